@@ -1,16 +1,10 @@
-"""A section of the settings: its hash, its former names, and the refusal of unknown names.
-
-Belongs here: what every section shares. The settings themselves are in settings.py.
-
-Belongs here: one section of demo_pipeline/settings.py, in a module of its own for its length.
-
-Belongs here: one section of demo_pipeline/settings.py. They change no output of the store.
+"""The paths and adjustable thresholds of the pipeline, in one frozen model.
 
 Belongs here: defaults, their units and where each comes from. Other thresholds are constants of the
 module that uses them. Values are read from the environment (`DEMO_PIPELINE_STORE`,
-`DEMO_PIPELINE_ACTIONS__CLICK_RADIUS_PX=8`, …), then from a TOML file
-(`DEMO_PIPELINE_CONFIG`, default `demo_pipeline.toml` in the project root), then from the defaults.
-Names that are not settings are refused, in the environment as in the file.
+`DEMO_PIPELINE_ACTIONS__CLICK_RADIUS_PX=8`, …), then from a TOML file (`DEMO_PIPELINE_CONFIG`,
+default `demo_pipeline.toml` in the project root), then from the defaults. Names that are not
+settings are refused, in the environment as in the file.
 """
 
 import difflib
@@ -25,7 +19,6 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    JsonValue,
     ValidationInfo,
     field_validator,
     model_validator,
@@ -46,9 +39,6 @@ class Section(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", hide_input_in_errors=True, allow_inf_nan=False
     )
-    RENAMED: ClassVar[Mapping[str, str]] = {}  # former name → name
-    # name → its value, why it is gone; None for a name that never was in a hash
-    REMOVED: ClassVar[Mapping[str, tuple[JsonValue, str]]] = {}
     SIGNED: ClassVar[frozenset[str]] = frozenset()  # numbers that may be negative
     UNHASHED: ClassVar[frozenset[str]] = frozenset()  # they change no byte of any one output
 
@@ -60,53 +50,32 @@ class Section(BaseModel):
         return value
 
     def fingerprint(self) -> str:
-        """SHA-256 over the values, for the manifests of the outputs that depend on them.
-
-        A renamed setting is hashed under its first name, a removed one with the value that it had:
-        another name alone makes no output stale. Those in `UNHASHED` are left out.
-        """
+        """SHA-256 over the values, for the manifests of the outputs that depend on them."""
         values = self.model_dump(mode="json", exclude=set(self.UNHASHED))
-        for former, name in self.RENAMED.items():
-            if name in values:
-                values[former] = values.pop(name)
-        removed = {name: value for name, (value, _) in self.REMOVED.items()}
-        values |= {name: value for name, value in removed.items() if value is not None}
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
-def refused_names(names: Iterable[str], fields: Mapping[str, type]) -> Iterator[str]:
-    """What is wrong with names of settings: former, removed and unknown ones, a sentence each.
+def unknown_names(names: Iterable[str], fields: Mapping[str, type]) -> Iterator[str]:
+    """A sentence for each name that is no setting, with the nearest one.
 
     Args:
         names: of settings, `name` or `section.name`, in the environment or the file.
         fields: name of every setting or section → its type.
     """
-    now = {name: name for name in fields}
-    removed: dict[str, str] = {}
+    known = set(fields)
     for section, kind in fields.items():
         if issubclass(kind, Section):
-            now |= {f"{section}.{name}": f"{section}.{name}" for name in kind.model_fields}
-            now |= {f"{section}.{old}": f"{section}.{new}" for old, new in kind.RENAMED.items()}
-            removed |= {f"{section}.{name}": reason for name, (_, reason) in kind.REMOVED.items()}
-    for name in sorted(names):
-        if name in removed:
-            yield f"setting {_both(name)} was removed: {removed[name]}"
-        elif name not in now:
-            near = difflib.get_close_matches(name.lower(), now, 1, 0.5)
-            hint = f"; the nearest is {_both(now[near[0]])}" if near else ""
-            yield f"setting {_both(name)} does not exist{hint}"
-        elif now[name] != name:
-            yield f"setting {_both(name)} is now called {_both(now[name])}"
+            known |= {f"{section}.{name}" for name in kind.model_fields}
+    for name in sorted(set(names) - known):
+        near = difflib.get_close_matches(name.lower(), known, 1, 0.5)
+        hint = f"; the nearest is {_both(near[0])}" if near else ""
+        yield f"setting {_both(name)} does not exist{hint}"
 
 
 def _both(name: str) -> str:
     return f"{name} ({PREFIX}{name.replace('.', '__').upper()})"
 
 
-_CALLS_ARE_TEXT = (
-    "calls are the text of the turn; most chat templates and loaders drop structured ones, and"
-    " leave nothing to learn"
-)
 ExportName = Literal[
     "sft",
     "messages",
@@ -125,17 +94,6 @@ NAME_PART = r"^[A-Za-z0-9_][A-Za-z0-9._]*(-[A-Za-z0-9._]+)*$"  # no `--`, which 
 class DatasetSettings(Section):
     """How trajectories become training files."""
 
-    RENAMED: ClassVar[Mapping[str, str]] = {
-        "images": "image_mode",
-        "licence": "license",
-        "scroll_positive": "cudag_scroll_sign",
-        "pixels_per_notch": "cudag_pixels_per_notch",
-    }
-    REMOVED: ClassVar[Mapping[str, tuple[JsonValue, str]]] = {
-        "include_leaky": (False, "use include_avoidable_leaks and include_unavoidable_leaks"),
-        "message_calls": ("text", _CALLS_ARE_TEXT),
-        "tool_call_format": (None, _CALLS_ARE_TEXT),
-    }
     SIGNED: ClassVar[frozenset[str]] = frozenset({"seed"})
     UNHASHED: ClassVar[frozenset[str]] = frozenset({"exports"})
 
@@ -267,11 +225,6 @@ DEFAULT_LIMITS = LimitSettings()
 class ActionSettings(Section):
     """How raw input becomes actions (Event Processing of Training Gym recordings)."""
 
-    RENAMED: ClassVar[Mapping[str, str]] = {
-        "pre_move_gap_ms": "pointer_rest_ms",
-        "pixels_per_notch": "macos_pixels_per_notch",
-    }
-
     click_radius_px: float = Field(5.0, description="screen pixels at scale 1; farther is a drag")
     click_max_ms: int = Field(500, description="ms; a longer press in one place is flagged long")
     multi_click_ms: int = Field(500, description="ms between presses; Windows' and GTK's default")
@@ -304,15 +257,6 @@ class ActionSettings(Section):
 class ObservationSettings(Section):
     """Which frame and which tree a step gets."""
 
-    RENAMED: ClassVar[Mapping[str, str]] = {
-        "guard_ms": "min_lead_ms",
-        "search_lag_s": "max_clock_offset_s",
-    }
-    REMOVED: ClassVar[Mapping[str, tuple[JsonValue, str]]] = {
-        "canvas_width": (1920, "every screenshot is 1920 x 1080 pixels"),
-        "canvas_height": (1080, "every screenshot is 1920 x 1080 pixels"),
-    }
-
     min_lead_ms: int = Field(50, description="ms from a frame to its press, at least")
     max_clock_offset_s: float = Field(3.5, description="seconds searched around meta.timestamp")
     pointer_radius_px: int = Field(40, description="screen pixels; a nearer pointer is at a target")
@@ -343,11 +287,6 @@ class TrajectorySettings(Section):
 
 class DiscoverySettings(Section):
     """How uploads are noticed, and what one tick may cost. In no fingerprint, like execution."""
-
-    RENAMED: ClassVar[Mapping[str, str]] = {
-        "quiet_seconds": "stable_seconds",
-        "rebuild_after_seconds": "max_dataset_age_seconds",
-    }
 
     stable_seconds: float = Field(
         60, ge=0, description="seconds without a change that make an upload complete; 0: at once"
@@ -434,6 +373,6 @@ class Settings(BaseSettings):
             inner = value if isinstance(value, Mapping) else ()
             names |= {f"{name}.{key}" for key in inner} or {name}
         fields = {name: type(field.default) for name, field in cls.model_fields.items()}
-        if refusals := "\n".join(refused_names(names, fields)):
+        if refusals := "\n".join(unknown_names(names, fields)):
             raise ValueError(refusals)
         return values

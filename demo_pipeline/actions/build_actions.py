@@ -1,10 +1,9 @@
 """The `actions` stage: turns events into actions and accounts for every line of the log.
 
-Belongs here: the forms of such an action. Whether the video and the scans confirm that the
-recorder was meant is decided in observation/.
-
-Belongs here: running repair and segmentation over the committed events, the event accounting
-(ledger.parquet: one row per log line, in exactly one bucket), and the checks of both tables.
+Belongs here: running repair and grouping over the committed events, the event accounting
+(ledger.parquet: one row per log line, in exactly one bucket), the checks of both tables, and the
+forms of an action that may have stopped the recorder itself. Whether the video and the scans
+confirm that is decided in observation/.
 """
 
 import logging

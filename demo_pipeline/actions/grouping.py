@@ -1,14 +1,11 @@
 """Grouping: consecutive gestures become one action, such as a double click.
 
-Belongs here: double and triple clicks, runs of one key, typing, and how a group of gestures becomes
-an `Action`. The text of typing is in typed_text.py, the joining of wheel events in scrolls.py. The
-time and distance limits are in `ActionSettings`; the action types are those of OSWorld-Desktopd.
-
-Belongs here: where a pause begins and ends. Whether it was a wait is seen in the video.
-
-Belongs here: the order of the steps, what is left out (stray modifier taps, the recorder's stop
-shortcut) and pointer moves before an action. How gestures are grouped into one action is in
-grouping.py, what a pause is in pauses.py.
+Belongs here: from repaired input events to actions and pauses in order; double and triple clicks,
+runs of one key, typing; what is left out (stray modifier taps, the recorder's stop shortcut),
+pointer moves before an action, and where a pause begins and ends. The text of typing is in
+typed_text.py, the joining of wheel events in scrolls.py; whether a pause was a wait is seen in the
+video. The time and distance limits are in `ActionSettings`; the action types are those of
+OSWorld-Desktopd.
 """
 
 from bisect import bisect_right

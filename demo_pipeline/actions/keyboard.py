@@ -1,14 +1,9 @@
 """The keyboard: what each key press means, as gestures; modifiers and keys held during a drag.
 
-Belongs here: presses and releases of modifiers, taps of modifiers alone, AltGr, and modifiers whose
-release is missing. What a modified key means is in keyboard.py.
-
-Belongs here: characters, Caps Lock and Num Lock, auto-repeat, hotkeys. When modifiers are held is
-in modifiers.py; how characters are grouped into typed text is in grouping.py.
-
-Belongs here: which presses and auto-repeats of such keys are no typing. In drawing programs, for
-example, dragging with Space held moves the canvas. Modifiers held with a button are in
-modifiers.py.
+Belongs here: characters, Caps Lock and Num Lock, auto-repeat, hotkeys; presses, releases and taps
+of modifiers, AltGr, and modifiers whose release is missing; and which keys held with a button are
+no typing (in drawing programs, dragging with Space held moves the canvas). How characters become
+typed text is in grouping.py.
 """
 
 from bisect import bisect_left, bisect_right

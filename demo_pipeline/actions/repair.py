@@ -1,15 +1,13 @@
 """Repairs of known recorder faults: passes over input events, and dropping what was logged twice.
 
-Belongs here: how often each kind of event was logged, and the pass that keeps one event of each.
+Belongs here: the order of the passes, phantom modifiers, two Shift keys with one name, missing
+positions, and events that several input hooks logged for one input. Each pass takes inputs in time
+order, returns the remaining inputs and records what it did. Missing releases are handled in
+keyboard.py and pointer.py, where the effect of the press is known.
 
 Some recorders log every position cut to the main display. While the pointer is on another display,
-its logged positions run along the border. Belongs here: finding the presses, releases and wheel
-events after such a run. Whether the line is the screen's border is decided where its size is known.
-
-Belongs here: the order of the passes, phantom modifiers, two Shift keys with one name, and missing
-positions. Each pass takes inputs in time order, returns the remaining inputs and records what it
-did. De-duplication is in dedupe.py. Missing releases are handled in modifiers.py and pointer.py,
-where the effect of the press is known.
+its logged positions run along the border; presses, releases and wheel events after such a run are
+found here. Whether the line is the screen's border is decided where its size is known.
 """
 
 from collections import Counter

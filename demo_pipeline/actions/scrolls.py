@@ -1,16 +1,13 @@
 """Scrolls: what a wheel's deltas mean, which way they go, and which wheel events are one scroll.
 
 Recorders write deltas in three units and two signs. Three steps decide the direction of a scroll:
-
-1. rule: `wheel_rule` reads unit and sign from a scroll's deltas, the platform and the settings;
-2. evidence: `count_votes` counts in how many scrolls the video shows each sign;
-3. verdict: `scroll_direction` takes the direction that the video shows, else the rule's.
-
-Everything here is a pure function of plain values. Content that moves in the video is measured in
+`wheel_rule` reads unit and sign from a scroll's deltas, the platform and the settings;
+`count_votes` counts in how many scrolls the video shows each sign; `scroll_direction` takes the
+direction that the video shows, else the rule's. Content that moves in the video is measured in
 observation/frames/scroll_motion.py.
 
-Belongs here: which wheel events belong together, reversals, touchpad momentum, and scrolls that are
-too small to be an action. Units, signs and rounding are in wheel.py.
+Belongs here also: which wheel events belong together, reversals, touchpad momentum, and scrolls
+that are too small to be an action.
 """
 
 from collections import Counter

@@ -1,9 +1,7 @@
 """The timeline of a demonstration: its actions, repairs, rejected lines and event accounting.
 
-Belongs here: reading these from the committed tables, for people who check an action. It changes
-nothing and contains no typed characters. How it is printed is in timeline_text.py.
-
-Belongs here: headings, columns and their order. What the timeline contains is in timeline.py.
+Belongs here: reading these from the committed tables, and printing them for people who check an
+action. It changes nothing and contains no typed characters.
 """
 
 from collections import Counter

@@ -1,9 +1,8 @@
 """Typed text: what remains of characters, dead keys and Backspaces, and checks of the input.
 
-Belongs here: which text a group of typing gestures produced, and where a key with an unknown
-character parts it. When typing begins and ends is in grouping.py.
-
-Belongs here: problems for people, without what was typed.
+Belongs here: which text a group of typing gestures produced, where a key with an unknown character
+parts it, and problems for people (keys in no table, a layout that may not fit) without what was
+typed. When typing begins and ends is in grouping.py.
 """
 
 import unicodedata

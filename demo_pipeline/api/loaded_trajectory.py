@@ -1,6 +1,6 @@
 """A trajectory in memory: its task, steps and result; pictures and trees are read when asked for.
 
-Belongs here: the objects that people get. What the files mean is in formats/desktopd.
+Belongs here: the objects that people get. What the files mean is in desktopd/.
 """
 
 from collections.abc import Mapping

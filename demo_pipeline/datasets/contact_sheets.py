@@ -1,10 +1,8 @@
 """The `contact_sheets` stage: every step of a trajectory on a few images, and small previews.
 
-Belongs here: tiles, captions and the grid. Not here: what is drawn on a screenshot (overlay.py).
-Colours are BGR, sizes are pixels of the sheet.
-
-Belongs here: which steps a sheet shows, captions, titles, files, and the stage's check. Drawing is
-in `observation.contact_sheet_image`.
+Belongs here: which steps a sheet shows, tiles, captions, titles, files, and the stage's check. What
+is drawn on a screenshot is in trajectories/overlay.py. Colours are BGR, sizes are pixels of the
+sheet.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,12 +1,7 @@
 """The loop of all training exports: select, split, load, guard, write and count.
 
-Belongs here: what an exporter is, and what an export wrote. The loop is in `export_loop`.
-
-Belongs here: reading, guarding, writing and counting. Which trajectories take part is planned in
-`export_loop`.
-
-Belongs here: what all exports have in common. How a trajectory becomes records, and where these are
-written, is up to the exporter.
+Belongs here: what an exporter is, what all exports have in common, and what an export wrote. How a
+trajectory becomes records, and where these are written, is up to the exporter.
 """
 
 import logging

@@ -1,9 +1,7 @@
 """What a few neighbouring trajectories add to an export, kept for the next build.
 
-Belongs here: the key of a part, and its bytes. What a part holds
-is up to the export; where parts are kept, up to the store.
-
-Belongs here: holding it in memory, and its form in a kept part.
+Belongs here: the key of a part, its bytes, and holding it in memory. What a part holds is up to the
+export; where parts are kept, up to the store.
 """
 
 import hashlib

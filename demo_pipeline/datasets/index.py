@@ -1,12 +1,8 @@
 """The index of a trajectory dataset: `index.json`, `metadata.json` and tables of both levels.
 
-Belongs here: the two files beside `index.json`. How the exports are found in the store is decided
-in pipeline/.
-
-Belongs here: reading them, or taking them from a kept part. The files are written in `index`.
-
-Belongs here: the files that OSWorld-Desktopd defines for many trajectories together. Failed
-trajectories are included; only training exports leave them out.
+Belongs here: the files that OSWorld-Desktopd defines for many trajectories together, the two tables
+beside them, and which exports hold what (`exports.json`, `exports.parquet`). Failed trajectories
+are included; only training exports leave them out.
 """
 
 import json

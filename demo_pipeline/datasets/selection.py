@@ -1,10 +1,7 @@
 """Selects the trajectories of a training export, by the little that decides it.
 
-Belongs here: reading heads, or taking them from kept parts. What follows from a head is decided in
-`selection`.
-
-Belongs here: the rules that leave out a whole trajectory. The rules that leave out a single step
-are in the exporters.
+Belongs here: reading heads, or taking them from kept parts, and the rules that leave out a whole
+trajectory. The rules that leave out a single step are in the exporters.
 """
 
 import logging

@@ -1,10 +1,8 @@
 """Assigns trajectories to splits, and keeps the same screenshot and prompt out of two of them.
 
 Belongs here: grouping the demonstrations of a task and assigning groups by a stable hash, so that
-no task is in two splits and a new demonstration does not move an old one.
-
-Belongs here: comparing what is about to be written with what was written. Which trajectory belongs
-to which split is decided in `splits`.
+no task is in two splits and a new demonstration does not move an old one; and comparing what is
+about to be written with what was written.
 """
 
 import hashlib

@@ -1,12 +1,8 @@
 """The files of an OSWorld-Desktopd dataset as frozen models: vocabularies, actions, steps, samples.
 
-Belongs here also: the primitive field types that the models share.
-
-Belongs here: the arithmetic that forms with relative coordinates share.
-
-Coordinates are pixels of the 1920x1080 canvas.
-
-Not here: actions (step_actions.py), closed vocabularies (vocabulary.py), reading folders
+Belongs here: the closed vocabularies (roles, states, action types, canvas size), one model of
+parameters per action type, the primitive field types that the models share, and the arithmetic of
+relative coordinates. Coordinates are pixels of the 1920x1080 canvas. Not here: reading folders
 (reader.py), and rules between files (validator.py).
 """
 

@@ -1,10 +1,8 @@
 """Validating the trajectories of an OSWorld-Desktopd dataset, and its index.json.
 
-Belongs here: totals, duplicates, and agreement between index, folders and results.
-
-Belongs here: required files, and rules between them. Not here: the tree and action of one step
-(tree_validator.py), the index (index_check.py), SFT files (sft_validator.py). All problems are
-returned, none is raised; links are followed.
+Belongs here: required files, and rules between them; totals, duplicates, and agreement between the
+index, folders and results. Not here: the tree and action of one step (tree_validator.py), SFT files
+(exports/sft_validator.py). All problems are returned, none is raised; links are followed.
 """
 
 import os

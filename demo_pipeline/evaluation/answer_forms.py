@@ -1,9 +1,7 @@
 """The forms that a model can be asked in: its question, its right answer, and reading its answer.
 
-Belongs here: our own prompt for that form; `formats.agentnet` reads the answers. The authors' own
-system prompt can be given instead.
-
-Belongs here: the registry. Decoders lie beside the models of their formats.
+Belongs here: the registry of forms, and our own prompt for AgentNet's form; the authors' own system
+prompt can be given instead. Decoders lie beside the models of their forms.
 """
 
 from collections.abc import Callable, Iterator, Mapping

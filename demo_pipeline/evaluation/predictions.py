@@ -1,12 +1,10 @@
 """Reading what a model answered: plain JSON Lines, or the results of an OpenAI batch.
 
-Belongs here: the table, and which of several lines of a step counts. It is a temporary database,
+Belongs here: finding the answer of a step, which of several lines of a step counts, and counting by
+reason what cannot be used. Answers may hold what people typed: nothing here puts a word of them
+into a message. A file is read twice; the places of its lines are kept in a temporary database,
 which SQLite keeps in memory up to a limit and beyond it in a file without a name. It holds no
 answer.
-
-Belongs here: finding the answer of a step, and counting by reason what cannot be used. Answers may
-hold what people typed: nothing here puts a word of them into a message. A file is read twice, and
-only the places of its lines are kept, outside memory.
 """
 
 import errno

@@ -1,16 +1,11 @@
 """The requests of an evaluation, and sending them to a server that answers chats in OpenAI's form.
 
-Belongs here: creating them. Their mode is 0600 from the first byte on.
-
-Belongs here: what a line asks. The history in it is what the person did before, as in the datasets
-(teacher-forced): a wrong answer does not change what later steps are asked.
-
-Belongs here: one request and its repetitions. It talks to the host that it was given and to no
-other: redirects are not followed, proxies of the environment not used. What is asked and answered
-is in no error.
-
-Belongs here: the loop with a bounded number of requests at a time, and going on where an earlier
-run ended. Results are appended line by line and synced, so that a kill costs what was under way.
+Belongs here: what a line asks (the history in it is what the person did before, as in the datasets:
+a wrong answer does not change what later steps are asked), one request and its repetitions, the
+loop with a bounded number of requests at a time, and going on where an earlier run ended. It talks
+to the host that it was given and to no other: redirects are not followed, proxies of the
+environment not used. What is asked and answered is in no error; the files have mode 0600 from the
+first byte on, and results are appended line by line and synced.
 """
 
 import base64

@@ -1,24 +1,20 @@
 """The rules that score an answer: strict, AgentNetBench, ScreenSpot, Multimodal-Mind2Web, CUDAG.
 
-Belongs here: this one function. It takes time for a long answer, never memory: Myers (1999), Hyyrö
-(2003), "A bit-vector algorithm for computing Levenshtein and Damerau edit distances".
+Belongs here: the rules with their quirks, our actions in the form of each, and the registry.
 
-Source: OpenCUA, evaluation/agentnetbench/eval.py and run.py. There are two states of the script;
-published numbers are by the first, which only looks at the type of a scroll and at the set of keys.
-Belongs here: both rules with their quirks, and our actions in that form. docs/evaluation.md lists
-the quirks.
+AgentNetBench: OpenCUA, evaluation/agentnetbench/eval.py and run.py. There are two states of the
+script; published numbers are by the first, which only looks at the type of a scroll and at the set
+of keys. docs/evaluation.md lists the quirks. Its edit distance takes time for a long answer, never
+memory: Myers (1999), Hyyrö (2003), "A bit-vector algorithm for computing Levenshtein and Damerau
+edit distances".
 
-Belongs here: the rule. The sources read the tolerance in four ways that contradict each other; this
-one is what docs/formats.md says of `test.json`: RU, each axis by itself, the limit included.
+CUDAG: the sources read the tolerance in four ways that contradict each other; this is what
+docs/formats.md says of `test.json`: RU, each axis by itself, the limit included.
 
-Source: UGround, offline_evaluation/Multimodal-Mind2Web/eval.py; SeeClick,
-agent_tasks/mind2web_test.py. Belongs here: the rule, and our actions as their operations.
+Multimodal-Mind2Web: UGround, offline_evaluation/Multimodal-Mind2Web/eval.py; SeeClick,
+agent_tasks/mind2web_test.py. ScreenSpot: ScreenSpot-Pro, eval_screenspot_pro.py.
 
-Source: ScreenSpot-Pro, eval_screenspot_pro.py. Belongs here: the rule alone.
-
-Belongs here: the rule. Published rules give much for the type alone; this one gives nothing for it.
-
-Belongs here: entries only; each rule is in a module of its own.
+Published rules give much for the type alone; the strict rule gives nothing for it.
 """
 
 import math

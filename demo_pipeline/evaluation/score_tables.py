@@ -1,16 +1,10 @@
 """The tables of an evaluation, and adding the scores of steps up by group.
 
-Belongs here: writing and reading the columns. What the numbers say is in score_tables.py. Their
-number grows with the predictions, so memory holds one block of steps; the file has no name.
-
-Belongs here: the draws, and the intervals that they give. Steps of a task are not independent, so
-tasks are drawn, not steps. The draws are kept in a file: every group of steps needs all of them.
-
-Belongs here: one pass over the blocks of a score file. Scores of a task are added in the order of
-the steps.
-
-Belongs here: columns, and the numbers of a group. No column holds a word that somebody typed or a
-model wrote. Memory holds numbers per task of some groups at a time, none per step.
+Belongs here: the score file (its columns, written and read in blocks, since their number grows with
+the predictions), the sums of a group, the tables, and the intervals of their numbers. Steps of a
+task are not independent, so tasks are drawn, not steps; the draws are kept in a file, since every
+group needs all of them. No column holds a word that somebody typed or a model wrote. Memory holds
+numbers per task of some groups at a time, none per step.
 """
 
 import zlib

@@ -1,11 +1,7 @@
 """Scores the answers of a model, and baselines that need none, step after step.
 
-Belongs here: what each baseline answers. They stand beside the predictions in every table.
-
-Belongs here: the loop over the steps and what it counts. Rules, baselines and tables are in modules
-of their own.
-
-Belongs here: what they show. Neither shows what was typed or what a model wrote.
+Belongs here: the loop over the steps and what it counts, what each baseline answers, and the
+pictures and tables of failed steps for people. None shows what was typed or what a model wrote.
 """
 
 from collections import Counter

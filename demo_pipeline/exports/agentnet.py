@@ -1,15 +1,9 @@
 """Exports whole trajectories in AgentNet's form: full lines, and lines with only the code.
 
-Belongs here: the models. The code of a step is read in pyautogui_code.py; rules between the parts
-of a line and the files are in validator.py.
-
-Belongs here: the rules that the models cannot express. Lines are read strictly: code that is more
-than the form's calls is an error.
-
-Belongs here: finding the code in an answer, and our actions in its calls.
-
-Belongs here: what a line holds. The form is described in `formats.agentnet`; the lines with only
-the code are what OpenCUA's thought generator reads.
+Belongs here: the models, the rules that the models cannot express, finding the code in an answer,
+and what a line holds. Lines are read strictly: code that is more than the form's calls is an error.
+The code of a step is in agentnet_code.py. The lines with only the code are what OpenCUA's thought
+generator reads.
 """
 
 import re
@@ -331,7 +325,7 @@ _Done = AnsweredAction | ForeignAction
 
 
 def decode_agentnet_answer(text: str, size: Pixel) -> Answer:
-    """Read an answer; see `formats.answers.AnswerDecoder`.
+    """Read an answer; see `answers.AnswerDecoder`.
 
     The code is what stands below the heading `## Code`, else the last fenced block, else the whole
     text. A scroll without a place, a drag without a start and a move of the pointer are foreign.

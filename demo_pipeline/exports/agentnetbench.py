@@ -1,9 +1,7 @@
 """A task of AgentNetBench as models, and validating a folder of its tasks.
 
-Source: OpenCUA, evaluation/agentnetbench. Belongs here: the models. Keys that its script does not
-read may be missing.
-
-Belongs here: the rules that the models cannot express.
+Source: OpenCUA, evaluation/agentnetbench. Belongs here: the models, and the rules that they cannot
+express. Keys that its script does not read may be missing.
 """
 
 from collections.abc import Iterator

@@ -1,14 +1,9 @@
 """What a model answers for one step, whatever the form that it answers in.
 
-Belongs here: the types that the decoder of every form returns. Not here: the decoders; each lies
-beside the models of its form.
-
-Belongs here: the aliases. Written datasets are read without them: a key there has our name.
-
-Belongs here: joining decoded actions.
-
-Belongs here: `{"action_type": …, "parameters": …}` as action.json has it, without the target and
-the sentence. Points are pixels of the screenshot.
+Belongs here: the types that the decoder of every form returns, other names of keys, joining decoded
+actions, and our own form: `{"action_type": …, "parameters": …}` as action.json has it, without the
+target and the sentence. Written datasets are read without the aliases: a key there has our name.
+Points are pixels of the screenshot. The decoders lie beside the models of their forms.
 """
 
 import json
@@ -156,7 +151,7 @@ def action_text(action_type: ActionType, parameters: Parameters) -> str:
 
 
 def decode_action_text(text: str, _size: tuple[int, int]) -> Answer:
-    """The answer in a line of `action_text`.
+    """The answer in a line of our own form.
 
     Raises:
         AnswerFormatError: it is no JSON object, or not of an action.

@@ -1,15 +1,10 @@
 """Exports trajectories as ATIF: every action that can be shown is a call, the others are words.
 
-Belongs here: the models, with the rules of the format that concern one file. The tools are the
-actions of OSWorld-Desktopd: `function_name` is an action type, `arguments` are its parameters, and
-points are pixels of the screenshot.
-
-Belongs here: our actions in the calls of a step.
-
-Belongs here: the rules that the models cannot express.
-
-Belongs here: the steps of a file and the layout. The format is described in `formats.atif`. It has
-words for what no screenshot shows, so that no trajectory is cut.
+Belongs here: the models with the rules of the format that concern one file, the rules that they
+cannot express, reading an answer, and the steps of a file. The tools are the actions of
+OSWorld-Desktopd: `function_name` is an action type, `arguments` are its parameters, and points are
+pixels of the screenshot. The form has words for what no screenshot shows, so that no trajectory is
+cut.
 """
 
 from collections import Counter
@@ -207,7 +202,7 @@ _ACROSS, _DOWN = ("x", "start_x", "end_x"), ("y", "start_y", "end_y")
 
 
 def decode_atif_answer(text: str, size: Pixel) -> Answer:
-    """Read an answer; see `formats.answers.AnswerDecoder`.
+    """Read an answer; see `answers.AnswerDecoder`.
 
     It is JSON: a step of the agent, its list of calls, or one call.
 

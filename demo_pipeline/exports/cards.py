@@ -1,11 +1,7 @@
 """Dataset cards: the README.md of a dataset, its texts, and its front matter for the Hub.
 
-Belongs here: the parts that every card has. What differs between the datasets is in `card_content`.
-The numbers come from `dataset_stats`; a card never shows text that a person typed.
-
-Belongs here: what differs between the datasets. The parts that all cards share are in `cards`.
-
-Belongs here: their texts. The parts that all cards share are in `cards`.
+Belongs here: the parts that every card has, and what differs between the datasets. The numbers come
+from dataset_stats.py; a card never shows text that a person typed.
 """
 
 import hashlib

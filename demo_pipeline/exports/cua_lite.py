@@ -1,10 +1,8 @@
 """Exports whole trajectories in CUA-Lite's form, from which its adapters train many agents.
 
-Belongs here: the layout. CUA-Lite has the splits train and validation; what must not be trained on
-is a dataset of its own beside it, whose rows are its validation split.
-
-Belongs here: the turns of a row and what is known about it. The form is described in
-`formats.cua_lite`, the layout in `cua_lite_files`.
+Belongs here: the turns of a row, what is known about it, and the layout. CUA-Lite has the splits
+train and validation; what must not be trained on is a dataset of its own beside it, whose rows are
+its validation split. The models are in cua_lite_models.py.
 """
 
 import hashlib

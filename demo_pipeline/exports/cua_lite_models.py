@@ -1,10 +1,8 @@
 """The rows of CUA-Lite: keys, actions, messages and metadata; reading an answer in its form.
 
-Belongs here: the vocabulary. AgentNet's code may use the same keys, under pyautogui's names.
-
 Belongs here: the models. A row has the columns `images`, a list of paths, and `messages` and
-`metadata`, both JSON text. Not here: rules between the parts of a row (row_rules.py), files
-(validator.py).
+`metadata`, both JSON text. AgentNet's code may use the same keys, under pyautogui's names. Rules
+between the parts of a row, and files, are in cua_lite_validator.py.
 """
 
 import re

@@ -1,11 +1,8 @@
 """One row of CUA-Lite against its form, a folder of its datasets, and an answer in its form.
 
-Belongs here: the order of the turns, calls and their results, images and their places, and what a
-task type allows. Files and ids over several rows are in validator.py.
-
-Belongs here: files. What one row must hold is in row_rules.py.
-
-Belongs here: finding the calls in an answer, and our actions in the actions of `computer`.
+Belongs here: the order of the turns, calls and their results, images and their places, what a task
+type allows, the files of a folder and its ids; finding the calls in an answer, and our actions in
+the actions of `computer`.
 """
 
 import hashlib
@@ -393,7 +390,7 @@ _MOST_CHARACTERS = 1_000_000
 
 
 def decode_cua_lite_answer(text: str, size: Pixel) -> Answer:
-    """Read an answer; see `formats.answers.AnswerDecoder`.
+    """Read an answer; see `answers.AnswerDecoder`.
 
     It is JSON: an assistant's message, its list of calls, one call, or the arguments of `computer`.
     The words `Done.` without a call end the task. Keys that are held around one action are its

@@ -1,11 +1,8 @@
 """The numbers of cards, charts and checks, and statistics of the store, counted with SQL.
 
-Belongs here: `DatasetStats`, and the queries that count them from the samples and the provenance of
-the trajectories.
-
-Belongs here: one function per format, each from the export's folder to trajectory → records.
-
-Belongs here: the queries, and the check that the datasets agree with each other.
+Belongs here: `DatasetStats`, the queries that count them from the samples and the provenance of the
+trajectories, the records of each trajectory in an export's folder, and the check that the datasets
+agree with each other.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

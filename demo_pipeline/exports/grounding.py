@@ -1,21 +1,10 @@
 """Exports grounding rows: a screenshot, words that name one of its elements, and where it is.
 
-Belongs here: the models of a row of `<split>.parquet` and of an entry of `screenspot/<split>.json`,
-and the box convention of ScreenSpot-Pro: [x1, y1, x2, y2] in pixels, both ends inside the element.
-
-Belongs here: the texts of a point `[x, y]`, of a box `[x1, y1, x2, y2]` and of a refusal `null` in
-pixels of the screenshot, the arguments of CUA-Lite's calls `point` and `bbox`, and their inverses.
-
-Also the task files in ScreenSpot-Pro's form, which must have an entry for every row, and the rows
-in CUA-Lite's form.
-
-Belongs here: the two turns of a row. The form is described in `formats.cua_lite`.
-
-Belongs here: a JSON list per split, written entry by entry.
-
-Belongs here: which steps have a tree that says what their screenshot shows, and the rows.
-Which elements are asked for is decided in `grounding_elements`; other forms of the rows are in
-`screenspot` and `grounding_lite`.
+Belongs here: the models of a row of `<split>.parquet` and of an entry of `screenspot/<split>.json`
+(which has one for every row), which steps have a tree that says what their screenshot shows, the
+rows, the same rows in CUA-Lite's form (calls `point` and `bbox`), and reading an answer. The box
+convention is ScreenSpot-Pro's: [x1, y1, x2, y2] in pixels, both ends inside the element; a refusal
+is `null`. Which elements are asked for is decided in grounding_elements.py.
 """
 
 import json

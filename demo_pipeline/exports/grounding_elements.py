@@ -1,13 +1,9 @@
 """Which elements of a screen may be asked for: those that can be seen, named and told apart.
 
-Belongs here: reading a tree, what is inside what, and what covers what. Where a tree does not say
-which of two windows is in front, both cover each other.
-
-Belongs here: the rules, in doubt against an element, and the choice among many. What is visible is
-decided in `screen_nodes`, which names are words in `element_names`.
-
-Belongs here: the prompts of steps (`prompt_style = "grounding"`). The elements that the grounding
-export asks for are in `grounding_elements`; both compare names in the same way.
+Belongs here: reading a tree, what is inside what and what covers what; the rules, in doubt against
+an element; the choice among many; and whether the words of a step's prompt (`prompt_style =
+"grounding"`) name one element. Where a tree does not say which of two windows is in front, both
+cover each other. Which names are words is decided in trajectories/step_sentences.py.
 """
 
 import hashlib

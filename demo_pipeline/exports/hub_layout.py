@@ -1,13 +1,8 @@
 """Exports as the Hugging Face Hub takes them: pictures in the rows, in shards, and a card.
 
-Belongs here: the types of columns as `datasets` writes them, and the type of an embedded picture.
-
-Belongs here: rows with pictures in them, which neither fit into memory together nor into one file.
-
-Belongs here: which columns become pictures, and the files. The card is in `hub_card`. Trees stay
-text in a column of strings: the Hub's viewer fails on types that are nested without an end.
-
-Belongs here: its text. The parts that it shares with the cards of exports are in `cards`.
+Belongs here: the types of columns as `datasets` writes them, which columns become pictures, the
+shards (rows with pictures fit neither into memory together nor into one file), and the card. Trees
+stay text in a column of strings: the Hub's viewer fails on types that are nested without an end.
 """
 
 import hashlib

@@ -1,13 +1,10 @@
 """The messages export: CUDAG records as chats, in the form that qwen-vl-utils reads.
 
-Belongs here: the models, from which the JSON Schema beside this module is made; their docstrings
-are its descriptions. The system's and the assistant's content is text; the user's is a list of
-parts, and an image part names its file. Not here: further rules (validator.py), the Parquet files.
-
-Belongs here: the line of words before the calls. The calls are those of the CUDAG records.
-
-Belongs here: what a line and the rows hold. The format is described in `formats.messages`; why the
-rows differ from the line, in docs/trainers.md.
+Belongs here: the models, from which the JSON Schema beside this module is made (their docstrings
+are its descriptions), what a line and the rows hold, and reading an answer. The system's and the
+assistant's content is text; the user's is a list of parts, and an image part names its file. The
+calls are those of the CUDAG records. Why the rows differ from the line is in docs/trainers.md;
+further rules are in messages_validator.py.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -231,7 +228,7 @@ class MessagesExporter:
 def chat_of(
     draft: RecordDraft, candidate: Candidate, settings: DatasetSettings
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A record as a line (`formats.messages.MessagesRecord`) and as a row of the table.
+    """A record as a line (`MessagesRecord`) and as a row of the table.
 
     The line names the picture in the chat, the row beside it: TRL and ms-swift refuse both at once,
     and Axolotl would show the picture twice.

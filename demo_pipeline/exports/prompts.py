@@ -1,7 +1,7 @@
 """The prompts of the CUDAG and messages exports: the system prompt and the human turn.
 
-Belongs here: texts for a model. Records are made in `cudag_records`; the text form of tool calls is
-in `formats.cudag.tool_calls`.
+Belongs here: texts for a model. Records are made in cudag/records.py; the text form of tool calls
+is in cudag/tool_calls.py.
 """
 
 import json

@@ -1,14 +1,8 @@
 """Validating SFT samples: the files that a trainer loads, each sample, and its trajectory.
 
-Belongs here: the step that a sample shows, its instruction, and its history. The files of the
-trajectory are read when they are there; otherwise the samples of a trajectory must agree with each
-other.
-
-Files that a sample refers to are checked if the dataset is found, and samples are compared with the
-trajectory that they were made of (sample_sources.py).
-
-Belongs here: `samples.jsonl`, the splits, and the same as Parquet. Not here: one sample
-(sft_validator.py).
+Belongs here: `samples.jsonl`, the splits and the same as Parquet; the step that a sample shows, its
+instruction and its history. The files of the trajectory are read when they are there; otherwise the
+samples of a trajectory must agree with each other.
 """
 
 import base64

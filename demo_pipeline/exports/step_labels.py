@@ -1,13 +1,13 @@
 """Exports labels for reward models: of whole demonstrations, and of the steps of good ones.
 
-Belongs here: the model of a row, from which its JSON Schema is made, and what a label means.
-`<split>.parquet` has labels of steps, `outcome/<split>.parquet` one label per demonstration.
+Belongs here: the model of a row, from which its JSON Schema is made, which demonstrations take
+part, and the rows. `<split>.parquet` has labels of steps, `outcome/<split>.parquet` one label per
+demonstration.
 
-Belongs here: what a label may say, which demonstrations take part, and the rows. A recording says
-whether its task was done, and nothing about single steps. That a task was done shows that it could
-still be done after every step on the way, also after one that was undone; that a task was not done
-shows nothing about any step. So only demonstrations that did their task have labels of steps, all
-of them true, and the others have a label as a whole.
+A recording says whether its task was done, and nothing about single steps. That a task was done
+shows that it could still be done after every step on the way, also after one that was undone; that
+a task was not done shows nothing about any step. So only demonstrations that did their task have
+labels of steps, all of them true, and the others have a label as a whole.
 """
 
 from collections import Counter

@@ -1,9 +1,7 @@
 """Exports transitions: the screenshot before a step, its action, and the screenshot after it.
 
-Belongs here: the model of a row of `<split>.parquet`, from which its JSON Schema is made.
-
-Belongs here: which steps have a picture of what they did, and the rows. The format is described in
-`formats.transitions`.
+Belongs here: the model of a row of `<split>.parquet`, from which its JSON Schema is made, which
+steps have a picture of what they did, and the rows.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

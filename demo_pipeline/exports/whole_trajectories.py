@@ -1,10 +1,9 @@
 """What exports of whole trajectories share: their stretch, and our actions in other forms.
 
-Belongs here: the encoders, and why an action cannot be said in a form. An action that a form
-cannot say exactly is a loss that the export counts; it is never written as another one.
-
-Belongs here: where a trajectory is cut. A stretch ends where an action is hidden, where a step
-gives no record, and where the form cannot say an action; the longest stretch is exported.
+Belongs here: where a trajectory is cut (a stretch ends where an action is hidden, where a step
+gives no record, and where the form cannot say an action; the longest stretch is exported), and the
+encoders. An action that a form cannot say exactly is a loss that the export counts; it is never
+written as another one.
 """
 
 import re

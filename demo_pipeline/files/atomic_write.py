@@ -1,13 +1,8 @@
 """Files that appear complete or not at all: atomic writes, hard links, SHA-256.
 
-Belongs here: making a link, and recognising two names of one file.
-
-Belongs here: the one way to write a file atomically. Every call is announced to a hook before it
-happens, so that a test can end the process at any of them.
-
-Belongs here: the cache of digests. Every stage verifies its files by them.
-
-Belongs here: where a part ends. What is kept of a part is up to the caller.
+Belongs here: the one way to write a file atomically, a link to an immutable file, digests (kept
+while a file is unchanged), and cutting many things into parts by their ids. Every call is announced
+to a hook before it happens, so that a test can end the process at any of them.
 """
 
 import ctypes

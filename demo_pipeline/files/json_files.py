@@ -1,13 +1,9 @@
 """Reading and writing JSON: files, arrays of one object a line, and text of any depth.
 
-Belongs here: the JSON grammar (RFC 8259). json_files.py uses the encoder and decoder when `json`
-reaches the interpreter's recursion limit: each level of a UI tree is two levels of JSON.
-
 Belongs here: errors that name file and line, and writing that gives the same bytes for the same
-value. Not here: what the values mean; the modules in formats/ define that.
-
-Belongs here: recognising the form, which this program writes. Arrays in other forms are read as a
-whole, by `json_files`.
+value. Where `json` reaches the interpreter's recursion limit (each level of a UI tree is two levels
+of JSON), an encoder and a decoder without recursion are used (RFC 8259). An array that this program
+wrote is read item by item, any other as a whole. What the values mean is defined by the formats.
 """
 
 import json

@@ -1,14 +1,8 @@
 """Which lines of a file are known: where they begin, and their digests in little memory.
 
-Belongs here: columns of digests of 16 bytes, which NumPy sorts. One digest at a time is looked up
-in `digest_table`.
-
-Belongs here: digests with a whole number each, and sets of line numbers.
-
-Belongs here: reading through a file of lines, once. Which lines are known is in `known_lines`.
-
-Belongs here: which lines are known, by digest. A line is only known together with the files that it
-names: whoever keeps its verdict makes sure that these are the same.
+Belongs here: columns of digests of 16 bytes, which NumPy sorts; digests with a whole number each;
+sets of line numbers. A line is only known together with the files that it names: whoever keeps its
+verdict makes sure that these are the same.
 """
 
 import hashlib

@@ -1,12 +1,9 @@
-"""How Arrow starts in a process: without pandas, which it would import at its first array.
+"""Parquet files: how they are written, read and checked against a declared schema.
 
-Belongs here: the one way round that import. It costs 0.2-0.4 CPU s and 40 MB a process, and no
-table of this package is made from pandas objects.
-
-Belongs here: the compression settings and everything that opens a Parquet file. Not here: the
-columns of a table; the module that writes the table declares them.
-
-Belongs here: which row groups have to be read. Whole tables are read in `parquet`.
+Belongs here: the compression settings, everything that opens a Parquet file, and which row groups
+have to be read. Arrow starts without pandas, which it would import at its first array (0.2-0.4 CPU
+s and 40 MB a process): no table of this package is made from pandas objects. The columns of a table
+are declared by the module that writes it.
 """
 
 import sys

@@ -1,13 +1,10 @@
 """Processes: which one did something, what it uses of the machine, how it gives memory back.
 
-Belongs here: identifying this process and finding out whether another one is gone. A process id
-alone is not enough, since the system gives it to other processes later.
-
-Belongs here: reading both from the system, cheaply enough to be asked many times a second.
-
-Belongs here: the settings of the allocators. As they come, they learn to keep blocks of many
-megabytes once one was freed, and between those thousands of small blocks hold on to memory that
-nothing uses: together about 60 MB after ten minutes of a busy screen.
+Belongs here: identifying this process and finding out whether another one is gone (a process id
+alone is not enough, since the system gives it to other processes later); memory and CPU time,
+cheaply enough to be asked many times a second; and the allocators. As these come, they learn to
+keep blocks of many megabytes once one was freed, and between those thousands of small blocks hold
+on to memory that nothing uses: together about 60 MB after ten minutes of a busy screen.
 """
 
 import ctypes

@@ -1,14 +1,11 @@
 """Finding OSWorld task files, and reading a folder of them with everything that is wrong with it.
 
-Belongs here: where task files and their lists may be, and reading them. Not here: the content of a
-task (task.py), the problems of a task file (task_folder.py).
+Belongs here: where task files and their lists may be, the tasks of the files, and the problems of
+the folder. The content of a task is in task.py.
 
 Ordinary tasks are in `examples/<domain>/`, tasks for Windows in `examples_windows/<domain>/` or
 `examples/Windows/<domain>/`, risk tasks in `evaluation_risk_examples/<domain>/` as published or in
 its `examples/<domain>/` as documented. `test_all.json` and `test_risk.json` beside them list ids.
-
-Belongs here: the tasks of the files, and the problems of the folder. Not here: where the files are
-(task_files.py), the content of a task (task.py).
 """
 
 import hashlib

@@ -1,7 +1,7 @@
 """One dataset for the Hugging Face Hub, made of the committed training exports.
 
 Belongs here: `demo-pipeline export --hub-layout`. What the files hold is decided in
-datasets/hub_layout.py and datasets/hub_card.py.
+exports/hub_layout.py.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """The catalog of OSWorld tasks in the store, and the task of a demonstration.
 
 Belongs here: reading the folder of task files, building the catalog, matching a recording against
-the committed catalog. Not here: what a task file is (formats/osworld/), when an instruction matches
+the committed catalog. Not here: what a task file is (osworld/), when an instruction matches
 (datasets/task_matching.py).
 """
 

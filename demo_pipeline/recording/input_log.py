@@ -1,19 +1,14 @@
 """The streaming parser of input_log.jsonl: bytes in, events and rejected lines out.
 
-A column of events.parquet, rejected.parquet or trees.parquet is declared once, as an annotated
-field of `Event` or `Rejected`. How a line of the log is parsed is in input_log.py.
-
-Belongs here: what has to be fast for the lines of scans, which are half a megabyte long. How a
-line is decoded is in input_log.py.
+Belongs here: decoding and validating one line at a time, with its position; the rows of
+events.parquet, rejected.parquet and trees.parquet (a column is declared once, as an annotated field
+of `Event` or `Rejected`); and the unit of times. Unknown fields are ignored, wrong types are
+rejected, and accessibility trees, half a megabyte each, are skipped without being decoded. What the
+events mean is in actions/.
 
 The documented unit is epoch milliseconds. Some recorders write seconds with a fraction,
-microseconds or nanoseconds, and others milliseconds since the recording began. Belongs here: the
-unit and the origin, conversion to epoch milliseconds, and which times are too far from the others
-to be right.
-
-Belongs here: decoding and validating one line at a time. Unknown fields are ignored, wrong types
-are rejected, and accessibility trees are skipped without being decoded. What the events mean is in
-actions/; the rows are declared in event_tables.py.
+microseconds or nanoseconds, and others milliseconds since the recording began: the unit is found by
+the magnitude of the times, and those too far from the others are not right.
 """
 
 import struct

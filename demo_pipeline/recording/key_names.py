@@ -1,17 +1,10 @@
 """Key names: from the name that a recorder logged to the physical key and the character it typed.
 
 Belongs here: one table for the names that Windows recorders log and those that macOS and Linux
-recorders log, and the US and the UK keyboard of each platform. What a sequence of keys means is in
-actions/keyboard.py.
-
-A key name in a log may be anything, also typed text. Belongs here: recognising names that are not.
-What a name means is in key_names.py.
-
-Belongs here: languages and countries as data. Layouts with a table are in key_names.py.
-
-Belongs here: reading one value. Newer recorders log the character, an empty string, or the debug
-print of the `UnicodeInfo` of Rust's rdev crate, escaped as Rust escapes strings. What a key means
-is in actions/keyboard.py.
+recorders log, the US and the UK keyboard of each platform, the layout that is usual for a locale,
+and which names may be shown to people: a key name in a log may be anything, also typed text. Newer
+recorders log the character, an empty string, or the debug print of the `UnicodeInfo` of Rust's rdev
+crate, escaped as Rust escapes strings. What a sequence of keys means is in actions/keyboard.py.
 """
 
 import json

@@ -1,10 +1,8 @@
 """What is known about a step beside its OSWorld-Desktopd files, and the actions that are no steps.
 
-Belongs here: the schema of `provenance.parquet` (one row per step), its reader and its writer.
-
-Belongs here: the reasons, the schema of `hidden_actions.parquet` (one row per hidden action), its
-reader and writer, and where the gaps between the steps are. The table has neither coordinates nor
-text. How a prompt names a hidden action is in `prompts`.
+Belongs here: the schemas of `provenance.parquet` (one row per step) and `hidden_actions.parquet`
+(one row per hidden action, with neither coordinates nor text), their readers and writers, and where
+the gaps between the steps are. How a prompt names a hidden action is in exports/prompts.py.
 """
 
 from collections import Counter

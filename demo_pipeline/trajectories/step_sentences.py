@@ -1,11 +1,8 @@
 """The sentence that says what a person did in a step, in words that a person would use.
 
-Belongs here: what a person can read, and what a person may have typed. What somebody typed is in
-the `type` actions and nowhere else.
-
-Belongs here: the phrases, by kind of action and role of the target. A sentence says nothing that
-the action and its target do not tell: a click on a tick box may set or clear it, and what a drag
-did to a file is not known. Typed text is never in it.
+Belongs here: the phrases, by kind of action and role of the target, and which names of elements a
+person can read. A sentence says nothing that the action and its target do not tell: a click on a
+tick box may set or clear it, and what a drag did to a file is not known. Typed text is never in it.
 """
 
 import re

@@ -1,10 +1,7 @@
 """Turns recorded actions into OSWorld-Desktopd steps, on the canvas.
 
-Belongs here: the joining of the rows. Where typing is parted is in actions/typed_text.py, whether
-the screen was replaced in observation/frames/action_frames.py.
-
 Belongs here: which actions become steps and why the others are hidden, the parameters and targets
-of steps.
+of steps, and joining typing again that was parted where the screen stayed the same.
 """
 
 import logging
@@ -93,7 +90,7 @@ class Steps:
         steps: in time order.
         hidden: the actions that no screenshot shows.
         neither: pauses to think (`thinking_pause`) and what the person did to the recorder itself
-            (`recorder_control`), counted.
+            (`build_actions`), counted.
     """
 
     steps: tuple[Step, ...]

@@ -1,13 +1,9 @@
 """Builds a CUDAG dataset from committed trajectories: its name, config.json and side files.
 
-Belongs here: how both follow from the settings and the input. The time is that of the newest
-recording unless the settings give one.
-
-Belongs here: the tool and the system prompt as files, LLaMA-Factory's `dataset_info.json`, and the
-split report. CUDAG itself does not require them.
-
-Belongs here: the files of the dataset and the order in which they are written. Records are made
-in `cudag_records`.
+Belongs here: the order in which the files are written, the name and the time (the newest
+recording's unless the settings give one), and what CUDAG itself does not require: the tool and the
+system prompt as files, LLaMA-Factory's `dataset_info.json`, the split report. Records are made in
+records.py.
 """
 
 import re

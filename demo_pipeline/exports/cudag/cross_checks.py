@@ -1,14 +1,9 @@
 """Rules between the records of a CUDAG dataset, and between them, its splits and its images.
 
-Belongs here: which values these are. Of a line that is known to be valid, nothing else is read.
-
-Belongs here: what a validation remembers of the records, some hundred bytes each. Not here: rules
-for one record (record_rules.py).
-
-Belongs here: rules for one image. Which images a dataset has is up to validator.py.
-
-Belongs here: disjoint task groups, counts and shares, recomputed from the files of records. Not
-here: that no demonstration is in two splits, which applies to every dataset (cross_checks.py).
+Belongs here: what a validation remembers of the records, some hundred bytes each; disjoint task
+groups, counts and shares, recomputed from the files of records; rules for one image. Of a line that
+is known to be valid, nothing is read but what these rules need. Rules for one record are in
+record_rules.py.
 """
 
 import hashlib

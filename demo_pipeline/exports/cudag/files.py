@@ -1,10 +1,7 @@
 """The files of a CUDAG dataset that hold its records, and their images.
 
-Belongs here: links, copies, JPEG and annotation. Which screenshot belongs to which record is
-decided in `cudag_records`.
-
-Belongs here: opening, filling and closing them, and what a kept part has of them. What a record
-holds is decided in `cudag_records`.
+Belongs here: opening, filling and closing them, what a kept part has of them; links, copies, JPEG
+and annotation of images. What a record holds is decided in records.py.
 """
 
 import json

@@ -1,10 +1,9 @@
 """Rules for one CUDAG record: its form, and its coordinates against its metadata.
 
-Belongs here: the range of RU (resolution units, 0 to 1000) and the invariant
-RU(real_coords, image_size) = coordinate, from the CUDAG document's section "Coordinate System".
-
-Belongs here: rules that need only the record. Not here: rules between records (cross_checks.py) and
-for files (validator.py). Messages follow the style of the document's error list.
+Belongs here: rules that need only the record, among them the range of RU (resolution units, 0 to
+1000) and the invariant RU(real_coords, image_size) = coordinate, from the CUDAG document's section
+"Coordinate System". Messages follow the style of the document's error list. Rules between records
+are in cross_checks.py, for files in validator.py.
 """
 
 import re

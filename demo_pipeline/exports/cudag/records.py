@@ -1,11 +1,9 @@
 """Makes CUDAG records of the steps of a trajectory, and rows of records for statistics.
 
-Belongs here: the screenshot, prompt and answer of a record. Steps that give no record
+Belongs here: the screenshot, prompt, answer and tolerance of a record. Steps that give no record
 stay in the history of later records, because they happened: off-screen steps without a coordinate,
-steps that the tool cannot express with a note. Hidden actions are named there in words.
-
-Belongs here: reading them a few lines at a time. DuckDB would keep each JSON file as a whole in
-memory.
+steps that the tool cannot express with a note. Hidden actions are named there in words. Records are
+read a few lines at a time: DuckDB would keep each JSON file as a whole in memory.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,17 +1,10 @@
 """Validating a CUDAG dataset: the walk over its directories and files, and its extra files.
 
-These are `system_prompt.txt`, `tools.json` and LLaMA-Factory's `dataset_info.json`; datasets of
-other generators need not have them.
-
-Other generators write other keys: their config.json only has to be a JSON object.
-
-Belongs here: which of them must be there. What is in them is up to validator.py.
-
-Its lines are the entries of test.json in their order, each in the form of a training record whose
-image is below `test/`.
-
-Not here: rules for one record (record_rules.py, coordinates.py), between records (cross_checks.py)
-and for extra files (config.py, sidecars.py, split_checks.py).
+Belongs here: which directories and files must be there, and the extra files that this pipeline
+writes: `system_prompt.txt`, `tools.json`, LLaMA-Factory's `dataset_info.json` and
+`test/records.jsonl`, the entries of test.json as training records. Datasets of other generators
+need not have them, and their config.json only has to be a JSON object. Rules for one record are in
+record_rules.py, between records in cross_checks.py.
 
 Locations are those of the CUDAG document: `train.jsonl:42` is line 42 of the file; `test.json:5` is
 the fifth entry of the array in `test/test.json`, counted from 1; `test/` and `./` are directories.

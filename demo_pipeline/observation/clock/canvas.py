@@ -1,14 +1,9 @@
 """The canvas: one invertible transform from the log's coordinates to video pixels and 1920x1080.
 
-Belongs here: scale and bars, for points and for pictures. Event space is the unit of the log's
-coordinates: screen pixels, or points on macOS.
-
-Belongs here: which scales are worth testing against the pictures, and which scale is used when the
-pictures confirm none. The transform itself is in canvas.py.
-
-Belongs here: which canvas holds at a time of the log. People change the resolution in settings
-tasks, and then one unit of the log is another number of video pixels. How the parts are found is in
-screen_search.py.
+Belongs here: scale and bars, for points and for pictures; which scales are worth testing, and which
+one is used when the pictures confirm none; and which canvas holds at a time of the log, since
+people change the resolution in settings tasks. Event space is the unit of the log's coordinates:
+screen pixels, or points on macOS. How the parts are found is in screen_changes.py.
 """
 
 from bisect import bisect_right

@@ -1,10 +1,8 @@
 """The search for the clock, and whether one clock holds along a recording.
 
-Belongs here: which parts to look at, so that each costs little decoding; looking at them in the
-decode pass; and the uncertainty that covers what they say.
-
-Belongs here: going from stretch to stretch until the pointer or typing shows the clock, and which
-later parts tell whether it holds.
+Belongs here: going from stretch to stretch until the pointer or typing shows the clock, which later
+parts tell whether it holds, looking at them in the decode pass, and the uncertainty that covers
+what they say.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,14 +1,10 @@
 """The search for another resolution or scale of the screen in mid-recording.
 
-Belongs here: which ones are tested against the video. Nothing else is ever assumed: a change to
-another resolution stays unknown.
-
-Belongs here: cutting a recording into parts. A screen changes its resolution only when it is
-redrawn as a whole, so that the moment is a redraw between the observations on both sides.
-
-Belongs here: reading the whole video once more, only for recordings in which something contradicts
-the scale that calibration found. Each candidate is tested on every move of the pointer. Which
-candidate holds when is decided in screen_segments.py.
+Belongs here: the candidates, each tested on every move of the pointer, and cutting a recording into
+parts. The video is read once more only for recordings in which something contradicts the scale that
+calibration found. A screen changes its resolution only when it is redrawn as a whole, so that the
+moment is a redraw between the observations on both sides; a change to a resolution that is no
+candidate stays unknown.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,12 +1,9 @@
 """The decode pass: the frames that observers ask for, decoded once and in order, shown to all.
 
-Belongs here: the suspicion that the screen was given another resolution or scale in mid-recording,
-from frames that are decoded anyway. Whether it was is decided in calibration/screen_search.py.
-
-Belongs here: the queue of open requests. Memory holds the frames of open requests, however long the
-video is. Which pauses were waits is known only at the end: their frames are decoded then.
-
-Belongs here: the protocol of an observer, the loop over frames, and the observers of a recording.
+Belongs here: the protocol of an observer, the loop over frames, the queue of open requests, and the
+suspicion that the screen was given another resolution or scale. Memory holds the frames of open
+requests, however long the video is. Which pauses were waits is known only at the end: their frames
+are decoded then.
 """
 
 from collections import deque

@@ -1,7 +1,7 @@
 """The last action: whether it had any effect on the screen, and the frame after it.
 
 Belongs here: the proof that a shortcut or a click only stopped the recorder. Which forms of action
-are considered is in actions/recorder_control.py.
+are considered is in actions/build_actions.py.
 """
 
 from collections.abc import Sequence

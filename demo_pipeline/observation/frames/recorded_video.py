@@ -1,10 +1,9 @@
 """The video of a recording: one forward decode for calibration and the decode pass.
 
-Belongs here: the patches, their limit, and the frames made of them. A picture on a screen mostly
-stays as it is, so that a frame takes a hundredth of its memory and a part of the time of decoding.
-
 Belongs here: how far calibration reads on in the same decode, and how the decode pass goes on from
-there. Without it the beginning of each video would be decoded twice.
+there (without it the beginning of each video would be decoded twice); and the archive of frames in
+between. A picture on a screen mostly stays as it is, so that a frame takes a hundredth of its
+memory and a part of the time of decoding.
 """
 
 import ctypes

@@ -1,12 +1,11 @@
 """The screen as each scan found it: its boxes in the picture, and what differs before the action.
 
-Belongs here: the fit of a scan and the parts of a recording that follow from the fits (after a
-change of display scaling some recorders log trees in other units than the pointer), and the border
-test. What a tree says of the order of windows is in trees/hit_test.py.
-
 Belongs here: what changed from the frames shown when a scan began and ended to the screenshot, at
-the target and anywhere, and from before typed text to the next action. Whether a place is that of
-the element with the focus is decided in trees/step_targets.py.
+the target and anywhere, and from before typed text to the next action; the fit of a scan's boxes to
+the picture, the parts of a recording that follow (after a change of display scaling some recorders
+log trees in other units than the pointer), and the border test. What a tree says of the order of
+windows is in trees/hit_test.py, whether a place is that of the element with the focus in
+trees/step_targets.py.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,10 +1,7 @@
 """The `screenshots` stage: the frame before each action as a PNG, and the evidence for its time.
 
-Belongs here: what the decode pass observed, without those actions. How they are recognised is in
-stop_effect.py and trees/recorder_windows.py.
-
-Belongs here: the order of the stage's steps, frames.parquet and its reader. Not here: the stage's
-checks (screenshot_checks.py).
+Belongs here: the order of the stage's steps, frames.parquet with its reader and checks, and leaving
+out the actions that started or stopped the recorder.
 """
 
 import logging

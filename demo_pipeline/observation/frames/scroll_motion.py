@@ -1,6 +1,6 @@
 """Scroll motion: how the content around the pointer moves in the video during scrolls.
 
-What the movement proves about the wheel is decided in actions/wheel.py.
+What the movement proves about the wheel is decided in actions/scrolls.py.
 """
 
 from collections import Counter

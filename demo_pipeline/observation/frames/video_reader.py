@@ -1,13 +1,10 @@
 """Reading a video forwards: its frames in presentation order, and their pixels.
 
-Not here: decoding (forward_reader.py), which frames are wanted (frame_requests.py), what their
-differences mean (change_detection.py).
-
-Belongs here: FFmpeg's scaler in a filter graph, which keeps the memory of its pictures. A picture
-that is converted by itself takes 6 MB from the system each time: the page faults of one take three
-times as long as its colours.
-
-Belongs here: seeking over gaps, skipping frames that no other refers to, and leaving out damage.
+Belongs here: seeking over gaps, skipping frames that no other refers to, leaving out damage, and
+FFmpeg's scaler in a filter graph, which keeps the memory of its pictures: a picture that is
+converted by itself takes 6 MB from the system each time, and the page faults of one take three
+times as long as its colours. Which frames are wanted is in frame_requests.py, what their
+differences mean in frame_changes.py.
 """
 
 import math

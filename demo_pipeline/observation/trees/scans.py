@@ -1,12 +1,8 @@
 """Accessibility scans in the log: when each ran, which one is current, reading and checking one.
 
-A regular scan is decoded fast; any other keeps what is usable. The content of text fields (`value`)
-is never read. Not here: mapping the nodes to the canvas (step_tree.py).
-
-Not here: the content of a scan (raw_tree.py).
-
-Belongs here: problems for people, without names or values of elements. How a scan is read is in
-raw_tree.py.
+Belongs here: reading a scan in every form that recorders write (a regular scan is decoded fast; any
+other keeps what is usable), and problems for people, without names or values of elements. The
+content of text fields (`value`) is never read. Mapping the nodes to the canvas is in step_tree.py.
 """
 
 import json

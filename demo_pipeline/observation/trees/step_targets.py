@@ -1,11 +1,10 @@
 """What each action was aimed at: the element under the pointer, or that which the keys went to.
 
-Belongs here: which scan is current at each action; those of pointing actions are read, once each.
-
-Belongs here: what the pictures and the actions before say against the tree. The keyboard focus is
-where typed text appeared, the field clicked, or the scan's: recorders report a focus that another
-window has taken, so it counts only in a scan newer than what may have moved it, in the window that
-was clicked, and where no text appeared elsewhere. In doubt there is no target.
+Belongs here: which scan is current at each action (those of pointing actions are read, once each),
+and what the pictures and the actions before say against the tree. The keyboard focus is where typed
+text appeared, the field clicked, or the scan's: recorders report a focus that another window has
+taken, so it counts only in a scan newer than what may have moved it, in the window that was
+clicked, and where no text appeared elsewhere. In doubt there is no target.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,11 +1,9 @@
 """The UI tree of a step: a scan mapped to OSWorld-Desktopd roles and states, on the canvas.
 
-Belongs here: the lookup in roles.json. A name that is in no table becomes `unknown`.
-
-Not here: the values (step_tree.py).
-
-Not here: which scan (scans.py), which node is the target (hit_test.py), the form of the file
-(tree_json.py).
+Belongs here: roles (the names of UI Automation, macOS AX and AT-SPI, looked up in roles.json; a
+name in no table becomes `unknown`), states, boxes, the bytes of ui_tree.json, and reading each scan
+once, as long as steps are near it. Which scan is current is in scans.py, which node is the target
+in hit_test.py.
 """
 
 import json

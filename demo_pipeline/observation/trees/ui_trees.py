@@ -1,7 +1,6 @@
 """The `ui_trees` stage: the UI tree that is current at each action, and the action's target.
 
-Belongs here: NNN.json, trees.parquet and its reader. Not here: the stage's checks (tree_checks.py)
-and reading scans (tree_reader.py).
+Belongs here: NNN.json, trees.parquet with its reader, and the stage's checks.
 """
 
 import logging

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from demo_pipeline.pipeline.dataset_stages import training_exports
-from demo_pipeline.pipeline.demonstration_stages import STAGES
+from demo_pipeline.pipeline.stages import STAGES, training_exports
 from demo_pipeline.settings import (
     CONFIG_VARIABLE,
     ActionSettings,
@@ -248,7 +247,7 @@ class TestFingerprint:
     """A store of an earlier version stays up to date when only names changed."""
 
     def test_the_recorded_hashes_are_those_of_the_defaults(self) -> None:
-        sections = {stage.name: stage.section(Settings()) for stage in STAGES}
+        sections = {stage.name: stage.section(Settings()) for stage in STAGES if stage.section}
         now = {name: recorded_fingerprint(section) for name, section in sections.items()}
         assert now == RECORDED
         assert recorded_fingerprint(DatasetSettings()) == RECORDED_DATASETS
@@ -256,7 +255,7 @@ class TestFingerprint:
     def test_a_section_without_additions_has_the_recorded_fingerprint(self) -> None:
         unchanged = [
             section
-            for section in (stage.section(Settings()) for stage in STAGES)
+            for section in (stage.section(Settings()) for stage in STAGES if stage.section)
             if type(section) not in ADDED
         ]
         assert unchanged

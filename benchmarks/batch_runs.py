@@ -104,9 +104,9 @@ def _mark(folder: Path, number: int) -> None:
 
 def run_functions(places: Places, ids: Sequence[str]) -> None:
     """Every stage of these demonstrations, one after the other."""
-    from demo_pipeline.pipeline.context import Workspace  # noqa: PLC0415 - measured too
-    from demo_pipeline.pipeline.demonstration_stages import STAGES  # noqa: PLC0415
+    from demo_pipeline.pipeline.context import Workspace  # noqa: PLC0415
     from demo_pipeline.pipeline.runner import run_stage  # noqa: PLC0415
+    from demo_pipeline.pipeline.stages import STAGES  # noqa: PLC0415
 
     workspace = Workspace.open(_settings(places))
     for key in ids:

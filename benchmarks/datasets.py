@@ -28,7 +28,7 @@ from demo_pipeline.exports.messages import build_messages
 from demo_pipeline.exports.sft import build_sft
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
-from demo_pipeline.pipeline.dataset_stages import DATASET_STAGE_BY_NAME, DATASET_STAGES
+from demo_pipeline.pipeline.stages import DATASET_STAGE_BY_NAME, DATASET_STAGES
 from demo_pipeline.settings import DatasetSettings, Settings
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))

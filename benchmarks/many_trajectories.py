@@ -27,13 +27,13 @@ from demo_pipeline.files.parquet import write_table
 from demo_pipeline.files.processes import save_memory
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
-from demo_pipeline.pipeline.dataset_stages import DATASET_STAGE_BY_NAME
-from demo_pipeline.pipeline.demonstration_stages import TRAJECTORIES_STAGE
+from demo_pipeline.pipeline.stages import DATASET_STAGE_BY_NAME
 from demo_pipeline.settings import Settings
 from demo_pipeline.storage.store.file_table import FileEntry
 from demo_pipeline.storage.store.layout import CONTENT, MANIFEST, StoreLayout
 from demo_pipeline.storage.store.version_manifest import Recipe, make_manifest, version_id
 from demo_pipeline.trajectories.provenance import PROVENANCE_SCHEMA, read_provenance
+from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from demo_pipeline_tests.sample_workspace import open_workspace, run_all_stages

@@ -6,16 +6,12 @@ Belongs here: the layout. An arrow that follows from others is left out.
 from collections.abc import Iterator, Mapping
 from functools import cache
 
-from demo_pipeline.pipeline.dataset_stages import (
-    DATASET_STAGES,
-    QUARANTINE_STAGE,
-    TASKS_STAGE,
-    upstream,
-)
-from demo_pipeline.pipeline.demonstration_stages import STAGES
-from demo_pipeline.pipeline.stage_types import DatasetStage, Stage
+from demo_pipeline.pipeline.quarantine_table import QUARANTINE_STAGE
+from demo_pipeline.pipeline.stages import DATASET_STAGES, STAGES, upstream
+from demo_pipeline.pipeline.task_catalog import TASKS_STAGE
+from demo_pipeline.stage import Stage
 
-_ALL: tuple[Stage | DatasetStage, ...] = (*STAGES, *DATASET_STAGES)
+_ALL: tuple[Stage, ...] = (*STAGES, *DATASET_STAGES)
 _WIDTH, _HEIGHT, _GAP_X, _GAP_Y, _EDGE = 126, 30, 18, 12, 10
 _COLOURS = {
     "recording": "#dbeafe",

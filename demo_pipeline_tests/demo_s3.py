@@ -24,8 +24,8 @@ from demo_pipeline.cli.console import print_line
 from demo_pipeline.defs.freshness import progress
 from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.pipeline.context import Workspace
-from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES
 from demo_pipeline.pipeline.quarantine import list_quarantine
+from demo_pipeline.pipeline.stages import DATASET_STAGES
 from demo_pipeline.settings import Settings
 from demo_pipeline_tests.defs.daemon import (
     LOG,
@@ -197,7 +197,7 @@ def check_outputs(demo: Demo, exported: Path) -> list[str]:
     if quarantined != [BROKEN]:
         wrong.append(f"quarantined: {quarantined}")
     store = demo.workspace.store
-    validated = [stage.output for stage in DATASET_STAGES if stage.validated_as is not None]
+    validated = [stage.folder for stage in DATASET_STAGES if stage.validated_as is not None]
     outputs = [name for output in validated for name in store.outputs(output)]
     for name in outputs:
         print_line(f"        {store.url}/{name}")

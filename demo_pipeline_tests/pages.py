@@ -23,12 +23,11 @@ from demo_pipeline.observation.frames.screenshot_writer import THUMBNAILS_SCHEMA
 from demo_pipeline.observation.frames.screenshots import FRAMES_SCHEMA
 from demo_pipeline.observation.trees.ui_trees import UI_TREES_SCHEMA
 from demo_pipeline.osworld.task_table import CATALOG_SCHEMA, PROBLEMS_SCHEMA
-from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES, upstream
-from demo_pipeline.pipeline.demonstration_stages import STAGES
 from demo_pipeline.pipeline.quarantine_table import QUARANTINE_SCHEMA
-from demo_pipeline.pipeline.stage_types import DatasetStage, Stage
+from demo_pipeline.pipeline.stages import DATASET_STAGES, STAGES, upstream
 from demo_pipeline.recording.input_log import EVENTS_SCHEMA, REJECTED_SCHEMA, SCANS_SCHEMA
 from demo_pipeline.settings import Section, Settings, project_root
+from demo_pipeline.stage import Stage
 from demo_pipeline.trajectories.provenance import HIDDEN_ACTIONS_SCHEMA, PROVENANCE_SCHEMA
 from demo_pipeline_tests.asset_graph import asset_graph
 
@@ -123,7 +122,7 @@ def _settings() -> Iterator[str]:
 def _depending(section: str, settings: Settings) -> str:
     """Which outputs depend on a section, as a sentence."""
     value = getattr(settings, section)
-    stages: list[Stage | DatasetStage] = [*STAGES, *DATASET_STAGES]
+    stages: list[Stage] = [*STAGES, *DATASET_STAGES]
     names = [
         f"`{stage.name}`"
         for stage in stages
@@ -134,9 +133,8 @@ def _depending(section: str, settings: Settings) -> str:
     return f"A change builds again: {', '.join(names)}, and what depends on them."
 
 
-def _sections_read(stage: Stage | DatasetStage) -> list[Callable[[Settings], Section]]:
-    limits = [] if isinstance(stage, Stage) else list(stage.limits.values())
-    return [*([stage.section] if stage.section else []), *limits]
+def _sections_read(stage: Stage) -> list[Callable[[Settings], Section]]:
+    return [*([stage.section] if stage.section else []), *stage.limits.values()]
 
 
 def _setting_rows(fields: Mapping[str, FieldInfo], prefix: str) -> Iterator[str]:
@@ -236,17 +234,17 @@ def _assets() -> Iterator[str]:
         )
 
 
-def _asset(stage: Stage | DatasetStage) -> Iterator[str]:
-    if isinstance(stage, Stage):
+def _asset(stage: Stage) -> Iterator[str]:
+    if stage in STAGES:
         output, names = stage.output("<id>"), stage.inputs
     else:
-        output = f"{stage.output}/<name>" if stage.subfolder else stage.output
+        output = f"{stage.folder}/<name>" if stage.subfolder else stage.folder
         names = upstream(stage)
     inputs = ", ".join(f"`{name}`" for name in names) or "none of the store"
     yield f"\n### {stage.name}\n\n{stage.description}\n\n"
     yield f"Output `{output}/`, inputs: {inputs}.\n\n"
     rows = [_check(check.name, check.description, check.blocking) for check in stage.checks]
-    added = added_checks(stage) if isinstance(stage, DatasetStage) else {}
+    added = added_checks(stage) if isinstance(stage, Stage) else {}
     rows += [_check(name, description, False) for name, description in added.items()]
     yield from _table(_CHECK_HEAD, rows)
 

@@ -11,17 +11,13 @@ from pathlib import Path
 import pandas as pd
 import pyarrow as pa
 
+from demo_pipeline.actions.action_stages import ACTIONS_STAGE
 from demo_pipeline.api.data_frames import FRAME_SCHEMAS, data_frame, described_columns
 from demo_pipeline.api.loaded_trajectory import LoadedStep, LoadedTrajectory, load_trajectory
 from demo_pipeline.api.sql_frames import query_frame
+from demo_pipeline.datasets.dataset_stages import INDEX_STAGE
 from demo_pipeline.files.parquet import read_table
 from demo_pipeline.pipeline.context import Workspace
-from demo_pipeline.pipeline.dataset_stages import INDEX_STAGE
-from demo_pipeline.pipeline.demonstration_stages import (
-    ACTIONS_STAGE,
-    EVENTS_STAGE,
-    TRAJECTORIES_STAGE,
-)
 from demo_pipeline.pipeline.evaluations import (
     DEFAULT_FORM,
     DEFAULT_SPLIT,
@@ -29,11 +25,13 @@ from demo_pipeline.pipeline.evaluations import (
     score_rows,
 )
 from demo_pipeline.pipeline.rebuild import storage_message
+from demo_pipeline.recording.recording_stages import EVENTS_STAGE
 from demo_pipeline.settings import Settings
 from demo_pipeline.storage.errors import OutputError, StorageError
 from demo_pipeline.storage.ids import safe_id
 from demo_pipeline.storage.objects.urls import is_bucket, local_path
 from demo_pipeline.storage.store.store import Store, open_store
+from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
 __all__ = ["LoadedStep", "LoadedTrajectory", "NotebookStore", "load_store"]
 
@@ -66,7 +64,7 @@ class NotebookStore:
         Raises:
             StorageError: the datasets have not been built.
         """
-        return self._frame("trajectories", INDEX_STAGE.output)
+        return self._frame("trajectories", INDEX_STAGE.folder)
 
     def steps(self) -> pd.DataFrame:
         """One row per step of the built dataset: where screenshot, tree and target came from.
@@ -76,7 +74,7 @@ class NotebookStore:
         Raises:
             StorageError: the datasets have not been built.
         """
-        return self._frame("steps", INDEX_STAGE.output)
+        return self._frame("steps", INDEX_STAGE.folder)
 
     def actions(self, demonstration: str) -> pd.DataFrame:
         """One row per action, pauses included; `columns("actions")` describes the columns.

@@ -14,7 +14,7 @@ import pandas as pd
 
 from demo_pipeline.datasets.views import View, create_views
 from demo_pipeline.exports.dataset_stats import engine
-from demo_pipeline.pipeline.dataset_stages import store_views
+from demo_pipeline.pipeline.stages import store_views
 from demo_pipeline.pipeline.store_queries import opened_views
 from demo_pipeline.storage.objects.urls import is_bucket, local_path
 from demo_pipeline.storage.store.bucket_layout import in_parallel

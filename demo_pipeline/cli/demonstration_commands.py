@@ -25,14 +25,11 @@ def inspect(
 
     Typed text is not shown, only its length.
     """
+    from demo_pipeline.actions.action_stages import ACTIONS_STAGE
     from demo_pipeline.actions.timeline import build_timeline, render
     from demo_pipeline.pipeline.context import Workspace
-    from demo_pipeline.pipeline.demonstration_stages import (
-        ACTIONS_STAGE,
-        EVENTS_STAGE,
-        RAW_RECORDINGS_STAGE,
-    )
     from demo_pipeline.recording.manifest import read_manifest
+    from demo_pipeline.recording.recording_stages import EVENTS_STAGE, RAW_RECORDINGS_STAGE
     from demo_pipeline.storage.ids import safe_id
 
     store = Workspace.open(usable_settings()).store

@@ -270,7 +270,7 @@ def _build_datasets(
 ) -> "BuiltDatasets":
     """Build the datasets; without a committed trajectory this does nothing."""
     from demo_pipeline.defs.local_jobs import BuiltDatasets, build_datasets
-    from demo_pipeline.pipeline.demonstration_stages import TRAJECTORIES_STAGE
+    from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
     if not workspace.store.outputs(TRAJECTORIES_STAGE.folder):
         print_line(_NO_TRAJECTORY)

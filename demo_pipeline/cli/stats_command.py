@@ -35,7 +35,7 @@ def stats(
 def print_views(settings: Settings) -> int:
     """Print the script that creates the views over this store, for any DuckDB."""
     from demo_pipeline.datasets.views import views_sql, views_with_files
-    from demo_pipeline.pipeline.dataset_stages import store_views
+    from demo_pipeline.pipeline.stages import store_views
     from demo_pipeline.pipeline.store_queries import require_local
 
     root, known = require_local(settings.store), store_views()

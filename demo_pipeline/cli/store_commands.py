@@ -33,14 +33,14 @@ def export(
     are not copied.
     """
     from demo_pipeline.pipeline.context import Workspace
-    from demo_pipeline.pipeline.dataset_stages import training_exports
     from demo_pipeline.pipeline.export import export_datasets
+    from demo_pipeline.pipeline.stages import training_exports
 
     settings = usable_settings()
     if hub_layout:
         _export_hub_layout(Workspace.open(settings), dest)
         return
-    disabled = [stage.output for stage in training_exports() if not stage.is_built(settings)]
+    disabled = [stage.folder for stage in training_exports() if not stage.is_built(settings)]
     copied = export_datasets(Workspace.open(settings).store, dest, disabled)
     written: Counter[str] = Counter()
     for name, size in copied.items():

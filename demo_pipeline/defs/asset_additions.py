@@ -10,13 +10,13 @@ from pathlib import Path
 
 import dagster as dg
 
+from demo_pipeline.datasets.dataset_statistics import STATISTICS_STAGE, read_statistics
 from demo_pipeline.defs import reporting
 from demo_pipeline.defs.upload_reconciliation import reconcile_uploads
 from demo_pipeline.files.parquet import read_rows
 from demo_pipeline.pipeline.context import Workspace
-from demo_pipeline.pipeline.dataset_stages import QUARANTINE_STAGE, STATISTICS_STAGE, TASKS_STAGE
-from demo_pipeline.pipeline.dataset_statistics import read_statistics
-from demo_pipeline.pipeline.quarantine_table import QUARANTINE_SCHEMA, TABLE_FILE
+from demo_pipeline.pipeline.quarantine_table import QUARANTINE_SCHEMA, QUARANTINE_STAGE, TABLE_FILE
+from demo_pipeline.pipeline.task_catalog import TASKS_STAGE
 from demo_pipeline.problems import errors
 from demo_pipeline.storage.store.version_manifest import CheckOutcome
 

@@ -28,8 +28,8 @@ from demo_pipeline.pipeline.demonstration_run import (
     DemonstrationResult,
     DemonstrationTask,
 )
-from demo_pipeline.pipeline.demonstration_stages import STAGE_BY_NAME
-from demo_pipeline.pipeline.stage_types import Stage
+from demo_pipeline.pipeline.stages import STAGE_BY_NAME
+from demo_pipeline.stage import Stage
 from demo_pipeline.storage.errors import StorageError
 
 _Context = dg.AssetExecutionContext | dg.OpExecutionContext

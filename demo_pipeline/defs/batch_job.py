@@ -13,7 +13,7 @@ from demo_pipeline.defs.jobs import BATCH_JOB
 from demo_pipeline.defs.run_recovery import claim_run
 from demo_pipeline.defs.waiting_runs import waiting_failure
 from demo_pipeline.pipeline.context import Workspace
-from demo_pipeline.pipeline.demonstration_stages import STAGES
+from demo_pipeline.pipeline.stages import STAGES
 from demo_pipeline.pipeline.transient import transient_reason
 
 _STEP = "all_stages"

@@ -14,8 +14,8 @@ from demo_pipeline.defs import reporting
 from demo_pipeline.files.shown_text import plain_line
 from demo_pipeline.pipeline.batch_progress import BatchProgress
 from demo_pipeline.pipeline.demonstration_run import DemonstrationResult, StageReport
-from demo_pipeline.pipeline.stage_types import Check, Stage
 from demo_pipeline.problems import Problem
+from demo_pipeline.stage import Check, Stage
 from demo_pipeline.storage.store.version_manifest import CheckOutcome
 
 _SHOWN = 20

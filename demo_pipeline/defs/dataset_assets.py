@@ -24,18 +24,18 @@ from demo_pipeline.files.shown_text import plain_line
 from demo_pipeline.pipeline.build_if_stale import BuildResult
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
-from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES, training_exports, upstream
-from demo_pipeline.pipeline.demonstration_stages import TRAJECTORIES_STAGE
 from demo_pipeline.pipeline.error_redaction import redacted_errors
 from demo_pipeline.pipeline.output_sizes import bytes_written
 from demo_pipeline.pipeline.rebuild import storage_message
-from demo_pipeline.pipeline.stage_types import DatasetStage
+from demo_pipeline.pipeline.stages import DATASET_STAGES, training_exports, upstream
 from demo_pipeline.pipeline.transient import TransientError
 from demo_pipeline.pipeline.verification import left_out_damage
 from demo_pipeline.problems import Problem
 from demo_pipeline.settings import Settings
+from demo_pipeline.stage import Stage
 from demo_pipeline.storage.errors import OutputError
 from demo_pipeline.storage.store.version_manifest import CheckOutcome
+from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
 _WHOLE = "trajectories_whole"
 _WHOLE_TEXT = "Every committed trajectory that was read has the SHA-256 of its manifest."
@@ -70,9 +70,7 @@ def _with_lineage(asset: dg.AssetsDefinition, parents: Sequence[str]) -> dg.Asse
     )
 
 
-def _asset(
-    stage: DatasetStage, existing: Collection[str], addition: Addition
-) -> dg.AssetsDefinition:
+def _asset(stage: Stage, existing: Collection[str], addition: Addition) -> dg.AssetsDefinition:
     @dg.asset(
         name=stage.name,
         deps=[name for name in stage.inputs if not _is_export(name)],
@@ -126,7 +124,7 @@ def _is_export(name: str) -> bool:
 
 
 def _trajectories_seen(
-    context: dg.AssetExecutionContext, workspace: Workspace, stage: DatasetStage
+    context: dg.AssetExecutionContext, workspace: Workspace, stage: Stage
 ) -> dict[str, Any]:
     """Metadata that says which trajectories the dataset contains; empty when it reads none.
 
@@ -142,7 +140,7 @@ def _trajectories_seen(
 
 
 @contextmanager
-def _explained(context: dg.AssetExecutionContext, stage: DatasetStage) -> Iterator[None]:
+def _explained(context: dg.AssetExecutionContext, stage: Stage) -> Iterator[None]:
     """End the run with a plain reason, and mark it as waiting when the cause passes by itself."""
     try:
         with redacted_errors(stage.name):
@@ -154,15 +152,13 @@ def _explained(context: dg.AssetExecutionContext, stage: DatasetStage) -> Iterat
         raise waiting_failure(context.instance, run_id, error.reason) from None
 
 
-def _run(
-    context: dg.AssetExecutionContext, workspace: Workspace, stage: DatasetStage
-) -> BuildResult:
+def _run(context: dg.AssetExecutionContext, workspace: Workspace, stage: Stage) -> BuildResult:
     force = context.run.tags.get(FORCE_TAG) == "true"
     with package_log(context.log), redacted_errors(stage.name):
         return run_dataset_stage(workspace, stage, force=force)
 
 
-def added_checks(stage: DatasetStage) -> dict[str, str]:
+def added_checks(stage: Stage) -> dict[str, str]:
     """Name → description of the checks that the asset has besides those of the stage."""
     whole = {_WHOLE: _WHOLE_TEXT} if stage.reads_trajectories else {}
     return whole | dict(ADDITIONS[stage.name].checks if stage.name in ADDITIONS else {})

@@ -12,7 +12,7 @@ from demo_pipeline.defs.freshness import Progress, progress
 from demo_pipeline.defs.run_recovery import recover
 from demo_pipeline.defs.tags import STATE_TAG
 from demo_pipeline.pipeline.context import Workspace
-from demo_pipeline.pipeline.stage_types import DATASETS_JOB
+from demo_pipeline.stage import DATASETS_JOB
 
 
 def should_rebuild(

@@ -27,14 +27,14 @@ from demo_pipeline.pipeline.demonstration_run import (
     found_problems,
     missing_input,
 )
-from demo_pipeline.pipeline.demonstration_stages import STAGES
 from demo_pipeline.pipeline.error_redaction import redacted_errors
 from demo_pipeline.pipeline.runner import run_stage
 from demo_pipeline.pipeline.stage_limits import ExceededLimitError
-from demo_pipeline.pipeline.stage_types import Stage
+from demo_pipeline.pipeline.stages import STAGES
 from demo_pipeline.pipeline.superseded import SupersededError
 from demo_pipeline.pipeline.transient import TransientError
 from demo_pipeline.problems import DemonstrationError, Problem
+from demo_pipeline.stage import Stage
 from demo_pipeline.storage.errors import MissingOutput
 from demo_pipeline.storage.store.version_manifest import CheckOutcome
 

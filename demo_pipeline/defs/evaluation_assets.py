@@ -13,6 +13,7 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
+from demo_pipeline.datasets.dataset_stages import INDEX_STAGE
 from demo_pipeline.defs import reporting
 from demo_pipeline.defs.run_log import package_log
 from demo_pipeline.defs.tags import FORCE_TAG, OWNERS
@@ -21,7 +22,6 @@ from demo_pipeline.evaluation.scoring import PREDICTIONS, history_chart
 from demo_pipeline.pipeline import evaluation_runs
 from demo_pipeline.pipeline.build_if_stale import BuildResult
 from demo_pipeline.pipeline.context import Workspace
-from demo_pipeline.pipeline.dataset_stages import INDEX_STAGE
 from demo_pipeline.pipeline.error_redaction import redacted_errors
 from demo_pipeline.pipeline.rebuild import storage_message
 from demo_pipeline.storage.errors import StorageError
@@ -199,7 +199,7 @@ def build_new_evaluations(interval_seconds: int) -> dg.SensorDefinition:
         limits = workspace.settings.discovery
         try:
             listed = evaluation_runs.list_evaluations(workspace)
-            index = workspace.store.current(INDEX_STAGE.output) if listed.found else None
+            index = workspace.store.current(INDEX_STAGE.folder) if listed.found else None
         except StorageError as error:
             return dg.SkipReason(str(error))
         for reason in listed.unreadable.values():

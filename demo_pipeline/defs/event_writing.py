@@ -19,7 +19,7 @@ from dagster._core.events.log import EventLogEntry
 from dagster._core.storage.event_log.schema import SqlEventLogStorageTable
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
 
-from demo_pipeline.pipeline.demonstration_stages import STAGE_BY_NAME
+from demo_pipeline.pipeline.stages import STAGE_BY_NAME
 
 _FLUSH_SECONDS, _FLUSH_EVENTS = 2.0, 200
 _DEBUG = 10

@@ -26,9 +26,9 @@ from demo_pipeline.defs.waiting_runs import waiting_reason, waiting_tags
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.crash_quarantine import record_crash
 from demo_pipeline.pipeline.dataset_runner import wanted_recipe
-from demo_pipeline.pipeline.dataset_stages import QUARANTINE_STAGE
-from demo_pipeline.pipeline.demonstration_stages import STAGES
 from demo_pipeline.pipeline.quarantine import read_quarantine
+from demo_pipeline.pipeline.quarantine_table import QUARANTINE_STAGE
+from demo_pipeline.pipeline.stages import STAGES
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.ids import is_safe_id
 
@@ -174,7 +174,7 @@ def quarantine_changed(
     """Compare the records with those in the table, so that failed runs are repeated."""
     try:
         wanted = wanted_recipe(workspace, QUARANTINE_STAGE)
-        table = workspace.store.current(QUARANTINE_STAGE.output)
+        table = workspace.store.current(QUARANTINE_STAGE.folder)
     except StorageError as error:
         return dg.SkipReason(str(error))
     if table is not None and table.manifest.recipe == wanted:

@@ -12,10 +12,10 @@ import dagster as dg
 from demo_pipeline.defs.jobs import DEMONSTRATION_JOBS
 from demo_pipeline.defs.tags import OUTCOME_TAG, STATE_TAG, WAITING_OUTCOME
 from demo_pipeline.discovery.retry_pauses import retry_pause
-from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES
-from demo_pipeline.pipeline.demonstration_stages import TRAJECTORIES_STAGE
-from demo_pipeline.pipeline.stage_types import DATASETS_JOB
+from demo_pipeline.pipeline.stages import DATASET_STAGES
 from demo_pipeline.settings import Settings
+from demo_pipeline.stage import DATASETS_JOB
+from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
 SEEN = "trajectories_seen"
 MOST_ATTEMPTS = 5

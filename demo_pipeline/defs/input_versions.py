@@ -16,9 +16,9 @@ from dagster._core.definitions.data_version import (
     get_input_data_version_tag,
 )
 
-from demo_pipeline.pipeline.demonstration_stages import STAGE_BY_NAME
-from demo_pipeline.pipeline.stage_types import Stage
+from demo_pipeline.pipeline.stages import STAGE_BY_NAME
 from demo_pipeline.pipeline.task_catalog import OSWORLD_TASKS
+from demo_pipeline.stage import Stage
 
 _MATERIALIZATION = dg.DagsterEventType.ASSET_MATERIALIZATION
 _Versions = Mapping[str, str]

@@ -37,8 +37,8 @@ from demo_pipeline.defs.tags import (
 from demo_pipeline.discovery.ledger import Ledger
 from demo_pipeline.discovery.run_history import EndedRuns, Launch, RunOutcome
 from demo_pipeline.pipeline.context import Workspace
-from demo_pipeline.pipeline.demonstration_stages import STAGES
 from demo_pipeline.pipeline.quarantine import read_quarantine
+from demo_pipeline.pipeline.stages import STAGES
 
 FAILURE_GRACE_SECONDS = 300.0  # for the sensor quarantine_failures to record a failed run
 _EVENT_DELAY_SECONDS = 60.0  # at most between the times of an event and of its run

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from demo_pipeline.defs.tags import ONE_AT_A_TIME_TAG
-from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES, QUARANTINE_STAGE, TASKS_STAGE
-from demo_pipeline.pipeline.demonstration_stages import STAGES
-from demo_pipeline.pipeline.stage_types import DATASETS_JOB, DatasetStage
+from demo_pipeline.pipeline.quarantine_table import QUARANTINE_STAGE
+from demo_pipeline.pipeline.stages import DATASET_STAGES, STAGES
+from demo_pipeline.pipeline.task_catalog import TASKS_STAGE
 from demo_pipeline.settings import Settings
+from demo_pipeline.stage import DATASETS_JOB, Stage
 
 if TYPE_CHECKING:  # Dagster does not export it
     from dagster._core.definitions.unresolved_asset_job_definition import (
@@ -44,7 +45,7 @@ catalog_job = dg.define_asset_job(
 )
 
 
-def _dataset_job(name: str, stages: Sequence[DatasetStage]) -> "UnresolvedAssetJobDefinition":
+def _dataset_job(name: str, stages: Sequence[Stage]) -> "UnresolvedAssetJobDefinition":
     selection = [stage.name for stage in stages if stage.job == name]
     # dagster.yaml lets one run with this tag and value start at a time.
     tags = {ONE_AT_A_TIME_TAG: name}

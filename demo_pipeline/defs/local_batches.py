@@ -24,18 +24,16 @@ from demo_pipeline.defs.worker_pool import QUIET_RUN
 from demo_pipeline.files.system_errors import best_effort
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.demonstration_run import DemonstrationResult
-from demo_pipeline.pipeline.demonstration_stages import (
-    RAW_RECORDINGS_STAGE,
-    TRAJECTORIES_STAGE,
-)
 from demo_pipeline.pipeline.outcomes import (
     DemonstrationOutcome,
     DemonstrationStatus,
     trajectory_summary,
 )
 from demo_pipeline.pipeline.transient import transient_reason
+from demo_pipeline.recording.recording_stages import RAW_RECORDINGS_STAGE
 from demo_pipeline.settings import Settings
 from demo_pipeline.storage.uploads.fingerprint import upload_listing_fingerprint
+from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
 _LOG = logging.getLogger(__package__)
 

@@ -38,16 +38,14 @@ from demo_pipeline.defs.tags import (
 from demo_pipeline.defs.waiting_runs import waiting_demonstrations
 from demo_pipeline.defs.worker_pool import QUIET_RUN, RETRY_PAUSES, RetryPause, worker_pool
 from demo_pipeline.pipeline.context import Workspace
-from demo_pipeline.pipeline.demonstration_stages import (
-    RAW_RECORDINGS_STAGE,
-    TRAJECTORIES_STAGE,
-)
 from demo_pipeline.pipeline.outcomes import DemonstrationOutcome, trajectory_summary
 from demo_pipeline.pipeline.quarantine import read_quarantine
 from demo_pipeline.pipeline.transient import transient_reason
+from demo_pipeline.recording.recording_stages import RAW_RECORDINGS_STAGE
 from demo_pipeline.settings import Settings
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.uploads.fingerprint import upload_listing_fingerprint
+from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
 _CHANGED = "raw_recordings: the upload changed while it was read; run it again"
 _DIED = "the worker process died; open the run in the UI and the system's log"

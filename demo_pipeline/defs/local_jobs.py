@@ -22,13 +22,13 @@ from demo_pipeline.defs.worker_pool import (
     helpers_without_interrupts,
 )
 from demo_pipeline.pipeline.context import Workspace
-from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES
 from demo_pipeline.pipeline.idle_run import dataset_outcome, tasks_unchanged
 from demo_pipeline.pipeline.outcomes import DatasetOutcome
-from demo_pipeline.pipeline.stage_types import DATASETS_JOB
+from demo_pipeline.pipeline.stages import DATASET_STAGES
 from demo_pipeline.pipeline.verification import left_out_damage
 from demo_pipeline.problems import Problem
 from demo_pipeline.settings import Settings
+from demo_pipeline.stage import DATASETS_JOB
 
 _LOG = logging.getLogger(__package__)
 

@@ -3,8 +3,9 @@
 Belongs here: their names, and which stage belongs to which. The limits are the instance's.
 """
 
-from demo_pipeline.pipeline.demonstration_stages import RAW_RECORDINGS_STAGE, SCREENSHOTS_STAGE
-from demo_pipeline.pipeline.stage_types import Stage
+from demo_pipeline.observation.observation_stages import SCREENSHOTS_STAGE
+from demo_pipeline.recording.recording_stages import RAW_RECORDINGS_STAGE
+from demo_pipeline.stage import Stage
 
 UPLOADS_POOL, DECODING_POOL = "uploads", "decoding"
 _POOLS = {RAW_RECORDINGS_STAGE.name: UPLOADS_POOL, SCREENSHOTS_STAGE.name: DECODING_POOL}

@@ -14,8 +14,8 @@ from demo_pipeline.defs.batch_members import BatchMember
 from demo_pipeline.defs.batch_report import BatchReport
 from demo_pipeline.defs.run_recovery import claim_run
 from demo_pipeline.pipeline.context import Workspace
-from demo_pipeline.pipeline.demonstration_stages import STAGES
-from demo_pipeline.pipeline.stage_types import Stage
+from demo_pipeline.pipeline.stages import STAGES
+from demo_pipeline.stage import Stage
 
 # An output with this entry materialises nothing: the demonstrations were reported one by one, and
 # those that failed must not count as materialised.

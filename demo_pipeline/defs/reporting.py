@@ -18,10 +18,10 @@ from demo_pipeline.files.shown_text import markdown_table, markdown_text, plain_
 from demo_pipeline.pipeline.build_if_stale import BuildResult
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.demonstration_run import StageReport, draw_preview
-from demo_pipeline.pipeline.demonstration_stages import CONTACT_SHEETS_STAGE
-from demo_pipeline.pipeline.stage_types import Check
 from demo_pipeline.problems import Problem, Severity
+from demo_pipeline.stage import Check
 from demo_pipeline.storage.store.version_manifest import CheckOutcome
+from demo_pipeline.trajectories.trajectory_stages import CONTACT_SHEETS_STAGE
 
 _SHOWN = 20
 _ONE = {"demonstrations": 1}

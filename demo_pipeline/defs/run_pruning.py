@@ -11,8 +11,7 @@ import dagster as dg
 from demo_pipeline.defs.batch_members import demonstrations_of, records_of
 from demo_pipeline.defs.demonstration_catalog import CATALOG_ASSET
 from demo_pipeline.defs.instance_runs import newest_launch
-from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES
-from demo_pipeline.pipeline.demonstration_stages import STAGES
+from demo_pipeline.pipeline.stages import DATASET_STAGES, STAGES
 
 _FINISHED = (
     dg.DagsterRunStatus.SUCCESS,

@@ -11,7 +11,7 @@ from demo_pipeline.defs.instance_runs import open_ledger
 from demo_pipeline.defs.tags import OUTCOME_TAG, SUPERSEDED_OUTCOME
 from demo_pipeline.discovery.decisions import SUPERSEDED_REASON
 from demo_pipeline.pipeline.context import Workspace
-from demo_pipeline.pipeline.stage_types import Stage
+from demo_pipeline.stage import Stage
 
 _MESSAGE = "superseded: the upload changed during the run; a new run will process the new upload"
 

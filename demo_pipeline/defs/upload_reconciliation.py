@@ -11,8 +11,8 @@ from demo_pipeline.defs.instance_runs import InstanceRuns, open_ledger
 from demo_pipeline.discovery.decisions import UploadState
 from demo_pipeline.discovery.reconciliation import Reconciliation, reconcile, unfinished_uploads
 from demo_pipeline.pipeline.context import Workspace
-from demo_pipeline.pipeline.demonstration_stages import STAGES
 from demo_pipeline.pipeline.quarantine import list_quarantine
+from demo_pipeline.pipeline.stages import STAGES
 
 _RECENT_SECONDS = 900.0  # longer than a tick of new_uploads and the pause after it
 

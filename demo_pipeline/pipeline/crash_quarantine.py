@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 
 from demo_pipeline import __version__
 from demo_pipeline.pipeline.context import Workspace
-from demo_pipeline.pipeline.demonstration_stages import RAW_RECORDINGS_STAGE
 from demo_pipeline.pipeline.quarantine import (
     QuarantineRecord,
     quarantine_demonstration,
@@ -16,6 +15,7 @@ from demo_pipeline.pipeline.quarantine import (
     without_fingerprint,
 )
 from demo_pipeline.problems import Problem
+from demo_pipeline.recording.recording_stages import RAW_RECORDINGS_STAGE
 from demo_pipeline.storage.errors import StorageError
 
 COLLISION, CRASH = "id_collision", "run_crashed"

@@ -5,20 +5,20 @@ Belongs here: what an output depends on, and its name. Building it is in dataset
 
 from collections.abc import Mapping
 
-from demo_pipeline.pipeline.context import DatasetContext
-from demo_pipeline.pipeline.stage_types import DatasetStage
+from demo_pipeline.datasets.dataset_inputs import DatasetInputs
+from demo_pipeline.stage import Stage
 from demo_pipeline.storage.store.version_manifest import Recipe
 
 _BROKEN = "left out: broken"
 
 
-def dataset_output(stage: DatasetStage, context: DatasetContext) -> str:
+def dataset_output(stage: Stage[DatasetInputs], context: DatasetInputs) -> str:
     """Name of the stage's output in the store."""
-    return f"{stage.output}/{stage.subfolder(context)}" if stage.subfolder else stage.output
+    return f"{stage.folder}/{stage.subfolder(context)}" if stage.subfolder else stage.folder
 
 
 def dataset_recipe(
-    stage: DatasetStage, context: DatasetContext, fingerprints: Mapping[str, str]
+    stage: Stage[DatasetInputs], context: DatasetInputs, fingerprints: Mapping[str, str]
 ) -> Recipe:
     """Everything that the output depends on.
 
@@ -34,8 +34,7 @@ def dataset_recipe(
         inputs |= {f"left out: {name}": str(n) for name, n in committed.left_out.items()}
     settings = context.settings
     inputs |= {name: section(settings).fingerprint() for name, section in stage.limits.items()}
-    fingerprint = stage.section(settings).fingerprint() if stage.section else ""
-    return Recipe(stage.name, stage.code_version, fingerprint, inputs)
+    return Recipe(stage.name, stage.code_version, stage.fingerprint(settings), inputs)
 
 
 def is_present(built: Recipe, wanted: Recipe) -> bool:

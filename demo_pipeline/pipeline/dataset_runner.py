@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 
+from demo_pipeline.datasets.dataset_inputs import CommittedTrajectories, DatasetInputs
 from demo_pipeline.datasets.export_parts import KeptParts, kept_parts, using_parts
 from demo_pipeline.files.image_header import linked_images_are_whole
 from demo_pipeline.files.processes import reduced_python_gc
@@ -21,15 +22,8 @@ from demo_pipeline.pipeline.committed_trajectories import (
     without_outputs,
     without_unreadable,
 )
-from demo_pipeline.pipeline.context import (
-    CommittedTrajectories,
-    DatasetContext,
-    Summary,
-    Workspace,
-)
+from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_recipes import dataset_output, dataset_recipe
-from demo_pipeline.pipeline.dataset_stages import DATASET_STAGE_BY_NAME, store_views
-from demo_pipeline.pipeline.demonstration_stages import TRAJECTORIES_STAGE
 from demo_pipeline.pipeline.export_states import (
     export_states,
     failed_before,
@@ -37,20 +31,22 @@ from demo_pipeline.pipeline.export_states import (
     note_error,
     note_result,
 )
-from demo_pipeline.pipeline.stage_types import DatasetStage
+from demo_pipeline.pipeline.stages import DATASET_STAGE_BY_NAME, store_views
 from demo_pipeline.pipeline.verification import trajectory_damage
 from demo_pipeline.problems import errors
+from demo_pipeline.stage import Stage, Summary
 from demo_pipeline.storage.errors import ChangedOutput, MissingOutput, StorageError
 from demo_pipeline.storage.store.staging import Staging
 from demo_pipeline.storage.store.version_manifest import CheckOutcome, Recipe, Version
 from demo_pipeline.trajectories.trajectory_files import before_reading
+from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
 _LOG = logging.getLogger(__package__)
 _NOTABLE_WAIT = 1.0  # seconds
 
 
 def run_dataset_stage(
-    workspace: Workspace, stage: DatasetStage, *, force: bool = False
+    workspace: Workspace, stage: Stage[DatasetInputs], *, force: bool = False
 ) -> BuildResult:
     """Build one dataset from what is committed now, unless it is up to date.
 
@@ -79,7 +75,7 @@ def run_dataset_stage(
         return result
 
 
-def _run(workspace: Workspace, stage: DatasetStage, *, force: bool) -> BuildResult:
+def _run(workspace: Workspace, stage: Stage[DatasetInputs], *, force: bool) -> BuildResult:
     """Build from all trajectories, then from fewer as long as damaged ones are found."""
     with _opened(workspace, stage) as (opened, fingerprints):
         context = opened
@@ -108,7 +104,7 @@ def _run(workspace: Workspace, stage: DatasetStage, *, force: bool) -> BuildResu
 
 
 def _unpublish_replaced(
-    workspace: Workspace, stage: DatasetStage, context: DatasetContext, result: BuildResult
+    workspace: Workspace, stage: Stage[DatasetInputs], context: DatasetInputs, result: BuildResult
 ) -> None:
     """Unpublish the outputs that a published one replaces."""
     for name in stage.replaces(context, result.output, context.published) if stage.replaces else ():
@@ -116,7 +112,7 @@ def _unpublish_replaced(
         workspace.store.remove(name)
 
 
-def wanted_recipe(workspace: Workspace, stage: DatasetStage) -> Recipe:
+def wanted_recipe(workspace: Workspace, stage: Stage[DatasetInputs]) -> Recipe:
     """The recipe of an output that is built now; the current version has it when nothing changed.
 
     Raises:
@@ -126,14 +122,14 @@ def wanted_recipe(workspace: Workspace, stage: DatasetStage) -> Recipe:
         return dataset_recipe(stage, *opened)
 
 
-def _parts(workspace: Workspace, stage: DatasetStage) -> KeptParts:
+def _parts(workspace: Workspace, stage: Stage[DatasetInputs]) -> KeptParts:
     """The parts that a build of the stage keeps and uses."""
-    settings = stage.section(workspace.settings).fingerprint() if stage.section else ""
+    settings = stage.fingerprint(workspace.settings)
     return KeptParts(workspace.store.parts, stage.name, stage.code_version, settings)
 
 
 def unchanged_output(
-    workspace: Workspace, stage: DatasetStage, committed: CommittedTrajectories
+    workspace: Workspace, stage: Stage[DatasetInputs], committed: CommittedTrajectories
 ) -> str | None:
     """Name of the stage's output when building it now would change nothing; None otherwise.
 
@@ -163,8 +159,8 @@ def unchanged_output(
 
 @contextmanager
 def _opened(
-    workspace: Workspace, stage: DatasetStage, opened: CommittedTrajectories | None = None
-) -> Iterator[tuple[DatasetContext, dict[str, str]]]:
+    workspace: Workspace, stage: Stage[DatasetInputs], opened: CommittedTrajectories | None = None
+) -> Iterator[tuple[DatasetInputs, dict[str, str]]]:
     """The stage's inputs, and the fingerprints of those that are not trajectories.
 
     With the committed trajectories `opened` already, to compare only: nothing is counted.
@@ -179,7 +175,7 @@ def _opened(
                 continue
             if not DATASET_STAGE_BY_NAME[name].is_built(workspace.settings):
                 continue
-            output = DATASET_STAGE_BY_NAME[name].output
+            output = DATASET_STAGE_BY_NAME[name].folder
             try:
                 folders[output], version = stack.enter_context(workspace.store.open(output))
             except MissingOutput:
@@ -190,7 +186,7 @@ def _opened(
         source = stage.source(workspace) if stage.source else None
         if source is not None:
             fingerprints.update(source.fingerprints)
-        context = DatasetContext(
+        context = DatasetInputs(
             settings=workspace.settings,
             committed=committed,
             folders=folders,
@@ -208,17 +204,17 @@ def _opened(
         yield context, fingerprints
 
 
-def _published(workspace: Workspace, stage: DatasetStage) -> dict[str, Version]:
+def _published(workspace: Workspace, stage: Stage[DatasetInputs]) -> dict[str, Version]:
     """The published outputs of a stage with several, by name."""
     store = workspace.store
-    versions = {name: store.published(name) for name in store.outputs(stage.output)}
+    versions = {name: store.published(name) for name in store.outputs(stage.folder)}
     return {name: version for name, version in versions.items() if version is not None}
 
 
 def _build(
     workspace: Workspace,
-    stage: DatasetStage,
-    context: DatasetContext,
+    stage: Stage[DatasetInputs],
+    context: DatasetInputs,
     fingerprints: Mapping[str, str],
     *,
     force: bool,
@@ -265,7 +261,7 @@ def _build(
         )
 
 
-def _checked(stage: DatasetStage, context: DatasetContext, out: Path) -> list[CheckOutcome]:
+def _checked(stage: Stage[DatasetInputs], context: DatasetInputs, out: Path) -> list[CheckOutcome]:
     """The outcomes of the checks, up to the first blocking one that failed."""
     outcomes: list[CheckOutcome] = []
     for check in stage.checks:

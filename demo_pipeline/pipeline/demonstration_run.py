@@ -13,23 +13,21 @@ from demo_pipeline.datasets import contact_sheets
 from demo_pipeline.datasets.contact_sheets import encode_jpeg
 from demo_pipeline.pipeline.build_if_stale import BuildResult
 from demo_pipeline.pipeline.context import Workspace
-from demo_pipeline.pipeline.demonstration_stages import (
-    CONTACT_SHEETS_STAGE,
-    STAGES,
-    TRAJECTORIES_STAGE,
-)
 from demo_pipeline.pipeline.error_redaction import DefectError, redacted_errors
 from demo_pipeline.pipeline.quarantine import read_quarantine
 from demo_pipeline.pipeline.rebuild import storage_message
 from demo_pipeline.pipeline.runner import run_stage
 from demo_pipeline.pipeline.stage_limits import EarlierAttempts, ExceededLimitError
-from demo_pipeline.pipeline.stage_types import Stage
+from demo_pipeline.pipeline.stages import STAGES
 from demo_pipeline.pipeline.superseded import SupersededError
 from demo_pipeline.pipeline.transient import TransientError
 from demo_pipeline.problems import DemonstrationError, Problem, Severity
+from demo_pipeline.recording.recording_stages import RecordingInputs
+from demo_pipeline.stage import Stage
 from demo_pipeline.storage.errors import MissingOutput, StorageError
 from demo_pipeline.storage.ids import is_safe_id
 from demo_pipeline.storage.store.version_manifest import CheckOutcome
+from demo_pipeline.trajectories.trajectory_stages import CONTACT_SHEETS_STAGE, TRAJECTORIES_STAGE
 
 ResultStatus = Literal["done", "failed", "superseded", "waiting", "crashed"]
 _PREVIEWS = {
@@ -143,7 +141,7 @@ class _NoResult:
 
 def run_demonstration(
     workspace: Workspace,
-    stages: Sequence[Stage],
+    stages: Sequence[Stage[RecordingInputs]],
     task: DemonstrationTask,
     earlier: EarlierAttempts = EarlierAttempts(),  # noqa: B008 - it is frozen
     started: Callable[[str], None] = lambda _stage: None,
@@ -179,7 +177,7 @@ def run_demonstration(
 
 def _run_one(
     workspace: Workspace,
-    stage: Stage,
+    stage: Stage[RecordingInputs],
     task: DemonstrationTask,
     earlier: EarlierAttempts,
     *,
@@ -206,7 +204,7 @@ def _run_one(
     return report or _NoResult("failed", tuple(found_problems(result)))
 
 
-def _no_result(stage: Stage, demonstration: str, error: Exception) -> _NoResult:
+def _no_result(stage: Stage[RecordingInputs], demonstration: str, error: Exception) -> _NoResult:
     """What the errors of a stage mean for its demonstration."""
     match error:
         case SupersededError():
@@ -228,13 +226,15 @@ def found_problems(result: BuildResult) -> list[Problem]:
     return sorted(problems, key=lambda problem: problem.severity is not Severity.ERROR)
 
 
-def missing_input(stage: Stage, error: MissingOutput) -> Problem:
+def missing_input(stage: Stage[RecordingInputs], error: MissingOutput) -> Problem:
     """Why a stage without an input cannot run."""
     remedy = f"materialize {', '.join(stage.inputs)} of this demonstration first"
     return Problem("missing_input", stage.folder, storage_message(error), remedy=remedy)
 
 
-def cannot_start(workspace: Workspace, stage: Stage, demonstration: str) -> list[Problem]:
+def cannot_start(
+    workspace: Workspace, stage: Stage[RecordingInputs], demonstration: str
+) -> list[Problem]:
     """Why a stage cannot run: the key is not an id, or an earlier stage quarantined it.
 
     The outputs that the later stages built before are of another upload.

@@ -14,8 +14,8 @@ from typing import Any
 from demo_pipeline.files.logs import PassedOnLog, show_log
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.demonstration_run import DemonstrationTask, run_demonstration
-from demo_pipeline.pipeline.demonstration_stages import STAGE_BY_NAME
 from demo_pipeline.pipeline.stage_limits import EarlierAttempts
+from demo_pipeline.pipeline.stages import STAGE_BY_NAME
 from demo_pipeline.settings import Settings
 
 _AGAIN_ALONE = EarlierAttempts(exceeded=lambda: True)

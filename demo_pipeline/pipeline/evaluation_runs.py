@@ -17,7 +17,7 @@ from demo_pipeline.evaluation.scoring import ScoreReport, failures_preview, fail
 from demo_pipeline.files.json_files import JsonFileError, load_json
 from demo_pipeline.pipeline.build_if_stale import BuildResult, build_if_stale
 from demo_pipeline.pipeline.committed_trajectories import committed_trajectories
-from demo_pipeline.pipeline.context import Summary, Workspace
+from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.evaluations import (
     DEFAULT_FORM,
     DEFAULT_PRESETS,
@@ -29,6 +29,7 @@ from demo_pipeline.pipeline.evaluations import (
     score_file,
 )
 from demo_pipeline.problems import Problem, Severity
+from demo_pipeline.stage import Summary
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.ids import is_safe_id
 from demo_pipeline.storage.objects.folder_objects import FolderObjects

@@ -10,16 +10,16 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from demo_pipeline.datasets.dataset_stages import INDEX_STAGE
 from demo_pipeline.files.atomic_write import FileId, file_id, link_or_copy, read_digest
-from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES, INDEX_STAGE
-from demo_pipeline.pipeline.demonstration_stages import STAGES
 from demo_pipeline.pipeline.rebuild import damage_problem
+from demo_pipeline.pipeline.stages import DATASET_STAGES, STAGES
 from demo_pipeline.storage.errors import MissingOutput, StorageError
 from demo_pipeline.storage.store.disk import Disk
 from demo_pipeline.storage.store.store import Store
 
 _EXPORTED = (
-    *(stage.output for stage in DATASET_STAGES if stage.exported),
+    *(stage.folder for stage in DATASET_STAGES if stage.exported),
     *(stage.folder for stage in STAGES if stage.exported),
 )
 _PICTURES = frozenset({".png", ".jpg", ".jpeg"})  # nobody changes them in place
@@ -46,7 +46,7 @@ def export_datasets(store: Store, dest: Path, disabled: Collection[str] = ()) ->
     wanted = [prefix for prefix in _EXPORTED if prefix not in disabled]
     names = [name for prefix in wanted for name in store.outputs(prefix)]
     if not names:
-        raise MissingOutput(INDEX_STAGE.output)
+        raise MissingOutput(INDEX_STAGE.folder)
     copier = _Copier()
     sizes: dict[str, int] = {}
     with folder_draft(dest) as draft:

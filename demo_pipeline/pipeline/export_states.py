@@ -8,14 +8,15 @@ import hashlib
 import json
 from collections.abc import Mapping
 
+from demo_pipeline.datasets.dataset_inputs import DatasetInputs
 from demo_pipeline.datasets.export_parts import Part, kept_parts
 from demo_pipeline.datasets.index import ExportState
 from demo_pipeline.files.json_files import json_bytes
 from demo_pipeline.pipeline.build_if_stale import BuildResult
-from demo_pipeline.pipeline.context import DatasetContext, Workspace
+from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_recipes import dataset_output, dataset_recipe, is_present
-from demo_pipeline.pipeline.dataset_stages import training_exports
-from demo_pipeline.pipeline.stage_types import DatasetStage, TrainingExport
+from demo_pipeline.pipeline.stages import training_exports
+from demo_pipeline.stage import Stage, TrainingExport
 from demo_pipeline.storage.errors import MissingOutput
 from demo_pipeline.storage.store.store import Store
 from demo_pipeline.storage.store.version_manifest import Version
@@ -24,7 +25,7 @@ _FOLDER = "failed_exports"
 
 
 def export_states(
-    workspace: Workspace, context: DatasetContext, *, count: bool = True
+    workspace: Workspace, context: DatasetInputs, *, count: bool = True
 ) -> tuple[ExportState, ...]:
     """The state of every training export of the registry.
 
@@ -42,8 +43,8 @@ def export_states(
 
 def _state(
     workspace: Workspace,
-    context: DatasetContext,
-    stage: DatasetStage,
+    context: DatasetInputs,
+    stage: Stage[DatasetInputs],
     export: TrainingExport,
     *,
     count: bool,
@@ -72,7 +73,12 @@ def _state(
 
 
 def _counted(
-    workspace: Workspace, stage: DatasetStage, export: TrainingExport, output: str, *, count: bool
+    workspace: Workspace,
+    stage: Stage[DatasetInputs],
+    export: TrainingExport,
+    output: str,
+    *,
+    count: bool,
 ) -> tuple[Version | None, Mapping[str, int]]:
     """The current version of an export, and with `count` its records of each trajectory."""
     store = workspace.store
@@ -90,7 +96,7 @@ def _counted(
         return None, {}
 
 
-def keep_record_counts(stage: DatasetStage, result: BuildResult) -> None:
+def keep_record_counts(stage: Stage[DatasetInputs], result: BuildResult) -> None:
     """Keep how many records of each trajectory a built export holds, as its exporter counted."""
     parts = kept_parts()
     counted = stage.export is not None and stage.export.all_written
@@ -99,12 +105,12 @@ def keep_record_counts(stage: DatasetStage, result: BuildResult) -> None:
         parts.put(_counts_key(stage, result.version), part)
 
 
-def _counts_key(stage: DatasetStage, version: Version) -> str:
+def _counts_key(stage: Stage[DatasetInputs], version: Version) -> str:
     facts = json.dumps(["record counts", stage.name, version.output, version.id])
     return hashlib.sha256(facts.encode()).hexdigest()
 
 
-def note_result(store: Store, stage: DatasetStage, result: BuildResult) -> None:
+def note_result(store: Store, stage: Stage[DatasetInputs], result: BuildResult) -> None:
     """Remember that a training export was rejected, or forget that it failed before."""
     if stage.export is None:
         return
@@ -115,21 +121,21 @@ def note_result(store: Store, stage: DatasetStage, result: BuildResult) -> None:
         store.delete_document(_document(stage))
 
 
-def note_error(store: Store, stage: DatasetStage, error: Exception) -> None:
+def note_error(store: Store, stage: Stage[DatasetInputs], error: Exception) -> None:
     """Remember which kind of error ended the build of a training export."""
     if stage.export is not None:
         _note(store, stage, type(error).__name__)
 
 
-def _note(store: Store, stage: DatasetStage, reason: str) -> None:
+def _note(store: Store, stage: Stage[DatasetInputs], reason: str) -> None:
     store.put_document(_document(stage), json_bytes({"reason": reason}))
 
 
-def failed_before(store: Store, stage: DatasetStage) -> str:
+def failed_before(store: Store, stage: Stage[DatasetInputs]) -> str:
     """Why the last build of a training export failed; empty when it did not."""
     data = store.get_document(_document(stage))
     return str(json.loads(data)["reason"]) if data else ""
 
 
-def _document(stage: DatasetStage) -> str:
+def _document(stage: Stage[DatasetInputs]) -> str:
     return f"{_FOLDER}/{stage.name}.json"

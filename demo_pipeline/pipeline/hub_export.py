@@ -7,15 +7,16 @@ exports/hub_layout.py.
 from collections.abc import Mapping
 from pathlib import Path
 
+from demo_pipeline.datasets.dataset_inputs import DatasetInputs
 from demo_pipeline.exports.cards import CARD
 from demo_pipeline.exports.dataset_stats import Provenance, SplitStats, table_stats
 from demo_pipeline.exports.hub_layout import HubConfig, hub_card, write_hub_config
 from demo_pipeline.pipeline.committed_trajectories import committed_trajectories
 from demo_pipeline.pipeline.context import Workspace
-from demo_pipeline.pipeline.dataset_stages import training_exports
 from demo_pipeline.pipeline.export import folder_draft, require_undamaged
-from demo_pipeline.pipeline.stage_types import DatasetStage
+from demo_pipeline.pipeline.stages import training_exports
 from demo_pipeline.settings import Settings
+from demo_pipeline.stage import Stage
 from demo_pipeline.storage.errors import MissingOutput, StorageError
 
 
@@ -70,16 +71,16 @@ def _require_named(settings: Settings) -> None:
 
 
 def _write(
-    workspace: Workspace, stage: DatasetStage, draft: Path, provenance: Provenance
+    workspace: Workspace, stage: Stage[DatasetInputs], draft: Path, provenance: Provenance
 ) -> tuple[list[HubConfig], dict[str, Mapping[str, SplitStats]]]:
     tables = stage.export.hub_tables if stage.export else ()
-    if workspace.store.current(stage.output) is None:
-        raise MissingOutput(stage.output)
-    require_undamaged(workspace.store, stage.output)
+    if workspace.store.current(stage.folder) is None:
+        raise MissingOutput(stage.folder)
+    require_undamaged(workspace.store, stage.folder)
     max_bytes = workspace.settings.hub.max_shard_bytes
     configs: list[HubConfig] = []
     splits: dict[str, Mapping[str, SplitStats]] = {}
-    with workspace.store.open(stage.output) as (export, _):
+    with workspace.store.open(stage.folder) as (export, _):
         for table in tables:
             configs.append(write_hub_config(table, export, draft, max_bytes))
             stats, _ = table_stats(export / table.folder, provenance, "trajectory_id")

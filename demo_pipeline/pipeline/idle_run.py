@@ -4,15 +4,17 @@ Belongs here: asking every dataset stage of the run whether it is up to date. De
 compared in staleness.py.
 """
 
+from demo_pipeline.datasets.dataset_inputs import CommittedTrajectories, DatasetInputs
 from demo_pipeline.pipeline.committed_trajectories import committed_trajectories
-from demo_pipeline.pipeline.context import CommittedTrajectories, Workspace
+from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_runner import unchanged_output
-from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES, TASKS_STAGE
-from demo_pipeline.pipeline.demonstration_stages import TRAJECTORIES_STAGE
 from demo_pipeline.pipeline.outcomes import DatasetOutcome, left_out_words
 from demo_pipeline.pipeline.output_sizes import bytes_written
-from demo_pipeline.pipeline.stage_types import DATASETS_JOB, DatasetStage
+from demo_pipeline.pipeline.stages import DATASET_STAGES
+from demo_pipeline.pipeline.task_catalog import TASKS_STAGE
+from demo_pipeline.stage import DATASETS_JOB, Stage
 from demo_pipeline.storage.store.store import Store
+from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
 
 def tasks_unchanged(workspace: Workspace) -> bool:
@@ -46,7 +48,7 @@ def unchanged_datasets(workspace: Workspace) -> list[DatasetOutcome] | None:
     return outcomes
 
 
-def dataset_outcome(store: Store, stage: DatasetStage, output: str) -> DatasetOutcome:
+def dataset_outcome(store: Store, stage: Stage[DatasetInputs], output: str) -> DatasetOutcome:
     """What people see of a dataset, by the summary of its current version."""
     version = store.current(output)
     summary = version.manifest.summary if version else {}

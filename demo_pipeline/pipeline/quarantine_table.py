@@ -12,11 +12,12 @@ from typing import Any
 import pyarrow as pa
 from pydantic import JsonValue
 
+from demo_pipeline.datasets.dataset_inputs import DatasetInputs
 from demo_pipeline.files.parquet import TableWriter, described_schema, schema_problems
-from demo_pipeline.pipeline.context import DatasetContext, Summary, Workspace
+from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.quarantine import QuarantineRecord, list_quarantine
-from demo_pipeline.pipeline.stage_types import SourceInput
 from demo_pipeline.problems import Problem
+from demo_pipeline.stage import Check, SourceInput, Stage, Summary
 
 TABLE_FILE = "quarantine.parquet"
 QUARANTINE_SCHEMA = described_schema(
@@ -47,12 +48,12 @@ def read_quarantine_records(workspace: Workspace) -> SourceInput:
     return SourceInput(records, {"records": hashlib.sha256(text.encode()).hexdigest()})
 
 
-def run_quarantine_table(context: DatasetContext, out: Path) -> Summary:
+def run_quarantine_table(inputs: DatasetInputs, out: Path) -> Summary:
     """Write `out`/quarantine.parquet from the records."""
-    return write_quarantine_table(context.source, out)
+    return write_quarantine_table(inputs.source, out)
 
 
-def verify_quarantine_table(_context: DatasetContext, out: Path) -> list[Problem]:
+def verify_quarantine_table(_inputs: DatasetInputs, out: Path) -> list[Problem]:
     """The written table has exactly the declared columns, types and nulls."""
     return schema_problems(out / TABLE_FILE, QUARANTINE_SCHEMA)
 
@@ -88,3 +89,28 @@ def _counted(names: Iterable[str]) -> dict[str, int]:
     for name in sorted(names):
         counts[name] = counts.get(name, 0) + 1
     return counts
+
+
+QUARANTINE_STAGE: Stage[DatasetInputs] = Stage(
+    name="quarantine",
+    folder="quarantine_table",
+    description="Every quarantined demonstration: the stage, the reason, the file and line, and "
+    "what to do. A corrected upload releases it.",
+    kinds=frozenset({"parquet"}),
+    code_version="1",
+    group="recording",
+    job="report_quarantine",
+    inputs=(),
+    source=read_quarantine_records,
+    build=run_quarantine_table,
+    checks=(
+        Check(
+            "quarantine_schema",
+            "The table has exactly the declared columns, types and nulls.",
+            verify_quarantine_table,
+            compared=("quarantined",),
+        ),
+    ),
+    columns=QUARANTINE_SCHEMA,
+    exported=False,
+)

@@ -3,10 +3,10 @@
 Belongs here: the text that storage cannot know, since it knows no asset and no command line.
 """
 
-from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES, TASKS_STAGE
-from demo_pipeline.pipeline.demonstration_stages import STAGES
-from demo_pipeline.pipeline.stage_types import DATASETS_JOB
+from demo_pipeline.pipeline.stages import DATASET_STAGES, STAGES
+from demo_pipeline.pipeline.task_catalog import TASKS_STAGE
 from demo_pipeline.problems import Problem
+from demo_pipeline.stage import DATASETS_JOB
 from demo_pipeline.storage.errors import MissingOutput, OutputError, StorageError
 from demo_pipeline.storage.store.integrity import OutputDamage
 
@@ -16,7 +16,7 @@ _COMMAND = "dagster asset materialize -m demo_pipeline.definitions --select"
 def rebuild_command(output: str) -> str:
     """The command that builds `output`, e.g. `events/<id>`."""
     for dataset in DATASET_STAGES:
-        if output == dataset.output or output.startswith(f"{dataset.output}/"):
+        if output == dataset.folder or output.startswith(f"{dataset.folder}/"):
             return f"{_COMMAND} {dataset.name}"
     folder, _, demonstration = output.partition("/")
     names = {stage.folder: stage.name for stage in STAGES}
@@ -27,7 +27,7 @@ def rebuild_command(output: str) -> str:
 def mending_command(output: str) -> str:
     """The command that builds a damaged `output` again, and first what shares its files."""
     folder = output.partition("/")[0]
-    jobs = {stage.output.partition("/")[0]: stage.job for stage in DATASET_STAGES}
+    jobs = {stage.folder.partition("/")[0]: stage.job for stage in DATASET_STAGES}
     jobs |= dict.fromkeys((stage.folder for stage in STAGES), DATASETS_JOB)
     verified = jobs.get(folder) in (DATASETS_JOB, TASKS_STAGE.job)
     return "demo-pipeline run --verify" if verified else rebuild_command(output)

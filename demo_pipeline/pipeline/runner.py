@@ -10,15 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from demo_pipeline import __version__
+from demo_pipeline.actions.action_stages import ACTIONS_STAGE
 from demo_pipeline.files.processes import return_free_memory, return_large_blocks
 from demo_pipeline.osworld.task_matching import NO_CATALOG
 from demo_pipeline.pipeline.build_if_stale import BuildResult, build_if_stale
-from demo_pipeline.pipeline.context import StageContext, Summary, Workspace
-from demo_pipeline.pipeline.demonstration_stages import (
-    ACTIONS_STAGE,
-    RAW_RECORDINGS_STAGE,
-    STAGE_BY_NAME,
-)
+from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.quarantine import quarantine_demonstration, read_quarantine, release
 from demo_pipeline.pipeline.stage_limits import (
     EarlierAttempts,
@@ -26,7 +22,7 @@ from demo_pipeline.pipeline.stage_limits import (
     StageLimit,
     within_limit,
 )
-from demo_pipeline.pipeline.stage_types import Check, Stage
+from demo_pipeline.pipeline.stages import STAGE_BY_NAME
 from demo_pipeline.pipeline.staleness import stage_inputs, stage_recipe
 from demo_pipeline.pipeline.superseded import (
     ExpectedUpload,
@@ -36,13 +32,15 @@ from demo_pipeline.pipeline.superseded import (
 from demo_pipeline.pipeline.task_catalog import match_task
 from demo_pipeline.problems import DemonstrationError, Problem, errors
 from demo_pipeline.recording import manifest
+from demo_pipeline.recording.recording_stages import RAW_RECORDINGS_STAGE, RecordingInputs
+from demo_pipeline.stage import Check, Stage, Summary
 from demo_pipeline.storage.store.staging import Staging
 from demo_pipeline.storage.store.version_manifest import CheckOutcome, Version
 
 
 def run_stage(
     workspace: Workspace,
-    stage: Stage,
+    stage: Stage[RecordingInputs],
     demonstration: str,
     *,
     force: bool = False,
@@ -93,7 +91,10 @@ def run_stage(
 
 
 def _quarantine(
-    workspace: Workspace, stage: Stage, expected: ExpectedUpload, problems: Sequence[Problem]
+    workspace: Workspace,
+    stage: Stage[RecordingInputs],
+    expected: ExpectedUpload,
+    problems: Sequence[Problem],
 ) -> None:
     """Quarantine the demonstration, unless its upload changed while it was read."""
     expected.require()
@@ -115,7 +116,7 @@ def _too_expensive(stage: str, reason: str) -> Problem:
     )
 
 
-def _release(workspace: Workspace, stage: Stage, demonstration: str) -> None:
+def _release(workspace: Workspace, stage: Stage[RecordingInputs], demonstration: str) -> None:
     """Release it from the quarantine of this stage.
 
     The first stage also releases it from the quarantine of a stage that does not exist.
@@ -130,7 +131,7 @@ def _release(workspace: Workspace, stage: Stage, demonstration: str) -> None:
 
 def _build_with_retry(
     workspace: Workspace,
-    stage: Stage,
+    stage: Stage[RecordingInputs],
     expected: ExpectedUpload,
     earlier: EarlierAttempts,
     *,
@@ -151,7 +152,7 @@ def _build_with_retry(
 
 def _build(
     workspace: Workspace,
-    stage: Stage,
+    stage: Stage[RecordingInputs],
     expected: ExpectedUpload,
     earlier: EarlierAttempts,
     *,
@@ -161,7 +162,7 @@ def _build(
     demonstration = expected.demonstration
     with _opened(workspace, stage, demonstration) as (context, versions):
         limit = _limit(context, versions)
-        inputs = stage_inputs(workspace, stage, demonstration, versions, context.task_match)
+        inputs = stage_inputs(workspace, stage, demonstration, versions, context.source)
 
         def build(staging: Staging) -> Summary:
             staging.hardlink_sources.extend(versions.values())
@@ -187,7 +188,7 @@ def _build(
         return build_if_stale(workspace.store, output, recipe, build, check, force=force, mend=mend)
 
 
-def _limit(context: StageContext, versions: Mapping[str, Version]) -> StageLimit:
+def _limit(context: RecordingInputs, versions: Mapping[str, Version]) -> StageLimit:
     """What the stage may use; the first stages know neither the length nor the actions yet."""
     video = context.manifest.video if context.manifest is not None else None
     seconds = video.last_pts_s - video.first_pts_s if video is not None else 0.0
@@ -199,8 +200,8 @@ def _limit(context: StageContext, versions: Mapping[str, Version]) -> StageLimit
 
 @contextmanager
 def _opened(
-    workspace: Workspace, stage: Stage, demonstration: str
-) -> Iterator[tuple[StageContext, dict[str, Version]]]:
+    workspace: Workspace, stage: Stage[RecordingInputs], demonstration: str
+) -> Iterator[tuple[RecordingInputs, dict[str, Version]]]:
     """The stage's inputs as local folders, and their versions by stage."""
     folders: dict[str, Path] = {}
     versions: dict[str, Version] = {}
@@ -217,14 +218,14 @@ def _opened(
         match = NO_CATALOG
         if stage.matches_task and recording is not None:
             match = match_task(workspace, recording)
-        context = StageContext(
+        context = RecordingInputs(
             demonstration=demonstration,
             upload_name=listed.name if listed else demonstration,
             upload=upload,
             manifest=recording,
             folders=folders,
             settings=workspace.settings,
-            task_match=match,
+            source=match,
             downloaded=downloaded,
         )
         yield context, versions
@@ -232,8 +233,11 @@ def _opened(
 
 @contextmanager
 def _with_download(
-    workspace: Workspace, stage: Stage, context: StageContext, inputs: Mapping[str, str]
-) -> Iterator[StageContext]:
+    workspace: Workspace,
+    stage: Stage[RecordingInputs],
+    context: RecordingInputs,
+    inputs: Mapping[str, str],
+) -> Iterator[RecordingInputs]:
     """The context with the uploaded files; only the first stage ever downloads them."""
     if stage.inputs or not workspace.uploads.copies:
         yield context
@@ -242,7 +246,7 @@ def _with_download(
         yield replace(context, upload=folder)
 
 
-def _outcome(check: Check[StageContext], context: StageContext, out: Path) -> CheckOutcome:
+def _outcome(check: Check[RecordingInputs], context: RecordingInputs, out: Path) -> CheckOutcome:
     try:
         problems = list(check.run(context, out))
     except DemonstrationError as error:

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 
 from demo_pipeline.osworld.task_matching import NO_CATALOG, TaskMatch
 from demo_pipeline.pipeline.context import Workspace
-from demo_pipeline.pipeline.demonstration_stages import RAW_RECORDINGS_STAGE, STAGES
-from demo_pipeline.pipeline.stage_types import Stage
+from demo_pipeline.pipeline.stages import STAGES
 from demo_pipeline.pipeline.task_catalog import OSWORLD_TASKS, match_task
 from demo_pipeline.problems import DemonstrationError
 from demo_pipeline.recording import manifest
+from demo_pipeline.recording.recording_stages import RAW_RECORDINGS_STAGE, RecordingInputs
+from demo_pipeline.stage import Stage
 from demo_pipeline.storage.errors import MissingOutput
 from demo_pipeline.storage.store.version_manifest import Recipe, Version
 from demo_pipeline.storage.uploads.upload_listing import changed_while_read
@@ -19,7 +20,7 @@ from demo_pipeline.storage.uploads.upload_listing import changed_while_read
 
 def stage_inputs(
     workspace: Workspace,
-    stage: Stage,
+    stage: Stage[RecordingInputs],
     demonstration: str,
     versions: Mapping[str, Version],
     match: TaskMatch,
@@ -46,10 +47,12 @@ def _upload_identity(workspace: Workspace, demonstration: str) -> str:
     return identity
 
 
-def stage_recipe(workspace: Workspace, stage: Stage, inputs: Mapping[str, str]) -> Recipe:
+def stage_recipe(
+    workspace: Workspace, stage: Stage[RecordingInputs], inputs: Mapping[str, str]
+) -> Recipe:
     """Everything that the stage's output depends on."""
-    section = stage.section(workspace.settings)
-    return Recipe(stage.name, stage.code_version, section.fingerprint(), dict(inputs))
+    settings = stage.fingerprint(workspace.settings)
+    return Recipe(stage.name, stage.code_version, settings, dict(inputs))
 
 
 def is_outdated(workspace: Workspace, demonstration: str) -> bool:

@@ -10,11 +10,11 @@ from typing import Any
 
 import duckdb
 
+from demo_pipeline.datasets.dataset_statistics import STATISTICS_STAGE, read_statistics
 from demo_pipeline.datasets.views import create_views
 from demo_pipeline.exports.dataset_stats import Tables, engine, rows, statistics
 from demo_pipeline.pipeline.context import Workspace
-from demo_pipeline.pipeline.dataset_stages import STATISTICS_STAGE, store_views
-from demo_pipeline.pipeline.dataset_statistics import read_statistics
+from demo_pipeline.pipeline.stages import store_views
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.objects.urls import is_bucket, local_path
 
@@ -25,7 +25,7 @@ def committed_statistics(workspace: Workspace) -> Tables:
     Raises:
         MissingOutput: they were never committed.
     """
-    with workspace.store.open(STATISTICS_STAGE.output) as (folder, _):
+    with workspace.store.open(STATISTICS_STAGE.folder) as (folder, _):
         return read_statistics(folder)
 
 

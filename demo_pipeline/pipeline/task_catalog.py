@@ -10,14 +10,15 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from demo_pipeline.datasets.dataset_inputs import DatasetInputs
 from demo_pipeline.files.system_errors import raise_system_trouble
 from demo_pipeline.osworld import task_table
 from demo_pipeline.osworld.task_files import read_task_folder
 from demo_pipeline.osworld.task_matching import NO_CATALOG, TaskIndex, TaskMatch
-from demo_pipeline.pipeline.context import DatasetContext, Summary, Workspace
-from demo_pipeline.pipeline.stage_types import SourceInput
+from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.problems import Problem, Severity
 from demo_pipeline.recording.manifest import RecordingManifest
+from demo_pipeline.stage import Check, SourceInput, Stage, Summary
 from demo_pipeline.storage.errors import MissingOutput
 
 OSWORLD_TASKS = "osworld_tasks"
@@ -30,17 +31,17 @@ def read_task_files(workspace: Workspace) -> SourceInput:
     return SourceInput(folder, {"task_files": folder.fingerprint()})
 
 
-def run_task_catalog(context: DatasetContext, out: Path) -> Summary:
+def run_task_catalog(inputs: DatasetInputs, out: Path) -> Summary:
     """Write the catalog. A bad task file becomes a row of problems.parquet and nothing else."""
-    return task_table.build_catalog(context.source, out)
+    return task_table.build_catalog(inputs.source, out)
 
 
-def verify_catalog(_context: DatasetContext, out: Path) -> list[Problem]:
+def verify_catalog(_inputs: DatasetInputs, out: Path) -> list[Problem]:
     """The columns of both tables, and unique files and ids."""
     return list(task_table.check_catalog(out))
 
 
-def verify_task_files(_context: DatasetContext, out: Path) -> list[Problem]:
+def verify_task_files(_inputs: DatasetInputs, out: Path) -> list[Problem]:
     """What is wrong with the task files, errors first."""
     problems = task_table.catalog_problems(out)
     return sorted(problems, key=lambda problem: problem.severity is not Severity.ERROR)
@@ -66,3 +67,34 @@ def _index(folder: Path, _content: str) -> TaskIndex:
     except (OSError, pa.ArrowException) as error:
         raise_system_trouble(error)
         raise MissingOutput(CATALOG_OUTPUT) from None
+
+
+TASKS_STAGE: Stage[DatasetInputs] = Stage(
+    name=OSWORLD_TASKS,
+    folder=CATALOG_OUTPUT,
+    description="Every OSWorld task file, ordinary and risk, as a row of a catalog. A "
+    "demonstration of one of these tasks is matched with it and left out of training exports.",
+    kinds=frozenset({"parquet"}),
+    code_version="2",
+    job="read_osworld_tasks",
+    inputs=(),
+    source=read_task_files,
+    build=run_task_catalog,
+    checks=(
+        Check(
+            "catalog_schema",
+            "Both tables have their columns; every file occurs once, with its id.",
+            verify_catalog,
+            compared=("tasks",),
+        ),
+        Check(
+            "task_files",
+            "Every task file is usable, and every listed task has a file.",
+            verify_task_files,
+            blocking=False,
+            compared=("tasks",),
+        ),
+    ),
+    columns=task_table.CATALOG_SCHEMA,
+    exported=False,
+)

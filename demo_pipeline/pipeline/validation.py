@@ -9,15 +9,28 @@ import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from demo_pipeline.desktopd.validator import validate_trajectory
 from demo_pipeline.files.json_files import JsonFileError, parse_json
-from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES
-from demo_pipeline.pipeline.stage_types import ValidatedFormat
-from demo_pipeline.pipeline.validated_formats import OTHER_FORMATS
+from demo_pipeline.files.recording_files import RECORDING_FILES
+from demo_pipeline.pipeline.recording_validation import validate_recording
+from demo_pipeline.pipeline.stages import DATASET_STAGES
 from demo_pipeline.problems import Problem
 from demo_pipeline.settings import Settings
+from demo_pipeline.stage import ValidatedFormat
 
 _LONGEST_FIRST_LINE = 64 * 2**20  # bytes; a sample with its picture and tree inline has a tenth
 LARGEST_DOCUMENT = 256 * 2**20  # bytes; an index of 100,000 trajectories has a fifth of that
+RECORDING_FORMAT = ValidatedFormat(
+    name="recording", files=RECORDING_FILES, validate=validate_recording
+)
+OTHER_FORMATS = (
+    ValidatedFormat(
+        name="trajectory",
+        files=("task.json", "result.json", "steps"),
+        validate=lambda path, _: validate_trajectory(path),
+    ),
+    RECORDING_FORMAT,
+)
 FORMATS: Mapping[str, ValidatedFormat] = {
     known.name: known
     for known in (

@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 from pydantic import JsonValue
 
 from demo_pipeline.pipeline.context import Workspace
-from demo_pipeline.pipeline.demonstration_stages import STAGES, TRAJECTORIES_STAGE
 from demo_pipeline.pipeline.rebuild import damage_problem, mending_command
+from demo_pipeline.pipeline.stages import STAGES
 from demo_pipeline.problems import Problem
 from demo_pipeline.storage.errors import MissingOutput
 from demo_pipeline.storage.store.integrity import OutputDamage, document_damage
 from demo_pipeline.storage.store.store import Store
+from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
 _TRAJECTORY = TRAJECTORIES_STAGE.output("")
 _FOLDERS = {stage.folder for stage in STAGES}

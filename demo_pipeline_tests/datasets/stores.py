@@ -6,8 +6,8 @@ from pathlib import Path
 
 from demo_pipeline.datasets.selection import DatasetTrajectory
 from demo_pipeline.pipeline.context import Workspace
-from demo_pipeline.pipeline.demonstration_stages import TRAJECTORIES_STAGE
 from demo_pipeline.storage.store.version_manifest import Recipe, Version
+from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
 
 def commit_trajectory(workspace: Workspace, made: DatasetTrajectory) -> Version:

@@ -10,8 +10,8 @@ import pytest
 
 from demo_pipeline.defs import demonstration_assets
 from demo_pipeline.defs.code_location import build_defs
-from demo_pipeline.pipeline.demonstration_stages import STAGES
 from demo_pipeline.pipeline.quarantine import QuarantineRecord, read_quarantine
+from demo_pipeline.pipeline.stages import STAGES
 from demo_pipeline.problems import Problem
 from demo_pipeline_tests.defs.bench import Bench, Result, bench, failures, materialized, verdicts
 from demo_pipeline_tests.uploads import BREAKING, TYPED, spoil_log, upload

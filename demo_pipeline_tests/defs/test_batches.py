@@ -12,9 +12,9 @@ from dagster._core.storage.partition_status_cache import get_and_update_asset_st
 
 from demo_pipeline.defs.batch_members import BatchMember, batch_tags
 from demo_pipeline.defs.partitions import DEMONSTRATIONS
-from demo_pipeline.pipeline.demonstration_stages import STAGES
 from demo_pipeline.pipeline.quarantine import list_quarantine
 from demo_pipeline.pipeline.runner import run_stage
+from demo_pipeline.pipeline.stages import STAGES
 from demo_pipeline_tests.defs.bench import Bench, Result, bench, failures, materialized
 from demo_pipeline_tests.defs.bench import values as shown
 from demo_pipeline_tests.uploads import spoil_log, tear_meta, upload

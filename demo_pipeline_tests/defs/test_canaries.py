@@ -16,7 +16,7 @@ from demo_pipeline.defs.code_location import build_defs
 from demo_pipeline.defs.run_results import run_errors
 from demo_pipeline.files.logs import LOG_ROOT, PassedOnLog
 from demo_pipeline.pipeline.demonstration_run import DemonstrationTask, run_demonstration
-from demo_pipeline.pipeline.demonstration_stages import STAGES
+from demo_pipeline.pipeline.stages import STAGES
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline_tests.dagster_homes import WITHOUT_OUTPUT_YAML
 from demo_pipeline_tests.defs.bench import Bench, bench, launched, ticked

@@ -8,11 +8,11 @@ import pytest
 
 from demo_pipeline.defs import dataset_assets
 from demo_pipeline.defs.code_location import build_defs
-from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES
-from demo_pipeline.pipeline.stage_types import DatasetStage
+from demo_pipeline.pipeline.stages import DATASET_STAGES
 from demo_pipeline.pipeline.validation import validate
 from demo_pipeline.problems import Problem, errors
 from demo_pipeline.settings import DatasetSettings, Settings
+from demo_pipeline.stage import Stage
 from demo_pipeline_tests.defs.bench import Bench, bench, failures, materialized, values, verdicts
 from demo_pipeline_tests.uploads import upload
 
@@ -76,9 +76,7 @@ def test_building_again_by_force_changes_no_byte(built: Bench) -> None:
 
 
 @pytest.mark.parametrize("stage", EXPORTERS, ids=lambda stage: stage.name)
-def test_without_a_trajectory_the_failure_names_the_next_step(
-    tmp_path: Path, stage: DatasetStage
-) -> None:
+def test_without_a_trajectory_the_failure_names_the_next_step(tmp_path: Path, stage: Stage) -> None:
     with bench(tmp_path) as made:
         result = made.run("build_datasets", only=(stage.name,))
         said = failures(result)[stage.name].description

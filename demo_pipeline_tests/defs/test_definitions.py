@@ -8,7 +8,7 @@ import pytest
 
 from demo_pipeline.actions.action_tables import ACTIONS_SCHEMA
 from demo_pipeline.defs.code_location import build_defs
-from demo_pipeline.pipeline.demonstration_stages import STAGES
+from demo_pipeline.pipeline.stages import STAGES
 from demo_pipeline.settings import ExecutionSettings, Settings
 from demo_pipeline.storage.errors import StorageError
 

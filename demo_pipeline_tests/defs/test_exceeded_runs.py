@@ -21,11 +21,12 @@ from demo_pipeline.defs.local_execution import process, register_uploads
 from demo_pipeline.defs.partitions import register_partitions
 from demo_pipeline.defs.tags import FINGERPRINT_TAG, OUTCOME_TAG, PARTITION_NAME_TAG
 from demo_pipeline.defs.waiting_runs import waiting_demonstrations
-from demo_pipeline.pipeline.context import StageContext, Summary
-from demo_pipeline.pipeline.demonstration_stages import STAGES
 from demo_pipeline.pipeline.quarantine import read_quarantine
 from demo_pipeline.pipeline.runner import run_stage
+from demo_pipeline.pipeline.stages import STAGES
+from demo_pipeline.recording.recording_stages import RecordingInputs
 from demo_pipeline.settings import LimitSettings
+from demo_pipeline.stage import Summary
 from demo_pipeline.storage.uploads.fingerprint import upload_listing_fingerprint
 from demo_pipeline_tests.defs.bench import Bench, bench
 from demo_pipeline_tests.uploads import upload
@@ -47,7 +48,7 @@ def made(tmp_path: Path, recording: Path) -> Iterator[Bench]:
 def slow(made: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
     """The stage `events` does not end, and may not use much CPU time."""
 
-    def build(_context: StageContext, _out: Path) -> Summary:
+    def build(_context: RecordingInputs, _out: Path) -> Summary:
         end = time.process_time() + 60
         while time.process_time() < end:
             pass

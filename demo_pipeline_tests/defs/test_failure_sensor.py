@@ -13,8 +13,8 @@ from demo_pipeline.defs.code_location import build_defs
 from demo_pipeline.defs.failure_sensor import UnrecordedError, quarantine_failures, record_failure
 from demo_pipeline.defs.tags import WILL_RETRY_TAG
 from demo_pipeline.pipeline.crash_quarantine import record_crash
-from demo_pipeline.pipeline.demonstration_stages import STAGES
 from demo_pipeline.pipeline.quarantine import QuarantineRecord, list_quarantine, read_quarantine
+from demo_pipeline.pipeline.stages import STAGES
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline_tests.defs.bench import Bench, Result, bench, launched, materialized, ticked
 from demo_pipeline_tests.uploads import TYPED, spoil_log, upload

@@ -15,9 +15,10 @@ import pytest
 from demo_pipeline.cli.app import main
 from demo_pipeline.files.logs import LOG_ROOT
 from demo_pipeline.files.parquet import read_rows
-from demo_pipeline.pipeline.demonstration_stages import RAW_RECORDINGS_STAGE, TRAJECTORIES_STAGE
+from demo_pipeline.recording.recording_stages import RAW_RECORDINGS_STAGE
 from demo_pipeline.trajectories.provenance import PROVENANCE_SCHEMA
 from demo_pipeline.trajectories.trajectories import PROVENANCE_FILE
+from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 from demo_pipeline_tests.defs.bench import Bench, Result, bench
 from demo_pipeline_tests.files.test_shown_text import tokens
 from demo_pipeline_tests.uploads import upload

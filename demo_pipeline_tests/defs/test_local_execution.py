@@ -13,8 +13,8 @@ from demo_pipeline.defs.local_execution import process, register_uploads
 from demo_pipeline.defs.tags import INTERRUPTED_OUTCOME, OUTCOME_TAG
 from demo_pipeline.discovery.run_history import RunOutcome
 from demo_pipeline.pipeline.context import Workspace
-from demo_pipeline.pipeline.demonstration_stages import STAGES
 from demo_pipeline.pipeline.outcomes import DemonstrationOutcome
+from demo_pipeline.pipeline.stages import STAGES
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.settings import Settings
 from demo_pipeline_tests.dagster_homes import WITHOUT_OUTPUT_YAML

@@ -11,9 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from demo_pipeline.cli.app import app
+from demo_pipeline.datasets.dataset_statistics import STATISTICS_STAGE
 from demo_pipeline.files.logs import LOG_ROOT
-from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES, STATISTICS_STAGE
-from demo_pipeline.pipeline.demonstration_stages import STAGES
+from demo_pipeline.pipeline.stages import DATASET_STAGES, STAGES
 from demo_pipeline_tests.defs.bench import Bench, bench, launched, ticked
 from demo_pipeline_tests.defs.test_canaries import holding
 from demo_pipeline_tests.uploads import BREAKING, KEY, NODE, TYPED, add_canaries, upload

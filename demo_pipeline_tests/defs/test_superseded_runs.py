@@ -15,9 +15,9 @@ from demo_pipeline.defs import demonstration_assets
 from demo_pipeline.defs.instance_runs import InstanceRuns
 from demo_pipeline.defs.local_execution import _process_one
 from demo_pipeline.defs.tags import FINGERPRINT_TAG, OUTCOME_TAG
-from demo_pipeline.pipeline.demonstration_stages import STAGES
 from demo_pipeline.pipeline.outcomes import DemonstrationOutcome
 from demo_pipeline.pipeline.quarantine import list_quarantine
+from demo_pipeline.pipeline.stages import STAGES
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.storage.uploads.fingerprint import upload_listing_fingerprint
 from demo_pipeline_tests.dagster_homes import WITHOUT_OUTPUT_YAML

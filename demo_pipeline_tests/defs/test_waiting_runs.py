@@ -21,9 +21,9 @@ from demo_pipeline.defs.upload_reconciliation import reconcile_uploads
 from demo_pipeline.defs.waiting_runs import waiting_demonstrations
 from demo_pipeline.defs.worker_pool import RETRY_PAUSES
 from demo_pipeline.discovery.run_history import RunOutcome
-from demo_pipeline.pipeline.demonstration_stages import STAGES
 from demo_pipeline.pipeline.outcomes import DemonstrationOutcome
 from demo_pipeline.pipeline.quarantine import list_quarantine
+from demo_pipeline.pipeline.stages import STAGES
 from demo_pipeline.pipeline.transient import TransientError, transient_reason
 from demo_pipeline.storage.errors import MissingOutput, StorageError
 from demo_pipeline_tests.defs.bench import Bench, Result, bench, failures, launched, ticked

@@ -28,8 +28,9 @@ import dagster as dg
 from demo_pipeline.cli.console import print_line
 from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.pipeline.context import Workspace
-from demo_pipeline.pipeline.dataset_stages import QUARANTINE_STAGE, TASKS_STAGE
 from demo_pipeline.pipeline.quarantine import list_quarantine
+from demo_pipeline.pipeline.quarantine_table import QUARANTINE_STAGE
+from demo_pipeline.pipeline.task_catalog import TASKS_STAGE
 from demo_pipeline.settings import Settings
 from demo_pipeline_tests.defs.daemon import LOG, ROOT, dagster_home, dagster_process, wait_for
 from demo_pipeline_tests.distributed.backfill import Backfill, launch_backfill
@@ -166,7 +167,7 @@ def _on_ray(stack: ExitStack, folder: Path, meter: CpuMeter, chosen: argparse.Na
     print_line(f"Ray: a head with {chosen.slots} slots, Postgres, SeaweedFS, Dagster's daemon")
     _command(home, "register")
     try:
-        tasks = TASKS_STAGE.output
+        tasks = TASKS_STAGE.folder
         wait_for(daemon, lambda: workspace.store.current(tasks) is not None, tasks, _START_SECONDS)
         start = time.monotonic()
         launched = launch_backfill(home)
@@ -189,7 +190,7 @@ def _command(home: Path, *arguments: str) -> None:
 def _outcome(wall: float, cpu: Counter[str]) -> Outcome:
     workspace = Workspace.open(Settings())
     store = workspace.store
-    names = set(store.outputs()) - {QUARANTINE_STAGE.output}  # only the daemon writes it
+    names = set(store.outputs()) - {QUARANTINE_STAGE.folder}  # only the daemon writes it
     versions = {name: store.current(name) for name in names}
     published = {
         name: (version.content, {entry.path: entry.sha256 for entry in version.manifest.files})

@@ -30,7 +30,8 @@ from demo_pipeline.defs.partitions import DEMONSTRATIONS
 from demo_pipeline.defs.tags import PARTITION_NAME_TAG, PROCESS_TAG
 from demo_pipeline.files.processes import ProcessIdentity
 from demo_pipeline.pipeline.context import Workspace
-from demo_pipeline.pipeline.demonstration_stages import STAGES, TRAJECTORIES_STAGE
+from demo_pipeline.pipeline.stages import STAGES
+from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 from demo_pipeline_tests.defs.daemon import ROOT
 from demo_pipeline_tests.distributed.processes import process_states, title_of
 

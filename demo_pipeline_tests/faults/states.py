@@ -7,8 +7,8 @@ from pathlib import Path
 import dagster as dg
 
 from demo_pipeline.pipeline.context import Workspace
-from demo_pipeline.pipeline.demonstration_stages import STAGES
 from demo_pipeline.pipeline.quarantine import list_quarantine
+from demo_pipeline.pipeline.stages import STAGES
 
 TRACEBACK = "Traceback (most recent call last)"
 State = Mapping[str, str]

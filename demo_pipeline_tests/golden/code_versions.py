@@ -14,25 +14,33 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from demo_pipeline.pipeline import (
-    dataset_stages,
-    demonstration_stages,
-    derived_export_stages,
-    training_stages,
-    trajectory_export_stages,
-)
-from demo_pipeline.pipeline.stage_types import DatasetStage, Stage
+from demo_pipeline.actions import action_stages
+from demo_pipeline.datasets import dataset_stages, dataset_statistics
+from demo_pipeline.evaluation import evaluation_stages
+from demo_pipeline.exports import export_stages, training_stages
+from demo_pipeline.observation import observation_stages
+from demo_pipeline.pipeline import quarantine_table, task_catalog
+from demo_pipeline.pipeline.stages import DATASET_STAGES, STAGES
+from demo_pipeline.recording import recording_stages
+from demo_pipeline.stage import Stage
+from demo_pipeline.trajectories import trajectory_stages
 from demo_pipeline_tests.golden.outputs import GOLDEN
 from demo_pipeline_tests.golden.stage_code import CodeClosure
 
 RECORD_FILE = GOLDEN / "code_versions.json"
 COMMAND = "`make code-versions`"
-_REGISTRIES = (
-    demonstration_stages,
-    dataset_stages,
+_DECLARATIONS = (
+    recording_stages,
+    action_stages,
+    observation_stages,
+    trajectory_stages,
     training_stages,
-    trajectory_export_stages,
-    derived_export_stages,
+    export_stages,
+    dataset_stages,
+    dataset_statistics,
+    evaluation_stages,
+    task_catalog,
+    quarantine_table,
 )
 
 
@@ -45,16 +53,13 @@ class StageRecord:
     outputs: str
 
 
-def stages() -> dict[str, Stage | DatasetStage]:
+def stages() -> dict[str, Stage[Any]]:
     """Every stage by name, those of a demonstration first."""
-    both: tuple[Stage | DatasetStage, ...] = (
-        *demonstration_stages.STAGES,
-        *dataset_stages.DATASET_STAGES,
-    )
-    return {stage.name: stage for stage in both}
+    known: list[Stage[Any]] = [*STAGES, *DATASET_STAGES]
+    return {stage.name: stage for stage in known}
 
 
-def functions(stage: Stage | DatasetStage) -> Iterator[Callable[..., Any]]:
+def functions(stage: Stage[Any]) -> Iterator[Callable[..., Any]]:
     """The functions of a stage that decide what it writes: build and checks."""
     yield stage.build
     yield from (check.run for check in stage.checks)
@@ -133,7 +138,7 @@ def _next(record: StageRecord) -> str:
 @cache
 def entry(stage: str) -> str:
     """Where the stage's entry stands, `path:line`."""
-    for module in _REGISTRIES:
+    for module in _DECLARATIONS:
         path = Path(str(module.__file__))
         for node in ast.walk(ast.parse(path.read_bytes())):
             if isinstance(node, ast.Call) and _names(node, stage):

@@ -8,9 +8,8 @@ from pathlib import Path
 
 from demo_pipeline.pipeline.build_if_stale import BuildResult
 from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
-from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES
-from demo_pipeline.pipeline.demonstration_stages import STAGES
 from demo_pipeline.pipeline.runner import run_stage
+from demo_pipeline.pipeline.stages import DATASET_STAGES, STAGES
 from demo_pipeline_tests.golden.rendering import render_folder, render_values
 from demo_pipeline_tests.sample_workspace import open_workspace, run_catalog
 

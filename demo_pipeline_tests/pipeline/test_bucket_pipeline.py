@@ -9,9 +9,9 @@ import pytest
 
 from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.pipeline.context import Workspace
-from demo_pipeline.pipeline.demonstration_stages import STAGE_BY_NAME, STAGES
 from demo_pipeline.pipeline.quarantine import list_quarantine
 from demo_pipeline.pipeline.runner import run_stage
+from demo_pipeline.pipeline.stages import STAGE_BY_NAME, STAGES
 from demo_pipeline.pipeline.staleness import is_up_to_date
 from demo_pipeline.pipeline.superseded import SupersededError
 from demo_pipeline.problems import DemonstrationError

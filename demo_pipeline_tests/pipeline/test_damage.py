@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from demo_pipeline.datasets.dataset_stages import INDEX_STAGE
+from demo_pipeline.exports.training_stages import CUDAG_STAGE, MESSAGES_STAGE, SFT_STAGE
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
-from demo_pipeline.pipeline.dataset_stages import DATASET_STAGE_BY_NAME, INDEX_STAGE
-from demo_pipeline.pipeline.demonstration_stages import STAGE_BY_NAME
 from demo_pipeline.pipeline.health import HealthLevel, examine_workspace
 from demo_pipeline.pipeline.runner import run_stage
-from demo_pipeline.pipeline.training_stages import CUDAG_STAGE, MESSAGES_STAGE, SFT_STAGE
+from demo_pipeline.pipeline.stages import DATASET_STAGE_BY_NAME, STAGE_BY_NAME
 from demo_pipeline.pipeline.verification import left_out_damage
 from demo_pipeline.settings import Settings
 from demo_pipeline.storage.errors import ChangedOutput
@@ -69,13 +69,13 @@ def flip(workspace: Workspace, output: str, file: str) -> None:
 
 
 def indexed(workspace: Workspace) -> set[str]:
-    with workspace.store.open(INDEX_STAGE.output) as (folder, _):
+    with workspace.store.open(INDEX_STAGE.folder) as (folder, _):
         index = json.loads((folder / "index.json").read_bytes())
     return {entry["id"] for entry in index["trajectories"]}
 
 
 def exported(workspace: Workspace) -> set[str]:
-    with workspace.store.open(SFT_STAGE.output) as (folder, _):
+    with workspace.store.open(SFT_STAGE.folder) as (folder, _):
         return set(re.findall(r"trajectories/(\w+)/", (folder / "samples.jsonl").read_text()))
 
 
@@ -111,17 +111,17 @@ def test_damage_that_cannot_be_mended_names_a_command(workspace: Workspace) -> N
     for picture in Path(workspace.store.url).rglob("*.png"):
         os.utime(picture, (0, 0))
     run_dataset_stage(workspace, SFT_STAGE)
-    flip(workspace, SFT_STAGE.output, "trajectories/one/steps/000/screenshot.png")
+    flip(workspace, SFT_STAGE.folder, "trajectories/one/steps/000/screenshot.png")
     with pytest.raises(ChangedOutput, match=r"sft/trajectories/one/steps/000/screenshot\.png"):
         run_dataset_stage(workspace, SFT_STAGE)
 
 
 def test_a_damaged_dataset_is_built_again(workspace: Workspace) -> None:
     first = run_dataset_stage(workspace, SFT_STAGE)
-    flip(workspace, SFT_STAGE.output, "samples.jsonl")
+    flip(workspace, SFT_STAGE.folder, "samples.jsonl")
     again = run_dataset_stage(workspace, SFT_STAGE)
     assert again.version == first.version
-    assert workspace.store.verify(SFT_STAGE.output) == []
+    assert workspace.store.verify(SFT_STAGE.folder) == []
     assert exported(workspace) == {"one", "two", "three"}
 
 

@@ -10,10 +10,7 @@ import pytest
 from demo_pipeline.pipeline.committed_trajectories import committed_trajectories
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
-from demo_pipeline.pipeline.dataset_stages import (
-    DATASET_STAGE_BY_NAME,
-    DATASET_STAGES,
-)
+from demo_pipeline.pipeline.stages import DATASET_STAGE_BY_NAME, DATASET_STAGES
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.settings import DatasetSettings, TrajectorySettings
 from demo_pipeline_tests.sample_workspace import copy_of, open_workspace, run_all_stages

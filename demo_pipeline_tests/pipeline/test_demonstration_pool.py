@@ -15,8 +15,8 @@ import pytest
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.demonstration_pool import KILLED, DemonstrationPool
 from demo_pipeline.pipeline.demonstration_run import DemonstrationResult, DemonstrationTask
-from demo_pipeline.pipeline.demonstration_stages import STAGES
 from demo_pipeline.pipeline.quarantine import read_quarantine
+from demo_pipeline.pipeline.stages import STAGES
 from demo_pipeline.settings import LimitSettings
 from demo_pipeline_tests.sample_workspace import (
     contents,

@@ -8,13 +8,14 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from demo_pipeline.datasets.dataset_stages import INDEX_STAGE
 from demo_pipeline.datasets.selection import DatasetTrajectory
+from demo_pipeline.evaluation.evaluation_stages import AGENTNETBENCH_STAGE
+from demo_pipeline.exports.export_stages import STEP_LABELS_STAGE
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
-from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES, INDEX_STAGE, training_exports
-from demo_pipeline.pipeline.derived_export_stages import STEP_LABELS_STAGE
 from demo_pipeline.pipeline.export import export_datasets
-from demo_pipeline.pipeline.training_stages import AGENTNETBENCH_STAGE
+from demo_pipeline.pipeline.stages import DATASET_STAGES, training_exports
 from demo_pipeline.settings import Settings
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
 from demo_pipeline_tests.datasets.seen_screens import element, make_seen
@@ -105,15 +106,15 @@ def test_nothing_of_an_excluded_demonstration_is_in_any_training_export(
         if path.is_file()
     }
     for output in outputs:
-        if output == STEP_LABELS_STAGE.output:  # the one export that failed ones take part in
+        if output == STEP_LABELS_STAGE.folder:  # the one export that failed ones take part in
             continue
         with workspace.store.open(output) as (folder, _):
             found = every_file(folder)
         # AgentNetBench's files are of the split test alone, which few tasks leave empty.
-        assert output == AGENTNETBENCH_STAGE.output or names(found, tmp_path / "scratch")
+        assert output == AGENTNETBENCH_STAGE.folder or names(found, tmp_path / "scratch")
         assert_free(found, hashes, tmp_path / "scratch")
         assert_free(every_file(tmp_path / "exported" / output), hashes, tmp_path / "scratch")
-    with workspace.store.open(STEP_LABELS_STAGE.output) as (folder, _):
+    with workspace.store.open(STEP_LABELS_STAGE.folder) as (folder, _):
         found = every_file(folder)
     assert names(found, tmp_path / "scratch")
     assert_free(found, set(), tmp_path / "scratch", ("zzbenchmark", "zzaborted"))
@@ -140,7 +141,7 @@ def assert_free(
 
 def assert_indexed(workspace: Workspace, excluded: list[DatasetTrajectory]) -> None:
     """The index lists them all, with the reason why the exports leave them out."""
-    with workspace.store.open(INDEX_STAGE.output) as (folder, _):
+    with workspace.store.open(INDEX_STAGE.folder) as (folder, _):
         index = json.loads((folder / "index.json").read_bytes())
         exports = json.loads((folder / "exports.json").read_bytes())
     assert {entry["id"] for entry in index["trajectories"]} >= {demo.id for demo in excluded}

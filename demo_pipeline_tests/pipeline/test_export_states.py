@@ -9,18 +9,15 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from demo_pipeline.datasets.dataset_stages import INDEX_STAGE
+from demo_pipeline.datasets.dataset_statistics import STATISTICS_STAGE
 from demo_pipeline.datasets.index import EXPORTS_SCHEMA
+from demo_pipeline.exports.training_stages import MESSAGES_STAGE, SFT_STAGE
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
-from demo_pipeline.pipeline.dataset_stages import (
-    INDEX_STAGE,
-    STATISTICS_STAGE,
-    training_exports,
-    upstream,
-)
 from demo_pipeline.pipeline.output_sizes import bytes_written
+from demo_pipeline.pipeline.stages import training_exports, upstream
 from demo_pipeline.pipeline.store_queries import committed_statistics
-from demo_pipeline.pipeline.training_stages import MESSAGES_STAGE, SFT_STAGE
 from demo_pipeline.problems import Problem
 from demo_pipeline.settings import DatasetSettings, Settings
 from demo_pipeline.storage.errors import MissingOutput
@@ -66,14 +63,14 @@ def states(workspace: Workspace) -> dict[str, dict[str, Any]]:
 
 
 def document(workspace: Workspace) -> Any:
-    with workspace.store.open(INDEX_STAGE.output) as (folder, _):
+    with workspace.store.open(INDEX_STAGE.folder) as (folder, _):
         return json.loads((folder / "exports.json").read_bytes())
 
 
 def test_every_trajectory_has_its_split_its_group_and_its_records_by_export(root: Path) -> None:
     workspace = open_workspace(root)
     build(workspace)
-    with workspace.store.open(SFT_STAGE.output) as (folder, sft):
+    with workspace.store.open(SFT_STAGE.folder) as (folder, sft):
         samples = len(read_lines(folder / "samples.jsonl"))
         split = next(
             name for name in ("train", "val", "test") if read_lines(folder / f"{name}.jsonl")
@@ -116,7 +113,7 @@ def test_the_table_says_the_same(root: Path) -> None:
     workspace = open_workspace(root)
     build(workspace)
     found = document(workspace)
-    with workspace.store.open(INDEX_STAGE.output) as (folder, _):
+    with workspace.store.open(INDEX_STAGE.folder) as (folder, _):
         table = pq.read_table(folder / "exports.parquet")
     assert table.schema.equals(EXPORTS_SCHEMA)
     rows = table.to_pylist()
@@ -153,7 +150,7 @@ def test_the_statistics_show_the_exports(root: Path) -> None:
 def test_index_json_keeps_its_format(root: Path) -> None:
     workspace = open_workspace(root)
     build(workspace)
-    with workspace.store.open(INDEX_STAGE.output) as (folder, _):
+    with workspace.store.open(INDEX_STAGE.folder) as (folder, _):
         index = json.loads((folder / "index.json").read_bytes())
     assert list(index) == ["version", "total_trajectories", "successful", "failed", "trajectories"]
     assert {tuple(entry) for entry in index["trajectories"]} == {
@@ -208,7 +205,7 @@ def test_a_failed_export_is_recorded_with_its_reason_and_its_last_good_version(
 ) -> None:
     build(open_workspace(root))
     workspace = open_workspace(root, datasets=DatasetSettings(seed=5))
-    before = workspace.store.current(SFT_STAGE.output)
+    before = workspace.store.current(SFT_STAGE.folder)
     assert before is not None
     if how == "rejected":
         check = replace(SFT_STAGE.checks[0], run=lambda *_: [PROBLEM])
@@ -242,7 +239,7 @@ def test_the_index_is_built_again_only_when_an_export_changed(root: Path) -> Non
     workspace = open_workspace(root)
     build(workspace)
     assert run_dataset_stage(workspace, INDEX_STAGE).status == "unchanged"
-    workspace.store.remove(MESSAGES_STAGE.output)
+    workspace.store.remove(MESSAGES_STAGE.folder)
     assert run_dataset_stage(workspace, INDEX_STAGE).status == "made"
     assert states(workspace)["messages"]["status"] == "missing"
 
@@ -295,7 +292,7 @@ def test_of_a_bucket_only_the_files_that_are_counted_are_downloaded(
     build(first)
     other = machine("other")
     run_dataset_stage(other, INDEX_STAGE, force=True)
-    assert other.store.current(INDEX_STAGE.output) == first.store.current(INDEX_STAGE.output)
+    assert other.store.current(INDEX_STAGE.folder) == first.store.current(INDEX_STAGE.folder)
     downloaded = {path.name for path in (tmp_path / "other").rglob("*") if path.is_file()}
     exported = [path for path in (tmp_path / "other").rglob("*/sft/*/*") if path.is_file()]
     assert "samples.parquet" in downloaded
@@ -313,7 +310,7 @@ class TestBytesWritten:
         workspace = open_workspace(root)
         build(workspace)
         for stage in (SFT_STAGE, MESSAGES_STAGE):
-            with workspace.store.open(stage.output) as (folder, version):
+            with workspace.store.open(stage.folder) as (folder, version):
                 pictures = list(folder.glob("trajectories/**/*.png"))
                 assert pictures
                 assert all(path.stat().st_nlink > 1 for path in pictures)
@@ -322,7 +319,7 @@ class TestBytesWritten:
                     for file in version.manifest.files
                     if not file.path.startswith("trajectories/")
                 ]
-            assert bytes_written(workspace.store, stage.output) == sum(new)
+            assert bytes_written(workspace.store, stage.folder) == sum(new)
 
     def test_copies_count(self, root: Path) -> None:
         workspace = open_workspace(root, datasets=DatasetSettings(image_mode="copy"))

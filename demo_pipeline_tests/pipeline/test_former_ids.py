@@ -6,11 +6,12 @@ import pytest
 
 from demo_pipeline.pipeline.committed_trajectories import committed_trajectories
 from demo_pipeline.pipeline.context import Workspace
-from demo_pipeline.pipeline.demonstration_stages import RAW_RECORDINGS_STAGE, TRAJECTORIES_STAGE
 from demo_pipeline.pipeline.quarantine import list_quarantine, read_quarantine
 from demo_pipeline.pipeline.runner import run_stage
 from demo_pipeline.problems import DemonstrationError
+from demo_pipeline.recording.recording_stages import RAW_RECORDINGS_STAGE
 from demo_pipeline.storage.ids import safe_id
+from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 from demo_pipeline_tests.sample_workspace import copy_of, open_workspace
 from demo_pipeline_tests.storage.making_outputs import recipe
 

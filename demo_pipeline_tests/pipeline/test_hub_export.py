@@ -15,8 +15,8 @@ import yaml
 from demo_pipeline.files.parquet import read_rows
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
-from demo_pipeline.pipeline.dataset_stages import training_exports
 from demo_pipeline.pipeline.hub_export import export_hub_layout
+from demo_pipeline.pipeline.stages import training_exports
 from demo_pipeline.pipeline.validation import recognise, validate
 from demo_pipeline.settings import DatasetSettings, HubSettings, Settings
 from demo_pipeline.storage.errors import MissingOutput, StorageError
@@ -107,7 +107,7 @@ def front_matter(folder: Path) -> dict[str, Any]:
 @pytest.mark.parametrize("name", EVERY)
 def test_validate_recognises_every_export(workspace: Workspace, name: str) -> None:
     [stage] = [one for one in training_exports() if one.export and one.export.name == name]
-    [output] = workspace.store.outputs(stage.output)
+    [output] = workspace.store.outputs(stage.folder)
     with workspace.store.open(output) as (folder, _):
         assert recognise(folder) == name
         problems = validate(folder, name, workspace.settings)

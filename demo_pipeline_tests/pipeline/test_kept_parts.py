@@ -18,10 +18,10 @@ from demo_pipeline.files import atomic_write
 from demo_pipeline.files.json_files import load_json
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
-from demo_pipeline.pipeline.dataset_stages import DATASET_STAGE_BY_NAME
-from demo_pipeline.pipeline.demonstration_stages import TRAJECTORIES_STAGE
+from demo_pipeline.pipeline.stages import DATASET_STAGE_BY_NAME
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.storage.store import staged_files
+from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 from demo_pipeline_tests.datasets.builders import make_trajectory
 from demo_pipeline_tests.datasets.stores import commit_trajectory
 from demo_pipeline_tests.sample_workspace import open_workspace

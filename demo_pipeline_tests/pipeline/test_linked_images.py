@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from demo_pipeline.exports.training_stages import MESSAGES_STAGE, SFT_STAGE
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
-from demo_pipeline.pipeline.stage_types import DatasetStage
-from demo_pipeline.pipeline.training_stages import MESSAGES_STAGE, SFT_STAGE
+from demo_pipeline.stage import Stage
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
 from demo_pipeline_tests.datasets.stores import commit_trajectories
 from demo_pipeline_tests.sample_workspace import open_workspace
@@ -51,7 +51,7 @@ def scramble(picture: Path, *, secretly: bool) -> None:
 
 @LINKING
 def test_pixels_that_nothing_wrote_to_are_never_read(
-    workspace: Workspace, tmp_path: Path, stage: DatasetStage
+    workspace: Workspace, tmp_path: Path, stage: Stage
 ) -> None:
     found = pictures(tmp_path)
     assert found
@@ -63,12 +63,12 @@ def test_pixels_that_nothing_wrote_to_are_never_read(
     linked = [file for file in result.version.manifest.files if file.path.endswith(".png")]
     assert linked
     assert dict(result.summary)["left_out"] == {"broken": 0, "quarantined": 0}
-    assert workspace.store.verify(stage.output)  # reading every byte finds it
+    assert workspace.store.verify(stage.folder)  # reading every byte finds it
 
 
 @LINKING
 def test_a_picture_that_was_written_to_costs_its_trajectory_only(
-    workspace: Workspace, tmp_path: Path, stage: DatasetStage
+    workspace: Workspace, tmp_path: Path, stage: Stage
 ) -> None:
     for picture in pictures(tmp_path):
         if "/one/" in str(picture):

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from demo_pipeline.pipeline import dataset_stages
+from demo_pipeline.pipeline import stages
 from demo_pipeline_tests.dagster_homes import WITHOUT_OUTPUT_YAML
 from demo_pipeline_tests.sample_workspace import copy_of
 
-PACKAGE = Path(dataset_stages.__file__).parents[1]
-REGISTRY = Path(dataset_stages.__file__).relative_to(PACKAGE)
+PACKAGE = Path(stages.__file__).parents[1]
+REGISTRY = Path(stages.__file__).relative_to(PACKAGE)
 ENTRY = '''
 
 def _run_toy(context, out):
@@ -34,12 +34,12 @@ def _verify_toy(_context, out):
     return [] if lines else [Problem("empty_toy", "toy.jsonl", "has no line")]
 
 
-from demo_pipeline.pipeline.stage_types import ValidatedFormat
 from demo_pipeline.problems import Problem
+from demo_pipeline.stage import Check, ValidatedFormat
 
-TOY_STAGE = DatasetStage(
+TOY_STAGE = Stage(
     name="toy_dataset",
-    output="toy",
+    folder="toy",
     description="A toy dataset: the id of every trajectory, one per line.",
     kinds=frozenset({"json"}),
     code_version="1",
@@ -121,7 +121,9 @@ def checkout(made_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Check
     package = root / PACKAGE.name
     shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
     text = (package / REGISTRY).read_text(encoding="utf-8")
-    before, opening, after = text.partition("DATASET_STAGES: tuple[DatasetStage, ...] = (\n")
+    before, opening, after = text.partition(
+        "DATASET_STAGES: tuple[Stage[DatasetInputs], ...] = (\n"
+    )
     assert opening
     extended = f"{before}{ENTRY}\n{opening}    TOY_STAGE,\n{after}"
     (package / REGISTRY).write_text(extended, encoding="utf-8")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
-from demo_pipeline.pipeline.dataset_stages import DATASET_STAGE_BY_NAME
+from demo_pipeline.pipeline.stages import DATASET_STAGE_BY_NAME
 from demo_pipeline_tests.datasets.builders import make_trajectory
 from demo_pipeline_tests.datasets.stores import commit_trajectory
 from demo_pipeline_tests.sample_workspace import open_workspace
@@ -32,7 +32,7 @@ def test_the_second_waits_and_builds_nothing(root: Path) -> None:
         with workspace.store.parts.one_build(STAGE.name):  # as another process would
             builds = [pool.submit(run_dataset_stage, workspace, STAGE) for _ in range(2)]
             assert wait(builds, timeout=0.5).done == set()
-            assert workspace.store.current(STAGE.output) is None
+            assert workspace.store.current(STAGE.folder) is None
         assert sorted(build.result().status for build in builds) == ["made", "unchanged"]
 
 

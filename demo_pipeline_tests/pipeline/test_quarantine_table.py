@@ -6,7 +6,6 @@ import pyarrow.parquet as pq
 
 from demo_pipeline.files.parquet import schema_problems
 from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
-from demo_pipeline.pipeline.dataset_stages import QUARANTINE_STAGE
 from demo_pipeline.pipeline.quarantine import (
     QuarantineRecord,
     problem_dicts,
@@ -15,6 +14,7 @@ from demo_pipeline.pipeline.quarantine import (
 )
 from demo_pipeline.pipeline.quarantine_table import (
     QUARANTINE_SCHEMA,
+    QUARANTINE_STAGE,
     TABLE_FILE,
     rows_of,
     write_quarantine_table,

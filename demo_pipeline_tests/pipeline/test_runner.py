@@ -10,15 +10,16 @@ from typing import Any
 
 import pytest
 
-from demo_pipeline.pipeline.context import StageContext, Summary, Workspace
-from demo_pipeline.pipeline.demonstration_stages import STAGE_BY_NAME, STAGES
+from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.quarantine import list_quarantine, read_quarantine
 from demo_pipeline.pipeline.runner import run_stage
-from demo_pipeline.pipeline.stage_types import Stage
+from demo_pipeline.pipeline.stages import STAGE_BY_NAME, STAGES
 from demo_pipeline.pipeline.staleness import is_up_to_date
 from demo_pipeline.pipeline.superseded import SupersededError
 from demo_pipeline.problems import DemonstrationError
+from demo_pipeline.recording.recording_stages import RecordingInputs
 from demo_pipeline.settings import ActionSettings, TrajectorySettings
+from demo_pipeline.stage import Stage, Summary
 from demo_pipeline.storage.errors import MissingOutput, StorageError
 from demo_pipeline.storage.uploads.fingerprint import upload_listing_fingerprint
 from demo_pipeline.storage.uploads.upload_listing import changed_while_read
@@ -346,7 +347,7 @@ def test_a_download_that_failed_once_is_repeated(root: Path) -> None:
 def _replaced(root: Path) -> Stage:
     """The first stage, during which the upload is replaced by an equally valid one."""
 
-    def build(context: StageContext, out: Path) -> Summary:
+    def build(context: RecordingInputs, out: Path) -> Summary:
         (root / "uploads" / "first" / META).touch()
         return STAGES[0].build(context, out)
 

@@ -4,16 +4,14 @@ from pathlib import Path
 
 import pytest
 
+from demo_pipeline.datasets.dataset_statistics import STATISTICS_STAGE
+from demo_pipeline.exports.training_stages import SFT_STAGE
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
-from demo_pipeline.pipeline.dataset_stages import (
-    DATASET_STAGES,
-    STATISTICS_STAGE,
-    TASKS_STAGE,
-)
 from demo_pipeline.pipeline.export import export_datasets
+from demo_pipeline.pipeline.stages import DATASET_STAGES
 from demo_pipeline.pipeline.store_queries import current_statistics, run_query
-from demo_pipeline.pipeline.training_stages import SFT_STAGE
+from demo_pipeline.pipeline.task_catalog import TASKS_STAGE
 from demo_pipeline.settings import Settings
 from demo_pipeline.storage.errors import MissingOutput, StorageError
 from demo_pipeline.storage.objects.s3_objects import S3Objects
@@ -76,17 +74,17 @@ def test_a_bucket_gets_the_same_versions_as_a_local_store(
         run_query(other, "SELECT 1")
 
     # A dataset that lost a file in the bucket is not counted as none.
-    samples = bucket.store.current(SFT_STAGE.output)
+    samples = bucket.store.current(SFT_STAGE.folder)
     assert samples is not None
-    lost = content_key(SFT_STAGE.output, samples.id, "samples.parquet")
+    lost = content_key(SFT_STAGE.folder, samples.id, "samples.parquet")
     objects = S3Objects(f"{moto_url}/store")
     assert objects.head(lost) is not None
     objects.delete(lost)
     newcomer = machine("another place")
-    with pytest.raises(MissingOutput, match=f"{SFT_STAGE.output}: .*files is missing"):
+    with pytest.raises(MissingOutput, match=f"{SFT_STAGE.folder}: .*files is missing"):
         run_dataset_stage(newcomer, STATISTICS_STAGE, force=True)
-    assert newcomer.store.current(STATISTICS_STAGE.output) == local.store.current(
-        STATISTICS_STAGE.output
+    assert newcomer.store.current(STATISTICS_STAGE.folder) == local.store.current(
+        STATISTICS_STAGE.folder
     )
 
 

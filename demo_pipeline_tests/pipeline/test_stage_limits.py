@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 
 from demo_pipeline.files.processes import resident_bytes
-from demo_pipeline.pipeline.context import StageContext, Summary
-from demo_pipeline.pipeline.demonstration_stages import STAGE_BY_NAME
 from demo_pipeline.pipeline.quarantine import read_quarantine
 from demo_pipeline.pipeline.runner import run_stage
 from demo_pipeline.pipeline.stage_limits import (
@@ -23,8 +21,11 @@ from demo_pipeline.pipeline.stage_limits import (
     StageLimit,
     within_limit,
 )
+from demo_pipeline.pipeline.stages import STAGE_BY_NAME
 from demo_pipeline.problems import DemonstrationError, Problem
+from demo_pipeline.recording.recording_stages import RecordingInputs
 from demo_pipeline.settings import LimitSettings
+from demo_pipeline.stage import Summary
 from demo_pipeline_tests.sample_workspace import copy_of, open_workspace
 
 MB = 2**20
@@ -176,7 +177,7 @@ class TestTheDemonstration:
 def slow():
     """The stage `events`, which does not end."""
 
-    def build(_context: StageContext, _out: Path) -> Summary:
+    def build(_context: RecordingInputs, _out: Path) -> Summary:
         compute(60)
         return {}
 

@@ -9,11 +9,10 @@ import pytest
 from demo_pipeline.osworld.task_table import read_catalog
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
-from demo_pipeline.pipeline.dataset_stages import DATASET_STAGE_BY_NAME
-from demo_pipeline.pipeline.demonstration_stages import STAGE_BY_NAME
 from demo_pipeline.pipeline.quarantine import list_quarantine
 from demo_pipeline.pipeline.rebuild import storage_message
 from demo_pipeline.pipeline.runner import run_stage
+from demo_pipeline.pipeline.stages import DATASET_STAGE_BY_NAME, STAGE_BY_NAME
 from demo_pipeline.pipeline.staleness import is_up_to_date
 from demo_pipeline.pipeline.task_catalog import CATALOG_OUTPUT
 from demo_pipeline.settings import DatasetSettings

@@ -10,11 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from demo_pipeline.actions.build_actions import build_actions
+from demo_pipeline.datasets.dataset_stages import INDEX_STAGE
+from demo_pipeline.exports.training_stages import CUDAG_STAGE, MESSAGES_STAGE, SFT_STAGE
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
-from demo_pipeline.pipeline.dataset_stages import INDEX_STAGE
-from demo_pipeline.pipeline.demonstration_stages import STAGE_BY_NAME
-from demo_pipeline.pipeline.training_stages import CUDAG_STAGE, MESSAGES_STAGE, SFT_STAGE
+from demo_pipeline.pipeline.stages import STAGE_BY_NAME
 from demo_pipeline.recording.events import build_events
 from demo_pipeline.recording.meta import read_meta
 from demo_pipeline.settings import Settings

@@ -6,18 +6,20 @@ from typing import Any
 
 import pytest
 
-from demo_pipeline.pipeline.context import CommittedTrajectories, DatasetContext, Workspace
+from demo_pipeline.datasets.dataset_inputs import CommittedTrajectories, DatasetInputs
+from demo_pipeline.datasets.dataset_stages import INDEX_STAGE
+from demo_pipeline.exports.export_stages import AGENTNET_STAGE, ATIF_STAGE, CUA_LITE_STAGE
+from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
-from demo_pipeline.pipeline.dataset_stages import INDEX_STAGE
 from demo_pipeline.pipeline.export import export_datasets
-from demo_pipeline.pipeline.stage_types import DatasetStage
-from demo_pipeline.pipeline.trajectory_export_stages import TRAJECTORY_STAGES
 from demo_pipeline.pipeline.validation import recognise, validate
 from demo_pipeline.settings import DatasetSettings, Settings
+from demo_pipeline.stage import Stage
 from demo_pipeline.trajectories.provenance import read_provenance, write_provenance
 from demo_pipeline_tests.datasets.builders import CLICK, TABLE, make_trajectory
 from demo_pipeline_tests.datasets.stores import commit_trajectories, every_file
 
+TRAJECTORY_STAGES = (CUA_LITE_STAGE, AGENTNET_STAGE, ATIF_STAGE)
 NAMES = ("cua_lite", "agentnet", "atif")
 
 
@@ -50,7 +52,7 @@ def filled(root: Path, store: str) -> Workspace:
 
 
 def exports_of(workspace: Workspace) -> Any:
-    with workspace.store.open(INDEX_STAGE.output) as (folder, _):
+    with workspace.store.open(INDEX_STAGE.folder) as (folder, _):
         return json.loads((folder / "exports.json").read_bytes())
 
 
@@ -86,12 +88,12 @@ def test_the_copies_are_recognised_and_valid(local: Workspace, tmp_path: Path) -
 
 def test_a_summary_says_what_was_written_and_what_was_left_out(local: Workspace) -> None:
     for stage in TRAJECTORY_STAGES:
-        version = local.store.current(stage.output)
+        version = local.store.current(stage.folder)
         assert version is not None
         summary: Any = version.manifest.summary
         assert (summary["trajectories"], summary["steps"]) == (2, len(TABLE) + 3)
         assert summary["excluded_trajectories"]["failed"] == 1
-        with local.store.open(stage.output) as (folder, _):
+        with local.store.open(stage.folder) as (folder, _):
             written = json.loads((folder / "metadata.json").read_bytes())
         assert {name: value["count"] for name, value in written["excluded_steps"].items()} == (
             summary["excluded_steps"]
@@ -105,8 +107,8 @@ def test_a_bucket_gets_the_same_files(local: Workspace, seaweedfs_url: str, tmp_
     bucket = filled(tmp_path / "other", f"{seaweedfs_url}/store")
     for stage in TRAJECTORY_STAGES:
         with (
-            local.store.open(stage.output) as (one, _),
-            bucket.store.open(stage.output) as (two, _),
+            local.store.open(stage.folder) as (one, _),
+            bucket.store.open(stage.folder) as (two, _),
         ):
             assert every_file(one) == every_file(two)
     states = [exports_of(workspace)["exports"] for workspace in (local, bucket)]
@@ -114,12 +116,12 @@ def test_a_bucket_gets_the_same_files(local: Workspace, seaweedfs_url: str, tmp_
 
 
 @pytest.mark.parametrize("stage", TRAJECTORY_STAGES, ids=lambda stage: stage.name)
-def test_a_task_in_two_splits_is_rejected(stage: DatasetStage, tmp_path: Path) -> None:
+def test_a_task_in_two_splits_is_rejected(stage: Stage, tmp_path: Path) -> None:
     demos = [
         make_trajectory(tmp_path, f"d{n}", [CLICK], group=f"t{n}", instruction=f"{n}", shade=9 * n)
         for n in range(6)
     ]
-    context = DatasetContext(Settings(), CommittedTrajectories(tuple(demos)))
+    context = DatasetInputs(settings=Settings(), committed=CommittedTrajectories(tuple(demos)))
     stage.build(context, tmp_path / "out")
     assert list(stage.checks[0].run(context, tmp_path / "out")) == []
     for demo in demos:

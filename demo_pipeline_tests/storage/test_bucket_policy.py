@@ -11,16 +11,16 @@ from botocore.session import get_session
 from moto.core.authorization import enable_iam_authentication
 
 from demo_pipeline import __version__
+from demo_pipeline.datasets.dataset_stages import INDEX_STAGE
 from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
-from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES, INDEX_STAGE, training_exports
-from demo_pipeline.pipeline.demonstration_stages import STAGES
 from demo_pipeline.pipeline.evaluation_runs import list_evaluations, run_evaluation, store_objects
 from demo_pipeline.pipeline.export_states import failed_before, note_error
 from demo_pipeline.pipeline.health import HealthLevel, examine_workspace
 from demo_pipeline.pipeline.quarantine import list_quarantine, quarantine_demonstration, release
 from demo_pipeline.pipeline.runner import run_stage
+from demo_pipeline.pipeline.stages import DATASET_STAGES, STAGES, training_exports
 from demo_pipeline.settings import Settings
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.objects.object_store import list_all
@@ -93,7 +93,7 @@ def test_every_dataset_is_built_with_it(workspace: Workspace, tmp_path: Path) ->
     for stage in DATASET_STAGES:
         assert run_dataset_stage(workspace, stage).status == "made", stage.name
     assert failed_before(workspace.store, failed) == ""
-    assert INDEX_STAGE.output in workspace.store.outputs()
+    assert INDEX_STAGE.folder in workspace.store.outputs()
 
 
 def test_predictions_are_scored_and_never_written_with_it(

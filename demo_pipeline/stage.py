@@ -1,7 +1,7 @@
 """What a stage is: its inputs, its build function, its checks, and how people see it.
 
-Belongs here: types only. The stages of a demonstration are registered in demonstration_stages.py,
-the unpartitioned ones in dataset_stages.py.
+Belongs here: types only. Each stage is declared once, in the package of its subject, and listed in
+`runs/stages.py`. Stages of a demonstration and of a dataset differ in what their inputs are.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -11,19 +11,48 @@ from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
-from demo_pipeline.datasets.views import View
-from demo_pipeline.exports.hub_layout import HubTable
-from demo_pipeline.pipeline.context import DatasetContext, StageContext, Summary, Workspace
 from demo_pipeline.problems import Problem
 from demo_pipeline.settings import Section, Settings
 
-Context = TypeVar("Context")
+Summary = Mapping[str, Any]
 TRAJECTORIES = "trajectories"  # the demonstration stage that datasets are built from
-DATASETS_JOB = "build_datasets"
+DATASETS_JOB, DEMONSTRATION_JOB = "build_datasets", "process_demonstration"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """What a stage reads; each kind of stage adds its own.
+
+    Attributes:
+        settings: every threshold.
+        folders: input → folder with its content: stages of a demonstration by their names, datasets
+            by their outputs, as far as they were built.
+        source: the value of `SourceInput`, for a stage that reads what no stage wrote.
+    """
+
+    settings: Settings
+    folders: Mapping[str, Path] = field(default_factory=dict)
+    source: Any = None
 
 
 @dataclass(frozen=True)
-class Check(Generic[Context]):
+class SourceInput:
+    """Something that a stage reads and that no stage wrote.
+
+    Attributes:
+        value: what the stage gets as `Inputs.source`.
+        fingerprints: name → fingerprint, as the recipe records them.
+    """
+
+    value: Any
+    fingerprints: Mapping[str, str]
+
+
+AnyInputs = TypeVar("AnyInputs", bound=Inputs)
+
+
+@dataclass(frozen=True)
+class Check(Generic[AnyInputs]):
     """One check of a staged output.
 
     Attributes:
@@ -36,58 +65,17 @@ class Check(Generic[Context]):
 
     name: str
     description: str
-    run: Callable[[Context, Path], Sequence[Problem]]
+    run: Callable[[AnyInputs, Path], Sequence[Problem]]
     blocking: bool = True
     compared: tuple[str, ...] = ()
 
-    def counts(self, summary: Mapping[str, Any]) -> dict[str, int]:
+    def counts(self, summary: Summary) -> dict[str, int]:
         """What it compares in an output with this summary, by the summary's keys."""
         found = {name: summary.get(name, 0) for name in self.compared}
         return {
             name: sum(value.values()) if isinstance(value, Mapping) else value
             for name, value in found.items()
         }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Stage:
-    """One stage of a demonstration.
-
-    Attributes:
-        name: of the asset.
-        folder: of its outputs in the store: `<folder>/<demonstration>`.
-        description: what it writes, for the UI.
-        group: of the asset in the UI.
-        kinds: tags of the asset in the UI.
-        code_version: increased whenever the code writes other bytes for the same inputs.
-        inputs: names of the stages whose outputs it reads.
-        section: the settings that its output depends on.
-        build: writes into a folder, returns a summary.
-        checks: of the written folder.
-        columns: of its main table.
-        reads_uploads: it reads the uploaded files too.
-        matches_task: it reads which OSWorld task the demonstration is of.
-        exported: `demo-pipeline export` copies its outputs.
-    """
-
-    name: str
-    folder: str
-    description: str
-    group: str
-    kinds: frozenset[str]
-    code_version: str
-    inputs: tuple[str, ...]
-    section: Callable[[Settings], Section]
-    build: Callable[[StageContext, Path], Summary]
-    checks: tuple[Check[StageContext], ...]
-    columns: pa.Schema | None = None
-    reads_uploads: bool = False
-    matches_task: bool = False
-    exported: bool = False
-
-    def output(self, demonstration: str) -> str:
-        """Name of the stage's output in the store."""
-        return f"{self.folder}/{demonstration}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,19 +103,6 @@ class ValidatedFormat:
     line_key: str = ""
 
 
-@dataclass(frozen=True)
-class SourceInput:
-    """Something that a dataset stage reads and that no stage wrote.
-
-    Attributes:
-        value: what the build function gets as `DatasetContext.source`.
-        fingerprints: name → fingerprint, as the recipe records them.
-    """
-
-    value: Any
-    fingerprints: Mapping[str, str]
-
-
 @dataclass(frozen=True, kw_only=True)
 class TrainingExport:
     """What makes a dataset stage a training export.
@@ -136,7 +111,7 @@ class TrainingExport:
         name: in `datasets.exports`.
         files: glob pattern of the files that `records` reads, below the output.
         records: trajectory → number of its records, from the output's folder.
-        hub_tables: its tables in the layout for the Hugging Face Hub; empty: it has none.
+        hub_tables: each `HubTable` in the layout for the Hugging Face Hub; empty: it has none.
         all_written: `records` counts exactly what the exporter has written, so that the counts of
             the build can stand for it.
     """
@@ -144,37 +119,40 @@ class TrainingExport:
     name: str
     files: str
     records: Callable[[Path], Mapping[str, int]]
-    hub_tables: tuple[HubTable, ...] = ()
+    hub_tables: tuple[Any, ...] = ()
     all_written: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
-class DatasetStage:
-    """One unpartitioned stage: everything that any part of the package knows about it.
+class Stage(Generic[AnyInputs]):
+    """One stage: everything that any part of the package knows about it.
 
     Attributes:
         name: of the asset.
-        output: name of its output in the store; with `subfolder`, of the folder of its outputs.
+        folder: of its outputs in the store: `<folder>/<demonstration>`; of a dataset its output, or
+            with `subfolder` the folder of its outputs.
         description: what it writes, for the UI.
         kinds: tags of the asset in the UI.
         code_version: increased whenever the code writes other bytes for the same inputs.
         build: writes into a folder, returns a summary.
-        checks: of the written folder, in order; those after a failed blocking check do not run.
+        checks: of the written folder, in order; those of a dataset end with a failed blocking one.
         group: of the asset in the UI.
-        job: the Dagster job that builds it.
-        inputs: names of the stages that it reads: `trajectories` and earlier dataset stages.
-        source: reads what no stage wrote.
+        inputs: names of the stages whose outputs it reads.
         section: the settings that its output depends on; None: none.
+        columns: of its main table.
+        exported: `demo-pipeline export` copies its outputs.
+        job: the Dagster job that builds it.
+        reads_uploads: it reads the uploaded files too.
+        matches_task: it reads which OSWorld task the demonstration is of, as `Inputs.source`.
+        source: reads what no stage wrote, from a `Workspace`.
         limits: name in the recipe → further settings, which only checks depend on.
-        subfolder: name of the output below `output`; None: the output is `output`.
+        subfolder: name of the output below `folder`; None: the output is `folder`.
         replaces: of the names of the stage's published outputs, those that a new one (its name is
             the second argument) replaces; they are unpublished once it is published.
         links_trajectories: the output holds `trajectories/<id>` links to the versions it was built
             from.
-        columns: of its main table.
-        exported: `demo-pipeline export` copies its output.
         validated_as: how `demo-pipeline validate` recognises and validates its output.
-        views: over its Parquet files, for `demo-pipeline stats`.
+        views: each `View` over its Parquet files, for `demo-pipeline stats`.
         counts: keys of its summary in the closing table of `demo-pipeline run`; empty: not listed.
         export: set for a training export, which is built only when `datasets.exports` names it.
         follows_exports: it reads what is committed of every training export, after they were built;
@@ -182,33 +160,43 @@ class DatasetStage:
     """
 
     name: str
-    output: str
+    folder: str
     description: str
     kinds: frozenset[str]
     code_version: str
-    build: Callable[[DatasetContext, Path], Summary]
-    checks: tuple[Check[DatasetContext], ...]
+    build: Callable[[AnyInputs, Path], Summary]
+    checks: tuple[Check[AnyInputs], ...]
     group: str = "datasets"
-    job: str = DATASETS_JOB
     inputs: tuple[str, ...] = (TRAJECTORIES,)
-    source: Callable[[Workspace], SourceInput] | None = None
     section: Callable[[Settings], Section] | None = None
-    limits: Mapping[str, Callable[[Settings], Section]] = field(default_factory=dict)
-    subfolder: Callable[[DatasetContext], str] | None = None
-    replaces: Callable[[DatasetContext, str, Collection[str]], Sequence[str]] | None = None
-    links_trajectories: bool = False
     columns: pa.Schema | None = None
     exported: bool = True
+    job: str = DATASETS_JOB
+    reads_uploads: bool = False
+    matches_task: bool = False
+    source: Callable[[Any], SourceInput] | None = None
+    limits: Mapping[str, Callable[[Settings], Section]] = field(default_factory=dict)
+    subfolder: Callable[[AnyInputs], str] | None = None
+    replaces: Callable[[AnyInputs, str, Collection[str]], Sequence[str]] | None = None
+    links_trajectories: bool = False
     validated_as: ValidatedFormat | None = None
-    views: tuple[View, ...] = ()
+    views: tuple[Any, ...] = ()
     counts: tuple[str, ...] = ()
     export: TrainingExport | None = None
     follows_exports: bool = False
 
+    def output(self, demonstration: str) -> str:
+        """Name of the stage's output of a demonstration in the store."""
+        return f"{self.folder}/{demonstration}"
+
+    def fingerprint(self, settings: Settings) -> str:
+        """Of the settings that the output depends on; empty without any."""
+        return self.section(settings).fingerprint() if self.section else ""
+
     @property
     def reads_trajectories(self) -> bool:
-        """Whether it is built from the committed trajectories."""
-        return TRAJECTORIES in self.inputs
+        """Whether it is built from the committed trajectories of all demonstrations."""
+        return TRAJECTORIES in self.inputs and self.job != DEMONSTRATION_JOB
 
     def is_built(self, settings: Settings) -> bool:
         """Whether the settings want it."""

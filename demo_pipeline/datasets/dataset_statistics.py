@@ -11,6 +11,7 @@ from typing import Any
 
 import duckdb
 
+from demo_pipeline.datasets.dataset_inputs import DatasetInputs
 from demo_pipeline.datasets.views import create_views, views_sql
 from demo_pipeline.exports.dataset_stats import (
     STATISTICS_FILE,
@@ -20,32 +21,32 @@ from demo_pipeline.exports.dataset_stats import (
     statistics,
 )
 from demo_pipeline.files.json_files import dump_json, load_json
-from demo_pipeline.pipeline.context import DatasetContext, Summary
 from demo_pipeline.problems import Problem
+from demo_pipeline.stage import Check, Stage, Summary
 from demo_pipeline.storage.errors import MissingOutput
 
 VIEWS_FILE = "views.sql"
 _REQUIRED = "dataset"
 
 
-def run_statistics(context: DatasetContext, out: Path) -> Summary:
+def run_statistics(inputs: DatasetInputs, out: Path) -> Summary:
     """Write the tables about the inputs, and the script of all views.
 
     Raises:
         MissingOutput: the trajectory index has not been built.
     """
-    if _REQUIRED not in context.folders:
+    if _REQUIRED not in inputs.folders:
         raise MissingOutput(_REQUIRED)
-    with _opened(context) as (sql, names):
+    with _opened(inputs) as (sql, names):
         tables = statistics(sql, names)
     dump_json(out / STATISTICS_FILE, tables)
-    (out / VIEWS_FILE).write_text(views_sql(context.views), encoding="utf-8")
+    (out / VIEWS_FILE).write_text(views_sql(inputs.views), encoding="utf-8")
     return {**tables["overview"][0], **_rates(tables)}
 
 
-def verify_agreement(context: DatasetContext, _out: Path) -> list[Problem]:
+def verify_agreement(inputs: DatasetInputs, _out: Path) -> list[Problem]:
     """Where the datasets contradict each other."""
-    with _opened(context) as (sql, names):
+    with _opened(inputs) as (sql, names):
         return disagreements(sql, names)
 
 
@@ -57,11 +58,11 @@ def read_statistics(folder: Path) -> Tables:
 
 @contextmanager
 def _opened(
-    context: DatasetContext,
+    inputs: DatasetInputs,
 ) -> Iterator[tuple[duckdb.DuckDBPyConnection, frozenset[str]]]:
     """DuckDB with the views over the inputs, and the names of the views that have files."""
     with engine() as sql:
-        yield sql, create_views(sql, context.views, context.folders)
+        yield sql, create_views(sql, inputs.views, inputs.folders)
 
 
 def _rates(tables: Tables) -> dict[str, Any]:
@@ -69,3 +70,24 @@ def _rates(tables: Tables) -> dict[str, Any]:
     together = dict(tables["leak_rates"][0])
     del together["action_type"]
     return together
+
+
+STATISTICS_STAGE: Stage[DatasetInputs] = Stage(
+    name="dataset_statistics",
+    folder="statistics",
+    description="Tables about the datasets, by SQL over their Parquet files, and the views for "
+    "querying the store; the same as `demo-pipeline stats`.",
+    kinds=frozenset({"duckdb"}),
+    code_version="9",
+    inputs=("trajectory_index", "sft_samples", "messages_dataset"),
+    build=run_statistics,
+    checks=(
+        Check(
+            "datasets_agree",
+            "The index, the SFT samples and the messages have the same steps and splits.",
+            verify_agreement,
+            blocking=False,
+            compared=("trajectories", "steps"),
+        ),
+    ),
+)

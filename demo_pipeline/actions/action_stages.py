@@ -1,0 +1,74 @@
+"""The stage `actions`: its declaration."""
+
+from pathlib import Path
+
+from demo_pipeline.actions import build_actions as actions
+from demo_pipeline.actions import typed_text
+from demo_pipeline.actions.action_tables import ACTIONS_SCHEMA
+from demo_pipeline.problems import Problem
+from demo_pipeline.recording.recording_stages import RecordingInputs
+from demo_pipeline.stage import DEMONSTRATION_JOB, Check, Stage, Summary
+
+
+def _run_actions(inputs: RecordingInputs, out: Path) -> Summary:
+    """The actions and the event accounting."""
+    platform = inputs.recording.parsed_meta().platform
+    folder = inputs.folders["events"]
+    settings = inputs.settings
+    return actions.build_actions(
+        folder, out, platform, settings.actions, settings.limits.max_actions
+    )
+
+
+def _verify_keyboard_layout(inputs: RecordingInputs, out: Path) -> list[Problem]:
+    """The keyboard layout of the settings against the one usual for meta.locale."""
+    meta = inputs.recording.parsed_meta()
+    layout = inputs.settings.actions.keyboard_layout
+    return typed_text.check_keyboard_layout(
+        out, inputs.folders["events"], meta.locale, layout, meta.platform
+    )
+
+
+ACTIONS_STAGE: Stage[RecordingInputs] = Stage(
+    name="actions",
+    folder="actions",
+    description="What the person did: clicks, drags, scrolls, typed text, hotkeys and pauses, "
+    "each with the input events it was built from; the accounting of every input event.",
+    group="actions",
+    kinds=frozenset({"parquet"}),
+    code_version="6",
+    job=DEMONSTRATION_JOB,
+    exported=False,
+    inputs=("raw_recordings", "events"),
+    section=lambda settings: settings.actions,
+    build=_run_actions,
+    checks=(
+        Check(
+            "actions_schema",
+            "The tables have the declared columns; actions are in order and complete.",
+            lambda _, out: actions.check_action_tables(out),
+            compared=("actions", "pauses"),
+        ),
+        Check(
+            "ledger_sums",
+            "Every input event is in exactly one bucket of the event accounting.",
+            lambda inputs, out: actions.check_event_accounting(out, inputs.folders["events"]),
+            compared=("ledger",),
+        ),
+        Check(
+            "known_input",
+            "Every key and button is known. Typing that contains an unknown one is split there.",
+            lambda inputs, out: typed_text.check_known_input(out, inputs.folders["events"]),
+            blocking=False,
+            compared=("actions",),
+        ),
+        Check(
+            "keyboard_layout",
+            "What was typed reads the same with the keyboard layout usual for the locale.",
+            _verify_keyboard_layout,
+            blocking=False,
+            compared=("actions",),
+        ),
+    ),
+    columns=ACTIONS_SCHEMA,
+)

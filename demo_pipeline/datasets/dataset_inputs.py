@@ -1,0 +1,84 @@
+"""What the stages of the datasets read.
+
+Belongs here: the committed trajectories, and the types that dataset stages get. Opening them is in
+`runs/`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from demo_pipeline.datasets.index import ExportState
+from demo_pipeline.datasets.selection import DatasetTrajectory, counted_provenance
+from demo_pipeline.datasets.views import View
+from demo_pipeline.exports.dataset_stats import Provenance
+from demo_pipeline.stage import Inputs, Summary
+from demo_pipeline.storage.store.version_manifest import Version, VersionName
+
+
+@dataclass(frozen=True)
+class CommittedTrajectories:
+    """The committed trajectories that a dataset is built from.
+
+    Attributes:
+        trajectories: sorted by id.
+        versions: id → the version that is read.
+        left_out: reason → number of demonstrations without a usable trajectory.
+        damaged: the outputs that `left_out` counts as broken.
+    """
+
+    trajectories: tuple[DatasetTrajectory, ...] = ()
+    versions: Mapping[str, VersionName] = field(default_factory=dict)
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    damaged: tuple[str, ...] = ()
+
+    @cached_property  # for the card and for the check
+    def provenance(self) -> Provenance:
+        """What their statistics are counted from: kept rows, else the files that exist."""
+        kept = counted_provenance(self.trajectories)
+        if kept is not None:
+            return kept
+        files = [trajectory.provenance for trajectory in self.trajectories]
+        return [file for file in files if file.is_file()]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetInputs(Inputs):
+    """What the code of a dataset stage receives.
+
+    Attributes:
+        committed: the trajectories, for a stage with the input `trajectories`.
+        views: over every output of the store, for the stage that writes them down.
+        published: the stage's published outputs by name, for a stage with several.
+        code_version: of the stage.
+        exports: the state of every training export, for a stage that follows them.
+    """
+
+    committed: CommittedTrajectories = field(default_factory=CommittedTrajectories)
+    views: tuple[View, ...] = ()
+    published: Mapping[str, Version] = field(default_factory=dict)
+    code_version: str = ""
+    exports: tuple[ExportState, ...] = ()
+
+
+def built(
+    build: Callable[..., Any], describe: Callable[..., object] | None = None
+) -> Callable[[DatasetInputs, Path], Summary]:
+    """The build of a stage that exports the committed trajectories, and describes them in a card.
+
+    Args:
+        build: gets the trajectories, the folder and the settings; returns a summary.
+        describe: gets the folder, the settings, the provenance and what was left out.
+    """
+
+    def run(inputs: DatasetInputs, out: Path) -> Summary:
+        committed, settings = inputs.committed, inputs.settings.datasets
+        summary = build(committed.trajectories, out, settings)
+        if describe is not None:
+            describe(out, settings, committed.provenance, summary.left_out)
+        counted: Summary = summary.as_dict()
+        return counted
+
+    return run

@@ -1,0 +1,134 @@
+"""The datasets that are no training exports: quests and index.
+
+Belongs here: their declarations.
+"""
+
+from dataclasses import asdict
+from pathlib import Path
+
+from demo_pipeline import __version__
+from demo_pipeline.datasets import index, quests
+from demo_pipeline.datasets.dataset_inputs import DatasetInputs
+from demo_pipeline.datasets.kept_verdicts import TrajectoryVerdicts
+from demo_pipeline.datasets.views import (
+    OF_STEPS,
+    OF_TRAJECTORIES,
+    View,
+)
+from demo_pipeline.desktopd.validator import validate_dataset
+from demo_pipeline.exports.cards import describe_index
+from demo_pipeline.exports.training_stages import EXPORT_LOOP_VERSION
+from demo_pipeline.osworld.task import validate_task_file
+from demo_pipeline.osworld.task_files import is_task_folder, validate_task_folder
+from demo_pipeline.problems import Problem
+from demo_pipeline.stage import Check, Stage, Summary, ValidatedFormat
+
+
+def _run_index(inputs: DatasetInputs, out: Path) -> Summary:
+    """The index with its card."""
+    settings, tool = inputs.settings.datasets, ("demo_pipeline", __version__)
+    trajectories = inputs.committed.trajectories
+    summary = index.build_index(trajectories, out, settings, tool, inputs.exports)
+    describe_index(out, settings)
+    return {**asdict(summary), **summary.leaks.as_dict()}
+
+
+def _verify_index(inputs: DatasetInputs, out: Path) -> list[Problem]:
+    """The folder against the OSWorld-Desktopd format; unchanged trajectories are not read again."""
+    verdicts = TrajectoryVerdicts(inputs.committed.trajectories)
+    found = validate_dataset(out, verdicts.known)
+    verdicts.keep()
+    return found
+
+
+QUESTS_STAGE: Stage[DatasetInputs] = Stage(
+    name="osworld_quests",
+    folder="osworld/quests",
+    description="Each quest as an OSWorld task file without an evaluator, in "
+    "`examples/<application>/`, listed by `test_all.json`.",
+    kinds=frozenset({"json"}),
+    code_version=EXPORT_LOOP_VERSION,
+    section=lambda settings: settings.datasets,
+    build=lambda inputs, out: asdict(quests.build_quests(inputs.committed.trajectories, out)),
+    checks=(
+        Check(
+            "quest_files",
+            "Every quest is a valid, listed OSWorld task file whose evaluator is null.",
+            lambda _, out: quests.check_quests(out),
+            compared=("tasks",),
+        ),
+    ),
+    validated_as=ValidatedFormat(
+        name="osworld",
+        files=("examples", "test_all.json"),
+        validate=lambda path, _: (
+            validate_task_folder(path) if path.is_dir() else validate_task_file(path)
+        ),
+        recognises=is_task_folder,
+        file_suffix=".json",
+    ),
+    counts=("tasks",),
+)
+
+
+INDEX_STAGE: Stage[DatasetInputs] = Stage(
+    name="trajectory_index",
+    folder="dataset",
+    description="The root of an OSWorld-Desktopd dataset: index.json, metadata.json, the "
+    "provenance of all steps in steps.parquet, and links to the exact trajectories. Built after "
+    "the training exports: exports.json says which of them hold what of every trajectory.",
+    kinds=frozenset({"json", "parquet"}),
+    code_version=EXPORT_LOOP_VERSION,
+    section=lambda settings: settings.datasets,
+    limits={"limits of trajectories": lambda settings: settings.trajectories},
+    build=_run_index,
+    checks=(
+        Check(
+            "desktopd_dataset",
+            "index.json, metadata.json and every indexed trajectory fit the OSWorld-Desktopd "
+            "format and each other.",
+            _verify_index,
+            compared=("trajectories", "steps"),
+        ),
+        Check(
+            "leak_rate",
+            "The shares of screenshots that already show the pointer at its target, all and "
+            "avoidable ones, are within the limits.",
+            lambda inputs, out: index.check_dataset_leaks(out, inputs.settings.trajectories),
+            blocking=False,
+            compared=("pointer_actions",),
+        ),
+    ),
+    links_trajectories=True,
+    validated_as=ValidatedFormat(
+        name="dataset",
+        files=("index.json", "trajectories"),
+        validate=lambda path, _: validate_dataset(path),
+    ),
+    views=(
+        View(
+            "trajectories",
+            "a trajectory: task, application, success, completeness",
+            "dataset/trajectories.parquet",
+            OF_TRAJECTORIES,
+        ),
+        View(
+            "steps",
+            "a step: where its screenshot, tree and target came from",
+            "dataset/steps.parquet",
+            OF_STEPS,
+        ),
+        View(
+            "hidden_actions",
+            "an action that is no step because no screenshot shows it",
+            "dataset/hidden_actions.parquet",
+        ),
+        View(
+            "exports",
+            "a trajectory in a training export: split, group, version, number of records",
+            "dataset/exports.parquet",
+        ),
+    ),
+    counts=("trajectories", "steps"),
+    follows_exports=True,
+)

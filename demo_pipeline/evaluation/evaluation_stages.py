@@ -1,0 +1,33 @@
+"""The training export `agentnetbench`: its declaration."""
+
+from demo_pipeline.datasets.dataset_inputs import DatasetInputs, built
+from demo_pipeline.evaluation.agentnetbench_files import agentnetbench_counts, build_agentnetbench
+from demo_pipeline.exports.agentnetbench import BENCH_TASKS, validate_agentnetbench
+from demo_pipeline.exports.training_stages import EXPORT_LOOP_VERSION
+from demo_pipeline.stage import Check, Stage, TrainingExport, ValidatedFormat
+
+AGENTNETBENCH_STAGE: Stage[DatasetInputs] = Stage(
+    name="agentnetbench",
+    folder="agentnetbench",
+    description="The test split in AgentNetBench's own form, a file per trajectory with the true "
+    "actions and their targets' boxes, so that its script can score a model on it.",
+    kinds=frozenset({"json"}),
+    code_version=EXPORT_LOOP_VERSION,
+    section=lambda settings: settings.datasets,
+    build=built(build_agentnetbench),
+    checks=(
+        Check(
+            "agentnetbench_files",
+            "Every task has its keys, pictures, true actions and boxes.",
+            lambda _, out: validate_agentnetbench(out),
+            compared=("records",),
+        ),
+    ),
+    export=TrainingExport(name="agentnetbench", files="tasks/*.json", records=agentnetbench_counts),
+    validated_as=ValidatedFormat(
+        name="agentnetbench",
+        files=(BENCH_TASKS,),
+        validate=lambda path, _: validate_agentnetbench(path),
+    ),
+    counts=("records",),
+)

@@ -1,0 +1,110 @@
+"""The stages `screenshots` and `ui_trees`: their declarations."""
+
+from demo_pipeline.files.recording_files import LOG_FILE, VIDEO_FILE
+from demo_pipeline.observation.frames import screenshots
+from demo_pipeline.observation.frames.screenshots import FRAMES_SCHEMA
+from demo_pipeline.observation.trees import ui_trees
+from demo_pipeline.observation.trees.ui_trees import UI_TREES_SCHEMA
+from demo_pipeline.recording.recording_stages import RecordingInputs
+from demo_pipeline.stage import DEMONSTRATION_JOB, Check, Stage
+
+SCREENSHOTS_STAGE: Stage[RecordingInputs] = Stage(
+    name="screenshots",
+    folder="screenshots",
+    description="The screen before each action, 1920 by 1080, from the last frame before the "
+    "pointer started towards the target; the calibration, and the waits that the video shows.",
+    group="observation",
+    kinds=frozenset({"opencv", "parquet"}),
+    code_version="12",
+    job=DEMONSTRATION_JOB,
+    exported=False,
+    inputs=("raw_recordings", "events", "actions"),
+    section=lambda settings: settings.observation,
+    build=lambda inputs, out: screenshots.build_screenshots(
+        inputs.file(LOG_FILE),
+        inputs.file(VIDEO_FILE),
+        inputs.recording,
+        inputs.folders["events"],
+        inputs.folders["actions"],
+        out,
+        inputs.settings.observation,
+    ),
+    checks=(
+        Check(
+            "pictures_schema",
+            "There is one row per action, and every screenshot is a PNG of the canvas's size.",
+            lambda inputs, out: screenshots.check_screenshot_files(out, inputs.folders["actions"]),
+            compared=("pictures",),
+        ),
+        Check(
+            "frames_present",
+            "No action is outside the video.",
+            lambda _, out: screenshots.check_frames_present(out),
+            blocking=False,
+            compared=("pictures",),
+        ),
+        Check(
+            "no_avoidable_leaks",
+            "No screenshot shows the pointer at its target where an earlier frame does not.",
+            lambda _, out: screenshots.check_screenshot_leaks(out),
+            blocking=False,
+            compared=("pictures",),
+        ),
+    ),
+    columns=FRAMES_SCHEMA,
+    reads_uploads=True,
+)
+
+
+UI_TREES_STAGE: Stage[RecordingInputs] = Stage(
+    name="ui_trees",
+    folder="ui_trees",
+    description="The current accessibility scan at each action, with the roles and states of "
+    "OSWorld-Desktopd and in canvas coordinates, and the target element of the action.",
+    group="observation",
+    kinds=frozenset({"json", "parquet"}),
+    code_version="9",
+    job=DEMONSTRATION_JOB,
+    exported=False,
+    inputs=("raw_recordings", "events", "actions", "screenshots"),
+    section=lambda settings: settings.observation,
+    build=lambda inputs, out: ui_trees.build_ui_trees(
+        inputs.file(LOG_FILE),
+        inputs.recording.parsed_meta().platform,
+        inputs.folders["events"],
+        inputs.folders["actions"],
+        screenshots.read_evidence(inputs.folders["screenshots"]),
+        out,
+    ),
+    checks=(
+        Check(
+            "trees_schema",
+            "There is one tree per action, and every tree fits the OSWorld-Desktopd format.",
+            lambda inputs, out: ui_trees.check_trees(out, inputs.folders["actions"]),
+            compared=("trees", "nodes"),
+        ),
+        Check(
+            "scans_usable",
+            "Every scan of a step can be read, and something in it has an area.",
+            lambda _, out: ui_trees.check_scans_usable(out),
+            blocking=False,
+            compared=("trees",),
+        ),
+        Check(
+            "known_roles",
+            "At most 1 % of the nodes have an unknown role.",
+            lambda _, out: ui_trees.check_known_roles(out),
+            blocking=False,
+            compared=("nodes",),
+        ),
+        Check(
+            "cursor_agrees",
+            "The hit test finds the same element under the pointer as the recorder's own.",
+            lambda _, out: ui_trees.check_cursor(out),
+            blocking=False,
+            compared=("cursor_checked",),
+        ),
+    ),
+    columns=UI_TREES_SCHEMA,
+    reads_uploads=True,
+)

@@ -1,0 +1,168 @@
+"""The stages `raw_recordings` and `events`, and what every stage of a demonstration reads.
+
+Belongs here: their declarations. What they write is decided in `manifest` and `events`.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from demo_pipeline.files.recording_files import LOG_FILE, RECORDING_FILES
+from demo_pipeline.problems import DemonstrationError, Problem
+from demo_pipeline.recording import events, input_log, manifest
+from demo_pipeline.recording.input_log import EVENTS_SCHEMA
+from demo_pipeline.recording.manifest import RecordingManifest
+from demo_pipeline.stage import DEMONSTRATION_JOB, Check, Inputs, Stage, Summary
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordingInputs(Inputs):
+    """What the stages of a demonstration read.
+
+    Attributes:
+        demonstration: safe id.
+        upload_name: name of the uploaded folder, which the id was derived from.
+        upload: folder with the uploaded files, for the stages that read them.
+        manifest: of the recording; None in the first stage, which writes it.
+        downloaded: the uploads are downloads. Then `raw_recordings` keeps the files in its output,
+            which is the `upload` of every later stage.
+    """
+
+    demonstration: str
+    upload_name: str
+    upload: Path
+    manifest: RecordingManifest | None
+    downloaded: bool = False
+
+    @property
+    def recording(self) -> RecordingManifest:
+        """The committed manifest, which every stage but the first has."""
+        if self.manifest is None:
+            raise ValueError("raw_recordings has no manifest yet")
+        return self.manifest
+
+    def file(self, name: str) -> Path:
+        """An uploaded file, verified against its hash in the manifest."""
+        if self.downloaded:  # committed with the manifest: the store has verified it
+            return manifest.kept_file(self.upload, name, self.recording)
+        return manifest.verified_file(self.upload, name, self.recording)
+
+
+def _run_raw_recordings(inputs: RecordingInputs, out: Path) -> Summary:
+    """The manifest; for downloads also the files."""
+    settings = inputs.settings
+    summary = manifest.build_manifest(
+        inputs.upload,
+        inputs.demonstration,
+        inputs.upload_name,
+        out,
+        settings.recording,
+        limits=settings.limits,
+    )
+    if inputs.downloaded:
+        manifest.keep_files(inputs.upload, out)
+    return summary
+
+
+def _verify_files(inputs: RecordingInputs, out: Path) -> list[Problem]:
+    """The manifest against the three files. Raises `DemonstrationError` for a changed file."""
+    written = manifest.read_manifest(out)
+    folder = out if inputs.downloaded else inputs.upload
+    for name in RECORDING_FILES:
+        manifest.verified_file(folder, name, written)
+    return []
+
+
+def _run_events(inputs: RecordingInputs, out: Path) -> Summary:
+    """The event tables. Raises `DemonstrationError` for a log without input or of another day."""
+    settings, recorded_at = inputs.settings, inputs.recording.recorded_at
+    summary = events.build_events(
+        inputs.file(LOG_FILE),
+        out,
+        settings.recording,
+        settings.limits.max_log_lines,
+        recorded_at=recorded_at,
+    )
+    problems = [
+        *events.require_events(summary, inputs.demonstration),
+        *events.check_recording_time(out, recorded_at, inputs.demonstration),
+    ]
+    if problems:
+        raise DemonstrationError(problems)
+    return summary
+
+
+def _verify_time_unit(inputs: RecordingInputs, _out: Path) -> list[Problem]:
+    """The unit of time of the log."""
+    unit = events.log_time_unit(inputs.upload / LOG_FILE, inputs.settings.recording)
+    return input_log.time_unit_problems(unit)
+
+
+RAW_RECORDINGS_STAGE: Stage[RecordingInputs] = Stage(
+    name="raw_recordings",
+    folder="recordings",
+    description="The three uploaded files, verified: all present, meta.json valid, the video "
+    "probed by decoding, each with its SHA-256. Writes `recordings/<id>/manifest.json`.",
+    group="recording",
+    kinds=frozenset({"json", "video"}),
+    code_version="3",
+    job=DEMONSTRATION_JOB,
+    exported=False,
+    inputs=(),
+    section=lambda settings: settings.recording,
+    build=_run_raw_recordings,
+    checks=(
+        Check(
+            "files_verified",
+            "The written manifest is valid, and the three files still have the SHA-256 in it.",
+            _verify_files,
+            compared=("bytes",),
+        ),
+    ),
+    reads_uploads=True,
+)
+
+
+EVENTS_STAGE: Stage[RecordingInputs] = Stage(
+    name="events",
+    folder="events",
+    description="Every line of input_log.jsonl as a typed row, or as a rejected line with the "
+    "reason; offset, length and time of every accessibility scan in the log.",
+    group="recording",
+    kinds=frozenset({"parquet"}),
+    code_version="4",
+    job=DEMONSTRATION_JOB,
+    exported=False,
+    inputs=("raw_recordings",),
+    section=lambda settings: settings.recording,
+    build=_run_events,
+    checks=(
+        Check(
+            "events_schema",
+            "The three tables have exactly the declared columns, types and nulls.",
+            lambda _, out: events.check_event_tables(out),
+            compared=("events", "rejected_lines"),
+        ),
+        Check(
+            "every_line_accounted",
+            "Every line of the log is one event or one rejected line.",
+            lambda inputs, out: events.check_line_accounting(out, inputs.upload / LOG_FILE),
+            compared=("lines",),
+        ),
+        Check(
+            "no_rejected_lines",
+            "No line was rejected. A rejected line affects no other line.",
+            lambda _, out: events.rejected_lines(out),
+            blocking=False,
+            compared=("lines",),
+        ),
+        Check(
+            "time_in_milliseconds",
+            "The log counts time in epoch milliseconds. Other units are converted.",
+            _verify_time_unit,
+            blocking=False,
+            compared=("events",),
+        ),
+    ),
+    columns=EVENTS_SCHEMA,
+    reads_uploads=True,
+)

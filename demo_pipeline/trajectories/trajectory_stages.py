@@ -1,0 +1,116 @@
+"""The stages `trajectories` and `contact_sheets`: their declarations."""
+
+from pathlib import Path
+
+from demo_pipeline.datasets import contact_sheets
+from demo_pipeline.osworld import task_matching
+from demo_pipeline.problems import Problem
+from demo_pipeline.recording.recording_stages import RecordingInputs
+from demo_pipeline.settings import Section
+from demo_pipeline.stage import DEMONSTRATION_JOB, Check, Stage, Summary
+from demo_pipeline.trajectories import trajectories
+from demo_pipeline.trajectories.provenance import PROVENANCE_SCHEMA
+
+
+def _run_contact_sheets(inputs: RecordingInputs, out: Path) -> Summary:
+    """The contact sheets of a trajectory."""
+    trajectory = inputs.folders["trajectories"]
+    screenshots = inputs.folders["screenshots"]
+    return contact_sheets.build_contact_sheets(inputs.demonstration, trajectory, screenshots, out)
+
+
+def _verify_contact_sheets(inputs: RecordingInputs, out: Path) -> list[Problem]:
+    """Every sheet decodes, and together they have one tile per step."""
+    trajectory = inputs.folders["trajectories"]
+    return contact_sheets.check_contact_sheets(inputs.demonstration, trajectory, out)
+
+
+TRAJECTORIES_STAGE: Stage[RecordingInputs] = Stage(
+    name="trajectories",
+    folder="trajectories",
+    description="One OSWorld-Desktopd trajectory: task, numbered steps with screenshot, tree and "
+    "action, and result. provenance.parquet records the source of each step, "
+    "hidden_actions.parquet the actions that no screenshot shows.",
+    group="trajectories",
+    kinds=frozenset({"json", "parquet"}),
+    code_version="7",
+    job=DEMONSTRATION_JOB,
+    exported=False,
+    inputs=("raw_recordings", "events", "actions", "screenshots", "ui_trees"),
+    section=lambda settings: settings.trajectories,
+    build=lambda inputs, out: trajectories.build_trajectory(
+        inputs.recording,
+        inputs.folders["events"],
+        inputs.folders["actions"],
+        inputs.folders["screenshots"],
+        inputs.folders["ui_trees"],
+        out,
+        inputs.settings.trajectories,
+        inputs.source,
+    ),
+    checks=(
+        Check(
+            "desktopd_trajectory",
+            "The folder fits the OSWorld-Desktopd format: files, sizes, bounds, ids, targets.",
+            lambda inputs, out: trajectories.check_trajectory(
+                out, inputs.demonstration, inputs.folders["ui_trees"]
+            ),
+            compared=("steps", "targets"),
+        ),
+        Check(
+            "provenance_schema",
+            "provenance.parquet and hidden_actions.parquet have their declared columns.",
+            lambda _, out: trajectories.check_provenance(out),
+            compared=("steps",),
+        ),
+        Check(
+            "every_action_shown",
+            "Every action is a step: none is off the screen, outside the video or undecodable.",
+            lambda _, out: trajectories.check_every_action_shown(out),
+            blocking=False,
+            compared=("steps",),
+        ),
+        Check(
+            "osworld_compared",
+            "The demonstration was compared with a catalog of OSWorld tasks.",
+            lambda inputs, _out: task_matching.require_catalog(inputs.source),
+            blocking=False,
+        ),
+        Check(
+            "leak_rate",
+            "The shares of screenshots that already show the pointer at its target, all and "
+            "avoidable ones, are within the limits.",
+            lambda inputs, out: trajectories.check_trajectory_leaks(
+                out, inputs.settings.trajectories
+            ),
+            blocking=False,
+            compared=("pointer_actions",),
+        ),
+    ),
+    columns=PROVENANCE_SCHEMA,
+    matches_task=True,
+)
+
+
+CONTACT_SHEETS_STAGE: Stage[RecordingInputs] = Stage(
+    name="contact_sheets",
+    folder="contact_sheets",
+    description="Every step as a tile on JPEG sheets, for people: its screenshot with action and "
+    "target drawn on it, reason code, lead, freshness of the tree, and LEAK or UNAVOIDABLE.",
+    group="trajectories",
+    kinds=frozenset({"jpeg", "opencv"}),
+    code_version="5",
+    job=DEMONSTRATION_JOB,
+    inputs=("screenshots", "trajectories"),
+    section=lambda _: Section(),  # no setting changes a contact sheet
+    build=_run_contact_sheets,
+    checks=(
+        Check(
+            "sheets_whole",
+            "Every sheet decodes, and the sheets have exactly one tile per step.",
+            _verify_contact_sheets,
+            blocking=False,
+            compared=("sheets", "tiles"),
+        ),
+    ),
+)

@@ -21,7 +21,6 @@ from typing import NamedTuple
 
 from demo_pipeline import __version__
 from demo_pipeline.datasets.index import build_index
-from demo_pipeline.datasets.selection import DatasetTrajectory
 from demo_pipeline.exports.cudag.build import build_cudag, dataset_directory_name
 from demo_pipeline.exports.cudag.validator import validate_cudag
 from demo_pipeline.exports.messages import build_messages
@@ -30,6 +29,7 @@ from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
 from demo_pipeline.pipeline.stages import DATASET_STAGE_BY_NAME, DATASET_STAGES
 from demo_pipeline.settings import DatasetSettings, Settings
+from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from demo_pipeline_tests.datasets.builders import make_trajectory

@@ -13,12 +13,12 @@ import numpy as np
 import pandas as pd
 
 from demo_pipeline.api.data_frames import data_frame
-from demo_pipeline.datasets.selection import DatasetTrajectory, load
 from demo_pipeline.desktopd.models import Result, StepAction, Task
 from demo_pipeline.files.json_files import load_json
 from demo_pipeline.files.parquet import read_table
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.trajectories.provenance import PROVENANCE_SCHEMA
+from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory, load
 
 RgbImage = np.ndarray[Any, np.dtype[np.uint8]]
 

@@ -15,7 +15,7 @@ from demo_pipeline.actions.action_stages import ACTIONS_STAGE
 from demo_pipeline.api.data_frames import FRAME_SCHEMAS, data_frame, described_columns
 from demo_pipeline.api.loaded_trajectory import LoadedStep, LoadedTrajectory, load_trajectory
 from demo_pipeline.api.sql_frames import query_frame
-from demo_pipeline.datasets.dataset_stages import INDEX_STAGE
+from demo_pipeline.exports.dataset_stages import INDEX_STAGE
 from demo_pipeline.files.parquet import read_table
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.evaluations import (

@@ -20,7 +20,7 @@ from demo_pipeline.datasets.export_parts import (
     kept_parts,
     split_part,
 )
-from demo_pipeline.datasets.selection import Candidate, DatasetTrajectory, Selection, load, select
+from demo_pipeline.datasets.selection import Candidate, Selection, select
 from demo_pipeline.datasets.splits import (
     CrossSplitGuard,
     Split,
@@ -34,6 +34,7 @@ from demo_pipeline.files.atomic_write import cut_into_parts
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.provenance import ProvenanceRow
+from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory, load
 
 SPLIT_LEAK = "split_leak"
 
@@ -362,20 +363,6 @@ class ExportRun(Generic[RecordT]):
         if self._guard.leaks(instruction, record.prompt, record.screenshot, split):
             return Excluded(SPLIT_LEAK)
         return self._exporter.write(split, record)
-
-
-__all__ = [
-    "SPLIT_LEAK",
-    "Excluded",
-    "ExportPlan",
-    "ExportRecord",
-    "ExportSummary",
-    "Exporter",
-    "PartedExporter",
-    "export_records",
-    "plan_export",
-    "plan_splits",
-]
 
 
 def plan_splits(

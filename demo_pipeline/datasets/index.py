@@ -16,12 +16,6 @@ import pyarrow as pa
 
 from demo_pipeline.datasets.export_loop import plan_splits
 from demo_pipeline.datasets.export_parts import KeptParts, Part, kept_parts, table_bytes, table_of
-from demo_pipeline.datasets.selection import (
-    DatasetTrajectory,
-    load,
-    load_hidden_actions,
-    sorted_by_id,
-)
 from demo_pipeline.datasets.split_files import replace_surrogates
 from demo_pipeline.desktopd.models import Creator, Index, Metadata
 from demo_pipeline.desktopd.reader import Trajectory
@@ -39,6 +33,12 @@ from demo_pipeline.trajectories.provenance import (
     HiddenReason,
     ProvenanceRow,
     hidden_rows,
+)
+from demo_pipeline.trajectories.trajectory_files import (
+    DatasetTrajectory,
+    load,
+    load_hidden_actions,
+    sorted_by_id,
 )
 
 EXPORTS_FILE, EXPORTS_TABLE = "exports.json", "exports.parquet"

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple
 
 from demo_pipeline.datasets.export_parts import Part, kept_parts
-from demo_pipeline.datasets.selection import DatasetTrajectory, sorted_by_id
 from demo_pipeline.desktopd.validator import IndexCounts, KnownTrajectories
 from demo_pipeline.files.atomic_write import cut_into_parts
 from demo_pipeline.files.line_digests import KnownLines
 from demo_pipeline.problems import Problem, errors
+from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory, sorted_by_id
 
 _VERDICTS = "valid trajectories 3"
 

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from demo_pipeline.datasets.selection import DatasetTrajectory, load_provenance, sorted_by_id
 from demo_pipeline.desktopd.models import Task
 from demo_pipeline.desktopd.reader import read_document
 from demo_pipeline.files.json_files import dump_json
@@ -17,6 +16,11 @@ from demo_pipeline.osworld.task import OsworldTask, write_task
 from demo_pipeline.osworld.task_files import EXAMPLES, LIST_FILE, entries, read_task_folder
 from demo_pipeline.osworld.task_text import slug
 from demo_pipeline.problems import DemonstrationError, Problem, errors
+from demo_pipeline.trajectories.trajectory_files import (
+    DatasetTrajectory,
+    load_provenance,
+    sorted_by_id,
+)
 
 _NO_APPLICATION = "unknown"
 

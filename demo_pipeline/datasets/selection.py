@@ -27,7 +27,6 @@ from demo_pipeline.trajectories.provenance import (
 )
 from demo_pipeline.trajectories.trajectory_files import (
     DatasetTrajectory,
-    load,
     load_hidden_actions,
     load_provenance,
     of_demonstration,
@@ -189,19 +188,6 @@ def _read_documents(source: DatasetTrajectory) -> tuple[Task, Result]:
     return task, result
 
 
-__all__ = [
-    "EPOCH",
-    "Candidate",
-    "DatasetTrajectory",
-    "LeftOut",
-    "Selection",
-    "load",
-    "load_hidden_actions",
-    "load_provenance",
-    "newest_recording",
-    "select",
-    "sorted_by_id",
-]
 _LOG = logging.getLogger(__package__)
 
 

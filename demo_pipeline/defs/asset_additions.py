@@ -10,9 +10,9 @@ from pathlib import Path
 
 import dagster as dg
 
-from demo_pipeline.datasets.dataset_statistics import STATISTICS_STAGE, read_statistics
 from demo_pipeline.defs import reporting
 from demo_pipeline.defs.upload_reconciliation import reconcile_uploads
+from demo_pipeline.exports.dataset_statistics import STATISTICS_STAGE, read_statistics
 from demo_pipeline.files.parquet import read_rows
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.quarantine_table import QUARANTINE_SCHEMA, QUARANTINE_STAGE, TABLE_FILE

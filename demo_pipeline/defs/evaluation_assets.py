@@ -13,12 +13,12 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from demo_pipeline.datasets.dataset_stages import INDEX_STAGE
 from demo_pipeline.defs import reporting
 from demo_pipeline.defs.run_log import package_log
 from demo_pipeline.defs.tags import FORCE_TAG, OWNERS
 from demo_pipeline.evaluation.score_tables import SCORES_SCHEMA
 from demo_pipeline.evaluation.scoring import PREDICTIONS, history_chart
+from demo_pipeline.exports.dataset_stages import INDEX_STAGE
 from demo_pipeline.pipeline import evaluation_runs
 from demo_pipeline.pipeline.build_if_stale import BuildResult
 from demo_pipeline.pipeline.context import Workspace

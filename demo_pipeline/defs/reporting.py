@@ -12,7 +12,6 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 
-from demo_pipeline.datasets.contact_sheets import FIRST_SHEET
 from demo_pipeline.files.parquet import column_descriptions
 from demo_pipeline.files.shown_text import markdown_table, markdown_text, plain_line, plain_values
 from demo_pipeline.pipeline.build_if_stale import BuildResult
@@ -21,6 +20,7 @@ from demo_pipeline.pipeline.demonstration_run import StageReport, draw_preview
 from demo_pipeline.problems import Problem, Severity
 from demo_pipeline.stage import Check
 from demo_pipeline.storage.store.version_manifest import CheckOutcome
+from demo_pipeline.trajectories.contact_sheets import FIRST_SHEET
 from demo_pipeline.trajectories.trajectory_stages import CONTACT_SHEETS_STAGE
 
 _SHOWN = 20

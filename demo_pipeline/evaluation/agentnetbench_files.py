@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from demo_pipeline.datasets.export_loop import ExportSummary, plan_export
-from demo_pipeline.datasets.selection import DatasetTrajectory
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.evaluation.answer_forms import answer_code
 from demo_pipeline.evaluation.rules import as_ground_truth, bench_truth
@@ -18,6 +17,7 @@ from demo_pipeline.exports.agentnetbench import BENCH_IMAGES, BENCH_TASKS
 from demo_pipeline.files.atomic_write import link_or_copy
 from demo_pipeline.files.json_files import dump_json, load_json
 from demo_pipeline.settings import DatasetSettings
+from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
 
 _SYSTEMS = {"windows": "Windows", "macos": "Darwin", "linux": "Ubuntu"}
 _README = """# AgentNetBench files of the test split

@@ -15,7 +15,6 @@ from typing import Any, Self
 import cv2
 import numpy as np
 
-from demo_pipeline.datasets.contact_sheets import Tile, contact_sheet, encode_jpeg
 from demo_pipeline.desktopd.models import (
     PARAMETERS,
     ActionType,
@@ -43,6 +42,7 @@ from demo_pipeline.exports.answers import (
     AnswerFormatError,
     ForeignAction,
 )
+from demo_pipeline.trajectories.contact_sheets import Tile, contact_sheet, encode_jpeg
 from demo_pipeline.trajectories.overlay import DARK, GREEN, RED, WHITE, Picture, text_size, write
 
 Baseline = Callable[[TrueStep, TrueStep | None], Answer]

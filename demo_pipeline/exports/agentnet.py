@@ -19,7 +19,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TextIO, cast
 from pydantic import ConfigDict, Field
 
 from demo_pipeline.datasets.export_loop import Excluded, ExportSummary, export_records
-from demo_pipeline.datasets.selection import Candidate, DatasetTrajectory
+from demo_pipeline.datasets.selection import Candidate
 from demo_pipeline.datasets.split_files import (
     ALWAYS_WRITTEN,
     FileRecord,
@@ -74,6 +74,7 @@ from demo_pipeline.files.system_errors import raise_system_trouble
 from demo_pipeline.problems import Problem
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.provenance import ProvenanceRow
+from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
 
 AGENTNET_META = "meta_data_merged.jsonl"  # which computer each task was done on
 CODE_ONLY = "code_only"  # the folder of the lines that the thought generator reads

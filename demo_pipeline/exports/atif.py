@@ -19,7 +19,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from demo_pipeline.datasets.export_loop import Excluded, ExportSummary, export_records, plan_export
-from demo_pipeline.datasets.selection import Candidate, DatasetTrajectory
+from demo_pipeline.datasets.selection import Candidate
 from demo_pipeline.datasets.split_files import FileRecord, json_text, replace_surrogates
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.models import PARAMETERS, ActionType, Parameters, Pixel, Text
@@ -51,6 +51,7 @@ from demo_pipeline.trajectories.provenance import (
     HiddenReason,
     ProvenanceRow,
 )
+from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
 
 ATIF_VERSION = "ATIF-v1.8"
 ATIF_FILE = "trajectory.json"

@@ -14,7 +14,6 @@ from demo_pipeline import __version__
 from demo_pipeline.exports.charts import CHARTS_FOLDER, write_charts
 from demo_pipeline.exports.dataset_stats import (
     DatasetStats,
-    Provenance,
     cudag_stats,
     hidden_action_counts,
     index_stats,
@@ -28,7 +27,7 @@ from demo_pipeline.files.atomic_write import read_digest
 from demo_pipeline.files.parquet import row_count
 from demo_pipeline.files.shown_text import markdown_table, markdown_text
 from demo_pipeline.settings import DatasetSettings
-from demo_pipeline.trajectories.provenance import HIDDEN_ACTIONS_FILE
+from demo_pipeline.trajectories.provenance import HIDDEN_ACTIONS_FILE, Provenance
 
 CARD = "README.md"
 _MOST_ROWS = 20

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, ClassVar, Self
 
 from demo_pipeline.datasets.export_loop import Excluded, ExportSummary, export_records
-from demo_pipeline.datasets.selection import Candidate, DatasetTrajectory
+from demo_pipeline.datasets.selection import Candidate
 from demo_pipeline.datasets.split_files import replace_surrogates
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.models import points
@@ -41,6 +41,7 @@ from demo_pipeline.files.parquet import TableWriter
 from demo_pipeline.files.shown_text import escape_markers
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.provenance import ProvenanceRow
+from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
 
 VARIANT = "demonstrations"
 # Split → what is added to the dataset's name, and CUA-Lite's split.

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -21,6 +21,7 @@ from demo_pipeline.exports.step_labels import OUTCOME_FOLDER
 from demo_pipeline.files.parquet import read_schema
 from demo_pipeline.problems import Problem
 from demo_pipeline.trajectories.pointer_leaks import LeakRates
+from demo_pipeline.trajectories.provenance import Provenance
 
 if TYPE_CHECKING:  # importing it takes 0.1 s and 12 MB, which only queries are worth
     from duckdb import DuckDBPyConnection
@@ -36,10 +37,6 @@ _INDEX = (
     " s.action_type AS kind FROM {files} s JOIN {trajectories} t USING (trajectory_id)"
 )
 _SPLIT_NAMES = ("train", "val", "test", "held_out")
-
-
-Provenance: TypeAlias = Sequence[Path] | pa.Table
-"""The provenance tables of trajectories, or their rows with the columns that are counted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from demo_pipeline.datasets.export_loop import Excluded, ExportSummary, export_records, plan_export
-from demo_pipeline.datasets.selection import Candidate, DatasetTrajectory
+from demo_pipeline.datasets.selection import Candidate
 from demo_pipeline.datasets.split_files import (
     ALWAYS_WRITTEN,
     FileRecord,
@@ -67,6 +67,7 @@ from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.pointer_leaks import LEAK_EXCLUSIONS, leak_exclusion
 from demo_pipeline.trajectories.provenance import INCOMPLETE, ProvenanceRow
 from demo_pipeline.trajectories.step_sentences import TypedTexts
+from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
 
 GROUNDING_SCHEMA_FILE = "grounding.schema.json"
 SCREENSPOT_FOLDER = "screenspot"

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pydantic import Field, Tag
 
 from demo_pipeline.datasets.export_loop import Excluded, ExportSummary, export_records, plan_export
-from demo_pipeline.datasets.selection import Candidate, DatasetTrajectory
+from demo_pipeline.datasets.selection import Candidate
 from demo_pipeline.datasets.split_files import FileRecord, SplitFiles, replace_surrogates
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.reader import Trajectory
@@ -36,6 +36,7 @@ from demo_pipeline.files.base_model import Document
 from demo_pipeline.files.json_files import dump_json, load_json
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.provenance import ProvenanceRow
+from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
 
 SCHEMA_FILE = "messages.schema.json"
 _SCHEMA_ID = "demo-pipeline:messages:2"

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from demo_pipeline.datasets.export_loop import Excluded, ExportSummary, export_records, plan_export
-from demo_pipeline.datasets.selection import Candidate, DatasetTrajectory
+from demo_pipeline.datasets.selection import Candidate
 from demo_pipeline.datasets.split_files import FileRecord, SplitFiles, json_text, replace_surrogates
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.datasets.stale_trees import AGREEMENT_COLUMN
@@ -26,6 +26,7 @@ from demo_pipeline.observation.trees.tree_agreement import Agreement
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.pointer_leaks import LEAK_EXCLUSIONS, leak_exclusion
 from demo_pipeline.trajectories.provenance import INCOMPLETE, HiddenAction, ProvenanceRow
+from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
 
 Tree = dict[str, Any] | str | None
 _TREE_COLUMNS = ("freshness", "tree_agreement")  # of the provenance

@@ -27,7 +27,7 @@ from demo_pipeline.datasets.export_loop import (
     plan_export,
     plan_splits,
 )
-from demo_pipeline.datasets.selection import Candidate, DatasetTrajectory, Selection
+from demo_pipeline.datasets.selection import Candidate, Selection
 from demo_pipeline.datasets.split_files import FileRecord, SplitFiles, replace_surrogates
 from demo_pipeline.datasets.splits import Split, assign_splits, connected_groups
 from demo_pipeline.desktopd.models import CANVAS_HEIGHT, CANVAS_WIDTH
@@ -43,6 +43,7 @@ from demo_pipeline.files.json_files import dump_json
 from demo_pipeline.problems import Problem
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.provenance import INCOMPLETE, HiddenAction, ProvenanceRow
+from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
 
 STEP_LABELS_SCHEMA_FILE = "step_labels.schema.json"
 OUTCOME_FOLDER = "outcome"

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from demo_pipeline.datasets.export_loop import Excluded, ExportSummary, export_records, plan_export
-from demo_pipeline.datasets.selection import Candidate, DatasetTrajectory
+from demo_pipeline.datasets.selection import Candidate
 from demo_pipeline.datasets.split_files import FileRecord, SplitFiles, replace_surrogates
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.models import CANVAS_HEIGHT, CANVAS_WIDTH, WaitParameters
@@ -34,6 +34,7 @@ from demo_pipeline.problems import Problem
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.pointer_leaks import LEAK_EXCLUSIONS, leak_exclusion
 from demo_pipeline.trajectories.provenance import INCOMPLETE, ProvenanceRow
+from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
 
 TRANSITIONS_SCHEMA_FILE = "transitions.schema.json"
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from demo_pipeline.datasets.export_loop import ExportPlan, ExportSummary, plan_export
-from demo_pipeline.datasets.selection import Candidate, DatasetTrajectory
+from demo_pipeline.datasets.selection import Candidate
 from demo_pipeline.datasets.split_files import replace_surrogates
 from demo_pipeline.desktopd.models import (
     CANVAS_HEIGHT,
@@ -44,6 +44,7 @@ from demo_pipeline.files.shown_text import escape_markers
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.pointer_leaks import LEAK_EXCLUSIONS, leak_exclusion
 from demo_pipeline.trajectories.provenance import INCOMPLETE, ProvenanceRow
+from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
 
 UNKNOWN_KEY, HELD_KEYS, CLICKS_OF_BUTTON = "unknown_key", "held_keys", "clicks_of_button"
 LITE_LOSSES = (UNKNOWN_KEY,)

@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 from demo_pipeline.datasets.dataset_inputs import CommittedTrajectories
-from demo_pipeline.datasets.selection import DatasetTrajectory, load
 from demo_pipeline.desktopd.validator import validate_trajectory
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.quarantine import list_quarantine
@@ -17,6 +16,7 @@ from demo_pipeline.storage.errors import ChangedOutput
 from demo_pipeline.storage.ids import is_former_id, safe_id
 from demo_pipeline.storage.store.integrity import document_damage
 from demo_pipeline.storage.store.store import Store
+from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory, load
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
 _damaged: set[tuple[str, str]] = set()

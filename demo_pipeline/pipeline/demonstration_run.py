@@ -9,8 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from demo_pipeline.datasets import contact_sheets
-from demo_pipeline.datasets.contact_sheets import encode_jpeg
 from demo_pipeline.pipeline.build_if_stale import BuildResult
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.error_redaction import DefectError, redacted_errors
@@ -27,6 +25,8 @@ from demo_pipeline.stage import Stage
 from demo_pipeline.storage.errors import MissingOutput, StorageError
 from demo_pipeline.storage.ids import is_safe_id
 from demo_pipeline.storage.store.version_manifest import CheckOutcome
+from demo_pipeline.trajectories import contact_sheets
+from demo_pipeline.trajectories.contact_sheets import encode_jpeg
 from demo_pipeline.trajectories.trajectory_stages import CONTACT_SHEETS_STAGE, TRAJECTORIES_STAGE
 
 ResultStatus = Literal["done", "failed", "superseded", "waiting", "crashed"]

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from demo_pipeline.datasets.dataset_stages import INDEX_STAGE
+from demo_pipeline.exports.dataset_stages import INDEX_STAGE
 from demo_pipeline.files.atomic_write import FileId, file_id, link_or_copy, read_digest
 from demo_pipeline.pipeline.rebuild import damage_problem
 from demo_pipeline.pipeline.stages import DATASET_STAGES, STAGES

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from demo_pipeline.datasets.dataset_inputs import DatasetInputs
 from demo_pipeline.exports.cards import CARD
-from demo_pipeline.exports.dataset_stats import Provenance, SplitStats, table_stats
+from demo_pipeline.exports.dataset_stats import SplitStats, table_stats
 from demo_pipeline.exports.hub_layout import HubConfig, hub_card, write_hub_config
 from demo_pipeline.pipeline.committed_trajectories import committed_trajectories
 from demo_pipeline.pipeline.context import Workspace
@@ -18,6 +18,7 @@ from demo_pipeline.pipeline.stages import training_exports
 from demo_pipeline.settings import Settings
 from demo_pipeline.stage import Stage
 from demo_pipeline.storage.errors import MissingOutput, StorageError
+from demo_pipeline.trajectories.provenance import Provenance
 
 
 def export_hub_layout(workspace: Workspace, dest: Path) -> tuple[HubConfig, ...]:

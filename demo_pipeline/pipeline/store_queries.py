@@ -10,8 +10,8 @@ from typing import Any
 
 import duckdb
 
-from demo_pipeline.datasets.dataset_statistics import STATISTICS_STAGE, read_statistics
 from demo_pipeline.datasets.views import create_views
+from demo_pipeline.exports.dataset_statistics import STATISTICS_STAGE, read_statistics
 from demo_pipeline.exports.dataset_stats import Tables, engine, rows, statistics
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.stages import store_views

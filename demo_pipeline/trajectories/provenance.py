@@ -12,11 +12,15 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
 from demo_pipeline.files.parquet import described_schema, read_rows, read_table, write_rows
+
+Provenance: TypeAlias = Sequence[Path] | pa.Table
+"""The provenance tables of trajectories, or their rows with the columns that are counted."""
+
 
 ProvenanceRow = Mapping[str, Any]
 

@@ -2,13 +2,12 @@
 
 from pathlib import Path
 
-from demo_pipeline.datasets import contact_sheets
 from demo_pipeline.osworld import task_matching
 from demo_pipeline.problems import Problem
 from demo_pipeline.recording.recording_stages import RecordingInputs
 from demo_pipeline.settings import Section
 from demo_pipeline.stage import DEMONSTRATION_JOB, Check, Stage, Summary
-from demo_pipeline.trajectories import trajectories
+from demo_pipeline.trajectories import contact_sheets, trajectories
 from demo_pipeline.trajectories.provenance import PROVENANCE_SCHEMA
 
 

@@ -9,12 +9,12 @@ from typing import Any
 import cv2
 import numpy as np
 
-from demo_pipeline.datasets.selection import DatasetTrajectory
 from demo_pipeline.trajectories.provenance import (
     HiddenAction,
     write_hidden_actions,
     write_provenance,
 )
+from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
 
 ROW: dict[str, Any] = {
     "action_index": 0,

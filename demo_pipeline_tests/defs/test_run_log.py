@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from demo_pipeline.cli.app import app
-from demo_pipeline.datasets.dataset_statistics import STATISTICS_STAGE
+from demo_pipeline.exports.dataset_statistics import STATISTICS_STAGE
 from demo_pipeline.files.logs import LOG_ROOT
 from demo_pipeline.pipeline.stages import DATASET_STAGES, STAGES
 from demo_pipeline_tests.defs.bench import Bench, bench, launched, ticked

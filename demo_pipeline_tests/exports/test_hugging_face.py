@@ -11,7 +11,6 @@ import cv2
 import pytest
 
 from demo_pipeline.datasets.index import build_index
-from demo_pipeline.datasets.selection import DatasetTrajectory
 from demo_pipeline.exports.cards import (
     describe_cudag,
     describe_index,
@@ -22,6 +21,7 @@ from demo_pipeline.exports.cudag.build import build_cudag
 from demo_pipeline.exports.messages import build_messages
 from demo_pipeline.exports.sft import build_sft
 from demo_pipeline.settings import DatasetSettings
+from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
 from demo_pipeline_tests.datasets.builders import CLICK, TABLE, make_trajectory, read_lines
 
 BUILD = {

@@ -15,9 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from demo_pipeline.actions import action_stages
-from demo_pipeline.datasets import dataset_stages, dataset_statistics
 from demo_pipeline.evaluation import evaluation_stages
-from demo_pipeline.exports import export_stages, training_stages
+from demo_pipeline.exports import (
+    dataset_stages,
+    dataset_statistics,
+    export_stages,
+    training_stages,
+)
 from demo_pipeline.observation import observation_stages
 from demo_pipeline.pipeline import quarantine_table, task_catalog
 from demo_pipeline.pipeline.stages import DATASET_STAGES, STAGES

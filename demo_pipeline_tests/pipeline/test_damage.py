@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from demo_pipeline.datasets.dataset_stages import INDEX_STAGE
+from demo_pipeline.exports.dataset_stages import INDEX_STAGE
 from demo_pipeline.exports.training_stages import CUDAG_STAGE, MESSAGES_STAGE, SFT_STAGE
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_runner import run_dataset_stage

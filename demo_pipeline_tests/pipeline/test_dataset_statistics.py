@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from demo_pipeline.cli.stats_command import print_tables, print_views
-from demo_pipeline.datasets.dataset_statistics import STATISTICS_STAGE
 from demo_pipeline.datasets.views import create_views, views_sql, views_with_files
+from demo_pipeline.exports.dataset_statistics import STATISTICS_STAGE
 from demo_pipeline.exports.dataset_stats import QUERIES, disagreements, engine, statistics
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_runner import run_dataset_stage

@@ -8,15 +8,15 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from demo_pipeline.datasets.dataset_stages import INDEX_STAGE
-from demo_pipeline.datasets.selection import DatasetTrajectory
 from demo_pipeline.evaluation.evaluation_stages import AGENTNETBENCH_STAGE
+from demo_pipeline.exports.dataset_stages import INDEX_STAGE
 from demo_pipeline.exports.export_stages import STEP_LABELS_STAGE
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
 from demo_pipeline.pipeline.export import export_datasets
 from demo_pipeline.pipeline.stages import DATASET_STAGES, training_exports
 from demo_pipeline.settings import Settings
+from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
 from demo_pipeline_tests.datasets.seen_screens import element, make_seen
 from demo_pipeline_tests.datasets.stores import commit_trajectories, every_file

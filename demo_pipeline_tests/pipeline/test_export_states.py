@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from demo_pipeline.datasets.dataset_stages import INDEX_STAGE
-from demo_pipeline.datasets.dataset_statistics import STATISTICS_STAGE
 from demo_pipeline.datasets.index import EXPORTS_SCHEMA
+from demo_pipeline.exports.dataset_stages import INDEX_STAGE
+from demo_pipeline.exports.dataset_statistics import STATISTICS_STAGE
 from demo_pipeline.exports.training_stages import MESSAGES_STAGE, SFT_STAGE
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_runner import run_dataset_stage

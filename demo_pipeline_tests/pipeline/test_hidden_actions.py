@@ -9,10 +9,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from demo_pipeline.datasets.contact_sheets import dataset_trajectory
-from demo_pipeline.datasets.dataset_stages import INDEX_STAGE
-from demo_pipeline.datasets.dataset_statistics import STATISTICS_STAGE, read_statistics
 from demo_pipeline.desktopd.validator import validate_trajectory
+from demo_pipeline.exports.dataset_stages import INDEX_STAGE
+from demo_pipeline.exports.dataset_statistics import STATISTICS_STAGE, read_statistics
 from demo_pipeline.exports.sft import build_sft
 from demo_pipeline.exports.training_stages import CUDAG_STAGE, MESSAGES_STAGE, SFT_STAGE
 from demo_pipeline.pipeline.build_if_stale import BuildResult
@@ -21,6 +20,7 @@ from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
 from demo_pipeline.pipeline.runner import run_stage
 from demo_pipeline.pipeline.stages import STAGES
 from demo_pipeline.settings import DatasetSettings
+from demo_pipeline.trajectories.contact_sheets import dataset_trajectory
 from demo_pipeline.trajectories.provenance import HIDDEN_ACTIONS_FILE, read_provenance
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 from demo_pipeline_tests.datasets.builders import read_lines

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from demo_pipeline.datasets.dataset_statistics import STATISTICS_STAGE
+from demo_pipeline.exports.dataset_statistics import STATISTICS_STAGE
 from demo_pipeline.exports.training_stages import SFT_STAGE
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_runner import run_dataset_stage

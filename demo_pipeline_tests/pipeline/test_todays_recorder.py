@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from demo_pipeline.actions.build_actions import build_actions
-from demo_pipeline.datasets.dataset_stages import INDEX_STAGE
+from demo_pipeline.exports.dataset_stages import INDEX_STAGE
 from demo_pipeline.exports.training_stages import CUDAG_STAGE, MESSAGES_STAGE, SFT_STAGE
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_runner import run_dataset_stage

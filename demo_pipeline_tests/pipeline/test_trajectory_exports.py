@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from demo_pipeline.datasets.dataset_inputs import CommittedTrajectories, DatasetInputs
-from demo_pipeline.datasets.dataset_stages import INDEX_STAGE
+from demo_pipeline.exports.dataset_stages import INDEX_STAGE
 from demo_pipeline.exports.export_stages import AGENTNET_STAGE, ATIF_STAGE, CUA_LITE_STAGE
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_runner import run_dataset_stage

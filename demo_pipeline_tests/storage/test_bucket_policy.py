@@ -11,7 +11,7 @@ from botocore.session import get_session
 from moto.core.authorization import enable_iam_authentication
 
 from demo_pipeline import __version__
-from demo_pipeline.datasets.dataset_stages import INDEX_STAGE
+from demo_pipeline.exports.dataset_stages import INDEX_STAGE
 from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_runner import run_dataset_stage

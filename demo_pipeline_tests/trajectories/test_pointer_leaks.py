@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from demo_pipeline.datasets.selection import load
 from demo_pipeline.exports.dataset_stats import sft_stats
 from demo_pipeline.exports.sft import build_sft
 from demo_pipeline.settings import DatasetSettings, TrajectorySettings
 from demo_pipeline.trajectories.pointer_leaks import LeakRates, check_leak_rates, leak_rates
 from demo_pipeline.trajectories.provenance import read_provenance
+from demo_pipeline.trajectories.trajectory_files import load
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
 
 LIMITS = TrajectorySettings(max_avoidable_leak_rate=0.25, max_leak_rate=0.5)

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 from pydantic import JsonValue
 
 from demo_pipeline.datasets.export_loop import Excluded, ExportSummary, export_records, plan_export
-from demo_pipeline.datasets.selection import EPOCH, Candidate, DatasetTrajectory, newest_recording
+from demo_pipeline.datasets.selection import EPOCH, Candidate, newest_recording
 from demo_pipeline.datasets.splits import Split, SplitPlan
 from demo_pipeline.desktopd.reader import Trajectory
 from demo_pipeline.exports.cudag.cross_checks import REPORT_FILE
@@ -37,6 +37,7 @@ from demo_pipeline.files.json_files import dump_json
 from demo_pipeline.files.shown_text import escape_markers
 from demo_pipeline.settings import NAME_PART, DatasetSettings
 from demo_pipeline.trajectories.provenance import ProvenanceRow
+from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
 
 _STAMP = "%Y%m%d_%H%M%S"
 SETTINGS_DETAIL = "settings"  # of the build's summary: what `decisive_settings` returns

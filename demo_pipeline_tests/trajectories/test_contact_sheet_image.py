@@ -8,14 +8,14 @@ import cv2
 import numpy as np
 import pytest
 
-from demo_pipeline.datasets.contact_sheets import (
+from demo_pipeline.desktopd.models import ActionType, StepAction, WaitParameters
+from demo_pipeline.trajectories.contact_sheets import (
     TITLE_HEIGHT,
     Tile,
     contact_sheet,
     encode_jpeg,
     sheet_size,
 )
-from demo_pipeline.desktopd.models import ActionType, StepAction, WaitParameters
 from demo_pipeline.trajectories.overlay import DARK, RED
 
 WAIT = StepAction(

@@ -13,7 +13,6 @@ from typing import Any, Literal
 import cv2
 import numpy as np
 
-from demo_pipeline.datasets.selection import DatasetTrajectory, load, load_provenance
 from demo_pipeline.desktopd.models import CANVAS_HEIGHT, CANVAS_WIDTH, StepAction
 from demo_pipeline.desktopd.reader import StepFiles
 from demo_pipeline.files.image_header import probe_image
@@ -32,6 +31,7 @@ from demo_pipeline.trajectories.overlay import (
     write,
 )
 from demo_pipeline.trajectories.provenance import ProvenanceRow
+from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory, load, load_provenance
 
 TITLE_HEIGHT = 40
 _AMBER: Colour = (40, 150, 235)

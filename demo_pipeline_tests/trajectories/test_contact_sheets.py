@@ -7,17 +7,17 @@ import cv2
 import numpy as np
 import pytest
 
-from demo_pipeline.datasets import contact_sheets
-from demo_pipeline.datasets.contact_sheets import (
+from demo_pipeline.desktopd.models import CANVAS_HEIGHT, CANVAS_WIDTH
+from demo_pipeline.observation.frames.screenshot_writer import ThumbnailWriter
+from demo_pipeline.problems import DemonstrationError
+from demo_pipeline.trajectories import contact_sheets
+from demo_pipeline.trajectories.contact_sheets import (
     COLUMNS,
     TILE_WIDTH,
     build_contact_sheets,
     check_contact_sheets,
     sheet_size,
 )
-from demo_pipeline.desktopd.models import CANVAS_HEIGHT, CANVAS_WIDTH
-from demo_pipeline.observation.frames.screenshot_writer import ThumbnailWriter
-from demo_pipeline.problems import DemonstrationError
 from demo_pipeline_tests.datasets.builders import CLICK, TABLE, make_trajectory, snapshot
 
 PINK = (255, 0, 128)

@@ -252,7 +252,7 @@ def parse_line(line: bytes) -> AnswerLine:
         UnusableAnswer: it is not JSON, or lacks its key or text.
     """
     try:
-        value = parse_json(line, "predictions")
+        value = parse_json(line, "predictions", any_depth=False)
     except JsonFileError as error:
         reason = "not UTF-8" if "UTF-8" in error.message else "not JSON"
         raise UnusableAnswer(reason) from None
@@ -322,7 +322,7 @@ def _message_text(message: Mapping[str, Any]) -> str:
 def _arguments(text: str) -> Any:
     """The arguments of a structured call, which servers send as JSON text."""
     try:
-        return parse_json(text, "tool call")
+        return parse_json(text, "tool call", any_depth=False)
     except JsonFileError:
         raise UnusableAnswer("a tool call is not JSON") from None
 

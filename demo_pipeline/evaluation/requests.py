@@ -18,7 +18,6 @@ import re
 import socket
 import ssl
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing, contextmanager, suppress
@@ -325,9 +324,7 @@ class Endpoint:
         """End what is under way in all threads: what was asked gets no answer."""
         self._stopped.set()
         for connection in self._open.copy():
-            if connection.sock is not None:
-                with suppress(OSError):
-                    socket.socket.shutdown(connection.sock, socket.SHUT_RDWR)
+            _hang_up(connection)
 
     def close(self) -> None:
         """Close the connections of all threads; none may be asking."""
@@ -340,9 +337,12 @@ class Endpoint:
         headers = {"Content-Type": "application/json"}
         if self.key:
             headers["Authorization"] = f"Bearer {self.key}"
-        deadline = time.monotonic() + self.timeout
+        connection = self._connection()
+        # The timeout of a socket ends one read: a server that drips its headers begins it again.
+        deadline = threading.Timer(self.timeout, _hang_up, (connection,))
+        deadline.daemon = True
+        deadline.start()
         try:
-            connection = self._connection()
             connection.request("POST", self._path(), data, headers)
             if self._stopped.is_set():
                 raise ConnectionAbortedError
@@ -350,9 +350,11 @@ class Endpoint:
             text = _read_answer(answer, deadline)
             if answer.will_close or len(text) > _MOST_BYTES:
                 self._close()
-        except (OSError, http.client.HTTPException):
+        except (OSError, http.client.HTTPException, ValueError):  # closed while it was read
             self._close()
             return Reply(0, None, "no answer"), 0.0
+        finally:
+            deadline.cancel()
         after = answer.getheader("Retry-After") or ""
         wait = float(after) if after.isascii() and after.isdigit() else 0.0
         if 300 <= answer.status < 400:
@@ -389,17 +391,24 @@ class Endpoint:
             self._local.connection = None
 
 
-def _read_answer(answer: http.client.HTTPResponse, deadline: float) -> bytes:
+def _hang_up(connection: http.client.HTTPConnection) -> None:
+    """End what is under way on a connection, in whatever thread: a read of it fails."""
+    if connection.sock is not None:
+        with suppress(OSError):
+            socket.socket.shutdown(connection.sock, socket.SHUT_RDWR)
+
+
+def _read_answer(answer: http.client.HTTPResponse, deadline: threading.Timer) -> bytes:
     """The body, or its beginning when it is longer than may be.
 
     Raises:
-        OSError: it is not complete in time.
+        OSError: the connection failed, or the deadline has passed.
         http.client.HTTPException: the server hung up before its end.
     """
     text = bytearray()
     while len(text) <= _MOST_BYTES and (part := answer.read1(_PART)):
         text += part
-        if time.monotonic() > deadline:
+        if deadline.finished.is_set():  # the connection of a body without a length is the answer's
             raise TimeoutError
     if len(text) <= _MOST_BYTES and answer.length:
         raise http.client.IncompleteRead(b"")  # `read1` itself says so of chunks alone
@@ -411,7 +420,7 @@ def _reply(status: int, text: bytes) -> Reply:
     if len(text) > _MOST_BYTES:
         return Reply(status, None, "too long")
     try:
-        body = parse_json(text, "answer")
+        body = parse_json(text, "answer", any_depth=False)
     except JsonFileError:
         return Reply(status, None, "not JSON")
     if status == 200 and not (isinstance(body, dict) and body.get("choices")):
@@ -453,7 +462,7 @@ def answered_ids(results: Path) -> set[str]:
     with results.open("rb") as lines:
         for line in lines:
             try:
-                value = parse_json(line, "results")
+                value = parse_json(line, "results", any_depth=False)
             except JsonFileError:
                 continue
             if isinstance(value, dict) and not value.get("error"):

@@ -174,6 +174,6 @@ def decode_action_text(text: str, _size: tuple[int, int]) -> Answer:
 
 def _parsed(text: str) -> Any:
     try:
-        return parse_json(text, "answer")
+        return parse_json(text, "answer", any_depth=False)
     except (JsonFileError, RecursionError, ValueError):
         raise AnswerFormatError("no JSON") from None

@@ -217,7 +217,7 @@ def decode_atif_answer(text: str, size: Pixel) -> Answer:
     if len(text) > _MOST_CHARACTERS:
         raise AnswerFormatError("too long")
     try:
-        value = parse_json(text.strip(), "answer")
+        value = parse_json(text.strip(), "answer", any_depth=False)
     except JsonFileError:
         raise AnswerFormatError("not JSON") from None
     calls = _calls(value)

@@ -406,7 +406,7 @@ def decode_cua_lite_answer(text: str, size: Pixel) -> Answer:
     if len(text) > _MOST_CHARACTERS:
         raise AnswerFormatError("too long")
     try:
-        value = parse_json(text.strip(), "answer")
+        value = parse_json(text.strip(), "answer", any_depth=False)
     except JsonFileError:
         if text.strip() == LITE_DONE:
             return Answer((), "success")

@@ -192,7 +192,7 @@ def _is_finite(value: Any) -> bool:
 
 def _parsed(text: str) -> Any:
     try:
-        return parse_json(text, "answer")
+        return parse_json(text, "answer", any_depth=False)
     except (JsonFileError, RecursionError, ValueError):
         raise AnswerFormatError("no JSON") from None
 

@@ -282,12 +282,14 @@ def decode_text(data: bytes, file: str) -> str:
         raise JsonFileError(file, line, "not UTF-8 text") from None
 
 
-def parse_json(data: bytes | str, file: str) -> Any:
-    """The value of a JSON document, of any depth; of two equal keys the last counts.
+def parse_json(data: bytes | str, file: str, *, any_depth: bool = True) -> Any:
+    """The value of a JSON document; of two equal keys the last counts.
 
     Args:
         data: the whole file; a byte order mark is skipped.
         file: the name that errors contain.
+        any_depth: False refuses what is nested deeper than Python's own limit, in a moment: what a
+            stranger's server answers may be millions of brackets.
 
     Raises:
         JsonFileError: not UTF-8, not JSON, or a number that is not finite.
@@ -298,7 +300,9 @@ def parse_json(data: bytes | str, file: str) -> Any:
             return _DECODER.decode(text)
         except json.JSONDecodeError:
             raise
-        except (ValueError, RecursionError):
+        except (ValueError, RecursionError) as error:
+            if isinstance(error, RecursionError) and not any_depth:
+                raise JsonFileError(file, None, "nested too deeply") from None
             # Neither error has a position. The slower decoder gives one, and has no depth limit.
             return decode(text, _DECODER.decode)
     except json.JSONDecodeError as error:

@@ -116,9 +116,18 @@ def test_an_answer_in_chunks_or_without_a_length_is_whole(tmp_path):
     assert (counts.answered, len(server.bodies)) == (2, 2)
 
 
-def test_an_answer_that_never_ends_is_given_up_in_time(tmp_path):
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [HEAD + b"Content-Length: 900\r\n\r\n", *[b" "] * 60],
+        [b"HTTP/1.0 200 OK\r\n\r\n", *[b" "] * 60],
+        [HEAD, *[b"X-Drip: 1\r\n"] * 60],
+        [b"HTTP/1.1 100 Continue\r\n\r\n"] * 60,
+    ],
+    ids=["body", "body without a length", "headers", "continue"],
+)
+def test_an_answer_that_never_ends_is_given_up_in_time(tmp_path, pieces):
     requests, results = write(tmp_path, ask(0))
-    pieces = [HEAD + b"Content-Length: 900\r\n\r\n", *[b" "] * 60]
     with fake_server(lambda *_: (0, pieces)) as server:
         start = time.monotonic()
         host = endpoint(server.url, timeout=0.3, attempts=1)[0]
@@ -145,6 +154,26 @@ def test_what_is_under_way_does_not_hold_up_an_interruption(tmp_path):
         assert time.monotonic() - start < 5
         released.set()
     assert len(answered_ids(results)) == 1
+
+
+def test_a_redirect_that_never_ends_is_named_in_time(tmp_path):
+    requests, results = write(tmp_path, ask(0))
+    pieces = [b"HTTP/1.1 302 Found\r\nLocation: /\r\n", *[b"X-Drip: 1\r\n"] * 60]
+    with fake_server(lambda *_: (0, pieces)) as server:
+        start = time.monotonic()
+        with pytest.raises(EndpointError, match="redirects"):
+            send_requests(requests, results, endpoint(server.url, timeout=0.3)[0], "qwen")
+        assert time.monotonic() - start < 3
+
+
+def test_an_answer_of_brackets_costs_no_time(tmp_path):
+    requests, results = write(tmp_path, ask(0))
+    with fake_server(lambda *_: (200, b"[" * 10**7)) as server:
+        start = time.process_time()
+        host = endpoint(server.url, attempts=1)[0]
+        assert send_requests(requests, results, host, "qwen").failed == 1
+        assert time.process_time() - start < 5
+    assert json.loads(results.read_text())["error"]["message"] == "not JSON"
 
 
 @pytest.mark.parametrize("body", [{"error": {"message": TYPED}}, {"choices": []}, [], "x"])

@@ -100,7 +100,7 @@ def decode_calls(blocks: Sequence[str], thought: str, size: PixelPair, wheel: Wh
 
 def _call(block: str) -> ToolCall:
     try:
-        value = parse_json(block.strip(), "tool call")
+        value = parse_json(block.strip(), "tool call", any_depth=False)
     except JsonFileError:
         raise AnswerFormatError("a tool call is not JSON") from None
     arguments = value.get("arguments") if isinstance(value, dict) else None

@@ -151,7 +151,7 @@ def parse_tool_calls(value: str) -> list[ToolCall]:
     calls = []
     for number, text in enumerate(split_tool_calls(value), start=1):
         try:
-            call = parse_json(text, "tool call")
+            call = parse_json(text, "tool call", any_depth=False)
         except JsonFileError as error:
             raise ToolCallError(f"tool call {number}: {error.message}") from None
         if faults := list(call_faults(call)):

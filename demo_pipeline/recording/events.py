@@ -8,14 +8,21 @@ import logging
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from itertools import starmap
+from itertools import islice, starmap
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from demo_pipeline.files.parquet import TableWriter, read_rows, read_table, schema_problems
+from demo_pipeline.files.parquet import (
+    TableWriter,
+    open_rows,
+    read_rows,
+    read_table,
+    schema_problems,
+)
 from demo_pipeline.files.recording_files import LOG_FILE
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.recording.input_log import (
@@ -171,11 +178,11 @@ def check_line_accounting(folder: Path, log: Path) -> list[Problem]:
     """Check that every line of the log is exactly one event or one rejected line."""
     events = read_table(folder / EVENTS_FILE, columns=["event_index"])
     rejected = read_table(folder / REJECTED_FILE, columns=["line"])
-    indexes = events.column(0).to_pylist() + rejected.column(0).to_pylist()
+    indexes = np.sort(np.concatenate([events[0].to_numpy(), rejected[0].to_numpy()]))
     lines = count_lines(log)
-    if sorted(indexes) == list(range(1, lines + 1)):
+    if np.array_equal(indexes, np.arange(1, lines + 1)):
         return []
-    message = f"{lines} lines, but {len(indexes)} rows ({len(set(indexes))} distinct)"
+    message = f"{lines} lines, but {len(indexes)} rows ({len(np.unique(indexes))} distinct)"
     return [Problem("lines_unaccounted", LOG_FILE, message, remedy=DEFECT_REMEDY)]
 
 
@@ -238,7 +245,8 @@ def check_recording_time(folder: Path, recorded_at: datetime, demonstration: str
 
 def rejected_lines(folder: Path) -> list[Problem]:
     """A problem for each rejected line, the first hundred."""
-    rows = read_rows(folder / REJECTED_FILE, REJECTED_SCHEMA)
+    with open_rows(folder / REJECTED_FILE, _MAX_REPORTED_LINES) as (_, rejected):
+        rows = list(islice(rejected, _MAX_REPORTED_LINES))
     remedy = "all other lines were read; upload an intact log to include this line"
     return [
         Problem(
@@ -249,5 +257,5 @@ def rejected_lines(folder: Path) -> list[Problem]:
             byte=row["byte_offset"],
             remedy=remedy,
         )
-        for row in rows[:_MAX_REPORTED_LINES]
+        for row in rows
     ]

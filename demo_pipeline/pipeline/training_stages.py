@@ -18,7 +18,7 @@ from demo_pipeline.pipeline.derived_export_stages import DERIVED_STAGES
 from demo_pipeline.pipeline.stage_types import Check, DatasetStage, TrainingExport
 from demo_pipeline.pipeline.trajectory_export_stages import TRAJECTORY_STAGES
 
-EXPORT_LOOP_VERSION = "10"  # of the stages that export trajectories: they share the export loop
+EXPORT_LOOP_VERSION = "11"  # of the stages that export trajectories: they share the export loop
 
 SFT_STAGE = DatasetStage(
     name="sft_samples",

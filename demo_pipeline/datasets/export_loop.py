@@ -28,7 +28,6 @@ from demo_pipeline.datasets.splits import (
     assign_splits,
     connected_groups,
 )
-from demo_pipeline.datasets.stale_trees import AGREEMENT_COLUMN, without_stale_targets
 from demo_pipeline.desktopd.reader import Trajectory
 from demo_pipeline.files.atomic_write import cut_into_parts
 from demo_pipeline.problems import DemonstrationError, Problem
@@ -125,13 +124,11 @@ class ExportPlan:
         selection: the trajectories.
         splits: of each.
         whole_trajectories: the export is of whole trajectories, not of steps.
-        include_stale_trees: whether targets from trees that differ from their screenshots stay.
     """
 
     selection: Selection
     splits: SplitPlan
     whole_trajectories: bool = False
-    include_stale_trees: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +292,7 @@ class ExportRun(Generic[RecordT]):
             return None
         splits = self._plan.splits.splits
         facts = [(one.source.id, one.source.content, splits[one.source.id]) for one in candidates]
-        return parts.key("records 4", [self._plan.whole_trajectories, facts])
+        return parts.key("records 5", [self._plan.whole_trajectories, facts])
 
     def _made_part(self, candidates: Sequence[Candidate]) -> tuple[Part, list[str]] | None:
         """Export a few trajectories; returns their part, if it can be kept, and such folders."""
@@ -329,14 +326,12 @@ class ExportRun(Generic[RecordT]):
     def _export_records(self, candidate: Candidate, counts: _Counts) -> None:
         split = self._plan.splits.splits[candidate.source.id]
         try:
-            columns = (*self._exporter.provenance_columns, AGREEMENT_COLUMN)
-            trajectory, rows = load(candidate.source, tuple(dict.fromkeys(columns)))
+            columns = tuple(dict.fromkeys(self._exporter.provenance_columns))
+            trajectory, rows = load(candidate.source, columns)
         except DemonstrationError as error:
             self._problems.extend(error.problems)
             self._unreadable += 1
             return
-        if not self._plan.include_stale_trees:
-            trajectory, rows = without_stale_targets(trajectory, rows)
         counts.hidden.update(candidate.hidden.by_reason())
         if self._plan.whole_trajectories:
             stretch = candidate.stretch or range(0)
@@ -412,7 +407,6 @@ def plan_export(
         replace(selection, chosen=chosen, excluded=excluded),
         splits.only({candidate.source.id for candidate in chosen}),
         whole_trajectories,
-        settings.include_stale_trees,
     )
 
 

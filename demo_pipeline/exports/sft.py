@@ -6,7 +6,7 @@ that samples are small; trees too, unless `datasets.sft_trees` asks for the tree
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,7 +16,6 @@ from demo_pipeline.datasets.export_loop import Excluded, ExportSummary, export_r
 from demo_pipeline.datasets.selection import Candidate
 from demo_pipeline.datasets.split_files import FileRecord, SplitFiles, json_text, replace_surrogates
 from demo_pipeline.datasets.splits import Split
-from demo_pipeline.datasets.stale_trees import AGREEMENT_COLUMN
 from demo_pipeline.desktopd.models import CANVAS_HEIGHT, CANVAS_WIDTH, HistoryGap
 from demo_pipeline.desktopd.reader import StepFiles, Trajectory
 from demo_pipeline.exports.cudag.actions import is_off_screen
@@ -77,7 +76,7 @@ def build_sft(
         out: directory to write into; it is created.
         settings: what takes part, and the splits.
     """
-    plan = replace(plan_export(trajectories, settings), include_stale_trees=True)  # no other action
+    plan = plan_export(trajectories, settings)
     with SplitFiles(out, SFT_SCHEMA, "samples", batch_characters=_BATCH_CHARACTERS) as files:
         return export_records(plan, SftExporter(files, settings))
 
@@ -157,7 +156,7 @@ def _gap(action: HiddenAction) -> dict[str, Any]:
 
 
 def _fits(row: ProvenanceRow) -> bool:
-    return bool(row[AGREEMENT_COLUMN] != Agreement.DIFFERS)
+    return bool(row["tree_agreement"] != Agreement.DIFFERS)
 
 
 def _tree(step: StepFiles, trajectory: Trajectory, *, inline: bool) -> Tree:

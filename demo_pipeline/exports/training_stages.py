@@ -37,7 +37,7 @@ from demo_pipeline.problems import Problem, errors
 from demo_pipeline.stage import Check, Stage, TrainingExport, ValidatedFormat
 from demo_pipeline.storage.store.version_manifest import Version
 
-EXPORT_LOOP_VERSION = "10"  # of the stages that export trajectories: they share the export loop
+EXPORT_LOOP_VERSION = "11"  # of the stages that export trajectories: they share the export loop
 
 
 def replaced_directories(

@@ -159,7 +159,7 @@ def test_a_task_is_in_one_split(tmp_path: Path) -> None:
     assert sum(map(len, tasks)) == len(set.union(*tasks)) == 8
 
 
-def test_targets_from_stale_trees_are_in_no_words(tmp_path: Path) -> None:
+def test_an_unmoved_target_stays_though_the_tree_differs_elsewhere(tmp_path: Path) -> None:
     target = {"id": "node_0", "role": "button", "name": "Save"}
     rows = {0: {"tree_agreement": "differs"}}
     demo = make_trajectory(tmp_path, "demo", [CLICK], rows=rows, targets={0: target})
@@ -167,7 +167,7 @@ def test_targets_from_stale_trees_are_in_no_words(tmp_path: Path) -> None:
     words = 'Click the \\"Save\\" button.'
     action.write_text(action.read_text().replace("Step 0 of the work", words))
     [line] = build(tmp_path, demo)
-    assert line["traj"][0]["value"]["action"] == "Click at (0.5, 0.5)."
+    assert line["traj"][0]["value"]["action"] == 'Click the "Save" button.'
 
 
 def test_typed_text_of_any_kind_is_code_that_is_read_again(tmp_path: Path) -> None:

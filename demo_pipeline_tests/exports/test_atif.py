@@ -165,7 +165,7 @@ def test_a_task_is_in_one_split(tmp_path: Path) -> None:
     assert {split for _, split in places} == {"train", "val", "test"}
 
 
-def test_targets_from_stale_trees_are_in_no_words(tmp_path: Path) -> None:
+def test_an_unmoved_target_stays_though_the_tree_differs_elsewhere(tmp_path: Path) -> None:
     target = {"id": "node_0", "role": "button", "name": "Save"}
     rows = {0: {"tree_agreement": "differs"}}
     demo = make_trajectory(tmp_path, "demo", [CLICK], rows=rows, targets={0: target})
@@ -173,7 +173,7 @@ def test_targets_from_stale_trees_are_in_no_words(tmp_path: Path) -> None:
     words = 'Click the \\"Save\\" button.'
     action.write_text(action.read_text().replace("Step 0 of the work", words))
     [document] = build(tmp_path, demo)
-    assert messages(document) == [("agent", "Click at (960, 540).")]
+    assert messages(document) == [("agent", 'Click the "Save" button.')]
 
 
 def test_half_a_character_does_not_stop_an_export(tmp_path: Path) -> None:

@@ -107,17 +107,25 @@ def calibrate(
     if pictured is not None:
         clock = search.drift_corrected(pictured, changes)
     elif logged is None:
-        scale, offset_s = screen.candidates[0], settings.max_clock_offset_s
-        typed = search.typed_clock(changes, documented)
-        clicked = (changes, presses, documented, scale, offset_s)
-        clock = typed or clock_from_clicks(*clicked) or documented
+        clock = _unpictured_clock(search, changes, presses, documented, screen.candidates[0])
     if logged is not None:
         clock = reconcile_clocks(logged, pictured, clock, first_s)
     found = clock if clock.method == TYPED else pictured
     check = None if found is None else search.clock_check(found, changes)
+    seen = [] if found is None else search.parts_seen(found, changes)
+    clock = with_parts(clock, seen, settings.min_lead_ms)
     method, scale = _scale(screen, pictured, path)
     canvas, flickering = fit_canvas(size, scale), flickering_cells(changes, video.grab_s)
     return _logged(Calibration(clock, canvas, method, flickering, clock_check=check))
+
+
+def _unpictured_clock(
+    search: ClockSearch, changes: ChangeMap, presses: PointerTrack, documented: Clock, scale: float
+) -> Clock:
+    """The clock that typing or clicks show, else the documented one."""
+    typed = search.typed_clock(changes, documented)
+    clicked = (changes, presses, documented, scale, search.offset_s)
+    return typed or clock_from_clicks(*clicked) or documented
 
 
 def _logged(found: Calibration) -> Calibration:

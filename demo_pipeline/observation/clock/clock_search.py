@@ -26,17 +26,18 @@ from demo_pipeline.observation.frames.recorded_video import RecordedVideo
 from demo_pipeline.observation.frames.video_reader import TIME_TOLERANCE_S, Frame, Span
 
 WORTH_S = 10.0  # seconds of video; in fewer a clock has no time to change
-PART_S = 100.0  # seconds of video for another part, so that decoding costs a few hundredths more
-MAX_PARTS = 2  # parts looked at; requests may need none of their frames
+PART_S = 30.0  # seconds of video for another part: films slip by a frame, once or twice in 90 s
+MAX_PARTS = 4  # parts looked at; requests may need none of their frames
 PART_MOVES = 24  # moves between frames, twice what a lag needs to be found
 PART_KEYS = 24  # keys, likewise
 # Seconds from a key to its character when the clock is right: 0.00 to 0.04 in most programs, 0.06
 # in the simulator. A slower program (0.11, 0.12) makes the clock look less certain than it is.
 ECHO_S = (-0.015, 0.065)
 COVERED_MS = 50.0  # milliseconds; the most that an unsure part may differ and say nothing
-LONGEST_PART_S = (
-    10.0  # seconds decoded for one part; without that many moves in them it says nothing
-)
+LONGEST_PART_S = 10.0  # seconds decoded for a part with typing
+# Frames decoded for a part with moves: ten seconds at 30 a second; ten seconds at 8 hold 19 moves.
+# Without enough moves in them a part says nothing.
+LONGEST_PART_FRAMES = 300
 
 
 @dataclass(frozen=True)
@@ -138,11 +139,13 @@ def parts_to_check(  # noqa: PLR0917 - what is recorded, then the times
     typed = np.searchsorted((keys - clock.origin_ms) / 1000, video.times)
     starts = video.packets.key_pts * float(video.packets.time_base)
     edges = np.linspace(begin, end, count + 2)[1:]
-    found = []
+    found: list[Span] = []
     for first, last in pairwise(edges.tolist()):
-        share = starts[(starts >= first) & (starts < last)]
-        found.append(_soonest(video, moves, share) or _most_typing(video, typed, share))
-    return [span for span in found if span is not None]
+        free = max(first, found[-1].end) if found else first
+        share = starts[(starts >= free) & (starts < last)]
+        part = _soonest(video, moves, share) or _most_typing(video, typed, share)
+        found += [part] if part is not None else []
+    return found
 
 
 def _moving(video: RecordedVideo, track: PointerTrack, clock: Clock) -> Any:
@@ -167,10 +170,9 @@ def _soonest(video: RecordedVideo, moves: Any, keys: Any) -> Span | None:
     spans = [
         Span(float(video.times[start]), float(video.times[end]))
         for start, end in zip(starts, ends, strict=True)
-        if end < len(video.times)
+        if end < len(video.times) and end - start <= LONGEST_PART_FRAMES
     ]
-    short = [span for span in spans if span.end - span.start <= LONGEST_PART_S]
-    return min(short, key=lambda span: span.end - span.start, default=None)
+    return min(spans, key=lambda span: span.end - span.start, default=None)
 
 
 def _most_typing(video: RecordedVideo, typed: Any, keys: Any) -> Span | None:
@@ -327,6 +329,15 @@ class ClockSearch:
             return clock
         early_s = (changes.times[0] + changes.times[-1]) / 2
         return with_drift(clock, part.clock, clock.event_time(early_s), part.middle_ms)
+
+    def parts_seen(self, clock: Clock, changes: ChangeMap) -> list[ClockPart]:
+        """The clocks that the stretches in `changes` show each on its own."""
+        times = np.array(changes.times)
+        starts = np.arange(times[0], times[-1], STRETCH_S).tolist()
+        check = self._check([Span(start, start + STRETCH_S) for start in starts], clock)
+        after = (times[1:] - times[0]) // STRETCH_S
+        parts = [check.part(number, changes.only(after == number)) for number in range(len(starts))]
+        return [part for part in parts if part is not None]
 
     def clock_check(self, clock: Clock, changes: ChangeMap) -> ClockCheck:
         """The parts of the video after the stretches in `changes` that are to be compared."""

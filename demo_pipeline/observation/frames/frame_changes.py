@@ -8,6 +8,7 @@ effects, and from cells that flicker all the time.
 
 from dataclasses import dataclass
 from functools import reduce
+from itertools import compress
 from typing import Any
 
 import cv2
@@ -70,6 +71,19 @@ class ChangeMap:
             else:
                 self._packed.append(self._none)
         self._last = luma
+
+    def only(self, chosen: Cells) -> "ChangeMap":
+        """The chosen ones of the (frames - 1,) comparisons, with the frame before the first."""
+        kept = ChangeMap()
+        first = int(np.argmax(chosen)) if chosen.any() else 0
+        kept.times = self.times[first : first + 1] + list(compress(self.times[1:], chosen))
+        kept._packed = list(compress(self._packed, chosen))
+        kept._counts = self._counts
+        return kept
+
+    def without_repeats(self) -> "ChangeMap":
+        """Without the frames that show the same as the one before."""
+        return self.only(np.array([bool(packed.any()) for packed in self._packed], bool))
 
     def packed(self) -> np.ndarray[Any, np.dtype[np.uint8]]:
         """(frames - 1, bytes): eight cells per byte, set where a cell or its neighbour changed."""

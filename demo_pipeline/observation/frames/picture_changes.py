@@ -33,7 +33,6 @@ CARET_SAMPLES = 2  # width of a text cursor; a letter beside it makes it wider
 RING_SAMPLES = 4  # thickness of a focus ring with its gap
 LINE_GAP = (4, 1)  # samples across and down between letters of one line, less than between lines
 CLUSTER_GAP = 9  # samples between the lines of one menu or paragraph
-COLUMN_GAP = 60  # samples; half of the widest gap between an item's name and its shortcut
 SHADED_DETAIL = 8  # of 255; flat areas of two encodings differ by less, those of dark themes more
 SHADED_SAMPLES = 6  # to a side; a smaller area is a tick, a letter or an underline
 SOLID_SHARE = 0.5  # of the samples; letters cover about a third of their line
@@ -86,22 +85,18 @@ class PictureChanges:
         inside = self.replaced[sides[0] : sides[1], sides[2] : sides[3]]
         return bool(np.count_nonzero(inside) >= LEAST_SAMPLES)
 
-    def cover(self, x: float, y: float, *, between_columns: bool = False) -> bool:
-        """Whether a point lies on what was replaced, or between its lines.
-
-        `between_columns`: also between the names of a menu and the shortcuts right of them.
-        """
+    def cover(self, x: float, y: float) -> bool:
+        """Whether a point lies on what was replaced, or between its lines."""
         if self.replaced is None:
             return False
         if any(panel.contains(x, y) for panel in self.panels):
             return True
         column, row = int(x) // DETAIL_STEP, int(y) // DETAIL_STEP
-        gap = COLUMN_GAP if between_columns else CLUSTER_GAP
-        reach = 4 * gap
+        reach = 4 * CLUSTER_GAP
         near = np.pad(self.replaced, reach)[row : row + 2 * reach, column : column + 2 * reach]
         if not near.any():
             return False
-        kernel = np.ones((2 * CLUSTER_GAP + 1, 2 * gap + 1), np.uint8)
+        kernel = np.ones((2 * CLUSTER_GAP + 1, 2 * CLUSTER_GAP + 1), np.uint8)
         return bool(cv2.morphologyEx(near, cv2.MORPH_CLOSE, kernel)[reach, reach])
 
 

@@ -359,7 +359,7 @@ class ScanComparison:
             return True
         if at_press is not shot:
             later = self._changes(first, at_press)
-            if later is None or later.cover(*point, between_columns=True):
+            if later is None or later.cover(*point):
                 return True
         for before, after, reach in ((first, shot, 0.0), (shot, at_press, NEAR_POINTER_PX)):
             shaded = self._shaded(before, after)
@@ -412,10 +412,9 @@ def _at_target(changes: PictureChanges, request: FrameRequest, shown: ScreenPict
     element, point = request.aim.element, request.point
     if element is None or point is None:
         return False
-    share = _share(element, shown)
-    if changes.cover(*point, between_columns=share > ROOMY_ELEMENT_SHARE):
+    if changes.cover(*point):
         return True
-    return share <= LARGE_ELEMENT_SHARE and changes.touch(element)
+    return _share(element, shown) <= LARGE_ELEMENT_SHARE and changes.touch(element)
 
 
 def _are_highlight(areas: Sequence[PixelBox], element: PixelBox, shown: ScreenPicture) -> bool:

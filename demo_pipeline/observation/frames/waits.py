@@ -28,8 +28,7 @@ REACTION_S = 0.3  # seconds; nobody sees something and presses a button on it so
 TOGETHER_S = 0.5  # seconds; changes as close as this are one
 PAUSE_S = 2.0  # seconds; a screen left at rest for longer was read, not waited for
 READING_S = 10.0  # seconds; who reads for longer before the next action has thought about it
-AT_WORK_GAP_S = 0.7  # seconds; closer changes are one busy stretch, whatever the frame rate
-AT_WORK_TIMES = 5  # changes in a busy stretch: a bar, a spinner, lines of text; fewer may be chance
+AT_WORK_TIMES = 5  # changes of a bar, a spinner, lines of text; fewer may be chance
 STAND_IN_SHARE = 0.33  # of a skeleton and of what replaces it that are at one place
 KEY_REACH = 4  # times as many cells as appeared; more than one page of a window
 HOVERED_SHARE = 0.5  # of what appeared; more of it beside a moving pointer: it opened that itself
@@ -105,7 +104,7 @@ def rest_after_answer(changes: IntervalChanges, restless: Cells) -> float | None
     1. Something new stands where the next action is: it came at least `EARLY_S` after the last
        action, was not there before that action, and was at rest when the person acted.
     2. Or the place of the next action is part of what the last action brought up at once, and
-       something in there was busy all the time until then, and came to rest.
+       something in there was busy until then, and came to rest.
 
     Args:
         changes: what changed between the two actions.
@@ -179,10 +178,6 @@ def _was_busy(
         return None
     times = [time for time, cells in late if np.count_nonzero(cells & answer) >= SMALL_CELLS]
     if len(times) < AT_WORK_TIMES or not is_notable(answer & seen):
-        return None
-    starts = [changes.interval.since + EARLY_S, *times]
-    gaps = [after - before for before, after in zip(starts, times, strict=False)]
-    if max(gaps) > AT_WORK_GAP_S:
         return None
     return _in_time(changes, times[-1], PAUSE_S)
 

@@ -66,11 +66,11 @@ def _of_front_window(
     tree: StepTree, under: Sequence[int], x: float, y: float, front: int | None
 ) -> Sequence[int]:
     """The nodes of the front window, and of none; no nodes when it is not known."""
-    windows = {window_of(tree, node) for node in under} - {None}
     if front is None:
         front = front_window(tree, x, y)
     if front is None:
-        return under if len(windows) < 2 else ()
+        windows = windows_at(tree, x, y)
+        return under if sum(not _is_overlay(tree, node) for node in windows) < 2 else ()
     visible = [node for node in under if window_of(tree, node) in {None, front}]
     return visible if visible or not _is_overlay(tree, front) else under
 

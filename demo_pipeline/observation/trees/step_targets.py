@@ -47,7 +47,7 @@ from demo_pipeline.observation.trees.step_tree import BoxTuple, Element, StepTre
 from demo_pipeline.observation.trees.tree_agreement import (
     Agreement,
     TreeComparison,
-    doings_before,
+    pressed_before,
 )
 
 LARGEST_TARGET_SHARE = 0.05  # of the canvas; the pointer inside a larger element shows no target
@@ -210,8 +210,8 @@ class StepTargets:
             return Agreement.UNKNOWN
         if self._reader.scale(scan) is None:
             return Agreement.UNKNOWN
-        doings = doings_before(action, earlier, scan.begin_ms)
-        return self._trees.agreement(tree, since, doings, lambda: self._before(tree, current))
+        pressed = pressed_before(action, earlier)
+        return self._trees.agreement(tree, since, pressed, lambda: self._before(tree, current))
 
     def _before(self, tree: StepTree, current: CurrentScan) -> StepTree | None:
         """The tree of the scan before the current one; None without one that is of use."""

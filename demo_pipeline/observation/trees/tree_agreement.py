@@ -50,23 +50,11 @@ class Agreement(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True)
-class Doings:
-    """What the person did between a scan and an action.
+def pressed_before(action: Action, earlier: Sequence[Action]) -> tuple[float, float] | None:
+    """Where a button was pressed just before an action, event space; None: not just before.
 
-    Attributes:
-        edited: whether keys, a scroll or a drag may have changed the content of a text area.
-        pressed: where a button was pressed just before, event space; None: not just before.
+    `earlier`: the actions before it.
     """
-
-    edited: bool = True
-    pressed: tuple[float, float] | None = None
-
-
-def doings_before(action: Action, earlier: Sequence[Action], scan_begin_ms: float) -> Doings:
-    """What the person did from a scan's beginning to an action; `earlier`: actions before it."""
-    edits = {"type", "hotkey", "scroll", "drag"}
-    edited = any(other.action_type in edits and other.end_ms >= scan_begin_ms for other in earlier)
     last = next((other for other in reversed(earlier) if other.action_type != "pause"), None)
     if (
         last is None
@@ -75,8 +63,8 @@ def doings_before(action: Action, earlier: Sequence[Action], scan_begin_ms: floa
         or last.x is None
         or last.y is None
     ):
-        return Doings(edited)
-    return Doings(edited, (last.x, last.y))
+        return None
+    return last.x, last.y
 
 
 def _has_news(tree: StepTree, previous: StepTree | None, places: Sequence[ChangedBox]) -> bool:
@@ -145,7 +133,7 @@ class TreeComparison:
         self,
         tree: StepTree,
         since: SinceScanEvidence | None,
-        doings: Doings,
+        pressed: tuple[float, float] | None,
         previous: Callable[[], StepTree | None],
     ) -> Agreement:
         """Whether a tree agrees with the screenshot.
@@ -157,7 +145,7 @@ class TreeComparison:
         Args:
             tree: of the step.
             since: what changed between its scan and the screenshot; None: not compared.
-            doings: of the person in that time.
+            pressed: as `pressed_before` gives it.
             previous: gives the tree of the scan before; None without one.
         """
         if not tree.says_something or since is None or since.began is None:
@@ -166,13 +154,10 @@ class TreeComparison:
         if not (began or ended):
             return Agreement.AGREES
         boxes = self._boxes(tree)
-        under = set(positions_at(tree, *doings.pressed)) if doings.pressed else set()
-        pressed = [node in under for node in boxes.named_nodes]
-        own = np.vstack([boxes.own, boxes.named[np.array(pressed, bool)]])
-        at_begin, at_end = (
-            list(_differences(changes, boxes, own, edited=doings.edited))
-            for changes in (began, ended)
-        )
+        under = set(positions_at(tree, *pressed)) if pressed else set()
+        lit = [node in under for node in boxes.named_nodes]
+        own = np.vstack([boxes.own, boxes.named[np.array(lit, bool)]])
+        at_begin, at_end = (list(_differences(one, boxes, own)) for one in (began, ended))
         if bool(at_begin) == bool(at_end):
             return Agreement.DIFFERS if at_begin else Agreement.AGREES
         news = _has_news(tree, previous(), at_begin or at_end)
@@ -184,21 +169,16 @@ class TreeComparison:
         return self._last[1]
 
 
-def _differences(
-    changes: ChangesEvidence, boxes: _TreeBoxes, own: Boxes, *, edited: bool
-) -> Iterator[ChangedBox]:
+def _differences(changes: ChangesEvidence, boxes: _TreeBoxes, own: Boxes) -> Iterator[ChangedBox]:
     """Yield the changes that contradict a tree.
 
-    Args:
-        changes: of the screen.
-        boxes: of the tree.
-        own: (elements, 4) boxes of the elements that change by themselves or were pressed.
-        edited: as in `Doings`.
+    `own`: (elements, 4) boxes of the elements that change by themselves or were pressed. What
+    changes in a large text area says nothing, unless it has a menu's edges or covers a name.
     """
     yield from _outside(changes.panels, own)
-    unread, unknown = [], []
+    unknown = []
     regions = _outside(changes.regions, own)
-    for region, is_name, is_unread, is_unknown in zip(
+    for region, is_name, is_text, is_unknown in zip(
         regions,
         _cover_name(regions, boxes.named),
         _are_inside_any(regions, boxes.large_inputs),
@@ -207,12 +187,8 @@ def _differences(
     ):
         if is_name:
             yield region
-        elif is_unread:
-            unread.append(region)
-        elif is_unknown:
+        elif is_unknown and not is_text:
             unknown.append(region)
-    if not edited:
-        yield from _popup(unread)
     yield from _popup(unknown)
 
 

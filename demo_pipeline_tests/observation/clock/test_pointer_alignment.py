@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,13 @@ from demo_pipeline.observation.clock.clock_evidence import (
     reconcile_clocks,
     with_drift,
 )
+from demo_pipeline.observation.clock.clock_search import ClockSearch, with_parts
 from demo_pipeline.observation.frames.frame_changes import ChangeMap
 from demo_pipeline.observation.frames.frame_requests import lead_seconds
 from demo_pipeline.observation.frames.pointer_path import PointerTrack
+from demo_pipeline.observation.frames.recorded_video import RecordedVideo
 from demo_pipeline.observation.frames.video_reader import SAMPLE_STEP
+from demo_pipeline.recording.video_probe import PacketScan
 from demo_pipeline.settings import ObservationSettings
 from demo_pipeline_tests.observation.made import observe
 from demo_pipeline_tests.simulator.form import SMALL, script
@@ -89,6 +93,17 @@ def test_parts_that_contradict_each_other_are_told() -> None:
     clock = found(film(10, 12, lag_s=0.2, jump_s=0.6))
     assert clock.agreement is not None
     assert clock.agreement <= 0.75
+
+
+def test_a_stretch_that_contradicts_the_clock_of_those_before_counts() -> None:
+    """The search looked at 30 seconds; the last ten of them are 0.2 seconds further off."""
+    changes = film(0, 30, jump_s=0.2)
+    first = replace(found(film(0, 10)), uncertainty_ms=30.0)
+    packets = PacketScan(np.arange(30 * FPS), np.arange(1), Fraction(1, FPS))
+    video = RecordedVideo(Path("none.mp4"), packets)
+    search = ClockSearch(video, track_of(np.arange(0, 700, 0.02)), np.zeros(0), 3.5)
+    clock = with_parts(first, search.parts_seen(first, changes), 50)
+    assert clock.uncertainty_ms == pytest.approx(200, abs=25)
 
 
 @pytest.mark.parametrize("rate", [0.9985, 1.0, 1.0015])

@@ -168,6 +168,15 @@ def test_with_two_windows_and_no_sign_of_the_front_one_there_is_no_target(claims
     assert behind is None or behind.name != "field"
 
 
+def test_the_bare_part_of_a_window_may_cover_another_one() -> None:
+    """As the title bar of a dialog, which has no element of its own in AT-SPI."""
+    dialog = node("frame", (250, 250, 500, 200), node("Edit", (280, 290, 400, 60), name="field"))
+    row = node("ListItem", (260, 255, 200, 20), name="row")
+    tree = mapped([node("frame", WINDOW, row), dialog], platform="linux")
+    assert name_at(tree, 270, 260) is None
+    assert name_at(tree, 270, 260, position_of(tree, "row") - 1) == "row"
+
+
 def test_an_empty_overlay_in_front_covers_nothing() -> None:
     overlay = node("Window", (0, 0, 1920, 1080), name="overlay")
     button = node("Button", (300, 300, 100, 40), name="below it")

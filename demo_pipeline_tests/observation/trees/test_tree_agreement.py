@@ -10,12 +10,11 @@ from demo_pipeline.observation.frames.evidence import (
     SinceScanEvidence,
 )
 from demo_pipeline.observation.trees.step_tree import StepTree
-from demo_pipeline.observation.trees.tree_agreement import Doings, TreeComparison
+from demo_pipeline.observation.trees.tree_agreement import TreeComparison
 from demo_pipeline_tests.observation.nodes import mapped, node
 
 LABEL, FIELD, NOTES = (120, 120, 200, 20), (120, 160, 300, 30), (100, 300, 800, 500)
 CHECK, BUTTON = (120, 210, 120, 20), (500, 160, 100, 30)
-EDITED = Doings()
 MENU_LINES = ((700, 400, 90, 14), (700, 430, 60, 14), (700, 460, 110, 14))
 
 
@@ -34,7 +33,7 @@ def agreement(
     *regions: ChangedBox,
     panels: tuple[ChangedBox, ...] = (),
     ended: tuple[ChangedBox, ...] | None = None,
-    doings: Doings = EDITED,
+    pressed: tuple[float, float] | None = None,
     tree: StepTree | None = None,
     previous: StepTree | None = None,
 ) -> str:
@@ -42,7 +41,7 @@ def agreement(
     last = began if ended is None else ChangesEvidence(regions=ended)
     since = SinceScanEvidence(action_index=0, scan_event=1, began=began, ended=last)
     return TreeComparison().agreement(
-        window() if tree is None else tree, since, doings, lambda: previous
+        window() if tree is None else tree, since, pressed, lambda: previous
     )
 
 
@@ -69,16 +68,15 @@ def test_a_dialog_or_a_menu_that_the_tree_lacks_differs() -> None:
     assert agreement((950, 250, 40, 14), (950, 275, 45, 14), (950, 300, 48, 14)) == "differs"
 
 
-def test_a_menu_over_a_text_area_differs_unless_the_person_typed_there() -> None:
-    assert agreement(*MENU_LINES, doings=Doings(edited=False)) == "differs"
-    assert agreement(*MENU_LINES, doings=Doings(edited=True)) == "agrees"
-    assert agreement((700, 400, 6, 20), doings=Doings(edited=False)) == "agrees"
+def test_lines_in_a_large_text_area_are_no_difference_but_a_menu_over_it_is() -> None:
+    assert agreement(*MENU_LINES) == "agrees"
+    assert agreement(*MENU_LINES, panels=((690, 390, 140, 100),)) == "differs"
 
 
 def test_the_button_that_was_just_pressed_still_looks_pressed() -> None:
-    pressed = Doings(pressed=(520.0, 170.0))
-    assert agreement((520, 165, 60, 16)) == "differs"
-    assert agreement((520, 165, 60, 16), panels=((500, 160, 100, 30),), doings=pressed) == "agrees"
+    lit, edges = (520, 165, 60, 16), ((500, 160, 100, 30),)
+    assert agreement(lit) == "differs"
+    assert agreement(lit, panels=edges, pressed=(520.0, 170.0)) == "agrees"
 
 
 def test_a_scan_during_which_a_menu_opened_agrees_only_when_it_has_the_menu() -> None:
@@ -93,6 +91,6 @@ def test_a_scan_during_which_a_menu_opened_agrees_only_when_it_has_the_menu() ->
 
 def test_nothing_is_said_without_a_comparison_or_a_tree() -> None:
     since = SinceScanEvidence(action_index=0, scan_event=1, began=None, ended=ChangesEvidence())
-    assert TreeComparison().agreement(window(), since, Doings(), lambda: None) == "unknown"
-    assert TreeComparison().agreement(window(), None, Doings(), lambda: None) == "unknown"
+    assert TreeComparison().agreement(window(), since, None, lambda: None) == "unknown"
+    assert TreeComparison().agreement(window(), None, None, lambda: None) == "unknown"
     assert agreement(tree=mapped([])) == "unknown"

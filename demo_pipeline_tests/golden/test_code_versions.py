@@ -1,5 +1,6 @@
 """A stage whose code changed is recorded, with a higher code version where its output changes."""
 
+import ast
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from demo_pipeline_tests.golden.code_versions import (
     unrecorded,
 )
 from demo_pipeline_tests.golden.outputs import committed_texts
-from demo_pipeline_tests.golden.stage_code import PACKAGE, CodeClosure
+from demo_pipeline_tests.golden.stage_code import PACKAGE, CodeClosure, _Module
 
 RECORD = StageRecord("3", "code", "outputs")
 
@@ -108,6 +109,33 @@ class TestClosure:
         assert digest("actions", "actions.wheel", source, f"{source}\n\n# a comment\n") == digest(
             "actions"
         )
+
+    def test_a_pure_move_does_not_count(self) -> None:
+        here, there = "demo_pipeline.actions.scrolls", "demo_pipeline.elsewhere"
+        moved = {there: PACKAGE.joinpath("actions", "wheel.py").read_text("utf-8")}
+        for path in PACKAGE.rglob("*.py"):
+            name = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
+            if here in (source := path.read_text("utf-8")):
+                moved[name] = source.replace(here, there)
+        assert len(moved) > 3
+        for stage in ("actions", "screenshots", "trajectories"):
+            changed = CodeClosure(functions(stages()[stage]), moved)
+            assert not changed.modules() & {here}
+            assert changed.digest() == digest(stage)
+
+    def test_the_name_of_a_module_does_not_count_where_it_is_used(self) -> None:
+        source = (
+            "from demo_pipeline.actions import wheel\n"
+            "def build():\n"
+            "    from demo_pipeline.actions.grouping import pauses_between\n"
+            "    return wheel.count_votes(pauses_between())\n"
+        )
+        moved = source.replace("wheel", "scrolls").replace("pauses i", "repair i")
+        texts = [
+            _Module("demo_pipeline.made", text).reading(ast.parse(text).body[1])[0]
+            for text in (source, moved)
+        ]
+        assert texts[0] == texts[1]
 
     def test_a_definition_that_no_stage_uses_does_not_count(self) -> None:
         path = PACKAGE / "actions" / "wheel.py"

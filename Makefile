@@ -24,7 +24,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PROPERTY_EXAMPLES ?= 3000
 CONSUMERS ?= /tmp/consumers
 
-.PHONY: help setup setup-dev demo demo-s3 ui test fast lock same golden code-versions docs notebook property fuzz simulate consumers faults backfill ray lint doors clean clean-store
+.PHONY: help setup setup-dev demo demo-s3 ui test fast lock same planted golden code-versions docs notebook property fuzz simulate consumers faults backfill ray lint doors clean clean-store
 
 help:
 	@echo 'First commands'
@@ -37,6 +37,7 @@ help:
 	@echo '  make fast           the tests of a minute: formats, logs, settings, layers, packaging'
 	@echo '  make golden         write the golden outputs again, after an intended change'
 	@echo '  make same           whether everything that people see is as recorded (SAME=record: record it)'
+	@echo '  make planted        whether the suite catches each of a list of faults (PLANTED=clock: these)'
 	@echo '  make code-versions  record the code that every stage runs, after its code version was raised'
 	@echo '  make docs           write the pages that are generated from the code anew'
 	@echo '  make notebook       run examples/explore.ipynb on the samples and write its outputs anew'
@@ -140,6 +141,9 @@ golden: setup-dev
 
 same: setup-dev
 	@$(BIN)/python -m demo_pipeline_tests.same $(SAME)
+
+planted: setup-dev
+	@$(BIN)/python -m demo_pipeline_tests.planted $(PLANTED)
 
 code-versions: setup-dev
 	@$(BIN)/python -m demo_pipeline_tests.golden code-versions

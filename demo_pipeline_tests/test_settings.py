@@ -95,6 +95,20 @@ class TestNames:
                     [error] = refused.value.errors()
                     assert error["loc"] == (section, name)
 
+    @pytest.mark.parametrize(
+        ("section", "values", "words"),
+        [
+            ("datasets", {"train_ratio": 0.7}, "must add up to 1, not 0"),
+            ("datasets", {"tolerance_min": 90, "tolerance_max": 70}, "must not be above"),
+            ("trajectories", {"easy_steps": 16}, "must not be above medium_steps"),
+        ],
+    )
+    def test_values_that_contradict_each_other_are_refused(
+        self, section: str, values: dict[str, float], words: str
+    ) -> None:
+        with pytest.raises(ValidationError, match=words):
+            SECTIONS[section].model_validate(values)
+
     def test_no_process_is_no_number_of_workers(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("DEMO_PIPELINE_EXECUTION__WORKERS", "0")
         with pytest.raises(ValidationError, match="greater than or equal to 1"):

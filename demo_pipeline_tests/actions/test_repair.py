@@ -286,6 +286,11 @@ def test_on_macos_the_first_step_after_a_click_is_no_drag() -> None:
     assert summaries(*lines, platform="macos") == ["click left 1"]
 
 
+def test_on_macos_a_long_way_is_a_drag_however_quick() -> None:
+    [action] = actions(move(0, 10, 10), press(50), lift(130), move(500, 90, 10), platform="macos")
+    assert (action.action_type, action.end_x) == ("drag", 90)
+
+
 def test_on_macos_logged_moves_within_a_press_decide() -> None:
     lines = [move(0, 10, 10), press(50), move(90, 11, 10), lift(700), move(900, 210, 40)]
     assert summaries(*lines, platform="macos") == ["click left 1"]

@@ -14,38 +14,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from demo_pipeline.actions import action_stages
-from demo_pipeline.evaluation import evaluation_stages
-from demo_pipeline.exports import (
-    dataset_stages,
-    dataset_statistics,
-    export_stages,
-    training_stages,
-)
-from demo_pipeline.observation import observation_stages
-from demo_pipeline.pipeline import quarantine_table, task_catalog
 from demo_pipeline.pipeline.stages import DATASET_STAGES, STAGES
-from demo_pipeline.recording import recording_stages
 from demo_pipeline.stage import Stage
-from demo_pipeline.trajectories import trajectory_stages
 from demo_pipeline_tests.golden.outputs import GOLDEN
-from demo_pipeline_tests.golden.stage_code import CodeClosure
+from demo_pipeline_tests.golden.stage_code import PACKAGE, CodeClosure
 
 RECORD_FILE = GOLDEN / "code_versions.json"
 COMMAND = "`make code-versions`"
-_DECLARATIONS = (
-    recording_stages,
-    action_stages,
-    observation_stages,
-    trajectory_stages,
-    training_stages,
-    export_stages,
-    dataset_stages,
-    dataset_statistics,
-    evaluation_stages,
-    task_catalog,
-    quarantine_table,
-)
 
 
 @dataclass(frozen=True)
@@ -141,15 +116,18 @@ def _next(record: StageRecord) -> str:
 
 @cache
 def entry(stage: str) -> str:
-    """Where the stage's entry stands, `path:line`."""
-    for module in _DECLARATIONS:
-        path = Path(str(module.__file__))
-        for node in ast.walk(ast.parse(path.read_bytes())):
-            if isinstance(node, ast.Call) and _names(node, stage):
-                return f"{path.relative_to(GOLDEN.parents[1])}:{node.lineno}"
+    """Where the stage's entry stands, `path:line`: the call that names it and a code version."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        source = path.read_text("utf-8")
+        calls = ast.walk(ast.parse(source)) if "code_version=" in source else ()
+        for node in calls:
+            if isinstance(node, ast.Call) and _declares(node, stage):
+                return f"{path.relative_to(PACKAGE.parent)}:{node.lineno}"
     raise LookupError(stage)
 
 
-def _names(call: ast.Call, stage: str) -> bool:
-    values = [*call.args[:1], *(keyword.value for keyword in call.keywords)]
-    return any(isinstance(value, ast.Constant) and value.value == stage for value in values)
+def _declares(call: ast.Call, stage: str) -> bool:
+    words = {keyword.arg: keyword.value for keyword in call.keywords}
+    name = words.get("name", call.args[0] if call.args else None)
+    named = isinstance(name, ast.Constant) and name.value == stage
+    return named and "code_version" in words

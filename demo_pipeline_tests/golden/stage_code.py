@@ -58,7 +58,7 @@ class _Module:
         """Text of a definition, its string constants, and what it uses; many stages share it."""
         if node not in self._readings:
             targets = list(dict.fromkeys(_references(self, node)))
-            self._readings[node] = (_plain(node), _texts_in(node), targets)
+            self._readings[node] = (_plain(node, self.imports), _texts_in(node), targets)
         return self._readings[node]
 
     def at_line(self, line: int) -> list[ast.AST]:
@@ -246,15 +246,34 @@ def _texts_in(node: ast.AST) -> set[str]:
     return {value for value in constants if isinstance(value, str)}
 
 
-def _plain(value: Any) -> str:
-    """A syntax node as text: the same in every version of Python, without docstrings."""
+def _plain(value: Any, imports: Mapping[str, Reference]) -> str:
+    """A syntax node as text: the same in every version of Python, without docstrings.
+
+    Modules of the package are left out, in `module.name` and in the imports of a function: moving
+    a definition to another module changes nothing.
+    """
     if isinstance(value, list):
-        return f"[{', '.join(_plain(entry) for entry in value if not _is_docstring(entry))}]"
+        plain = (_plain(entry, imports) for entry in value if not _is_docstring(entry))
+        return f"[{', '.join(plain)}]"
     if not isinstance(value, ast.AST):
         return repr(value)
+    if isinstance(value, ast.Attribute) and _is_our_module(value.value, imports):
+        return f"Name(id={value.attr!r})"
+    left_out = set(WITHOUT_EFFECT)
+    if isinstance(value, ast.ImportFrom) and _is_ours(str(value.module)):
+        left_out.add("module")
     fields = [
-        f"{name}={_plain(field)}"
+        f"{name}={_plain(field, imports)}"
         for name, field in ast.iter_fields(value)
-        if name not in WITHOUT_EFFECT and field not in (None, [])
+        if name not in left_out and field not in (None, [])
     ]
     return f"{type(value).__name__}({', '.join(fields)})"
+
+
+def _is_our_module(node: ast.expr, imports: Mapping[str, Reference]) -> bool:
+    module, name = imports.get(node.id, ("", "")) if isinstance(node, ast.Name) else ("", "")
+    return not name and _is_ours(module)
+
+
+def _is_ours(module: str) -> bool:
+    return module.partition(".")[0] == PACKAGE.name

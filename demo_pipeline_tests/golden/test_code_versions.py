@@ -1,5 +1,6 @@
 """A stage whose code changed is recorded, with a higher code version where its output changes."""
 
+import ast
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from demo_pipeline_tests.golden.code_versions import (
     unrecorded,
 )
 from demo_pipeline_tests.golden.outputs import committed_texts
-from demo_pipeline_tests.golden.stage_code import PACKAGE, CodeClosure
+from demo_pipeline_tests.golden.stage_code import PACKAGE, CodeClosure, _Module
 
 RECORD = StageRecord("3", "code", "outputs")
 
@@ -46,7 +47,7 @@ class TestDecision:
         problem = unrecorded("events", RECORD, now)
         assert problem is not None
         assert "'events'" in problem
-        assert "demo_pipeline/pipeline/demonstration_stages.py:" in problem
+        assert "demo_pipeline/recording/recording_stages.py:" in problem
         assert "from '3' to '4'" in problem
         assert "`make code-versions`" in problem
 
@@ -54,7 +55,7 @@ class TestDecision:
         now = replace(RECORD, code="other", outputs="other")
         refusal = not_raised("sft_samples", RECORD, now)
         assert refusal is not None
-        assert "demo_pipeline/pipeline/training_stages.py:" in refusal
+        assert "demo_pipeline/exports/training_stages.py:" in refusal
         assert "from '3' to '4'" in refusal
         assert unrecorded("sft_samples", RECORD, now) == refusal
         assert not_raised("sft_samples", RECORD, replace(now, code_version="4")) is None
@@ -108,6 +109,33 @@ class TestClosure:
         assert digest("actions", "actions.scrolls", source, f"{source}\n\n# a comment\n") == digest(
             "actions"
         )
+
+    def test_a_pure_move_does_not_count(self) -> None:
+        here, there = "demo_pipeline.actions.scrolls", "demo_pipeline.elsewhere"
+        moved = {there: PACKAGE.joinpath("actions", "scrolls.py").read_text("utf-8")}
+        for path in PACKAGE.rglob("*.py"):
+            name = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
+            if here in (source := path.read_text("utf-8")):
+                moved[name] = source.replace(here, there)
+        assert len(moved) > 3
+        for stage in ("actions", "screenshots", "trajectories"):
+            changed = CodeClosure(functions(stages()[stage]), moved)
+            assert not changed.modules() & {here}
+            assert changed.digest() == digest(stage)
+
+    def test_the_name_of_a_module_does_not_count_where_it_is_used(self) -> None:
+        source = (
+            "from demo_pipeline.actions import scrolls\n"
+            "def build():\n"
+            "    from demo_pipeline.actions.grouping import pauses_between\n"
+            "    return scrolls.count_votes(pauses_between())\n"
+        )
+        moved = source.replace("scrolls", "wheel").replace("grouping i", "repair i")
+        texts = [
+            _Module("demo_pipeline.made", text).reading(ast.parse(text).body[1])[0]
+            for text in (source, moved)
+        ]
+        assert texts[0] == texts[1]
 
     def test_a_definition_that_no_stage_uses_does_not_count(self) -> None:
         path = PACKAGE / "actions" / "scrolls.py"

@@ -260,6 +260,7 @@ def test_endless_nesting_is_rejected_and_the_rest_is_read() -> None:
         (b'{"event":"keydown","time":5}', "missing_field"),
         (b'{"event":"mousemove","data":{"x":5},"time":5}', "missing_field"),
         (b'{"event":"mousedown","data":{"x":5,"y":5},"time":5}', "missing_field"),
+        (MOVE.replace(b'"x":1', b'"raw_y":2,"raw_x":1e8,"x":1'), "value_out_of_range"),
         (b'{"event":"mousewheel","data":{},"time":5}', "missing_field"),
         (b'{"event":"mousewheel","data":{"delta":1e9},"time":5}', "value_out_of_range"),
         (b"\x00\x00\x00", "invalid_json"),

@@ -94,6 +94,12 @@ def test_monitor_and_unknown_keys_are_kept():
     assert json.loads(json_bytes(meta))["app_version"] == [1]
 
 
+def test_systems_have_the_names_of_other_programs_too():
+    names = ("darwin", " Win32", "Linux", "beos")
+    read = [read_meta(f'{{{STAMP}, "platform": "{name}"}}'.encode())[0] for name in names]
+    assert [meta.platform for meta in read] == ["macos", "windows", "linux", ""]
+
+
 def test_an_unknown_status_is_worth_a_warning():
     _, problems = read_meta(f'{{{STAMP}, "status": "paused"}}'.encode())
     assert [(p.code, p.severity) for p in problems] == [("unknown_status", Severity.WARNING)]
@@ -109,6 +115,7 @@ def test_an_unknown_status_is_worth_a_warning():
         (b"[" * 50_000, 1, ""),
         (b'{\n"timestamp": 1741119480000}', 2, "timestamp"),
         (b'{\n"timestamp": "yesterday"}', 2, "timestamp"),
+        (b'{\n"timestamp": "3000-01-01T00:00:00Z"}', 2, "timestamp"),
         (b'{\n\n"timestamp": "2025-03-04T15:18:16"}', 3, "timestamp"),
         (b"{" + STAMP.encode() + b',\n"quest": "hunter2"}', 2, "quest"),
         (b"{" + STAMP.encode() + b',\n"quest": {\n"objectives": [{}]}}', 3, "quest.objectives[0]"),

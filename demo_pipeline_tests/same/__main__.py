@@ -70,7 +70,7 @@ def everything(folder: Path, known: Mapping[str, str]) -> dict[str, str]:
         remote = Home(make_home(folder / "bucket"), server.make_bucket(), server)
         texts["bucket run"] = str(remote.run("run"))
         in_bucket = bucket_hashes(server, remote.store)
-    texts["bucket files unlike the folder's"] = "\n".join(differences(stored, in_bucket))
+    texts |= {f"in the bucket {line}": "" for line in differences(stored, in_bucket)}
     (folder / "texts.json").write_text(json.dumps(texts, indent=1, sort_keys=True), "utf-8")
     return hashed(texts)
 

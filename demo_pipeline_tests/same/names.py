@@ -62,10 +62,17 @@ def _automation(defs: dg.Definitions) -> Iterator[tuple[str, str]]:
     repository = defs.get_repository_def()
     for job in repository.get_all_jobs():
         if not job.name.startswith("__"):
-            yield f"job {job.name}", str(job.description)
+            layer = job.asset_layer
+            assets = sorted(key.to_user_string() for key in layer.executable_asset_keys)
+            checks = sorted(
+                f"{key.asset_key.to_user_string()} {key.name}"
+                for key in layer.asset_graph.asset_check_keys
+            )
+            yield f"job {job.name}", f"{assets} {checks} {job.description}"
     for sensor in repository.sensor_defs:
+        jobs = sorted(target.job_name for target in sensor.targets)
         seen = (sensor.default_status.value, sensor.minimum_interval_seconds, sensor.description)
-        yield f"sensor {sensor.name}", str(seen)
+        yield f"sensor {sensor.name}", f"{seen} {jobs}"
     for schedule in repository.schedule_defs:
         when = (schedule.default_status.value, schedule.cron_schedule, schedule.description)
         yield f"schedule {schedule.name}", str(when)
@@ -82,7 +89,8 @@ def _settings(kind: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
 def _setting(field: FieldInfo) -> str:
     default = "made" if field.default_factory else repr(field.default)
     limits = [str(limit) for limit in field.metadata]
-    return f"{default} {limits} {field.description}".replace(str(project_root()), "")
+    kind = re.sub(r"\b(\w+\.)+", "", str(field.annotation))  # without the names of modules
+    return f"{kind} {default} {limits} {field.description}".replace(str(project_root()), "")
 
 
 def _columns() -> Iterator[tuple[str, str]]:

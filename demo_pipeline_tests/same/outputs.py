@@ -27,6 +27,7 @@ from demo_pipeline_tests.simulator.video import VideoOptions
 
 ROOT = Path(__file__).resolve().parents[2]
 _PATIENCE = 900.0  # seconds for one command
+_KEPT = ("PATH", "HOME", "PYTHONPATH")  # of the environment
 _VARIED = {  # what differs from run to run: times and version ids (which hash the recipe)
     r"\b[0-9]+(\.[0-9]+)? (s|ms|min|GB)\b": "TIME",
     r"\b[0-9]+:[0-9]{2}:[0-9]{2}\b": "TIME",
@@ -45,7 +46,7 @@ class Home:
 
     def run(self, *arguments: str) -> tuple[int, str]:
         """Exit code and output of `demo-pipeline`, with what varies replaced."""
-        kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+        kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
         places = {
             "DAGSTER_HOME": str(self.folder / "home"),
             "DEMO_PIPELINE_UPLOADS": str(self.folder / "uploads"),
@@ -132,7 +133,7 @@ def tree_hashes(folder: Path) -> dict[str, str]:
 
 
 def bucket_hashes(server: S3Server, url: str) -> dict[str, str]:
-    """The same of a store in a bucket, by the objects of every version; the id is left out."""
+    """The same of a store in a bucket, by the versions that its pointers and their links name."""
     bucket = url.removeprefix("s3://")
     reader = s3fs.S3FileSystem(
         key=server.access_key,
@@ -140,11 +141,26 @@ def bucket_hashes(server: S3Server, url: str) -> dict[str, str]:
         endpoint_url=server.endpoint,
         use_listings_cache=False,
     )
-    found = {}
-    for key in reader.find(bucket):
-        if match := re.fullmatch(r"[^/]+/versions/(.+)/[0-9a-f]{16}/content/(.+)", key):
-            found[f"{match[1]}/{match[2]}"] = _digest(reader.cat_file(key))
+    data = {key.removeprefix(f"{bucket}/"): reader.cat_file(key) for key in reader.find(bucket)}
+    found = {key: _digest(data[key]) for key in data if key.startswith("quarantine/")}
+    for key, value in data.items():
+        if key.startswith("pointers/"):
+            output = key.removeprefix("pointers/")
+            for path, digest in _version_hashes(data, output, value.decode().strip()):
+                found[f"{output}/{path}"] = digest
     return found
+
+
+def _version_hashes(data: dict[str, bytes], output: str, version: str) -> Iterator[tuple[str, str]]:
+    folder = f"versions/{output}/{version}"
+    content = f"{folder}/content/"
+    yield from (
+        (key.removeprefix(content), _digest(data[key])) for key in data if key.startswith(content)
+    )
+    links = json.loads(data[f"{folder}/manifest.json"])["links"]
+    for path, link in links.items():
+        for rest, digest in _version_hashes(data, link["output"], link["version"]):
+            yield f"{path}/{rest}", digest
 
 
 def grouped(hashes: dict[str, str], prefix: str) -> dict[str, str]:

@@ -105,6 +105,7 @@ BAD: dict[str, tuple[str, Change]] = {
     "a missing picture": ("image", shown("images/b.png")),
     "a picture that is cut off": ("image", shown("images/cut.png")),
     "a picture outside": ("image", shown("../a.png")),
+    "a picture by a way that leads up": ("image", shown("images/../images/a.png")),
     "a path with a zero byte": ("image", shown("a\0.png")),
     "a directory": ("image", shown("images")),
     "prose for an answer": ("tool_call", answer("I would wait.")),

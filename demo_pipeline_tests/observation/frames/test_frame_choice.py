@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from demo_pipeline.actions.inputs import Input
 from demo_pipeline.observation.frames.frame_choice import BeforeFrameChooser, Reason
 from demo_pipeline.observation.frames.frame_requests import FrameRequest
+from demo_pipeline.observation.frames.pointer_path import PointerPath, TargetArea
 from demo_pipeline.observation.frames.screenshot_writer import RequestProgress
 from demo_pipeline.observation.frames.video_reader import Frame, Span
 
@@ -96,6 +98,15 @@ def test_a_frame_amid_a_change_is_never_taken_for_a_still_one() -> None:
 def test_a_screen_that_never_rests_gives_its_last_frame() -> None:
     always = {tenth / 10: True for tenth in range(60)}
     assert chosen(always) == (4.9, Reason.BACKOFF)
+    until_the_press = {tenth / 10: True for tenth in range(43, 60)}
+    assert chosen(until_the_press) == (4.9, Reason.BACKOFF)
+
+
+def test_a_rest_of_the_pointer_parts_its_approach_from_what_was_before() -> None:
+    places = {0: 0, 100: 50, 1000: 60, 1100: 100}
+    moves = [Input(n, time, "mousemove", x, x) for n, (time, x) in enumerate(places.items())]
+    area = TargetArea(100, 100, radius=10)
+    assert PointerPath(moves).approach_start(1200, float("-inf"), area) == 1000
 
 
 def test_frames_of_the_previous_action_are_not_for_this_one() -> None:

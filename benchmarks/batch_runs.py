@@ -104,9 +104,9 @@ def _mark(folder: Path, number: int) -> None:
 
 def run_functions(places: Places, ids: Sequence[str]) -> None:
     """Every stage of these demonstrations, one after the other."""
-    from demo_pipeline.pipeline.context import Workspace  # noqa: PLC0415
-    from demo_pipeline.pipeline.runner import run_stage  # noqa: PLC0415
-    from demo_pipeline.pipeline.stages import STAGES  # noqa: PLC0415
+    from demo_pipeline.runs.stage_runs import run_stage  # noqa: PLC0415
+    from demo_pipeline.runs.stages import STAGES  # noqa: PLC0415
+    from demo_pipeline.runs.workspace import Workspace  # noqa: PLC0415
 
     workspace = Workspace.open(_settings(places))
     for key in ids:
@@ -124,16 +124,19 @@ def run_at_once(places: Places, ids: Sequence[str], workers: int) -> None:
 
 def run_batches(places: Places, ids: Sequence[str], workers: int, *, batched: bool = True) -> None:
     """The same through Dagster, as the command line does it."""
-    from demo_pipeline.defs import local_execution  # noqa: PLC0415 - measured too
-    from demo_pipeline.pipeline.context import Workspace  # noqa: PLC0415
+    from demo_pipeline.defs import local_runs  # noqa: PLC0415 - measured too
+    from demo_pipeline.runs.batch import DemonstrationTask  # noqa: PLC0415
+    from demo_pipeline.runs.workspace import Workspace  # noqa: PLC0415
 
     os.environ["DAGSTER_HOME"] = str(places.home)
     settings = _settings(places)
     if not batched:
         one_by_one = settings.execution.model_copy(update={"partitions_per_run": 1})
         settings = settings.model_copy(update={"execution": one_by_one})
-    local_execution.register_uploads(Workspace.open(settings))
-    for _ in local_execution.process(settings, ids, workers):
+    workspace = Workspace.open(settings)
+    local_runs.register_uploads(workspace)
+    tasks = [DemonstrationTask(key) for key in ids]
+    for _ in local_runs.process_and_report(workspace, tasks, workers, lambda *_: None):
         pass
 
 

@@ -25,9 +25,9 @@ from demo_pipeline.exports.cudag.build import build_cudag, dataset_directory_nam
 from demo_pipeline.exports.cudag.validator import validate_cudag
 from demo_pipeline.exports.messages import build_messages
 from demo_pipeline.exports.sft import build_sft
-from demo_pipeline.pipeline.context import Workspace
-from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
-from demo_pipeline.pipeline.stages import DATASET_STAGE_BY_NAME, DATASET_STAGES
+from demo_pipeline.runs.datasets import run_dataset_stage
+from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, DATASET_STAGES
+from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DatasetSettings, Settings
 from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
 

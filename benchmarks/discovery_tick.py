@@ -20,10 +20,10 @@ from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from demo_pipeline.discovery.decisions import accept, fingerprint_of, observed_file
-from demo_pipeline.discovery.ledger import Ledger
-from demo_pipeline.discovery.tick import Tick, tick
 from demo_pipeline.files.recording_files import RECORDING_FILES
+from demo_pipeline.runs.discovery import Tick, tick
+from demo_pipeline.runs.ledger import Ledger
+from demo_pipeline.runs.upload_decisions import accept, fingerprint_of, observed_file
 from demo_pipeline.settings import DiscoverySettings
 from demo_pipeline.storage.objects.object_store import PAGE, ObjectInfo, Page, list_all
 from demo_pipeline.storage.objects.s3_objects import S3Objects

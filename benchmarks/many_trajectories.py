@@ -25,9 +25,9 @@ from demo_pipeline.files.atomic_write import file_digest
 from demo_pipeline.files.json_files import dump_json, load_json
 from demo_pipeline.files.parquet import write_table
 from demo_pipeline.files.processes import save_memory
-from demo_pipeline.pipeline.context import Workspace
-from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
-from demo_pipeline.pipeline.stages import DATASET_STAGE_BY_NAME
+from demo_pipeline.runs.datasets import run_dataset_stage
+from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME
+from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 from demo_pipeline.storage.store.file_table import FileEntry
 from demo_pipeline.storage.store.layout import CONTENT, MANIFEST, StoreLayout

@@ -6,9 +6,9 @@ Belongs here: the layout. An arrow that follows from others is left out.
 from collections.abc import Iterator, Mapping
 from functools import cache
 
-from demo_pipeline.pipeline.quarantine_table import QUARANTINE_STAGE
-from demo_pipeline.pipeline.stages import DATASET_STAGES, STAGES, upstream
-from demo_pipeline.pipeline.task_catalog import TASKS_STAGE
+from demo_pipeline.runs.quarantine_table import QUARANTINE_STAGE
+from demo_pipeline.runs.stages import DATASET_STAGES, STAGES, upstream
+from demo_pipeline.runs.task_catalog import TASKS_STAGE
 from demo_pipeline.stage import Stage
 
 _ALL: tuple[Stage, ...] = (*STAGES, *DATASET_STAGES)

@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from demo_pipeline.cli.console import print_line
-from demo_pipeline.defs.freshness import progress
+from demo_pipeline.defs.sensors import progress
 from demo_pipeline.files.recording_files import RECORDING_FILES
-from demo_pipeline.pipeline.context import Workspace
-from demo_pipeline.pipeline.quarantine import list_quarantine
-from demo_pipeline.pipeline.stages import DATASET_STAGES
+from demo_pipeline.runs.quarantine import list_quarantine
+from demo_pipeline.runs.stages import DATASET_STAGES
+from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 from demo_pipeline_tests.defs.daemon import (
     LOG,

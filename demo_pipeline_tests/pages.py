@@ -14,8 +14,8 @@ from pydantic.fields import FieldInfo
 from demo_pipeline.actions.action_tables import ACCOUNTING_SCHEMA, ACTIONS_SCHEMA
 from demo_pipeline.datasets.index import EXPORTS_SCHEMA, TRAJECTORIES_SCHEMA
 from demo_pipeline.defs.dataset_assets import added_checks
-from demo_pipeline.defs.demonstration_catalog import demonstration_catalog
 from demo_pipeline.defs.evaluation_assets import evaluation_scores
+from demo_pipeline.defs.jobs import demonstration_catalog
 from demo_pipeline.evaluation.score_tables import SCORES_SCHEMA, STEPS_SCHEMA
 from demo_pipeline.exports.sft import SFT_SCHEMA
 from demo_pipeline.files.parquet import column_descriptions
@@ -23,9 +23,9 @@ from demo_pipeline.observation.frames.screenshot_writer import THUMBNAILS_SCHEMA
 from demo_pipeline.observation.frames.screenshots import FRAMES_SCHEMA
 from demo_pipeline.observation.trees.ui_trees import UI_TREES_SCHEMA
 from demo_pipeline.osworld.task_table import CATALOG_SCHEMA, PROBLEMS_SCHEMA
-from demo_pipeline.pipeline.quarantine_table import QUARANTINE_SCHEMA
-from demo_pipeline.pipeline.stages import DATASET_STAGES, STAGES, upstream
 from demo_pipeline.recording.input_log import EVENTS_SCHEMA, REJECTED_SCHEMA, SCANS_SCHEMA
+from demo_pipeline.runs.quarantine_table import QUARANTINE_SCHEMA
+from demo_pipeline.runs.stages import DATASET_STAGES, STAGES, upstream
 from demo_pipeline.settings import Section, Settings, project_root
 from demo_pipeline.stage import Stage
 from demo_pipeline.trajectories.provenance import HIDDEN_ACTIONS_SCHEMA, PROVENANCE_SCHEMA

@@ -5,12 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from demo_pipeline.pipeline.build_if_stale import BuildResult
-from demo_pipeline.pipeline.context import Workspace
-from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
-from demo_pipeline.pipeline.runner import run_stage
-from demo_pipeline.pipeline.stages import STAGE_BY_NAME, STAGES
-from demo_pipeline.pipeline.task_catalog import TASKS_STAGE
+from demo_pipeline.runs.datasets import run_dataset_stage
+from demo_pipeline.runs.results import BuildResult
+from demo_pipeline.runs.stage_runs import run_stage
+from demo_pipeline.runs.stages import STAGE_BY_NAME, STAGES
+from demo_pipeline.runs.task_catalog import TASKS_STAGE
+from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 from demo_pipeline_tests.simulator.form import SMALL, script
 from demo_pipeline_tests.simulator.recording import write_recording

@@ -17,8 +17,8 @@ import demo_pipeline as dp
 from demo_pipeline.cli.app import app
 from demo_pipeline.defs.code_location import build_defs
 from demo_pipeline.exports.dataset_stages import INDEX_STAGE
-from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
-from demo_pipeline.pipeline.stages import training_exports
+from demo_pipeline.runs.datasets import run_dataset_stage
+from demo_pipeline.runs.stages import training_exports
 from demo_pipeline.settings import CONFIG_VARIABLE, Section, Settings
 from demo_pipeline_tests.pages import DOCS, generated_pages
 from demo_pipeline_tests.sample_workspace import copy_of, open_workspace

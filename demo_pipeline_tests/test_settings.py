@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from demo_pipeline.pipeline.stages import training_exports
+from demo_pipeline.runs.stages import training_exports
 from demo_pipeline.settings import (
     CONFIG_VARIABLE,
     DatasetSettings,

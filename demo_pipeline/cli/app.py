@@ -10,19 +10,15 @@ from typing import Annotated
 import typer
 
 from demo_pipeline import __version__
-from demo_pipeline.cli import (
-    demonstration_commands,
-    doctor_command,
-    eval_commands,
-    run_commands,
-    stats_command,
-    store_commands,
-    validate_command,
-)
+from demo_pipeline.cli import demonstration_commands, eval_commands, run_commands, store_commands
 from demo_pipeline.cli.console import print_error, print_line
-from demo_pipeline.cli.environment import USAGE
-from demo_pipeline.cli.failures import failure_sentence
-from demo_pipeline.cli.interruption import INTERRUPTED, CommandInterrupt, interruptible
+from demo_pipeline.cli.environment import (
+    INTERRUPTED,
+    USAGE,
+    CommandInterrupt,
+    failure_sentence,
+    interruptible,
+)
 from demo_pipeline.files.logs import LOG_LEVELS, show_log
 from demo_pipeline.files.processes import save_memory
 
@@ -82,9 +78,9 @@ app.command("register")(run_commands.register)
 app.command("run")(run_commands.run)
 app.command("inspect")(demonstration_commands.inspect)
 app.command("quarantine")(demonstration_commands.show_quarantine)
-app.command("validate")(validate_command.validate_path)
-app.command("doctor")(doctor_command.doctor)
-app.command("stats")(stats_command.stats)
+app.command("validate")(store_commands.validate_path)
+app.command("doctor")(store_commands.doctor)
+app.command("stats")(store_commands.stats)
 app.command("export")(store_commands.export)
 app.command("revalidate")(store_commands.revalidate)
 app.command("prune")(store_commands.prune)

@@ -8,7 +8,8 @@ import json
 import logging
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -19,11 +20,7 @@ from rich.text import Text
 
 from demo_pipeline.files.logs import shown_level
 from demo_pipeline.files.shown_text import plain_characters, plain_line
-from demo_pipeline.pipeline.outcomes import (
-    DatasetOutcome,
-    DemonstrationOutcome,
-    DemonstrationStatus,
-)
+from demo_pipeline.runs.results import IN_TABLES, DatasetOutcome, DemonstrationResult, Status
 
 out = Console()
 err = Console(stderr=True)
@@ -63,7 +60,7 @@ def progress_bar() -> Progress:
 
 
 def report_run(
-    outcomes: Sequence[DemonstrationOutcome],
+    outcomes: Sequence[DemonstrationResult],
     up_to_date: int,
     datasets: Sequence[DatasetOutcome],
     seconds: float,
@@ -72,19 +69,30 @@ def report_run(
     if outcomes:
         out.print(_demonstration_table(outcomes))
     for outcome in outcomes:
-        for reason in () if outcome.status == "waiting" else outcome.reasons:
+        for reason in () if outcome.status is Status.WAITING else _reasons(outcome):
             print_error(f"{outcome.demonstration} {reason}")
     if datasets:
         out.print(_dataset_table(datasets))
         for line in _left_out(datasets):
             print_line(line)
-    counts = Counter(outcome.status for outcome in outcomes)
-    rare: tuple[DemonstrationStatus, ...] = ("superseded", "waiting", "crashed")
+    counts = Counter(IN_TABLES[outcome.status] for outcome in outcomes)
+    rare = ("superseded", "waiting", "crashed")
     others = "".join(f"{counts[status]} {status}, " for status in rare if counts[status])
     print_line(
         f"{counts['done']} done, {counts['quarantined']} quarantined, {others}"
         f"{up_to_date} up to date, {seconds:.0f} s"
     )
+
+
+def _reasons(outcome: DemonstrationResult) -> Iterator[str]:
+    """Why a demonstration is not done, one line each."""
+    for problem in outcome.problems:
+        if outcome.status is Status.SUPERSEDED:
+            yield f"{outcome.stage}: the upload changed while it was read; run it again"
+        elif outcome.status is Status.FAILED:
+            yield f"{outcome.stage}: {problem.message}"
+        else:
+            yield f"{outcome.stage}: {replace(problem, demonstration='')}"
 
 
 def _table(title: str) -> Table:
@@ -93,19 +101,17 @@ def _table(title: str) -> Table:
     return Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=close, show_edge=False)
 
 
-def _demonstration_table(outcomes: Sequence[DemonstrationOutcome]) -> Table:
+def _demonstration_table(outcomes: Sequence[DemonstrationResult]) -> Table:
     table = _table("Demonstrations")
     for name in ("demonstration", "status", "outcome", "application"):
         table.add_column(name, overflow="fold")
     for name in ("steps", "leaks", "seconds"):
         table.add_column(name, justify="right")
     for outcome in sorted(outcomes, key=lambda outcome: outcome.demonstration):
-        colour = {"done": "green", "quarantined": "yellow", "waiting": "yellow"}.get(
-            outcome.status, "red"
-        )
-        shown: str = outcome.status
-        if outcome.status == "waiting":
-            shown += f": {'; '.join(outcome.reasons)}"
+        shown = IN_TABLES[outcome.status]
+        colour = {"done": "green", "quarantined": "yellow", "waiting": "yellow"}.get(shown, "red")
+        if outcome.status is Status.WAITING:
+            shown += f": {outcome.reason}"
         keys = ("outcome", "application", "steps", "leaks")
         cells = [cell(outcome.summary.get(key)) for key in keys]
         seconds = outcome.summary.get("seconds")

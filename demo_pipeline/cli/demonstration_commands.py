@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from demo_pipeline.cli.console import print_error, print_line
-from demo_pipeline.cli.environment import dagster_home, usable_settings
-from demo_pipeline.cli.failures import failure_sentence
-from demo_pipeline.cli.run_selection import print_hidden
+from demo_pipeline.cli.environment import dagster_home, failure_sentence, usable_settings
+from demo_pipeline.cli.run_commands import print_hidden
 
 if TYPE_CHECKING:
-    from demo_pipeline.pipeline.context import Workspace
+    from demo_pipeline.runs.workspace import Workspace
 
 
 def inspect(
@@ -27,9 +26,9 @@ def inspect(
     """
     from demo_pipeline.actions.action_stages import ACTIONS_STAGE
     from demo_pipeline.actions.timeline import build_timeline, render
-    from demo_pipeline.pipeline.context import Workspace
     from demo_pipeline.recording.manifest import read_manifest
     from demo_pipeline.recording.recording_stages import EVENTS_STAGE, RAW_RECORDINGS_STAGE
+    from demo_pipeline.runs.workspace import Workspace
     from demo_pipeline.storage.ids import safe_id
 
     store = Workspace.open(usable_settings()).store
@@ -48,8 +47,8 @@ def show_quarantine() -> None:
 
     Uploads that lack a file are listed last: the daemon waits for it.
     """
-    from demo_pipeline.pipeline.context import Workspace
-    from demo_pipeline.pipeline.quarantine import list_quarantine
+    from demo_pipeline.runs.quarantine import list_quarantine
+    from demo_pipeline.runs.workspace import Workspace
 
     workspace = Workspace.open(usable_settings())
     records = list_quarantine(workspace.store)
@@ -67,7 +66,7 @@ def show_quarantine() -> None:
 
 def _show_incomplete(workspace: "Workspace") -> None:
     """List the uploads that lack a file."""
-    from demo_pipeline.pipeline.incomplete_uploads import incomplete_uploads
+    from demo_pipeline.runs.health import incomplete_uploads
 
     try:
         incomplete = incomplete_uploads(workspace)
@@ -91,7 +90,7 @@ def _show_waiting() -> None:
     waiting = waiting_in_home(home)
     if waiting is None:  # in another database than files: only Dagster knows how to read it
         os.environ["DAGSTER_HOME"] = str(home)
-        from demo_pipeline.defs.local_execution import read_waiting
+        from demo_pipeline.defs.local_runs import read_waiting
 
         try:
             waiting = read_waiting()

@@ -1,22 +1,28 @@
-"""What every command reads from its environment: the settings, and Dagster's home folder.
+"""What every command needs: settings, Dagster's home folder, errors as sentences, and Ctrl-C.
 
-Belongs here: reporting what cannot be used as a usage error.
+Belongs here: reporting what cannot be used as a usage error; turning errors into a sentence, never
+a traceback. Messages of errors that are not ours are left out, since they may quote typed text.
 """
 
 import os
+import signal
+import threading
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 from pydantic import ValidationError
 from pydantic_settings import SettingsError
 
+import demo_pipeline
 from demo_pipeline.cli.console import print_error
 from demo_pipeline.settings import PREFIX, Settings, project_root
 
 if TYPE_CHECKING:
-    from demo_pipeline.pipeline.context import Workspace
+    from demo_pipeline.runs.workspace import Workspace
 
 OK, INVALID, USAGE = 0, 1, 2
 
@@ -56,7 +62,7 @@ def set_dagster_home() -> Path:
 
 def require_store(workspace: "Workspace") -> None:
     """End the command unless the store can be written."""
-    from demo_pipeline.pipeline.health import HealthLevel, store_finding
+    from demo_pipeline.runs.health import HealthLevel, store_finding
 
     finding = store_finding(workspace)
     if finding.level is HealthLevel.ERROR:
@@ -66,10 +72,63 @@ def require_store(workspace: "Workspace") -> None:
 
 def require_dagster_home(home: Path) -> None:
     """End the command unless Dagster can record runs in this folder."""
-    from demo_pipeline.defs.instance_check import InstanceError, require_instance
+    from demo_pipeline.defs.local_instance import InstanceError, require_instance
 
     try:
         require_instance(home)
     except InstanceError as error:
         print_error(f"demo-pipeline: {error}")
         raise typer.Exit(USAGE) from None
+
+
+_PACKAGE = Path(demo_pipeline.__file__).parent
+
+
+def failure_sentence(error: Exception) -> str:
+    """Why a command cannot go on, and what to do."""
+    from demo_pipeline.defs.home_files import damaged_database, is_damage
+    from demo_pipeline.runs.damage import storage_message
+    from demo_pipeline.runs.failures import place_of, transient_reason
+    from demo_pipeline.storage.errors import StorageError
+
+    if isinstance(error, StorageError):
+        return storage_message(error)
+    if is_damage(error) and (damage := damaged_database(dagster_home())):
+        return damage
+    reason = transient_reason(error)
+    if reason is None:
+        name = type(error).__name__
+        return f"a defect of the pipeline: {name}{place_of(error)}; please report it"
+    file = getattr(error, "filename", None)
+    place = f"{ascii(os.fsdecode(file))[1:-1]}: " if isinstance(file, str | bytes) else ""
+    return f"{place}{reason}; what is done is kept, and the next run goes on when that is over"
+
+
+INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+
+
+class CommandInterrupt(BaseException):
+    """A person pressed Ctrl-C. Unlike `KeyboardInterrupt`, no library answers it itself."""
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Raise `CommandInterrupt` on Ctrl-C while the context is open."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, _raise)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def ignore_interrupts() -> None:
+    """Let the command end in peace: from now on, Ctrl-C does nothing."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _raise(*_: Any) -> None:
+    raise CommandInterrupt

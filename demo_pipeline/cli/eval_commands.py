@@ -57,8 +57,8 @@ def write_requests(
     vLLM's `run-batch` and hosted endpoints read it. The history in every request is what the person
     did before (teacher-forced), as in the datasets.
     """
-    from demo_pipeline.pipeline.context import Workspace
-    from demo_pipeline.pipeline.evaluations import Evaluation, write_evaluation_requests
+    from demo_pipeline.runs.evaluations import Evaluation, write_evaluation_requests
+    from demo_pipeline.runs.workspace import Workspace
 
     with _explained():
         if images not in ("data", "path"):
@@ -83,8 +83,8 @@ def write_truth(
     split: Annotated[str, typer.Option(help=_SPLIT)] = "test",
 ) -> None:
     """Write what a model that is always right would answer, to try the scoring without a model."""
-    from demo_pipeline.pipeline.context import Workspace
-    from demo_pipeline.pipeline.evaluations import Evaluation, write_right_answers
+    from demo_pipeline.runs.evaluations import Evaluation, write_right_answers
+    from demo_pipeline.runs.workspace import Workspace
 
     with _explained():
         asked = Evaluation(form=form, split=split)
@@ -161,13 +161,13 @@ def score(
 ) -> None:
     """Score predictions, beside baselines that need no model."""
     from demo_pipeline.evaluation.requests import readable_by_others
-    from demo_pipeline.pipeline.context import Workspace
-    from demo_pipeline.pipeline.evaluations import (
+    from demo_pipeline.runs.evaluations import (
         DEFAULT_PRESETS,
         Evaluation,
         report_summary,
         score_file,
     )
+    from demo_pipeline.runs.workspace import Workspace
 
     with _explained():
         asked = Evaluation(form, split, tuple(preset or DEFAULT_PRESETS), seed)
@@ -250,7 +250,7 @@ def _print_counts(report: "ScoreReport", split: str) -> None:
 @contextmanager
 def _explained(kinds: tuple[type[Exception], ...] = (ValueError,)) -> Iterator[None]:
     """End the command with a plain reason."""
-    from demo_pipeline.pipeline.rebuild import storage_message
+    from demo_pipeline.runs.damage import storage_message
     from demo_pipeline.storage.errors import StorageError
 
     try:

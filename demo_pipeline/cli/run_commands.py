@@ -1,13 +1,15 @@
 """The commands `demo-pipeline register` and `demo-pipeline run`.
 
-Belongs here: the steps of a run, and its exit code. The runs themselves are launched by
-defs/local_execution.py.
+Belongs here: which demonstrations a run processes, its steps, and its exit code; finding out,
+without Dagster, that there is nothing to do.
 """
 
+import logging
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,27 +18,150 @@ from rich.progress import Progress
 
 from demo_pipeline.cli.console import print_error, print_line, progress_bar, report_run
 from demo_pipeline.cli.environment import (
+    INTERRUPTED,
     INVALID,
+    USAGE,
+    CommandInterrupt,
+    ignore_interrupts,
     require_dagster_home,
     require_store,
     set_dagster_home,
     usable_settings,
 )
-from demo_pipeline.cli.idle import find_idle, is_recorded
-from demo_pipeline.cli.interruption import INTERRUPTED, CommandInterrupt, ignore_interrupts
-from demo_pipeline.cli.run_selection import (
-    RunSelection,
-    print_hidden,
-    require_known,
-    select_demonstrations,
-    uploaded_ids,
-)
 from demo_pipeline.files.recording_files import RECORDING_FILES
 
 if TYPE_CHECKING:
-    from demo_pipeline.defs.local_jobs import BuiltDatasets
-    from demo_pipeline.pipeline.context import Workspace
-    from demo_pipeline.pipeline.outcomes import DemonstrationOutcome
+    from demo_pipeline.runs.workspace import Workspace
+
+_LOG = logging.getLogger(__package__)
+
+
+@dataclass(frozen=True)
+class RunSelection:
+    """The ids that a run processes, those still in quarantine, and how many are up to date."""
+
+    todo: list[str]
+    quarantined: list[str]
+    up_to_date: int
+
+
+def uploaded_ids(workspace: "Workspace") -> list[str]:
+    """The ids of all demonstrations in the uploads root."""
+    return [upload.id for upload in workspace.uploads.list_demonstrations()]
+
+
+def print_hidden(workspace: "Workspace") -> None:
+    """Say which folders of the uploads look like recordings and are skipped for their names."""
+    from demo_pipeline.runs.health import hidden_uploads
+
+    if names := hidden_uploads(workspace):
+        print_error(
+            f"skipped: {', '.join(names)} in {workspace.uploads.url}: names that begin with a dot "
+            "are hidden; rename a folder to have it processed"
+        )
+
+
+def require_known(workspace: "Workspace", ids: Sequence[str], known: Sequence[str]) -> None:
+    """End the command when an id is not in the uploads root."""
+    unknown = [key for key in ids if key not in known]
+    if unknown:
+        print_error(f"no recording {', '.join(unknown)} in {workspace.uploads.url}")
+        raise typer.Exit(USAGE)
+
+
+def select_demonstrations(
+    workspace: "Workspace",
+    ids: Sequence[str] | None,
+    known: Sequence[str],
+    *,
+    forced: Collection[str],
+    retry: bool,
+) -> RunSelection:
+    """Choose among all uploads.
+
+    Args:
+        workspace: the roots.
+        ids: those that were named; None: all.
+        known: ids in the uploads root.
+        forced: to be built again though nothing changed.
+        retry: process those in quarantine too.
+    """
+    from demo_pipeline.runs.quarantine import is_quarantined
+    from demo_pipeline.runs.stage_runs import is_up_to_date
+
+    chosen = list(dict.fromkeys(ids or known))
+    stale = [key for key in chosen if key in forced or not holds(is_up_to_date, workspace, key)]
+    skip = not (retry or ids)
+    quarantined = [
+        key for key in stale if skip and key not in forced and holds(is_quarantined, workspace, key)
+    ]
+    todo = [key for key in stale if key not in quarantined]
+    return RunSelection(todo, quarantined, len(chosen) - len(stale))
+
+
+def holds(question: Callable[..., bool], workspace: "Workspace", *about: str) -> bool:
+    """The answer to a question; no when it cannot be had, since the run reports why."""
+    try:
+        return question(workspace, *about)
+    except Exception as error:  # noqa: BLE001 - the others are processed whatever it is
+        _LOG.debug("%s: left to the run (%s)", question.__name__, type(error).__name__)
+        return False
+
+
+if TYPE_CHECKING:
+    from demo_pipeline.runs.results import DatasetOutcome
+    from demo_pipeline.runs.workspace import Workspace
+    from demo_pipeline.settings import Settings
+
+
+def is_recorded(workspace: "Workspace", home: Path, known: Sequence[str]) -> bool:
+    """Whether Dagster knows every upload and no run is open; what dead processes left is removed.
+
+    Args:
+        workspace: the roots that are cleared.
+        home: the folder in which Dagster records runs.
+        known: ids in the uploads root.
+    """
+    from demo_pipeline.defs.claims import unreported
+    from demo_pipeline.defs.home_files import is_settled
+    from demo_pipeline.runs.health import clear_leftovers
+
+    if not is_settled(home, known) or unreported(home / "storage" / "discovery"):
+        return False
+    clear_leftovers(workspace)
+    return True
+
+
+def find_idle(
+    settings: "Settings", home: Path, ids: Sequence[str] | None, *, retry: bool
+) -> "tuple[RunSelection, list[DatasetOutcome]] | None":
+    """What there is when a run would build nothing; None when it would, or when nobody knows.
+
+    Raises:
+        typer.Exit: an id of `ids` is not in the uploads root.
+        StorageError: a root cannot be opened.
+    """
+    from demo_pipeline.runs.dataset_builds import tasks_unchanged, unchanged_datasets
+    from demo_pipeline.runs.workspace import Workspace
+
+    workspace = Workspace.open(settings)
+    known = uploaded_ids(workspace)
+    require_known(workspace, ids or (), known)
+    try:
+        if not is_recorded(workspace, home, known) or not tasks_unchanged(workspace):
+            return None
+        selection = select_demonstrations(workspace, ids, known, forced=(), retry=retry)
+        datasets = None if selection.todo else unchanged_datasets(workspace)
+    except Exception as error:  # noqa: BLE001 - the ordinary run reports whatever it is
+        _LOG.debug("what is to do is left to the ordinary run (%s)", type(error).__name__)
+        return None
+    return None if datasets is None else (selection, datasets)
+
+
+if TYPE_CHECKING:
+    from demo_pipeline.runs.dataset_builds import BuiltDatasets
+    from demo_pipeline.runs.results import DemonstrationResult
+    from demo_pipeline.runs.workspace import Workspace
     from demo_pipeline.settings import Settings
 
 _NO_TRAJECTORY = "no trajectory is committed yet: no dataset to build"
@@ -47,14 +172,14 @@ def register() -> None:
 
     Required once before `dagster asset materialize --partition ID`; `run` does it itself.
     """
-    from demo_pipeline.pipeline.context import Workspace
+    from demo_pipeline.runs.workspace import Workspace
 
     workspace = Workspace.open(usable_settings())
     home = set_dagster_home()
     ids = uploaded_ids(workspace)
     new: list[str] = []
     if not is_recorded(workspace, home, ids):
-        from demo_pipeline.defs.local_execution import register_uploads
+        from demo_pipeline.defs.local_runs import register_uploads
 
         require_dagster_home(home)
         ids, new = register_uploads(workspace)
@@ -93,31 +218,31 @@ def run(
     `--retry` is given.
     """
     settings = usable_settings()
-    home = set_dagster_home()
-    done: list[DemonstrationOutcome] = []
+    asked = _Asked(ids or (), force, retry, verify, strict, workers or settings.execution.workers)
+    home, done = set_dagster_home(), list["DemonstrationResult"]()
     try:
-        _run(
-            settings,
-            home,
-            ids,
-            done,
-            force=force,
-            retry=retry,
-            verify=verify,
-            strict=strict,
-            workers=workers or settings.execution.workers,
-        )
+        _run(settings, home, asked, done)
     except (CommandInterrupt, KeyboardInterrupt):
         _report_interrupt(done)
         raise typer.Exit(INTERRUPTED) from None
 
 
-def _reported_idle(
-    settings: "Settings", home: Path, ids: Sequence[str] | None, *, retry: bool, strict: bool
-) -> bool:
+@dataclass(frozen=True)
+class _Asked:
+    """What a person asked `run` for; its options say what they mean."""
+
+    ids: Sequence[str]
+    force: bool
+    retry: bool
+    verify: bool
+    strict: bool
+    workers: int
+
+
+def _reported_idle(settings: "Settings", home: Path, asked: _Asked) -> bool:
     """Report what there is, without Dagster, when a run would build nothing; false otherwise."""
     start = time.monotonic()
-    found = find_idle(settings, home, ids, retry=retry)
+    found = find_idle(settings, home, asked.ids, retry=asked.retry)
     if found is None:
         return False
     selection, datasets = found
@@ -125,78 +250,91 @@ def _reported_idle(
     if not datasets:
         print_line(_NO_TRAJECTORY)
     report_run([], selection.up_to_date, datasets, time.monotonic() - start)
-    _exit([], selection.quarantined, [], strict=strict)
+    _exit([], selection.quarantined, [], strict=asked.strict)
     return True
 
 
 def _run(
-    settings: "Settings",
-    home: Path,
-    ids: Sequence[str] | None,
-    outcomes: list["DemonstrationOutcome"],
-    *,
-    force: bool,
-    retry: bool,
-    verify: bool,
-    strict: bool,
-    workers: int,
+    settings: "Settings", home: Path, asked: _Asked, outcomes: list["DemonstrationResult"]
 ) -> None:
     """Process and report; `outcomes` has what is done so far, for a person who interrupts it."""
-    from demo_pipeline.pipeline.context import Workspace
+    from demo_pipeline.runs.workspace import Workspace
 
-    print_hidden(Workspace.open(settings))
-    again = force or verify
-    if not again and _reported_idle(settings, home, ids, retry=retry, strict=strict):
+    workspace, start = Workspace.open(settings), time.monotonic()
+    print_hidden(workspace)
+    again = asked.force or asked.verify
+    if not again and _reported_idle(settings, home, asked):
         return
-    workspace = Workspace.open(settings)
     require_store(workspace)
     require_dagster_home(home)
-    from demo_pipeline.defs.local_execution import process, register_uploads
     from demo_pipeline.defs.local_instance import local_instance
-    from demo_pipeline.defs.local_jobs import read_tasks
+    from demo_pipeline.defs.local_runs import register_uploads, take_unreported
 
-    start = time.monotonic()
+    ids = asked.ids
     with ExitStack() as stack:
         stack.enter_context(local_instance())
         known, _ = register_uploads(workspace)
-        require_known(workspace, ids or (), known)
-        verified, remake = _verify(workspace, ids, known) if verify else (set[str](), False)
-        failed = read_tasks(settings, _pause, force=force or remake)
-        rebuilt = [key for key in ids or known if force or key in verified]
-        selection = select_demonstrations(workspace, ids, known, forced=rebuilt, retry=retry)
+        require_known(workspace, ids, known)
+        verified, remake = _verify(workspace, ids, known) if asked.verify else (set[str](), False)
+        force = asked.force or remake
+        failed = _read_tasks(workspace, force=force)
+        rebuilt = [key for key in ids or known if asked.force or key in verified]
+        selection = select_demonstrations(workspace, ids, known, forced=rebuilt, retry=asked.retry)
         _name_empty_inbox(settings, selection)
         progress = stack.enter_context(progress_bar())
-        running = process(settings, selection.todo, workers, _pause, forced=rebuilt)
-        _follow(running, progress, len(selection.todo), outcomes)
-        built = _build_datasets(workspace, progress, outcomes, force=force or remake)
+        todo = {key: key in rebuilt for key in selection.todo}
+        lost = set(take_unreported(workspace)).intersection(known).difference(todo)
+        process = partial(_process, workspace, asked.workers, progress)
+        process(dict.fromkeys(lost, False), [])
+        process(todo, outcomes)
+        built = _build_datasets(workspace, progress, outcomes, force=force)
         damaged = _damaged(built, known, outcomes)
-        outcomes += process(settings, damaged, workers, _pause)
+        process(dict.fromkeys(damaged, False), outcomes)
         if built.damage:  # with those that are whole again, and without the others in any dataset
             built = _build_datasets(workspace, progress, outcomes, force=False)
     up_to_date = selection.up_to_date - len({*damaged}.intersection(ids or known))
     report_run(outcomes, up_to_date, built.outcomes, time.monotonic() - start)
     errors = [*failed, *built.errors, *_lacking(workspace, built, known)]
-    _exit(outcomes, selection.quarantined, errors, strict=strict)
+    _exit(outcomes, selection.quarantined, errors, strict=asked.strict)
 
 
-def _follow(
-    running: Generator["DemonstrationOutcome"],
+def _process(
+    workspace: "Workspace",
+    workers: int,
     progress: Progress,
-    total: int,
-    outcomes: list["DemonstrationOutcome"],
+    forced: Mapping[str, bool],
+    outcomes: list["DemonstrationResult"],
 ) -> None:
-    """Take in each outcome as it comes; an interruption ends the work that is under way."""
-    if not total:
+    """Take in each outcome as it comes; an interruption ends the work that is under way.
+
+    `forced`: demonstration → whether it is built again although nothing changed.
+    """
+    from demo_pipeline.defs.local_runs import process_and_report
+    from demo_pipeline.runs.batch import DemonstrationTask
+
+    tasks = [DemonstrationTask(key, force=force) for key, force in forced.items()]
+    if not tasks:
         return
-    task = progress.add_task("demonstrations", total=total)
-    with closing(running):
+    shown = progress.add_task("demonstrations", total=len(tasks))
+    with closing(process_and_report(workspace, tasks, workers, _pause)) as running:
         for outcome in running:
             outcomes.append(outcome)
-            progress.advance(task)
+            progress.advance(shown)
+
+
+def _read_tasks(workspace: "Workspace", *, force: bool) -> Sequence[str]:
+    """Build the catalog of OSWorld tasks, unless its files are as they were; why it failed."""
+    from demo_pipeline.defs.local_runs import build_and_report
+    from demo_pipeline.runs.dataset_builds import tasks_unchanged
+    from demo_pipeline.runs.task_catalog import TASKS_STAGE
+
+    if not force and holds(tasks_unchanged, workspace):
+        return []
+    return build_and_report(workspace, TASKS_STAGE.job, _pause, force=force).errors
 
 
 def _damaged(
-    built: "BuiltDatasets", known: Sequence[str], outcomes: Sequence["DemonstrationOutcome"]
+    built: "BuiltDatasets", known: Sequence[str], outcomes: Sequence["DemonstrationResult"]
 ) -> list[str]:
     """The demonstrations whose damaged trajectories can be built again; prints what is damaged."""
     tried = {outcome.demonstration for outcome in outcomes}
@@ -230,8 +368,7 @@ def _verify(
 
     A demonstration whose upload is gone cannot be built again.
     """
-    from demo_pipeline.pipeline.rebuild import damage_problem
-    from demo_pipeline.pipeline.verification import verify_outputs
+    from demo_pipeline.runs.damage import damage_problem, verify_outputs
 
     found = verify_outputs(workspace, ids)
     for damage in found.damages:
@@ -248,13 +385,10 @@ def _pause(reason: str, seconds: float) -> None:
     time.sleep(seconds)
 
 
-def _report_interrupt(outcomes: Sequence["DemonstrationOutcome"]) -> None:
-    """Say what was done, after the runs of the ended processes were closed."""
-    from demo_pipeline.defs.local_execution import close_interrupted_runs
-
+def _report_interrupt(outcomes: Sequence["DemonstrationResult"]) -> None:
+    """Say what was done."""
     ignore_interrupts()
-    close_interrupted_runs()
-    done = sum(outcome.status == "done" for outcome in outcomes)
+    done = sum(outcome.status.is_done for outcome in outcomes)
     print_error(
         f"interrupted: {done} demonstrations were done in this run and are kept; "
         "the next `demo-pipeline run` goes on with the others"
@@ -264,12 +398,14 @@ def _report_interrupt(outcomes: Sequence["DemonstrationOutcome"]) -> None:
 def _build_datasets(
     workspace: "Workspace",
     progress: Progress,
-    outcomes: Sequence["DemonstrationOutcome"],
+    outcomes: Sequence["DemonstrationResult"],
     *,
     force: bool,
 ) -> "BuiltDatasets":
     """Build the datasets; without a committed trajectory this does nothing."""
-    from demo_pipeline.defs.local_jobs import BuiltDatasets, build_datasets
+    from demo_pipeline.defs.local_runs import build_and_report
+    from demo_pipeline.runs.dataset_builds import BuiltDatasets
+    from demo_pipeline.stage import DATASETS_JOB
     from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
     if not workspace.store.outputs(TRAJECTORIES_STAGE.folder):
@@ -277,13 +413,14 @@ def _build_datasets(
         return BuiltDatasets()
     task = progress.add_task("datasets", total=1)
     waited = any(outcome.status == "waiting" for outcome in outcomes)
-    built = build_datasets(workspace.settings, None if waited else _pause, force=force)
+    pause = None if waited else _pause
+    built = build_and_report(workspace, DATASETS_JOB, pause, force=force)
     progress.advance(task)
     return built
 
 
 def _exit(
-    outcomes: Sequence["DemonstrationOutcome"],
+    outcomes: Sequence["DemonstrationResult"],
     quarantined: Sequence[str],
     errors: Sequence[str],
     *,
@@ -296,6 +433,6 @@ def _exit(
     for line in errors:
         print_error(f"datasets: {line}")
     statuses = {outcome.status for outcome in outcomes}
-    incomplete = quarantined or statuses & {"quarantined", "superseded"}
-    if statuses & {"crashed", "waiting"} or errors or (strict and incomplete):
+    incomplete = quarantined or statuses & {"rejected", "superseded"}
+    if statuses & {"failed", "waiting"} or errors or (strict and incomplete):
         raise typer.Exit(INVALID)

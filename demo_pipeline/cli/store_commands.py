@@ -1,20 +1,24 @@
-"""The commands over the whole store: `demo-pipeline export`, `revalidate` and `prune`.
+"""The commands `export`, `revalidate`, `prune`, `stats`, `validate` and `doctor`.
 
 Belongs here: their arguments, output and exit codes.
 """
 
 import time
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.table import Table
 
-from demo_pipeline.cli.console import byte_text, print_line
-from demo_pipeline.cli.environment import INVALID, OK, usable_settings
+from demo_pipeline.cli.console import byte_text, cell, out, print_error, print_json, print_line
+from demo_pipeline.cli.environment import INVALID, OK, USAGE, set_dagster_home, usable_settings
+from demo_pipeline.problems import Problem, Severity
+from demo_pipeline.settings import Settings
 
 if TYPE_CHECKING:
-    from demo_pipeline.pipeline.context import Workspace
+    from demo_pipeline.runs.workspace import Workspace
 
 
 def export(
@@ -32,9 +36,9 @@ def export(
     Every picture is stored once, under all its names. Exports that `datasets.exports` does not name
     are not copied.
     """
-    from demo_pipeline.pipeline.context import Workspace
-    from demo_pipeline.pipeline.export import export_datasets
-    from demo_pipeline.pipeline.stages import training_exports
+    from demo_pipeline.runs.export import export_datasets
+    from demo_pipeline.runs.stages import training_exports
+    from demo_pipeline.runs.workspace import Workspace
 
     settings = usable_settings()
     if hub_layout:
@@ -51,7 +55,7 @@ def export(
 
 
 def _export_hub_layout(workspace: "Workspace", dest: Path) -> None:
-    from demo_pipeline.pipeline.hub_export import export_hub_layout
+    from demo_pipeline.runs.export import export_hub_layout
 
     for config in export_hub_layout(workspace, dest):
         rows = ", ".join(f"{split} {count}" for split, count in config.rows.items())
@@ -62,9 +66,8 @@ def _export_hub_layout(workspace: "Workspace", dest: Path) -> None:
 
 def revalidate() -> None:
     """Read every committed output and compare each file with its manifest."""
-    from demo_pipeline.pipeline.context import Workspace
-    from demo_pipeline.pipeline.rebuild import damage_problem
-    from demo_pipeline.pipeline.verification import verify_outputs
+    from demo_pipeline.runs.damage import damage_problem, verify_outputs
+    from demo_pipeline.runs.workspace import Workspace
 
     found = verify_outputs(Workspace.open(usable_settings()))
     for damage in found.damages:
@@ -80,7 +83,217 @@ def prune(
     ] = 24.0,
 ) -> None:
     """Delete old versions of outputs that nothing refers to any more."""
-    from demo_pipeline.pipeline.context import Workspace
+    from demo_pipeline.runs.workspace import Workspace
 
     deleted = Workspace.open(usable_settings()).store.collect(grace_hours * 3600, time.time())
     print_line(f"{len(deleted)} old versions removed")
+
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def stats(
+    query: Annotated[
+        str | None, typer.Argument(help="SQL over the views (default: print the statistics).")
+    ] = None,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the tables as JSON.")] = False,
+    views: Annotated[
+        bool, typer.Option("--views", help="Print an SQL script that creates the views.")
+    ] = False,
+) -> None:
+    """Print statistics of the datasets, or the answer to an SQL query (DuckDB)."""
+    settings = usable_settings()
+    code = print_views(settings) if views else print_tables(settings, query, as_json=as_json)
+    raise typer.Exit(code)
+
+
+def print_views(settings: Settings) -> int:
+    """Print the script that creates the views over this store, for any DuckDB."""
+    from demo_pipeline.datasets.views import views_sql, views_with_files
+    from demo_pipeline.runs.queries import require_local
+    from demo_pipeline.runs.stages import store_views
+
+    root, known = require_local(settings.store), store_views()
+    for line in views_sql(known, str(root), views_with_files(known, root)).splitlines():
+        print_line(line)
+    return OK
+
+
+def print_tables(settings: Settings, query: str | None, *, as_json: bool) -> int:
+    """Print the statistics, or the answer to `query`.
+
+    Returns:
+        0; 1 when the store has no dataset yet; 2 when DuckDB refuses the query.
+    """
+    import duckdb
+
+    from demo_pipeline.runs.queries import current_statistics, run_query
+    from demo_pipeline.runs.workspace import Workspace
+
+    workspace = Workspace.open(settings)
+    if query is None:
+        tables = current_statistics(workspace)
+    else:
+        try:
+            tables = {"answer": run_query(workspace, query)}
+        except duckdb.Error as error:
+            for line in str(error).splitlines():
+                print_error(f"demo-pipeline: {line}")
+            return USAGE
+    if not tables:
+        url = workspace.store.url
+        print_error(f"{url} has no dataset yet; build the datasets with `demo-pipeline run`")
+        return INVALID
+    if as_json:
+        print_json(tables)
+        return OK
+    for name, rows in tables.items():
+        out.print(_table(name, rows))
+    return OK
+
+
+def _table(name: str, rows: Rows) -> Table:
+    table = Table(title=name.replace("_", " "), title_justify="left")
+    for column, value in (rows[0] if rows else {"nothing": ""}).items():
+        number = isinstance(value, int | float)
+        table.add_column(cell(column), justify="right" if number else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*map(cell, row.values()))
+    return table
+
+
+_SHOWN_OF_A_CODE = 20
+
+
+def _format_name(value: str) -> str:
+    """A name in the registry, which is imported only when `--kind` is used."""
+    from demo_pipeline.runs.validation import FORMATS
+
+    if value not in FORMATS:
+        raise typer.BadParameter(f"{value!r} is not one of {', '.join(FORMATS)}")
+    return value
+
+
+def validate_path(
+    path: Annotated[Path, typer.Argument(help="A file or directory.")],
+    *,
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            parser=_format_name,
+            metavar="FORMAT",
+            help="Format of PATH, e.g. recording; default: recognised by its files.",
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a report as JSON.")] = False,
+    verbose: Annotated[
+        bool,
+        typer.Option(
+            "--verbose",
+            "-v",
+            help="Print every problem, with its code and byte offset; otherwise 20 of each code.",
+        ),
+    ] = False,
+) -> None:
+    """Validate a recording, a trajectory, a dataset in any exported format, or OSWorld tasks.
+
+    Exits with 0 if PATH is valid (warnings are allowed), 1 if not, 2 if it cannot be checked.
+    """
+    from demo_pipeline.runs.validation import FORMATS, recognise, unreadable_files, validate
+
+    if not path.exists():
+        print_error(f"{path}: does not exist")
+        raise typer.Exit(USAGE)
+    if not (path.is_file() or path.is_dir()):
+        print_error(f"{path}: is not a regular file or a folder, but a device, a pipe or a socket")
+        raise typer.Exit(USAGE)
+    name = kind or recognise(path)
+    if name is None:
+        print_error(f"{path}: not recognised as {', '.join(FORMATS)}; name the format with --kind")
+        raise typer.Exit(USAGE)
+    refused = next(unreadable_files(path), None)
+    if refused is not None:
+        print_error(refused)
+        raise typer.Exit(USAGE)
+    problems = validate(path.absolute(), name, usable_settings())
+    invalid = sum(problem.severity is Severity.ERROR for problem in problems)
+    if as_json:
+        report = {"path": str(path), "kind": name, "valid": not invalid}
+        report["problems"] = [problem.as_dict() for problem in problems]
+        print_json(report)
+    else:
+        _print_report(path, name, problems, invalid, verbose=verbose)
+    raise typer.Exit(INVALID if invalid else OK)
+
+
+def _print_report(
+    path: Path, name: str, problems: Sequence[Problem], invalid: int, *, verbose: bool
+) -> None:
+    counts: Counter[str] = Counter()
+    for problem in problems:
+        counts[problem.code] += 1
+        if verbose:
+            print_line(f"{problem.severity}: {problem} {_details(problem)}")
+        elif counts[problem.code] <= _SHOWN_OF_A_CODE:
+            print_line(f"{problem.severity}: {problem}")
+    for code, count in counts.items():
+        if verbose:
+            print_line(f"{code}: {count}")
+        elif count > _SHOWN_OF_A_CODE:
+            print_line(f"{code}: {count - _SHOWN_OF_A_CODE} more; -v shows them")
+    result = f"invalid: {invalid} errors" if invalid else "valid"
+    print_line(f"{path}: {name} {result}, {len(problems) - invalid} warnings")
+
+
+def _details(problem: Problem) -> str:
+    """The code of a problem, and its byte offset if it is known: `[invalid_json, byte 77]`."""
+    byte = "" if problem.byte is None else f", byte {problem.byte}"
+    return f"[{problem.code}{byte}]"
+
+
+if TYPE_CHECKING:
+    from demo_pipeline.runs.health import Finding
+
+
+def doctor(
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a report as JSON.")] = False,
+    strict: Annotated[bool, typer.Option(help="Exit with 1 for warnings too.")] = False,
+    expect_daemon: Annotated[
+        bool, typer.Option("--expect-daemon", help="It is an error when no daemon runs.")
+    ] = False,
+) -> None:
+    """Examine versions, roots, free space, runs, sensors, quarantine and leftovers.
+
+    Exits with 0 if nothing needs anybody, 1 if something is wrong, 2 for unusable settings.
+    """
+    from demo_pipeline.defs.instance_health import examine_instance
+    from demo_pipeline.runs.health import HealthLevel, examine_workspace
+    from demo_pipeline.runs.workspace import Workspace
+
+    workspace = Workspace.open(usable_settings())
+    set_dagster_home()
+    findings = [
+        *examine_workspace(workspace),
+        *examine_instance(workspace, expect_daemon=expect_daemon),
+    ]
+    levels = [finding.level for finding in findings]
+    errors, warnings = levels.count(HealthLevel.ERROR), levels.count(HealthLevel.WARNING)
+    if as_json:
+        report = {
+            "healthy": not errors,
+            "errors": errors,
+            "warnings": warnings,
+            "findings": [finding.as_dict() for finding in findings],
+        }
+        print_json(report)
+    else:
+        _print_findings(findings)
+        print_line(f"{errors} errors, {warnings} warnings")
+    raise typer.Exit(INVALID if errors or (strict and warnings) else OK)
+
+
+def _print_findings(findings: "Sequence[Finding]") -> None:
+    for finding in findings:
+        print_line(f"{finding.level.value:<8}{finding.check}: {finding.message}")

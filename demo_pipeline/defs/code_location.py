@@ -4,22 +4,22 @@ from collections.abc import Sequence
 
 import dagster as dg
 
-from demo_pipeline.defs.batch_job import build_batch_job
 from demo_pipeline.defs.dataset_assets import build_dataset_assets
-from demo_pipeline.defs.dataset_sensor import build_rebuild_datasets
-from demo_pipeline.defs.demonstration_assets import build_demonstration_assets
-from demo_pipeline.defs.demonstration_catalog import demonstration_catalog
+from demo_pipeline.defs.demonstrations import build_batch_job, build_demonstration_assets
 from demo_pipeline.defs.evaluation_assets import (
     build_new_evaluations,
     evaluation_job,
     evaluation_scores,
 )
 from demo_pipeline.defs.failure_sensor import quarantine_changed, quarantine_failures
-from demo_pipeline.defs.jobs import ASSET_JOBS, build_datasets_job
+from demo_pipeline.defs.jobs import ASSET_JOBS, build_datasets_job, demonstration_catalog
 from demo_pipeline.defs.maintenance import MAINTENANCE_JOBS, weekly_prune
-from demo_pipeline.defs.task_sensor import build_tasks_changed
-from demo_pipeline.defs.upload_sensor import build_new_uploads
-from demo_pipeline.pipeline.context import Workspace
+from demo_pipeline.defs.sensors import (
+    build_new_uploads,
+    build_rebuild_datasets,
+    build_tasks_changed,
+)
+from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 
 
@@ -53,7 +53,7 @@ def build_defs(
     return dg.Definitions(
         assets=[
             demonstration_catalog,
-            *build_demonstration_assets(settings.execution.partitions_per_run),
+            build_demonstration_assets(settings.execution.partitions_per_run),
             *build_dataset_assets(settings),
             evaluation_scores,
         ],

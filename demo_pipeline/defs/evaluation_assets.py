@@ -14,27 +14,27 @@ import dagster as dg
 from pydantic import Field
 
 from demo_pipeline.defs import reporting
-from demo_pipeline.defs.run_log import package_log
+from demo_pipeline.defs.reporting import package_log
 from demo_pipeline.defs.tags import FORCE_TAG, OWNERS
 from demo_pipeline.evaluation.score_tables import SCORES_SCHEMA
 from demo_pipeline.evaluation.scoring import PREDICTIONS, history_chart
 from demo_pipeline.exports.dataset_stages import INDEX_STAGE
-from demo_pipeline.pipeline import evaluation_runs
-from demo_pipeline.pipeline.build_if_stale import BuildResult
-from demo_pipeline.pipeline.context import Workspace
-from demo_pipeline.pipeline.error_redaction import redacted_errors
-from demo_pipeline.pipeline.rebuild import storage_message
+from demo_pipeline.runs import evaluations
+from demo_pipeline.runs.damage import storage_message
+from demo_pipeline.runs.failures import redacted_errors
+from demo_pipeline.runs.results import BuildResult, Status
+from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.store.version_manifest import CheckOutcome
 
-EVALUATION_SCORES = evaluation_runs.EVALUATION_OUTPUT
+EVALUATION_SCORES = evaluations.EVALUATION_OUTPUT
 _HISTORY = 60  # scores of earlier runs
 _MOST_PICTURES = 5  # of failures in one run's metadata; each has 40 kB
 _CHART_TITLE = "score of each evaluation under its first rule, oldest first"
 _SHOWN = ("preset", "answers", "score", "low", "high", "success", "grounding", "prefix_share")
 _CHECKS = {
-    evaluation_runs.COVERAGE: "Every step has one usable answer, and every line belongs to a step.",
-    evaluation_runs.PRIVATE: "Only their owner can read the predictions in a folder.",
+    evaluations.COVERAGE: "Every step has one usable answer, and every line belongs to a step.",
+    evaluations.PRIVATE: "Only their owner can read the predictions in a folder.",
 }
 
 
@@ -49,7 +49,7 @@ class EvaluationConfig(dg.Config):
     group_name="evaluations",
     kinds={"parquet"},
     owners=OWNERS,
-    code_version=evaluation_runs.EVALUATION_CODE_VERSION,
+    code_version=evaluations.EVALUATION_CODE_VERSION,
     description="Scores of a model's answers in `evaluations/<name>/predictions.jsonl` of the "
     "store, by action type, application, platform and difficulty, beside baselines that need no "
     "model; the page of failures shows steps that were answered wrong.",
@@ -81,15 +81,15 @@ def _scored(
     """(name → its output, plain reasons why the others have none)."""
     results, failed = dict[str, BuildResult](), list[str]()
     force = context.run.tags.get(FORCE_TAG) == "true"
-    with package_log(context.log), redacted_errors(EVALUATION_SCORES):
+    with package_log(context.log.log), redacted_errors(EVALUATION_SCORES):
         try:
-            found = evaluation_runs.list_evaluations(workspace)
+            found = evaluations.list_evaluations(workspace)
         except StorageError as error:
             return {}, [storage_message(error)]
         failed += found.unreadable.values() if not names else ()
         for name in names or [one.name for one in found.found]:
             try:
-                results[name] = evaluation_runs.run_evaluation(workspace, name, force=force)
+                results[name] = evaluations.run_evaluation(workspace, name, force=force)
             except StorageError as error:
                 failed.append(f"{name}: {storage_message(error)}")
     return results, failed
@@ -100,7 +100,7 @@ def _metadata(
 ) -> dict[str, dg.MetadataValue]:
     summaries: dict[str, Any] = {name: result.summary for name, result in results.items()}
     rows = [
-        {"evaluation": name, "outcome": results[name].status}
+        {"evaluation": name, "outcome": results[name].status.value}
         | {key: _short(row[key]) for key in _SHOWN}
         for name, summary in summaries.items()
         for row in summary["rows"]
@@ -128,8 +128,8 @@ def _failures(
     """The pages of failures that are new, unless screens stay out of the event log."""
     if not workspace.settings.execution.contact_sheets_in_ui:
         return {}
-    file = evaluation_runs.PREVIEW_FILE  # the event log is never purged
-    made = [name for name, result in results.items() if result.status == "made"]
+    file = evaluations.PREVIEW_FILE  # the event log is never purged
+    made = [name for name, result in results.items() if result.status is Status.BUILT]
     shown = {}
     for name in made[:_MOST_PICTURES]:
         with workspace.store.open_files(results[name].output, file) as (folder, _):
@@ -147,7 +147,7 @@ def _joint(check: str, results: Mapping[str, BuildResult]) -> CheckOutcome:
         if outcome.name == check
     }
     problems = tuple(
-        replace(problem, file=evaluation_runs.predictions_path(name))
+        replace(problem, file=evaluations.predictions_path(name))
         for name, outcome in outcomes.items()
         for problem in outcome.problems
     )
@@ -198,7 +198,7 @@ def build_new_evaluations(interval_seconds: int) -> dg.SensorDefinition:
     ) -> dg.SensorResult | dg.SkipReason:
         limits = workspace.settings.discovery
         try:
-            listed = evaluation_runs.list_evaluations(workspace)
+            listed = evaluations.list_evaluations(workspace)
             index = workspace.store.current(INDEX_STAGE.folder) if listed.found else None
         except StorageError as error:
             return dg.SkipReason(str(error))

@@ -9,10 +9,10 @@ import time
 
 import dagster as dg
 
-from demo_pipeline.defs.batch_members import records_of
-from demo_pipeline.defs.exceeded_runs import exceeded_limit
-from demo_pipeline.defs.freshness import attempts, unfinished
+from demo_pipeline.defs.demonstrations import CRASH_ENTRY
 from demo_pipeline.defs.jobs import demonstration_job, quarantine_job
+from demo_pipeline.defs.run_history import records_of, waiting_reason, waiting_tags
+from demo_pipeline.defs.sensors import attempts, unfinished
 from demo_pipeline.defs.tags import (
     INTERRUPTED_OUTCOME,
     KILLED_OUTCOME,
@@ -22,17 +22,15 @@ from demo_pipeline.defs.tags import (
     WAITING_OUTCOME,
     WILL_RETRY_TAG,
 )
-from demo_pipeline.defs.waiting_runs import waiting_reason, waiting_tags
-from demo_pipeline.pipeline.context import Workspace
-from demo_pipeline.pipeline.crash_quarantine import record_crash
-from demo_pipeline.pipeline.dataset_runner import wanted_recipe
-from demo_pipeline.pipeline.quarantine import read_quarantine
-from demo_pipeline.pipeline.quarantine_table import QUARANTINE_STAGE
-from demo_pipeline.pipeline.stages import STAGES
+from demo_pipeline.runs.batch import KILLED
+from demo_pipeline.runs.datasets import wanted_recipe
+from demo_pipeline.runs.quarantine import read_quarantine, record_crash
+from demo_pipeline.runs.quarantine_table import QUARANTINE_STAGE
+from demo_pipeline.runs.stages import STAGES
+from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.ids import is_safe_id
 
-_KILLED = "its process ended without an error: killed, or out of memory"
 _RECORDED = "quarantined"  # the outcome of a run whose failure has a quarantine record
 _AGAIN = {WAITING_OUTCOME, KILLED_OUTCOME, INTERRUPTED_OUTCOME}
 _PASSING = {"OSError", "OperationalError", "MemoryError"}  # names of classes
@@ -126,10 +124,12 @@ def _passing_reason(context: dg.RunFailureSensorContext) -> str | None:
 
 
 def _is_deliberate(context: dg.RunFailureSensorContext) -> bool:
-    """Whether every step that failed did so with a `Failure`, not with a defect."""
-    failed = context.get_step_failure_events()
+    """Whether every step that failed did so with a `Failure`, and not for a defect."""
+    failed = [
+        event.step_failure_data.user_failure_data for event in context.get_step_failure_events()
+    ]
     return bool(failed) and all(
-        event.step_failure_data.user_failure_data is not None for event in failed
+        data is not None and CRASH_ENTRY not in data.metadata for data in failed
     )
 
 
@@ -140,25 +140,19 @@ def _cause(
     for event in context.get_step_failure_events():
         data = event.step_failure_data
         if data.user_failure_data is not None:
-            return str(event.step_key), "it failed without a quarantine record"
+            told = data.user_failure_data.metadata
+            stage = told["stage"].value if "stage" in told else event.step_key
+            why = told[CRASH_ENTRY].value if CRASH_ENTRY in told else ""
+            return str(stage), str(why or "it failed without a quarantine record")
         error = data.error
         while error is not None and error.cause is not None:
             error = error.cause
         return str(event.step_key), (error.cls_name if error else None) or "an unknown error"
-    limit = exceeded_limit(context.dagster_run)
-    if limit is not None:
-        return limit.stage, f"it {limit.reason}"
-    running = _running_steps(instance, run_id)
-    return (running[-1], _KILLED) if running else (STAGES[0].name, "it ended before its first step")
-
-
-def _running_steps(instance: dg.DagsterInstance, run_id: str) -> list[str]:
-    """Steps that were started and not ended, in order."""
-    entries = instance.all_logs(run_id, of_type={_Event.STEP_START, _Event.STEP_SUCCESS})
-    events = [entry.dagster_event for entry in entries if entry.dagster_event is not None]
-    ended = {event.step_key for event in events if event.event_type is _Event.STEP_SUCCESS}
-    started = [str(event.step_key) for event in events if event.event_type is _Event.STEP_START]
-    return [step for step in started if step not in ended]
+    if not instance.all_logs(run_id, of_type={_Event.STEP_START}):
+        return STAGES[0].name, "it ended before its first step"
+    said = {entry.message.partition(":")[0] for entry in instance.all_logs(run_id)}
+    begun = [stage.name for stage in STAGES if stage.name in said]  # each says what it builds
+    return begun[-1] if begun else STAGES[0].name, KILLED
 
 
 @dg.sensor(

@@ -8,18 +8,17 @@ import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
-from dagster._core.definitions.run_request import InstigatorType
-from dagster._core.scheduler.instigation import InstigatorState, InstigatorTick, TickStatus
 
 from demo_pipeline.defs.code_location import build_defs
-from demo_pipeline.defs.instance_check import ask_instance, instance_fault
-from demo_pipeline.defs.instance_runs import ledger_path
-from demo_pipeline.discovery.decisions import UploadState
-from demo_pipeline.discovery.ledger import Ledger
-from demo_pipeline.pipeline.context import Workspace
-from demo_pipeline.pipeline.health import Finding, HealthLevel, healthy
+from demo_pipeline.defs.local_instance import ask_instance, instance_fault
+from demo_pipeline.defs.run_history import ledger_path
+from demo_pipeline.runs.health import Finding, HealthLevel, healthy
+from demo_pipeline.runs.ledger import Ledger
+from demo_pipeline.runs.upload_decisions import UploadState
+from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.storage.errors import StorageError
 
 STALE_RUN_SECONDS = (
@@ -123,8 +122,11 @@ def _sensors(
     instance: dg.DagsterInstance, workspace: Workspace, now: float, *, alive: bool
 ) -> Iterator[Finding]:
     """Yield the last evaluation of every sensor."""
-    stored = instance.all_instigator_state(instigator_type=InstigatorType.SENSOR)
-    states = {state.instigator_name: state for state in stored}
+    states = {
+        state.instigator_name: state
+        for state in instance.all_instigator_state()
+        if state.instigator_type.value == "SENSOR"
+    }
     for sensor in build_defs(workspace.settings).sensors or ():
         state = states.get(sensor.name)
         interval = getattr(sensor, "minimum_interval_seconds", None) or 30
@@ -134,13 +136,13 @@ def _sensors(
 def _sensor(
     instance: dg.DagsterInstance,
     name: str,
-    state: InstigatorState | None,
+    state: Any,
     now: float,
     interval: int | None,
 ) -> Finding:
     """How a sensor is; `interval` is None when no daemon evaluates it."""
     check = f"sensor {name}"
-    ticks: Sequence[InstigatorTick] = ()
+    ticks: Sequence[Any] = ()
     if state is not None:
         ticks = instance.get_ticks(state.instigator_origin_id, state.selector_id, limit=1)
     last = ticks[0].timestamp if ticks else None
@@ -148,7 +150,7 @@ def _sensor(
     if state is not None and not state.is_running:
         message = "is switched off; switch it on under Automation"
         return Finding(check, HealthLevel.WARNING, message, values)
-    if ticks and ticks[0].status is TickStatus.FAILURE:
+    if ticks and ticks[0].status.value == "FAILURE":
         message = f"failed at {iso_time(last)}; open it under Automation"
         return Finding(check, HealthLevel.ERROR, message, values)
     if last is None:

@@ -1,26 +1,28 @@
-"""The jobs over assets.
+"""The partitions, the asset that registers them, and the jobs over assets.
 
-Belongs here: which assets run together. The registry says which dataset stage belongs to which
-job; the sensors decide when the jobs run. Maintenance jobs are in maintenance.py.
+Belongs here: one dynamic partition per demonstration, named by its safe id, and registering ids,
+which no Dagster command does; which assets run together. Maintenance jobs are in maintenance.py.
 """
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import dagster as dg
 
-from demo_pipeline.defs.tags import ONE_AT_A_TIME_TAG
-from demo_pipeline.pipeline.quarantine_table import QUARANTINE_STAGE
-from demo_pipeline.pipeline.stages import DATASET_STAGES, STAGES
-from demo_pipeline.pipeline.task_catalog import TASKS_STAGE
+from demo_pipeline.defs import reporting
+from demo_pipeline.defs.home_files import PARTITIONS_NAME
+from demo_pipeline.defs.tags import ONE_AT_A_TIME_TAG, OWNERS
+from demo_pipeline.runs.quarantine import collision_problem, list_quarantine
+from demo_pipeline.runs.quarantine_table import QUARANTINE_STAGE
+from demo_pipeline.runs.stages import DATASET_STAGES, STAGES
+from demo_pipeline.runs.task_catalog import TASKS_STAGE
+from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 from demo_pipeline.stage import DATASETS_JOB, Stage
+from demo_pipeline.storage.errors import StorageError
+from demo_pipeline.storage.store.version_manifest import CheckOutcome
 
-if TYPE_CHECKING:  # Dagster does not export it
-    from dagster._core.definitions.unresolved_asset_job_definition import (
-        UnresolvedAssetJobDefinition,
-    )
-
+AssetJob = Any  # Dagster does not export the type of what `define_asset_job` returns
 _DESCRIPTIONS = {
     DATASETS_JOB: "Builds the training exports from the committed trajectories, then the "
     "index and the statistics.",
@@ -45,7 +47,7 @@ catalog_job = dg.define_asset_job(
 )
 
 
-def _dataset_job(name: str, stages: Sequence[Stage]) -> "UnresolvedAssetJobDefinition":
+def _dataset_job(name: str, stages: Sequence[Stage]) -> AssetJob:
     selection = [stage.name for stage in stages if stage.job == name]
     # dagster.yaml lets one run with this tag and value start at a time.
     tags = {ONE_AT_A_TIME_TAG: name}
@@ -56,7 +58,7 @@ tasks_job = _dataset_job(TASKS_STAGE.job, DATASET_STAGES)
 quarantine_job = _dataset_job(QUARANTINE_STAGE.job, DATASET_STAGES)
 
 
-def build_datasets_job(settings: Settings) -> "UnresolvedAssetJobDefinition":
+def build_datasets_job(settings: Settings) -> AssetJob:
     """The job that builds every dataset but the training exports that are disabled."""
     return _dataset_job(
         DATASETS_JOB, [stage for stage in DATASET_STAGES if stage.is_built(settings)]
@@ -64,3 +66,67 @@ def build_datasets_job(settings: Settings) -> "UnresolvedAssetJobDefinition":
 
 
 ASSET_JOBS = (demonstration_job, catalog_job, tasks_job, quarantine_job)
+
+
+DEMONSTRATIONS = dg.DynamicPartitionsDefinition(name=PARTITIONS_NAME)
+
+
+def unregistered(instance: dg.DagsterInstance, ids: Iterable[str]) -> list[str]:
+    """The ids that are not a partition yet, without duplicates, in order."""
+    known = set(instance.get_dynamic_partitions(DEMONSTRATIONS.name or ""))
+    return [key for key in dict.fromkeys(ids) if key not in known]
+
+
+def register_partitions(instance: dg.DagsterInstance, ids: Iterable[str]) -> list[str]:
+    """Register the ids that are not a partition yet; returns these, in order."""
+    new = unregistered(instance, ids)
+    if new:
+        instance.add_dynamic_partitions(DEMONSTRATIONS.name or "", new)
+    return new
+
+
+CATALOG_ASSET = "demonstration_catalog"
+_CHECK = "ids_unique"
+_SHOWN = 200
+
+
+@dg.asset(
+    name=CATALOG_ASSET,
+    group_name="recording",
+    kinds={"python"},
+    owners=OWNERS,
+    code_version="1",
+    description="Lists the demonstrations in the uploads root and registers each as a partition.",
+    check_specs=[
+        dg.AssetCheckSpec(
+            _CHECK,
+            asset=CATALOG_ASSET,
+            description="No two folders of the uploads root have the same demonstration id.",
+        )
+    ],
+)
+def demonstration_catalog(
+    context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]
+) -> dg.MaterializeResult:
+    """List the uploads and register the new ones."""
+    try:
+        listed = workspace.uploads.list_demonstrations()
+    except StorageError as error:
+        raise dg.Failure(str(error), allow_retries=False) from None
+    new = register_partitions(context.instance, [upload.id for upload in listed])
+    rows = [(upload.id, upload.name, f"{len(upload.files)} of 3") for upload in listed[:_SHOWN]]
+    collisions = tuple(
+        collision_problem(key, names) for key, names in workspace.uploads.collisions().items()
+    )
+    compared = {"uploads": len(listed)}
+    outcome = CheckOutcome(_CHECK, not collisions, collisions, compared, blocking=False)
+    return dg.MaterializeResult(
+        metadata={
+            "demonstrations": len(listed),
+            "newly_registered": reporting.metadata_of({"ids": new})["ids"],
+            "quarantined": len(list_quarantine(workspace.store)),
+            "uploads": dg.MetadataValue.path(workspace.uploads.url),
+            "table": reporting.text_table(("id", "folder", "files"), rows, len(listed)),
+        },
+        check_results=[reporting.check_result(outcome)],
+    )

@@ -1,28 +1,38 @@
-"""What people read in the UI: metadata of outputs, results of checks, reasons of failures.
+"""What people read in the UI: metadata of outputs, results of checks, reasons of failures, the log.
 
 Belongs here: converting summaries, checks and problems into Dagster's types. None of them contains
 typed text, and no text of a recording is markup in it.
 """
 
 import base64
-from collections.abc import Iterable, Mapping, Sequence
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 import dagster as dg
 import pyarrow as pa
 
+from demo_pipeline.files.logs import LOG_ROOT, PassedOnLog
 from demo_pipeline.files.parquet import column_descriptions
 from demo_pipeline.files.shown_text import markdown_table, markdown_text, plain_line, plain_values
-from demo_pipeline.pipeline.build_if_stale import BuildResult
-from demo_pipeline.pipeline.context import Workspace
-from demo_pipeline.pipeline.demonstration_run import StageReport, draw_preview
-from demo_pipeline.problems import Problem, Severity
+from demo_pipeline.problems import Problem
+from demo_pipeline.runs.failures import redacted_errors
+from demo_pipeline.runs.results import BuildResult, StageReport, Status
+from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.stage import Check
 from demo_pipeline.storage.store.version_manifest import CheckOutcome
-from demo_pipeline.trajectories.contact_sheets import FIRST_SHEET
-from demo_pipeline.trajectories.trajectory_stages import CONTACT_SHEETS_STAGE
+from demo_pipeline.trajectories import contact_sheets
+from demo_pipeline.trajectories.contact_sheets import FIRST_SHEET, encode_jpeg
+from demo_pipeline.trajectories.trajectory_stages import CONTACT_SHEETS_STAGE, TRAJECTORIES_STAGE
 
+_PREVIEWS = {
+    TRAJECTORIES_STAGE.name: contact_sheets.overview_sheet,
+    CONTACT_SHEETS_STAGE.name: contact_sheets.first_steps_sheet,
+}
+_PREVIEW_QUALITY = 60
 _SHOWN = 20
 _ONE = {"demonstrations": 1}
 _REPEATED = "files of this version, which still have the SHA-256 of its manifest"
@@ -68,7 +78,7 @@ def result_metadata(result: BuildResult, location: str) -> dict[str, dg.Metadata
         return report_metadata(made, location)
     entries = metadata_of(result.summary)
     entries["path"] = dg.MetadataValue.path(location)
-    entries["outcome"] = dg.MetadataValue.text(result.status)
+    entries["outcome"] = dg.MetadataValue.text(result.status.value)
     return entries
 
 
@@ -76,7 +86,7 @@ def report_metadata(made: StageReport, location: str) -> dict[str, dg.MetadataVa
     """The same entries for an output that a worker process built."""
     entries = metadata_of(made.summary)
     entries["path"] = dg.MetadataValue.path(location)
-    entries["outcome"] = dg.MetadataValue.text(made.status)
+    entries["outcome"] = dg.MetadataValue.text(made.status.value)
     entries["version"] = dg.MetadataValue.text(made.version)
     entries["files"] = dg.MetadataValue.int(made.files)
     entries["output_bytes"] = dg.MetadataValue.int(made.size)
@@ -90,7 +100,7 @@ def short_metadata(made: StageReport, location: str) -> dict[str, dg.MetadataVal
         "summary": dg.MetadataValue.json(
             {
                 **plain_values(made.summary),
-                "outcome": made.status,
+                "outcome": made.status.value,
                 "version": made.version,
                 "files": made.files,
                 "output_bytes": made.size,
@@ -145,7 +155,7 @@ def preview(workspace: Workspace, stage: str, demonstration: str) -> dict[str, d
     if not workspace.settings.execution.contact_sheets_in_ui:
         return {}
     try:
-        small = draw_preview(workspace, stage, demonstration)
+        small = _drawn(workspace, stage, demonstration)
     except Exception as error:  # noqa: BLE001 - whatever it is, the output is there
         reason = f"no preview: the trajectory cannot be drawn ({type(error).__name__})"
         return {"preview": dg.MetadataValue.text(reason)}
@@ -156,6 +166,16 @@ def preview(workspace: Workspace, stage: str, demonstration: str) -> dict[str, d
         location = f"{workspace.store.url}/{CONTACT_SHEETS_STAGE.output(demonstration)}"
         entries["contact_sheet"] = dg.MetadataValue.path(f"{location}/{FIRST_SHEET}")
     return entries
+
+
+def _drawn(workspace: Workspace, stage: str, demonstration: str) -> bytes | None:
+    """A small JPEG of some steps; None for a stage without a preview."""
+    draw = _PREVIEWS.get(stage)
+    if draw is None:
+        return None
+    trajectory = workspace.store.open(TRAJECTORIES_STAGE.output(demonstration))
+    with redacted_errors(stage, demonstration), trajectory as (folder, _):
+        return encode_jpeg(draw(demonstration, folder), _PREVIEW_QUALITY)
 
 
 def picture(jpeg: bytes, alt: str) -> dg.MetadataValue:
@@ -179,11 +199,18 @@ def records(rows: Sequence[Mapping[str, Any]]) -> dg.MetadataValue:
 
 def check_results(checks: Sequence[Check[Any]], result: BuildResult) -> list[dg.AssetCheckResult]:
     """The results of a stage's checks of one output, with what each compared."""
-    compared = {check.name: check.counts(result.summary) or _ONE for check in checks}
-    if result.status == "unchanged" and result.version is not None:
-        files = {_REPEATED: len(result.version.manifest.files)}
-        compared = {name: counts | files for name, counts in compared.items()}
-    return [check_result(replace(one, metadata=compared[one.name])) for one in result.checks]
+    made, known = StageReport.of("", result), {check.name: check for check in checks}
+    counts = {
+        name: compared(check, made) if made else check.counts(result.summary) or _ONE
+        for name, check in known.items()
+    }
+    return [check_result(replace(one, metadata=counts[one.name])) for one in result.checks]
+
+
+def compared(check: Check[Any], made: StageReport) -> dict[str, int]:
+    """What a check compared in one output: the counts, and the files when nothing was built."""
+    counts = check.counts(made.summary) or _ONE
+    return counts | {_REPEATED: made.files} if made.status is Status.CACHED else dict(counts)
 
 
 def check_result(outcome: CheckOutcome) -> dg.AssetCheckResult:
@@ -232,7 +259,9 @@ def text_table(
     return dg.MetadataValue.md(markdown_table(head, cells) + more)
 
 
-def failure(problems: Iterable[Problem], stage: str, demonstration: str) -> dg.Failure:
+def failure(
+    problems: Iterable[Problem], stage: str, demonstration: str, more: Mapping[str, str]
+) -> dg.Failure:
     """Why a demonstration is quarantined; not retried, since its input is at fault."""
     found = list(problems)
     lines = "\n".join(f"  {plain_line(str(problem))}" for problem in found[:_SHOWN])
@@ -241,6 +270,7 @@ def failure(problems: Iterable[Problem], stage: str, demonstration: str) -> dg.F
         metadata={
             "demonstration": demonstration,
             "stage": stage,
+            **more,
             "found": problem_table(found),
             "what_to_do": "correct the upload, then materialize raw_recordings and the later "
             "stages again; other demonstrations are not affected",
@@ -249,6 +279,18 @@ def failure(problems: Iterable[Problem], stage: str, demonstration: str) -> dg.F
     )
 
 
-def errors_first(problems: Sequence[Problem]) -> list[Problem]:
-    """The problems, errors before warnings."""
-    return sorted(problems, key=lambda problem: problem.severity is not Severity.ERROR)
+@contextmanager
+def package_log(tell: Callable[[int, str], None]) -> Iterator[None]:
+    """Repeat what this thread logs at INFO and above, in a run's log or to who keeps it for one.
+
+    Runs of other threads have logs of their own.
+    """
+    logger, thread = logging.getLogger(LOG_ROOT), threading.get_ident()
+    handler, before = PassedOnLog(tell), logger.level
+    handler.addFilter(lambda record: record.thread == thread)
+    handler.begin()
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)

@@ -1,57 +1,43 @@
 """Runs whose process is gone: closed, so that they block neither the queue nor a sensor.
 
-Belongs here: the tag that tells which process executes a run, its heartbeat, and reporting dead
-runs to Dagster, which watches only the runs of its own launcher. Which runs are dead is decided in
-discovery/dead_runs.py.
+Belongs here: the tag that tells which process executes a run, and reporting dead runs to Dagster,
+which only watches runs that its launcher can ask about. A process of another machine is left to its
+launcher, and to the next command there.
 """
 
 import json
 import logging
-import threading
+import socket
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import asdict
 
 import dagster as dg
 
 from demo_pipeline.defs.home_files import UNFINISHED
 from demo_pipeline.defs.tags import (
-    FORCE_TAG,
     INTERRUPTED_OUTCOME,
     KILLED_OUTCOME,
+    LAUNCHED_BY_TAG,
     MAX_RETRIES_TAG,
     OUR_REPOSITORY,
     OUTCOME_TAG,
     PROCESS_TAG,
     REPOSITORY_TAG,
 )
-from demo_pipeline.discovery.dead_runs import (
-    BEAT_SECONDS,
-    BeatSighting,
-    UnfinishedRun,
-    ended_with_machine,
-    find_dead_runs,
-)
 from demo_pipeline.files.processes import ProcessIdentity, process_start, this_process
-from demo_pipeline.files.system_errors import best_effort
-from demo_pipeline.pipeline.context import Workspace
-from demo_pipeline.pipeline.leftovers import clear_leftovers
+from demo_pipeline.runs.health import clear_leftovers
+from demo_pipeline.runs.workspace import Workspace
 
 _LOG = logging.getLogger(__package__)
 _UNFINISHED_STATUSES = [dg.DagsterRunStatus(name) for name in UNFINISHED]
+_STARTING_SECONDS = 15.0  # in which a launched process says who it is; it takes 2 to 5
+_LAUNCHING_SECONDS = 30.0  # in which the launcher notes its address; it takes less than one
+_CONNECTING_SECONDS = 2.0
 _claimed: list[str] = []  # the run that this process claimed last
-_BEATS, _SIGHTINGS = "demo_pipeline/heartbeat", "demo_pipeline/heartbeats_seen"
 
 
-def local_run_tags(run_id: str, *, force: bool = False) -> dict[str, str]:
-    """Tags of a run that this process executes itself. Dagster cannot launch such a run again.
-
-    With `force`, its stages build every output again.
-    """
-    forced = {FORCE_TAG: "true"} if force else {}
-    tags = {MAX_RETRIES_TAG: "0", REPOSITORY_TAG: OUR_REPOSITORY}
-    return _process_tag(run_id) | tags | forced
+def local_run_tags(run_id: str) -> dict[str, str]:
+    """Tags of a run that this process executes itself. Dagster cannot launch such a run again."""
+    return _process_tag(run_id) | {MAX_RETRIES_TAG: "0", REPOSITORY_TAG: OUR_REPOSITORY}
 
 
 def claim_run(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
@@ -59,30 +45,6 @@ def claim_run(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
     if _owner(run) is None and _claimed[-1:] != [run.run_id]:
         _claimed[:] = [run.run_id]  # `run` is as old as the run's start, and has no later tags
         instance.add_run_tags(run.run_id, _process_tag(run.run_id))
-
-
-@contextmanager
-def heartbeat(instance: dg.DagsterInstance) -> Iterator[None]:
-    """Show other machines that share the instance that this process is alive."""
-    ended = threading.Event()
-
-    def beat() -> None:
-        number = 0
-        while True:
-            with best_effort(_LOG, "heartbeat"):  # the lease is longer than a short failure
-                values = {_beat_key(this_process()): f"{this_process()} {number}"}
-                instance.daemon_cursor_storage.set_cursor_values(values)
-            number += 1
-            if ended.wait(BEAT_SECONDS):
-                return
-
-    thread = threading.Thread(target=beat, name="heartbeat", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
 
 
 def recover(instance: dg.DagsterInstance, workspace: Workspace) -> list[str]:
@@ -94,43 +56,62 @@ def recover(instance: dg.DagsterInstance, workspace: Workspace) -> list[str]:
     return [*close_dead_runs(instance), *clear_leftovers(workspace)]
 
 
-def close_dead_runs(instance: dg.DagsterInstance, *, interrupted: bool = False) -> list[str]:
-    """Report the runs to Dagster whose process is gone.
+def close_dead_runs(instance: dg.DagsterInstance) -> list[str]:
+    """Report the runs to Dagster whose process is gone; returns a line for each.
 
-    Args:
-        instance: that holds the runs.
-        interrupted: the processes of this machine were ended on purpose.
-
-    Returns:
-        One line for each run that was closed.
+    A run that was launched and whose process did not say yet who it is belongs to the code server
+    that launched it, whose address Dagster notes.
     """
-    filters = dg.RunsFilter(statuses=_UNFINISHED_STATUSES)
-    runs = {run.run_id: run for run in instance.get_runs(filters)}
-    owners = {key: owner for key, run in runs.items() if (owner := _owner(run)) is not None}
-    if not owners:
-        return []
-    here = this_process()
-    beats = _heartbeats(instance, {key: o for key, o in owners.items() if o.host != here.host})
-    unfinished = [UnfinishedRun(key, owner, beats.get(key)) for key, owner in owners.items()]
-    before = _sightings(instance, here) if beats else {}
-    dead = find_dead_runs(unfinished, here, process_start, before, time.monotonic())
-    if beats:
-        _save_sightings(instance, here, dead.sightings)
-    lines = []
-    for key, reason in dead.reasons.items():
-        on_purpose = interrupted or ended_with_machine(owners[key], here)
+    here, lines = this_process(), []
+    for record in instance.get_run_records(dg.RunsFilter(statuses=_UNFINISHED_STATUSES)):
+        run, owner = record.dagster_run, _owner(record.dagster_run)
+        if owner is not None:
+            reason = _reason(owner, here) if owner.is_gone(here, process_start) else ""
+        else:
+            silent = time.time() - record.update_timestamp.timestamp()
+            gone = _is_local(instance) and _launcher_is_gone(run, silent)
+            reason = "the process that launched it ended before it began" if gone else ""
+        if not reason:
+            continue
+        on_purpose = owner is not None and _ended_with_machine(owner, here)
         try:
-            if _close(instance, key, reason, on_purpose=on_purpose):
-                lines.append(f"run {key} ({runs[key].job_name}) was closed: {reason}")
+            if _close(instance, run.run_id, reason, on_purpose=on_purpose):
+                lines.append(f"run {run.run_id} ({run.job_name}) was closed: {reason}")
         except Exception as error:  # noqa: BLE001 - one run must not keep the others open
-            _LOG.warning("run %s cannot be closed: %s", key, type(error).__name__)
+            _LOG.warning("run %s cannot be closed: %s", run.run_id, type(error).__name__)
     return lines
 
 
-def close_own_run(instance: dg.DagsterInstance, run_id: str) -> None:
-    """Close a run of this process that an error or Ctrl-C ended outside of Dagster's care."""
-    with best_effort(_LOG, "closing the run"):  # the next command does, when this one is gone
-        _close(instance, run_id, "the command was interrupted", on_purpose=True)
+def _is_local(instance: dg.DagsterInstance) -> bool:
+    """Whether code servers of this machine launch the runs, and its files serve no other."""
+    files = type(instance.run_storage).__name__ == "SqliteRunStorage"
+    return files and isinstance(instance.run_launcher, dg.DefaultRunLauncher)
+
+
+def _launcher_is_gone(run: dg.DagsterRun, silent: float) -> bool:
+    """Whether the code server that launched a run, `silent` seconds ago, is not there any more."""
+    if run.status is not dg.DagsterRunStatus.STARTING or silent <= _STARTING_SECONDS:
+        return False
+    text = run.tags.get(LAUNCHED_BY_TAG)
+    if text is None:  # whoever launched it ended even before that
+        return silent > _LAUNCHING_SECONDS
+    return not _answers(text)
+
+
+def _answers(address: str) -> bool:
+    """Whether a server is where Dagster's note of its address says; also when that is not known."""
+    try:
+        found = json.loads(address)
+        path, port = found.get("socket"), found.get("port")
+        family = socket.AF_UNIX if path else socket.AF_INET
+        with socket.socket(family, socket.SOCK_STREAM) as server:
+            server.settimeout(_CONNECTING_SECONDS)
+            server.connect(path or ("localhost", int(port)))
+    except (ConnectionRefusedError, FileNotFoundError):
+        return False
+    except (OSError, ValueError, TypeError, AttributeError):  # it may be busy
+        return True
+    return True
 
 
 def _close(instance: dg.DagsterInstance, run_id: str, reason: str, *, on_purpose: bool) -> bool:
@@ -158,33 +139,14 @@ def _owner(run: dg.DagsterRun) -> ProcessIdentity | None:
     return ProcessIdentity.parse(process) if run_id == run.run_id else None
 
 
-def _beat_key(process: ProcessIdentity) -> str:
-    return f"{_BEATS}/{process.host}/{process.pid}"
+def _ended_with_machine(process: ProcessIdentity, here: ProcessIdentity) -> bool:
+    """Whether a process of this machine ended because the machine was started again."""
+    known = "-" not in {process.boot, here.boot}
+    return known and process.host == here.host and process.boot != here.boot
 
 
-def _heartbeats(
-    instance: dg.DagsterInstance, owners: Mapping[str, ProcessIdentity]
-) -> dict[str, str]:
-    """Run id → the newest heartbeat of its process; without those that never had one."""
-    if not owners:
-        return {}
-    keys = {key: _beat_key(owner) for key, owner in owners.items()}
-    values = instance.daemon_cursor_storage.get_cursor_values(set(keys.values()))
-    beats = {key: values.get(place, "") for key, place in keys.items()}
-    return {key: beat for key, beat in beats.items() if beat.startswith(f"{owners[key]} ")}
-
-
-def _sightings(instance: dg.DagsterInstance, here: ProcessIdentity) -> dict[str, BeatSighting]:
-    key = f"{_SIGHTINGS}/{here.host}"
-    text = instance.daemon_cursor_storage.get_cursor_values({key}).get(key, "{}")
-    try:
-        return {run_id: BeatSighting(**values) for run_id, values in json.loads(text).items()}
-    except (ValueError, TypeError, AttributeError):
-        return {}
-
-
-def _save_sightings(
-    instance: dg.DagsterInstance, here: ProcessIdentity, sightings: Mapping[str, BeatSighting]
-) -> None:
-    text = json.dumps({run_id: asdict(sighting) for run_id, sighting in sightings.items()})
-    instance.daemon_cursor_storage.set_cursor_values({f"{_SIGHTINGS}/{here.host}": text})
+def _reason(process: ProcessIdentity, here: ProcessIdentity) -> str:
+    name = f"process {process.pid} on {process.host.partition('/')[0]}"
+    if _ended_with_machine(process, here):
+        return f"{name} ended when the machine was restarted"
+    return f"{name} ended without a result: it was killed, or ran out of memory"

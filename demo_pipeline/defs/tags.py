@@ -5,6 +5,7 @@ only programs read has such a name. Dagster's own names are written out, so that
 read tags need not import it; a test compares them.
 """
 
+LAUNCHED_BY_TAG = ".dagster/grpc_info"  # where the code server that launched a run answers
 MAX_RETRIES_TAG = "dagster/max_retries"
 PARTITION_NAME_TAG = "dagster/partition"
 PRIORITY_TAG = "dagster/priority"
@@ -28,7 +29,6 @@ BATCH_TAG = "demo_pipeline/batch"  # number of demonstrations of a batch run; in
 # For programs.
 FINGERPRINT_TAG = ".dagster/demo_pipeline_fingerprint"  # of the listing that the run is for
 STATE_TAG = ".dagster/demo_pipeline_state"  # what a run of dataset stages was launched for
-EXCEEDED_TAG = ".dagster/demo_pipeline_exceeded"  # run id, stage and the limit that it exceeded
 PROCESS_TAG = ".dagster/demo_pipeline_process"  # run id, then the executing `ProcessIdentity`
 MEMBERS_TAG = ".dagster/demo_pipeline_members"  # of a batch run, see batch_members.py
 MEMBER_TAG_PREFIX = ".dagster/demo_pipeline_member"

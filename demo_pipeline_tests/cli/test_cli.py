@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from demo_pipeline.cli.app import app, main
-from demo_pipeline.pipeline.context import Workspace
-from demo_pipeline.pipeline.quarantine import list_quarantine
+from demo_pipeline.runs.quarantine import list_quarantine
+from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 from demo_pipeline_tests.dagster_homes import WITHOUT_OUTPUT_YAML
 from demo_pipeline_tests.datasets.builders import snapshot

@@ -11,16 +11,16 @@ import pytest
 from typer.testing import CliRunner
 
 from demo_pipeline.cli.app import app
-from demo_pipeline.pipeline.context import Workspace
-from demo_pipeline.pipeline.health import (
+from demo_pipeline.problems import Problem
+from demo_pipeline.runs.health import (
     LOW_BYTES,
     VERY_LOW_BYTES,
     HealthLevel,
     examine_workspace,
     space_finding,
 )
-from demo_pipeline.pipeline.quarantine import quarantine_demonstration
-from demo_pipeline.problems import Problem
+from demo_pipeline.runs.quarantine import quarantine_demonstration
+from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 from demo_pipeline.storage.objects.object_store import list_all
 from demo_pipeline.storage.objects.s3_objects import S3Objects

@@ -10,7 +10,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import dagster as dg  # noqa: TID251 - the runs of an interrupted command
 import pytest
 
 from demo_pipeline.cli.app import main
@@ -204,6 +203,3 @@ def test_ctrl_c_says_what_was_done_and_leaves_no_run_open(home: Path, recording:
     assert "demonstrations were done in this run and are kept" in err
     assert "the next `demo-pipeline run` goes on with the others" in err
     assert stuck_runs(home) == []
-    with dg.DagsterInstance.from_config(str(home)) as instance:
-        tags = [run.tags.get("demo_pipeline/outcome") for run in instance.get_runs()]
-    assert "interrupted" in tags

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import pytest
 from dagster._core.storage.tags import (
     ASSET_PARTITION_RANGE_END_TAG,
     ASSET_PARTITION_RANGE_START_TAG,
@@ -15,10 +16,13 @@ from dagster._core.storage.tags import (
     RUN_KEY_TAG,
 )
 
+from demo_pipeline.defs import demonstrations
 from demo_pipeline.defs.code_location import build_defs
-from demo_pipeline.defs.partitions import register_partitions
-from demo_pipeline.pipeline.context import Workspace
-from demo_pipeline.pipeline.task_catalog import CATALOG_OUTPUT
+from demo_pipeline.defs.jobs import register_partitions
+from demo_pipeline.runs.batch import AStage, DemonstrationTask, run_demonstration
+from demo_pipeline.runs.results import DemonstrationResult as Processed
+from demo_pipeline.runs.task_catalog import CATALOG_OUTPUT
+from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DiscoverySettings, ExecutionSettings, Settings
 from demo_pipeline_tests.dagster_homes import WITHOUT_OUTPUT
 from demo_pipeline_tests.datasets.builders import snapshot
@@ -164,6 +168,20 @@ def cancel(made: Bench, request: dg.RunRequest) -> None:
     made.instance.report_run_canceled(run)
 
 
+def in_this_process(patch: pytest.MonkeyPatch) -> None:
+    """Let the stages run in the test's process, where what they log at DEBUG is seen."""
+
+    def run(
+        workspace: Workspace,
+        tasks: Sequence[DemonstrationTask],
+        stages: Sequence[AStage],
+        **_: object,
+    ) -> Iterator[Processed]:
+        return (run_demonstration(workspace, stages, task) for task in tasks)
+
+    patch.setattr(demonstrations, "process", run)
+
+
 def materialized(result: Result) -> dict[tuple[str, str | None], dg.AssetMaterialization]:
     """(asset, partition) → its materialization."""
     found = {}
@@ -183,10 +201,11 @@ def verdicts(result: Result) -> dict[str, dg.AssetCheckEvaluation]:
 
 
 def failures(result: Result) -> dict[str, Any]:
-    """Step → data of its failure."""
+    """Stage, or else step → data of its failure."""
     found = {}
     for event in result.get_step_failure_events():
         data = event.step_failure_data
         assert data.user_failure_data is not None, data.error
-        found[str(event.step_key)] = data.user_failure_data
+        stage = data.user_failure_data.metadata.get("stage")
+        found[str(stage.value if stage else event.step_key)] = data.user_failure_data
     return found

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from demo_pipeline.defs.asset_additions import ACCOUNTED
-from demo_pipeline.pipeline.quarantine_table import QUARANTINE_SCHEMA, TABLE_FILE
+from demo_pipeline.defs.dataset_assets import ACCOUNTED
+from demo_pipeline.runs.quarantine_table import QUARANTINE_SCHEMA, TABLE_FILE
 from demo_pipeline_tests.defs.bench import (
     Bench,
     Result,

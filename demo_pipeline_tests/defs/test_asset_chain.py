@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from demo_pipeline.defs.code_location import build_defs
-from demo_pipeline.pipeline.quarantine import list_quarantine
-from demo_pipeline.pipeline.stages import STAGES
-from demo_pipeline.pipeline.validation import validate
+from demo_pipeline.runs.quarantine import list_quarantine
+from demo_pipeline.runs.stages import STAGES
+from demo_pipeline.runs.validation import validate
 from demo_pipeline.settings import ExecutionSettings
 from demo_pipeline_tests.defs.bench import (
     Bench,

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from dagster._cli.asset import asset_materialize_command
 
-from demo_pipeline.pipeline.stages import STAGES, training_exports
+from demo_pipeline.runs.stages import STAGES, training_exports
 from demo_pipeline.settings import Settings
 from demo_pipeline_tests.dagster_homes import WITHOUT_OUTPUT_YAML
 from demo_pipeline_tests.defs.bench import Bench, bench

@@ -8,11 +8,11 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from demo_pipeline.defs import demonstration_assets
+from demo_pipeline.defs import demonstrations
 from demo_pipeline.defs.code_location import build_defs
-from demo_pipeline.pipeline.quarantine import QuarantineRecord, read_quarantine
-from demo_pipeline.pipeline.stages import STAGES
 from demo_pipeline.problems import Problem
+from demo_pipeline.runs.quarantine import QuarantineRecord, read_quarantine
+from demo_pipeline.runs.stages import STAGES
 from demo_pipeline_tests.defs.bench import Bench, Result, bench, failures, materialized, verdicts
 from demo_pipeline_tests.uploads import BREAKING, TYPED, spoil_log, upload
 
@@ -136,7 +136,7 @@ def test_a_failed_check_stops_the_chain_and_keeps_the_last_good_version(
             else one
             for one in STAGES
         ]
-        monkeypatch.setattr(demonstration_assets, "STAGES", strictest)
+        monkeypatch.setattr(demonstrations, "STAGES", strictest)
         strict = replace(made, definitions=build_defs(made.settings))
         result = strict.process("one", **{"demo_pipeline/force": "true"})
         assert "one: actions.parquet: does not add up" in failures(result)["actions"].description

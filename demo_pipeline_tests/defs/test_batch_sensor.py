@@ -6,23 +6,24 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from dagster._core.events import DagsterEvent, StepMaterializationData
 
-from demo_pipeline.defs.batch_members import (
+from demo_pipeline.defs.dataset_assets import reconcile_uploads
+from demo_pipeline.defs.run_history import (
+    InstanceRuns,
     MemberOutcome,
     demonstrations_of,
+    ledger_path,
     members_of,
     note_outcomes,
+    waiting_demonstrations,
 )
-from demo_pipeline.defs.event_writing import EventWriter
-from demo_pipeline.defs.instance_runs import InstanceRuns, ledger_path
 from demo_pipeline.defs.tags import OUTCOME_TAG, REASON_TAG, RUN_KEY_TAG, WILL_RETRY_TAG
-from demo_pipeline.defs.upload_reconciliation import reconcile_uploads
-from demo_pipeline.defs.waiting_runs import waiting_demonstrations
-from demo_pipeline.discovery.retry_pauses import FIRST_PAUSE_SECONDS
-from demo_pipeline.discovery.run_history import RunOutcome
 from demo_pipeline.files.recording_files import RECORDING_FILES
-from demo_pipeline.pipeline.crash_quarantine import record_crash
-from demo_pipeline.pipeline.quarantine import read_quarantine, write_quarantine
+from demo_pipeline.runs.failures import FIRST_PAUSE_SECONDS
+from demo_pipeline.runs.quarantine import read_quarantine, record_crash, write_quarantine
+from demo_pipeline.runs.results import Status
+from demo_pipeline.runs.upload_decisions import RunOutcome
 from demo_pipeline.storage.uploads.fingerprint import upload_listing_fingerprint
 from demo_pipeline.storage.uploads.local_uploads import LocalUploads
 from demo_pipeline_tests.defs.bench import Bench, bench, failures, ticked
@@ -131,9 +132,9 @@ class TestOutcomes:
         assert {outcome(made, key) for key in KEYS} == {RunOutcome.LIVE}
         record_crash(made.workspace, "d", "events", "MemoryError")
         noted = {
-            "b": MemberOutcome("superseded"),
-            "c": MemberOutcome("waiting", "No space left on device"),
-            "d": MemberOutcome("failed"),
+            "b": MemberOutcome(Status.SUPERSEDED),
+            "c": MemberOutcome(Status.WAITING, "No space left on device"),
+            "d": MemberOutcome(Status.REJECTED),
         }
         note_outcomes(made.instance, self.run.run_id, noted)
         made.instance.report_run_failed(self.run)
@@ -146,7 +147,7 @@ class TestOutcomes:
     def test_one_that_waits_is_requested_again_after_its_pause(
         self, made: Bench, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        note_outcomes(made.instance, self.run.run_id, {"c": MemberOutcome("waiting", "full")})
+        note_outcomes(made.instance, self.run.run_id, {"c": MemberOutcome(Status.WAITING, "full")})
         made.instance.report_run_failed(self.run)
         assert requested(made) == []
         later(monkeypatch, FIRST_PAUSE_SECONDS + 1)
@@ -186,7 +187,7 @@ class TestOutcomes:
         self, made: Bench, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         record_crash(made.workspace, "b", "screenshots", "MemoryError")
-        note_outcomes(made.instance, self.run.run_id, {"b": MemberOutcome("failed")})
+        note_outcomes(made.instance, self.run.run_id, {"b": MemberOutcome(Status.REJECTED)})
         made.instance.report_run_failed(self.run)
         monkeypatch.setattr(LocalUploads, "identity", lambda *_: pytest.fail("it was read"))
         assert outcome(made, "b") is RunOutcome.ENDED
@@ -197,7 +198,7 @@ class TestOutcomes:
         assert {outcome(made, key) for key in KEYS} == {RunOutcome.LIVE}
 
     def test_no_upload_is_lost_in_the_accounting(self, made: Bench) -> None:
-        noted = dict.fromkeys(KEYS, MemberOutcome("waiting", "full"))
+        noted = dict.fromkeys(KEYS, MemberOutcome(Status.WAITING, "full"))
         note_outcomes(made.instance, self.run.run_id, noted)
         made.instance.report_run_failed(self.run)
         counts = reconcile_uploads(made.instance, made.workspace)
@@ -206,9 +207,15 @@ class TestOutcomes:
 
 
 def _report(made: Bench, run: dg.DagsterRun, event: dg.AssetMaterialization) -> None:
-    writer = EventWriter(made.instance, run, "all_stages", {})
-    writer.materialized(event)
-    writer.flush()
+    made.instance.report_dagster_event(
+        DagsterEvent(
+            dg.DagsterEventType.ASSET_MATERIALIZATION.value,
+            run.job_name,
+            step_key="all_stages",
+            event_specific_data=StepMaterializationData(event),
+        ),
+        run.run_id,
+    )
 
 
 def test_a_run_notes_what_became_of_each_member(made: Bench, recording: Path) -> None:

@@ -10,11 +10,11 @@ from dagster._core.definitions.data_version import CachingStaleStatusResolver
 from dagster._core.loader import LoadingContextForTest
 from dagster._core.storage.partition_status_cache import get_and_update_asset_status_cache_value
 
-from demo_pipeline.defs.batch_members import BatchMember, batch_tags
-from demo_pipeline.defs.partitions import DEMONSTRATIONS
-from demo_pipeline.pipeline.quarantine import list_quarantine
-from demo_pipeline.pipeline.runner import run_stage
-from demo_pipeline.pipeline.stages import STAGES
+from demo_pipeline.defs.jobs import DEMONSTRATIONS
+from demo_pipeline.defs.run_history import BatchMember, batch_tags
+from demo_pipeline.runs.quarantine import list_quarantine
+from demo_pipeline.runs.stage_runs import run_stage
+from demo_pipeline.runs.stages import STAGES
 from demo_pipeline_tests.defs.bench import Bench, Result, bench, failures, materialized
 from demo_pipeline_tests.defs.bench import values as shown
 from demo_pipeline_tests.uploads import spoil_log, tear_meta, upload
@@ -306,8 +306,8 @@ def test_a_batch_of_only_bad_ones_fails(tmp_path: Path, recording: Path) -> None
             tear_meta(upload(recording, made.uploads, key))
         assert made.run("register_uploads").success
         result = made.process_range("one", "two")
-        assert set(failures(result)) == {FIRST}
-        description = failures(result)[FIRST].description
+        [said] = failures(result).values()
+        description = str(said.description)
         assert "one: meta.json:" in description
         assert "two: meta.json:" in description
         assert made.instance.get_materialized_partitions(dg.AssetKey(FIRST)) == set()
@@ -317,7 +317,8 @@ def test_a_reversed_range_fails_with_an_explanation(tmp_path: Path) -> None:
     with bench(tmp_path) as made:
         made.instance.add_dynamic_partitions("demonstrations", ["one", "two"])
         result = made.process_range("two", "one")
-        assert "in the order of their registration" in failures(result)[FIRST].description
+        [said] = failures(result).values()
+        assert "in the order of their registration" in str(said.description)
 
 
 def test_a_batch_without_ids_says_where_to_name_them(tmp_path: Path) -> None:

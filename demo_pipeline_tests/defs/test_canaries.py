@@ -4,22 +4,22 @@ import logging
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from demo_pipeline.cli.app import main
-from demo_pipeline.defs import demonstration_assets, local_execution
+from demo_pipeline.defs import demonstrations
 from demo_pipeline.defs.code_location import build_defs
-from demo_pipeline.defs.run_results import run_errors
 from demo_pipeline.files.logs import LOG_ROOT, PassedOnLog
-from demo_pipeline.pipeline.demonstration_run import DemonstrationTask, run_demonstration
-from demo_pipeline.pipeline.stages import STAGES
+from demo_pipeline.runs import batch
+from demo_pipeline.runs.batch import DemonstrationTask, run_demonstration
+from demo_pipeline.runs.results import Status
+from demo_pipeline.runs.stages import STAGES
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline_tests.dagster_homes import WITHOUT_OUTPUT_YAML
-from demo_pipeline_tests.defs.bench import Bench, bench, launched, ticked
+from demo_pipeline_tests.defs.bench import Bench, bench, failures, launched, ticked
 from demo_pipeline_tests.uploads import BREAKING, TYPED, upload
 
 SECRET = "canary/5Zt9QmXw+never/to/be/written"  # noqa: S105 - it opens nothing
@@ -79,7 +79,8 @@ def crash(monkeypatch: pytest.MonkeyPatch, stage: str, error: Exception) -> None
         raise error from LookupError(str(error))
 
     stages = [replace(one, build=build) if one.name == stage else one for one in STAGES]
-    monkeypatch.setattr(demonstration_assets, "STAGES", stages)
+    monkeypatch.setattr(demonstrations, "STAGES", stages)
+    monkeypatch.setattr(batch, "STAGES", stages)
 
 
 @pytest.mark.parametrize("stage", ["raw_recordings", "actions"])
@@ -90,7 +91,7 @@ def test_the_message_of_a_defect_that_quotes_typed_text_is_left_out(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """`demo-pipeline run` with a run for each, its workers in this process, where the defect is."""
+    """`demo-pipeline run`, its workers forked from this process, where the defect is."""
     home = tmp_path / "home"
     home.mkdir()
     # Dagster's capture of output leaves processes behind that watch threads which raise.
@@ -100,8 +101,6 @@ def test_the_message_of_a_defect_that_quotes_typed_text_is_left_out(
     for name in ("uploads", "store"):
         monkeypatch.setenv(f"DEMO_PIPELINE_{name.upper()}", str(tmp_path / name))
     monkeypatch.setenv("DEMO_PIPELINE_OSWORLD_TASKS", str(tmp_path / "tasks"))
-    monkeypatch.setenv("DEMO_PIPELINE_EXECUTION__PARTITIONS_PER_RUN", "1")
-    monkeypatch.setattr(local_execution, "worker_pool", ThreadPoolExecutor)
     monkeypatch.setattr(sys, "argv", ["demo-pipeline", "run"])
     crash(monkeypatch, stage, ValueError(f"cannot place {TYPED!r}"))
     with pytest.raises(SystemExit) as ended:
@@ -136,7 +135,7 @@ def test_a_worker_passes_on_no_message_of_a_defect_that_quotes_typed_text(
         finally:
             logger.removeHandler(handler)
             logger.setLevel(level)
-    assert (result.status, result.stage) == ("crashed", "actions")
+    assert (result.status, result.stage) == (Status.FAILED, "actions")
     assert "ValueError" in result.reason
     assert any(line.startswith("events: events/one made in ") for line in lines)
     assert TYPED not in f"{result}\n{lines}"
@@ -150,7 +149,7 @@ def test_a_storage_error_keeps_its_message_and_loses_its_cause(
         upload(recording, made.uploads, "one")
         crash(monkeypatch, "events", StorageError("the disk is full; make room"))
         result = replace(made, definitions=build_defs(made.settings)).process("one")
-        assert run_errors(result) == [
-            "events: waiting: the disk is full; make room; it is tried again by itself"
-        ]
+        [said] = failures(result).values()
+        words = "waiting: the disk is full; make room; it is tried again by itself"
+        assert said.description == words
     assert holding((tmp_path / "home").rglob("*"), "LookupError: ") == []

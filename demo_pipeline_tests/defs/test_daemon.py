@@ -15,7 +15,7 @@ import pytest
 
 from demo_pipeline.defs.instance_health import examine_instance
 from demo_pipeline.files.recording_files import RECORDING_FILES
-from demo_pipeline.pipeline.context import Workspace
+from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 from demo_pipeline_tests.defs.daemon import Run, dagster_home, dagster_process, runs_of, wait_for
 from demo_pipeline_tests.simulator.form import SMALL, script

@@ -8,9 +8,9 @@ import pytest
 
 from demo_pipeline.defs import dataset_assets
 from demo_pipeline.defs.code_location import build_defs
-from demo_pipeline.pipeline.stages import DATASET_STAGES
-from demo_pipeline.pipeline.validation import validate
 from demo_pipeline.problems import Problem, errors
+from demo_pipeline.runs.stages import DATASET_STAGES
+from demo_pipeline.runs.validation import validate
 from demo_pipeline.settings import DatasetSettings, Settings
 from demo_pipeline.stage import Stage
 from demo_pipeline_tests.defs.bench import Bench, bench, failures, materialized, values, verdicts

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from demo_pipeline.defs import dataset_assets
-from demo_pipeline.defs.dataset_sensor import should_rebuild
-from demo_pipeline.defs.freshness import MOST_ATTEMPTS, Attempts, Progress, progress
-from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
+from demo_pipeline.defs.sensors import Attempts, Progress, progress, should_rebuild
+from demo_pipeline.runs.datasets import run_dataset_stage
+from demo_pipeline.runs.failures import DATASET_ATTEMPTS
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline_tests.defs.bench import Bench, bench, launched, ticked
 
@@ -38,14 +38,14 @@ class TestDecision:
 
     def test_a_failed_build_is_retried_after_doubling_pauses_up_to_a_limit(self) -> None:
         pauses = []
-        for failed in range(1, MOST_ATTEMPTS):
+        for failed in range(1, DATASET_ATTEMPTS):
             after = replace(SETTLED, attempts=Attempts(failed, 1000.0))
             pauses.append(
                 next(s for s in range(0, 1000, 10) if should_rebuild(after, 1000.0 + s, 900, 30)[0])
             )
         assert pauses == [30, 60, 120, 240]
         rebuild, why = should_rebuild(
-            replace(SETTLED, attempts=Attempts(MOST_ATTEMPTS, 0.0)), 1e9, 900, 30
+            replace(SETTLED, attempts=Attempts(DATASET_ATTEMPTS, 0.0)), 1e9, 900, 30
         )
         assert not rebuild
         assert "by hand" in why
@@ -146,7 +146,7 @@ def test_a_build_that_failed_is_requested_again_under_another_key(
     monkeypatch.setattr(dataset_assets, "run_dataset_stage", refuse)
     keys: list[str | None] = []
     later = time.time()
-    for _ in range(MOST_ATTEMPTS):
+    for _ in range(DATASET_ATTEMPTS):
         with monkeypatch.context() as patch:
             patch.setattr(time, "time", lambda now=later: now)
             [request] = ticked(made, "rebuild_datasets").requests
@@ -154,7 +154,7 @@ def test_a_build_that_failed_is_requested_again_under_another_key(
         assert "the next is in" in ticked(made, "rebuild_datasets").skipped or len(keys) == 4
         keys.append(request.run_key)
         later += 1000
-    assert len(set(keys)) == MOST_ATTEMPTS
+    assert len(set(keys)) == DATASET_ATTEMPTS
     assert "by hand" in ticked(made, "rebuild_datasets").skipped
     came(made, "second")
     assert len(ticked(made, "rebuild_datasets").requests) == 1
@@ -176,7 +176,7 @@ def test_a_build_that_waits_for_something_is_tried_again_without_end(
     monkeypatch.setattr(dataset_assets, "run_dataset_stage", wait)
     keys = []
     later = time.time()
-    for _ in range(MOST_ATTEMPTS + 2):
+    for _ in range(DATASET_ATTEMPTS + 2):
         with monkeypatch.context() as patch:
             patch.setattr(time, "time", lambda now=later: now)
             [request] = ticked(made, "rebuild_datasets").requests
@@ -184,7 +184,7 @@ def test_a_build_that_waits_for_something_is_tried_again_without_end(
         assert "the next is in" in ticked(made, "rebuild_datasets").skipped
         keys.append(request.run_key)
         later += 2000
-    assert len(set(keys)) == MOST_ATTEMPTS + 2
+    assert len(set(keys)) == DATASET_ATTEMPTS + 2
 
 
 def test_before_anything_has_run_there_is_nothing_to_build(made: Bench) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from demo_pipeline.actions.action_tables import ACTIONS_SCHEMA
 from demo_pipeline.defs.code_location import build_defs
-from demo_pipeline.pipeline.stages import STAGES
+from demo_pipeline.runs.stages import STAGES
 from demo_pipeline.settings import ExecutionSettings, Settings
 from demo_pipeline.storage.errors import StorageError
 
@@ -129,13 +129,24 @@ def test_jobs_cover_the_chain_the_datasets_and_the_catalog(definitions: dg.Defin
         )
     }
     assert steps == {
-        "process_demonstration": {*CHAIN, SHEETS},
+        "process_demonstration": {"demonstrations"},
         "build_datasets": {*DATASETS, STATISTICS},
         "register_uploads": {"demonstration_catalog"},
         "read_osworld_tasks": {"osworld_tasks"},
         "report_quarantine": {"quarantine"},
         "score_evaluation": {SCORES},
     }
+
+
+def test_the_stages_of_a_demonstration_are_one_step_of_which_any_part_can_be_run(
+    definitions: dg.Definitions,
+) -> None:
+    job = definitions.resolve_job_def("process_demonstration")
+    assert {key.path[-1] for key in job.asset_layer.selected_asset_keys} == {*CHAIN, SHEETS}
+    [assets] = {
+        id(one): one for one in map(definitions.resolve_assets_def, [*CHAIN, SHEETS])
+    }.values()
+    assert assets.can_subset
 
 
 def test_the_sensors_are_on_and_the_schedule_is_off(

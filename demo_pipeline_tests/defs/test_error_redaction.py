@@ -5,7 +5,7 @@ import traceback
 import pytest
 from dagster._utils.error import serializable_error_info_from_exc_info
 
-from demo_pipeline.pipeline.error_redaction import DefectError, redacted_errors
+from demo_pipeline.runs.failures import DefectError, redacted_errors
 from demo_pipeline.storage.errors import MissingOutput
 
 

@@ -9,8 +9,12 @@ from typing import Any
 
 import pytest
 
-from demo_pipeline.pipeline.evaluation_runs import ListedEvaluations, list_evaluations
-from demo_pipeline.pipeline.evaluations import Evaluation, write_right_answers
+from demo_pipeline.runs.evaluations import (
+    Evaluation,
+    ListedEvaluations,
+    list_evaluations,
+    write_right_answers,
+)
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
 from demo_pipeline_tests.datasets.stores import commit_trajectories
 from demo_pipeline_tests.defs.bench import (

@@ -6,15 +6,18 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-from dagster._core.execution.plan.objects import StepSuccessData
 
-from demo_pipeline.defs import demonstration_assets, failure_sensor
+from demo_pipeline.defs import demonstrations, failure_sensor
 from demo_pipeline.defs.code_location import build_defs
 from demo_pipeline.defs.failure_sensor import UnrecordedError, quarantine_failures, record_failure
 from demo_pipeline.defs.tags import WILL_RETRY_TAG
-from demo_pipeline.pipeline.crash_quarantine import record_crash
-from demo_pipeline.pipeline.quarantine import QuarantineRecord, list_quarantine, read_quarantine
-from demo_pipeline.pipeline.stages import STAGES
+from demo_pipeline.runs.quarantine import (
+    QuarantineRecord,
+    list_quarantine,
+    read_quarantine,
+    record_crash,
+)
+from demo_pipeline.runs.stages import STAGES
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline_tests.defs.bench import Bench, Result, bench, launched, materialized, ticked
 from demo_pipeline_tests.uploads import TYPED, spoil_log, upload
@@ -35,7 +38,7 @@ def broken(made: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
         raise ZeroDivisionError(TYPED)
 
     stages = [replace(one, build=build) if one.name == "actions" else one for one in STAGES]
-    monkeypatch.setattr(demonstration_assets, "STAGES", stages)
+    monkeypatch.setattr(demonstrations, "STAGES", stages)
     return replace(made, definitions=build_defs(made.settings))
 
 
@@ -83,7 +86,7 @@ def test_repeated_crashes_are_counted_and_a_good_run_releases(
         told_of(broken, broken.process("one"))
         assert standing(broken).attempts == attempts
     with monkeypatch.context() as patch:
-        patch.setattr(demonstration_assets, "STAGES", STAGES)
+        patch.setattr(demonstrations, "STAGES", STAGES)
         whole = replace(made, definitions=build_defs(made.settings))
         assert whole.process("one").success
     assert list_quarantine(made.workspace.store) == []
@@ -109,30 +112,26 @@ def test_an_old_failure_is_ignored_after_a_newer_run(
     made: Bench, broken: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     result = broken.process("one")
-    monkeypatch.setattr(demonstration_assets, "STAGES", STAGES)
+    monkeypatch.setattr(demonstrations, "STAGES", STAGES)
     assert replace(made, definitions=build_defs(made.settings)).process("one").success
     assert "a newer run than" in told_of(made, result)
     assert read_quarantine(made.workspace.store, "one") is None
 
 
 def killed(made: Bench, *begun: str) -> tuple[dg.DagsterRun, dg.DagsterEvent]:
-    """A run whose process was killed: steps were started, and monitoring failed the run."""
+    """A run whose process was killed: stages were begun, and monitoring failed the run."""
     made.instance.add_dynamic_partitions("demonstrations", ["one"])
     run = made.instance.create_run_for_job(
         made.definitions.resolve_job_def("process_demonstration"),
         tags={"dagster/partition": "one"},
         status=dg.DagsterRunStatus.STARTED,
     )
-    start, success = dg.DagsterEventType.STEP_START, dg.DagsterEventType.STEP_SUCCESS
-    for step in begun:
-        one = dg.DagsterEvent(start.value, run.job_name, step_key=step)
+    if begun:
+        start = dg.DagsterEventType.STEP_START.value
+        one = dg.DagsterEvent(start, run.job_name, step_key="demonstrations")
         made.instance.report_dagster_event(one, run.run_id)
-        if step != begun[-1]:
-            done = StepSuccessData(duration_ms=1.0)
-            one = dg.DagsterEvent(
-                success.value, run.job_name, step_key=step, event_specific_data=done
-            )
-            made.instance.report_dagster_event(one, run.run_id)
+    for stage in begun:
+        made.instance.report_engine_event(f"{stage}: building {stage}/one, because …", run)
     made.instance.report_run_failed(run)
     logs = made.instance.all_logs(run.run_id, of_type=dg.DagsterEventType.RUN_FAILURE)
     event = logs[-1].dagster_event

@@ -9,9 +9,9 @@ from dagster._core.storage import tags as dagster_tags
 
 from demo_pipeline.defs import tags
 from demo_pipeline.defs.home_files import WaitingDemonstration, is_settled, waiting_in_home
-from demo_pipeline.defs.partitions import register_partitions
+from demo_pipeline.defs.jobs import register_partitions
+from demo_pipeline.defs.run_history import waiting_demonstrations, waiting_tags
 from demo_pipeline.defs.run_recovery import local_run_tags
-from demo_pipeline.defs.waiting_runs import waiting_demonstrations, waiting_tags
 
 
 @pytest.fixture

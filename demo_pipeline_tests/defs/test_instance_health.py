@@ -12,7 +12,7 @@ from dagster._core.scheduler.instigation import TickStatus
 from dagster._daemon.types import DaemonHeartbeat
 
 from demo_pipeline.defs import instance_health
-from demo_pipeline.pipeline.health import Finding, HealthLevel
+from demo_pipeline.runs.health import Finding, HealthLevel
 from demo_pipeline_tests.defs.bench import Bench, bench, ticked
 from demo_pipeline_tests.uploads import upload
 

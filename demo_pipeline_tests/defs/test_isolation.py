@@ -2,7 +2,6 @@
 
 import errno
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,14 +9,20 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from demo_pipeline.cli.run_selection import select_demonstrations
-from demo_pipeline.defs import local_execution, maintenance
-from demo_pipeline.defs.upload_reconciliation import reconcile_uploads
-from demo_pipeline.pipeline.context import Workspace
-from demo_pipeline.pipeline.crash_quarantine import quarantine_collisions
-from demo_pipeline.pipeline.outcomes import DemonstrationOutcome
-from demo_pipeline.pipeline.quarantine import list_quarantine, quarantine_demonstration
+from demo_pipeline.cli.run_commands import select_demonstrations
+from demo_pipeline.defs import maintenance
+from demo_pipeline.defs.dataset_assets import reconcile_uploads
 from demo_pipeline.problems import DemonstrationError, Problem
+from demo_pipeline.recording.recording_stages import RecordingInputs
+from demo_pipeline.runs.batch import DemonstrationTask, process
+from demo_pipeline.runs.quarantine import (
+    list_quarantine,
+    quarantine_collisions,
+    quarantine_demonstration,
+)
+from demo_pipeline.runs.stages import STAGES
+from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline.stage import Summary
 from demo_pipeline.storage.errors import ChangedOutput, MissingOutput, StorageError
 from demo_pipeline.storage.objects.object_store import ObjectChangedError
 from demo_pipeline.storage.objects.s3_client import S3CallError
@@ -93,30 +98,26 @@ every_error = pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(er
 
 
 @every_error
-def test_the_command_line_selects_and_runs_the_others(
-    made: Bench, error: Exception, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_line_selects_the_others(made: Bench, error: Exception) -> None:
     for first in (1, 2, 3):
         failing, _ = with_failing(made.workspace, error, first)
         chosen = select_demonstrations(failing, None, ["a", "bad", "z"], forced=(), retry=True)
         assert chosen.todo == ["a", "bad", "z"]
 
-    def one(_: object, key: str, *, force: bool) -> DemonstrationOutcome:
-        if key == "bad":
-            raise error
-        return DemonstrationOutcome(key, "done", {"force": force})
 
-    monkeypatch.setattr(local_execution, "worker_pool", ThreadPoolExecutor)
-    monkeypatch.setattr(local_execution, "_process_one", one)
-    execution = made.settings.execution.model_copy(update={"partitions_per_run": 1})
-    settings = made.settings.model_copy(update={"execution": execution})
-    found = {
-        outcome.demonstration: outcome
-        for outcome in local_execution.process(settings, ["a", "bad", "z"], 1, force=False)
-    }
-    assert [found[key].status for key in ("a", "bad", "z")] == ["done", "crashed", "done"]
-    assert found["bad"].reasons
-    assert "hunter2" not in str(found["bad"].reasons)
+@every_error
+def test_workers_go_on_with_the_others(made: Bench, error: Exception) -> None:
+    def build(inputs: RecordingInputs, out: Path) -> Summary:
+        if inputs.demonstration == "bad":
+            raise error
+        return STAGES[0].build(inputs, out)
+
+    tasks = [DemonstrationTask(key) for key in ("a", "bad", "z")]
+    first = replace(STAGES[0], build=build)
+    found = {one.demonstration: one for one in process(made.workspace, tasks, [first])}
+    assert [found[key].status.is_done for key in ("a", "bad", "z")] == [True, False, True]
+    assert found["bad"].problems
+    assert "hunter2" not in str(found["bad"].problems)
 
 
 @pytest.mark.no_cover  # other tests run the same lines

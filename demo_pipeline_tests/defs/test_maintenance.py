@@ -9,9 +9,9 @@ import dagster as dg
 import pytest
 
 from demo_pipeline.defs.code_location import build_defs
-from demo_pipeline.defs.instance_runs import InstanceRuns
-from demo_pipeline.pipeline.quarantine import list_quarantine, read_quarantine
-from demo_pipeline.pipeline.stages import STAGES
+from demo_pipeline.defs.run_history import InstanceRuns
+from demo_pipeline.runs.quarantine import list_quarantine, read_quarantine
+from demo_pipeline.runs.stages import STAGES
 from demo_pipeline.settings import TrajectorySettings
 from demo_pipeline_tests.defs.bench import Bench, bench, launched, materialized, ticked, values
 from demo_pipeline_tests.uploads import spoil_log, tear_meta, upload

@@ -1,7 +1,7 @@
 """What the UI shows of problems."""
 
-from demo_pipeline.pipeline.quarantine import QuarantineRecord, problem_dicts
 from demo_pipeline.problems import Problem, Severity
+from demo_pipeline.runs.quarantine import QuarantineRecord, problem_dicts
 
 
 def test_a_quarantine_record_gives_back_every_field_of_its_problems() -> None:

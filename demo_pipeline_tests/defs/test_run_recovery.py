@@ -1,6 +1,7 @@
 """Runs whose process is gone are closed, and nothing else is."""
 
 import json
+import socket
 import subprocess
 import sys
 import time
@@ -14,25 +15,24 @@ import dagster as dg
 import pytest
 
 from demo_pipeline.defs import run_recovery
-from demo_pipeline.defs.instance_runs import InstanceRuns
+from demo_pipeline.defs.run_history import InstanceRuns
 from demo_pipeline.defs.run_recovery import (
     claim_run,
     close_dead_runs,
-    heartbeat,
     local_run_tags,
     recover,
 )
 from demo_pipeline.defs.tags import (
     FINGERPRINT_TAG,
+    LAUNCHED_BY_TAG,
     MAX_RETRIES_TAG,
     OUTCOME_TAG,
     PARTITION_NAME_TAG,
     PROCESS_TAG,
 )
-from demo_pipeline.discovery.dead_runs import RUN_LEASE_SECONDS, find_dead_runs
-from demo_pipeline.discovery.run_history import RunOutcome
 from demo_pipeline.files.processes import ProcessIdentity, this_process
-from demo_pipeline.pipeline.quarantine import list_quarantine
+from demo_pipeline.runs.quarantine import list_quarantine
+from demo_pipeline.runs.upload_decisions import RunOutcome
 from demo_pipeline_tests.defs.bench import Bench, bench, ticked
 from demo_pipeline_tests.uploads import upload
 
@@ -122,15 +122,14 @@ def test_a_result_that_was_reported_meanwhile_stays(
 ) -> None:
     run_id = started(made, GONE)
 
-    def finish(*arguments: Any) -> object:
+    def finish(_pid: int) -> None:
         run = made.instance.get_run_by_id(run_id)
         assert run is not None
         made.instance.report_dagster_event(
             dg.DagsterEvent(dg.DagsterEventType.RUN_SUCCESS.value, run.job_name), run_id
         )
-        return find_dead_runs(*arguments)
 
-    monkeypatch.setattr(run_recovery, "find_dead_runs", finish)
+    monkeypatch.setattr(run_recovery, "process_start", finish)
     assert close_dead_runs(made.instance) == []
     assert status(made, run_id) is dg.DagsterRunStatus.SUCCESS
 
@@ -190,50 +189,67 @@ class TestAfterwards:
         assert len(ticked(made, "rebuild_datasets").requests) == 1
 
 
-class TestOnAnotherHost:
-    def beat(self, made: Bench, text: str) -> None:
-        values = {run_recovery._beat_key(ELSEWHERE): f"{ELSEWHERE} {text}"}
-        made.instance.daemon_cursor_storage.set_cursor_values(values)
+class TestStarting:
+    """Launched, and killed before its process could say who it is."""
 
-    def test_it_is_closed_when_its_heartbeat_stands_still(
-        self, made: Bench, monkeypatch: pytest.MonkeyPatch
+    @pytest.fixture
+    def kept(self, tmp_path: Path) -> Iterator[Bench]:
+        (tmp_path / "kept").mkdir()
+        with bench(tmp_path / "kept", kept=True) as one:
+            yield one
+
+    def launched(self, made: Bench, path: Path, name: str = "socket", **tags: str) -> str:
+        address = json.dumps({"host": "localhost", name: str(path)})
+        starting = dg.DagsterRunStatus.STARTING
+        return started(made, None, status=starting, **{LAUNCHED_BY_TAG: address}, **tags)
+
+    def later(self, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+        now = time.time
+        monkeypatch.setattr(time, "time", lambda: now() + seconds)
+
+    @pytest.mark.parametrize("left", [True, False])
+    def test_it_is_closed_when_its_code_server_does_not_answer(
+        self, kept: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, left: bool
     ) -> None:
-        run_id = started(made, ELSEWHERE)
-        now = time.monotonic()
-        self.beat(made, "0")
-        for passed, text, closed in (
-            (0.0, "0", 0),
-            (RUN_LEASE_SECONDS - 1, "0", 0),
-            (RUN_LEASE_SECONDS, "1", 0),
-            (2 * RUN_LEASE_SECONDS - 1, "1", 0),
-            (2 * RUN_LEASE_SECONDS, "1", 1),
-        ):
-            monkeypatch.setattr(time, "monotonic", lambda passed=passed: now + passed)
-            self.beat(made, text)
-            assert len(close_dead_runs(made.instance)) == closed
-        assert status(made, run_id) is dg.DagsterRunStatus.FAILURE
+        path = tmp_path / "left"
+        if left:  # a killed server leaves the file
+            with socket.socket(socket.AF_UNIX) as server:
+                server.bind(str(path))
+        run_id = self.launched(kept, path)
+        assert close_dead_runs(kept.instance) == []  # its process may be about to begin
+        self.later(monkeypatch, 20)
+        [line] = close_dead_runs(kept.instance)
+        assert "ended before it began" in line
+        assert status(kept, run_id) is dg.DagsterRunStatus.FAILURE
 
-    def test_damaged_sightings_begin_anew(self, made: Bench) -> None:
-        started(made, ELSEWHERE)
-        self.beat(made, "0")
-        key = f"{run_recovery._SIGHTINGS}/{this_process().host}"
-        for damaged in ("no json", "[]", json.dumps({"x": 1}), json.dumps({"x": {"y": 1}})):
-            made.instance.daemon_cursor_storage.set_cursor_values({key: damaged})
-            assert close_dead_runs(made.instance) == []
-
-    def test_a_process_shows_that_it_lives(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    def test_it_stays_open_while_its_code_server_answers(
+        self, kept: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(run_recovery, "BEAT_SECONDS", 0.05)
-        key = run_recovery._beat_key(this_process())
-        seen: set[str] = set()
-        # Files, as in production: tables in memory cannot be read while another thread writes.
-        with bench(tmp_path, kept=True) as made, heartbeat(made.instance):
-            end = time.monotonic() + 20
-            while len(seen) < 3 and time.monotonic() < end:
-                seen |= set(made.instance.daemon_cursor_storage.get_cursor_values({key}).values())
-        assert len(seen) >= 3
-        assert all(text.startswith(f"{this_process()} ") for text in seen)
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(str(tmp_path / "here"))
+            server.listen()
+            self.launched(kept, tmp_path / "here")
+            self.later(monkeypatch, 3600)
+            assert close_dead_runs(kept.instance) == []
+
+    def test_it_is_closed_when_its_launcher_ended_before_it_left_an_address(
+        self, kept: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        run_id = started(kept, None, status=dg.DagsterRunStatus.STARTING)
+        self.later(monkeypatch, 20)
+        assert close_dead_runs(kept.instance) == []
+        self.later(monkeypatch, 40)
+        assert len(close_dead_runs(kept.instance)) == 1
+        assert status(kept, run_id) is dg.DagsterRunStatus.FAILURE
+
+    def test_what_was_launched_in_another_way_is_left_to_its_launcher(
+        self, kept: Bench, made: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        started(kept, None, status=dg.DagsterRunStatus.STARTING, **{LAUNCHED_BY_TAG: "no json"})
+        started(made, None, status=dg.DagsterRunStatus.STARTING)  # its runs are in no files
+        self.later(monkeypatch, 3600)
+        assert close_dead_runs(kept.instance) == []
+        assert close_dead_runs(made.instance) == []
 
 
 def test_a_run_of_the_daemon_is_claimed_by_the_process_that_executes_it(made: Bench) -> None:

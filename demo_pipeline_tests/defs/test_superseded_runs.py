@@ -11,16 +11,16 @@ from typing import IO, Any
 import dagster as dg
 import pytest
 
-from demo_pipeline.defs import demonstration_assets
-from demo_pipeline.defs.instance_runs import InstanceRuns
-from demo_pipeline.defs.local_execution import _process_one
+from demo_pipeline.cli.console import report_run
+from demo_pipeline.defs import demonstrations
+from demo_pipeline.defs.run_history import InstanceRuns
 from demo_pipeline.defs.tags import FINGERPRINT_TAG, OUTCOME_TAG
-from demo_pipeline.pipeline.outcomes import DemonstrationOutcome
-from demo_pipeline.pipeline.quarantine import list_quarantine
-from demo_pipeline.pipeline.stages import STAGES
 from demo_pipeline.problems import DemonstrationError, Problem
+from demo_pipeline.runs import batch
+from demo_pipeline.runs.batch import DemonstrationTask, process
+from demo_pipeline.runs.quarantine import list_quarantine
+from demo_pipeline.runs.stages import STAGES
 from demo_pipeline.storage.uploads.fingerprint import upload_listing_fingerprint
-from demo_pipeline_tests.dagster_homes import WITHOUT_OUTPUT_YAML
 from demo_pipeline_tests.defs.bench import (
     Bench,
     Result,
@@ -46,10 +46,6 @@ def tags(result: Result, made: Bench) -> dict[str, str]:
     return dict(run.tags)
 
 
-def skipped(result: Result) -> set[str | None]:
-    return {e.step_key for e in result.all_events if e.event_type_value == "STEP_SKIPPED"}
-
-
 def while_reading(monkeypatch: pytest.MonkeyPatch, stage: str, act: Callable[[], object]) -> None:
     """Let something happen in the middle of a stage."""
 
@@ -59,13 +55,13 @@ def while_reading(monkeypatch: pytest.MonkeyPatch, stage: str, act: Callable[[],
         return one.build(work, out)
 
     stages = [replace(one, build=build) if one.name == stage else one for one in STAGES]
-    monkeypatch.setattr(demonstration_assets, "STAGES", stages)
+    monkeypatch.setattr(demonstrations, "STAGES", stages)
+    monkeypatch.setattr(batch, "STAGES", stages)
 
 
 def assert_superseded(result: Result, made: Bench) -> None:
     assert result.success
     assert materialized(result) == {}
-    assert skipped(result) == {stage.name for stage in STAGES[1:]}
     assert tags(result, made)[OUTCOME_TAG] == "superseded"
     [record] = made.instance.fetch_observations(dg.AssetKey("raw_recordings"), limit=5).records
     observed = record.asset_observation
@@ -192,16 +188,14 @@ def test_a_restored_upload_is_requested_again(made: Bench) -> None:
 
 
 def test_the_command_line_says_so(
-    made: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    made: Bench, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "home" / "dagster.yaml").write_text(WITHOUT_OUTPUT_YAML)
-    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "home"))
-    with dg.DagsterInstance.get() as instance:
-        instance.add_dynamic_partitions("demonstrations", ["one"])
     while_reading(monkeypatch, "raw_recordings", (made.uploads / "one" / "meta.json").touch)
-    outcome = _process_one(made.settings.model_dump(mode="json"), "one", force=False)
-    assert outcome == DemonstrationOutcome("one", "superseded", {}, outcome.reasons)
-    assert "run it again" in outcome.reasons[0]
+    results = list(process(made.workspace, [DemonstrationTask("one")]))
+    report_run(results, 0, [], 0.0)
+    shown = capsys.readouterr()
+    assert "0 done, 0 quarantined, 1 superseded" in shown.out
+    assert "one raw_recordings: the upload changed while it was read; run it again" in shown.err
 
 
 def respect_modes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,9 +10,9 @@ import pytest
 
 from demo_pipeline.defs import dataset_assets
 from demo_pipeline.defs.code_location import build_defs
-from demo_pipeline.defs.freshness import latest_trajectory, progress
-from demo_pipeline.pipeline.stages import DATASET_STAGES, training_exports
+from demo_pipeline.defs.sensors import latest_trajectory, progress
 from demo_pipeline.problems import Problem
+from demo_pipeline.runs.stages import DATASET_STAGES, training_exports
 from demo_pipeline.settings import DatasetSettings, Settings
 from demo_pipeline_tests.defs.bench import Bench, Result, bench, failures, materialized, values
 

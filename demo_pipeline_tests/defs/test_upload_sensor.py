@@ -8,13 +8,14 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from demo_pipeline.defs.instance_runs import (
+from demo_pipeline.defs.local_runs import process_and_report
+from demo_pipeline.defs.run_history import (
     FAILURE_GRACE_SECONDS,
     InstanceRuns,
     ledger_path,
     open_ledger,
 )
-from demo_pipeline.defs.local_execution import _process_one
+from demo_pipeline.defs.sensors import build_new_uploads
 from demo_pipeline.defs.tags import (
     FINGERPRINT_TAG,
     FORCE_TAG,
@@ -22,11 +23,11 @@ from demo_pipeline.defs.tags import (
     RUN_KEY_TAG,
     WILL_RETRY_TAG,
 )
-from demo_pipeline.defs.upload_sensor import build_new_uploads
-from demo_pipeline.discovery.decisions import UploadState
 from demo_pipeline.files.recording_files import RECORDING_FILES
-from demo_pipeline.pipeline.crash_quarantine import record_crash
-from demo_pipeline.pipeline.quarantine import list_quarantine, read_quarantine
+from demo_pipeline.runs.batch import DemonstrationTask
+from demo_pipeline.runs.quarantine import list_quarantine, read_quarantine, record_crash
+from demo_pipeline.runs.results import Status
+from demo_pipeline.runs.upload_decisions import UploadState
 from demo_pipeline.storage.uploads.fingerprint import upload_listing_fingerprint
 from demo_pipeline_tests.defs.bench import Bench, Ticked, bench, cancel, launched, ticked
 from demo_pipeline_tests.uploads import upload
@@ -127,8 +128,10 @@ class TestOneRunAnUpload:
             known_before = made.instance.add_dynamic_partitions("demonstrations", ["one"])
             assert known_before is None
             monkeypatch.setattr(dg.DagsterInstance, "get", lambda: _Open(made.instance))
-            values = made.settings.model_dump(mode="json")
-            assert _process_one(values, "one", force=False).status == "done"
+            running = process_and_report(
+                made.workspace, [DemonstrationTask("one")], 1, lambda *_: None
+            )
+            assert [result.status for result in running] == [Status.BUILT]
             assert looked(made).requests == ()
             with open_ledger(made.instance, made.workspace) as ledger:
                 assert ledger.states() == {"one": UploadState.ACCEPTED}

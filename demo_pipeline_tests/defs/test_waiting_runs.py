@@ -11,20 +11,21 @@ import dagster as dg
 import pytest
 import sqlalchemy.exc
 
-from demo_pipeline.defs import demonstration_assets, local_execution
+from demo_pipeline.defs import demonstrations
 from demo_pipeline.defs.code_location import build_defs
+from demo_pipeline.defs.dataset_assets import reconcile_uploads
 from demo_pipeline.defs.failure_sensor import record_failure
-from demo_pipeline.defs.instance_runs import InstanceRuns, open_ledger
-from demo_pipeline.defs.local_execution import process
+from demo_pipeline.defs.run_history import InstanceRuns, open_ledger, waiting_demonstrations
 from demo_pipeline.defs.tags import OUTCOME_TAG, WAITING_TAG
-from demo_pipeline.defs.upload_reconciliation import reconcile_uploads
-from demo_pipeline.defs.waiting_runs import waiting_demonstrations
-from demo_pipeline.defs.worker_pool import RETRY_PAUSES
-from demo_pipeline.discovery.run_history import RunOutcome
-from demo_pipeline.pipeline.outcomes import DemonstrationOutcome
-from demo_pipeline.pipeline.quarantine import list_quarantine
-from demo_pipeline.pipeline.stages import STAGES
-from demo_pipeline.pipeline.transient import TransientError, transient_reason
+from demo_pipeline.problems import Problem
+from demo_pipeline.runs import batch
+from demo_pipeline.runs.batch import DemonstrationTask, process_patiently
+from demo_pipeline.runs.failures import COMMAND_PAUSES, TransientError, transient_reason
+from demo_pipeline.runs.quarantine import list_quarantine
+from demo_pipeline.runs.results import DemonstrationResult as Processed
+from demo_pipeline.runs.results import Status
+from demo_pipeline.runs.stages import STAGES
+from demo_pipeline.runs.upload_decisions import RunOutcome
 from demo_pipeline.storage.errors import MissingOutput, StorageError
 from demo_pipeline_tests.defs.bench import Bench, Result, bench, failures, launched, ticked
 from demo_pipeline_tests.uploads import upload
@@ -46,7 +47,7 @@ def made(tmp_path: Path, recording: Path) -> Iterator[Bench]:
 
 def with_stage(made: Bench, monkeypatch: pytest.MonkeyPatch, name: str, build: Any) -> Bench:
     stages = [replace(one, build=build) if one.name == name else one for one in STAGES]
-    monkeypatch.setattr(demonstration_assets, "STAGES", stages)
+    monkeypatch.setattr(demonstrations, "STAGES", stages)
     return replace(made, definitions=build_defs(made.settings))
 
 
@@ -85,7 +86,8 @@ def test_a_full_disk_lets_the_run_wait_and_quarantines_nothing(
     full = with_stage(made, monkeypatch, stage, full_disk)
     result = launched(full, requested(full))
     assert not result.success
-    assert FULL in str(failures(result)[stage].description)
+    [said] = failures(result).values()
+    assert FULL in str(said.description)
     assert run_of(full, result).tags[OUTCOME_TAG] == "waiting"
     assert run_of(full, result).tags[WAITING_TAG] == FULL
     assert "tried again" in told(full, result)
@@ -106,7 +108,7 @@ def test_a_run_whose_tag_could_not_be_written_waits_all_the_same(
             raise sqlite3.OperationalError
 
         patch.setattr(type(full.instance), "add_run_tags", fail)
-        patch.setattr(demonstration_assets, "claim_run", lambda *_: None)
+        patch.setattr(demonstrations, "claim_run", lambda *_: None)
         result = launched(full, requested(full))
     assert OUTCOME_TAG not in run_of(full, result).tags
     assert FULL in told(full, result)
@@ -206,8 +208,11 @@ def test_a_database_without_room_passes_too(tmp_path: Path) -> None:
     assert transient_reason(wrapped) == "database or disk is full"
 
 
+WAITS = (Problem("waiting", ".", FULL),)
+
+
 class TestCommandLine:
-    """`process` of the command line: patient for about a minute, then it says what waits."""
+    """The command line is patient for about a minute, then it says what waits."""
 
     @pytest.fixture
     def waits(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -215,15 +220,15 @@ class TestCommandLine:
         waiting: list[str] = []
 
         def run(
-            _settings: object, ids: list[str], _workers: int, _forced: object
-        ) -> Iterator[DemonstrationOutcome]:
-            for key in ids:
-                if key in waiting:
-                    yield DemonstrationOutcome(key, "waiting", reasons=(FULL,))
-                else:
-                    yield DemonstrationOutcome(key, "done")
+            _workspace: object, tasks: list[DemonstrationTask], workers: int
+        ) -> Iterator[Processed]:
+            assert workers
+            for key in (task.demonstration for task in tasks):
+                waits = key in waiting
+                status = Status.WAITING if waits else Status.BUILT
+                yield Processed(key, status, problems=WAITS if waits else ())
 
-        monkeypatch.setattr(local_execution, "_process_all", run)
+        monkeypatch.setattr(batch, "process", run)
         return waiting
 
     def test_it_goes_on_when_there_is_room_again(self, made: Bench, waits: list[str]) -> None:
@@ -235,46 +240,38 @@ class TestCommandLine:
                 waits.clear()
 
         waits += ["b", "c"]
-        found = list(process(made.settings, ["a", "b", "c", "d"], 1, pause))
+        tasks = [DemonstrationTask(key) for key in ("a", "b", "c", "d")]
+        found = list(process_patiently(made.workspace, tasks, 1, pause))
         assert [one.demonstration for one in found] == ["a", "d", "b", "c"]
-        assert {one.status for one in found} == {"done"}
-        assert paused == [(FULL, RETRY_PAUSES[0]), (FULL, RETRY_PAUSES[1])]
+        assert {one.status for one in found} == {Status.BUILT}
+        assert paused == [(FULL, COMMAND_PAUSES[0]), (FULL, COMMAND_PAUSES[1])]
 
     def test_what_still_waits_is_told_and_costs_few_attempts(
         self, made: Bench, waits: list[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        ids = [str(number) for number in range(100)]
-        waits += ids
-        tried: list[str] = []
-        once = local_execution._process_all
+        tasks = [DemonstrationTask(str(number)) for number in range(100)]
+        waits += [task.demonstration for task in tasks]
+        tried: list[DemonstrationTask] = []
+        once = batch.process
 
-        def count(*arguments: Any) -> Iterator[DemonstrationOutcome]:
-            tried.extend(arguments[1])
-            return once(*arguments)
+        def count(
+            workspace: Any, part: list[DemonstrationTask], workers: int
+        ) -> Iterator[Processed]:
+            tried.extend(part)
+            return once(workspace, part, workers=workers)
 
-        monkeypatch.setattr(local_execution, "_process_all", count)
-        found = list(process(made.settings, ids, 2, lambda *_: None))
-        assert {(one.status, one.reasons) for one in found} == {("waiting", (FULL,))}
+        monkeypatch.setattr(batch, "process", count)
+        found = list(process_patiently(made.workspace, tasks, 2, lambda *_: None))
+        assert {(one.status, one.reason) for one in found} == {(Status.WAITING, FULL)}
         assert len(found) == 100
-        assert len(tried) == 100 + 2 * len(RETRY_PAUSES)
+        assert len(tried) == 100 + 2 * len(COMMAND_PAUSES)
 
+    def test_too_many_processes_let_those_wait_that_are_left(
+        self, made: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refuse(*_: object) -> None:
+            raise BlockingIOError(errno.EAGAIN, "fork")
 
-@pytest.mark.parametrize(
-    ("error", "status", "words"),
-    [
-        (OSError(errno.ENOSPC, "x"), "waiting", FULL),
-        (ZeroDivisionError("typed text"), "crashed", "ZeroDivisionError"),
-    ],
-)
-def test_an_error_around_a_run_is_the_outcome_of_that_demonstration_alone(
-    made: Bench, monkeypatch: pytest.MonkeyPatch, error: Exception, status: str, words: str
-) -> None:
-    def fail(*_: object, **__: object) -> None:
-        raise error
-
-    monkeypatch.setattr(local_execution, "_run_stages", fail)
-    values = made.settings.model_dump(mode="json")
-    outcome = local_execution._process_one(values, "one", force=False)
-    assert outcome.status == status
-    assert words in outcome.reasons[0]
-    assert "typed text" not in outcome.reasons[0]
+        monkeypatch.setattr(batch, "_Worker", refuse)
+        [found] = process_patiently(made.workspace, [DemonstrationTask("one")], 1, lambda *_: None)
+        assert (found.demonstration, found.status) == ("one", Status.WAITING)

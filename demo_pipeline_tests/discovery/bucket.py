@@ -3,7 +3,7 @@
 import zlib
 from collections.abc import Callable
 
-from demo_pipeline.discovery.decisions import ObservedFile, observed_file
+from demo_pipeline.runs.upload_decisions import ObservedFile, observed_file
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.objects.object_store import PAGE, ObjectInfo, Page
 

@@ -5,8 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import takewhile
 
-from demo_pipeline.discovery.decisions import Request
-from demo_pipeline.discovery.run_history import EndedRuns, Launch, RunOutcome
+from demo_pipeline.runs.upload_decisions import EndedRuns, Launch, Request, RunOutcome
 
 
 @dataclass

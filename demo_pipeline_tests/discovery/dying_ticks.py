@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from demo_pipeline.discovery.ledger import Ledger
+from demo_pipeline.runs.ledger import Ledger
 
 
 class Killed(BaseException):

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from demo_pipeline.discovery.decisions import Request, UploadState
-from demo_pipeline.discovery.ledger import Ledger
-from demo_pipeline.discovery.tick import Tick, tick
 from demo_pipeline.files.recording_files import RECORDING_FILES
+from demo_pipeline.runs.discovery import Tick, tick
+from demo_pipeline.runs.ledger import Ledger
+from demo_pipeline.runs.upload_decisions import Request, UploadState
 from demo_pipeline.settings import DiscoverySettings
 from demo_pipeline.storage.objects.object_store import Objects
 from demo_pipeline_tests.discovery.bucket import Bucket

@@ -16,15 +16,15 @@ from pathlib import Path
 from random import Random
 from typing import cast
 
-from demo_pipeline.discovery.decisions import (
+from demo_pipeline.runs.discovery import Tick, tick
+from demo_pipeline.runs.failures import MAX_LOST_RUNS
+from demo_pipeline.runs.ledger import Ledger
+from demo_pipeline.runs.upload_decisions import (
     SUPERSEDED_REASON,
     Request,
     UploadState,
     fingerprint_of,
 )
-from demo_pipeline.discovery.ledger import Ledger
-from demo_pipeline.discovery.run_history import MAX_LOST_RUNS
-from demo_pipeline.discovery.tick import Tick, tick
 from demo_pipeline.settings import DiscoverySettings
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.objects.object_store import Objects

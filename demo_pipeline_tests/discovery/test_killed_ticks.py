@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from demo_pipeline.discovery.decisions import UploadState
+from demo_pipeline.runs.upload_decisions import UploadState
 from demo_pipeline_tests.discovery.dying_ticks import Fuse, Killed
 from demo_pipeline_tests.discovery.scene import Scene
 

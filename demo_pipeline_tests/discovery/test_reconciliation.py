@@ -4,9 +4,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from demo_pipeline.discovery.ledger import Ledger
-from demo_pipeline.discovery.reconciliation import UnfinishedUploads, reconcile, unfinished_uploads
-from demo_pipeline.discovery.run_history import RunOutcome
+from demo_pipeline.runs.ledger import Ledger
+from demo_pipeline.runs.reconciliation import UnfinishedUploads, reconcile, unfinished_uploads
+from demo_pipeline.runs.upload_decisions import RunOutcome
 from demo_pipeline_tests.discovery.scene import Scene
 
 

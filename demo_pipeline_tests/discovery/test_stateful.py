@@ -8,8 +8,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from demo_pipeline.discovery.decisions import ObservedFile, UploadState, fingerprint_of
 from demo_pipeline.files.recording_files import RECORDING_FILES
+from demo_pipeline.runs.upload_decisions import ObservedFile, UploadState, fingerprint_of
 from demo_pipeline.storage.ids import safe_id
 from demo_pipeline_tests.discovery.bucket import Bucket
 from demo_pipeline_tests.discovery.dying_ticks import Fuse, Killed

@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from demo_pipeline.discovery.decisions import UploadState
-from demo_pipeline.discovery.ledger import Ledger
-from demo_pipeline.discovery.reconciliation import reconcile, unfinished_uploads
-from demo_pipeline.discovery.retry_pauses import (
+from demo_pipeline.runs.failures import (
     FIRST_PAUSE_SECONDS,
     LONGEST_PAUSE_SECONDS,
     RETRIES_PER_HOUR,
     retry_pause,
 )
+from demo_pipeline.runs.ledger import Ledger
+from demo_pipeline.runs.reconciliation import reconcile, unfinished_uploads
+from demo_pipeline.runs.upload_decisions import UploadState
 from demo_pipeline_tests.discovery.scene import STABLE, Scene
 
 HOUR = 3600

@@ -27,10 +27,10 @@ import dagster as dg
 
 from demo_pipeline.cli.console import print_line
 from demo_pipeline.files.recording_files import RECORDING_FILES
-from demo_pipeline.pipeline.context import Workspace
-from demo_pipeline.pipeline.quarantine import list_quarantine
-from demo_pipeline.pipeline.quarantine_table import QUARANTINE_STAGE
-from demo_pipeline.pipeline.task_catalog import TASKS_STAGE
+from demo_pipeline.runs.quarantine import list_quarantine
+from demo_pipeline.runs.quarantine_table import QUARANTINE_STAGE
+from demo_pipeline.runs.task_catalog import TASKS_STAGE
+from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 from demo_pipeline_tests.defs.daemon import LOG, ROOT, dagster_home, dagster_process, wait_for
 from demo_pipeline_tests.distributed.backfill import Backfill, launch_backfill

@@ -25,12 +25,12 @@ from dagster._core.storage.tags import (
 )
 
 from demo_pipeline.cli.console import print_line
-from demo_pipeline.defs.freshness import progress
-from demo_pipeline.defs.partitions import DEMONSTRATIONS
+from demo_pipeline.defs.jobs import DEMONSTRATIONS
+from demo_pipeline.defs.sensors import progress
 from demo_pipeline.defs.tags import PARTITION_NAME_TAG, PROCESS_TAG
 from demo_pipeline.files.processes import ProcessIdentity
-from demo_pipeline.pipeline.context import Workspace
-from demo_pipeline.pipeline.stages import STAGES
+from demo_pipeline.runs.stages import STAGES
+from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 from demo_pipeline_tests.defs.daemon import ROOT
 from demo_pipeline_tests.distributed.processes import process_states, title_of

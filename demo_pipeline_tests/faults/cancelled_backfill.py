@@ -21,9 +21,9 @@ import dagster as dg
 from dagster._core.execution.backfill import BulkActionStatus
 
 from demo_pipeline.cli.console import print_line
-from demo_pipeline.defs.partitions import register_partitions
-from demo_pipeline.pipeline.context import Workspace
-from demo_pipeline.pipeline.stages import STAGES
+from demo_pipeline.defs.jobs import register_partitions
+from demo_pipeline.runs.stages import STAGES
+from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 from demo_pipeline_tests.defs.daemon import LOG, dagster_home, dagster_process, wait_for
 from demo_pipeline_tests.distributed.backfill import cancel_backfill, launch_backfill

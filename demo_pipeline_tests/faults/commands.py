@@ -9,9 +9,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
-from typing import Any
 
 from demo_pipeline_tests.faults.injection import Disturbance, Injection
 
@@ -145,53 +143,17 @@ def _become_command(
 
 
 def _prepare(disturbance: Disturbance | None) -> None:
-    """Fork the workers, too; do not wait long for what never gets better; then disturb."""
-    from demo_pipeline.defs import local_execution, local_jobs
-    from demo_pipeline.pipeline.worker_processes import WorkerProcesses
+    """Do not wait long for what never gets better; then disturb. Workers are forked from here."""
+    from demo_pipeline.runs import batch, dataset_builds
 
-    WorkerProcesses._start_template = _forked_template  # type: ignore[assignment,method-assign]
-    for module in (local_execution, local_jobs):
-        vars(module)["RETRY_PAUSES"] = (0.1, 0.1, 0.1)
+    for module in (batch, dataset_builds):
+        vars(module)["COMMAND_PAUSES"] = (0.1, 0.1, 0.1)
+    vars(batch)["_forks"] = lambda _workspace: True
     if disturbance is not None:
         Injection(disturbance).install()
 
 
-class _ForkedTemplate:
-    """The process that workers are forked from, itself forked from the disturbed command."""
-
-    def __init__(self, pid: int) -> None:
-        self._pid = pid
-
-    def wait(self, timeout: float = PATIENCE) -> None:
-        last = time.monotonic() + timeout
-        while self._pid and not os.waitpid(self._pid, os.WNOHANG)[0]:
-            if time.monotonic() > last:
-                raise subprocess.TimeoutExpired("template", timeout)
-            time.sleep(0.02)
-        self._pid = 0
-
-    def kill(self) -> None:
-        if self._pid:
-            os.kill(self._pid, signal.SIGKILL)
-
-
-def _forked_template(processes: Any) -> Connection:
-    """Start the template of `WorkerProcesses`; it would start one that nothing disturbs."""
-    from demo_pipeline.pipeline.worker_template import serve
-
-    ours, theirs = Pipe()
-    pid = os.fork()
-    if not pid:
-        control = os.dup2(theirs.fileno(), 3)
-        os.closerange(control + 1, os.sysconf("SC_OPEN_MAX"))  # as a new process would
-        os.setsid()
-        serve(control)
-    theirs.close()
-    processes._control, processes._template = ours, _ForkedTemplate(pid)
-    return ours
-
-
 def preload() -> None:
     """Import what the command line and its workers need, before the first fork."""
-    for name in ("demo_pipeline.cli.app", "demo_pipeline.defs.local_jobs", "s3fs"):
+    for name in ("demo_pipeline.cli.app", "demo_pipeline.defs.local_runs", "s3fs"):
         importlib.import_module(name)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-from demo_pipeline.pipeline.context import Workspace
+from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 from demo_pipeline_tests.faults.commands import ROOT, Place, run_command
 from demo_pipeline_tests.faults.proxy import FAULTS, NetworkPlan, network_proxy

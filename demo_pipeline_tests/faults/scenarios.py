@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
-from demo_pipeline.pipeline.context import Workspace
+from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 from demo_pipeline_tests.faults.commands import Command, Ended, Place, run_command, wait_for_orphans
 from demo_pipeline_tests.faults.injection import Action, Disturbance, Role

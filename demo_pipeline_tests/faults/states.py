@@ -6,9 +6,9 @@ from pathlib import Path
 
 import dagster as dg
 
-from demo_pipeline.pipeline.context import Workspace
-from demo_pipeline.pipeline.quarantine import list_quarantine
-from demo_pipeline.pipeline.stages import STAGES
+from demo_pipeline.runs.quarantine import list_quarantine
+from demo_pipeline.runs.stages import STAGES
+from demo_pipeline.runs.workspace import Workspace
 
 TRACEBACK = "Traceback (most recent call last)"
 State = Mapping[str, str]

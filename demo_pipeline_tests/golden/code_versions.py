@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from demo_pipeline.pipeline.stages import DATASET_STAGES, STAGES
+from demo_pipeline.runs.stages import DATASET_STAGES, STAGES
 from demo_pipeline.stage import Stage
 from demo_pipeline_tests.golden.outputs import GOLDEN
 from demo_pipeline_tests.golden.stage_code import PACKAGE, CodeClosure

@@ -9,8 +9,8 @@ import pytest
 from demo_pipeline.osworld import task_files
 from demo_pipeline.osworld.task import RiskTask, write_task
 from demo_pipeline.osworld.task_files import entries, read_task_folder, validate_task_folder
-from demo_pipeline.pipeline.validation import recognise
 from demo_pipeline.problems import Severity, errors
+from demo_pipeline.runs.validation import recognise
 from demo_pipeline_tests.places import file_and_line
 from demo_pipeline_tests.task_folders import RISKY, put_tasks, put_text, risk_task, task
 

@@ -13,14 +13,13 @@ from moto.core.authorization import enable_iam_authentication
 from demo_pipeline import __version__
 from demo_pipeline.exports.dataset_stages import INDEX_STAGE
 from demo_pipeline.files.recording_files import RECORDING_FILES
-from demo_pipeline.pipeline.context import Workspace
-from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
-from demo_pipeline.pipeline.evaluation_runs import list_evaluations, run_evaluation, store_objects
-from demo_pipeline.pipeline.export_states import failed_before, note_error
-from demo_pipeline.pipeline.health import HealthLevel, examine_workspace
-from demo_pipeline.pipeline.quarantine import list_quarantine, quarantine_demonstration, release
-from demo_pipeline.pipeline.runner import run_stage
-from demo_pipeline.pipeline.stages import DATASET_STAGES, STAGES, training_exports
+from demo_pipeline.runs.datasets import failed_before, note_error, run_dataset_stage
+from demo_pipeline.runs.evaluations import list_evaluations, run_evaluation, store_objects
+from demo_pipeline.runs.health import HealthLevel, examine_workspace
+from demo_pipeline.runs.quarantine import list_quarantine, quarantine_demonstration, release
+from demo_pipeline.runs.stage_runs import run_stage
+from demo_pipeline.runs.stages import DATASET_STAGES, STAGES, training_exports
+from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.objects.object_store import list_all

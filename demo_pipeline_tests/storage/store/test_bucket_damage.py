@@ -2,7 +2,7 @@
 
 import pytest
 
-from demo_pipeline.pipeline.export import export_datasets
+from demo_pipeline.runs.export import export_datasets
 from demo_pipeline.storage.errors import MissingOutput
 from demo_pipeline.storage.store.bucket_store import BucketStore
 from demo_pipeline_tests.storage.faulty import Fault, FaultyObjects

@@ -1,1 +1,0 @@
-"""The API for notebooks: a store as pandas DataFrames, trajectories as arrays and models."""

@@ -1,1 +1,0 @@
-"""Discovery: which uploads are complete, changed or gone, and which runs they need."""

@@ -1,1 +1,0 @@
-"""Stages, the runner that builds only what is stale, quarantine, validation of any path."""

@@ -1,0 +1,135 @@
+"""Building one output: only when it is stale, and publishing it only when its checks pass.
+
+Belongs here: the order of steps that every stage follows. What is built and checked is the
+caller's.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from pydantic import JsonValue
+
+from demo_pipeline.runs.results import BuildResult, Status
+from demo_pipeline.storage.store.integrity import OutputDamage
+from demo_pipeline.storage.store.staging import Staging
+from demo_pipeline.storage.store.store import Store
+from demo_pipeline.storage.store.version_manifest import CheckOutcome, Recipe, Version
+
+_LOG = logging.getLogger(__package__)
+
+
+def build_if_stale(
+    store: Store,
+    output: str,
+    recipe: Recipe,
+    build: Callable[[Staging], Mapping[str, JsonValue]],
+    check: Callable[[Path], Sequence[CheckOutcome]],
+    *,
+    force: bool = False,
+    reuse_links: bool = False,
+    mend: Callable[[], None] = lambda: None,
+) -> BuildResult:
+    """Build, check and commit `output`, unless its current version has this recipe and its bytes.
+
+    Args:
+        store: gets the output.
+        output: its name in the store.
+        recipe: everything it depends on.
+        build: writes the files under `Staging.path` and returns a JSON object about them.
+        check: reads the files back from a folder.
+        force: build although nothing changed.
+        reuse_links: hard links that the current version has under the same path are not read again.
+        mend: called before a damaged version is built again, whose inputs may be damaged, too.
+
+    Raises:
+        ChangedOutput: `output` links to a damaged version, or shares a damaged file with another.
+        DemonstrationError: raised by `build` or `check`; nothing is committed.
+    """
+    current = store.published(output)
+    same = current is not None and not force and current.manifest.recipe == recipe
+    damage: OutputDamage | None = None
+    if current and same and store.is_complete(current):
+        damage = _damage(store, output)
+        if damage is None:
+            _LOG.info("%s: %s is unchanged", recipe.stage, output)
+            return _current(output, Status.CACHED, current)
+        mend()
+    reason = f"{damage.file} {damage.message}" if damage else _reason(current, recipe)
+    _LOG.info("%s: building %s, because %s", recipe.stage, output, reason)
+    with store.stage(output) as staging:
+        if current and reuse_links and damage is None:
+            staging.previous.append(current)
+        result = _built(store, staging, recipe, build, check)
+    if damage and result.version and (left := _damage(store, output)):
+        raise left.as_error()
+    return result
+
+
+def _built(
+    store: Store,
+    staging: Staging,
+    recipe: Recipe,
+    build: Callable[[Staging], Mapping[str, JsonValue]],
+    check: Callable[[Path], Sequence[CheckOutcome]],
+) -> BuildResult:
+    """Build, check and commit; rejected, without a version, when a blocking check fails."""
+    output, start = staging.output, time.monotonic()
+    summary = build(staging)
+    checks = tuple(check(staging.path))
+    _log_outcomes(checks)
+    failed = [outcome.name for outcome in checks if outcome.blocking and not outcome.passed]
+    version = None if failed else store.commit(staging, recipe, summary, checks)
+    seconds = time.monotonic() - start
+    if version is None:
+        _LOG.info("%s: %s rejected by %s after %.1f s", recipe.stage, output, failed[0], seconds)
+        return BuildResult(output, Status.REJECTED, None, summary, checks)
+    _LOG.info("%s: %s made in %.1f s: %s", recipe.stage, output, seconds, _counts(summary))
+    return _current(output, Status.BUILT, version)
+
+
+def _damage(store: Store, output: str) -> OutputDamage | None:
+    """The first difference between the current version and its manifest.
+
+    Raises:
+        ChangedOutput: a version that it links to is damaged.
+    """
+    damages = store.verify(output)
+    for damage in damages:
+        if damage.output != output:
+            raise damage.as_error()
+    return next(iter(damages), None)
+
+
+def _log_outcomes(checks: Sequence[CheckOutcome]) -> None:
+    for outcome in checks:
+        verdict = "passed" if outcome.passed else "failed"
+        _LOG.debug("%s: %s, %d problems", outcome.name, verdict, len(outcome.problems))
+
+
+def _reason(current: Version | None, recipe: Recipe) -> str:
+    """Why an output is built again, in terms of its recipe."""
+    if current is None:
+        return "there is no version"
+    before = current.manifest.recipe
+    if before.code_version != recipe.code_version:
+        return f"the code version was {before.code_version} and is {recipe.code_version}"
+    if before.settings != recipe.settings:
+        return "its settings changed"
+    names = sorted({*before.inputs, *recipe.inputs})
+    changed = [name for name in names if before.inputs.get(name) != recipe.inputs.get(name)]
+    return f"{changed[0]} changed" if changed else "it was forced"
+
+
+def _counts(summary: Mapping[str, JsonValue]) -> str:
+    """The whole numbers of a summary, `15 actions, 2 pauses`, and the sum of its records."""
+    numbers = {name: value for name, value in summary.items() if type(value) is int}
+    records = summary.get("records")
+    if isinstance(records, Mapping):
+        numbers["records"] = sum(value for value in records.values() if isinstance(value, int))
+    return ", ".join(f"{value} {name}" for name, value in numbers.items()) or "no counts"
+
+
+def _current(output: str, status: Status, version: Version) -> BuildResult:
+    return BuildResult(output, status, version, version.manifest.summary, version.manifest.checks)

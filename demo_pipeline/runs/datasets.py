@@ -1,0 +1,545 @@
+"""One dataset: its trajectories and other inputs, its recipe, its output, its checks.
+
+Belongs here: the wiring between store and build functions, the same for every dataset stage; the
+committed trajectories, and the state of every training export.
+"""
+
+import hashlib
+import json
+import logging
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import replace
+from pathlib import Path
+
+from demo_pipeline.datasets.dataset_inputs import CommittedTrajectories, DatasetInputs
+from demo_pipeline.datasets.export_parts import KeptParts, Part, kept_parts, using_parts
+from demo_pipeline.datasets.index import ExportState
+from demo_pipeline.desktopd.validator import validate_trajectory
+from demo_pipeline.files.image_header import linked_images_are_whole
+from demo_pipeline.files.json_files import json_bytes
+from demo_pipeline.files.processes import reduced_python_gc
+from demo_pipeline.problems import DemonstrationError, errors
+from demo_pipeline.runs.build import build_if_stale
+from demo_pipeline.runs.damage import trajectory_damage
+from demo_pipeline.runs.quarantine import list_quarantine
+from demo_pipeline.runs.results import BuildResult, Status
+from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, store_views, training_exports
+from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline.stage import Stage, Summary, TrainingExport
+from demo_pipeline.storage.errors import ChangedOutput, MissingOutput, StorageError
+from demo_pipeline.storage.ids import is_former_id, safe_id
+from demo_pipeline.storage.store.integrity import document_damage
+from demo_pipeline.storage.store.staging import Staging
+from demo_pipeline.storage.store.store import Store
+from demo_pipeline.storage.store.version_manifest import CheckOutcome, Recipe, Version
+from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory, before_reading, load
+from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
+
+_BROKEN = "left out: broken"
+
+
+def dataset_output(stage: Stage[DatasetInputs], context: DatasetInputs) -> str:
+    """Name of the stage's output in the store."""
+    return f"{stage.folder}/{stage.subfolder(context)}" if stage.subfolder else stage.folder
+
+
+def dataset_recipe(
+    stage: Stage[DatasetInputs], context: DatasetInputs, fingerprints: Mapping[str, str]
+) -> Recipe:
+    """Everything that the output depends on.
+
+    Args:
+        stage: the stage.
+        context: its inputs.
+        fingerprints: name → fingerprint of the inputs that are not trajectories.
+    """
+    inputs = dict(fingerprints)
+    if stage.reads_trajectories:
+        committed = context.committed
+        inputs |= {key: version.content for key, version in committed.versions.items()}
+        inputs |= {f"left out: {name}": str(n) for name, n in committed.left_out.items()}
+    settings = context.settings
+    inputs |= {name: section(settings).fingerprint() for name, section in stage.limits.items()}
+    return Recipe(stage.name, stage.code_version, stage.fingerprint(settings), inputs)
+
+
+def is_present(built: Recipe, wanted: Recipe) -> bool:
+    """Whether a dataset was built from what there is now.
+
+    Trajectories that were damaged after their commit may be missing, when they are counted.
+    """
+    same = (built.stage, built.code_version, built.settings)
+    if same != (wanted.stage, wanted.code_version, wanted.settings):
+        return False
+    missing = wanted.inputs.keys() - built.inputs.keys()
+    expected = {name: text for name, text in wanted.inputs.items() if name not in missing}
+    if missing and _BROKEN in expected:
+        expected[_BROKEN] = str(int(expected[_BROKEN]) + len(missing))
+    return built.inputs == expected
+
+
+_damaged: set[tuple[str, str]] = set()
+"""(store, output) that a build of this process has found damaged: the next ones leave it out, too,
+although they may not have to read it."""
+
+
+@contextmanager
+def committed_trajectories(workspace: Workspace) -> Iterator[CommittedTrajectories]:
+    """Every committed trajectory as a local folder; damaged and missing ones are counted.
+
+    A trajectory under the id that an earlier version gave its folder is left out and counted when
+    there is one under the present id, so that no demonstration is in a dataset twice.
+    A quarantined demonstration whose last good trajectory is still committed is included with it.
+    """
+    left_out: Counter[str] = Counter(broken=0, quarantined=0)
+    names, renamed = _present_names(workspace.store)
+    if renamed:
+        left_out["renamed"] = renamed
+    noted = _still_damaged(workspace.store)
+    with workspace.store.open_all([name for name in names if name not in noted]) as opened:
+        damaged = sorted(set(names) - {version.output for _, version in opened})
+        left_out["broken"] = len(damaged)
+        versions = {version.output.rpartition("/")[2]: version for _, version in opened}
+        trajectories = tuple(
+            DatasetTrajectory(key, folder, version.content)
+            for key, (folder, version) in zip(versions, opened, strict=True)
+        )
+        del names, opened  # thousands of texts
+        for record in list_quarantine(workspace.store):
+            left_out["quarantined"] += record.demonstration not in versions
+        yield CommittedTrajectories(trajectories, versions, left_out, tuple(damaged))
+
+
+def _still_damaged(store: Store) -> set[str]:
+    """The outputs that were found damaged and were not built again since."""
+    _damaged.difference_update(
+        [(url, name) for url, name in _damaged if url == store.url and not store.verify(name)]
+    )
+    return {name for url, name in _damaged if url == store.url}
+
+
+def note_damage(store: Store, output: str) -> bool:
+    """Note that an output was found damaged, unless only its local copy of a bucket was."""
+    if store.verify(output):
+        _damaged.add((store.url, output))
+    return (store.url, output) in _damaged
+
+
+class DocumentComparison:
+    """Compares the files of trajectories but their pictures with their manifests, each once.
+
+    What a build reads has then the SHA-256 of its commit, at a millisecond a trajectory. Pictures
+    are linked, not read: the commit compares those that were written to since.
+
+    Args:
+        committed: the trajectories.
+    """
+
+    def __init__(self, committed: CommittedTrajectories) -> None:
+        self._versions, self._compared = committed.versions, set[str]()
+
+    def __call__(self, source: DatasetTrajectory) -> None:
+        """Compare one. Raises `ChangedOutput` for a damaged one."""
+        version = self._versions.get(source.id)
+        if version is None or source.id in self._compared:
+            return
+        damage = document_damage(source.path, version.output)
+        if damage is not None:
+            raise damage.as_error()
+        self._compared.add(source.id)
+
+
+def _present_names(store: Store) -> tuple[list[str], int]:
+    """The outputs of trajectories under their present ids, and how many others there are."""
+    outputs = store.outputs(TRAJECTORIES_STAGE.folder)
+    known = frozenset(outputs)
+    names = [output for output in outputs if not _is_renamed(output, known)]
+    return names, len(outputs) - len(names)
+
+
+def _is_renamed(output: str, outputs: frozenset[str]) -> bool:
+    """Whether the trajectory stands under its present id, too."""
+    key = output.rpartition("/")[2]
+    return is_former_id(key) and TRAJECTORIES_STAGE.output(safe_id(key)) in outputs
+
+
+def without_unreadable(committed: CommittedTrajectories) -> CommittedTrajectories:
+    """The trajectories that are still valid; the others are counted as broken."""
+    outputs = {key: version.output for key, version in committed.versions.items()}
+    gone = {outputs[one.id] for one in committed.trajectories if not _is_valid(one)}
+    return without_outputs(committed, gone)
+
+
+def without_outputs(
+    committed: CommittedTrajectories, outputs: Collection[str]
+) -> CommittedTrajectories:
+    """The trajectories but those of these outputs, which are counted as broken."""
+    gone = {key for key, version in committed.versions.items() if version.output in outputs}
+    kept = tuple(one for one in committed.trajectories if one.id not in gone)
+    versions = {key: version for key, version in committed.versions.items() if key not in gone}
+    broken = [committed.versions[key].output for key in gone]
+    damaged = tuple(sorted({*committed.damaged, *broken}))
+    left_out = {**committed.left_out, "broken": len(damaged)}
+    return CommittedTrajectories(kept, versions, left_out, damaged)
+
+
+def _is_valid(trajectory: DatasetTrajectory) -> bool:
+    try:
+        load(trajectory)
+    except (DemonstrationError, ChangedOutput):
+        return False
+    return not errors(validate_trajectory(trajectory.path, trajectory.id))
+
+
+_FOLDER = "failed_exports"
+
+
+def export_states(
+    workspace: Workspace, context: DatasetInputs, *, count: bool = True
+) -> tuple[ExportState, ...]:
+    """The state of every training export of the registry.
+
+    Args:
+        workspace: the store; of a bucket only the files that are counted are downloaded.
+        context: the trajectories and settings that an export would be built from now.
+        count: count the records of each trajectory, which no fingerprint needs.
+    """
+    return tuple(
+        _state(workspace, context, stage, stage.export, count=count)
+        for stage in training_exports()
+        if stage.export is not None
+    )
+
+
+def _state(
+    workspace: Workspace,
+    context: DatasetInputs,
+    stage: Stage[DatasetInputs],
+    export: TrainingExport,
+    *,
+    count: bool,
+) -> ExportState:
+    if not stage.is_built(workspace.settings):
+        return ExportState(export.name, stage.name, "disabled")
+    output = dataset_output(stage, context)
+    reason = failed_before(workspace.store, stage)
+    version, records = _counted(workspace, stage, export, output, count=count)
+    if version is None:
+        return ExportState(
+            export.name, stage.name, "failed" if reason else "missing", reason=reason
+        )
+    recipe = version.manifest.recipe
+    built = is_present(recipe, dataset_recipe(stage, context, {}))
+    return ExportState(
+        name=export.name,
+        asset=stage.name,
+        status="built" if built else "failed" if reason else "outdated",
+        output=output,
+        version=version.id,
+        size=version.manifest.files.size,
+        records=records,
+        reason="" if built else reason,
+    )
+
+
+def _counted(
+    workspace: Workspace,
+    stage: Stage[DatasetInputs],
+    export: TrainingExport,
+    output: str,
+    *,
+    count: bool,
+) -> tuple[Version | None, Mapping[str, int]]:
+    """The current version of an export, and with `count` its records of each trajectory."""
+    store = workspace.store
+    version = store.current(output) if export.all_written or not count else None
+    if not count:
+        return version, {}
+    parts = kept_parts()
+    kept = parts.get(_counts_key(stage, version)) if parts and version else None
+    if kept is not None:
+        return version, kept.header["records"]
+    try:
+        with store.open_files(output, export.files) as (folder, version):
+            return version, export.records(folder)
+    except MissingOutput:
+        return None, {}
+
+
+def keep_record_counts(stage: Stage[DatasetInputs], result: BuildResult) -> None:
+    """Keep how many records of each trajectory a built export holds, as its exporter counted."""
+    parts = kept_parts()
+    counted = stage.export is not None and stage.export.all_written
+    if parts and counted and result.status is Status.BUILT and result.version is not None:
+        part = Part({"records": parts.written})
+        parts.put(_counts_key(stage, result.version), part)
+
+
+def _counts_key(stage: Stage[DatasetInputs], version: Version) -> str:
+    facts = json.dumps(["record counts", stage.name, version.output, version.id])
+    return hashlib.sha256(facts.encode()).hexdigest()
+
+
+def note_result(store: Store, stage: Stage[DatasetInputs], result: BuildResult) -> None:
+    """Remember that a training export was rejected, or forget that it failed before."""
+    if stage.export is None:
+        return
+    if result.status is Status.REJECTED:
+        failed = [outcome.name for outcome in result.checks if not outcome.passed]
+        _note(store, stage, failed[-1] if failed else "rejected")
+    else:
+        store.delete_document(_document(stage))
+
+
+def note_error(store: Store, stage: Stage[DatasetInputs], error: Exception) -> None:
+    """Remember which kind of error ended the build of a training export."""
+    if stage.export is not None:
+        _note(store, stage, type(error).__name__)
+
+
+def _note(store: Store, stage: Stage[DatasetInputs], reason: str) -> None:
+    store.put_document(_document(stage), json_bytes({"reason": reason}))
+
+
+def failed_before(store: Store, stage: Stage[DatasetInputs]) -> str:
+    """Why the last build of a training export failed; empty when it did not."""
+    data = store.get_document(_document(stage))
+    return str(json.loads(data)["reason"]) if data else ""
+
+
+def _document(stage: Stage[DatasetInputs]) -> str:
+    return f"{_FOLDER}/{stage.name}.json"
+
+
+_LOG = logging.getLogger(__package__)
+_NOTABLE_WAIT = 1.0  # seconds
+
+
+def run_dataset_stage(
+    workspace: Workspace, stage: Stage[DatasetInputs], *, force: bool = False
+) -> BuildResult:
+    """Build one dataset from what is committed now, unless it is up to date.
+
+    On one machine one process at a time builds it; another waits, and then finds it up to date.
+    When a check rejects a dataset of trajectories, every trajectory is validated again. Those that
+    were damaged after their commit are left out and counted, and the dataset is built from the
+    others; likewise when a file that would be hard-linked is not the one that was committed.
+    Outputs that the new one replaces are unpublished after it is published.
+
+    Raises:
+        MissingOutput: an input that the stage requires has not been built, or one has lost a file.
+        StorageError: the store or the source cannot be read.
+    """
+    with workspace.store.parts.one_build(stage.name) as waited:
+        if waited > _NOTABLE_WAIT:
+            _LOG.info("%s: another process built it for %.0f s", stage.name, waited)
+        try:
+            # Thousands of trajectories are held, which a search for cycles goes through.
+            with using_parts(None if force else _parts(workspace, stage)), reduced_python_gc():
+                result = _run(workspace, stage, force=force)
+        except Exception as error:
+            with suppress(StorageError, OSError):
+                note_error(workspace.store, stage, error)
+            raise
+        note_result(workspace.store, stage, result)
+        return result
+
+
+def _run(workspace: Workspace, stage: Stage[DatasetInputs], *, force: bool) -> BuildResult:
+    """Build from all trajectories, then from fewer as long as damaged ones are found."""
+    with _opened(workspace, stage) as (opened, fingerprints):
+        context = opened
+        while True:
+            before = context.committed
+            try:
+                with before_reading(DocumentComparison(before)):
+                    result = _build(workspace, stage, context, fingerprints, force=force)
+            except ChangedOutput as error:
+                valid = without_outputs(before, [error.output])
+                if len(valid.trajectories) == len(before.trajectories):
+                    raise
+                if not note_damage(workspace.store, error.output):  # a new copy is downloaded
+                    return _run(workspace, stage, force=force)
+            else:
+                if result.status is not Status.REJECTED:
+                    _unpublish_replaced(workspace, stage, context, result)
+                    keep_record_counts(stage, result)
+                    return result
+                if not stage.reads_trajectories:
+                    return result
+                valid = without_unreadable(before)
+                if len(valid.trajectories) == len(before.trajectories):
+                    return result
+            context = replace(context, committed=valid)
+
+
+def _unpublish_replaced(
+    workspace: Workspace, stage: Stage[DatasetInputs], context: DatasetInputs, result: BuildResult
+) -> None:
+    """Unpublish the outputs that a published one replaces."""
+    for name in stage.replaces(context, result.output, context.published) if stage.replaces else ():
+        _LOG.info("%s: %s is unpublished: %s replaces it", stage.name, name, result.output)
+        workspace.store.remove(name)
+
+
+def wanted_recipe(workspace: Workspace, stage: Stage[DatasetInputs]) -> Recipe:
+    """The recipe of an output that is built now; the current version has it when nothing changed.
+
+    Raises:
+        StorageError: the store or the source cannot be read.
+    """
+    with using_parts(_parts(workspace, stage)), _opened(workspace, stage) as opened:
+        return dataset_recipe(stage, *opened)
+
+
+def _parts(workspace: Workspace, stage: Stage[DatasetInputs]) -> KeptParts:
+    """The parts that a build of the stage keeps and uses."""
+    settings = stage.fingerprint(workspace.settings)
+    return KeptParts(workspace.store.parts, stage.name, stage.code_version, settings)
+
+
+def unchanged_output(
+    workspace: Workspace, stage: Stage[DatasetInputs], committed: CommittedTrajectories
+) -> str | None:
+    """Name of the stage's output when building it now would change nothing; None otherwise.
+
+    Args:
+        workspace: the roots; nothing is built or written.
+        stage: the stage.
+        committed: the committed trajectories, opened once for many stages.
+
+    Raises:
+        StorageError: the store or the source cannot be read.
+    """
+    store = workspace.store
+    if stage.export is not None and failed_before(store, stage):
+        return None
+    with _opened(workspace, stage, committed) as (context, fingerprints):
+        output, recipe = (
+            dataset_output(stage, context),
+            dataset_recipe(stage, context, fingerprints),
+        )
+        current = store.current(output)
+        same = current is not None and current.manifest.recipe == recipe
+        if current is None or not same or not store.is_complete(current):
+            return None
+        _LOG.info("%s: %s is unchanged", stage.name, output)
+        return output
+
+
+@contextmanager
+def _opened(
+    workspace: Workspace, stage: Stage[DatasetInputs], opened: CommittedTrajectories | None = None
+) -> Iterator[tuple[DatasetInputs, dict[str, str]]]:
+    """The stage's inputs, and the fingerprints of those that are not trajectories.
+
+    With the committed trajectories `opened` already, to compare only: nothing is counted.
+    """
+    committed = CommittedTrajectories()
+    folders: dict[str, Path] = {}
+    fingerprints: dict[str, str] = {}
+    with ExitStack() as stack:
+        for name in stage.inputs:
+            if name == TRAJECTORIES_STAGE.name:
+                committed = opened or stack.enter_context(committed_trajectories(workspace))
+                continue
+            if not DATASET_STAGE_BY_NAME[name].is_built(workspace.settings):
+                continue
+            output = DATASET_STAGE_BY_NAME[name].folder
+            try:
+                folders[output], version = stack.enter_context(workspace.store.open(output))
+            except MissingOutput:
+                if output in workspace.store.outputs(output):  # published, but it lacks a file
+                    raise
+            else:
+                fingerprints[output] = version.content
+        source = stage.source(workspace) if stage.source else None
+        if source is not None:
+            fingerprints.update(source.fingerprints)
+        context = DatasetInputs(
+            settings=workspace.settings,
+            committed=committed,
+            folders=folders,
+            views=store_views(),
+            source=source.value if source else None,
+            published=_published(workspace, stage) if stage.subfolder else {},
+            code_version=stage.code_version,
+        )
+        if stage.follows_exports:
+            context = replace(
+                context, exports=export_states(workspace, context, count=opened is None)
+            )
+            states = {f"export: {state.name}": state.fingerprint for state in context.exports}
+            fingerprints.update(states)
+        yield context, fingerprints
+
+
+def _published(workspace: Workspace, stage: Stage[DatasetInputs]) -> dict[str, Version]:
+    """The published outputs of a stage with several, by name."""
+    store = workspace.store
+    versions = {name: store.published(name) for name in store.outputs(stage.folder)}
+    return {name: version for name, version in versions.items() if version is not None}
+
+
+def _build(
+    workspace: Workspace,
+    stage: Stage[DatasetInputs],
+    context: DatasetInputs,
+    fingerprints: Mapping[str, str],
+    *,
+    force: bool,
+) -> BuildResult:
+    anew = ExitStack()
+
+    def build(staging: Staging) -> Summary:
+        parts = kept_parts()
+        if stage.export is not None:
+            staging.hardlink_sources.extend(context.committed.versions.values())
+            if parts and not staging.previous:
+                # The output has a new name: what it replaces has the same pictures.
+                staging.previous.extend(list(context.published.values())[-1:])
+        if parts:
+            parts.earlier[:] = [before.find for before in staging.previous_files()]
+        summary = dict(stage.build(context, staging.path))
+        staging.linked.extend(parts.linked.items() if parts else ())
+        if not stage.reads_trajectories:
+            return summary
+        if stage.links_trajectories:
+            for key, version in context.committed.versions.items():
+                staging.link(TRAJECTORIES_STAGE.output(key), version)
+        unreadable = tuple(summary.get("problems", ()))
+        damage = [*trajectory_damage(workspace.store, context.committed.damaged, unreadable)]
+        summary |= {"damaged": [problem.as_dict() for problem in damage]} if damage else {}
+        problems = [str(problem) for problem in unreadable]
+        return summary | {"problems": problems, "left_out": dict(context.committed.left_out)}
+
+    def check(out: Path) -> Sequence[CheckOutcome]:
+        # The commit of an export compares its hard links; that of the index has none to compare.
+        with linked_images_are_whole() if stage.export else nullcontext():
+            return _checked(stage, context, out)
+
+    with anew:
+        return build_if_stale(
+            workspace.store,
+            dataset_output(stage, context),
+            dataset_recipe(stage, context, fingerprints),
+            build,
+            check,
+            force=force,
+            reuse_links=stage.export is not None and not force,
+            mend=lambda: anew.enter_context(using_parts(None)),  # no link is taken as it is
+        )
+
+
+def _checked(stage: Stage[DatasetInputs], context: DatasetInputs, out: Path) -> list[CheckOutcome]:
+    """The outcomes of the checks, up to the first blocking one that failed."""
+    outcomes: list[CheckOutcome] = []
+    for check in stage.checks:
+        problems = tuple(check.run(context, out))
+        passed = not errors(problems)
+        outcomes.append(CheckOutcome(check.name, passed, problems, blocking=check.blocking))
+        if check.blocking and not passed:
+            break
+    return outcomes

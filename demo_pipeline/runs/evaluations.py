@@ -1,0 +1,486 @@
+"""Evaluations over a store: requests for a split, and the scores of predictions.
+
+Belongs here: opening the committed trajectories for evaluation/; finding predictions that people
+put into `evaluations/<name>/` of the store, and scoring them when something changed.
+"""
+
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from demo_pipeline.datasets.export_loop import ExportPlan, plan_export
+from demo_pipeline.datasets.splits import Split
+from demo_pipeline.evaluation.answer_forms import ANSWER_FORMS
+from demo_pipeline.evaluation.predictions import Predictions, read_predictions, rows_as_predictions
+from demo_pipeline.evaluation.requests import (
+    ImageForm,
+    RequestWriter,
+    private_file,
+    readable_by_others,
+)
+from demo_pipeline.evaluation.rules import PRESETS
+from demo_pipeline.evaluation.score_tables import ALL_STEPS, SCORES_SCHEMA, STEPS_SCHEMA
+from demo_pipeline.evaluation.scoring import Scorer, ScoreReport, failures_preview, failures_sheet
+from demo_pipeline.evaluation.true_steps import StepRecord, each_true_step
+from demo_pipeline.files.json_files import JsonFileError, dump_json, json_bytes, load_json
+from demo_pipeline.files.parquet import TableWriter, write_rows
+from demo_pipeline.problems import Problem, Severity
+from demo_pipeline.runs.build import build_if_stale
+from demo_pipeline.runs.datasets import committed_trajectories
+from demo_pipeline.runs.results import BuildResult
+from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline.stage import Summary
+from demo_pipeline.storage.errors import StorageError
+from demo_pipeline.storage.ids import is_safe_id
+from demo_pipeline.storage.objects.folder_objects import FolderObjects
+from demo_pipeline.storage.objects.object_store import ObjectInfo, Objects
+from demo_pipeline.storage.objects.urls import is_bucket, local_path
+from demo_pipeline.storage.store.staging import Staging
+from demo_pipeline.storage.store.version_manifest import CheckOutcome, Recipe
+
+ANY_SPLIT = "any"
+EVALUATION_SPLITS = (*(split.value for split in Split), ANY_SPLIT)
+SCORES_FILE, STEP_SCORES_FILE, REPORT_SUMMARY = "scores.parquet", "steps.parquet", "summary.json"
+DEFAULT_FORM, DEFAULT_SPLIT, DEFAULT_PRESETS = "messages", "test", ("strict", "agentnetbench")
+_ROWS = 4096  # of the table of steps in memory
+PredictionRows = Iterable[tuple[Any, Any, Any]]
+
+
+class EvaluationError(StorageError):
+    """An evaluation that cannot be made; the message says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What is asked and how it is judged.
+
+    Attributes:
+        form: of the questions and answers, a key of `ANSWER_FORMS`.
+        split: whose steps are asked about; `any`: all.
+        presets: the rules, keys of `PRESETS`.
+        seed: of the bootstrap.
+    """
+
+    form: str = DEFAULT_FORM
+    split: str = DEFAULT_SPLIT
+    presets: tuple[str, ...] = DEFAULT_PRESETS
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        _known("form", [self.form], ANSWER_FORMS)
+        _known("split", [self.split], EVALUATION_SPLITS)
+        _known("preset", self.presets, PRESETS)
+        if not self.presets:
+            raise EvaluationError(f"no preset is named; choose from {', '.join(PRESETS)}")
+
+
+def _known(what: str, names: Sequence[str], allowed: Collection[str]) -> None:
+    for name in names:
+        if name not in allowed:
+            raise EvaluationError(f"there is no such {what}; choose from {', '.join(allowed)}")
+
+
+def write_evaluation_requests(
+    workspace: Workspace,
+    out: Path,
+    asked: Evaluation,
+    *,
+    model: str,
+    system: str | None = None,
+    images: ImageForm = "data",
+) -> int:
+    """Write the requests for a split, mode 0600; returns their number.
+
+    Args:
+        workspace: the store and its settings.
+        out: the file of lines; pictures as paths are in a folder beside it, `<stem>_images`, and
+            those of an earlier run are removed from there.
+        asked: form and split.
+        model: its name in every request.
+        system: replaces the system prompt of the form.
+        images: inside the lines, or as paths.
+
+    Raises:
+        EvaluationError: the split holds no step.
+    """
+    folder = out.with_name(f"{out.stem}_images")
+    if images == "path":
+        folder.mkdir(mode=0o700, exist_ok=True)
+    with private_file(out) as file:
+        writer = RequestWriter(
+            out=file,
+            form=ANSWER_FORMS[asked.form].question,
+            settings=workspace.settings.datasets,
+            model=model,
+            system=system,
+            images=images,
+            folder=folder,
+        )
+        with _planned(workspace) as plan:
+            _each_step(workspace, plan, asked, writer.add)
+        if not writer.written:
+            raise _no_step(asked)
+    if images == "path":
+        writer.remove_old_pictures()
+    return writer.written
+
+
+def write_right_answers(workspace: Workspace, out: Path, asked: Evaluation) -> int:
+    """Write what a model that is always right answers, mode 0600; returns the number of lines.
+
+    Raises:
+        EvaluationError: the split holds no step.
+    """
+    right, number = ANSWER_FORMS[asked.form].right, 0
+
+    def add(record: StepRecord) -> None:
+        nonlocal number
+        number += 1
+        step = record.step
+        line = {
+            "trajectory_id": step.trajectory_id,
+            "step_index": step.step_index,
+            "response": right(record, workspace.settings.datasets),
+        }
+        file.write(json_bytes(line, compact=True))
+
+    with private_file(out) as file:
+        with _planned(workspace) as plan:
+            _each_step(workspace, plan, asked, add)
+        if not number:
+            raise _no_step(asked)
+    return number
+
+
+def score_file(
+    workspace: Workspace, predictions: Path, asked: Evaluation, out: Path | None = None
+) -> ScoreReport:
+    """Score the predictions in a file.
+
+    Args:
+        workspace: the store and its settings.
+        predictions: plain JSON Lines, or results of an OpenAI batch.
+        asked: form, split and rules.
+        out: a folder for the tables; it is made. None: they are not written.
+
+    Raises:
+        EvaluationError: the split holds no step.
+        OSError: a file cannot be read or written.
+    """
+    with _planned(workspace) as plan:
+        known = {candidate.source.id for candidate in plan.selection.chosen}
+        with read_predictions(predictions, known) as found:
+            return _score(workspace, plan, found, asked, out)
+
+
+def score_rows(workspace: Workspace, rows: PredictionRows, asked: Evaluation) -> ScoreReport:
+    """Score predictions given as rows of trajectory id, step index and response.
+
+    Raises:
+        EvaluationError: the split holds no step.
+    """
+    with _planned(workspace) as plan:
+        known = {candidate.source.id for candidate in plan.selection.chosen}
+        with rows_as_predictions(rows, known) as found:
+            return _score(workspace, plan, found, asked, None)
+
+
+@contextmanager
+def _planned(workspace: Workspace) -> Iterator[ExportPlan]:
+    """The plan of the exports of steps, while the trajectories are open."""
+    with committed_trajectories(workspace) as committed:
+        yield plan_export(committed.trajectories, workspace.settings.datasets)
+
+
+def _each_step(
+    workspace: Workspace,
+    plan: ExportPlan,
+    asked: Evaluation,
+    receive: Callable[[StepRecord], None],
+) -> None:
+    splits = list(Split) if asked.split == ANY_SPLIT else [Split(asked.split)]
+    each_true_step(plan, workspace.settings.datasets, splits, receive)
+
+
+def _score(
+    workspace: Workspace,
+    plan: ExportPlan,
+    predictions: Predictions,
+    asked: Evaluation,
+    out: Path | None,
+) -> ScoreReport:
+    presets = [PRESETS[name] for name in asked.presets]
+    decode = ANSWER_FORMS[asked.form].decoder(workspace.settings.datasets)
+    with Scorer(presets, decode, predictions) as scorer:
+        if out is None:
+            _each_step(workspace, plan, asked, lambda record: scorer.add(record.step))
+        else:
+            out.mkdir(parents=True, exist_ok=True)
+            with TableWriter(out / STEP_SCORES_FILE, STEPS_SCHEMA, batch_rows=_ROWS) as writer:
+                scorer.keep = writer.append_row
+                _each_step(workspace, plan, asked, lambda record: scorer.add(record.step))
+        report = scorer.report(asked.seed)
+    if out is not None:
+        write_rows(out / SCORES_FILE, report.rows, SCORES_SCHEMA)
+        dump_json(out / REPORT_SUMMARY, report_summary(report, asked))
+    if not report.steps:
+        raise _no_step(asked)
+    return report
+
+
+def report_summary(report: ScoreReport, asked: Evaluation) -> dict[str, Any]:
+    """What an evaluation asked and counted; no word of an answer."""
+    return {
+        **asdict(asked),
+        "history": "teacher-forced",
+        "steps": report.steps,
+        "answered": report.answered,
+        "lines": report.lines,
+        "unusable_steps": dict(report.unusable_steps),
+        "unusable_lines": dict(report.unusable_lines),
+    }
+
+
+def _no_step(asked: Evaluation) -> EvaluationError:
+    if asked.split == ANY_SPLIT:
+        return EvaluationError(
+            "the store holds no steps to ask about; build its datasets first: `demo-pipeline run`"
+        )
+    return EvaluationError(
+        f"no step is in the split {asked.split}: with few tasks a split can be empty; choose "
+        "another, or `any` for all steps"
+    )
+
+
+EVALUATIONS_FOLDER, EVALUATION_OUTPUT = "evaluations", "evaluation_scores"
+PREDICTIONS_FILE, EVALUATION_FILE = "predictions.jsonl", "evaluation.json"
+FAILURES_FILE, PREVIEW_FILE = "failures.jpg", "failures_preview.jpg"
+EVALUATION_CODE_VERSION = "2"
+COVERAGE, PRIVATE = "coverage", "private"
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedEvaluation:
+    """Predictions in the store.
+
+    Attributes:
+        name: of their folder, a safe id.
+        predictions: the file.
+        settings: `evaluation.json`; None without one.
+    """
+
+    name: str
+    predictions: ObjectInfo
+    settings: ObjectInfo | None = None
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes when one of the files does."""
+        etags = [self.predictions.etag, self.settings.etag if self.settings else ""]
+        return ":".join(etags)
+
+    @property
+    def modified(self) -> float:
+        """Epoch seconds of the last change."""
+        files = [self.predictions, *([self.settings] if self.settings else [])]
+        return max(file.modified for file in files)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedEvaluations:
+    """The folders of predictions in the store.
+
+    Attributes:
+        found: those with predictions, by name.
+        unreadable: name → why, for folders whose files cannot be read now.
+    """
+
+    found: tuple[DroppedEvaluation, ...] = ()
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+
+
+def predictions_path(name: str) -> str:
+    """Where the predictions of this name are in the store."""
+    return f"{EVALUATIONS_FOLDER}/{name}/{PREDICTIONS_FILE}"
+
+
+def store_objects(url: str) -> Objects:
+    """The objects of a store: what people put beside its outputs."""
+    if not is_bucket(url):
+        return FolderObjects(local_path(url))
+    from demo_pipeline.storage.objects.s3_objects import S3Objects  # noqa: PLC0415 - costs 0.6 s
+
+    return S3Objects(url)
+
+
+def list_evaluations(workspace: Workspace) -> ListedEvaluations:
+    """The folders of predictions; those whose name is no safe id are left out.
+
+    One folder that cannot be read hides no other.
+
+    Raises:
+        StorageError: the store cannot be read.
+    """
+    url = workspace.store.url
+    if not is_bucket(url) and not (local_path(url) / EVALUATIONS_FOLDER).is_dir():
+        return ListedEvaluations()
+    objects = store_objects(url)
+    found, unreadable = list[DroppedEvaluation](), dict[str, str]()
+    for name in sorted(_folder_names(objects)):
+        try:
+            dropped = find_evaluation(objects, name)
+        except StorageError as error:
+            unreadable[name] = str(error)
+            continue
+        if dropped is not None:
+            found.append(dropped)
+    return ListedEvaluations(tuple(found), unreadable)
+
+
+def _folder_names(objects: Objects) -> Iterator[str]:
+    token: str | None = None
+    while True:
+        page = objects.list_prefixes(f"{EVALUATIONS_FOLDER}/", token)
+        for prefix in page.prefixes:
+            name = prefix.rstrip("/").rpartition("/")[2]
+            if is_safe_id(name):
+                yield name
+        token = page.token
+        if token is None:
+            return
+
+
+def find_evaluation(objects: Objects, name: str) -> DroppedEvaluation | None:
+    """The predictions in the folder of this name; None without the file.
+
+    Raises:
+        StorageError: one of its files cannot be read.
+    """
+    predictions = objects.head(predictions_path(name))
+    if predictions is None:
+        return None
+    settings = objects.head(f"{EVALUATIONS_FOLDER}/{name}/{EVALUATION_FILE}")
+    return DroppedEvaluation(name, predictions, settings)
+
+
+def run_evaluation(workspace: Workspace, name: str, *, force: bool = False) -> BuildResult:
+    """Score the predictions in `evaluations/<name>/`, unless nothing changed.
+
+    Raises:
+        EvaluationError: there are none, or `evaluation.json` cannot be used.
+        StorageError: the store cannot be read.
+    """
+    objects = store_objects(workspace.store.url)
+    dropped = find_evaluation(objects, name) if is_safe_id(name) else None
+    if dropped is None:
+        raise EvaluationError(
+            f"{predictions_path(name)} is not in the store; put the predictions there"
+        )
+    with TemporaryDirectory(prefix="demo_pipeline-") as folder:
+        predictions = Path(folder) / PREDICTIONS_FILE
+        asked = _asked(objects, dropped, Path(folder))
+        is_open = _is_open(workspace, dropped)
+
+        def build(staging: Staging) -> Summary:
+            objects.fetch(dropped.predictions.key, dropped.predictions.etag, predictions)
+            os.chmod(predictions, 0o600)  # noqa: PTH101 - the copy is this process's own
+            report = score_file(workspace, predictions, asked, staging.path)
+            (staging.path / FAILURES_FILE).write_bytes(failures_sheet(report.failures))
+            (staging.path / PREVIEW_FILE).write_bytes(failures_preview(report.failures))
+            return _summary(report, asked)
+
+        def check(out: Path) -> Sequence[CheckOutcome]:
+            return [_coverage(out), _privacy(dropped, is_open=is_open)]
+
+        output = f"{EVALUATION_OUTPUT}/{name}"
+        recipe = _recipe(workspace, dropped)
+        return build_if_stale(workspace.store, output, recipe, build, check, force=force)
+
+
+def _recipe(workspace: Workspace, dropped: DroppedEvaluation) -> Recipe:
+    with committed_trajectories(workspace) as committed:
+        inputs = {key: version.content for key, version in committed.versions.items()}
+    inputs[f"{EVALUATIONS_FOLDER}/{dropped.name}"] = dropped.fingerprint
+    section = workspace.settings.datasets.fingerprint()
+    return Recipe(EVALUATION_OUTPUT, EVALUATION_CODE_VERSION, section, inputs)
+
+
+def _asked(objects: Objects, dropped: DroppedEvaluation, folder: Path) -> Evaluation:
+    """Form, split and rules of `evaluation.json`; the defaults without one."""
+    if dropped.settings is None:
+        return Evaluation()
+    place = f"{EVALUATIONS_FOLDER}/{dropped.name}/{EVALUATION_FILE}"
+    file = folder / EVALUATION_FILE
+    objects.fetch(dropped.settings.key, dropped.settings.etag, file)
+    try:
+        return _evaluation(load_json(file, place))
+    except JsonFileError as error:
+        raise EvaluationError(f"{place}: {error.message}") from None
+    except EvaluationError as error:
+        raise EvaluationError(f"{place}: {error}") from None
+
+
+def _evaluation(value: Any) -> Evaluation:
+    if not isinstance(value, Mapping) or value.keys() - {"form", "split", "presets", "seed"}:
+        raise EvaluationError("must be an object with form, split, presets and seed, or some")
+    presets, seed = value.get("presets", DEFAULT_PRESETS), value.get("seed", 0)
+    form, split = value.get("form", DEFAULT_FORM), value.get("split", DEFAULT_SPLIT)
+    names: list[Any] = list(presets) if isinstance(presets, list | tuple) else [None]
+    if not all(isinstance(name, str) for name in (form, split, *names)):
+        raise EvaluationError("form and split must be names, presets a list of names")
+    if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
+        raise EvaluationError("seed must be a whole number from 0")
+    return Evaluation(form, split, tuple(names), seed)
+
+
+def _summary(report: ScoreReport, asked: Evaluation) -> dict[str, Any]:
+    """What the manifest keeps: counts, and the rows over all steps."""
+    rows = [row for row in report.rows if row["dimension"] == ALL_STEPS]
+    headline = report.row(asked.presets[0])
+    return {
+        **report_summary(report, asked),
+        "presets": list(asked.presets),
+        "score": headline["score"],
+        "rows": rows,
+    }
+
+
+def _coverage(out: Path) -> CheckOutcome:
+    counts = load_json(out / REPORT_SUMMARY)
+    problems = [
+        _problem(f"{number} steps: {reason}") for reason, number in counts["unusable_steps"].items()
+    ]
+    problems += [
+        _problem(f"{number} lines: {reason}") for reason, number in counts["unusable_lines"].items()
+    ]
+    return CheckOutcome(COVERAGE, not problems, tuple(problems), blocking=False)
+
+
+def _problem(message: str) -> Problem:
+    remedy = "send the requests again; what has no usable answer counts as wrong"
+    return Problem(COVERAGE, PREDICTIONS_FILE, message, remedy=remedy)
+
+
+def _is_open(workspace: Workspace, dropped: DroppedEvaluation) -> bool:
+    """Whether others may read the predictions in a folder; of a bucket nothing is known."""
+    if is_bucket(workspace.store.url):
+        return False
+    try:
+        return readable_by_others(local_path(workspace.store.url) / dropped.predictions.key)
+    except OSError as error:
+        raise StorageError(f"{dropped.predictions.key}: {error.strerror}") from None
+
+
+def _privacy(dropped: DroppedEvaluation, *, is_open: bool) -> CheckOutcome:
+    problem = Problem(
+        PRIVATE,
+        dropped.predictions.key,
+        "others can read the predictions, which may hold what people typed",
+        remedy="chmod 600",
+        severity=Severity.WARNING,
+    )
+    return CheckOutcome(PRIVATE, not is_open, (problem,) if is_open else (), blocking=False)

@@ -1,0 +1,222 @@
+"""Plain copies of the built datasets, and one dataset for the Hugging Face Hub.
+
+Belongs here: `demo-pipeline export`. The stages say which outputs are exported; what the Hub's
+files hold is decided in datasets/.
+"""
+
+import os
+import secrets
+import shutil
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from demo_pipeline.datasets.dataset_inputs import DatasetInputs
+from demo_pipeline.exports.cards import CARD
+from demo_pipeline.exports.dataset_stages import INDEX_STAGE
+from demo_pipeline.exports.dataset_stats import SplitStats, table_stats
+from demo_pipeline.exports.hub_layout import HubConfig, hub_card, write_hub_config
+from demo_pipeline.files.atomic_write import FileId, file_id, link_or_copy, read_digest
+from demo_pipeline.runs.damage import damage_problem
+from demo_pipeline.runs.datasets import committed_trajectories
+from demo_pipeline.runs.stages import DATASET_STAGES, STAGES, training_exports
+from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline.settings import Settings
+from demo_pipeline.stage import Stage
+from demo_pipeline.storage.errors import MissingOutput, StorageError
+from demo_pipeline.storage.store.disk import Disk
+from demo_pipeline.storage.store.store import Store
+from demo_pipeline.trajectories.provenance import Provenance
+
+_EXPORTED = (
+    *(stage.folder for stage in DATASET_STAGES if stage.exported),
+    *(stage.folder for stage in STAGES if stage.exported),
+)
+_PICTURES = frozenset({".png", ".jpg", ".jpeg"})  # nobody changes them in place
+
+
+def export_datasets(store: Store, dest: Path, disabled: Collection[str] = ()) -> dict[str, int]:
+    """Copy every exported output to `dest`, as files without symbolic links.
+
+    Equal pictures are stored once, as hard links where the file system has them.
+
+    Args:
+        store: holds the outputs.
+        dest: a folder that does not exist or is empty; it gets all of them, or stays as it was.
+        disabled: outputs, and folders of outputs, that are not copied.
+
+    Returns:
+        The names of the copied outputs, which are also their paths under `dest`, and the bytes that
+        each wrote. Outputs that were never built are left out.
+
+    Raises:
+        StorageError: `dest` is not empty, a file of an output was changed, or the disk is full.
+        MissingOutput: the store has nothing to export.
+    """
+    wanted = [prefix for prefix in _EXPORTED if prefix not in disabled]
+    names = [name for prefix in wanted for name in store.outputs(prefix)]
+    if not names:
+        raise MissingOutput(INDEX_STAGE.folder)
+    copier = _Copier()
+    sizes: dict[str, int] = {}
+    with folder_draft(dest) as draft:
+        for name in names:
+            before = copier.written
+            _copy(store, name, draft / name, copier)
+            sizes[name] = copier.written - before
+    return sizes
+
+
+@contextmanager
+def folder_draft(dest: Path) -> Iterator[Path]:
+    """A folder to write into, which becomes `dest` when the body ends without an error.
+
+    Raises:
+        StorageError: `dest` is not empty, or a file could not be written.
+    """
+    dest = dest.resolve()
+    _require_empty(dest)
+    disk = Disk()
+    draft = dest.with_name(f".{dest.name}.{secrets.token_hex(8)}")
+    try:
+        yield draft
+        disk.sync_tree(draft)
+        disk.replace(draft, dest)
+    except (OSError, shutil.Error) as error:
+        reason = os.strerror(error.errno) if error.errno else "a file could not be copied"
+        raise StorageError(f"{dest}: nothing was exported: {reason}") from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+class _Copier:
+    """Copies files; a picture that was copied before becomes a hard link to the first copy.
+
+    Attributes:
+        written: bytes copied so far.
+    """
+
+    def __init__(self) -> None:
+        self.written = 0
+        self._files: dict[FileId, Path] = {}
+        self._pictures: dict[str, Path] = {}
+
+    def __call__(self, source: str, target: str) -> None:
+        first = self._first_copy(Path(source), Path(target))
+        if first is None:
+            shutil.copyfile(source, target)
+        else:
+            link_or_copy(first, Path(target))
+        status = Path(target).stat()
+        self.written += status.st_size if status.st_nlink == 1 else 0
+
+    def _first_copy(self, source: Path, target: Path) -> Path | None:
+        """Where the same picture was copied to; None for the first, and for other files."""
+        if source.suffix not in _PICTURES:
+            return None
+        identity = file_id(source)
+        if identity is None or identity not in self._files:
+            first = self._pictures.setdefault(read_digest(source).sha256, target)
+            if identity is not None:
+                self._files[identity] = first
+            return None if first == target else first
+        return self._files[identity]
+
+
+def require_undamaged(store: Store, name: str) -> None:
+    """Compare an output with its manifest.
+
+    Raises:
+        StorageError: a file was changed.
+    """
+    damages = store.verify(name)
+    if damages:
+        first = damage_problem(damages[0])
+        raise StorageError(f"nothing was exported: {first} ({len(damages)} problems in all)")
+
+
+def _copy(store: Store, name: str, target: Path, copier: _Copier) -> None:
+    require_undamaged(store, name)
+    with store.open(name) as (content, _):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copytree(content, target, copy_function=copier)
+
+
+def _require_empty(dest: Path) -> None:
+    try:
+        with os.scandir(dest) as entries:
+            taken = any(entries)
+    except FileNotFoundError:
+        return
+    except NotADirectoryError:
+        taken = True
+    if taken:
+        raise StorageError(f"{dest}: is not empty; give a folder that does not exist or is empty")
+
+
+def export_hub_layout(workspace: Workspace, dest: Path) -> tuple[HubConfig, ...]:
+    """Write the exports that have tables, with their pictures, and a card; nothing else.
+
+    Args:
+        workspace: holds the exports. Those that `datasets.exports` does not name are left out.
+        dest: a folder that does not exist or is empty; it gets all of them, or stays as it was.
+
+    Raises:
+        StorageError: `datasets.license` or `hub.language` is not set, `dest` is not empty, or a
+            file of an export was changed.
+        MissingOutput: an export was never built.
+    """
+    settings = workspace.settings
+    _require_named(settings)
+    stages = [
+        stage
+        for stage in training_exports()
+        if stage.export and stage.export.hub_tables and stage.is_built(settings)
+    ]
+    if not stages:
+        raise StorageError("datasets.exports names no export with tables, such as messages")
+    configs: list[HubConfig] = []
+    splits: dict[str, Mapping[str, SplitStats]] = {}
+    with committed_trajectories(workspace) as committed, folder_draft(dest) as draft:
+        for stage in stages:
+            written, found = _write(workspace, stage, draft, committed.provenance)
+            configs += written
+            splits |= found
+        if not any(config.rows for config in configs):
+            raise StorageError("nothing was exported: no export has a row")
+        text = hub_card(configs, splits, (settings.datasets, settings.hub), draft)
+        (draft / CARD).write_text(text, encoding="utf-8")
+    return tuple(configs)
+
+
+def _require_named(settings: Settings) -> None:
+    """Refuse to guess what only the owner of the recordings knows."""
+    if settings.datasets.license == "unknown":
+        raise StorageError(
+            "datasets.license is not set (DEMO_PIPELINE_DATASETS__LICENSE): a shared dataset needs "
+            "the license that the people in the recordings agreed to, as the Hub names it, e.g. "
+            "cc-by-4.0 or other; ask the owner of the recordings, and do not share it before"
+        )
+    if not settings.hub.language:
+        raise StorageError(
+            "hub.language is not set (DEMO_PIPELINE_HUB__LANGUAGE): name the languages of the "
+            'tasks by their ISO 639-1 codes, e.g. ["en"]'
+        )
+
+
+def _write(
+    workspace: Workspace, stage: Stage[DatasetInputs], draft: Path, provenance: Provenance
+) -> tuple[list[HubConfig], dict[str, Mapping[str, SplitStats]]]:
+    tables = stage.export.hub_tables if stage.export else ()
+    if workspace.store.current(stage.folder) is None:
+        raise MissingOutput(stage.folder)
+    require_undamaged(workspace.store, stage.folder)
+    max_bytes = workspace.settings.hub.max_shard_bytes
+    configs: list[HubConfig] = []
+    splits: dict[str, Mapping[str, SplitStats]] = {}
+    with workspace.store.open(stage.folder) as (export, _):
+        for table in tables:
+            configs.append(write_hub_config(table, export, draft, max_bytes))
+            stats, _ = table_stats(export / table.folder, provenance, "trajectory_id")
+            splits[table.config] = stats.splits
+    return configs, splits

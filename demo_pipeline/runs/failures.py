@@ -1,0 +1,138 @@
+"""Errors: which pass by themselves, how often these are tried again, and what is said of defects.
+
+Belongs here: telling trouble that passes (full disks, storage that does not answer, too little
+memory) from what is wrong with a demonstration, which alone is quarantined; the one table of
+retries; leaving messages that may quote typed text out of logs and records.
+"""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from traceback import extract_tb
+from typing import Any
+
+import demo_pipeline
+from demo_pipeline.files.system_errors import system_trouble
+from demo_pipeline.problems import DemonstrationError
+from demo_pipeline.runs.damage import rebuild_command
+from demo_pipeline.runs.stage_runs import SupersededError
+from demo_pipeline.storage.errors import OutputError, StorageError
+
+_SQLITE_TROUBLE = (
+    "SQLITE_BUSY",
+    "SQLITE_CANTOPEN",
+    "SQLITE_FULL",
+    "SQLITE_IOERR",
+    "SQLITE_LOCKED",
+    "SQLITE_NOMEM",
+    "SQLITE_READONLY",
+)
+
+
+class TransientError(Exception):
+    """Something outside a demonstration stopped its run; a later attempt may succeed.
+
+    Attributes:
+        reason: in plain words, e.g. `No space left on device`.
+    """
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(reason)
+
+    def __reduce__(self) -> tuple[type["TransientError"], tuple[Any, ...]]:
+        return (type(self), (self.reason,))
+
+
+def transient_reason(error: BaseException) -> str | None:
+    """Why an error passes by itself, in plain words; None when it does not.
+
+    An output that is missing or was changed is none: it has to be built again.
+    """
+    if isinstance(error, TransientError):
+        return error.reason
+    if isinstance(error, StorageError):
+        return None if isinstance(error, OutputError) else str(error)
+    reason = system_trouble(error) or _database_trouble(error)
+    if reason is None and error.__cause__ is not None:  # libraries wrap what the system said
+        return transient_reason(error.__cause__)
+    return reason
+
+
+def _database_trouble(error: BaseException) -> str | None:
+    """SQLite's own words for trouble of its disk, e.g. `database or disk is full`."""
+    original = getattr(error, "orig", None)  # of an error of SQLAlchemy
+    cause = error if isinstance(error, sqlite3.Error) else original
+    if isinstance(cause, sqlite3.Error):
+        name = getattr(cause, "sqlite_errorname", "")
+        return str(cause) if name.startswith(_SQLITE_TROUBLE) else None
+    wrapped = type(error).__module__.startswith("sqlalchemy.")
+    return "the database does not answer" if wrapped and _is_operational(error) else None
+
+
+def _is_operational(error: BaseException) -> bool:
+    return type(error).__name__ in {"OperationalError", "InterfaceError"}
+
+
+# A demonstration, or a job of datasets, that waits while a command runs: seconds of its pauses.
+COMMAND_PAUSES = (5.0, 15.0, 45.0)
+# One that waits, by the daemon: pauses doubled up to the longest, without end; of all of them so
+# many an hour, since each failed run costs about 400 kB of history.
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, RETRIES_PER_HOUR = 60.0, 1800.0, 120
+MAX_LOST_RUNS = 3  # of an upload: runs that were cancelled or died without a result
+DATASET_ATTEMPTS = 5  # of a job for one state, besides those that waited
+_DOUBLINGS = 10  # more change nothing
+
+
+def retry_pause(attempts: int, first: float = FIRST_PAUSE_SECONDS) -> float:
+    """Seconds to wait after so many failed attempts: `first`, doubled after each, up to a limit."""
+    return min(first * 2.0 ** min(max(attempts - 1, 0), _DOUBLINGS), LONGEST_PAUSE_SECONDS)
+
+
+_PACKAGE = Path(demo_pipeline.__file__).parent
+
+
+class DefectError(Exception):
+    """A stage failed for a reason that no input should be able to cause."""
+
+
+@contextmanager
+def redacted_errors(stage: str, demonstration: str = "") -> Iterator[None]:
+    """Replace a defect by the name of its type, the stage and the line of our code.
+
+    Errors with messages of our own keep them, and lose only their cause.
+
+    Args:
+        stage: that is running.
+        demonstration: its id; empty for a dataset.
+
+    Raises:
+        DefectError: of a subclass with the name of the exception, since Dagster keeps that name.
+        TransientError: something passing stopped the stage, such as a full disk.
+    """
+    try:
+        yield
+    except OutputError as error:
+        error.add_note(f"build it with `{rebuild_command(error.output)}`")
+        raise error from None
+    except (DemonstrationError, SupersededError) as error:
+        raise error from None
+    except Exception as error:  # noqa: BLE001 - it is raised again, without its message
+        reason = transient_reason(error)
+        if reason is not None:
+            raise TransientError(reason) from None
+        named = type(type(error).__name__, (DefectError,), {"__module__": __name__})
+        subject = f"{stage} of {demonstration}" if demonstration else stage
+        message = f"a defect of the pipeline stopped {subject}{place_of(error)}; please report it"
+        raise named(message) from None
+
+
+def place_of(error: BaseException) -> str:
+    """`, at <file>:<line>` of the innermost frame in this package; empty without one."""
+    frames = [(Path(frame.filename), frame.lineno) for frame in extract_tb(error.__traceback__)]
+    ours = [(path, line) for path, line in frames if path.is_relative_to(_PACKAGE)]
+    if not ours:
+        return ""
+    path, line = ours[-1]
+    return f", at {path.relative_to(_PACKAGE.parent).as_posix()}:{line}"

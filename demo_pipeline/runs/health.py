@@ -1,0 +1,267 @@
+"""Whether the pipeline can work: versions, roots, free space, quarantine and leftovers.
+
+Belongs here: what can be told without Dagster. Only unfinished files of dead processes are
+removed.
+"""
+
+import logging
+import platform
+import secrets
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from pydantic import JsonValue
+
+from demo_pipeline import __version__
+from demo_pipeline.files.recording_files import RECORDING_FILES
+from demo_pipeline.files.system_errors import system_trouble
+from demo_pipeline.runs.damage import damage_problem, quick_damage
+from demo_pipeline.runs.failures import transient_reason
+from demo_pipeline.runs.quarantine import QUARANTINE_FOLDER, list_quarantine
+from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline.settings import Settings
+from demo_pipeline.storage.errors import StorageError
+from demo_pipeline.storage.ids import printable_name
+from demo_pipeline.storage.objects.urls import is_bucket, local_path
+
+LOW_BYTES = 5 * 10**9  # free space below which a check warns: some hours of recordings
+VERY_LOW_BYTES = 10**9  # below which a run is likely to fail
+LEFTOVER_SECONDS = 86_400.0  # no stage takes a day
+_PACKAGES = ("dagster", "av", "opencv-python-headless", "pyarrow", "duckdb", "pandas", "botocore")
+_GIGABYTE = 1e9
+_BLOCK = b"\0" * 4096  # a disk without room for a block cannot hold an output
+_WRITTEN = ("", ".staging", ".versions", ".locks")  # folders of a store, if they exist
+
+
+class HealthLevel(StrEnum):
+    """How bad a finding is: `error` needs somebody now, `warning` some time."""
+
+    OK = "ok"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one check found.
+
+    Attributes:
+        check: its name.
+        level: how bad it is.
+        message: for people; says what to do when the level is not `ok`.
+        values: the same for machines.
+    """
+
+    check: str
+    level: HealthLevel
+    message: str
+    values: Mapping[str, JsonValue] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, JsonValue]:
+        """The finding as a JSON object."""
+        return {
+            "check": self.check,
+            "level": self.level.value,
+            "message": self.message,
+            "values": dict(self.values),
+        }
+
+
+def healthy(check: str, message: str, **values: JsonValue) -> Finding:
+    """A finding that needs nobody."""
+    return Finding(check, HealthLevel.OK, message, values)
+
+
+def examine_workspace(workspace: Workspace) -> Iterator[Finding]:
+    """Yield what is found about versions, roots, space, quarantine and leftovers."""
+    yield _versions()
+    yield _uploads(workspace)
+    store = store_finding(workspace)
+    yield store
+    yield from _free_space(workspace.settings)
+    if store.level is HealthLevel.OK:
+        yield _outputs(workspace)
+        yield _quarantine(workspace)
+        yield _leftovers(workspace)
+
+
+def _versions() -> Finding:
+    found: dict[str, JsonValue] = {
+        "demo_pipeline": __version__,
+        "python": platform.python_version(),
+    }
+    for name in _PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            message = f"{name} is not installed; run `make setup`"
+            return Finding("versions", HealthLevel.ERROR, message, found)
+    shown = ", ".join(f"{name} {number}" for name, number in found.items())
+    return healthy("versions", shown, **found)
+
+
+def _uploads(workspace: Workspace) -> Finding:
+    url = workspace.uploads.url
+    if not is_bucket(url) and not local_path(url).is_dir():
+        error = StorageError("no such folder; create it, or set DEMO_PIPELINE_UPLOADS")
+        return _failure("uploads", url, error)
+    try:
+        found = workspace.uploads.objects.list_prefixes(limit=1)
+    except (StorageError, OSError) as failed:
+        return _failure("uploads", url, failed)
+    empty = "" if found.prefixes or found.token else "; no recording is there yet"
+    return healthy("uploads", f"{url} can be read{empty}", url=url)
+
+
+def store_finding(workspace: Workspace) -> Finding:
+    """Whether the store can be written: tried with a file or an object that is removed at once."""
+    url = workspace.store.url
+    try:
+        if is_bucket(url):
+            key = f"{QUARANTINE_FOLDER}/doctor/{secrets.token_hex(8)}"  # the policy allows this one
+            workspace.store.put_document(key, b"")
+            workspace.store.delete_document(key)
+        else:
+            for folder in {_existing(local_path(url) / name) for name in _WRITTEN}:
+                with tempfile.TemporaryFile(dir=folder) as file:
+                    file.write(_BLOCK)
+                    file.flush()
+    except (StorageError, OSError) as error:
+        reason = str(error)  # of a bucket, with what to do
+        if not isinstance(error, StorageError):
+            reason = f"{system_trouble(error)}; make it writable or make room in it, or name "
+            reason += "another place in DEMO_PIPELINE_STORE"
+        message = f"{url} cannot be written to: {reason}"
+        return Finding("store", HealthLevel.ERROR, message, {"url": url})
+    return healthy("store", f"{url} can be written", url=url)
+
+
+def _failure(check: str, url: str, error: Exception) -> Finding:
+    """A root that cannot be used. Errors of the system are named without their message."""
+    reason = str(error)
+    if not isinstance(error, StorageError):
+        reason = f"{type(error).__name__}; name another place, or give this user access"
+    return Finding(check, HealthLevel.ERROR, f"{url}: {reason}", {"url": url})
+
+
+def _existing(path: Path) -> Path:
+    """The path, or the nearest folder above it that exists."""
+    return next(folder for folder in (path, *path.parents) if folder.exists())
+
+
+def _free_space(settings: Settings) -> Iterator[Finding]:
+    """Yield the free space of every file system that is written to."""
+    roots = {"cache": settings.cache}
+    if not is_bucket(settings.store):
+        roots = {"store": settings.store} | roots
+    seen = set()
+    for name, url in roots.items():
+        try:
+            folder = _existing(local_path(url))
+        except OSError as error:  # a folder on the way to it cannot be entered
+            if name != "store":  # which has a finding of its own
+                yield _failure(name, url, error)
+            continue
+        if folder.stat().st_dev in seen:
+            continue
+        seen.add(folder.stat().st_dev)
+        yield space_finding(name, folder, shutil.disk_usage(folder).free)
+
+
+def space_finding(root: str, folder: Path, free: int) -> Finding:
+    """How `free` bytes on the file system of a root are judged."""
+    message = f"{free / _GIGABYTE:.1f} GB are free at {folder}"
+    level = HealthLevel.OK
+    if free < LOW_BYTES:
+        level = HealthLevel.ERROR if free < VERY_LOW_BYTES else HealthLevel.WARNING
+        message += "; `demo-pipeline prune` removes old versions"
+    return Finding("free_space", level, message, {"root": root, "free_bytes": free})
+
+
+def _outputs(workspace: Workspace) -> Finding:
+    """Whether committed files are as they were, as far as that is told without reading pictures."""
+    if is_bucket(workspace.store.url):
+        return healthy("outputs", "not compared in a bucket; `demo-pipeline revalidate` does")
+    found = [damage_problem(damage) for damage in quick_damage(workspace.store)]
+    values: dict[str, JsonValue] = {"damaged": len(found)}
+    if not found:
+        message = "no file is missing; `demo-pipeline revalidate` compares every byte"
+        return Finding("outputs", HealthLevel.OK, message, values)
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    return Finding("outputs", HealthLevel.ERROR, f"{found[0]}{more}", values)
+
+
+def _quarantine(workspace: Workspace) -> Finding:
+    try:
+        ids = [record.demonstration for record in list_quarantine(workspace.store)]
+    except StorageError as error:
+        return _failure("quarantine", workspace.store.url, error)
+    values: dict[str, JsonValue] = {"quarantined": len(ids)}
+    if not ids:
+        return Finding("quarantine", HealthLevel.OK, "nothing is quarantined", values)
+    message = f"{len(ids)} quarantined; `demo-pipeline quarantine` shows the reasons"
+    return Finding("quarantine", HealthLevel.WARNING, message, values)
+
+
+def _leftovers(workspace: Workspace) -> Finding:
+    found = workspace.store.abandoned(LEFTOVER_SECONDS, time.time())
+    values: dict[str, JsonValue] = {"leftovers": len(found)}
+    if not found:
+        return Finding("leftovers", HealthLevel.OK, "nothing unfinished is left over", values)
+    message = f"{len(found)} directories of processes that died; `demo-pipeline prune` removes them"
+    return Finding("leftovers", HealthLevel.WARNING, message, values)
+
+
+_LOG = logging.getLogger(__package__)
+
+
+def clear_leftovers(workspace: Workspace) -> list[str]:
+    """Remove them; returns one line for each. What cannot be removed is left for the next time."""
+    lines: list[str] = []
+    for root in (workspace.store, workspace.uploads):
+        try:
+            lines += [f"{name} of a dead process was removed" for name in root.remove_leftovers()]
+        except (OSError, StorageError) as error:
+            _LOG.warning("leftovers cannot be removed: %s", transient_reason(error))
+    return lines
+
+
+def incomplete_uploads(workspace: Workspace) -> dict[str, str]:
+    """Demonstration → which of its files are missing, sorted; without the quarantined ones.
+
+    Raises:
+        StorageError: the uploads or the store cannot be read.
+    """
+    quarantined = {record.demonstration for record in list_quarantine(workspace.store)}
+    missing = {
+        upload.id: [name for name in RECORDING_FILES if name not in upload.files]
+        for upload in workspace.uploads.list_demonstrations()
+        if upload.id not in quarantined
+    }
+    return {key: _sentence(names) for key, names in sorted(missing.items()) if names}
+
+
+def hidden_uploads(workspace: Workspace) -> list[str]:
+    """Names of folders with a file of a recording that are skipped, as they begin with a dot.
+
+    Of a bucket, the first page of such objects is read.
+
+    Raises:
+        StorageError: the uploads cannot be read.
+    """
+    url = workspace.uploads.url
+    if is_bucket(url):
+        keys = (info.key.split("/") for info in workspace.uploads.objects.list_page(".").objects)
+        return sorted({key[0] for key in keys if len(key) == 2 and key[1] in RECORDING_FILES})
+    found = (path for name in RECORDING_FILES for path in local_path(url).glob(f".*/{name}"))
+    return sorted({printable_name(path.parent.name) for path in found})
+
+
+def _sentence(names: list[str]) -> str:
+    return f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} missing"

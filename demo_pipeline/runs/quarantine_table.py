@@ -1,0 +1,116 @@
+"""The quarantined demonstrations as one table, for the UI and for SQL.
+
+Belongs here: reading the records of a store and writing them as one Parquet file. The records
+themselves are defined in quarantine.py.
+"""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pydantic import JsonValue
+
+from demo_pipeline.datasets.dataset_inputs import DatasetInputs
+from demo_pipeline.files.parquet import TableWriter, described_schema, schema_problems
+from demo_pipeline.problems import Problem
+from demo_pipeline.runs.quarantine import QuarantineRecord, list_quarantine
+from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline.stage import Check, SourceInput, Stage, Summary
+
+TABLE_FILE = "quarantine.parquet"
+QUARANTINE_SCHEMA = described_schema(
+    [
+        ("demonstration", pa.string(), False, "safe id"),
+        ("stage", pa.string(), False, "the stage that failed"),
+        ("code", pa.string(), False, "stable name of the kind of problem"),
+        ("file", pa.string(), False, "in the upload or the stage's output; `.` for the whole"),
+        ("line", pa.int64(), True, "1-based line number in the file"),
+        ("byte", pa.int64(), True, "0-based offset in the file"),
+        ("frame", pa.int64(), True, "0-based frame number in presentation order"),
+        ("message", pa.string(), False, "what is wrong; never contains typed text"),
+        ("remedy", pa.string(), False, "what to do about it"),
+        ("severity", pa.string(), False, "error or warning"),
+        ("fingerprint", pa.string(), True, "of the upload with the problem"),
+        ("tool_version", pa.string(), False, "of this package"),
+        ("attempts", pa.int64(), False, "how often the stage failed on these same files"),
+    ]
+)
+_OF_RECORD = ("demonstration", "stage", "fingerprint", "tool_version", "attempts")
+_NO_REASON: dict[str, JsonValue] = {"code": "unknown", "message": "no reason was given"}
+
+
+def read_quarantine_records(workspace: Workspace) -> SourceInput:
+    """All quarantine records of the store."""
+    records = list_quarantine(workspace.store)
+    text = "\n".join(record.model_dump_json() for record in records)
+    return SourceInput(records, {"records": hashlib.sha256(text.encode()).hexdigest()})
+
+
+def run_quarantine_table(inputs: DatasetInputs, out: Path) -> Summary:
+    """Write `out`/quarantine.parquet from the records."""
+    return write_quarantine_table(inputs.source, out)
+
+
+def verify_quarantine_table(_inputs: DatasetInputs, out: Path) -> list[Problem]:
+    """The written table has exactly the declared columns, types and nulls."""
+    return schema_problems(out / TABLE_FILE, QUARANTINE_SCHEMA)
+
+
+def rows_of(records: Iterable[QuarantineRecord]) -> list[dict[str, Any]]:
+    """One row per problem, in the order of the records; a record without a problem has one row."""
+    return [
+        {
+            **Problem.from_dict(problem).as_dict(),
+            **{name: getattr(record, name) for name in _OF_RECORD},
+        }
+        for record in records
+        for problem in record.problems or [_NO_REASON]
+    ]
+
+
+def write_quarantine_table(records: Sequence[QuarantineRecord], out: Path) -> Summary:
+    """Write `out`/quarantine.parquet; returns the numbers of records and problems."""
+    rows = rows_of(records)
+    with TableWriter(out / TABLE_FILE, QUARANTINE_SCHEMA) as table:
+        for row in rows:
+            table.append_row(row)
+    return {
+        "quarantined": len(records),
+        "problems": len(rows),
+        "by_stage": _counted(record.stage for record in records),
+        "by_code": _counted(row["code"] for row in rows),
+    }
+
+
+def _counted(names: Iterable[str]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for name in sorted(names):
+        counts[name] = counts.get(name, 0) + 1
+    return counts
+
+
+QUARANTINE_STAGE: Stage[DatasetInputs] = Stage(
+    name="quarantine",
+    folder="quarantine_table",
+    description="Every quarantined demonstration: the stage, the reason, the file and line, and "
+    "what to do. A corrected upload releases it.",
+    kinds=frozenset({"parquet"}),
+    code_version="1",
+    group="recording",
+    job="report_quarantine",
+    inputs=(),
+    source=read_quarantine_records,
+    build=run_quarantine_table,
+    checks=(
+        Check(
+            "quarantine_schema",
+            "The table has exactly the declared columns, types and nulls.",
+            verify_quarantine_table,
+            compared=("quarantined",),
+        ),
+    ),
+    columns=QUARANTINE_SCHEMA,
+    exported=False,
+)

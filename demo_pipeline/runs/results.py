@@ -1,0 +1,281 @@
+"""What became of a demonstration, of a stage, of a dataset: one status, and results as plain data.
+
+Belongs here: the types that go from the code that builds to whoever asked for it, also from one
+process to another, what they say in words, and counting them.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from demo_pipeline.problems import Problem, Severity
+from demo_pipeline.storage.store.version_manifest import CheckOutcome, Version
+
+_DEMONSTRATIONS = {
+    "aborted": "aborted demonstration",
+    "broken": "damaged demonstration",
+    "contaminated": "demonstration of a benchmark task",
+    "failed": "failed demonstration",
+    "incomplete": "demonstration with too many hidden actions",
+    "quarantined": "quarantined demonstration",
+    "unreadable": "unreadable demonstration",
+}
+
+
+class Status(StrEnum):
+    """What became of an output, or of a demonstration by its last stage.
+
+    `BUILT`, `CACHED`: it is there. `REJECTED`: the recording is at fault, as a quarantine record or
+    a missing input says. `FAILED`: a defect of the code. `WAITING`: something passing stopped it,
+    such as a full disk. `SUPERSEDED`: its upload changed meanwhile. `SKIPPED`: after another.
+    """
+
+    BUILT = "made"
+    CACHED = "unchanged"
+    REJECTED = "rejected"
+    FAILED = "failed"
+    WAITING = "waiting"
+    SUPERSEDED = "superseded"
+    SKIPPED = "skipped"
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the output is there."""
+        return self in {Status.BUILT, Status.CACHED}
+
+
+# The words of the command line and of the UI for a demonstration.
+IN_TABLES: Mapping[Status, str] = {
+    Status.BUILT: "done",
+    Status.CACHED: "done",
+    Status.REJECTED: "quarantined",
+    Status.SUPERSEDED: "superseded",
+    Status.WAITING: "waiting",
+    Status.FAILED: "crashed",
+}
+IN_RUNS: Mapping[Status, str] = {**IN_TABLES, Status.REJECTED: "failed"}
+
+
+@dataclass(frozen=True, slots=True)
+class BuildResult:
+    """The result of building an output.
+
+    Attributes:
+        output: its name in the store.
+        status: `BUILT`: built and committed; `CACHED`: the current version has this recipe, and its
+            files the SHA-256 of its manifest; `REJECTED`: a blocking check failed, and readers
+            still see the version before.
+        version: the current version; None when rejected.
+        summary: what the build function returned.
+        checks: the outcome of every check.
+    """
+
+    output: str
+    status: Status
+    version: Version | None
+    summary: Mapping[str, Any]
+    checks: tuple[CheckOutcome, ...]
+
+    @property
+    def problems(self) -> list[Problem]:
+        """What the checks found, errors before warnings."""
+        found = [problem for outcome in self.checks for problem in outcome.problems]
+        return sorted(found, key=lambda problem: problem.severity is not Severity.ERROR)
+
+
+@dataclass(frozen=True, slots=True)
+class StageReport:
+    """What one stage gave a demonstration: its current version, without the list of its files.
+
+    Attributes:
+        stage: its name.
+        status: `BUILT` or `CACHED`.
+        summary: what its build function returned.
+        version: id of the version.
+        content: fingerprint of the content.
+        files: number of files.
+        size: of all files together, bytes.
+        checks: the outcome of every check.
+    """
+
+    stage: str
+    status: Status
+    summary: Mapping[str, Any]
+    version: str
+    content: str
+    files: int
+    size: int
+    checks: tuple[CheckOutcome, ...]
+
+    @classmethod
+    def of(cls, stage: str, result: BuildResult) -> "StageReport | None":
+        """The report of a built output; None when it was rejected."""
+        version = result.version
+        if version is None or not result.status.is_done:
+            return None
+        files = version.manifest.files
+        return cls(
+            stage=stage,
+            status=result.status,
+            summary=result.summary,
+            version=version.id,
+            content=version.content,
+            files=len(files),
+            size=files.size,
+            checks=result.checks,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DemonstrationResult:
+    """How a demonstration came through its stages.
+
+    Attributes:
+        demonstration: its id.
+        status: `BUILT` when any stage built something, `CACHED` when none did, else why it ended.
+        stages: what the stages gave, in order, up to the one that gave nothing.
+        stage: that gave nothing; empty when it is done.
+        problems: why; for `WAITING` and `FAILED` one, in plain words.
+        checks: the outcome of every check of that stage, when one of them rejected it.
+    """
+
+    demonstration: str
+    status: Status
+    stages: tuple[StageReport, ...] = ()
+    stage: str = ""
+    problems: tuple[Problem, ...] = ()
+    checks: tuple[CheckOutcome, ...] = ()
+
+    @property
+    def reason(self) -> str:
+        """The first problem in plain words; empty when it is done."""
+        return self.problems[0].message if self.problems else ""
+
+    @property
+    def summary(self) -> Mapping[str, Any]:
+        """Of its trajectory, with the `outcome` that the recorder noted; empty without one.
+
+        `done`; `failed`: completed, and the task is not done; `aborted`: not completed.
+        """
+        made = {one.stage: one.summary for one in self.stages}
+        if not self.status.is_done or "trajectories" not in made:
+            return {}
+        completed = made.get("raw_recordings", {}).get("status") == "completed"
+        undone = "failed" if completed else "aborted"
+        trajectory = made["trajectories"]
+        return {**trajectory, "outcome": "done" if trajectory.get("success") else undone}
+
+
+@dataclass(frozen=True)
+class DatasetOutcome:
+    """One built dataset.
+
+    Attributes:
+        name: of the asset.
+        path: of the output, or its URL.
+        counts: what its stage counts: a number, or numbers by split.
+        left_out: what it leaves out, and why, such as `1 failed demonstration`.
+        bytes_written: to the store; hard links in a folder count nothing.
+    """
+
+    name: str
+    path: str
+    counts: Mapping[str, Any] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
+    bytes_written: int = 0
+
+
+def left_out_words(summary: Mapping[str, Any]) -> Iterator[str]:
+    """What a dataset leaves out, from the summary of its stage; what counts 0 is not said."""
+    for key in ("left_out", "excluded_trajectories"):
+        for reason, count in summary.get(key, {}).items():
+            if count:
+                kind = _DEMONSTRATIONS.get(reason, f"demonstration ({reason.replace('_', ' ')})")
+                yield f"{count} {kind if count == 1 else kind.replace('ion', 'ions', 1)}"
+    units = [key for key in summary if key.startswith("excluded_")]
+    for key in (*units, "hidden_actions"):
+        reasons = {name.replace("_", " "): n for name, n in summary.get(key, {}).items() if n}
+        if reasons and key != "excluded_trajectories":
+            total, several = sum(reasons.values()), len(reasons) > 1
+            unit = key.removeprefix("excluded_").replace("_", " ")
+            why = ", ".join(f"{n} {name}" if several else name for name, n in reasons.items())
+            yield f"{total} {unit.removesuffix('s') if total == 1 else unit} ({why})"
+
+
+_RARE = ("failed", "superseded", "waiting", "crashed")
+
+
+@dataclass
+class BatchProgress:
+    """The results so far.
+
+    Attributes:
+        total: number of demonstrations.
+        clock: a clock in seconds; only differences are used.
+        counts: by the words of `IN_RUNS`.
+        unchanged: how many of those done were up to date before.
+        pauses: seconds between two lines.
+    """
+
+    total: int
+    clock: Callable[[], float]
+    pauses: float = 5.0
+    counts: Counter[str] = field(default_factory=Counter)
+    unchanged: int = 0
+
+    def __post_init__(self) -> None:
+        self._begun = self._said = self.clock()
+
+    def add(self, result: DemonstrationResult) -> None:
+        """Count a result."""
+        self.counts[IN_RUNS[result.status]] += 1
+        self.unchanged += result.status is Status.CACHED
+
+    @property
+    def ended(self) -> int:
+        """Number of results."""
+        return self.counts.total()
+
+    @property
+    def not_done(self) -> int:
+        """Number of demonstrations that need somebody or another run."""
+        return self.ended - self.counts["done"] - self.counts["superseded"]
+
+    def due_line(self) -> str | None:
+        """`12 of 40, 61 per minute, 27 s left`, every few seconds; None before that."""
+        now = self.clock()
+        if now - self._said < self.pauses:
+            return None
+        self._said = now
+        return f"{self.ended} of {self.total}{self._pace(now)}{self._others()}"
+
+    def last_line(self) -> str:
+        """`37 done (2 up to date), 3 failed` and how long it took."""
+        done = f"{self.counts['done']} of {self.total} demonstrations done"
+        unchanged = f" ({self.unchanged} up to date)" if self.unchanged else ""
+        return f"{done}{unchanged}{self._others()}, {self.clock() - self._begun:.0f} s"
+
+    def numbers(self) -> dict[str, int]:
+        """The counts by their names, those that are 0 left out but `done`."""
+        rare: dict[str, int] = {name: self.counts[name] for name in _RARE if self.counts[name]}
+        return {"done": self.counts["done"], "up_to_date": self.unchanged, **rare}
+
+    def _pace(self, now: float) -> str:
+        passed = now - self._begun
+        if not self.ended or passed <= 0:
+            return ""
+        left = passed / self.ended * (self.total - self.ended)
+        return f", {60 * self.ended / passed:.0f} per minute, {_duration(left)} left"
+
+    def _others(self) -> str:
+        return "".join(f", {self.counts[name]} {name}" for name in _RARE if self.counts[name])
+
+
+def _duration(seconds: float) -> str:
+    """`42 s`, `7 min` or `3.5 h`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = seconds / 60
+    return f"{minutes:.0f} min" if minutes < 90 else f"{minutes / 60:.1f} h"

@@ -1,0 +1,100 @@
+"""The catalog of OSWorld tasks in the store, and the task of a demonstration.
+
+Belongs here: reading the folder of task files, building the catalog, matching a recording against
+the committed catalog. Not here: what a task file is (osworld/), when an instruction matches
+(datasets/task_matching.py).
+"""
+
+from functools import lru_cache
+from pathlib import Path
+
+import pyarrow as pa
+
+from demo_pipeline.datasets.dataset_inputs import DatasetInputs
+from demo_pipeline.files.system_errors import raise_system_trouble
+from demo_pipeline.osworld import task_table
+from demo_pipeline.osworld.task_files import read_task_folder
+from demo_pipeline.osworld.task_matching import NO_CATALOG, TaskIndex, TaskMatch
+from demo_pipeline.problems import Problem, Severity
+from demo_pipeline.recording.manifest import RecordingManifest
+from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline.stage import Check, SourceInput, Stage, Summary
+from demo_pipeline.storage.errors import MissingOutput
+
+OSWORLD_TASKS = "osworld_tasks"
+CATALOG_OUTPUT = "osworld/tasks"
+
+
+def read_task_files(workspace: Workspace) -> SourceInput:
+    """The folder of task files; empty when it does not exist."""
+    folder = read_task_folder(workspace.tasks)
+    return SourceInput(folder, {"task_files": folder.fingerprint()})
+
+
+def run_task_catalog(inputs: DatasetInputs, out: Path) -> Summary:
+    """Write the catalog. A bad task file becomes a row of problems.parquet and nothing else."""
+    return task_table.build_catalog(inputs.source, out)
+
+
+def verify_catalog(_inputs: DatasetInputs, out: Path) -> list[Problem]:
+    """The columns of both tables, and unique files and ids."""
+    return list(task_table.check_catalog(out))
+
+
+def verify_task_files(_inputs: DatasetInputs, out: Path) -> list[Problem]:
+    """What is wrong with the task files, errors first."""
+    problems = task_table.catalog_problems(out)
+    return sorted(problems, key=lambda problem: problem.severity is not Severity.ERROR)
+
+
+def match_task(workspace: Workspace, recording: RecordingManifest) -> TaskMatch:
+    """The task of a demonstration, by the committed catalog.
+
+    Raises:
+        MissingOutput: the committed catalog is damaged.
+    """
+    if workspace.store.current(CATALOG_OUTPUT) is None:
+        return NO_CATALOG
+    with workspace.store.open(CATALOG_OUTPUT) as (folder, version):
+        return _index(folder, version.content).match(recording.parsed_meta())
+
+
+@lru_cache(maxsize=2)
+def _index(folder: Path, _content: str) -> TaskIndex:
+    """The index of a version, which never changes; read once per process."""
+    try:
+        return TaskIndex.read(folder)
+    except (OSError, pa.ArrowException) as error:
+        raise_system_trouble(error)
+        raise MissingOutput(CATALOG_OUTPUT) from None
+
+
+TASKS_STAGE: Stage[DatasetInputs] = Stage(
+    name="osworld_tasks",
+    folder=CATALOG_OUTPUT,
+    description="Every OSWorld task file, ordinary and risk, as a row of a catalog. A "
+    "demonstration of one of these tasks is matched with it and left out of training exports.",
+    kinds=frozenset({"parquet"}),
+    code_version="2",
+    job="read_osworld_tasks",
+    inputs=(),
+    source=read_task_files,
+    build=run_task_catalog,
+    checks=(
+        Check(
+            "catalog_schema",
+            "Both tables have their columns; every file occurs once, with its id.",
+            verify_catalog,
+            compared=("tasks",),
+        ),
+        Check(
+            "task_files",
+            "Every task file is usable, and every listed task has a file.",
+            verify_task_files,
+            blocking=False,
+            compared=("tasks",),
+        ),
+    ),
+    columns=task_table.CATALOG_SCHEMA,
+    exported=False,
+)

@@ -1,0 +1,260 @@
+"""Recognising the format of any path, and validating it.
+
+Belongs here: `demo-pipeline validate` without its console output, and the format of a recording:
+everything that the pipeline finds wrong with it before it decodes.
+"""
+
+import os
+import stat
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from demo_pipeline.actions import typed_text
+from demo_pipeline.actions.build_actions import build_actions
+from demo_pipeline.desktopd.validator import validate_trajectory
+from demo_pipeline.files.base_model import limited
+from demo_pipeline.files.json_files import JsonFileError, parse_json
+from demo_pipeline.files.recording_files import LOG_FILE, META_FILE, RECORDING_FILES
+from demo_pipeline.observation.trees.scans import scan_problems
+from demo_pipeline.osworld.task_text import assignment_of
+from demo_pipeline.problems import DemonstrationError, Problem, Severity
+from demo_pipeline.recording import events
+from demo_pipeline.recording.input_log import time_unit_problems
+from demo_pipeline.recording.manifest import examine
+from demo_pipeline.recording.meta import Meta, read_meta
+from demo_pipeline.runs.stages import DATASET_STAGES
+from demo_pipeline.settings import Settings
+from demo_pipeline.stage import ValidatedFormat
+
+_REASONS = ("done", "fail")
+_EXPECTED = ("id", "duration_seconds", "status", "title", "arch", "version", "locale")
+
+
+def validate_recording(path: Path, settings: Settings) -> list[Problem]:
+    """A folder against the Training Gym recording format, as strictly as the pipeline.
+
+    What quarantines a demonstration before its video is decoded is an error, with the same code;
+    a rejected line and another unit of time are errors here, although the pipeline goes on.
+    """
+    problems: list[Problem] = []
+    try:
+        manifest = examine(path, path.name, path.name, settings.recording, limits=settings.limits)
+        problems += (Problem.from_dict(found, demonstration="") for found in manifest.warnings)
+    except DemonstrationError as error:
+        problems += error.problems
+    meta = _readable_meta(path / META_FILE, settings)
+    if meta is not None:
+        problems += _meta_problems(meta)
+    log = path / LOG_FILE
+    if log.is_file() and 0 < log.stat().st_size <= settings.limits.max_log_bytes:
+        with tempfile.TemporaryDirectory() as scratch:
+            problems += _log_problems(log, meta, Path(scratch), settings)
+    return [replace(problem, demonstration="") for problem in problems]
+
+
+def _readable_meta(path: Path, settings: Settings) -> Meta | None:
+    """meta.json, also when other files are bad; None when it is bad itself, as reported."""
+    if not path.is_file() or path.stat().st_size > settings.limits.max_meta_bytes:
+        return None
+    try:
+        return read_meta(path.read_bytes())[0]
+    except DemonstrationError:
+        return None
+
+
+def _meta_problems(meta: Meta) -> Iterator[Problem]:
+    """Yield what the trajectory will lack: its instruction, and documented keys."""
+    try:
+        assignment_of(meta)
+    except DemonstrationError as error:
+        yield from error.problems
+    absent = [name for name in _EXPECTED if name not in meta.model_fields_set]
+    if meta.primary_monitor is None:
+        absent.append("primary_monitor")
+    if absent:
+        message = f"the documented keys {', '.join(absent)} are missing or null"
+        yield _meta_warning("missing_field", message)
+    if meta.reason and meta.reason not in _REASONS:
+        message = f"reason: expected one of {', '.join(_REASONS)}; any other counts as a failure"
+        yield _meta_warning("unknown_reason", message)
+    if meta.duration_seconds < 0:
+        yield _meta_warning("negative_duration", "duration_seconds: is negative")
+
+
+def _meta_warning(code: str, message: str) -> Problem:
+    remedy = "correct meta.json"
+    return Problem(code, META_FILE, message, remedy=remedy, severity=Severity.WARNING)
+
+
+def _log_problems(
+    log: Path, meta: Meta | None, scratch: Path, settings: Settings
+) -> Iterator[Problem]:
+    """Yield the problems of the stages `events` and `actions`, and of every scan."""
+    tables, actions = scratch / "events", scratch / "actions"
+    tables.mkdir()
+    actions.mkdir()
+    try:
+        summary = events.build_events(
+            log,
+            tables,
+            settings.recording,
+            settings.limits.max_log_lines,
+            recorded_at=meta.timestamp if meta else None,
+        )
+    except DemonstrationError as error:
+        yield from error.problems
+        return
+    rejected = events.rejected_lines(tables)
+    yield from rejected
+    if (more := summary["rejected_lines"] - len(rejected)) > 0:
+        message = f"{more} more lines were rejected"
+        yield Problem("rejected_lines", LOG_FILE, message, remedy="upload the log again")
+    yield from time_unit_problems(events.log_time_unit(log, settings.recording))
+    if not summary["events"]:
+        yield from events.require_events(summary, "")
+        return
+    if meta is not None:
+        yield from events.check_recording_time(tables, meta.timestamp, "")
+    yield from scan_problems(log, events.read_scans(tables))
+    try:
+        build_actions(
+            tables,
+            actions,
+            meta.platform if meta else "",
+            settings.actions,
+            settings.limits.max_actions,
+        )
+    except DemonstrationError as error:
+        yield from error.problems
+        return
+    yield from limited(
+        [_warning(problem) for problem in _input_problems(tables, actions, meta, settings)]
+    )
+
+
+def _input_problems(
+    tables: Path, actions: Path, meta: Meta | None, settings: Settings
+) -> list[Problem]:
+    """Keys and buttons that no table has, and a keyboard layout that may be another."""
+    layout = settings.actions.keyboard_layout
+    locale, platform = (meta.locale, meta.platform) if meta else ("", "")
+    return [
+        *typed_text.check_known_input(actions, tables),
+        *typed_text.check_keyboard_layout(actions, tables, locale, layout, platform),
+    ]
+
+
+def _warning(problem: Problem) -> Problem:
+    return replace(problem, severity=Severity.WARNING)
+
+
+_LONGEST_FIRST_LINE = 64 * 2**20  # bytes; a sample with its picture and tree inline has a tenth
+LARGEST_DOCUMENT = 256 * 2**20  # bytes; an index of 100,000 trajectories has a fifth of that
+RECORDING_FORMAT = ValidatedFormat(
+    name="recording", files=RECORDING_FILES, validate=validate_recording
+)
+OTHER_FORMATS = (
+    ValidatedFormat(
+        name="trajectory",
+        files=("task.json", "result.json", "steps"),
+        validate=lambda path, _: validate_trajectory(path),
+    ),
+    RECORDING_FORMAT,
+)
+FORMATS: Mapping[str, ValidatedFormat] = {
+    known.name: known
+    for known in (
+        *(stage.validated_as for stage in DATASET_STAGES if stage.validated_as is not None),
+        *OTHER_FORMATS,
+    )
+}
+
+
+def recognise(path: Path) -> str | None:
+    """Name of the format of a path; None when no format fits.
+
+    A folder is in the format of whose files it has the largest share. A single file is in a format
+    by the keys of its first line if it has lines, else by its suffix, unless its name is that of a
+    part of a folder, which is validated as a whole.
+    """
+    if path.is_file():
+        return _recognise_file(path)
+    shares = {known.name: _share(path, known) for known in FORMATS.values()}
+    for known in FORMATS.values():
+        if known.decisive and shares[known.name]:
+            return known.name
+    best = max(shares, key=lambda name: shares[name])
+    if shares[best]:
+        return best
+    others = (known for known in FORMATS.values() if known.recognises and known.recognises(path))
+    return next((known.name for known in others), None)
+
+
+def _recognise_file(path: Path) -> str | None:
+    if path.suffix == ".jsonl" and (name := _recognise_lines(path)):
+        return name
+    parts = {name for known in FORMATS.values() for name in known.files}
+    for known in FORMATS.values():
+        if known.file_suffix and known.file_suffix == path.suffix:
+            is_part = path.name in parts and known.files != (path.name,)
+            return None if is_part else known.name
+    return None
+
+
+def _recognise_lines(path: Path) -> str | None:
+    """The format of a file of lines, by its first line; of an empty file, that of its folder."""
+    with path.open("rb") as lines:
+        first = lines.readline(_LONGEST_FIRST_LINE)
+    if not first.strip():
+        folder = FORMATS.get(recognise(path.parent) or "")
+        is_sure = folder and (folder.decisive or _share(path.parent, folder) > 1 / 2)
+        return folder.name if folder and is_sure and folder.line_key else None
+    try:
+        line = parse_json(first, path.name)
+    except JsonFileError:
+        return None
+    keys = line.keys() if isinstance(line, dict) else ()
+    return next((known.name for known in FORMATS.values() if known.line_key in keys), None)
+
+
+def _share(folder: Path, known: ValidatedFormat) -> float:
+    return sum((folder / name).exists() for name in known.files) / len(known.files)
+
+
+def unreadable_files(path: Path) -> Iterator[str]:
+    """Why a path cannot be validated: a sentence for each file that no program can read to its end.
+
+    Devices, pipes and sockets never end, and a JSON document is read as a whole.
+    """
+    for file in [path] if path.is_file() else _entries_below(path):
+        try:
+            status = file.stat()
+        except OSError:  # a link that leads nowhere is the validators' to report
+            continue
+        if stat.S_ISDIR(status.st_mode):
+            continue
+        if not stat.S_ISREG(status.st_mode):
+            yield f"{file}: is not a regular file, but a device, a pipe or a socket; remove it"
+        elif file.suffix == ".json" and status.st_size > LARGEST_DOCUMENT:
+            size = LARGEST_DOCUMENT // 2**20
+            yield f"{file}: has {status.st_size} bytes; a JSON document has {size} MiB at most"
+
+
+def _entries_below(folder: Path) -> Iterator[Path]:
+    """Everything below a folder, through links too; a folder that is reached twice counts once."""
+    seen: set[tuple[int, int]] = set()
+    for place, folders, files in os.walk(folder, followlinks=True):
+        status = Path(place).stat()
+        identity = (status.st_dev, status.st_ino)
+        if identity in seen:
+            folders.clear()
+            continue
+        seen.add(identity)
+        yield from (Path(place, name) for name in files)
+
+
+def validate(path: Path, name: str, settings: Settings) -> list[Problem]:
+    """What is wrong with a path in a format of `FORMATS`; empty when it is valid."""
+    return list(FORMATS[name].validate(path, settings))

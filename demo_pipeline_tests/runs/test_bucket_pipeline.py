@@ -1,0 +1,158 @@
+"""The stages over uploads in a bucket: the same outputs, and only necessary downloads."""
+
+import errno
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from demo_pipeline.files.recording_files import RECORDING_FILES
+from demo_pipeline.problems import DemonstrationError
+from demo_pipeline.runs.quarantine import list_quarantine
+from demo_pipeline.runs.stage_runs import SupersededError, is_up_to_date, run_stage
+from demo_pipeline.runs.stages import STAGE_BY_NAME, STAGES
+from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline.settings import Settings
+from demo_pipeline.storage.objects.s3_objects import S3Objects
+from demo_pipeline.storage.uploads.bucket_uploads import BucketUploads
+from demo_pipeline_tests.sample_workspace import contents, copy_of, open_workspace, run_all_stages
+from demo_pipeline_tests.storage.faulty import Fault, FaultyObjects
+
+FIRST = STAGES[0]
+
+
+class Place:
+    """A local store over uploads on S3; downloads are counted."""
+
+    def __init__(self, url: str, root: Path, uploads: Path, *faults: Fault) -> None:
+        self.bucket = S3Objects(url)
+        self.upload(uploads / "first")
+        self.downloads = FaultyObjects(self.bucket, *faults, methods=frozenset({"fetch"}))
+        settings = Settings(
+            uploads=url,
+            store=str(root / "store"),
+            osworld_tasks=str(root / "tasks"),
+            cache=str(root / "cache"),
+        )
+        opened = Workspace.open(settings)
+        bucket = BucketUploads(self.downloads, Path(settings.cache))
+        self.pipeline = Workspace(settings, bucket, opened.store, opened.tasks)
+
+    def upload(self, folder: Path) -> None:
+        for file in RECORDING_FILES:
+            self.bucket.put(f"{folder.name}/{file}", folder / file)
+
+    def redone(self) -> list[str]:
+        statuses = run_all_stages(self.pipeline, "first")
+        return [name for name, status in statuses.items() if status == "made"]
+
+    def fetched(self) -> int:
+        count = len(self.downloads.calls)
+        self.downloads.calls.clear()
+        return count
+
+
+@pytest.fixture
+def place(moto_url: str, tmp_path: Path, made_root: Path) -> Place:
+    return Place(f"{moto_url}/recordings", tmp_path, made_root / "uploads")
+
+
+def change_task(place: Place, content: str) -> None:
+    read = place.bucket.read("first/meta.json")
+    assert read is not None
+    meta = json.loads(read[0])
+    meta["quest"]["content"] = content
+    place.bucket.put("first/meta.json", json.dumps(meta).encode())
+
+
+def test_outputs_equal_those_from_a_local_folder(place: Place, made_root: Path) -> None:
+    local = contents(open_workspace(made_root), "first")
+    place.redone()
+    assert place.fetched() == 3
+    bucket = contents(place.pipeline, "first")
+    kept = {file: bucket["raw_recordings"].pop(file) for file in RECORDING_FILES}
+    assert kept == {
+        file: (made_root / "uploads/first" / file).read_bytes() for file in RECORDING_FILES
+    }
+    assert bucket == local
+    assert [path for path in Path(place.pipeline.settings.cache).rglob("*") if path.is_file()] == []
+
+
+def test_nothing_is_downloaded_when_nothing_changed(place: Place) -> None:
+    place.redone()
+    place.fetched()
+    assert is_up_to_date(place.pipeline, "first")
+    assert place.redone() == []
+    assert run_stage(place.pipeline, STAGE_BY_NAME["events"], "first", force=True).status == "made"
+    assert (
+        run_stage(place.pipeline, STAGE_BY_NAME["screenshots"], "first", force=True).status
+        == "made"
+    )
+    assert place.fetched() == 0
+
+
+def test_a_changed_upload_is_detected_without_a_download_and_processed_again(place: Place) -> None:
+    place.redone()
+    change_task(place, "Please do something else.")
+    place.fetched()
+    assert not is_up_to_date(place.pipeline, "first")
+    assert place.fetched() == 0
+    assert place.redone()[0] == "raw_recordings"
+    assert place.fetched() == 3
+    assert is_up_to_date(place.pipeline, "first")
+    with place.pipeline.store.open("trajectories/first") as (folder, _):
+        task = json.loads((folder / "task.json").read_bytes())
+    assert task["instruction"] == "Please do something else."
+
+
+def test_a_missing_or_incomplete_upload_is_reported(place: Place) -> None:
+    place.bucket.delete("first/recording.mp4")
+    with pytest.raises(DemonstrationError, match=r"recording\.mp4: is missing"):
+        run_stage(place.pipeline, FIRST, "first")
+    (record,) = list_quarantine(place.pipeline.store)
+    assert record.fingerprint == place.pipeline.uploads.identity("first")
+    for file in RECORDING_FILES:
+        place.bucket.delete(f"first/{file}")
+    with pytest.raises(DemonstrationError, match="no folder of the uploads has this id"):
+        run_stage(place.pipeline, FIRST, "first")
+    assert not is_up_to_date(place.pipeline, "first")
+
+
+def test_an_upload_replaced_during_its_download_supersedes_the_run_without_a_quarantine(
+    moto_url: str, tmp_path: Path, made_root: Path
+) -> None:
+    """The second of the three files is swapped; the next run takes the new upload."""
+    place = Place(moto_url, tmp_path, made_root / "uploads", Fault(2, "swap"))
+    with pytest.raises(SupersededError):
+        run_stage(place.pipeline, FIRST, "first")
+    assert place.pipeline.store.outputs() == []
+    assert list_quarantine(place.pipeline.store) == []
+    place.upload(made_root / "uploads" / "first")
+    assert place.redone()[0] == "raw_recordings"
+
+
+def test_files_are_copied_where_hard_links_are_impossible(
+    place: Place, made_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise OSError(errno.EXDEV, "another file system")
+
+    monkeypatch.setattr(os, "link", refused)
+    assert run_stage(place.pipeline, FIRST, "first").status == "made"
+    with place.pipeline.store.open("recordings/first") as (folder, _):
+        for file in RECORDING_FILES:
+            uploaded = (made_root / "uploads/first" / file).read_bytes()
+            assert (folder / file).read_bytes() == uploaded
+
+
+def test_outputs_from_a_local_folder_have_to_be_built_again_for_a_bucket(
+    place: Place, made_root: Path, tmp_path: Path
+) -> None:
+    """Its raw_recordings kept no files."""
+    copy_of(made_root / "store", tmp_path / "store")
+    assert not is_up_to_date(place.pipeline, "first")
+    with pytest.raises(DemonstrationError, match="process this demonstration again"):
+        run_stage(place.pipeline, STAGE_BY_NAME["events"], "first", force=True)
+    assert place.redone()[0] == "raw_recordings"
+    assert is_up_to_date(place.pipeline, "first")

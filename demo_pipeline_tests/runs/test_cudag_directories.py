@@ -1,0 +1,91 @@
+"""One current CUDAG directory per prefix and user, and none that other settings replace."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from demo_pipeline.exports.training_stages import CUDAG_STAGE
+from demo_pipeline.runs.datasets import run_dataset_stage
+from demo_pipeline.runs.export import export_datasets
+from demo_pipeline.runs.results import BuildResult
+from demo_pipeline.settings import DatasetSettings
+from demo_pipeline_tests.sample_workspace import copy_of, open_workspace, run_all_stages
+
+
+@pytest.fixture
+def root(made_root: Path, tmp_path: Path) -> Path:
+    """A copy of two demonstrations taken to their trajectories."""
+    return copy_of(made_root, tmp_path / "root")
+
+
+def build(root: Path, time: str, **settings: object) -> BuildResult:
+    chosen = DatasetSettings.model_validate({"timestamp": time, **settings})
+    return run_dataset_stage(open_workspace(root, datasets=chosen), CUDAG_STAGE)
+
+
+def published(root: Path) -> list[str]:
+    names = open_workspace(root).store.outputs("datasets")
+    return [name.removeprefix("datasets/") for name in names]
+
+
+FIRST, SECOND = "20250101_000000", "20250202_000000"
+
+
+def test_a_new_directory_replaces_the_older_one_of_its_prefix_and_user(root: Path) -> None:
+    build(root, FIRST)
+    build(root, FIRST, name_prefix="other")
+    build(root, FIRST, user="mike")
+    build(root, SECOND)
+    wanted = [
+        f"demonstrations--demo-pipeline--{SECOND}",
+        f"demonstrations--mike--{FIRST}",
+        f"other--demo-pipeline--{FIRST}",
+    ]
+    assert published(root) == wanted
+    names = export_datasets(open_workspace(root).store, root / "exported")
+    assert [name for name in names if name.startswith("datasets/")] == [
+        f"datasets/{name}" for name in wanted
+    ]
+
+
+def test_older_directories_stay_when_the_setting_says_so(root: Path) -> None:
+    build(root, FIRST)
+    build(root, SECOND, keep_previous=True)
+    assert published(root) == [f"demonstrations--demo-pipeline--{time}" for time in (FIRST, SECOND)]
+
+
+def test_an_older_directory_left_by_a_killed_build_goes_with_the_next_run(root: Path) -> None:
+    build(root, FIRST)
+    build(root, SECOND, keep_previous=True)
+    assert build(root, SECOND).status in {"made", "unchanged"}
+    assert published(root) == [f"demonstrations--demo-pipeline--{SECOND}"]
+
+
+@pytest.mark.parametrize("time", [FIRST, SECOND])
+def test_other_settings_need_another_prefix_and_replace_nothing(root: Path, time: str) -> None:
+    before = build(root, FIRST).version
+    refused = build(root, time, seed=7, prompt_style="instruction")
+    assert refused.status == "rejected"
+    [check] = refused.checks
+    [problem] = check.problems
+    assert (check.name, problem.code) == ("one_configuration", "other_settings")
+    assert "other values of datasets.seed, datasets.prompt_style;" in problem.message
+    assert "datasets.name_prefix" in problem.remedy
+    assert published(root) == [f"demonstrations--demo-pipeline--{FIRST}"]
+    assert open_workspace(root).store.current(f"datasets/{published(root)[0]}") == before
+    assert build(root, time, seed=7, name_prefix="second").status == "made"
+
+
+def test_settings_that_change_no_record_need_no_other_prefix(root: Path) -> None:
+    build(root, FIRST)
+    assert build(root, FIRST, license="cc-by-4.0", image_mode="copy").status == "made"
+    assert len(published(root)) == 1
+
+
+def test_new_demonstrations_replace_the_directory_under_the_same_settings(root: Path) -> None:
+    build(root, "")
+    shutil.copytree(root / "uploads" / "first", root / "uploads" / "third")
+    run_all_stages(open_workspace(root), "third")
+    assert build(root, "").status == "made"
+    assert len(published(root)) == 1

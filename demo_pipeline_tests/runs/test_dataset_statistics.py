@@ -1,0 +1,230 @@
+"""Statistics over a store: the tables, the check of agreement, and queries."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from demo_pipeline.cli.store_commands import print_tables, print_views
+from demo_pipeline.datasets.views import create_views, views_sql, views_with_files
+from demo_pipeline.exports.dataset_statistics import STATISTICS_STAGE
+from demo_pipeline.exports.dataset_stats import QUERIES, disagreements, engine, statistics
+from demo_pipeline.runs.damage import storage_message
+from demo_pipeline.runs.datasets import run_dataset_stage
+from demo_pipeline.runs.queries import (
+    committed_statistics,
+    current_statistics,
+    opened_views,
+    run_query,
+)
+from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, store_views
+from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline.settings import DatasetSettings, Settings
+from demo_pipeline.storage.errors import MissingOutput
+from demo_pipeline.trajectories.provenance import HIDDEN_ACTIONS_FILE, HIDDEN_ACTIONS_SCHEMA
+from demo_pipeline_tests.datasets.builders import hide
+from demo_pipeline_tests.sample_workspace import copy_of, open_workspace
+
+NAMES = ("trajectory_index", "sft_samples", "messages_dataset")
+
+
+def build(workspace: Workspace, *names: str) -> None:
+    for name in names:
+        assert run_dataset_stage(workspace, DATASET_STAGE_BY_NAME[name]).status in {
+            "made",
+            "unchanged",
+        }
+
+
+@pytest.fixture(scope="module")
+def counted(made_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """Two demonstrations and the datasets made of them; for reading."""
+    workspace = open_workspace(copy_of(made_root, tmp_path_factory.mktemp("counted") / "root"))
+    build(workspace, *NAMES)
+    run_dataset_stage(workspace, STATISTICS_STAGE)
+    return workspace
+
+
+@pytest.fixture
+def own(counted: Workspace, tmp_path: Path) -> Workspace:
+    """A copy to be changed."""
+    root = Path(counted.settings.store).parent
+    return open_workspace(copy_of(root, tmp_path / "root"))
+
+
+def test_a_dataset_that_lost_a_file_is_not_counted_as_none(own: Workspace) -> None:
+    """It is an error that names the dataset: tables without it would say that there is none."""
+    with own.store.open("sft") as (folder, _):
+        (folder / "samples.parquet").unlink()
+    with pytest.raises(MissingOutput, match=r"^sft: .*files is missing") as raised:
+        run_dataset_stage(own, STATISTICS_STAGE)
+    assert "sft_samples" in storage_message(raised.value)
+    build(own, "sft_samples", "dataset_statistics")
+
+
+def test_the_tables_count_what_is_in_the_index(counted: Workspace) -> None:
+    tables = current_statistics(counted)
+    with counted.store.open("dataset") as (folder, _):
+        index = json.loads((folder / "index.json").read_bytes())
+    [overview] = tables["overview"]
+    assert overview["trajectories"] == index["total_trajectories"] == 2
+    assert overview["steps"] == sum(entry["steps"] for entry in index["trajectories"])
+    assert sum(row["steps"] for row in tables["actions"]) == overview["steps"]
+    assert {row["platform"] for row in tables["screens"]} == {"windows"}
+    assert sum(row["samples"] for row in tables["sft_splits"]) > 0
+
+
+def test_the_leak_rates_are_those_of_the_index(counted: Workspace) -> None:
+    with counted.store.open("dataset") as (folder, _):
+        counts = json.loads((folder / "metadata.json").read_bytes())["counts"]
+    together, *by_action = current_statistics(counted)["leak_rates"]
+    rates = {name: counts[name] for name in together if name != "action_type"}
+    assert together == {"action_type": "all", **rates}
+    assert sum(row["pointer_actions"] for row in by_action) == counts["pointer_actions"] == 5
+    version = counted.store.current("statistics")
+    assert version is not None
+    assert {name: version.manifest.summary[name] for name in rates} == rates
+
+
+def test_an_old_table_without_the_unavoidable_column_can_be_counted(tmp_path: Path) -> None:
+    (tmp_path / "dataset").mkdir()
+    rows = [{"trajectory_id": "a", "action_type": "click", "leak": n < 1} for n in range(4)]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "dataset" / "steps.parquet")
+    with opened_views(tmp_path) as (sql, there):
+        assert there == {"steps"}
+        [query] = [one for one in QUERIES if one.name == "leak_rates"]
+        together = sql.execute(query.sql).fetchall()[0]
+    assert together == ("all", 4, 1, 0, 0.25, 0.0)
+
+
+def test_the_committed_statistics_equal_the_current_ones(counted: Workspace) -> None:
+    with counted.store.open("statistics") as (folder, version):
+        assert json.loads((folder / "statistics.json").read_bytes()) == current_statistics(counted)
+    assert run_dataset_stage(counted, STATISTICS_STAGE).status == "unchanged"
+    again = run_dataset_stage(counted, STATISTICS_STAGE, force=True)
+    assert (again.status, again.version) == ("made", version)
+    assert again.checks[0].passed
+
+
+def test_every_view_can_be_queried(counted: Workspace) -> None:
+    root = Path(counted.settings.store)
+    assert views_with_files(store_views(), root) == {view.name for view in store_views()}
+    for view in store_views():
+        [row] = run_query(counted, f"SELECT count(*) AS n FROM {view.name}")  # noqa: S608
+        assert row["n"] > 0 or view.name in {"rejected", "trees", "hidden_actions"}
+    joined = run_query(
+        counted,
+        "SELECT a.action_type, s.reason_code FROM actions a"
+        " JOIN steps s USING (trajectory_id, action_index)",
+    )
+    assert len(joined) == current_statistics(counted)["overview"][0]["steps"]
+
+
+def test_the_committed_script_works_in_any_duckdb_in_the_store(
+    counted: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(counted.settings.store)
+    script = Path("statistics/views.sql").read_text()
+    with duckdb.connect() as sql:
+        sql.execute(script)
+        assert sql.execute("SELECT count(*) FROM trajectories").fetchall() == [(2,)]
+        assert len(sql.execute("SELECT DISTINCT trajectory_id FROM frames").fetchall()) == 2
+
+
+def test_an_index_from_before_hidden_actions_is_counted(counted: Workspace, tmp_path: Path) -> None:
+    with counted.store.open("dataset") as (folder, _):
+        for name, new in (
+            ("trajectories", ["complete", "hidden_actions", "hidden_reasons"]),
+            ("steps", ["complete", "hidden_before"]),
+        ):
+            table = pq.read_table(folder / f"{name}.parquet").drop_columns(new)
+            pq.write_table(table, tmp_path / f"{name}.parquet")
+    with engine() as sql:
+        present = create_views(sql, store_views(), {"dataset": tmp_path})
+        (overview,) = statistics(sql, present)["overview"]
+        assert disagreements(sql, present) == []
+    assert present == {"trajectories", "steps"}
+    assert (overview["trajectories"], overview["hidden_actions"]) == (2, None)
+
+
+def test_hidden_actions_that_the_index_does_not_count_are_a_disagreement(
+    counted: Workspace, tmp_path: Path
+) -> None:
+    with counted.store.open("dataset") as (folder, _):
+        pq.write_table(
+            pq.read_table(folder / "trajectories.parquet"), tmp_path / "trajectories.parquet"
+        )
+    row = {"trajectory_id": "first", **asdict(hide(1))}
+    table = pa.Table.from_pylist([row], schema=HIDDEN_ACTIONS_SCHEMA)
+    pq.write_table(table, tmp_path / HIDDEN_ACTIONS_FILE)
+    with engine() as sql:
+        present = create_views(sql, store_views(), {"dataset": tmp_path})
+        (problem,) = disagreements(sql, present)
+    assert problem.demonstration == "first"
+
+
+def test_a_view_without_files_is_a_comment(tmp_path: Path) -> None:
+    script = views_sql(store_views(), str(tmp_path), views_with_files(store_views(), tmp_path))
+    with duckdb.connect() as sql:
+        sql.execute(script)
+        assert sql.execute("SELECT count(*) FROM duckdb_views() WHERE NOT internal").fetchall() == [
+            (0,)
+        ]
+    assert all(f"\n-- {view.name}: " in script for view in store_views())
+
+
+def test_datasets_with_different_splits_fail_the_check(own: Workspace) -> None:
+    for seed in range(1, 9):
+        root = Path(own.settings.store).parent
+        other = open_workspace(root, datasets=DatasetSettings(seed=seed))
+        build(other, "messages_dataset")
+        [check] = run_dataset_stage(own, STATISTICS_STAGE).checks
+        if not check.passed:
+            break
+    assert "its split differs between sft and messages" in check.problems[0].message
+    assert check.problems[0].demonstration in {"first", "second"}
+    assert not check.blocking
+
+
+def test_without_an_index_the_error_names_the_command(tmp_path: Path) -> None:
+    (tmp_path / "uploads").mkdir()
+    with pytest.raises(MissingOutput) as caught:
+        run_dataset_stage(open_workspace(tmp_path), STATISTICS_STAGE)
+    assert "--select trajectory_index`" in storage_message(caught.value)
+
+
+def test_only_existing_datasets_are_counted(own: Workspace) -> None:
+    for name in ("sft", "messages"):
+        own.store.remove(name)
+    run_dataset_stage(own, STATISTICS_STAGE)
+    tables = committed_statistics(own)
+    assert "actions" in tables
+    assert "sft_splits" not in tables
+
+
+def test_stats_prints_tables_json_views_and_answers(
+    counted: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = counted.settings
+    assert print_tables(settings, None, as_json=False) == 0
+    assert "overview" in capsys.readouterr().out
+    assert print_tables(settings, None, as_json=True) == 0
+    assert json.loads(capsys.readouterr().out)["overview"][0]["trajectories"] == 2
+    assert print_tables(settings, "SELECT count(*) AS n FROM steps", as_json=True) == 0
+    assert json.loads(capsys.readouterr().out)["answer"][0]["n"] > 0
+    assert print_views(settings) == 0
+    assert f"'{settings.store}/dataset/steps.parquet'" in capsys.readouterr().out
+
+
+def test_stats_of_an_empty_store_and_an_invalid_query_are_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = Settings(store=str(tmp_path / "it's"), uploads=str(tmp_path))
+    assert print_tables(settings, None, as_json=False) == 1
+    assert "demo-pipeline run" in capsys.readouterr().err
+    assert print_tables(settings, "SELEC", as_json=False) == 2
+    assert "SELEC" in capsys.readouterr().err

@@ -1,0 +1,46 @@
+"""Predictions in a bucket are found and scored as those in a folder."""
+
+from pathlib import Path
+
+import pytest
+
+from demo_pipeline.runs.evaluations import (
+    Evaluation,
+    EvaluationError,
+    list_evaluations,
+    run_evaluation,
+    store_objects,
+    write_right_answers,
+)
+from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline.settings import Settings
+from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
+from demo_pipeline_tests.datasets.stores import commit_trajectories
+
+
+def test_predictions_in_a_bucket_become_scores(tmp_path: Path, moto_url: str) -> None:
+    settings = Settings(
+        uploads=str(tmp_path), store=f"{moto_url}/scored", cache=str(tmp_path / "cache")
+    )
+    workspace = Workspace.open(settings)
+    actions = [CLICK, ("type", {"text": "hunter2"})]
+    commit_trajectories(workspace, [make_trajectory(tmp_path, "demo", actions)])
+    assert list_evaluations(workspace).found == ()
+    with pytest.raises(EvaluationError, match=r"evaluations/right/predictions\.jsonl is not"):
+        run_evaluation(workspace, "right")
+    path = tmp_path / "predictions.jsonl"
+    write_right_answers(workspace, path, Evaluation(split="any"))
+    objects = store_objects(workspace.store.url)
+    objects.put("evaluations/right/predictions.jsonl", path)
+    objects.put("evaluations/right/evaluation.json", b'{"split": "any", "presets": ["cudag"]}')
+    (found,) = list_evaluations(workspace).found
+    assert found.name == "right"
+    result = run_evaluation(workspace, "right")
+    assert (result.status, result.summary["score"], result.summary["steps"]) == ("made", 1.0, 3)
+    assert all(outcome.passed for outcome in result.checks)
+    assert run_evaluation(workspace, "right").status == "unchanged"
+    assert "evaluation_scores/right" in workspace.store.outputs()
+    objects.put("evaluations/right/predictions.jsonl", b"")
+    again = run_evaluation(workspace, "right")
+    assert (again.status, again.summary["score"]) == ("made", 0.0)
+    assert not again.checks[0].passed

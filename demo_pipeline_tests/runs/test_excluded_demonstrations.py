@@ -1,0 +1,153 @@
+"""No byte of a contaminated, failed or aborted demonstration is in a training export."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from demo_pipeline.evaluation.evaluation_stages import AGENTNETBENCH_STAGE
+from demo_pipeline.exports.dataset_stages import INDEX_STAGE
+from demo_pipeline.exports.export_stages import STEP_LABELS_STAGE
+from demo_pipeline.runs.datasets import run_dataset_stage
+from demo_pipeline.runs.export import export_datasets
+from demo_pipeline.runs.stages import DATASET_STAGES, training_exports
+from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline.settings import Settings
+from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
+from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
+from demo_pipeline_tests.datasets.seen_screens import element, make_seen
+from demo_pipeline_tests.datasets.stores import commit_trajectories, every_file
+
+TYPING = ("type", {"text": "typed words"})
+ABORTED = {"status": "aborted", "reason": ""}
+
+
+def demonstrations(root: Path) -> tuple[list[DatasetTrajectory], list[DatasetTrajectory]]:
+    """Those that take part, and those that do not."""
+    save = element("button", "Save", (100, 200, 80, 31))
+    good = [
+        make_seen(root, f"good{n}", [CLICK, TYPING], save, instruction=f"Task {n}", shade=10 * n)
+        for n in range(6)
+    ]
+    bad: dict[str, dict[str, Any]] = {
+        "zzbenchmark": {"osworld": "7a5a7856-f1b6-42a4-ade9-1ca81ca0f263"},
+        "zzfailed": {"success": False},
+        "zzaborted": {"success": False, "rows": {0: ABORTED, 1: ABORTED}},
+    }
+    excluded = [
+        make_trajectory(
+            root,
+            name,
+            [CLICK, ("type", {"text": f"{name} typed"})],
+            instruction=f"Instruction of {name}",
+            application=f"{name} app",
+            shade=100 + 10 * number,
+            **options,
+        )
+        for number, (name, options) in enumerate(bad.items())
+    ]
+    for demo in excluded:
+        for step in demo.path.glob("steps/*/ui_tree.json"):
+            tree = json.loads(step.read_text())
+            tree["root"]["name"] = f"Desktop of {demo.id}"
+            step.write_text(json.dumps(tree))
+    return good, excluded
+
+
+def readable(path: str, data: bytes, scratch: Path) -> str:
+    """What a file says; a Parquet file is compressed, so its rows."""
+    if not path.endswith(".parquet"):
+        return data.decode("utf-8", "replace")
+    scratch.write_bytes(data)
+    return str(pq.read_table(scratch).to_pylist())
+
+
+@pytest.mark.no_cover  # other tests run the same lines
+@pytest.mark.parametrize(
+    ("kind", "datasets"),
+    [
+        ("folder", {}),
+        ("folder", {"sft_trees": "object"}),
+        ("folder", {"image_mode": "copy"}),
+        ("bucket", {}),
+    ],
+    ids=str,
+)
+def test_nothing_of_an_excluded_demonstration_is_in_any_training_export(
+    tmp_path: Path, moto_url: str, kind: str, datasets: dict[str, str]
+) -> None:
+    store = str(tmp_path / "store") if kind == "folder" else f"{moto_url}/store"
+    settings = Settings(
+        uploads=str(tmp_path / "uploads"),
+        store=store,
+        cache=str(tmp_path / "cache"),
+        osworld_tasks=str(tmp_path / "tasks"),
+        datasets=datasets,
+    )
+    (tmp_path / "uploads").mkdir()
+    workspace = Workspace.open(settings)
+    good, excluded = demonstrations(tmp_path / "made")
+    commit_trajectories(workspace, [*good, *excluded])
+    outputs = []
+    for stage in DATASET_STAGES:
+        if stage.reads_trajectories:
+            result = run_dataset_stage(workspace, stage)
+            assert result.status == "made", result.checks
+            outputs += [result.output] if stage.export else []
+    assert len(outputs) == len(training_exports())
+    export_datasets(workspace.store, tmp_path / "exported")
+    hashes = {
+        hashlib.sha256(path.read_bytes()).hexdigest()
+        for demo in excluded
+        for path in demo.path.rglob("*")
+        if path.is_file()
+    }
+    for output in outputs:
+        if output == STEP_LABELS_STAGE.folder:  # the one export that failed ones take part in
+            continue
+        with workspace.store.open(output) as (folder, _):
+            found = every_file(folder)
+        # AgentNetBench's files are of the split test alone, which few tasks leave empty.
+        assert output == AGENTNETBENCH_STAGE.folder or names(found, tmp_path / "scratch")
+        assert_free(found, hashes, tmp_path / "scratch")
+        assert_free(every_file(tmp_path / "exported" / output), hashes, tmp_path / "scratch")
+    with workspace.store.open(STEP_LABELS_STAGE.folder) as (folder, _):
+        found = every_file(folder)
+    assert names(found, tmp_path / "scratch")
+    assert_free(found, set(), tmp_path / "scratch", ("zzbenchmark", "zzaborted"))
+    assert_indexed(workspace, excluded)
+
+
+def names(files: dict[str, bytes], scratch: Path) -> bool:
+    """Whether a demonstration that takes part is named anywhere."""
+    return any("good0" in path + readable(path, data, scratch) for path, data in files.items())
+
+
+def assert_free(
+    files: dict[str, bytes],
+    excluded: set[str],
+    scratch: Path,
+    words: tuple[str, ...] = ("zzbenchmark", "zzfailed", "zzaborted"),
+) -> None:
+    for path, data in files.items():
+        assert hashlib.sha256(data).hexdigest() not in excluded, path
+        text = path + readable(path, data, scratch)
+        for word in words:
+            assert word not in text, path
+
+
+def assert_indexed(workspace: Workspace, excluded: list[DatasetTrajectory]) -> None:
+    """The index lists them all, with the reason why the exports leave them out."""
+    with workspace.store.open(INDEX_STAGE.folder) as (folder, _):
+        index = json.loads((folder / "index.json").read_bytes())
+        exports = json.loads((folder / "exports.json").read_bytes())
+    assert {entry["id"] for entry in index["trajectories"]} >= {demo.id for demo in excluded}
+    found = {key: value["left_out"] for key, value in exports["trajectories"].items()}
+    assert {key: reason for key, reason in found.items() if reason} == {
+        "zzbenchmark": "contaminated",
+        "zzfailed": "failed",
+        "zzaborted": "aborted",
+    }

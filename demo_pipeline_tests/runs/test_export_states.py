@@ -1,0 +1,340 @@
+"""exports.json and exports.parquet: what the training exports hold, beside index.json."""
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from demo_pipeline.datasets.index import EXPORTS_SCHEMA
+from demo_pipeline.exports.dataset_stages import INDEX_STAGE
+from demo_pipeline.exports.dataset_statistics import STATISTICS_STAGE
+from demo_pipeline.exports.training_stages import MESSAGES_STAGE, SFT_STAGE
+from demo_pipeline.problems import Problem
+from demo_pipeline.runs.dataset_builds import bytes_written
+from demo_pipeline.runs.datasets import run_dataset_stage
+from demo_pipeline.runs.queries import committed_statistics
+from demo_pipeline.runs.stages import training_exports, upstream
+from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline.settings import DatasetSettings, Settings
+from demo_pipeline.storage.errors import MissingOutput
+from demo_pipeline.storage.store.version_manifest import Recipe
+from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory, read_lines
+from demo_pipeline_tests.datasets.stores import commit_trajectories
+from demo_pipeline_tests.sample_workspace import open_workspace
+
+DEFAULTS = DatasetSettings().exports
+PROBLEM = Problem("unfit", "samples.jsonl", "does not fit")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A store with four trajectories; one is failed, one hides most of its actions."""
+    (tmp_path / "uploads").mkdir()
+    made = tmp_path / "made"
+    hidden = [(0, "click", "off_screen")] * 3
+    commit_trajectories(
+        open_workspace(tmp_path),
+        [
+            make_trajectory(made, "one", [CLICK, CLICK], group="shared"),
+            make_trajectory(made, "two", [CLICK], group="shared", shade=10),
+            make_trajectory(made, "gone", success=False, group="other", shade=20),
+            make_trajectory(made, "sparse", [CLICK], group="rare", shade=30, hidden=hidden),
+        ],
+    )
+    return tmp_path
+
+
+def build(workspace: Workspace) -> None:
+    """The training exports that are not disabled, then the index, as the job does."""
+    for stage in training_exports():
+        if stage.is_built(workspace.settings):
+            assert run_dataset_stage(workspace, stage).status != "rejected"
+    assert run_dataset_stage(workspace, INDEX_STAGE).status != "rejected"
+
+
+def states(workspace: Workspace) -> dict[str, dict[str, Any]]:
+    """The states of the exports that are built without being asked for."""
+    found = document(workspace)["exports"]
+    return {name: found[name] for name in DEFAULTS}
+
+
+def document(workspace: Workspace) -> Any:
+    with workspace.store.open(INDEX_STAGE.folder) as (folder, _):
+        return json.loads((folder / "exports.json").read_bytes())
+
+
+def test_every_trajectory_has_its_split_its_group_and_its_records_by_export(root: Path) -> None:
+    workspace = open_workspace(root)
+    build(workspace)
+    with workspace.store.open(SFT_STAGE.folder) as (folder, sft):
+        samples = len(read_lines(folder / "samples.jsonl"))
+        split = next(
+            name for name in ("train", "val", "test") if read_lines(folder / f"{name}.jsonl")
+        )
+    found = document(workspace)
+    assert found["exports"]["sft"] == {
+        "asset": "sft_samples",
+        "status": "built",
+        "reason": None,
+        "output": "sft",
+        "version": sft.id,
+        "bytes": sum(file.size for file in sft.manifest.files),
+        "trajectories": 2,
+        "records": samples,
+    }
+    statuses = {name: state["status"] for name, state in found["exports"].items()}
+    assert {name for name, status in statuses.items() if status == "built"} == set(DEFAULTS)
+    assert {statuses[name] for name in statuses.keys() - set(DEFAULTS)} == {"disabled"}
+    assert found["exports"]["cudag"]["output"].startswith("datasets/demonstrations--")
+    one = found["trajectories"]["one"]
+    assert one == {
+        "split": split,
+        "split_group": "shared",
+        "left_out": None,
+        "records": {"sft": 2, "messages": 3, "cudag": 3},  # with a record for the end
+    }
+    assert found["trajectories"]["two"]["split"] == split
+    none = {"sft": 0, "messages": 0, "cudag": 0}
+    assert found["trajectories"]["gone"] == {
+        "split": None,
+        "split_group": "other",
+        "left_out": "failed",
+        "records": none,
+    }
+    sparse = found["trajectories"]["sparse"]
+    assert (sparse["left_out"], sparse["records"]) == ("incomplete", none)
+
+
+def test_the_table_says_the_same(root: Path) -> None:
+    workspace = open_workspace(root)
+    build(workspace)
+    found = document(workspace)
+    with workspace.store.open(INDEX_STAGE.folder) as (folder, _):
+        table = pq.read_table(folder / "exports.parquet")
+    assert table.schema.equals(EXPORTS_SCHEMA)
+    rows = table.to_pylist()
+    assert len(rows) == 4 * len(found["exports"])
+    for row in rows:
+        trajectory, state = (
+            found["trajectories"][row["trajectory_id"]],
+            found["exports"][row["export"]],
+        )
+        assert row["records"] == trajectory["records"].get(row["export"], 0)
+        assert (row["version"], row["bytes"] or 0) == (state["version"], state["bytes"])
+        assert {key: row[key] for key in ("split", "split_group", "left_out")} == {
+            key: trajectory[key] for key in ("split", "split_group", "left_out")
+        }
+
+
+def test_the_statistics_show_the_exports(root: Path) -> None:
+    workspace = open_workspace(root, datasets={"exports": ["sft", "cudag"]})
+    build(workspace)
+    assert run_dataset_stage(workspace, STATISTICS_STAGE).status == "made"
+    sizes = {name: state["bytes"] for name, state in states(workspace).items()}
+    shown = [
+        (row["export"], row["status"], row["bytes"], row["records"])
+        for row in committed_statistics(workspace)["exports"]
+        if row["export"] in DEFAULTS
+    ]
+    assert shown == [
+        ("cudag", "built", sizes["cudag"], 5),
+        ("messages", "disabled", None, 0),
+        ("sft", "built", sizes["sft"], 3),
+    ]
+
+
+def test_index_json_keeps_its_format(root: Path) -> None:
+    workspace = open_workspace(root)
+    build(workspace)
+    with workspace.store.open(INDEX_STAGE.folder) as (folder, _):
+        index = json.loads((folder / "index.json").read_bytes())
+    assert list(index) == ["version", "total_trajectories", "successful", "failed", "trajectories"]
+    assert {tuple(entry) for entry in index["trajectories"]} == {
+        ("id", "task_id", "success", "steps", "application")
+    }
+
+
+def test_a_disabled_export_is_recorded_as_such(root: Path) -> None:
+    build(open_workspace(root))
+    fewer = open_workspace(root, datasets={"exports": ["sft"]})
+    build(fewer)
+    assert states(fewer)["messages"] == {
+        "asset": "messages_dataset",
+        "status": "disabled",
+        "reason": None,
+        "output": None,
+        "version": None,
+        "bytes": 0,
+        "trajectories": 0,
+        "records": 0,
+    }
+    assert document(fewer)["trajectories"]["one"]["records"] == {"sft": 2}
+    assert run_dataset_stage(fewer, SFT_STAGE).status == "unchanged"
+
+
+def test_an_export_that_was_never_built_is_missing(root: Path) -> None:
+    workspace = open_workspace(root)
+    run_dataset_stage(workspace, INDEX_STAGE)
+    assert {state["status"] for state in states(workspace).values()} == {"missing"}
+
+
+def test_an_export_of_other_trajectories_or_settings_is_outdated(root: Path) -> None:
+    build(open_workspace(root))
+    other = open_workspace(root, datasets=DatasetSettings(seed=5))
+    run_dataset_stage(other, SFT_STAGE)
+    run_dataset_stage(other, INDEX_STAGE)
+    assert [state["status"] for state in states(other).values()] == [
+        "built",
+        "outdated",
+        "outdated",
+    ]
+    more = make_trajectory(root / "more", "more", shade=40)
+    commit_trajectories(other, [more])
+    run_dataset_stage(other, INDEX_STAGE)
+    assert {state["status"] for state in states(other).values() if state["version"]} == {"outdated"}
+
+
+@pytest.mark.no_cover  # other tests run the same lines
+@pytest.mark.parametrize("how", ["rejected", "error"])
+def test_a_failed_export_is_recorded_with_its_reason_and_its_last_good_version(
+    root: Path, how: str
+) -> None:
+    build(open_workspace(root))
+    workspace = open_workspace(root, datasets=DatasetSettings(seed=5))
+    before = workspace.store.current(SFT_STAGE.folder)
+    assert before is not None
+    if how == "rejected":
+        check = replace(SFT_STAGE.checks[0], run=lambda *_: [PROBLEM])
+        assert run_dataset_stage(workspace, replace(SFT_STAGE, checks=(check,))).status == how
+    else:
+        with pytest.raises(ZeroDivisionError):
+            run_dataset_stage(workspace, replace(SFT_STAGE, build=lambda *_: {"x": 1 // 0}))
+    assert run_dataset_stage(workspace, INDEX_STAGE).status == "made"
+    state = states(workspace)["sft"]
+    reason = "sft_schema" if how == "rejected" else "ZeroDivisionError"
+    assert (state["status"], state["reason"], state["version"]) == ("failed", reason, before.id)
+    assert document(workspace)["trajectories"]["one"]["records"]["sft"] == 2
+    for stage in (SFT_STAGE, INDEX_STAGE):
+        assert run_dataset_stage(workspace, stage).status == "made"
+    assert (states(workspace)["sft"]["status"], states(workspace)["sft"]["reason"]) == (
+        "built",
+        None,
+    )
+
+
+def test_exports_without_a_record_are_built_and_empty(tmp_path: Path) -> None:
+    (tmp_path / "uploads").mkdir()
+    workspace = open_workspace(tmp_path)
+    commit_trajectories(workspace, [make_trajectory(tmp_path / "made", "gone", success=False)])
+    build(workspace)
+    found = {state["status"]: state["records"] for state in states(workspace).values()}
+    assert found == {"built": 0}
+
+
+def test_the_index_is_built_again_only_when_an_export_changed(root: Path) -> None:
+    workspace = open_workspace(root)
+    build(workspace)
+    assert run_dataset_stage(workspace, INDEX_STAGE).status == "unchanged"
+    workspace.store.remove(MESSAGES_STAGE.folder)
+    assert run_dataset_stage(workspace, INDEX_STAGE).status == "made"
+    assert states(workspace)["messages"]["status"] == "missing"
+
+
+def test_an_export_without_a_damaged_trajectory_is_up_to_date(root: Path) -> None:
+    """Its check rejects it, it is built without the trajectory, and the index agrees."""
+    workspace = open_workspace(root)
+    with workspace.store.open("trajectories/two") as (folder, _):
+        path = folder / "steps/000/screenshot.png"
+        data = path.read_bytes()
+        path.unlink()
+        path.write_bytes(b"#" * len(data))
+    build(workspace)
+    assert {state["status"] for state in states(workspace).values()} == {"built"}
+    assert "two" not in document(workspace)["trajectories"]
+
+
+def test_a_file_that_was_changed_after_its_commit_is_not_shipped(root: Path) -> None:
+    """It is as valid as before and has the same size: only its hash shows the change."""
+    workspace = open_workspace(root)
+    with workspace.store.open("trajectories/two") as (folder, _):
+        path = folder / "steps/000/ui_tree.json"
+        data = path.read_bytes()
+        path.unlink()
+        path.write_bytes(data.replace(b"12:34:56", b"12:34:57"))
+    build(workspace)
+    assert {state["status"] for state in states(workspace).values()} == {"built"}
+    records = document(workspace)["trajectories"]
+    assert "two" not in records
+    assert records["one"]["records"]["sft"] == 2
+    summary: Any = run_dataset_stage(workspace, SFT_STAGE).summary
+    assert summary["left_out"]["broken"] == 1
+
+
+def test_of_a_bucket_only_the_files_that_are_counted_are_downloaded(
+    root: Path, moto_url: str, tmp_path: Path
+) -> None:
+    def machine(name: str) -> Workspace:
+        return Workspace.open(
+            Settings(
+                uploads=str(root / "uploads"),
+                store=f"{moto_url}/store",
+                cache=str(tmp_path / name),
+                osworld_tasks=str(root / "tasks"),
+            )
+        )
+
+    first = machine("first")
+    commit_trajectories(first, [make_trajectory(tmp_path / "b", "one", [CLICK, CLICK])])
+    build(first)
+    other = machine("other")
+    run_dataset_stage(other, INDEX_STAGE, force=True)
+    assert other.store.current(INDEX_STAGE.folder) == first.store.current(INDEX_STAGE.folder)
+    downloaded = {path.name for path in (tmp_path / "other").rglob("*") if path.is_file()}
+    exported = [path for path in (tmp_path / "other").rglob("*/sft/*/*") if path.is_file()]
+    assert "samples.parquet" in downloaded
+    assert [path.name for path in exported if path.suffix == ".png"] == []
+
+
+def test_every_training_export_comes_before_the_index() -> None:
+    names = {stage.name for stage in training_exports()}
+    assert names > {"sft_samples", "messages_dataset", "cudag_dataset"}
+    assert set(upstream(INDEX_STAGE)) == {"trajectories", *names}
+
+
+class TestBytesWritten:
+    def test_pictures_in_a_folder_count_nothing_because_they_are_links(self, root: Path) -> None:
+        workspace = open_workspace(root)
+        build(workspace)
+        for stage in (SFT_STAGE, MESSAGES_STAGE):
+            with workspace.store.open(stage.folder) as (folder, version):
+                pictures = list(folder.glob("trajectories/**/*.png"))
+                assert pictures
+                assert all(path.stat().st_nlink > 1 for path in pictures)
+                new = [
+                    file.size
+                    for file in version.manifest.files
+                    if not file.path.startswith("trajectories/")
+                ]
+            assert bytes_written(workspace.store, stage.folder) == sum(new)
+
+    def test_copies_count(self, root: Path) -> None:
+        workspace = open_workspace(root, datasets=DatasetSettings(image_mode="copy"))
+        build(workspace)
+        output = states(workspace)["cudag"]["output"]
+        assert bytes_written(workspace.store, output) == states(workspace)["cudag"]["bytes"]
+
+    def test_in_a_bucket_every_byte_counts(self, either: Any) -> None:
+        with either.stage("sft") as staging:
+            (staging.path / "a.png").write_bytes(b"123")
+            os.link(staging.path / "a.png", staging.path / "b.png")
+            recipe = Recipe("sft", "1", "", {})
+            either.commit(staging, recipe, {})
+        assert bytes_written(either, "sft") == (6 if either.url.startswith("s3") else 0)
+
+    def test_an_output_that_was_never_built_has_none(self, either: Any) -> None:
+        with pytest.raises(MissingOutput):
+            bytes_written(either, "sft")

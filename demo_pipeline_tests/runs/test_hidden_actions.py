@@ -1,0 +1,204 @@
+"""A recording with actions that its video does not show, from the upload to the datasets."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from demo_pipeline.desktopd.validator import validate_trajectory
+from demo_pipeline.exports.dataset_stages import INDEX_STAGE
+from demo_pipeline.exports.dataset_statistics import STATISTICS_STAGE, read_statistics
+from demo_pipeline.exports.sft import build_sft
+from demo_pipeline.exports.training_stages import CUDAG_STAGE, MESSAGES_STAGE, SFT_STAGE
+from demo_pipeline.runs.datasets import run_dataset_stage
+from demo_pipeline.runs.results import BuildResult
+from demo_pipeline.runs.stage_runs import run_stage
+from demo_pipeline.runs.stages import STAGES
+from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline.settings import DatasetSettings
+from demo_pipeline.trajectories.contact_sheets import dataset_trajectory
+from demo_pipeline.trajectories.provenance import HIDDEN_ACTIONS_FILE, read_provenance
+from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
+from demo_pipeline_tests.datasets.builders import read_lines
+from demo_pipeline_tests.sample_workspace import open_workspace, run_catalog
+from demo_pipeline_tests.simulator.form import SMALL, script
+from demo_pipeline_tests.simulator.recording import GroundTruth, write_recording
+from demo_pipeline_tests.simulator.script import (
+    click,
+    drag,
+    right_click,
+    scroll,
+    think,
+    type_text,
+)
+
+ACTS = (
+    *(click("Agree"), think(1.0), click("Agree"), scroll("Rows", 2), think(1.4)),
+    scroll("Rows", -2),
+    *(click("Name"), type_text("Ab"), think(5.0), click("Rows/b"), right_click("Rows/c")),
+    *(drag("Form/title bar", 60, 40), drag("Form/title bar", 20, 10)),
+)
+VISIBLE = 10
+SPLITS = {"train_ratio": 1.0, "val_ratio": 0.0, "test_ratio": 0.0, "max_hidden_share": 1.0}
+
+
+def event(kind: str, time: int, **data: Any) -> dict[str, Any]:
+    return {"event": kind, "data": data, "time": time}
+
+
+def press(time: int, x: int, y: int) -> Iterator[dict[str, Any]]:
+    yield event("mousemove", time - 40, x=x, y=y)
+    yield event("mousedown", time, x=x, y=y, button="Left")
+    yield event("mouseup", time + 70, x=x, y=y, button="Left")
+
+
+def key(time: int, name: str) -> Iterator[dict[str, Any]]:
+    yield event("keydown", time, key=name)
+    yield event("keyup", time + 60, key=name)
+
+
+def add_hidden_actions(folder: Path, truth: GroundTruth) -> None:
+    """A click before the video; a click and keys on another display; a click after the video."""
+    long = next(pause for pause in truth.pauses if pause.end_ms - pause.start_ms > 4000)
+    more = [
+        *press(truth.timestamp_ms - 900, 50, 60),
+        *press(long.start_ms + 1500, -300, 40),
+        *key(long.start_ms + 2300, "Q"),
+        *key(long.start_ms + 2500, "W"),
+        *press(truth.end_ms + 4000, 50, 60),
+    ]
+    log = folder / "input_log.jsonl"
+    events = [json.loads(line) for line in log.read_text("utf-8").splitlines()]
+    ordered = sorted([*events, *more], key=lambda one: one["time"])
+    log.write_text("".join(json.dumps(one) + "\n" for one in ordered), encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class Made:
+    """A store with the demonstration, what its stages reported, and its datasets."""
+
+    pipeline: Workspace
+    results: dict[str, BuildResult]
+    trajectory: Path
+    store: Path
+
+    def checks(self, stage: str) -> dict[str, bool]:
+        return {outcome.name: outcome.passed for outcome in self.results[stage].checks}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    root = tmp_path_factory.mktemp("hidden")
+    options = replace(SMALL, ffmpeg_start_line=True, scan_every_s=None)
+    truth = write_recording(root / "uploads" / "demo", script(*ACTS), options)
+    add_hidden_actions(root / "uploads" / "demo", truth)
+    pipeline = open_workspace(root, datasets=SPLITS)
+    run_catalog(pipeline)
+    results = {stage.name: run_stage(pipeline, stage, "demo") for stage in STAGES}
+    datasets = (INDEX_STAGE, SFT_STAGE, MESSAGES_STAGE, CUDAG_STAGE, STATISTICS_STAGE)
+    results |= {stage.name: run_dataset_stage(pipeline, stage) for stage in datasets}
+    assert {result.status for result in results.values()} == {"made"}
+    store = root / "store"
+    return Made(pipeline, results, (store / "trajectories" / "demo").resolve(), store)
+
+
+def actions(made: Made) -> list[dict[str, Any]]:
+    return [
+        json.loads(path.read_bytes())
+        for path in sorted(made.trajectory.glob("steps/*/action.json"))
+    ]
+
+
+def test_the_outcome_is_that_of_the_recording_and_the_trajectory_is_valid(made: Made) -> None:
+    result = json.loads((made.trajectory / "result.json").read_bytes())
+    assert (result["success"], result["error_message"]) == (True, None)
+    assert result["total_steps"] == VISIBLE == len(actions(made))
+    problems = validate_trajectory(made.trajectory, "demo")
+    assert problems == []
+
+
+def test_hidden_actions_are_rows_with_their_place_between_the_steps(made: Made) -> None:
+    rows = pq.read_table(made.trajectory / HIDDEN_ACTIONS_FILE).to_pylist()
+    assert [(row["before_step"], row["action_type"], row["reason"]) for row in rows] == [
+        (0, "click", "before_video"),
+        (6, "click", "off_screen"),
+        (6, "type", "off_screen"),
+        (VISIBLE, "click", "after_video"),
+    ]
+    kinds = [action["action_type"] for action in actions(made)]
+    assert kinds[4:7] == ["click", "type", "click"]
+
+
+def test_a_warning_says_so_and_nothing_blocks(made: Made) -> None:
+    checks = made.checks(TRAJECTORIES_STAGE.name)
+    assert [name for name, passed in checks.items() if not passed] == ["every_action_shown"]
+
+
+def test_every_step_is_a_sample_with_all_actions_before_it_as_its_history(made: Made) -> None:
+    lines = read_lines(made.store / "sft" / "samples.jsonl")
+    assert [line["output"]["action"] for line in lines] == actions(made)
+    histories = [line["input"]["history"] for line in lines]
+    assert [[one for one in history if one["action_type"] != "gap"] for history in histories] == [
+        actions(made)[:number] for number in range(VISIBLE)
+    ]
+    gaps = [sum(one["action_type"] == "gap" for one in history) for history in histories]
+    assert gaps == [1] * 6 + [3] * 4
+    rows = pq.read_table(made.trajectory / "provenance.parquet").to_pylist()
+    leaky = [row["action_type"] for row in rows if row["leak"]]
+    assert "scroll" in leaky
+    assert all(row["unavoidable"] for row in rows if row["leak"])
+
+
+def test_every_step_of_the_real_recordings_that_leaks_unavoidably_is_a_sample(
+    real_root: Path, tmp_path: Path
+) -> None:
+    folders = sorted((real_root / "store" / "trajectories").iterdir())
+    demos = [dataset_trajectory(folder.name, folder.resolve()) for folder in folders]
+    build_sft(demos, tmp_path, DatasetSettings())
+    written = {
+        (line["input"]["screenshot"].split("/")[1], line["output"]["action"]["step_index"])
+        for line in read_lines(tmp_path / "samples.jsonl")
+    }
+    steps = [row for demo in demos for row in read_provenance(demo.provenance)]
+    kept = [row for row in steps if not row["leak"] or row["unavoidable"]]
+    assert {(row["trajectory_id"], row["step_index"]) for row in kept} == written
+    assert any(row["leak"] for row in kept)
+
+
+def test_prompts_name_hidden_actions_and_there_is_no_end(made: Made) -> None:
+    (file,) = made.store.glob("datasets/*/train.jsonl")
+    records = read_lines(file)
+    assert [record["metadata"]["step_index"] for record in records] == list(range(VISIBLE))
+    history = records[-1]["conversations"][0]["value"].split("Previous actions:\n")[1].splitlines()
+    assert history[0] == "1. clicked before the recording began"
+    assert history[7:9] == [
+        "8. clicked outside the recorded screen",
+        "9. typed text outside the recorded screen",
+    ]
+    assert "qw" not in json.dumps(records)
+    report = json.loads((file.parent / "splits.json").read_bytes())
+    assert report["excluded"]["records"]["hidden_end"] == 1
+    assert report["excluded"]["actions"] == {"after_video": 1, "before_video": 1, "off_screen": 2}
+
+
+def test_the_typed_text_of_a_hidden_action_is_nowhere_in_the_trajectory(made: Made) -> None:
+    texts = [path.read_text("utf-8") for path in made.trajectory.rglob("*.json")]
+    assert not any("qw" in text for text in texts)
+    table = pq.read_table(made.trajectory / HIDDEN_ACTIONS_FILE)
+    assert "qw" not in str(table.to_pylist())
+
+
+def test_statistics_count_them_and_agree_with_the_index(made: Made) -> None:
+    tables = read_statistics(made.store / "statistics")
+    assert tables["hidden_actions"] == [
+        {"reason": "off_screen", "actions": 2, "trajectories": 1},
+        {"reason": "after_video", "actions": 1, "trajectories": 1},
+        {"reason": "before_video", "actions": 1, "trajectories": 1},
+    ]
+    (overview,) = tables["overview"]
+    assert (overview["complete"], overview["hidden_actions"]) == (0, 4)
+    assert made.checks(STATISTICS_STAGE.name) == {"datasets_agree": True}

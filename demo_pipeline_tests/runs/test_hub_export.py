@@ -1,0 +1,247 @@
+"""`demo-pipeline export --hub-layout`: read by `datasets` itself, off the network."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from demo_pipeline.files.parquet import read_rows
+from demo_pipeline.runs.datasets import run_dataset_stage
+from demo_pipeline.runs.export import export_hub_layout
+from demo_pipeline.runs.stages import training_exports
+from demo_pipeline.runs.validation import recognise, validate
+from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline.settings import DatasetSettings, HubSettings, Settings
+from demo_pipeline.storage.errors import MissingOutput, StorageError
+from demo_pipeline_tests.datasets.builders import TABLE, snapshot
+from demo_pipeline_tests.datasets.seen_screens import element, make_seen
+from demo_pipeline_tests.datasets.stores import commit_trajectories
+
+EVERY = ("sft", "messages", "cudag", "grounding", "transitions", "step_labels")
+DATASETS = DatasetSettings(exports=EVERY, license="cc-by-4.0")
+HUB = HubSettings(language=("en", "de"), max_shard_bytes=10**6)
+PICTURES = {
+    "sft": ["screenshot"],
+    "messages": ["images"],
+    "grounding": ["image"],
+    "transitions": ["before", "after"],
+}
+SOURCES = {
+    **{name: name for name in (*PICTURES, "step_labels")},
+    "outcome_labels": "step_labels/outcome",
+}
+
+
+def open_made(root: Path, store: str) -> Workspace:
+    (root / "uploads").mkdir(exist_ok=True)
+    given: dict[str, Any] = {name: str(root / name) for name in ("uploads", "cache")}
+    given |= {"osworld_tasks": str(root / "tasks"), "datasets": DATASETS, "hub": HUB}
+    return Workspace.open(Settings(store=store, **given))
+
+
+def fill(root: Path, workspace: Workspace) -> None:
+    """Commit demonstrations, two of them failed, and build every export."""
+    window = element(
+        "window", "Form", (0, 0, 1000, 800), element("button", "Save", (10, 10, 90, 30))
+    )
+    made = [
+        make_seen(
+            root / "made",
+            f"demo_{number}",
+            [TABLE[number], TABLE[number + 1]],
+            window,
+            success=number % 4 > 0,
+            instruction=f"Task {number}",
+            shade=20 * number,
+        )
+        for number in range(8)
+    ]
+    commit_trajectories(workspace, made)
+    for stage in training_exports():
+        assert run_dataset_stage(workspace, stage).status == "made"
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("hub")
+
+
+@pytest.fixture(scope="module")
+def workspace(root: Path) -> Workspace:
+    made = open_made(root, str(root / "store"))
+    fill(root, made)
+    return made
+
+
+@pytest.fixture(scope="module")
+def exported(root: Path, workspace: Workspace) -> Path:
+    export_hub_layout(workspace, root / "out")
+    return root / "out"
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """`datasets` with a cache of its own, off the network."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HF_HUB_OFFLINE", "1")
+        patch.setenv("HF_HOME", str(tmp_path_factory.mktemp("home")))
+        import datasets
+
+        datasets.disable_progress_bars()
+        yield datasets
+
+
+def front_matter(folder: Path) -> dict[str, Any]:
+    text = (folder / "README.md").read_text(encoding="utf-8")
+    found: dict[str, Any] = yaml.safe_load(text.split("---\n")[1])
+    return found
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_validate_recognises_every_export(workspace: Workspace, name: str) -> None:
+    [stage] = [one for one in training_exports() if one.export and one.export.name == name]
+    [output] = workspace.store.outputs(stage.folder)
+    with workspace.store.open(output) as (folder, _):
+        assert recognise(folder) == name
+        problems = validate(folder, name, workspace.settings)
+    assert [problem for problem in problems if problem.code != "directory_name"] == []
+
+
+@pytest.mark.no_cover  # other tests run the same lines
+@pytest.mark.parametrize("config", SOURCES)
+def test_every_configuration_streams_and_has_the_rows_of_its_export(
+    workspace: Workspace, exported: Path, hub: Any, config: str
+) -> None:
+    streamed = hub.load_dataset(str(exported), config, streaming=True)
+    output, _, below = SOURCES[config].partition("/")
+    with workspace.store.open(output) as (folder, _):
+        for split in ("train", "val", "test"):
+            written = read_rows(folder / below / f"{split}.parquet")
+            rows = list(streamed[split]) if split in streamed else []
+            assert len(rows) == len(written)
+            for row, source in zip(rows, written, strict=True):
+                plain = set(row) - {*PICTURES.get(config, ()), "ui_tree"}
+                assert {name: row[name] for name in plain} == {name: source[name] for name in plain}
+                for name in PICTURES.get(config, ()):
+                    check_picture(row[name], source[name], folder)
+
+
+def check_picture(shown: Any, path: Any, folder: Path) -> None:
+    """A picture as `datasets` decodes it has the pixels of the file."""
+    if isinstance(path, list):
+        (shown,), (path,) = shown, path
+    pixels = cv2.imread(str(folder / path))
+    assert pixels is not None
+    assert np.array_equal(np.asarray(shown.convert("RGB")), pixels[:, :, ::-1])
+
+
+def test_a_tree_is_text_in_a_column_of_strings(exported: Path, hub: Any) -> None:
+    rows = hub.load_dataset(str(exported), "sft", split="train", streaming=True)
+    assert rows.features["ui_tree"] == hub.Value("string")
+    tree = json.loads(next(iter(rows))["ui_tree"])
+    assert tree["root"]["children"][0]["name"] == "Form"
+
+
+def test_the_features_on_the_card_are_those_of_the_files(exported: Path, hub: Any) -> None:
+    for info in front_matter(exported)["dataset_info"]:
+        config = info["config_name"]
+        on_card = hub.Features._from_yaml_list(info["features"])
+        for path in (exported / "data" / config).glob("*.parquet"):
+            assert hub.Features.from_arrow_schema(pq.read_schema(path)) == on_card
+        pictures = [name for name, kind in on_card.items() if kind == hub.Image()]
+        lists = [name for name, kind in on_card.items() if kind == hub.List(hub.Image())]
+        assert [*pictures, *lists] == PICTURES.get(config, [])
+
+
+def test_a_table_that_is_loaded_and_not_streamed_agrees_with_the_card(
+    exported: Path, hub: Any, tmp_path: Path
+) -> None:
+    loaded = hub.load_dataset(str(exported), "transitions", cache_dir=str(tmp_path))
+    sizes = {info["config_name"]: info["splits"] for info in front_matter(exported)["dataset_info"]}
+    assert {name: len(rows) for name, rows in loaded.items()} == {
+        split["name"]: split["num_examples"] for split in sizes["transitions"]
+    }
+
+
+def test_the_card_says_what_the_hub_asks_for(exported: Path) -> None:
+    matter = front_matter(exported)
+    assert matter["license"] == "cc-by-4.0"
+    assert matter["language"] == ["en", "de"]
+    assert matter["size_categories"] == ["n<1K"]
+    assert "image-text-to-text" in matter["task_categories"]
+    assert [one["config_name"] for one in matter["configs"]] == list(SOURCES)
+    text = (exported / "README.md").read_text(encoding="utf-8")
+    for line in ("| `transitions` | train |", "a split is by task"):
+        assert line in text
+
+
+def test_no_task_is_in_two_splits_over_all_configurations(exported: Path) -> None:
+    splits: dict[str, set[str]] = {}
+    for path in (exported / "data").rglob("*.parquet"):
+        for row in read_rows(path, columns=["trajectory_id"]):
+            splits.setdefault(row["trajectory_id"], set()).add(path.name.partition("-")[0])
+    assert len(splits) == 8
+    assert all(len(found) == 1 for found in splits.values())
+
+
+def test_failed_demonstrations_are_in_the_labels_of_outcomes_only(exported: Path) -> None:
+    found: dict[str, set[str]] = {}
+    for path in (exported / "data").rglob("*.parquet"):
+        names = {row["trajectory_id"] for row in read_rows(path, columns=["trajectory_id"])}
+        found.setdefault(path.parent.name, set()).update(names)
+    failed = {"demo_0", "demo_4"}
+    assert {name for name, ids in found.items() if ids & failed} == {"outcome_labels"}
+    assert failed <= found["outcome_labels"]
+
+
+def test_there_is_nothing_but_the_card_and_full_shards(exported: Path) -> None:
+    files = [path for path in exported.rglob("*") if path.is_file()]
+    assert {path.suffix for path in files} == {".parquet", ".md"}
+    assert [path.name for path in files if path.suffix == ".md"] == ["README.md"]
+    assert all(path.name.count("-of-") == 1 for path in files if path.suffix == ".parquet")
+
+
+@pytest.mark.no_cover  # other tests run the same lines
+def test_the_same_store_gives_the_same_bytes_from_a_folder_and_a_bucket(
+    exported: Path, moto_url: str, tmp_path: Path
+) -> None:
+    bucket = open_made(tmp_path, f"{moto_url}/hub")
+    fill(tmp_path, bucket)
+    export_hub_layout(bucket, tmp_path / "out")
+    assert snapshot(tmp_path / "out") == snapshot(exported)
+
+
+@pytest.mark.parametrize(
+    ("datasets", "hub_settings", "named"),
+    [
+        (DatasetSettings(exports=EVERY), HUB, "DEMO_PIPELINE_DATASETS__LICENSE"),
+        (DATASETS, HubSettings(), "DEMO_PIPELINE_HUB__LANGUAGE"),
+        (DatasetSettings(exports=("cudag",), license="mit"), HUB, "datasets.exports"),
+    ],
+)
+def test_what_only_the_owner_knows_has_to_be_set(
+    workspace: Workspace,
+    tmp_path: Path,
+    datasets: DatasetSettings,
+    hub_settings: HubSettings,
+    named: str,
+) -> None:
+    changes = {"datasets": datasets, "hub": hub_settings}
+    changed = replace(workspace, settings=workspace.settings.model_copy(update=changes))
+    with pytest.raises(StorageError, match=named):
+        export_hub_layout(changed, tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_export_that_was_never_built_is_named(tmp_path: Path) -> None:
+    empty = open_made(tmp_path, str(tmp_path / "store"))
+    with pytest.raises(MissingOutput, match="sft"):
+        export_hub_layout(empty, tmp_path / "out")
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,78 @@
+"""Exports link pictures that they do not change, and read nothing of them but the header."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from demo_pipeline.exports.training_stages import MESSAGES_STAGE, SFT_STAGE
+from demo_pipeline.runs.datasets import run_dataset_stage
+from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline.stage import Stage
+from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
+from demo_pipeline_tests.datasets.stores import commit_trajectories
+from demo_pipeline_tests.sample_workspace import open_workspace
+
+LINKING = pytest.mark.parametrize("stage", [SFT_STAGE, MESSAGES_STAGE], ids=lambda one: one.name)
+_HEADER = 40  # bytes; what follows are pixels
+_HOUR = 3600
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    """A store with two trajectories, whose files were written an hour before they were read."""
+    (tmp_path / "uploads").mkdir()
+    made = tmp_path / "made"
+    opened = open_workspace(tmp_path)
+    trajectories = [
+        make_trajectory(made, "one", [CLICK, CLICK]),
+        make_trajectory(made, "two", [CLICK], shade=10),
+    ]
+    commit_trajectories(opened, trajectories)
+    for picture in pictures(tmp_path):
+        written = picture.stat().st_mtime - _HOUR
+        os.utime(picture, (written, written))
+    return opened
+
+
+def pictures(root: Path) -> list[Path]:
+    found = (root / "store").rglob("trajectories/**/*.png")
+    return sorted(path for path in found if not path.is_symlink())
+
+
+def scramble(picture: Path, *, secretly: bool) -> None:
+    """Overwrite the pixels; secretly: without a trace in the file's time."""
+    status = picture.stat()
+    data = picture.read_bytes()
+    picture.write_bytes(data[:_HEADER] + bytes(len(data) - _HEADER))
+    if secretly:
+        os.utime(picture, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+@LINKING
+def test_pixels_that_nothing_wrote_to_are_never_read(
+    workspace: Workspace, tmp_path: Path, stage: Stage
+) -> None:
+    found = pictures(tmp_path)
+    assert found
+    for picture in found:
+        scramble(picture, secretly=True)
+    result = run_dataset_stage(workspace, stage)
+    assert result.status == "made"
+    assert result.version is not None
+    linked = [file for file in result.version.manifest.files if file.path.endswith(".png")]
+    assert linked
+    assert dict(result.summary)["left_out"] == {"broken": 0, "quarantined": 0}
+    assert workspace.store.verify(stage.folder)  # reading every byte finds it
+
+
+@LINKING
+def test_a_picture_that_was_written_to_costs_its_trajectory_only(
+    workspace: Workspace, tmp_path: Path, stage: Stage
+) -> None:
+    for picture in pictures(tmp_path):
+        if "/one/" in str(picture):
+            scramble(picture, secretly=False)
+    result = run_dataset_stage(workspace, stage)
+    assert result.status == "made"
+    assert dict(result.summary)["left_out"] == {"broken": 1, "quarantined": 0}

@@ -1,0 +1,164 @@
+import json
+
+import pytest
+
+from demo_pipeline.problems import Problem
+from demo_pipeline.runs.quarantine import (
+    QuarantineRecord,
+    list_quarantine,
+    problem_dicts,
+    quarantine_demonstration,
+    read_quarantine,
+    release,
+    without_fingerprint,
+    write_quarantine,
+)
+from demo_pipeline.storage.errors import StorageError
+from demo_pipeline.storage.store.store import open_store
+
+A, B = "a" * 64, "b" * 64
+
+
+@pytest.fixture
+def store(tmp_path):
+    return open_store(str(tmp_path))
+
+
+def torn(demonstration, message="ends early"):
+    return Problem(
+        "torn", "input_log.jsonl", message, line=3, byte=120, demonstration=demonstration
+    )
+
+
+def record(demonstration, message="ends early", fingerprint=A, **values):
+    return QuarantineRecord(
+        demonstration=demonstration,
+        stage="events",
+        fingerprint=fingerprint,
+        tool_version="1",
+        problems=problem_dicts([torn(demonstration, message)]),
+        **values,
+    )
+
+
+def held(store, fingerprint, stage="events"):
+    return quarantine_demonstration(store, "d1", stage, fingerprint, "1", problems=[torn("d1")])
+
+
+def test_records_are_read_as_written_one_per_demonstration(store, tmp_path):
+    write_quarantine(store, record("d2"))
+    write_quarantine(store, record("d1", "first"))
+    write_quarantine(store, record("d1", "läuft"))
+    assert read_quarantine(store, "d1") == record("d1", "läuft")
+    assert list_quarantine(store) == [record("d1", "läuft"), record("d2")]
+    path = tmp_path / f"quarantine/d1/{A[:16]}.json"
+    before = path.read_bytes()
+    write_quarantine(store, record("d1", "läuft"))
+    assert path.read_bytes() == before
+
+
+def test_a_record_says_stage_code_file_line_byte_and_what_to_do(store, tmp_path):
+    write_quarantine(store, record("d1"))
+    said = json.loads((tmp_path / f"quarantine/d1/{A[:16]}.json").read_bytes())
+    assert (said["stage"], said["fingerprint"], said["attempts"]) == ("events", A, 1)
+    [problem] = said["problems"]
+    assert [problem[key] for key in ("code", "file", "line", "byte")] == [
+        "torn",
+        "input_log.jsonl",
+        3,
+        120,
+    ]
+    assert {"message", "remedy", "severity"} <= problem.keys()
+
+
+def test_only_the_newest_upload_of_a_demonstration_is_quarantined(store):
+    held(store, A)
+    held(store, None)
+    assert without_fingerprint(store) == ["d1"]
+    held(store, B)
+    assert store.list_documents("quarantine") == [f"quarantine/d1/{B[:16]}.json"]
+    [standing] = list_quarantine(store)
+    assert standing.fingerprint == B
+    assert without_fingerprint(store) == []
+
+
+def test_attempts_count_failures_of_one_stage_on_the_same_files(store):
+    assert [held(store, A).attempts for _ in range(3)] == [1, 2, 3]
+    assert held(store, A, "actions").attempts == 1
+    assert held(store, B, "actions").attempts == 1
+    assert held(store, B, "actions").attempts == 2
+    release(store, "d1")
+    assert held(store, B, "actions").attempts == 1
+
+
+def test_after_a_crash_between_two_writes_the_newer_record_counts(store):
+    for first, second in ((A, B), (B, A)):
+        release(store, "d1")
+        held(store, first)
+        document = store.get_document(f"quarantine/d1/{first[:16]}.json")
+        held(store, second)
+        store.put_document(f"quarantine/d1/{first[:16]}.json", document)
+        left = read_quarantine(store, "d1")
+        assert left is not None
+        assert left.fingerprint == second
+        assert len(list_quarantine(store)) == 1
+        held(store, second)
+        assert len(store.list_documents("quarantine")) == 1
+
+
+def test_a_released_demonstration_is_no_longer_quarantined(store):
+    write_quarantine(store, record("d1"))
+    assert release(store, "d1")
+    assert not release(store, "d1")
+    assert read_quarantine(store, "d1") is None
+    assert list_quarantine(store) == []
+
+
+class TestOldLayout:
+    """Older stores have one document per demonstration, for any upload."""
+
+    @pytest.fixture
+    def old(self, store):
+        values = record("d1").model_dump(mode="json")
+        del values["attempts"], values["sequence"]
+        store.put_document("quarantine/d1.json", json.dumps(values).encode())
+        return store
+
+    def test_it_still_quarantines_and_can_be_released(self, old):
+        assert read_quarantine(old, "d1") == record("d1")
+        assert list_quarantine(old) == [record("d1")]
+        assert release(old, "d1")
+        assert list_quarantine(old) == []
+
+    def test_it_is_replaced_and_the_attempts_are_continued(self, old):
+        assert held(old, A).attempts == 2
+        assert old.list_documents("quarantine") == [f"quarantine/d1/{A[:16]}.json"]
+
+    def test_it_does_not_conflict_with_an_id_of_the_same_name(self, old):
+        write_quarantine(old, record("d1.json"))
+        assert list_quarantine(old) == [record("d1"), record("d1.json")]
+
+
+@pytest.mark.parametrize("key", ["quarantine/d1.json", "quarantine/d1/0123456789abcdef.json"])
+@pytest.mark.parametrize("data", [b"", b"{}", b"\xff", b"[" * 10_000])
+def test_an_unreadable_record_still_quarantines_and_affects_no_other(store, key, data):
+    write_quarantine(store, record("d2"))
+    store.put_document(key, data)
+    store.put_document("quarantine/notes.txt", b"a person's notes")
+    store.put_document("quarantine/d3/notes.txt", b"a person's notes")
+    torn_one, whole = list_quarantine(store)
+    assert (torn_one.demonstration, torn_one.problems[0]["code"]) == ("d1", "unreadable_record")
+    assert torn_one.problems[0]["file"] == key
+    assert whole == record("d2")
+    assert held(store, A).attempts == 1
+    left = read_quarantine(store, "d1")
+    assert left is not None
+    assert left.problems[0]["code"] == "torn"
+
+
+def test_ids_that_are_not_safe_are_refused(store):
+    for call in (read_quarantine, release):
+        with pytest.raises(StorageError, match="safe_id"):
+            call(store, "../d1")
+    with pytest.raises(StorageError, match="safe_id"):
+        write_quarantine(store, record("a/b"))

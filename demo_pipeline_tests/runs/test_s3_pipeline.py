@@ -1,0 +1,93 @@
+"""All stages and datasets in a bucket: the same versions as in a local store."""
+
+from pathlib import Path
+
+import pytest
+
+from demo_pipeline.exports.dataset_statistics import STATISTICS_STAGE
+from demo_pipeline.exports.training_stages import SFT_STAGE
+from demo_pipeline.runs.datasets import run_dataset_stage
+from demo_pipeline.runs.export import export_datasets
+from demo_pipeline.runs.queries import current_statistics, run_query
+from demo_pipeline.runs.stages import DATASET_STAGES
+from demo_pipeline.runs.task_catalog import TASKS_STAGE
+from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline.settings import Settings
+from demo_pipeline.storage.errors import MissingOutput, StorageError
+from demo_pipeline.storage.objects.s3_objects import S3Objects
+from demo_pipeline.storage.store.bucket_layout import content_key
+from demo_pipeline_tests.sample_workspace import (
+    DEMOS,
+    contents,
+    copy_of,
+    open_workspace,
+    run_all_stages,
+)
+
+
+def build(workspace: Workspace) -> dict[str, str]:
+    """Run every stage and dataset stage; name → status."""
+    found: dict[str, str] = {}
+    for name in DEMOS:
+        done = run_all_stages(workspace, name)
+        found |= {f"{stage} {name}": status for stage, status in done.items()}
+    datasets = [stage for stage in DATASET_STAGES if stage is not TASKS_STAGE]
+    return found | {stage.name: run_dataset_stage(workspace, stage).status for stage in datasets}
+
+
+@pytest.mark.no_cover  # other tests run the same lines
+def test_a_bucket_gets_the_same_versions_as_a_local_store(
+    made_root: Path, moto_url: str, tmp_path: Path
+) -> None:
+    local = open_workspace(copy_of(made_root, tmp_path / "local"))
+    build(local)
+
+    def machine(name: str) -> Workspace:
+        return Workspace.open(
+            Settings(
+                uploads=local.settings.uploads,
+                store=f"{moto_url}/store",
+                cache=str(tmp_path / name),
+                osworld_tasks=local.settings.osworld_tasks,
+            )
+        )
+
+    bucket = machine("cache")
+    assert set(build(bucket).values()) == {"made"}
+    outputs = local.store.outputs()
+    assert bucket.store.outputs() == outputs
+    for output in outputs:
+        assert bucket.store.current(output) == local.store.current(output), output
+    other = machine("elsewhere")
+    assert set(build(other).values()) == {"unchanged"}
+    for name in DEMOS:
+        assert contents(other, name) == contents(local, name)
+    exported = [tmp_path / "out/local", tmp_path / "out/bucket"]
+    names = [
+        export_datasets(workspace.store, dest)
+        for workspace, dest in zip((local, other), exported, strict=True)
+    ]
+    assert names[0] == names[1]
+    assert files(exported[0]) == files(exported[1])
+    assert current_statistics(other) == current_statistics(local)
+    with pytest.raises(StorageError, match="demo-pipeline export"):
+        run_query(other, "SELECT 1")
+
+    # A dataset that lost a file in the bucket is not counted as none.
+    samples = bucket.store.current(SFT_STAGE.folder)
+    assert samples is not None
+    lost = content_key(SFT_STAGE.folder, samples.id, "samples.parquet")
+    objects = S3Objects(f"{moto_url}/store")
+    assert objects.head(lost) is not None
+    objects.delete(lost)
+    newcomer = machine("another place")
+    with pytest.raises(MissingOutput, match=f"{SFT_STAGE.folder}: .*files is missing"):
+        run_dataset_stage(newcomer, STATISTICS_STAGE, force=True)
+    assert newcomer.store.current(STATISTICS_STAGE.folder) == local.store.current(
+        STATISTICS_STAGE.folder
+    )
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    paths = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}

@@ -1,0 +1,216 @@
+"""From task files to the match of a demonstration: what is rebuilt when, what is left out."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from demo_pipeline.osworld.task_table import read_catalog
+from demo_pipeline.runs.damage import storage_message
+from demo_pipeline.runs.datasets import run_dataset_stage
+from demo_pipeline.runs.quarantine import list_quarantine
+from demo_pipeline.runs.stage_runs import is_up_to_date, run_stage
+from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, STAGE_BY_NAME
+from demo_pipeline.runs.task_catalog import CATALOG_OUTPUT
+from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline.settings import DatasetSettings
+from demo_pipeline.storage.errors import MissingOutput
+from demo_pipeline.trajectories.provenance import read_provenance
+from demo_pipeline.trajectories.trajectories import PROVENANCE_FILE
+from demo_pipeline_tests.places import file_and_line
+from demo_pipeline_tests.sample_workspace import (
+    contents,
+    copy_of,
+    open_workspace,
+    run_all_stages,
+    run_catalog,
+)
+from demo_pipeline_tests.task_folders import RISKY, put_tasks, put_text, risk_task, task
+
+FIRST = "please do the FIRST task"
+UNRELATED = {"os": [task("unrelated", "Something else.")]}
+
+
+@pytest.fixture
+def root(made_root: Path, tmp_path: Path) -> Path:
+    """A copy of two demonstrations, compared with an empty catalog."""
+    return copy_of(made_root, tmp_path / "root")
+
+
+@pytest.fixture
+def workspace(root: Path) -> Workspace:
+    return open_workspace(root)
+
+
+def redone(workspace: Workspace) -> dict[str, list[str]]:
+    """Demonstration → the stages that were built again."""
+    return {
+        name: [
+            stage for stage, status in run_all_stages(workspace, name).items() if status == "made"
+        ]
+        for name in ("first", "second")
+    }
+
+
+def task_of(workspace: Workspace, name: str) -> Any:
+    with workspace.store.open(f"trajectories/{name}") as (folder, _):
+        return json.loads((folder / "task.json").read_bytes())["osworld_task_id"]
+
+
+def test_a_task_matches_only_the_demonstration_with_its_instruction(
+    root: Path, workspace: Workspace
+) -> None:
+    assert (task_of(workspace, "first"), task_of(workspace, "second")) == (None, None)
+    put_tasks(root / "tasks", {"os": [task("t-1", FIRST)]})
+    assert redone(workspace) == {"first": ["trajectories", "contact_sheets"], "second": []}
+    assert (task_of(workspace, "first"), task_of(workspace, "second")) == ("t-1", None)
+    with workspace.store.open("trajectories/first") as (folder, _):
+        rows = read_provenance(folder / PROVENANCE_FILE)
+    linked = {name: value for name, value in rows[0].items() if name.startswith("osworld")}
+    assert linked == {
+        "osworld_task_id": "t-1",
+        "osworld_match": "instruction",
+        "osworld_match_field": "quest.content",
+        "osworld_task_kind": "ordinary",
+        "osworld_matches": 1,
+    }
+
+
+def test_a_task_without_a_match_rebuilds_the_catalog_and_no_trajectory(
+    root: Path, workspace: Workspace
+) -> None:
+    put_tasks(root / "tasks", {"os": [task("t-1", FIRST)]})
+    redone(workspace)
+    before = contents(workspace, "first")
+    put_tasks(root / "tasks", UNRELATED)
+    assert run_catalog(workspace).status == "made"
+    assert run_catalog(workspace).status == "unchanged"
+    assert is_up_to_date(workspace, "first")
+    assert redone(workspace) == {"first": [], "second": []}
+    assert contents(workspace, "first") == before
+
+
+def test_a_deleted_task_ends_its_match(root: Path, workspace: Workspace) -> None:
+    before = contents(workspace, "first")
+    put_tasks(root / "tasks", {"os": [task("t-1", FIRST)]})
+    run_catalog(workspace)
+    assert not is_up_to_date(workspace, "first")
+    assert is_up_to_date(workspace, "second")
+    run_all_stages(workspace, "first")
+    (root / "tasks" / "examples" / "os" / "t-1.json").unlink()
+    assert redone(workspace) == {"first": ["trajectories", "contact_sheets"], "second": []}
+    assert contents(workspace, "first") == before
+
+
+def test_a_task_id_in_the_quest_takes_precedence_over_the_instruction(
+    root: Path, workspace: Workspace
+) -> None:
+    put_tasks(root / "tasks", {"os": [task("t-1", FIRST)]})
+    put_tasks(root / "tasks" / RISKY, {"os": [risk_task("t-2", "Whatever.")]})
+    path = root / "uploads" / "first" / "meta.json"
+    meta = json.loads(path.read_bytes())
+    meta["quest"]["osworld_task_id"] = "t-2"
+    path.write_text(json.dumps(meta), encoding="utf-8")
+    redone(workspace)
+    assert task_of(workspace, "first") == "t-2"
+
+
+def test_a_matched_demonstration_is_indexed_but_not_exported_for_training(
+    root: Path, workspace: Workspace
+) -> None:
+    put_tasks(root / "tasks", {"os": [task("t-1", FIRST)]})
+    redone(workspace)
+    sft: Any = run_dataset_stage(workspace, DATASET_STAGE_BY_NAME["sft_samples"]).summary
+    assert sft["excluded_trajectories"]["contaminated"] == 1
+    index: Any = run_dataset_stage(workspace, DATASET_STAGE_BY_NAME["trajectory_index"]).summary
+    assert (index["trajectories"], index["counts"]["contaminated"]) == (2, 1)
+    told = open_workspace(root, datasets=DatasetSettings(include_contaminated=True))
+    sft = run_dataset_stage(told, DATASET_STAGE_BY_NAME["sft_samples"]).summary
+    assert sft["excluded_trajectories"]["contaminated"] == 0
+
+
+@pytest.mark.parametrize(
+    ("file", "kind"),
+    [
+        (f"{RISKY}/account/t-1.json", "risk"),
+        ("examples_windows/excel/t-1.json", "ordinary"),
+        ("examples/Windows/excel/t-1.json", "ordinary"),
+    ],
+)
+def test_a_demonstration_of_a_risk_or_windows_task_as_published_is_contaminated(
+    root: Path, workspace: Workspace, file: str, kind: str
+) -> None:
+    put_text(root / "tasks", file, json.dumps(task("t-1", FIRST)))
+    put_text(root / "tasks", f"{RISKY}/test_risk.json", '{"account": []}')
+    redone(workspace)
+    assert task_of(workspace, "first") == "t-1"
+    with workspace.store.open("trajectories/first") as (folder, _):
+        assert read_provenance(folder / PROVENANCE_FILE)[0]["osworld_task_kind"] == kind
+    sft: Any = run_dataset_stage(workspace, DATASET_STAGE_BY_NAME["sft_samples"]).summary
+    assert sft["excluded_trajectories"]["contaminated"] == 1
+
+
+def test_invalid_task_files_are_reported_and_the_others_kept(
+    root: Path, workspace: Workspace
+) -> None:
+    put_tasks(root / "tasks", {"os": [task("t-1", FIRST)]})
+    put_text(root / "tasks", "examples/os/bad.json", "{")
+    put_text(root / "tasks", "test_all.json", '{"os": ["t-1", "bad"]}')
+    made = run_catalog(workspace)
+    assert made.status == "made"
+    [check] = [one for one in made.checks if one.name == "task_files"]
+    assert (check.passed, check.blocking) == (False, False)
+    found = [(problem.code, file_and_line(problem)) for problem in check.problems]
+    assert found == [
+        ("invalid_json", "examples/os/bad.json:1"),
+    ]
+    with workspace.store.open(CATALOG_OUTPUT) as (folder, _):
+        assert [row["task_id"] for row in read_catalog(folder)] == ["t-1"]
+    assert str(root) not in str(made)
+
+
+def test_without_a_folder_the_catalog_is_empty(workspace: Workspace) -> None:
+    made = run_catalog(workspace, force=True)
+    assert (made.status, made.summary["tasks"]) == ("made", 0)
+    assert all(check.passed and not check.problems for check in made.checks)
+
+
+def test_a_forced_build_gives_the_catalog_the_same_version(
+    root: Path, workspace: Workspace
+) -> None:
+    put_tasks(root / "tasks", UNRELATED)
+    first = run_catalog(workspace).version
+    assert first is not None
+    assert run_catalog(workspace, force=True).version == first
+
+
+def test_without_a_catalog_the_trajectory_is_built_with_a_warning(
+    workspace: Workspace,
+) -> None:
+    before = contents(workspace, "first")
+    workspace.store.remove(CATALOG_OUTPUT)
+    made = run_stage(workspace, STAGE_BY_NAME["trajectories"], "first")
+    [check] = [one for one in made.checks if one.name == "osworld_compared"]
+    assert (made.status, check.passed) == ("made", False)
+    assert "build the catalog of OSWorld tasks" in check.problems[0].remedy
+    assert list_quarantine(workspace.store) == []
+    run_catalog(workspace)
+    assert not is_up_to_date(workspace, "first")
+    made = run_stage(workspace, STAGE_BY_NAME["trajectories"], "first")
+    assert all(one.passed for one in made.checks)
+    assert contents(workspace, "first") == before
+
+
+def test_a_damaged_catalog_quarantines_no_demonstration(root: Path, workspace: Workspace) -> None:
+    put_tasks(root / "tasks", UNRELATED)
+    run_catalog(workspace)
+    with workspace.store.open(CATALOG_OUTPUT) as (folder, _):
+        path = folder / "catalog.parquet"
+        size = path.stat().st_size
+        path.unlink()
+        path.write_bytes(b"#" * size)
+    with pytest.raises(MissingOutput) as caught:
+        run_stage(workspace, STAGE_BY_NAME["trajectories"], "first")
+    assert storage_message(caught.value).endswith("--select osworld_tasks`")
+    assert list_quarantine(workspace.store) == []

@@ -1,0 +1,199 @@
+"""Recordings in the form of today's recorder give what the documented form gives."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from demo_pipeline.actions.build_actions import build_actions
+from demo_pipeline.exports.dataset_stages import INDEX_STAGE
+from demo_pipeline.exports.training_stages import CUDAG_STAGE, MESSAGES_STAGE, SFT_STAGE
+from demo_pipeline.recording.events import build_events
+from demo_pipeline.recording.meta import read_meta
+from demo_pipeline.runs.datasets import run_dataset_stage
+from demo_pipeline.runs.stages import STAGE_BY_NAME
+from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline.settings import Settings
+from demo_pipeline.trajectories.provenance import read_hidden_actions
+from demo_pipeline_tests.golden.outputs import RECORDINGS
+from demo_pipeline_tests.sample_workspace import copy_of, open_workspace, run_all_stages
+from demo_pipeline_tests.simulator.form import SMALL, script
+from demo_pipeline_tests.simulator.recording import RecordingOptions, log_text, write_recording
+from demo_pipeline_tests.simulator.script import (
+    click,
+    double_click,
+    drag,
+    hotkey,
+    right_click,
+    scroll,
+    think,
+    type_text,
+)
+from demo_pipeline_tests.simulator.todays_recorder import rewrite
+
+Line = dict[str, Any]
+TYPING = (click("Name"), type_text("Ab, c!"), hotkey("enter"))
+POINTING = (click("Agree"), right_click("Rows/c"), scroll("Rows", 2), double_click("Rows/h"))
+DRAGGING = (drag("Form/title bar", 60, 40), click("Agree"), scroll("Rows", -1))
+VARIANTS: dict[str, RecordingOptions] = {
+    "plain": SMALL,
+    "macos": replace(SMALL, platform="macos", wheel="recorder"),
+    "linux": replace(SMALL, platform="linux", xy_on_buttons=False, wheel="recorder"),
+    "variable": replace(
+        SMALL, video=replace(SMALL.video, variable=True, video_start_s=1.1), ffmpeg_start_line=True
+    ),
+}
+DATASETS = (INDEX_STAGE, SFT_STAGE, MESSAGES_STAGE, CUDAG_STAGE)
+
+
+def write_twelve(uploads: Path) -> None:
+    """Three demonstrations by each of four recorders, each of its own task."""
+    for variant, options in VARIANTS.items():
+        for name, acts in (("type", TYPING), ("point", POINTING), ("drag", DRAGGING)):
+            title = f"{name} by {variant}"
+            made = replace(script(*acts), title=title, content=f"Please {title}.")
+            write_recording(uploads / f"{variant}-{name}", made, options)
+
+
+def built(workspace: Workspace, ids: Sequence[str]) -> dict[str, bytes]:
+    """Every file of the trajectories and of the datasets."""
+    for one in ids:
+        assert set(run_all_stages(workspace, one).values()) == {"made"}
+    outputs = [STAGE_BY_NAME["trajectories"].output(one) for one in ids]
+    for stage in DATASETS:
+        result = run_dataset_stage(workspace, stage)
+        assert result.status == "made"
+        outputs.append(result.output)
+    found: dict[str, bytes] = {}
+    for output in outputs:
+        folder = (Path(workspace.settings.store) / output).resolve()
+        paths = sorted(path for path in folder.rglob("*") if path.is_file())
+        found |= {f"{output}/{path.relative_to(folder)}": path.read_bytes() for path in paths}
+    return found
+
+
+def test_twelve_demonstrations_give_the_same_bytes_in_both_forms(tmp_path: Path) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    write_twelve(old / "uploads")
+    copy_of(old / "uploads", new / "uploads")
+    ids = sorted(path.name for path in (old / "uploads").iterdir())
+    for one in ids:
+        rewrite(new / "uploads" / one, ffmpeg_lines=True)
+    before, after = (built(open_workspace(root), ids) for root in (old, new))
+    assert len(ids) == 12
+    assert sum(name.endswith("action.json") for name in before) >= 36
+    assert [name for name in before if before[name] != after.get(name)] == []
+    assert before.keys() == after.keys()
+
+
+@pytest.mark.parametrize("folder", sorted(RECORDINGS.glob("2*")), ids=lambda path: path.name)
+def test_the_samples_have_the_same_actions_in_both_forms(folder: Path, tmp_path: Path) -> None:
+    """All that follows is made of these tables, the scans' lines and meta.json."""
+    new = copy_of(folder, tmp_path / folder.name)
+    rewrite(new, ffmpeg_lines=True)
+    for form, source in (("old", folder), ("new", new)):
+        out, settings = tmp_path / form, Settings()
+        out.mkdir()
+        meta, _ = read_meta((source / "meta.json").read_bytes())
+        log = source / "input_log.jsonl"
+        build_events(log, out, settings.recording, recorded_at=meta.timestamp)
+        build_actions(out, out, meta.platform, settings.actions)
+    for table in ("actions.parquet", "ledger.parquet"):
+        assert pq.read_table(tmp_path / "old" / table) == pq.read_table(tmp_path / "new" / table)
+    scans = [pq.read_table(tmp_path / form / "trees.parquet") for form in ("old", "new")]
+    assert scans[0].drop(["byte_offset", "byte_length"]) == scans[1].drop(
+        ["byte_offset", "byte_length"]
+    )
+
+
+def pointer(kind: str, time: int, at: tuple[float, float], **more: Any) -> Line:
+    data = {"x": round(at[0]), "y": round(at[1]), **more}
+    return {"event": kind, "data": data, "time": time}
+
+
+def visit(time: int, begin: tuple[float, float], place: tuple[float, float]) -> Iterator[Line]:
+    """The pointer moves to a place in 0.4 seconds, presses there, turns the wheel and returns."""
+    ways = ((time, begin, place), (time + 900, place, begin))
+    for start, first, last in ways:
+        for part in range(1, 41):
+            at = [a + (b - a) * part / 40 for a, b in zip(first, last, strict=True)]
+            yield pointer("mousemove", start + 10 * part, (at[0], at[1]))
+    for kind, after in (("mousedown", 550), ("mouseup", 620)):
+        yield pointer(kind, time + after, place, button="Left")
+    yield {"event": "mousewheel", "data": {"delta": 120}, "time": time + 750}
+
+
+# Left of a screen of 640 x 360, above it, nearly straight above, and right of it.
+ELSEWHERE = ((-300, 140), (200, -250), (322, -90), (900, 200))
+HERE = (320.0, 180.0)
+WORK = (click("Agree"), think(9.0), click("Name"), think(2.2), click("Agree"))
+
+
+def write_visits(folder: Path, places: Sequence[tuple[float, float]]) -> int:
+    """A recording with visits to these places in its long pause; how many actions they are."""
+    options = replace(SMALL, scan_every_s=None, ffmpeg_start_line=True)
+    truth = write_recording(folder, script(*WORK), options)
+    pause = next(pause for pause in truth.pauses if pause.end_ms - pause.start_ms > 8000)
+    log = folder / "input_log.jsonl"
+    lines = [json.loads(line) for line in log.read_text("utf-8").splitlines()]
+    for number, place in enumerate(places):
+        lines += visit(pause.start_ms + 600 + 1900 * number, HERE, place)
+    lines.sort(key=lambda line: line["time"])
+    log.write_text("".join(log_text(line) + "\n" for line in lines), "utf-8", newline="\n")
+    return 2 * len(places)
+
+
+def trajectory(root: Path) -> Path:
+    assert set(run_all_stages(open_workspace(root), "demo").values()) == {"made"}
+    return (root / "store" / "trajectories" / "demo").resolve()
+
+
+@pytest.mark.parametrize("raw", [True, False])
+def test_what_was_done_on_another_display_is_hidden(raw: bool, tmp_path: Path) -> None:
+    folder = tmp_path / "uploads" / "demo"
+    visits = write_visits(folder, ELSEWHERE)
+    rewrite(folder, raw=raw, ffmpeg_lines=True)
+    made = trajectory(tmp_path)
+    hidden = read_hidden_actions(made).by_reason()
+    assert sum(hidden.values()) == visits
+    assert hidden.keys() <= ({"off_screen"} if raw else {"off_screen", "no_position"})
+    kinds = [json.loads(path.read_bytes()) for path in sorted(made.glob("steps/*/action.json"))]
+    assert [kind["action_type"] for kind in kinds] == ["click"] * 3
+
+
+def test_a_click_on_the_border_that_was_aimed_at_is_a_step(tmp_path: Path) -> None:
+    """The close button of a maximised window, and a corner that opens a menu."""
+    folder = tmp_path / "uploads" / "demo"
+    write_visits(folder, [(639, 0), (0, 100), (400, 359)])
+    rewrite(folder, raw=False, ffmpeg_lines=True)
+    made = trajectory(tmp_path)
+    assert len(read_hidden_actions(made)) == 0
+    kinds = [json.loads(path.read_bytes()) for path in sorted(made.glob("steps/*/action.json"))]
+    places = [
+        (kind["parameters"]["x"], kind["parameters"]["y"])
+        for kind in kinds
+        if kind["action_type"] == "click"
+    ]
+    assert {(1917, 0), (0, 300), (1200, 1077)} <= set(places)
+
+
+def test_a_log_that_begins_with_a_press_is_processed(tmp_path: Path) -> None:
+    """No move before it, no ffmpeg_stderr, and scans of a form that nothing reads."""
+    folder = tmp_path / "uploads" / "demo"
+    write_recording(folder, script(*TYPING, click("Agree")), replace(SMALL, xy_on_buttons=False))
+    rewrite(folder)
+    log = folder / "input_log.jsonl"
+    lines = log.read_text("utf-8").splitlines()
+    press = {"event": "mousedown", "data": {"button": "Left"}, "time": 194}
+    scan = {"event": "axtree_interaction", "data": {"app_status": "ok", "tree": []}, "time": 420}
+    begin = [press, {**press, "event": "mouseup", "time": 262}, scan]
+    lines = [log_text(line) for line in begin] + [
+        line for line in lines if json.loads(line)["event"] != "axtree"
+    ]
+    log.write_text("\n".join(lines) + "\n", "utf-8", newline="\n")
+    made = trajectory(tmp_path)
+    assert len(list(made.glob("steps/*"))) == 5

@@ -1,0 +1,291 @@
+"""Recognising the format of a path, and validating it."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from demo_pipeline.evaluation.agentnetbench_files import build_agentnetbench
+from demo_pipeline.exports.cudag.build import build_cudag
+from demo_pipeline.exports.messages import build_messages
+from demo_pipeline.exports.sft import build_sft
+from demo_pipeline.problems import DemonstrationError, Severity, errors
+from demo_pipeline.runs.validation import FORMATS, recognise, validate, validate_recording
+from demo_pipeline.settings import DatasetSettings, Settings
+from demo_pipeline_tests.datasets.builders import make_trajectory
+from demo_pipeline_tests.desktopd import good_dataset
+from demo_pipeline_tests.sample_workspace import open_workspace, run_all_stages, write_demos
+from demo_pipeline_tests.uploads import BREAKING, TYPED, upload
+
+DAY_MS = 86_400_000
+ERROR, WARNING = Severity.ERROR, Severity.WARNING
+
+
+def change_lines(folder: Path, change: Callable[[str], str]) -> None:
+    log = folder / "input_log.jsonl"
+    lines = log.read_text(encoding="utf-8").splitlines()
+    log.write_text("".join(change(line) + "\n" for line in lines), encoding="utf-8")
+
+
+def shifted(line: str, milliseconds: int) -> str:
+    event = json.loads(line)
+    return json.dumps(event | {"time": event["time"] + milliseconds})
+
+
+def in_seconds(line: str) -> str:
+    event = json.loads(line)
+    return json.dumps(event | {"time": event["time"] / 1000})
+
+
+def scans(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], None]:
+    """Change the data of every scan."""
+
+    def of_line(line: str) -> str:
+        event = json.loads(line)
+        if event["event"] == "axtree":
+            change(event["data"])
+        return json.dumps(event)
+
+    return lambda folder: change_lines(folder, of_line)
+
+
+def meta(**values: Any) -> Callable[[Path], None]:
+    """Set keys of meta.json; `...` removes one."""
+
+    def change(folder: Path) -> None:
+        path = folder / "meta.json"
+        changed = json.loads(path.read_text(encoding="utf-8")) | values
+        kept = {key: value for key, value in changed.items() if value is not ...}
+        path.write_text(json.dumps(kept, indent=2), encoding="utf-8")
+
+    return change
+
+
+SPOILED: dict[str, tuple[Callable[[Path], None], str, Severity]] = {
+    "times in seconds": (lambda folder: change_lines(folder, in_seconds), "time_unit", ERROR),
+    "another day": (
+        lambda folder: change_lines(folder, lambda line: shifted(line, 2 * DAY_MS)),
+        "log_not_of_this_recording",
+        ERROR,
+    ),
+    "no instruction": (meta(title="", description="", quest=None), "no_instruction", ERROR),
+    "no timestamp": (meta(timestamp=...), "invalid_field", ERROR),
+    "a status that is a list": (meta(status=[]), "invalid_field", ERROR),
+    "a title that is an object": (meta(title={}), "invalid_field", ERROR),
+    "no locale and no version": (meta(locale=..., version=...), "missing_field", WARNING),
+    "no monitor": (meta(primary_monitor=...), "missing_field", WARNING),
+    "no platform": (meta(platform=...), "missing_platform", WARNING),
+    "another platform": (meta(platform="amiga"), "unknown_platform", WARNING),
+    "another status": (meta(status="lost"), "unknown_status", WARNING),
+    "another reason": (meta(reason="lost"), "unknown_reason", WARNING),
+    "a negative duration": (meta(duration_seconds=-1), "negative_duration", WARNING),
+    "no tree": (scans(lambda data: data.pop("tree")), "unreadable_scan", ERROR),
+    "a tree of text": (scans(lambda data: data.update(tree="x")), "unreadable_scan", ERROR),
+    "an element that is a number": (
+        scans(lambda data: data["tree"].append(5)),
+        "malformed_scan",
+        WARNING,
+    ),
+    "an element without a role": (
+        scans(lambda data: data["tree"][0].pop("role")),
+        "malformed_scan",
+        WARNING,
+    ),
+    "an element without a box": (
+        scans(lambda data: data["tree"][0].pop("bbox")),
+        "malformed_scan",
+        WARNING,
+    ),
+    "a box with text": (
+        scans(lambda data: data["tree"][0]["bbox"].update(x="left")),
+        "malformed_scan",
+        WARNING,
+    ),
+}
+
+
+@pytest.fixture
+def good(recording: Path, tmp_path: Path) -> Path:
+    return upload(recording, tmp_path, "good")
+
+
+@pytest.mark.parametrize(
+    ("names", "kind"),
+    [
+        (("index.json", "trajectories/"), "dataset"),
+        (("index.json", "metadata.json", "steps.parquet", "trajectories/"), "dataset"),
+        (("task.json", "result.json", "steps/", "provenance.parquet"), "trajectory"),
+        (("task.json",), "trajectory"),
+        (("data.jsonl", "train.jsonl", "val.jsonl", "config.json", "images/"), "cudag"),
+        (("samples.jsonl", "trajectories/"), "sft"),
+        (("messages.schema.json", "train.jsonl", "val.jsonl", "trajectories/"), "messages"),
+        (("meta.json",), "recording"),
+        (("input_log.jsonl", "meta.json", "recording.mp4"), "recording"),
+        (("examples/", "test_all.json"), "osworld"),
+        (("tasks/", "images/", "metadata.json", "README.md"), "agentnetbench"),
+        (("config.json", "images/"), "cudag"),
+        ((), None),
+        (("notes.txt", "pictures/"), None),
+    ],
+)
+def test_a_folder_is_recognised_by_its_files(
+    tmp_path: Path, names: tuple[str, ...], kind: str | None
+) -> None:
+    for name in names:
+        if name.endswith("/"):
+            (tmp_path / name).mkdir()
+        else:
+            (tmp_path / name).touch()
+    assert recognise(tmp_path) == kind
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("samples.jsonl", "sft"),
+        ("mine.jsonl", "sft"),
+        ("task-1.json", "osworld"),
+        ("test_all.json", None),
+        ("meta.json", None),
+        ("input_log.jsonl", None),
+        ("train.jsonl", None),
+        ("recording.mp4", None),
+        ("README", None),
+    ],
+)
+def test_a_file_is_recognised_by_its_suffix_unless_it_is_a_part(
+    tmp_path: Path, name: str, kind: str | None
+) -> None:
+    (tmp_path / name).touch()
+    assert recognise(tmp_path / name) == kind
+
+
+BUILD = {"sft": build_sft, "messages": build_messages, "cudag": build_cudag}
+
+
+@pytest.mark.parametrize("kind", sorted(BUILD))
+def test_a_single_file_of_an_export_is_a_path(tmp_path: Path, kind: str) -> None:
+    demos = [make_trajectory(tmp_path, f"d{n}", shade=9 * n, instruction=f"{n}") for n in range(3)]
+    root = tmp_path if kind != "cudag" else tmp_path / "out"
+    BUILD[kind](demos, root, DatasetSettings())
+    names = ["train.jsonl", "val.jsonl"] + (["test/records.jsonl"] if kind == "cudag" else [])
+    for name in names:
+        assert recognise(root / name) == kind
+        assert validate(root / name, kind, Settings()) == []
+    (root / "val.jsonl").write_bytes((root / "val.jsonl").read_bytes() + b"{}\n")
+    problems = errors(validate(root / "val.jsonl", kind, Settings()))
+    assert {(problem.file, problem.line) for problem in problems} == {
+        ("val.jsonl", 3 - (kind == "sft"))
+    }
+    assert errors(validate(root / "train.jsonl", kind, Settings())) == []
+
+
+def test_the_split_for_agentnetbench_is_valid_until_a_task_is_damaged(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    demos = [make_trajectory(tmp_path, f"d{n}", shade=9 * n) for n in range(2)]
+    build_agentnetbench(demos, out, DatasetSettings(train_ratio=0, val_ratio=0, test_ratio=1))
+    assert recognise(out) == "agentnetbench"
+    assert validate(out, "agentnetbench", Settings()) == []
+    task = out / "tasks/d1.json"
+    task.write_text(task.read_text().replace('"type": "click"', '"type": "touch"'))
+    (problem,) = validate(out, "agentnetbench", Settings())
+    assert (problem.file, problem.severity) == ("tasks/d1.json", ERROR)
+
+
+def test_an_empty_file_of_lines_is_of_the_format_of_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "messages.schema.json").touch()
+    (tmp_path / "val.jsonl").touch()
+    assert recognise(tmp_path / "val.jsonl") == "messages"
+
+
+def test_complete_folders_are_valid(good: Path, tmp_path: Path) -> None:
+    root = good_dataset.write_dataset(tmp_path / "dataset")
+    things = {good: "recording", root: "dataset"}
+    things[root / "trajectories" / good_dataset.NAME] = "trajectory"
+    for path, kind in things.items():
+        assert recognise(path) == kind
+        assert errors(validate(path, kind, Settings())) == []
+
+
+@pytest.mark.parametrize("kind", sorted(FORMATS))
+@pytest.mark.parametrize("what", ["nothing", "empty folder", "no text", "empty file"])
+def test_any_input_is_answered_with_problems(tmp_path: Path, kind: str, what: str) -> None:
+    path = tmp_path / "given.json"
+    if what == "empty folder":
+        path.mkdir()
+    elif what != "nothing":
+        path.write_bytes(b"" if what == "empty file" else b"\xff\xfe\x00{")
+    found = validate(path, kind, Settings())
+    assert found  # an empty file of samples is only a warning
+    assert all(problem.message for problem in found)
+
+
+class TestRecordings:
+    @pytest.mark.parametrize("what", sorted(BREAKING))
+    def test_a_broken_file_is_reported_with_its_location(self, good: Path, what: str) -> None:
+        spoil, _, where = BREAKING[what]
+        spoil(good)
+        found = errors(validate_recording(good, Settings()))
+        assert found
+        assert found[0].location.startswith(where)
+        assert TYPED not in " ".join(map(str, found))
+
+    def test_every_rejected_line_is_an_error_with_its_number(self, good: Path) -> None:
+        log = good / "input_log.jsonl"
+        lines = log.read_bytes().splitlines()
+        lines[4:4] = [b"not json", b"[]"]
+        log.write_bytes(b"\n".join(lines) + b"\n")
+        found = errors(validate_recording(good, Settings()))
+        assert [problem.line for problem in found] == [5, 6]
+
+    def test_a_differing_id_is_only_a_warning(self, good: Path) -> None:
+        meta = json.loads((good / "meta.json").read_text(encoding="utf-8"))
+        (good / "meta.json").write_text(json.dumps(meta | {"id": "other"}), encoding="utf-8")
+        [problem] = validate_recording(good, Settings())
+        assert (problem.code, problem.severity) == ("id_differs", Severity.WARNING)
+
+    @pytest.mark.parametrize("what", sorted(SPOILED))
+    def test_what_the_pipeline_finds_is_found_with_its_code(self, good: Path, what: str) -> None:
+        spoil, code, severity = SPOILED[what]
+        spoil(good)
+        found = validate_recording(good, Settings())
+        assert {(one.code, one.severity) for one in found} == {(code, severity)}
+        assert all(one.demonstration == "" for one in found)
+
+    def test_a_key_that_no_table_has_is_a_warning_without_its_name(self, good: Path) -> None:
+        log = good / "input_log.jsonl"
+        lines = log.read_text(encoding="utf-8").splitlines()
+        last = max(json.loads(line)["time"] for line in lines)
+        press = {"event": "keydown", "data": {"key": "Hyper"}, "time": last + 1}
+        log.write_text("\n".join([*lines, json.dumps(press)]) + "\n", encoding="utf-8")
+        found = validate_recording(good, Settings())
+        assert [(one.code, one.severity) for one in found] == [("unknown_key", Severity.WARNING)]
+        assert "Hyper" not in str(found[0])
+
+    def test_the_code_is_that_of_the_quarantined_demonstration(self, tmp_path: Path) -> None:
+        write_demos(tmp_path / "uploads")
+        folder = tmp_path / "uploads" / "first"
+        change_lines(folder, lambda line: shifted(line, -3 * DAY_MS))
+        with pytest.raises(DemonstrationError) as caught:
+            run_all_stages(open_workspace(tmp_path), "first")
+        [problem] = errors(validate_recording(folder, Settings()))
+        assert [one.code for one in caught.value.problems] == [problem.code]
+
+    def test_a_log_with_too_many_lines_is_refused(self, good: Path) -> None:
+        limits = Settings().limits.model_copy(update={"max_log_lines": 5})
+        [problem] = validate_recording(good, Settings(limits=limits))
+        assert problem.code == "log_too_long"
+
+    def test_a_missing_log_and_a_bad_meta_are_both_reported(self, good: Path) -> None:
+        (good / "input_log.jsonl").unlink()
+        (good / "meta.json").write_text("{", encoding="utf-8")
+        files = {problem.file for problem in errors(validate_recording(good, Settings()))}
+        assert files == {"input_log.jsonl", "meta.json"}
+
+    def test_a_trajectory_without_a_step_folder_is_invalid(self, tmp_path: Path) -> None:
+        folder = good_dataset.write_trajectory(tmp_path / good_dataset.NAME)
+        shutil.rmtree(folder / "steps" / "000")
+        assert errors(validate(folder, "trajectory", Settings()))

@@ -157,7 +157,7 @@ def measure(work: Callable[..., None], *arguments: object) -> Spent:
 
 def contents(store: Path) -> dict[str, str]:
     """Output → fingerprint of its bytes."""
-    from demo_pipeline.storage.store.store import open_store  # noqa: PLC0415
+    from demo_pipeline.store.store import open_store  # noqa: PLC0415
 
     opened = open_store(str(store))
     found = {name: opened.current(name) for name in opened.outputs()}

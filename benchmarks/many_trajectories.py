@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+from demo_pipeline.store.folder import CONTENT, MANIFEST, Folder
+from demo_pipeline.store.version_manifest import FileEntry, Recipe, make_manifest, version_id
 
 from demo_pipeline.files.atomic_write import file_digest
 from demo_pipeline.files.json_files import dump_json, load_json
@@ -29,9 +31,6 @@ from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
-from demo_pipeline.storage.store.file_table import FileEntry
-from demo_pipeline.storage.store.layout import CONTENT, MANIFEST, StoreLayout
-from demo_pipeline.storage.store.version_manifest import Recipe, make_manifest, version_id
 from demo_pipeline.trajectories.provenance import PROVENANCE_SCHEMA, read_provenance
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
@@ -82,7 +81,7 @@ def write_provenance(folder: Path, rows: Sequence[dict[str, Any]]) -> None:
 
 def commit_clones(root: Path, sample: Path, numbers: Sequence[int]) -> None:
     """Commit clones of the sample as trajectories of a task each, without waiting for the disk."""
-    layout = StoreLayout((root / "store").absolute())
+    layout = Folder((root / "store").absolute())
     rows = read_provenance(sample / "provenance.parquet")
     known: dict[str, FileEntry] = {}
     for path in sample.rglob("*"):
@@ -108,9 +107,7 @@ def commit_clones(root: Path, sample: Path, numbers: Sequence[int]) -> None:
         install_clone(layout, draft, identity["trajectory_id"], known)
 
 
-def install_clone(
-    layout: StoreLayout, draft: Path, name: str, known: Mapping[str, FileEntry]
-) -> None:
+def install_clone(layout: Folder, draft: Path, name: str, known: Mapping[str, FileEntry]) -> None:
     """Publish a drafted clone; only the files that differ from the sample are read."""
     own = ("provenance.parquet", "task.json", "result.json")
     changed = {

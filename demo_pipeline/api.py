@@ -36,11 +36,10 @@ from demo_pipeline.runs.queries import opened_views
 from demo_pipeline.runs.stages import store_views
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
-from demo_pipeline.storage.errors import OutputError, StorageError
-from demo_pipeline.storage.ids import safe_id
-from demo_pipeline.storage.objects.urls import is_bucket, local_path
-from demo_pipeline.storage.store.bucket_layout import in_parallel
-from demo_pipeline.storage.store.store import Store, open_store
+from demo_pipeline.store.bucket import in_parallel
+from demo_pipeline.store.errors import OutputError, StorageError
+from demo_pipeline.store.names import is_bucket, local_path, safe_id
+from demo_pipeline.store.store import Store, open_store
 from demo_pipeline.trajectories.provenance import PROVENANCE_SCHEMA
 from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory, load
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE

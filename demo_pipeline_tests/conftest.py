@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 from botocore import session as botocore_session
 from botocore.loaders import create_loader
+from demo_pipeline.store.bucket import BucketStore
+from demo_pipeline.store.store import Store
 from hypothesis import is_hypothesis_test, settings
 
-from demo_pipeline.storage.store.bucket_store import BucketStore
-from demo_pipeline.storage.store.local_store import LocalStore
 from demo_pipeline_tests.golden.outputs import REAL_RECORDINGS, copy_recordings
 from demo_pipeline_tests.sample_workspace import DEMOS, open_workspace, run_all_stages, write_demos
 from demo_pipeline_tests.simulator.form import SMALL, script
 from demo_pipeline_tests.simulator.recording import write_recording
 from demo_pipeline_tests.simulator.s3_server import S3Server, moto_server, seaweed_server
 from demo_pipeline_tests.simulator.script import click, type_text
-from demo_pipeline_tests.storage.memory_objects import MemoryObjects
+from demo_pipeline_tests.store.memory_objects import MemoryObjects
 from demo_pipeline_tests.uploads import TYPED
 
 settings.register_profile("any machine", deadline=None)  # a busy machine is no defect
@@ -147,5 +147,5 @@ def seaweedfs_url(seaweedfs: S3Server) -> Iterator[str]:
 def either(request, tmp_path):
     """An empty store of each kind, for what is true of all."""
     if request.param == "local":
-        return LocalStore(tmp_path / "store")
+        return Store(tmp_path / "store")
     return BucketStore(MemoryObjects(shuffle=1), tmp_path / "cache")

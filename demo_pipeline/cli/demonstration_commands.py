@@ -29,7 +29,7 @@ def inspect(
     from demo_pipeline.recording.manifest import read_manifest
     from demo_pipeline.recording.recording_stages import EVENTS_STAGE, RAW_RECORDINGS_STAGE
     from demo_pipeline.runs.workspace import Workspace
-    from demo_pipeline.storage.ids import safe_id
+    from demo_pipeline.store.names import safe_id
 
     store = Workspace.open(usable_settings()).store
     key = safe_id(demonstration)

@@ -89,7 +89,7 @@ def failure_sentence(error: Exception) -> str:
     from demo_pipeline.defs.home_files import damaged_database, is_damage
     from demo_pipeline.runs.damage import storage_message
     from demo_pipeline.runs.failures import place_of, transient_reason
-    from demo_pipeline.storage.errors import StorageError
+    from demo_pipeline.store.errors import StorageError
 
     if isinstance(error, StorageError):
         return storage_message(error)

@@ -251,7 +251,7 @@ def _print_counts(report: "ScoreReport", split: str) -> None:
 def _explained(kinds: tuple[type[Exception], ...] = (ValueError,)) -> Iterator[None]:
     """End the command with a plain reason."""
     from demo_pipeline.runs.damage import storage_message
-    from demo_pipeline.storage.errors import StorageError
+    from demo_pipeline.store.errors import StorageError
 
     try:
         yield

@@ -37,8 +37,8 @@ from demo_pipeline.runs.upload_decisions import UploadState
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 from demo_pipeline.stage import Stage
-from demo_pipeline.storage.errors import OutputError
-from demo_pipeline.storage.store.version_manifest import CheckOutcome
+from demo_pipeline.store.errors import OutputError
+from demo_pipeline.store.version_manifest import CheckOutcome
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
 _RECENT_SECONDS = 900.0  # longer than a tick of new_uploads and the pause after it

@@ -65,8 +65,8 @@ from demo_pipeline.runs.task_catalog import OSWORLD_TASKS
 from demo_pipeline.runs.upload_decisions import SUPERSEDED_REASON
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.stage import Check
-from demo_pipeline.storage.errors import StorageError
-from demo_pipeline.storage.store.version_manifest import CheckOutcome
+from demo_pipeline.store.errors import StorageError
+from demo_pipeline.store.version_manifest import CheckOutcome
 
 CRASH_ENTRY = "crash"  # of a failure's metadata: the type of a defect
 STEP, _BATCH_STEP, DECODING_POOL = "demonstrations", "all_stages", "decoding"

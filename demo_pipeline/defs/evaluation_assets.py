@@ -24,8 +24,8 @@ from demo_pipeline.runs.damage import storage_message
 from demo_pipeline.runs.failures import redacted_errors
 from demo_pipeline.runs.results import BuildResult, Status
 from demo_pipeline.runs.workspace import Workspace
-from demo_pipeline.storage.errors import StorageError
-from demo_pipeline.storage.store.version_manifest import CheckOutcome
+from demo_pipeline.store.errors import StorageError
+from demo_pipeline.store.version_manifest import CheckOutcome
 
 EVALUATION_SCORES = evaluations.EVALUATION_OUTPUT
 _HISTORY = 60  # scores of earlier runs

@@ -28,8 +28,8 @@ from demo_pipeline.runs.quarantine import read_quarantine, record_crash
 from demo_pipeline.runs.quarantine_table import QUARANTINE_STAGE
 from demo_pipeline.runs.stages import STAGES
 from demo_pipeline.runs.workspace import Workspace
-from demo_pipeline.storage.errors import StorageError
-from demo_pipeline.storage.ids import is_safe_id
+from demo_pipeline.store.errors import StorageError
+from demo_pipeline.store.names import is_safe_id
 
 _RECORDED = "quarantined"  # the outcome of a run whose failure has a quarantine record
 _AGAIN = {WAITING_OUTCOME, KILLED_OUTCOME, INTERRUPTED_OUTCOME}

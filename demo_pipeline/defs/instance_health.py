@@ -19,7 +19,7 @@ from demo_pipeline.runs.health import Finding, HealthLevel, healthy
 from demo_pipeline.runs.ledger import Ledger
 from demo_pipeline.runs.upload_decisions import UploadState
 from demo_pipeline.runs.workspace import Workspace
-from demo_pipeline.storage.errors import StorageError
+from demo_pipeline.store.errors import StorageError
 
 STALE_RUN_SECONDS = (
     7200.0  # without an event; the longest stage of the longest recording is shorter

@@ -33,7 +33,7 @@ from demo_pipeline.runs.dataset_builds import BuiltDatasets, RetryPause, build_d
 from demo_pipeline.runs.failures import transient_reason
 from demo_pipeline.runs.results import DemonstrationResult
 from demo_pipeline.runs.workspace import Workspace
-from demo_pipeline.storage.uploads.fingerprint import upload_listing_fingerprint
+from demo_pipeline.store.uploads import upload_listing_fingerprint
 
 _LOG = logging.getLogger(__package__)
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}

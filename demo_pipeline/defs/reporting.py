@@ -23,7 +23,7 @@ from demo_pipeline.runs.failures import redacted_errors
 from demo_pipeline.runs.results import BuildResult, StageReport, Status
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.stage import Check
-from demo_pipeline.storage.store.version_manifest import CheckOutcome
+from demo_pipeline.store.version_manifest import CheckOutcome
 from demo_pipeline.trajectories import contact_sheets
 from demo_pipeline.trajectories.contact_sheets import FIRST_SHEET, encode_jpeg
 from demo_pipeline.trajectories.trajectory_stages import CONTACT_SHEETS_STAGE, TRAJECTORIES_STAGE

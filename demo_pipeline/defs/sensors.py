@@ -48,7 +48,7 @@ from demo_pipeline.runs.upload_decisions import Request, RunOutcome
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import ExecutionSettings, Settings
 from demo_pipeline.stage import DATASETS_JOB
-from demo_pipeline.storage.errors import StorageError
+from demo_pipeline.store.errors import StorageError
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
 SEEN = "trajectories_seen"

@@ -23,7 +23,7 @@ from demo_pipeline.exports.dataset_stats import (
 from demo_pipeline.files.json_files import dump_json, load_json
 from demo_pipeline.problems import Problem
 from demo_pipeline.stage import Check, Stage, Summary
-from demo_pipeline.storage.errors import MissingOutput
+from demo_pipeline.store.errors import MissingOutput
 
 VIEWS_FILE = "views.sql"
 _REQUIRED = "dataset"

@@ -35,7 +35,7 @@ from demo_pipeline.exports.sft_validator import validate_sft, validate_sft_folde
 from demo_pipeline.files.line_digests import KnownLines
 from demo_pipeline.problems import Problem, errors
 from demo_pipeline.stage import Check, Stage, TrainingExport, ValidatedFormat
-from demo_pipeline.storage.store.version_manifest import Version
+from demo_pipeline.store.version_manifest import Version
 
 EXPORT_LOOP_VERSION = "11"  # of the stages that export trajectories: they share the export loop
 

@@ -41,9 +41,8 @@ from demo_pipeline.runs.stages import STAGE_BY_NAME, STAGES
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 from demo_pipeline.stage import Stage
-from demo_pipeline.storage.errors import MissingOutput, StorageError
-from demo_pipeline.storage.ids import is_safe_id
-from demo_pipeline.storage.objects.urls import is_bucket
+from demo_pipeline.store.errors import MissingOutput, StorageError
+from demo_pipeline.store.names import is_bucket, is_safe_id
 
 _LOG = logging.getLogger(__package__)
 

@@ -12,10 +12,9 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from demo_pipeline.runs.results import BuildResult, Status
-from demo_pipeline.storage.store.integrity import OutputDamage
-from demo_pipeline.storage.store.staging import Staging
-from demo_pipeline.storage.store.store import Store
-from demo_pipeline.storage.store.version_manifest import CheckOutcome, Recipe, Version
+from demo_pipeline.store.store import Store
+from demo_pipeline.store.version_manifest import CheckOutcome, Recipe, Version
+from demo_pipeline.store.versions import OutputDamage, Staging
 
 _LOG = logging.getLogger(__package__)
 

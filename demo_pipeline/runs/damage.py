@@ -14,9 +14,9 @@ from demo_pipeline.runs.stages import DATASET_STAGES, STAGES
 from demo_pipeline.runs.task_catalog import TASKS_STAGE
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.stage import DATASETS_JOB
-from demo_pipeline.storage.errors import MissingOutput, OutputError, StorageError
-from demo_pipeline.storage.store.integrity import OutputDamage, document_damage
-from demo_pipeline.storage.store.store import Store
+from demo_pipeline.store.errors import MissingOutput, OutputError, StorageError
+from demo_pipeline.store.store import Store
+from demo_pipeline.store.versions import OutputDamage, document_damage
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
 _COMMAND = "dagster asset materialize -m demo_pipeline.definitions --select"

@@ -18,9 +18,9 @@ from demo_pipeline.runs.stages import DATASET_STAGES
 from demo_pipeline.runs.task_catalog import TASKS_STAGE
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.stage import DATASETS_JOB, Stage
-from demo_pipeline.storage.errors import MissingOutput, OutputError
-from demo_pipeline.storage.objects.urls import is_bucket
-from demo_pipeline.storage.store.store import Store
+from demo_pipeline.store.errors import MissingOutput, OutputError
+from demo_pipeline.store.names import is_bucket
+from demo_pipeline.store.store import Store
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
 

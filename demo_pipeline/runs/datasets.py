@@ -28,12 +28,11 @@ from demo_pipeline.runs.results import BuildResult, Status
 from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, store_views, training_exports
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.stage import Stage, Summary, TrainingExport
-from demo_pipeline.storage.errors import ChangedOutput, MissingOutput, StorageError
-from demo_pipeline.storage.ids import is_former_id, safe_id
-from demo_pipeline.storage.store.integrity import document_damage
-from demo_pipeline.storage.store.staging import Staging
-from demo_pipeline.storage.store.store import Store
-from demo_pipeline.storage.store.version_manifest import CheckOutcome, Recipe, Version
+from demo_pipeline.store.errors import ChangedOutput, MissingOutput, StorageError
+from demo_pipeline.store.names import is_former_id, safe_id
+from demo_pipeline.store.store import Store
+from demo_pipeline.store.version_manifest import CheckOutcome, Recipe, Version
+from demo_pipeline.store.versions import Staging, document_damage
 from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory, before_reading, load
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 

@@ -36,9 +36,9 @@ from demo_pipeline.runs.upload_decisions import (
     restart_wait,
 )
 from demo_pipeline.settings import DiscoverySettings
-from demo_pipeline.storage.errors import StorageError
-from demo_pipeline.storage.ids import printable_name, safe_id
-from demo_pipeline.storage.objects.object_store import Objects, Page
+from demo_pipeline.store.errors import StorageError
+from demo_pipeline.store.names import printable_name, safe_id
+from demo_pipeline.store.objects import Objects, Page
 
 
 class TickBudget:

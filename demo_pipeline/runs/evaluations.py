@@ -34,13 +34,11 @@ from demo_pipeline.runs.datasets import committed_trajectories
 from demo_pipeline.runs.results import BuildResult
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.stage import Summary
-from demo_pipeline.storage.errors import StorageError
-from demo_pipeline.storage.ids import is_safe_id
-from demo_pipeline.storage.objects.folder_objects import FolderObjects
-from demo_pipeline.storage.objects.object_store import ObjectInfo, Objects
-from demo_pipeline.storage.objects.urls import is_bucket, local_path
-from demo_pipeline.storage.store.staging import Staging
-from demo_pipeline.storage.store.version_manifest import CheckOutcome, Recipe
+from demo_pipeline.store.errors import StorageError
+from demo_pipeline.store.names import is_bucket, is_safe_id, local_path
+from demo_pipeline.store.objects import FolderObjects, ObjectInfo, Objects
+from demo_pipeline.store.version_manifest import CheckOutcome, Recipe
+from demo_pipeline.store.versions import Staging
 
 ANY_SPLIT = "any"
 EVALUATION_SPLITS = (*(split.value for split in Split), ANY_SPLIT)
@@ -312,7 +310,7 @@ def store_objects(url: str) -> Objects:
     """The objects of a store: what people put beside its outputs."""
     if not is_bucket(url):
         return FolderObjects(local_path(url))
-    from demo_pipeline.storage.objects.s3_objects import S3Objects  # noqa: PLC0415 - costs 0.6 s
+    from demo_pipeline.store.s3 import S3Objects  # noqa: PLC0415 - costs 0.6 s
 
     return S3Objects(url)
 

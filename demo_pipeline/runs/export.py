@@ -23,9 +23,9 @@ from demo_pipeline.runs.stages import DATASET_STAGES, STAGES, training_exports
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 from demo_pipeline.stage import Stage
-from demo_pipeline.storage.errors import MissingOutput, StorageError
-from demo_pipeline.storage.store.disk import Disk
-from demo_pipeline.storage.store.store import Store
+from demo_pipeline.store.errors import MissingOutput, StorageError
+from demo_pipeline.store.folder import Disk
+from demo_pipeline.store.store import Store
 from demo_pipeline.trajectories.provenance import Provenance
 
 _EXPORTED = (

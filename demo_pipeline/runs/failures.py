@@ -17,7 +17,7 @@ from demo_pipeline.files.system_errors import system_trouble
 from demo_pipeline.problems import DemonstrationError
 from demo_pipeline.runs.damage import rebuild_command
 from demo_pipeline.runs.stage_runs import SupersededError
-from demo_pipeline.storage.errors import OutputError, StorageError
+from demo_pipeline.store.errors import OutputError, StorageError
 
 _SQLITE_TROUBLE = (
     "SQLITE_BUSY",

@@ -26,9 +26,8 @@ from demo_pipeline.runs.failures import transient_reason
 from demo_pipeline.runs.quarantine import QUARANTINE_FOLDER, list_quarantine
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
-from demo_pipeline.storage.errors import StorageError
-from demo_pipeline.storage.ids import printable_name
-from demo_pipeline.storage.objects.urls import is_bucket, local_path
+from demo_pipeline.store.errors import StorageError
+from demo_pipeline.store.names import is_bucket, local_path, printable_name
 
 LOW_BYTES = 5 * 10**9  # free space below which a check warns: some hours of recordings
 VERY_LOW_BYTES = 10**9  # below which a run is likely to fail

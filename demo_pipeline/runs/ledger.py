@@ -24,8 +24,8 @@ from demo_pipeline.runs.upload_decisions import (
     UploadState,
     advance_clock,
 )
-from demo_pipeline.storage.errors import StorageError
-from demo_pipeline.storage.ids import is_former_id, safe_id
+from demo_pipeline.store.errors import StorageError
+from demo_pipeline.store.names import is_former_id, safe_id
 
 VERSION = 1
 _BUSY_SECONDS = 30

@@ -15,10 +15,9 @@ from demo_pipeline import __version__
 from demo_pipeline.problems import Problem
 from demo_pipeline.recording.recording_stages import RAW_RECORDINGS_STAGE
 from demo_pipeline.runs.workspace import Workspace
-from demo_pipeline.storage.errors import StorageError
-from demo_pipeline.storage.ids import is_safe_id
-from demo_pipeline.storage.store.layout import is_document
-from demo_pipeline.storage.store.store import Store
+from demo_pipeline.store.errors import StorageError
+from demo_pipeline.store.names import is_document, is_safe_id
+from demo_pipeline.store.store import Store
 
 QUARANTINE_FOLDER = "quarantine"
 _SUFFIX = ".json"

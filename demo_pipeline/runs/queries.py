@@ -15,8 +15,8 @@ from demo_pipeline.exports.dataset_statistics import STATISTICS_STAGE, read_stat
 from demo_pipeline.exports.dataset_stats import Tables, engine, rows, statistics
 from demo_pipeline.runs.stages import store_views
 from demo_pipeline.runs.workspace import Workspace
-from demo_pipeline.storage.errors import StorageError
-from demo_pipeline.storage.objects.urls import is_bucket, local_path
+from demo_pipeline.store.errors import StorageError
+from demo_pipeline.store.names import is_bucket, local_path
 
 
 def committed_statistics(workspace: Workspace) -> Tables:

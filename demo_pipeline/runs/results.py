@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from demo_pipeline.problems import Problem, Severity
-from demo_pipeline.storage.store.version_manifest import CheckOutcome, Version
+from demo_pipeline.store.version_manifest import CheckOutcome, Version
 
 _DEMONSTRATIONS = {
     "aborted": "aborted demonstration",

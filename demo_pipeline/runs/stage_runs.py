@@ -25,12 +25,10 @@ from demo_pipeline.runs.task_catalog import OSWORLD_TASKS, match_task
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import LimitSettings
 from demo_pipeline.stage import Check, Stage, Summary
-from demo_pipeline.storage.errors import MissingOutput
-from demo_pipeline.storage.store.staging import Staging
-from demo_pipeline.storage.store.version_manifest import CheckOutcome, Recipe, Version
-from demo_pipeline.storage.uploads.fingerprint import upload_listing_fingerprint
-from demo_pipeline.storage.uploads.upload_listing import changed_while_read
-from demo_pipeline.storage.uploads.uploads import Uploads
+from demo_pipeline.store.errors import MissingOutput
+from demo_pipeline.store.uploads import Uploads, changed_while_read, upload_listing_fingerprint
+from demo_pipeline.store.version_manifest import CheckOutcome, Recipe, Version
+from demo_pipeline.store.versions import Staging
 
 
 def stage_inputs(

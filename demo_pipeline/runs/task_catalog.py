@@ -19,7 +19,7 @@ from demo_pipeline.problems import Problem, Severity
 from demo_pipeline.recording.manifest import RecordingManifest
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.stage import Check, SourceInput, Stage, Summary
-from demo_pipeline.storage.errors import MissingOutput
+from demo_pipeline.store.errors import MissingOutput
 
 OSWORLD_TASKS = "osworld_tasks"
 CATALOG_OUTPUT = "osworld/tasks"

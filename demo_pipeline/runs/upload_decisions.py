@@ -14,8 +14,8 @@ from typing import NamedTuple, Protocol
 from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.runs.failures import MAX_LOST_RUNS, retry_pause
 from demo_pipeline.settings import DiscoverySettings
-from demo_pipeline.storage.objects.object_store import ObjectInfo
-from demo_pipeline.storage.uploads.fingerprint import listing_fingerprint
+from demo_pipeline.store.objects import ObjectInfo
+from demo_pipeline.store.uploads import listing_fingerprint
 
 
 class RunOutcome(StrEnum):

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from demo_pipeline.settings import Settings
-from demo_pipeline.storage.objects.urls import local_path
-from demo_pipeline.storage.store.store import Store, open_store
-from demo_pipeline.storage.uploads.uploads import Uploads, open_uploads
+from demo_pipeline.store.names import local_path
+from demo_pipeline.store.store import Store, open_store
+from demo_pipeline.store.uploads import Uploads, open_uploads
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import duckdb
 import numpy as np
 import pandas as pd
 import pytest
+from demo_pipeline.store.errors import StorageError
 
 import demo_pipeline as dp
 from demo_pipeline.api import FRAME_SCHEMAS
@@ -17,7 +18,6 @@ from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, store_views
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
-from demo_pipeline.storage.errors import StorageError
 from demo_pipeline_tests.sample_workspace import DEMOS, copy_of, open_workspace, run_all_stages
 from demo_pipeline_tests.simulator.s3_server import S3Server
 
@@ -226,7 +226,7 @@ class TestErrors:
 
     def test_a_table_of_an_older_version_lacks_no_column(self, tmp_path: Path) -> None:
         """Columns that were added later are null."""
-        from demo_pipeline_tests.storage.making_outputs import recipe
+        from demo_pipeline_tests.store.making_outputs import recipe
 
         store = Workspace.open(Settings(store=str(tmp_path))).store
         with store.stage("actions/old") as staging:

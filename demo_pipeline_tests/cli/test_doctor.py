@@ -8,6 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from demo_pipeline.store.objects import list_all
+from demo_pipeline.store.s3 import S3Objects
 from typer.testing import CliRunner
 
 from demo_pipeline.cli.app import app
@@ -22,8 +24,6 @@ from demo_pipeline.runs.health import (
 from demo_pipeline.runs.quarantine import quarantine_demonstration
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
-from demo_pipeline.storage.objects.object_store import list_all
-from demo_pipeline.storage.objects.s3_objects import S3Objects
 
 
 class Patient:

@@ -27,7 +27,7 @@ from demo_pipeline_tests.defs.bench import (
     values,
     verdicts,
 )
-from demo_pipeline_tests.storage.refusals import refuse_reading
+from demo_pipeline_tests.store.refusals import refuse_reading
 
 TYPED = "hunter2"
 ANSWERED = "sw0rdfish"

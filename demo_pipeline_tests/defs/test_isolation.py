@@ -8,6 +8,9 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from demo_pipeline.store.errors import ChangedOutput, MissingOutput, StorageError
+from demo_pipeline.store.objects import ObjectChangedError
+from demo_pipeline.store.s3 import S3CallError
 
 from demo_pipeline.cli.run_commands import select_demonstrations
 from demo_pipeline.defs import maintenance
@@ -23,9 +26,6 @@ from demo_pipeline.runs.quarantine import (
 from demo_pipeline.runs.stages import STAGES
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.stage import Summary
-from demo_pipeline.storage.errors import ChangedOutput, MissingOutput, StorageError
-from demo_pipeline.storage.objects.object_store import ObjectChangedError
-from demo_pipeline.storage.objects.s3_client import S3CallError
 from demo_pipeline_tests.defs.bench import Bench, bench, ticked
 
 ERRORS: tuple[Exception, ...] = (

@@ -10,6 +10,7 @@ from typing import Any
 import dagster as dg
 import pytest
 import sqlalchemy.exc
+from demo_pipeline.store.errors import MissingOutput, StorageError
 
 from demo_pipeline.defs import demonstrations
 from demo_pipeline.defs.code_location import build_defs
@@ -26,7 +27,6 @@ from demo_pipeline.runs.results import DemonstrationResult as Processed
 from demo_pipeline.runs.results import Status
 from demo_pipeline.runs.stages import STAGES
 from demo_pipeline.runs.upload_decisions import RunOutcome
-from demo_pipeline.storage.errors import MissingOutput, StorageError
 from demo_pipeline_tests.defs.bench import Bench, Result, bench, failures, launched, ticked
 from demo_pipeline_tests.uploads import upload
 

@@ -3,9 +3,10 @@
 import zlib
 from collections.abc import Callable
 
+from demo_pipeline.store.errors import StorageError
+from demo_pipeline.store.objects import PAGE, ObjectInfo, Page
+
 from demo_pipeline.runs.upload_decisions import ObservedFile, observed_file
-from demo_pipeline.storage.errors import StorageError
-from demo_pipeline.storage.objects.object_store import PAGE, ObjectInfo, Page
 
 
 class Bucket:

@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 
 import pytest
+from demo_pipeline.store.s3 import S3Objects
+from demo_pipeline.store.uploads import Uploads
 
 from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.problems import DemonstrationError
@@ -14,10 +16,8 @@ from demo_pipeline.runs.stage_runs import SupersededError, is_up_to_date, run_st
 from demo_pipeline.runs.stages import STAGE_BY_NAME, STAGES
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
-from demo_pipeline.storage.objects.s3_objects import S3Objects
-from demo_pipeline.storage.uploads.bucket_uploads import BucketUploads
 from demo_pipeline_tests.sample_workspace import contents, copy_of, open_workspace, run_all_stages
-from demo_pipeline_tests.storage.faulty import Fault, FaultyObjects
+from demo_pipeline_tests.store.faulty import Fault, FaultyObjects
 
 FIRST = STAGES[0]
 
@@ -36,7 +36,7 @@ class Place:
             cache=str(root / "cache"),
         )
         opened = Workspace.open(settings)
-        bucket = BucketUploads(self.downloads, Path(settings.cache))
+        bucket = Uploads(self.downloads, Path(settings.cache))
         self.pipeline = Workspace(settings, bucket, opened.store, opened.tasks)
 
     def upload(self, folder: Path) -> None:

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from demo_pipeline.store.errors import ChangedOutput
 
 from demo_pipeline.exports.dataset_stages import INDEX_STAGE
 from demo_pipeline.exports.training_stages import CUDAG_STAGE, MESSAGES_STAGE, SFT_STAGE
@@ -16,7 +17,6 @@ from demo_pipeline.runs.stage_runs import run_stage
 from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, STAGE_BY_NAME
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
-from demo_pipeline.storage.errors import ChangedOutput
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
 from demo_pipeline_tests.datasets.stores import commit_trajectories
 from demo_pipeline_tests.sample_workspace import copy_of, open_workspace

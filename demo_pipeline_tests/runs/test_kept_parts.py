@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from demo_pipeline.store import versions
 
 from demo_pipeline.desktopd import validator as desktopd_validator
 from demo_pipeline.exports import dataset_stats, sft_validator
@@ -20,7 +21,6 @@ from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DatasetSettings
-from demo_pipeline.storage.store import staged_files
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 from demo_pipeline_tests.datasets.builders import make_trajectory
 from demo_pipeline_tests.datasets.stores import commit_trajectory
@@ -248,13 +248,13 @@ def test_an_added_trajectory_has_only_its_part_described(
     root: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workspace, stage, paths = open_workspace(root), DATASET_STAGE_BY_NAME[name], list[str]()
-    add = staged_files._Describer.add
+    add = versions._Describer.add
 
     def noted(self, path, entry):
         paths.append(path)
         return add(self, path, entry)
 
-    monkeypatch.setattr(staged_files._Describer, "add", noted)
+    monkeypatch.setattr(versions._Describer, "add", noted)
     run_dataset_stage(workspace, stage)
     assert len({path.split("/")[1] for path in paths if path.startswith("trajectories/")}) == 8
     paths.clear()

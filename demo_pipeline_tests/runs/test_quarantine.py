@@ -1,6 +1,8 @@
 import json
 
 import pytest
+from demo_pipeline.store.errors import StorageError
+from demo_pipeline.store.store import open_store
 
 from demo_pipeline.problems import Problem
 from demo_pipeline.runs.quarantine import (
@@ -13,8 +15,6 @@ from demo_pipeline.runs.quarantine import (
     without_fingerprint,
     write_quarantine,
 )
-from demo_pipeline.storage.errors import StorageError
-from demo_pipeline.storage.store.store import open_store
 
 A, B = "a" * 64, "b" * 64
 

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from demo_pipeline.store.errors import MissingOutput, StorageError
+from demo_pipeline.store.uploads import Uploads, changed_while_read, upload_listing_fingerprint
 
 from demo_pipeline.problems import DemonstrationError
 from demo_pipeline.recording.recording_stages import RecordingInputs
@@ -18,10 +20,6 @@ from demo_pipeline.runs.stages import STAGE_BY_NAME, STAGES
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import ActionSettings, TrajectorySettings
 from demo_pipeline.stage import Stage, Summary
-from demo_pipeline.storage.errors import MissingOutput, StorageError
-from demo_pipeline.storage.uploads.fingerprint import upload_listing_fingerprint
-from demo_pipeline.storage.uploads.upload_listing import changed_while_read
-from demo_pipeline.storage.uploads.uploads import Uploads
 from demo_pipeline_tests.sample_workspace import (
     contents,
     copy_of,

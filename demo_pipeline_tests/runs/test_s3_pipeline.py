@@ -3,6 +3,9 @@
 from pathlib import Path
 
 import pytest
+from demo_pipeline.store.bucket import content_key
+from demo_pipeline.store.errors import MissingOutput, StorageError
+from demo_pipeline.store.s3 import S3Objects
 
 from demo_pipeline.exports.dataset_statistics import STATISTICS_STAGE
 from demo_pipeline.exports.training_stages import SFT_STAGE
@@ -13,9 +16,6 @@ from demo_pipeline.runs.stages import DATASET_STAGES
 from demo_pipeline.runs.task_catalog import TASKS_STAGE
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
-from demo_pipeline.storage.errors import MissingOutput, StorageError
-from demo_pipeline.storage.objects.s3_objects import S3Objects
-from demo_pipeline.storage.store.bucket_layout import content_key
 from demo_pipeline_tests.sample_workspace import (
     DEMOS,
     contents,

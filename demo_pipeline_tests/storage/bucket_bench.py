@@ -2,11 +2,12 @@
 
 import shutil
 
-from demo_pipeline.storage.errors import StorageError
-from demo_pipeline.storage.store.bucket_store import BucketStore
-from demo_pipeline_tests.storage.faulty import Fault, FaultyObjects
-from demo_pipeline_tests.storage.making_outputs import put
-from demo_pipeline_tests.storage.memory_objects import START, MemoryObjects
+from demo_pipeline.store.bucket import BucketStore
+from demo_pipeline.store.errors import StorageError
+
+from demo_pipeline_tests.store.faulty import Fault, FaultyObjects
+from demo_pipeline_tests.store.making_outputs import put
+from demo_pipeline_tests.store.memory_objects import START, MemoryObjects
 
 OLD = {"a.txt": "old", "deep/b.txt": "old"}
 NEW = {"a.txt": "new", "deep/b.txt": "new"}

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from demo_pipeline.storage.errors import StorageError
-from demo_pipeline.storage.objects.object_store import PAGE, ObjectInfo, Objects, Page
+from demo_pipeline.store.errors import StorageError
+from demo_pipeline.store.objects import PAGE, ObjectInfo, Objects, Page
 
 Kind = Literal["before", "after", "cut", "swap"]
 T = TypeVar("T")

@@ -11,11 +11,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from demo_pipeline.store.folder import Disk
+from demo_pipeline.store.store import Store
+
 from demo_pipeline.files.atomic_write import link_or_copy
-from demo_pipeline.storage.store.disk import Disk
-from demo_pipeline.storage.store.local_store import LocalStore
-from demo_pipeline.storage.store.store import Store
-from demo_pipeline_tests.storage.making_outputs import put, recipe
+from demo_pipeline_tests.store.making_outputs import put, recipe
 
 OLD = {"a.txt": "old", "deep/b.txt": "old"}
 NEW = {"a.txt": "new", "deep/b.txt": "new"}
@@ -99,7 +99,7 @@ def dies(root: Path, calls: int, work: Callable[[Store], None]) -> bool:
     """Whether a child process that does `work` is killed at call number `calls`."""
     child = os.fork()
     if child == 0:
-        work(LocalStore(root, Disk(Countdown(calls))))
+        work(Store(root, Disk(Countdown(calls))))
         os._exit(0)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if code not in (0, KILLED):
@@ -111,7 +111,7 @@ def main(root: Path) -> None:
     for name, (before, work) in SCENARIOS.items():
         start = root / f"{name}-start"
         start.mkdir(parents=True)
-        before(LocalStore(start))
+        before(Store(start))
         for calls in range(1, 1000):
             store = root / name / str(calls)
             shutil.copytree(start, store, symlinks=True)

@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from demo_pipeline.storage.store.store import Store
-from demo_pipeline.storage.store.version_manifest import Recipe, Version
+from demo_pipeline.store.store import Store
+from demo_pipeline.store.version_manifest import Recipe, Version
 
 Files = Mapping[str, str]
 

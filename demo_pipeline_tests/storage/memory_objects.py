@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from demo_pipeline.storage.objects.object_store import PAGE, ObjectChangedError, ObjectInfo, Page
+from demo_pipeline.store.objects import PAGE, ObjectChangedError, ObjectInfo, Page
 
 START = 1_000_000.0  # epoch seconds
 

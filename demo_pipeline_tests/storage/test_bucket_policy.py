@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 from botocore.session import get_session
+from demo_pipeline.store.errors import StorageError
+from demo_pipeline.store.objects import list_all
+from demo_pipeline.store.s3 import S3Objects
 from moto.core.authorization import enable_iam_authentication
 
 from demo_pipeline import __version__
@@ -21,9 +24,6 @@ from demo_pipeline.runs.stage_runs import run_stage
 from demo_pipeline.runs.stages import DATASET_STAGES, STAGES, training_exports
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
-from demo_pipeline.storage.errors import StorageError
-from demo_pipeline.storage.objects.object_store import list_all
-from demo_pipeline.storage.objects.s3_objects import S3Objects
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
 from demo_pipeline_tests.datasets.stores import commit_trajectories
 from demo_pipeline_tests.simulator.s3_server import S3Server

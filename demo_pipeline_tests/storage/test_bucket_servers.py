@@ -3,11 +3,11 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from demo_pipeline.store.bucket import BucketStore
+from demo_pipeline.store.errors import MissingOutput
+from demo_pipeline.store.store import open_store
 
-from demo_pipeline.storage.errors import MissingOutput
-from demo_pipeline.storage.store.bucket_store import BucketStore
-from demo_pipeline.storage.store.store import open_store
-from demo_pipeline_tests.storage.making_outputs import put, seen
+from demo_pipeline_tests.store.making_outputs import put, seen
 
 FILES = {"a.txt": "alpha", "deep/b ü.txt": "beta", "empty": ""}
 

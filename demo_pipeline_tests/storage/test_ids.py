@@ -2,10 +2,9 @@ import os
 import re
 
 import pytest
+from demo_pipeline.store.names import is_former_id, is_safe_id, printable_name, safe_id
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from demo_pipeline.storage.ids import is_former_id, is_safe_id, printable_name, safe_id
 
 NAMES = st.one_of(
     st.text(max_size=300),

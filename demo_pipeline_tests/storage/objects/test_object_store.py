@@ -6,17 +6,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from demo_pipeline.store.errors import StorageError
+from demo_pipeline.store.objects import FolderObjects, ObjectChangedError, ObjectInfo, Objects
+from demo_pipeline.store.s3 import S3Client, S3Objects
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.s3.models import s3_backends
 
-from demo_pipeline.storage.errors import StorageError
-from demo_pipeline.storage.objects.folder_objects import FolderObjects
-from demo_pipeline.storage.objects.object_store import ObjectChangedError, ObjectInfo, Objects
-from demo_pipeline.storage.objects.s3_client import S3Client
-from demo_pipeline.storage.objects.s3_objects import S3Objects
-from demo_pipeline_tests.storage.refusals import refuse_reading
+from demo_pipeline_tests.store.refusals import refuse_reading
 
 KINDS = ("folder", "moto", "seaweedfs")
 PART_BYTES = 5 * 2**20

@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-
-from demo_pipeline.storage.objects.object_store import ObjectChangedError
-from demo_pipeline.storage.objects.s3_client import S3CallError, S3Client
-from demo_pipeline.storage.objects.s3_objects import S3Objects
-from demo_pipeline.storage.objects.s3_retry import S3RetryPolicy
+from demo_pipeline.store.objects import ObjectChangedError
+from demo_pipeline.store.s3 import S3CallError, S3Client, S3Objects
+from demo_pipeline.store.store import S3RetryPolicy
 
 QUICK = S3RetryPolicy(attempts=4, pause_s=0.0)
 PASSING = [("ConnectionClosedError", 0), ("InternalError", 500), ("SlowDown", 503), ("x", 429)]

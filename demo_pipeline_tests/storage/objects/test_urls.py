@@ -1,12 +1,12 @@
 """Roots: what is accepted, and that a refused one is never repeated."""
 
 import pytest
+from demo_pipeline.store.errors import StorageError
+from demo_pipeline.store.names import bucket_of, local_path
+from demo_pipeline.store.store import open_store
+from demo_pipeline.store.uploads import open_uploads
 
 from demo_pipeline.settings import Settings
-from demo_pipeline.storage.errors import StorageError
-from demo_pipeline.storage.objects.urls import bucket_of, local_path
-from demo_pipeline.storage.store.store import open_store
-from demo_pipeline.storage.uploads.uploads import open_uploads
 
 CANARY = "canary-9f31"
 REFUSED = (

@@ -1,13 +1,13 @@
 """Damage in a bucket or its cache is never served, is reported, and is repaired by a new commit."""
 
 import pytest
+from demo_pipeline.store.bucket import BucketStore
+from demo_pipeline.store.errors import MissingOutput
 
 from demo_pipeline.runs.export import export_datasets
-from demo_pipeline.storage.errors import MissingOutput
-from demo_pipeline.storage.store.bucket_store import BucketStore
-from demo_pipeline_tests.storage.faulty import Fault, FaultyObjects
-from demo_pipeline_tests.storage.making_outputs import contents, put, seen
-from demo_pipeline_tests.storage.memory_objects import MemoryObjects
+from demo_pipeline_tests.store.faulty import Fault, FaultyObjects
+from demo_pipeline_tests.store.making_outputs import contents, put, seen
+from demo_pipeline_tests.store.memory_objects import MemoryObjects
 
 FILES = {"a.txt": "alpha", "deep/b.txt": "beta"}
 OUTPUT = "events/d1"

@@ -3,10 +3,10 @@
 import os
 
 import pytest
+from demo_pipeline.store.bucket import BucketStore
 
-from demo_pipeline.storage.store.bucket_store import BucketStore
-from demo_pipeline_tests.storage.making_outputs import put, seen, write
-from demo_pipeline_tests.storage.memory_objects import MemoryObjects, keys
+from demo_pipeline_tests.store.making_outputs import put, seen, write
+from demo_pipeline_tests.store.memory_objects import MemoryObjects, keys
 
 DAY = 86_400.0
 LATER = 4e9  # epoch seconds, long after any file of these tests

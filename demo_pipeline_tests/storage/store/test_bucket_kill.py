@@ -1,10 +1,10 @@
 """Every object call of a commit, a read and a collection fails once; the bucket stays sound."""
 
 import pytest
+from demo_pipeline.store.bucket import BucketStore
+from demo_pipeline.store.errors import StorageError
 
-from demo_pipeline.storage.errors import StorageError
-from demo_pipeline.storage.store.bucket_store import BucketStore
-from demo_pipeline_tests.storage.bucket_bench import (
+from demo_pipeline_tests.store.bucket_bench import (
     LATER,
     NEW,
     OLD,
@@ -14,9 +14,9 @@ from demo_pipeline_tests.storage.bucket_bench import (
     old,
     old_after_new,
 )
-from demo_pipeline_tests.storage.faulty import Fault, FaultyObjects
-from demo_pipeline_tests.storage.making_outputs import put, seen
-from demo_pipeline_tests.storage.memory_objects import keys
+from demo_pipeline_tests.store.faulty import Fault, FaultyObjects
+from demo_pipeline_tests.store.making_outputs import put, seen
+from demo_pipeline_tests.store.memory_objects import keys
 
 
 @pytest.fixture

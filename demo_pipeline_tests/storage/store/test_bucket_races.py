@@ -4,12 +4,12 @@ import threading
 from functools import partial
 
 import pytest
+from demo_pipeline.store.errors import StorageError
 
-from demo_pipeline.storage.errors import StorageError
-from demo_pipeline_tests.storage.bucket_bench import LATER, NEW, OLD, OUTPUT, Bench, old_after_new
-from demo_pipeline_tests.storage.faulty import Fault, FaultyObjects
-from demo_pipeline_tests.storage.making_outputs import put, seen
-from demo_pipeline_tests.storage.memory_objects import START, MemoryObjects, keys
+from demo_pipeline_tests.store.bucket_bench import LATER, NEW, OLD, OUTPUT, Bench, old_after_new
+from demo_pipeline_tests.store.faulty import Fault, FaultyObjects
+from demo_pipeline_tests.store.making_outputs import put, seen
+from demo_pipeline_tests.store.memory_objects import START, MemoryObjects, keys
 
 
 @pytest.fixture

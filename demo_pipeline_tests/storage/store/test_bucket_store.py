@@ -5,16 +5,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from demo_pipeline.store.bucket import BucketStore
+from demo_pipeline.store.errors import MissingOutput, StorageError
+from demo_pipeline.store.store import Store, open_store
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from demo_pipeline.storage.errors import MissingOutput, StorageError
-from demo_pipeline.storage.store.bucket_store import BucketStore
-from demo_pipeline.storage.store.local_store import LocalStore
-from demo_pipeline.storage.store.store import open_store
-from demo_pipeline_tests.storage.faulty import Fault, FaultyObjects
-from demo_pipeline_tests.storage.making_outputs import put, recipe, seen, write
-from demo_pipeline_tests.storage.memory_objects import MemoryObjects, keys
+from demo_pipeline_tests.store.faulty import Fault, FaultyObjects
+from demo_pipeline_tests.store.making_outputs import put, recipe, seen, write
+from demo_pipeline_tests.store.memory_objects import MemoryObjects, keys
 
 FILES = {"a.txt": "alpha", "deep/b.txt": "beta"}
 OUTPUT = "events/d1"
@@ -42,7 +41,7 @@ def file_key(version, path):
 
 
 def test_objects_are_the_bytes_that_a_local_store_has(objects, store, tmp_path):
-    here = put(LocalStore(tmp_path / "local"), OUTPUT, FILES)
+    here = put(Store(tmp_path / "local"), OUTPUT, FILES)
     there = put(store, OUTPUT, FILES)
     assert there == here
     folder = tmp_path / "local/.versions" / OUTPUT / here.id

@@ -6,16 +6,16 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from demo_pipeline.storage.store.disk import Disk
-from demo_pipeline.storage.store.local_store import LocalStore
-from demo_pipeline.storage.store.store import open_store
-from demo_pipeline_tests.storage.making_outputs import put, seen
+from demo_pipeline.store.folder import Disk
+from demo_pipeline.store.store import Store, open_store
+
+from demo_pipeline_tests.store.making_outputs import put, seen
 
 PROJECT = Path(__file__).resolve().parents[3]
 WRITER = """
 import sys
-from demo_pipeline.storage.store.store import open_store
-from demo_pipeline_tests.storage.making_outputs import put
+from demo_pipeline.store.store import open_store
+from demo_pipeline_tests.store.making_outputs import put
 store = open_store(sys.argv[1])
 for turn in range(15):
     text = f"{sys.argv[2]}-{turn % 5}"
@@ -50,7 +50,7 @@ def test_a_second_commit_waits_until_the_first_is_done(tmp_path):
             second.join(0.3)
             order.append("first")
 
-    put(LocalStore(tmp_path, Disk(start_the_second)), "sft", {"a": "1"})
+    put(Store(tmp_path, Disk(start_the_second)), "sft", {"a": "1"})
     second.join()
     assert order == ["first", "second"]
     assert seen(open_store(str(tmp_path)), "sft") == {"a": "2"}

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from demo_pipeline.storage.store import integrity, known_versions
-from demo_pipeline.storage.store.file_table import FileEntry, FileTable
-from demo_pipeline.storage.store.local_store import LocalStore
-from demo_pipeline.storage.store.version_manifest import (
+from demo_pipeline.store import versions
+from demo_pipeline.store.store import Store, known_versions
+from demo_pipeline.store.version_manifest import (
+    FileEntry,
+    FileTable,
     LinkEntry,
     Manifest,
     Recipe,
@@ -80,7 +80,7 @@ def test_a_manifest_with_many_inputs_and_links_has_the_form_of_a_small_one(count
 
 
 def test_a_manifest_in_another_form_is_read_too(tmp_path: Path) -> None:
-    store = LocalStore(tmp_path)
+    store = Store(tmp_path)
     with store.stage("sft") as staging:
         (staging.path / "a.txt").write_text("a")
         version = store.commit(staging, RECIPE, {})
@@ -89,40 +89,40 @@ def test_a_manifest_in_another_form_is_read_too(tmp_path: Path) -> None:
     place = store._layout.version("sft", name)
     place.mkdir()
     (place / "manifest.json").write_bytes(text)
-    loaded = integrity.load_version(store._layout, "sft", name)
+    loaded = versions.load_version(store._layout, "sft", name)
     assert loaded is not None
     assert loaded.manifest == version.manifest
     (place / "manifest.json").write_bytes(text.replace(b"a.txt", b"b.txt"))
-    assert integrity.load_version(store._layout, "sft", name) is None
+    assert versions.load_version(store._layout, "sft", name) is None
 
 
-def commit(store: LocalStore, name: str, text: str) -> str:
+def commit(store: Store, name: str, text: str) -> str:
     with store.stage(f"trajectories/{name}") as staging:
         (staging.path / "task.json").write_text(text)
         version = store.commit(staging, Recipe("trajectories", "1", "", {}), {})
     return version.id
 
 
-def opened(store: LocalStore) -> dict[str, str]:
+def opened(store: Store) -> dict[str, str]:
     with store.open_all(store.outputs("trajectories")) as versions:
         assert all(Path(folder, "task.json").is_file() for folder, _ in versions)
         return {version.output.rpartition("/")[2]: version.id for _, version in versions}
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> LocalStore:
-    made = LocalStore(tmp_path / "store")
+def store(tmp_path: Path) -> Store:
+    made = Store(tmp_path / "store")
     for number in range(6):
         commit(made, f"d{number}", f"task {number}")
     return made
 
 
 def test_known_versions_are_opened_without_their_manifests(
-    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+    store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = opened(store)
     read: list[str] = []
-    load = integrity.load_version
+    load = versions.load_version
 
     def noted(layout, output, version):
         read.append(output)
@@ -145,7 +145,7 @@ def test_known_versions_are_opened_without_their_manifests(
 
 
 @pytest.mark.parametrize("harm", ["cut", "removed", "folder", "manifest"])
-def test_damage_of_a_known_version_is_seen(store: LocalStore, harm: str) -> None:
+def test_damage_of_a_known_version_is_seen(store: Store, harm: str) -> None:
     before = opened(store)
     folder = store._layout.version("trajectories/d2", before["d2"])
     file = folder / ("manifest.json" if harm == "manifest" else "content/task.json")

@@ -3,9 +3,9 @@ import subprocess
 import sys
 
 import pytest
+from demo_pipeline.store.store import open_store
 
-from demo_pipeline.storage.store.store import open_store
-from demo_pipeline_tests.storage.making_outputs import (
+from demo_pipeline_tests.store.making_outputs import (
     put,
     recipe,
     removed_by_another_process,
@@ -85,7 +85,7 @@ def test_a_version_in_its_grace_period_keeps_what_it_links(tmp_path):
 
 def test_staging_of_living_processes_stays_and_of_dead_ones_is_removed(tmp_path):
     code = (
-        "import os, sys; from demo_pipeline.storage.store.store import open_store\n"
+        "import os, sys; from demo_pipeline.store.store import open_store\n"
         "with open_store(sys.argv[1]).stage('sft') as s: (s.path / 'a').touch(); os._exit(0)"
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)

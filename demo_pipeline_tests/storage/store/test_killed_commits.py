@@ -4,11 +4,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from demo_pipeline.store.store import open_store
 
-from demo_pipeline.storage.store.store import open_store
-from demo_pipeline_tests.storage import killing
-from demo_pipeline_tests.storage.killing import DOCUMENT, NEW, OLD, OUTPUT
-from demo_pipeline_tests.storage.making_outputs import put, seen
+from demo_pipeline_tests.store import killing
+from demo_pipeline_tests.store.killing import DOCUMENT, NEW, OLD, OUTPUT
+from demo_pipeline_tests.store.making_outputs import put, seen
 
 PROJECT = Path(__file__).resolve().parents[3]
 

@@ -3,12 +3,12 @@
 import os
 
 import pytest
+from demo_pipeline.store.bucket import BucketStore
+from demo_pipeline.store.errors import MissingOutput
 
-from demo_pipeline.storage.errors import MissingOutput
-from demo_pipeline.storage.store.bucket_store import BucketStore
-from demo_pipeline_tests.storage.faulty import FaultyObjects
-from demo_pipeline_tests.storage.making_outputs import contents, put, removed_by_another_process
-from demo_pipeline_tests.storage.memory_objects import MemoryObjects
+from demo_pipeline_tests.store.faulty import FaultyObjects
+from demo_pipeline_tests.store.making_outputs import contents, put, removed_by_another_process
+from demo_pipeline_tests.store.memory_objects import MemoryObjects
 
 FILES = {"a.parquet": "alpha", "deep/b.png": "picture", "deep/c.parquet": "gamma"}
 

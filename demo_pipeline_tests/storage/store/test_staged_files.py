@@ -6,35 +6,33 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from demo_pipeline.files.atomic_write import FileDigest, read_digest
-from demo_pipeline.storage.errors import ChangedOutput, StorageError
-from demo_pipeline.storage.store import disk as disk_module
-from demo_pipeline.storage.store import staged_files
-from demo_pipeline.storage.store.disk import Disk
-from demo_pipeline.storage.store.file_table import FileEntry
-from demo_pipeline.storage.store.local_store import LocalStore
-from demo_pipeline.storage.store.version_manifest import (
+from demo_pipeline.store import folder as disk_module
+from demo_pipeline.store import versions
+from demo_pipeline.store.errors import ChangedOutput, StorageError
+from demo_pipeline.store.folder import Disk
+from demo_pipeline.store.store import Store
+from demo_pipeline.store.version_manifest import (
+    FileEntry,
     LinkEntry,
     Recipe,
     Version,
     make_manifest,
 )
 
+from demo_pipeline.files.atomic_write import FileDigest, read_digest
+
 Change = Callable[[Path], object]
 RECIPE = Recipe("sft", "1", "", {"trajectories": "1"})
 
 
-def commit_source(store: LocalStore) -> Version:
+def commit_source(store: Store) -> Version:
     with store.stage("trajectories/d1") as staging:
         (staging.path / "picture.png").write_bytes(b"picture")
         os.utime(staging.path / "picture.png", (1, 1))
         return store.commit(staging, Recipe("trajectories", "1", "", {}), {})
 
 
-def export(
-    store: LocalStore, source: Version, text: str, previous: Version | None = None
-) -> Version:
+def export(store: Store, source: Version, text: str, previous: Version | None = None) -> Version:
     with store.stage("sft") as staging:
         (staging.path / "samples.jsonl").write_text(text)
         place = store._layout.version(source.output, source.id) / "content" / "picture.png"
@@ -53,12 +51,12 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         names.append(path.name)
         return read_digest(path)
 
-    monkeypatch.setattr(staged_files, "read_digest", noted)
+    monkeypatch.setattr(versions, "read_digest", noted)
     return names
 
 
 def test_a_hard_link_of_the_version_before_is_not_read(tmp_path: Path, read: list[str]) -> None:
-    store = LocalStore(tmp_path / "store")
+    store = Store(tmp_path / "store")
     source = commit_source(store)
     before = export(store, source, "one\n")
     read.clear()
@@ -69,7 +67,7 @@ def test_a_hard_link_of_the_version_before_is_not_read(tmp_path: Path, read: lis
 
 
 def test_a_file_that_was_written_to_since_is_read(tmp_path: Path) -> None:
-    store = LocalStore(tmp_path / "store")
+    store = Store(tmp_path / "store")
     source = commit_source(store)
     before = export(store, source, "one\n")
     (tmp_path / "store" / "trajectories" / "d1" / "picture.png").write_bytes(b"PICTURE")
@@ -78,7 +76,7 @@ def test_a_file_that_was_written_to_since_is_read(tmp_path: Path) -> None:
 
 
 def export_folder(
-    store: LocalStore, source: Version, *, key: str = "k", change: Change = lambda _: None
+    store: Store, source: Version, *, key: str = "k", change: Change = lambda _: None
 ) -> Version:
     """Commit a folder of links that is declared; `change` gets the folder before the commit."""
     with store.stage("sft") as staging:
@@ -98,18 +96,18 @@ def export_folder(
 def described(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The paths of the files that are described one by one."""
     paths: list[str] = []
-    add = staged_files._Describer.add
+    add = versions._Describer.add
 
     def noted(self, path, entry):
         paths.append(path)
         return add(self, path, entry)
 
-    monkeypatch.setattr(staged_files._Describer, "add", noted)
+    monkeypatch.setattr(versions._Describer, "add", noted)
     return paths
 
 
 def test_a_folder_of_links_is_described_once(tmp_path: Path, described: list[str]) -> None:
-    store = LocalStore(tmp_path / "store")
+    store = Store(tmp_path / "store")
     source = commit_source(store)
     described.clear()
     before = export_folder(store, source)
@@ -126,7 +124,7 @@ def test_a_folder_of_links_is_described_once(tmp_path: Path, described: list[str
 def test_a_folder_that_is_not_as_before_is_described_anew(
     tmp_path: Path, described: list[str], harm: str
 ) -> None:
-    store = LocalStore(tmp_path / "store")
+    store = Store(tmp_path / "store")
     source = commit_source(store)
     export_folder(store, source)
 
@@ -151,7 +149,7 @@ def test_a_folder_that_is_not_as_before_is_described_anew(
 
 
 def test_a_link_in_a_known_folder_that_was_written_to_is_read(tmp_path: Path) -> None:
-    store = LocalStore(tmp_path / "store")
+    store = Store(tmp_path / "store")
     source = commit_source(store)
     export_folder(store, source)
     (tmp_path / "store" / "trajectories" / "d1" / "picture.png").write_bytes(b"PICTURE")
@@ -162,7 +160,7 @@ def test_a_link_in_a_known_folder_that_was_written_to_is_read(tmp_path: Path) ->
 def test_files_that_were_written_just_now_are_not_known(
     tmp_path: Path, described: list[str]
 ) -> None:
-    store = LocalStore(tmp_path / "store")
+    store = Store(tmp_path / "store")
     source = commit_source(store)
     os.utime(tmp_path / "store" / "trajectories" / "d1" / "picture.png", (999, 999))
     for _ in range(2):
@@ -172,7 +170,7 @@ def test_files_that_were_written_just_now_are_not_known(
 
 
 def test_what_is_known_of_folders_may_be_lost(tmp_path: Path, described: list[str]) -> None:
-    store = LocalStore(tmp_path / "store")
+    store = Store(tmp_path / "store")
     source = commit_source(store)
     before = export_folder(store, source)
     for part in (tmp_path / "store" / ".parts").glob("*/*"):
@@ -185,7 +183,7 @@ def test_what_is_known_of_folders_may_be_lost(tmp_path: Path, described: list[st
 
 
 def test_a_link_in_a_declared_folder_is_refused(tmp_path: Path) -> None:
-    store = LocalStore(tmp_path / "store")
+    store = Store(tmp_path / "store")
     source = commit_source(store)
     with pytest.raises(StorageError, match="not a plain file"):
         export_folder(store, source, change=lambda folder: (folder / "x").symlink_to("samples"))
@@ -195,7 +193,7 @@ def test_a_large_directory_is_synced_by_one_call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[tuple[str, str]] = []
-    store = LocalStore(tmp_path / "store", Disk(lambda call, path: calls.append((call, path.name))))
+    store = Store(tmp_path / "store", Disk(lambda call, path: calls.append((call, path.name))))
     monkeypatch.setattr(disk_module, "_MANY", 5)
     with store.stage("sft") as staging:
         for number in range(20):

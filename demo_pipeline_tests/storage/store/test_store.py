@@ -4,13 +4,12 @@ import pickle
 from pathlib import Path
 
 import pytest
+from demo_pipeline.store.errors import ChangedOutput, MissingOutput, StorageError
+from demo_pipeline.store.folder import Disk
+from demo_pipeline.store.store import Store, open_store
 
 from demo_pipeline.files.atomic_write import link_or_copy
-from demo_pipeline.storage.errors import ChangedOutput, MissingOutput, StorageError
-from demo_pipeline.storage.store.disk import Disk
-from demo_pipeline.storage.store.local_store import LocalStore
-from demo_pipeline.storage.store.store import open_store
-from demo_pipeline_tests.storage.making_outputs import put, recipe, seen, write
+from demo_pipeline_tests.store.making_outputs import put, recipe, seen, write
 
 FILES = {"a.txt": "alpha", "deep/b.txt": "beta"}
 
@@ -63,7 +62,7 @@ def test_the_same_bytes_have_the_same_version_in_every_store(tmp_path):
 def test_hard_linked_files_of_another_version_are_not_synced_again(tmp_path):
     synced = []
     disk = Disk(lambda call, path: synced.append(path.name) if call == "fsync" else None)
-    store = LocalStore(tmp_path / "store", disk)
+    store = Store(tmp_path / "store", disk)
     source = put(store, "trees/d1", FILES)
     folder = tmp_path / "store/trees/d1"
     synced.clear()
@@ -85,7 +84,7 @@ def test_hard_linked_files_of_another_version_are_not_synced_again(tmp_path):
 
 
 def test_a_changed_hard_linked_file_is_refused(tmp_path):
-    store = LocalStore(tmp_path / "store")
+    store = Store(tmp_path / "store")
     source = put(store, "ui_trees/d1", FILES)
     (tmp_path / "store/ui_trees/d1/deep/b.txt").write_text("bota")
     with store.stage("trajectories/d1") as staging:
@@ -272,7 +271,7 @@ def test_a_version_that_was_opened_stays_the_same_while_others_are_committed(eit
 
 def test_everything_is_synced_before_it_is_published(tmp_path):
     calls = []
-    store = LocalStore(tmp_path, Disk(lambda call, path: calls.append((call, path))))
+    store = Store(tmp_path, Disk(lambda call, path: calls.append((call, path))))
     version = put(store, "events/d1", FILES)
     link_or_copy = tmp_path / ".versions/events/d1" / version.id
     installed = calls.index(("rename", link_or_copy))

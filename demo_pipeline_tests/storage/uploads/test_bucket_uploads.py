@@ -4,25 +4,24 @@ import os
 from pathlib import Path
 
 import pytest
+from demo_pipeline.store.errors import StorageError
+from demo_pipeline.store.names import safe_id
+from demo_pipeline.store.uploads import (
+    ListedFile,
+    UploadedDemonstration,
+    Uploads,
+    listing_fingerprint,
+    open_uploads,
+    upload_listing_fingerprint,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
 from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.problems import DemonstrationError
 from demo_pipeline.recording import manifest
-from demo_pipeline.storage.errors import StorageError
-from demo_pipeline.storage.ids import safe_id
-from demo_pipeline.storage.uploads import fingerprint
-from demo_pipeline.storage.uploads.bucket_uploads import BucketUploads
-from demo_pipeline.storage.uploads.fingerprint import (
-    ListedFile,
-    listing_fingerprint,
-    upload_listing_fingerprint,
-)
-from demo_pipeline.storage.uploads.upload_listing import UploadedDemonstration
-from demo_pipeline.storage.uploads.uploads import open_uploads
-from demo_pipeline_tests.storage.faulty import Fault, FaultyObjects, Kind
-from demo_pipeline_tests.storage.memory_objects import MemoryObjects
+from demo_pipeline_tests.store.faulty import Fault, FaultyObjects, Kind
+from demo_pipeline_tests.store.memory_objects import MemoryObjects
 
 
 class Place:
@@ -31,7 +30,7 @@ class Place:
     def __init__(self, cache: Path, *faults: Fault) -> None:
         self.memory = MemoryObjects(shuffle=3)
         self.objects = FaultyObjects(self.memory, *faults, methods=frozenset({"fetch"}))
-        self.uploads = BucketUploads(self.objects, cache)
+        self.uploads = Uploads(self.objects, cache)
         self.cache = cache
 
     def put(self, name: str, files: tuple[str, ...] = RECORDING_FILES) -> None:
@@ -81,9 +80,9 @@ def test_a_listing_takes_one_request_for_a_thousand_objects(tmp_path: Path) -> N
     counted = FaultyObjects(place.memory)
     for n in range(1000):
         place.put(f"demo-{n}")
-    assert len(BucketUploads(counted).list_demonstrations()) == 1000
+    assert len(Uploads(counted).list_demonstrations()) == 1000
     assert len(counted.calls) == 3
-    found = BucketUploads(counted).find("demo-7")
+    found = Uploads(counted).find("demo-7")
     assert found == UploadedDemonstration("demo-7", "demo-7", RECORDING_FILES)
     assert counted.calls[3:] == [("list_page", "demo-7/")]
 
@@ -229,7 +228,7 @@ def test_a_local_upload_has_a_listing_fingerprint_that_a_rewriting_changes(tmp_p
     assert upload_listing_fingerprint(uploads, key) not in (None, before)
     assert upload_listing_fingerprint(uploads, "nobody") is None
     identity = uploads.identity(key)
-    assert identity == fingerprint.folder_fingerprint(folder)
+    assert identity == uploads.folder_fingerprint(folder)
     with uploads.open(key, identity):
         pass
     with pytest.raises(DemonstrationError, match="changed"):

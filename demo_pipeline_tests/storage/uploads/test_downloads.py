@@ -12,14 +12,12 @@ from random import Random
 from typing import Any, BinaryIO
 
 import pytest
+from demo_pipeline.store.errors import StorageError
+from demo_pipeline.store.objects import FolderObjects, ObjectChangedError
+from demo_pipeline.store.s3 import S3CallError, S3Client, S3Objects
+from demo_pipeline.store.store import S3RetryPolicy
 from fsspec.asyn import get_loop, sync
 
-from demo_pipeline.storage.errors import StorageError
-from demo_pipeline.storage.objects.folder_objects import FolderObjects
-from demo_pipeline.storage.objects.object_store import ObjectChangedError
-from demo_pipeline.storage.objects.s3_client import S3CallError, S3Client
-from demo_pipeline.storage.objects.s3_objects import S3Objects
-from demo_pipeline.storage.objects.s3_retry import S3RetryPolicy
 from demo_pipeline_tests.simulator.s3_server import SECRET_KEY, S3Server
 
 OLD, NEW = (Random(seed).randbytes(3 * 2**20 + 5) for seed in (1, 2))

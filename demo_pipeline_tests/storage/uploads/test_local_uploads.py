@@ -1,13 +1,12 @@
 import os
 
 import pytest
+from demo_pipeline.store.errors import StorageError
+from demo_pipeline.store.names import safe_id
+from demo_pipeline.store.uploads import UploadedDemonstration, open_uploads
 
 from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.problems import DemonstrationError
-from demo_pipeline.storage.errors import StorageError
-from demo_pipeline.storage.ids import safe_id
-from demo_pipeline.storage.uploads.upload_listing import UploadedDemonstration
-from demo_pipeline.storage.uploads.uploads import open_uploads
 
 
 def upload(root, name, files=RECORDING_FILES):

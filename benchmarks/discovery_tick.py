@@ -20,14 +20,13 @@ from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from demo_pipeline.store.objects import PAGE, ObjectInfo, Page, list_all
-from demo_pipeline.store.s3 import S3Objects
-
 from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.runs.discovery import Tick, tick
 from demo_pipeline.runs.ledger import Ledger
 from demo_pipeline.runs.upload_decisions import accept, fingerprint_of, observed_file
 from demo_pipeline.settings import DiscoverySettings
+from demo_pipeline.store.objects import PAGE, ObjectInfo, Page, list_all
+from demo_pipeline.store.s3 import S3Objects
 from demo_pipeline_tests.discovery.dagster_like import Runs
 from demo_pipeline_tests.simulator.s3_server import seaweed_server
 

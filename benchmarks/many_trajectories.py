@@ -7,6 +7,7 @@ user and system, without the start of Python, and the most memory that it held, 
 """
 
 import argparse
+import hashlib
 import multiprocessing
 import os
 import resource
@@ -20,8 +21,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-from demo_pipeline.store.folder import CONTENT, MANIFEST, Folder
-from demo_pipeline.store.version_manifest import FileEntry, Recipe, make_manifest, version_id
 
 from demo_pipeline.files.atomic_write import file_digest
 from demo_pipeline.files.json_files import dump_json, load_json
@@ -31,6 +30,14 @@ from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
+from demo_pipeline.store.folder import CONTENT, MANIFEST, Folder
+from demo_pipeline.store.version_manifest import (
+    VERSION_LENGTH,
+    FileEntry,
+    FileTable,
+    Recipe,
+    make_manifest,
+)
 from demo_pipeline.trajectories.provenance import PROVENANCE_SCHEMA, read_provenance
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
@@ -81,7 +88,7 @@ def write_provenance(folder: Path, rows: Sequence[dict[str, Any]]) -> None:
 
 def commit_clones(root: Path, sample: Path, numbers: Sequence[int]) -> None:
     """Commit clones of the sample as trajectories of a task each, without waiting for the disk."""
-    layout = Folder((root / "store").absolute())
+    folder = Folder((root / "store").absolute())
     rows = read_provenance(sample / "provenance.parquet")
     known: dict[str, FileEntry] = {}
     for path in sample.rglob("*"):
@@ -104,10 +111,10 @@ def commit_clones(root: Path, sample: Path, numbers: Sequence[int]) -> None:
             draft / CONTENT / "result.json",
             {**result, "trajectory_id": identity["trajectory_id"]},
         )
-        install_clone(layout, draft, identity["trajectory_id"], known)
+        install_clone(folder, draft, identity["trajectory_id"], known)
 
 
-def install_clone(layout: Folder, draft: Path, name: str, known: Mapping[str, FileEntry]) -> None:
+def install_clone(folder: Folder, draft: Path, name: str, known: Mapping[str, FileEntry]) -> None:
     """Publish a drafted clone; only the files that differ from the sample are read."""
     own = ("provenance.parquet", "task.json", "result.json")
     changed = {
@@ -117,18 +124,19 @@ def install_clone(layout: Folder, draft: Path, name: str, known: Mapping[str, Fi
     manifest = make_manifest(
         output,
         Recipe(TRAJECTORIES_STAGE.name, "clone", "", {}),
-        files=list({**known, **changed}.values()),
+        files=FileTable(sorted({**known, **changed}.values(), key=lambda file: file.path)),
         links={},
         summary={},
         checks=(),
     )
-    data = manifest.to_bytes()
+    data = b"".join(manifest.chunks())
     (draft / MANIFEST).write_bytes(data)
-    place = layout.version(output, version_id(data))
+    place = folder.version(output, hashlib.sha256(data).hexdigest()[:VERSION_LENGTH])
     place.parent.mkdir(parents=True)
     draft.rename(place)
-    layout.pointer(output).parent.mkdir(parents=True, exist_ok=True)
-    layout.pointer(output).symlink_to(layout.pointer_target(output, place.name))
+    pointer = folder.pointer(output)
+    pointer.parent.mkdir(parents=True, exist_ok=True)
+    pointer.symlink_to(folder.link_target(pointer, output, place.name))
 
 
 def link_picture(source: str, target: str) -> None:

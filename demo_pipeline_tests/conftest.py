@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from botocore import session as botocore_session
 from botocore.loaders import create_loader
-from demo_pipeline.store.bucket import BucketStore
-from demo_pipeline.store.store import Store
 from hypothesis import is_hypothesis_test, settings
 
+from demo_pipeline.store.bucket import BucketStore
+from demo_pipeline.store.store import Store
 from demo_pipeline_tests.golden.outputs import REAL_RECORDINGS, copy_recordings
 from demo_pipeline_tests.sample_workspace import DEMOS, open_workspace, run_all_stages, write_demos
 from demo_pipeline_tests.simulator.form import SMALL, script

@@ -28,17 +28,17 @@ MAY_IMPORT: dict[str, set[str]] = {
     "problems": set(),
     "stage": {"files", "problems", "settings"},
     "files": {"problems"},
-    "storage": BELOW,
+    "store": BELOW,
 }
 MAY_IMPORT |= {name: BELOW | set(SUBJECTS[:place]) for place, name in enumerate(SUBJECTS)}
-MAY_IMPORT["datasets"] |= {"storage"}
-MAY_IMPORT["exports"] |= {"storage"}
+MAY_IMPORT["datasets"] |= {"store"}
+MAY_IMPORT["exports"] |= {"store"}
 MAY_IMPORT["runs"] = BELOW | (set(MAY_IMPORT) - LEAVES)
 MAY_IMPORT["defs"] = MAY_IMPORT["runs"] | {"runs"}
 MAY_IMPORT["api"] = MAY_IMPORT["runs"] | {"runs"}
 MAY_IMPORT["cli"] = MAY_IMPORT["defs"] | {"defs"}
 MAY_IMPORT["definitions"] = MAY_IMPORT["cli"] - {"cli"}
-THREE_LEVELS = {"exports", "observation", "storage"}
+THREE_LEVELS = {"exports", "observation"}
 FORMATS = {"desktopd", "cudag"}  # packages with the same parts
 LONGEST_MODULE, LONGEST_FUNCTION = 700, 50
 

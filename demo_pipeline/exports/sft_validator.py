@@ -28,7 +28,7 @@ from demo_pipeline.desktopd.models import (
 from demo_pipeline.desktopd.reader import json_problem, screenshot_fault
 from demo_pipeline.desktopd.tree_validator import Nodes, check_action, check_tree, check_tree_bytes
 from demo_pipeline.files.base_model import check, limited
-from demo_pipeline.files.image_header import probe_image
+from demo_pipeline.files.image_header import probe_image, probe_image_file
 from demo_pipeline.files.json_files import JsonFileError, load_json, parse_json, read_bytes
 from demo_pipeline.files.line_digests import (
     DigestColumn,
@@ -343,13 +343,22 @@ def _screenshot(text: str, position: _Position) -> Iterator[Problem]:
     if text.startswith((_DATA_URI, _PNG_IN_BASE64)):
         message = _inline_screenshot_fault(text.removeprefix(_DATA_URI))
     elif path := _resolve(text, position):
-        message = screenshot_fault(path)
+        message = screenshot_fault(path) or _image_fault(path)
     else:
         message = _reference_fault(text)
     if message:
         yield position.problem(
             "screenshot", f"input.screenshot: {message}", "correct the reference"
         )
+
+
+def _image_fault(path: Path) -> str:
+    """Why a file is not a complete image; empty if it is one."""
+    try:
+        probe_image_file(path)
+    except ValueError as error:
+        return f"the screenshot cannot be used: {error}"
+    return ""
 
 
 def _inline_screenshot_fault(text: str) -> str:

@@ -6,7 +6,7 @@ with a correct checksum.
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -18,6 +18,8 @@ PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _PNG_HEAD = len(PNG_SIGNATURE) + 8 + 13  # length, type and data of the IHDR chunk
 _JPEG = b"\xff\xd8\xff"
 _LINKED_ARE_WHOLE = ContextVar("linked images are whole", default=False)
+_DECODES: ContextVar[Callable[[bytes], bool] | None] = ContextVar("decodes an image", default=None)
+_MOST_DECODED = 64_000_000  # pixels; a few bytes can ask for gigabytes
 _NOT_FRAMES = (0xC4, 0xC8, 0xCC)  # DHT, JPG, DAC: tables, not frame headers
 
 
@@ -40,10 +42,25 @@ def probe_image(data: bytes) -> ImageInfo:
         ValueError: neither PNG nor JPEG, cut off, or damaged; the message says which.
     """
     if data.startswith(PNG_SIGNATURE):
-        return _png(data)
-    if data.startswith(_JPEG):
-        return _jpeg(data)
-    raise ValueError("neither PNG nor JPEG" if data else "empty file")
+        info = _png(data)
+    elif data.startswith(_JPEG):
+        info = _jpeg(data)
+    else:
+        raise ValueError("neither PNG nor JPEG" if data else "empty file")
+    decodes = _DECODES.get()
+    if decodes and info.width * info.height <= _MOST_DECODED and not decodes(data):
+        raise ValueError("pixels that cannot be decoded")
+    return info
+
+
+@contextmanager
+def decoding_images(decodes: Callable[[bytes], bool]) -> Iterator[None]:
+    """Inside, images are also decoded: by a function that tells whether that is possible."""
+    token = _DECODES.set(decodes)
+    try:
+        yield
+    finally:
+        _DECODES.reset(token)
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """The `raw_recordings` stage: verifies, fingerprints and describes the three files of a recording.
 
 Belongs here: the manifest that later stages rely on, and checking that a file still matches it.
-Finding uploads is in storage/uploads/; parsing the log is in input_log.py.
+Finding uploads is in store/uploads.py; parsing the log is in input_log.py.
 """
 
 from collections.abc import Callable, Iterator, Sequence

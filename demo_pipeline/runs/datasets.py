@@ -356,6 +356,10 @@ def _run(workspace: Workspace, stage: Stage[DatasetInputs], *, force: bool) -> B
                 with before_reading(DocumentComparison(before)):
                     result = _build(workspace, stage, context, fingerprints, force=force)
             except ChangedOutput as error:
+                damaged = [name for name, output in _read(stage).items() if output == error.output]
+                if damaged:
+                    run_dataset_stage(workspace, DATASET_STAGE_BY_NAME[damaged[0]])
+                    return _run(workspace, stage, force=force)
                 valid = without_outputs(before, [error.output])
                 if len(valid.trajectories) == len(before.trajectories):
                     raise
@@ -372,6 +376,12 @@ def _run(workspace: Workspace, stage: Stage[DatasetInputs], *, force: bool) -> B
                 if len(valid.trajectories) == len(before.trajectories):
                     return result
             context = replace(context, committed=valid)
+
+
+def _read(stage: Stage[DatasetInputs]) -> dict[str, str]:
+    """The outputs of other dataset stages that a stage reads, by the stage's name."""
+    stages = {name: DATASET_STAGE_BY_NAME.get(name) for name in stage.inputs}
+    return {name: one.folder for name, one in stages.items() if one is not None}
 
 
 def _unpublish_replaced(
@@ -500,9 +510,11 @@ def _build(
                 # The output has a new name: what it replaces has the same pictures.
                 staging.previous.extend(list(context.published.values())[-1:])
         if parts:
-            parts.earlier[:] = [before.find for before in staging.previous_files()]
+            parts.earlier[:] = [staging.find_earlier]
+        for output, folder in context.folders.items():  # what is read has the bytes of its commit
+            if found := document_damage(folder, output):
+                raise found.as_error()
         summary = dict(stage.build(context, staging.path))
-        staging.linked.extend(parts.linked.items() if parts else ())
         if not stage.reads_trajectories:
             return summary
         if stage.links_trajectories:

@@ -16,7 +16,13 @@ from demo_pipeline.exports.cards import CARD
 from demo_pipeline.exports.dataset_stages import INDEX_STAGE
 from demo_pipeline.exports.dataset_stats import SplitStats, table_stats
 from demo_pipeline.exports.hub_layout import HubConfig, hub_card, write_hub_config
-from demo_pipeline.files.atomic_write import FileId, file_id, link_or_copy, read_digest
+from demo_pipeline.files.atomic_write import (
+    FileId,
+    file_id,
+    link_or_copy,
+    read_digest,
+    replace_synced,
+)
 from demo_pipeline.runs.damage import damage_problem
 from demo_pipeline.runs.datasets import committed_trajectories
 from demo_pipeline.runs.stages import DATASET_STAGES, STAGES, training_exports
@@ -24,7 +30,7 @@ from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 from demo_pipeline.stage import Stage
 from demo_pipeline.store.errors import MissingOutput, StorageError
-from demo_pipeline.store.folder import Disk
+from demo_pipeline.store.folder import sync_tree
 from demo_pipeline.store.store import Store
 from demo_pipeline.trajectories.provenance import Provenance
 
@@ -76,12 +82,11 @@ def folder_draft(dest: Path) -> Iterator[Path]:
     """
     dest = dest.resolve()
     _require_empty(dest)
-    disk = Disk()
     draft = dest.with_name(f".{dest.name}.{secrets.token_hex(8)}")
     try:
         yield draft
-        disk.sync_tree(draft)
-        disk.replace(draft, dest)
+        sync_tree(draft)
+        replace_synced(draft, dest)
     except (OSError, shutil.Error) as error:
         reason = os.strerror(error.errno) if error.errno else "a file could not be copied"
         raise StorageError(f"{dest}: nothing was exported: {reason}") from error

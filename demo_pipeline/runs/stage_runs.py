@@ -7,6 +7,7 @@ command line; whether an output is up to date, and whether the upload changed me
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -25,10 +26,10 @@ from demo_pipeline.runs.task_catalog import OSWORLD_TASKS, match_task
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import LimitSettings
 from demo_pipeline.stage import Check, Stage, Summary
-from demo_pipeline.store.errors import MissingOutput
+from demo_pipeline.store.errors import ChangedOutput, MissingOutput
 from demo_pipeline.store.uploads import Uploads, changed_while_read, upload_listing_fingerprint
 from demo_pipeline.store.version_manifest import CheckOutcome, Recipe, Version
-from demo_pipeline.store.versions import Staging
+from demo_pipeline.store.versions import Staging, document_damage
 
 
 def stage_inputs(
@@ -128,7 +129,7 @@ class ExpectedUpload:
         uploads: the root.
         demonstration: its id.
         stage: name of the stage, for the error.
-        listed: listing fingerprint (storage/uploads/fingerprint.py); None: the upload cannot be
+        listed: listing fingerprint (store/uploads.py); None: the upload cannot be
             opened.
         compared: whether `require` compares it with the current listing.
     """
@@ -251,7 +252,7 @@ def run_stage(
         stage: to run.
         demonstration: its id.
         force: build although nothing changed.
-        listed: listing fingerprint (storage/uploads/fingerprint.py) of the expected upload; None:
+        listed: listing fingerprint (store/uploads.py) of the expected upload; None:
             the upload that exists when the first stage begins.
         watch: called with what the build, and then the checks, may use, and with None afterwards.
 
@@ -315,8 +316,16 @@ def _build_with_retry(
     *,
     force: bool,
 ) -> BuildResult:
-    """Build; in the first stage once more when the upload read differs from the one listed."""
+    """Build; once more when an input was damaged and is built again.
+
+    In the first stage also when the upload that was read differs from the one listed.
+    """
     try:
+        return _build(workspace, stage, expected, watch, force=force)
+    except ChangedOutput:
+        if not stage.inputs:
+            raise
+        _mend(workspace, stage, expected.demonstration, watch)
         return _build(workspace, stage, expected, watch, force=force)
     except DemonstrationError as error:
         if stage.inputs or not is_upload_change(error.problems):
@@ -326,6 +335,24 @@ def _build_with_retry(
         return _build(workspace, stage, expected, watch, force=force)
     except DemonstrationError as error:
         raise DemonstrationError(unreadable_as_listed(error.problems)) from None
+
+
+def _mend(
+    workspace: Workspace, stage: Stage[RecordingInputs], demonstration: str, watch: Watch
+) -> None:
+    """Build the damaged inputs of a stage again."""
+    for name in stage.inputs:
+        if workspace.store.verify(STAGE_BY_NAME[name].output(demonstration)):
+            run_stage(workspace, STAGE_BY_NAME[name], demonstration, watch=watch)
+
+
+def _require_whole_inputs(
+    workspace: Workspace, stage: Stage[RecordingInputs], demonstration: str
+) -> None:
+    """Let no demonstration be blamed for a damaged file. Raises `ChangedOutput`."""
+    for name in stage.inputs:
+        for damage in workspace.store.verify(STAGE_BY_NAME[name].output(demonstration)):
+            raise damage.as_error()
 
 
 def _build(
@@ -344,23 +371,28 @@ def _build(
 
         def build(staging: Staging) -> Summary:
             staging.hardlink_sources.extend(versions.values())
+            for name, folder in context.folders.items():  # what is read has the bytes of its commit
+                if damage := document_damage(folder, STAGE_BY_NAME[name].output(demonstration)):
+                    raise damage.as_error()
             return_free_memory()  # of the stage before
             download = _with_download(workspace, stage, context, inputs)
-            with download as ready, _watched(watch, limit):
-                return stage.build(ready, staging.path)
+            try:
+                with download as ready, _watched(watch, limit):
+                    return stage.build(ready, staging.path)
+            except DemonstrationError:
+                _require_whole_inputs(workspace, stage, demonstration)
+                raise
 
         def check(out: Path) -> list[CheckOutcome]:
             with _watched(watch, limit):
                 outcomes = [_outcome(known, context, out) for known in stage.checks]
+            if not all(outcome.passed for outcome in outcomes if outcome.blocking):
+                _require_whole_inputs(workspace, stage, demonstration)
             if not stage.inputs:  # the last moment before its commit
                 expected.require()
             return outcomes
 
-        def mend() -> None:
-            for name in stage.inputs:
-                if workspace.store.verify(STAGE_BY_NAME[name].output(demonstration)):
-                    run_stage(workspace, STAGE_BY_NAME[name], demonstration, watch=watch)
-
+        mend = partial(_mend, workspace, stage, demonstration, watch)
         recipe = stage_recipe(workspace, stage, inputs)
         output = stage.output(demonstration)
         return build_if_stale(workspace.store, output, recipe, build, check, force=force, mend=mend)

@@ -15,6 +15,7 @@ from demo_pipeline.actions import typed_text
 from demo_pipeline.actions.build_actions import build_actions
 from demo_pipeline.desktopd.validator import validate_trajectory
 from demo_pipeline.files.base_model import limited
+from demo_pipeline.files.image_header import decoding_images
 from demo_pipeline.files.json_files import JsonFileError, parse_json
 from demo_pipeline.files.recording_files import LOG_FILE, META_FILE, RECORDING_FILES
 from demo_pipeline.observation.trees.scans import scan_problems
@@ -256,5 +257,16 @@ def _entries_below(folder: Path) -> Iterator[Path]:
 
 
 def validate(path: Path, name: str, settings: Settings) -> list[Problem]:
-    """What is wrong with a path in a format of `FORMATS`; empty when it is valid."""
-    return list(FORMATS[name].validate(path, settings))
+    """What is wrong with a path in a format of `FORMATS`; empty when it is valid.
+
+    Its pictures are decoded.
+    """
+    with decoding_images(_decodes):
+        return list(FORMATS[name].validate(path, settings))
+
+
+def _decodes(data: bytes) -> bool:
+    import cv2  # noqa: PLC0415 - costs 0.2 s
+    import numpy as np  # noqa: PLC0415
+
+    return cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED) is not None

@@ -8,8 +8,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from demo_pipeline.store.objects import list_all
-from demo_pipeline.store.s3 import S3Objects
 from typer.testing import CliRunner
 
 from demo_pipeline.cli.app import app
@@ -24,6 +22,8 @@ from demo_pipeline.runs.health import (
 from demo_pipeline.runs.quarantine import quarantine_demonstration
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
+from demo_pipeline.store.objects import list_all
+from demo_pipeline.store.s3 import S3Objects
 
 
 class Patient:

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from demo_pipeline.store.s3 import S3CallError, S3Client
 
 from demo_pipeline.cli.app import main
+from demo_pipeline.store.s3 import S3CallError, S3Client
 from demo_pipeline_tests.faults.states import stuck_runs
 from demo_pipeline_tests.uploads import upload
 

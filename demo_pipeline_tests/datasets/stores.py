@@ -4,9 +4,8 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from demo_pipeline.store.version_manifest import Recipe, Version
-
 from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline.store.version_manifest import Recipe, Version
 from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 

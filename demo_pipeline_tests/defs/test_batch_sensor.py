@@ -7,7 +7,6 @@ from pathlib import Path
 import dagster as dg
 import pytest
 from dagster._core.events import DagsterEvent, StepMaterializationData
-from demo_pipeline.store.uploads import LocalUploads, upload_listing_fingerprint
 
 from demo_pipeline.defs.dataset_assets import reconcile_uploads
 from demo_pipeline.defs.run_history import (
@@ -25,6 +24,7 @@ from demo_pipeline.runs.failures import FIRST_PAUSE_SECONDS
 from demo_pipeline.runs.quarantine import read_quarantine, record_crash, write_quarantine
 from demo_pipeline.runs.results import Status
 from demo_pipeline.runs.upload_decisions import RunOutcome
+from demo_pipeline.store.uploads import LocalUploads, upload_listing_fingerprint
 from demo_pipeline_tests.defs.bench import Bench, bench, failures, ticked
 from demo_pipeline_tests.uploads import spoil_log, upload
 

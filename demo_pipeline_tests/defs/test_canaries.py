@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from demo_pipeline.store.errors import StorageError
 
 from demo_pipeline.cli.app import main
 from demo_pipeline.defs import demonstrations
@@ -18,6 +17,7 @@ from demo_pipeline.runs import batch
 from demo_pipeline.runs.batch import DemonstrationTask, run_demonstration
 from demo_pipeline.runs.results import Status
 from demo_pipeline.runs.stages import STAGES
+from demo_pipeline.store.errors import StorageError
 from demo_pipeline_tests.dagster_homes import WITHOUT_OUTPUT_YAML
 from demo_pipeline_tests.defs.bench import Bench, bench, failures, launched, ticked
 from demo_pipeline_tests.uploads import BREAKING, TYPED, upload

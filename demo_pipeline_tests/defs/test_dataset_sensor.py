@@ -8,7 +8,6 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from demo_pipeline.store.errors import StorageError
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +15,7 @@ from demo_pipeline.defs import dataset_assets
 from demo_pipeline.defs.sensors import Attempts, Progress, progress, should_rebuild
 from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.failures import DATASET_ATTEMPTS
+from demo_pipeline.store.errors import StorageError
 from demo_pipeline_tests.defs.bench import Bench, bench, launched, ticked
 
 SETTLED = Progress(latest=9, built=5, waiting_since=100.0, processing=False, building=False)

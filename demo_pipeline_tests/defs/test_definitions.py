@@ -5,12 +5,12 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-from demo_pipeline.store.errors import StorageError
 
 from demo_pipeline.actions.action_tables import ACTIONS_SCHEMA
 from demo_pipeline.defs.code_location import build_defs
 from demo_pipeline.runs.stages import STAGES
 from demo_pipeline.settings import ExecutionSettings, Settings
+from demo_pipeline.store.errors import StorageError
 
 CHAIN = ["raw_recordings", "events", "actions", "screenshots", "ui_trees", "trajectories"]
 SHEETS = "contact_sheets"  # made of a trajectory, and nothing is made of it

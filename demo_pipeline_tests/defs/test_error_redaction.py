@@ -4,9 +4,9 @@ import traceback
 
 import pytest
 from dagster._utils.error import serializable_error_info_from_exc_info
-from demo_pipeline.store.errors import MissingOutput
 
 from demo_pipeline.runs.failures import DefectError, redacted_errors
+from demo_pipeline.store.errors import MissingOutput
 
 
 def test_the_event_log_names_the_command_that_builds_a_missing_output() -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-from demo_pipeline.store.errors import StorageError
 
 from demo_pipeline.defs import demonstrations, failure_sensor
 from demo_pipeline.defs.code_location import build_defs
@@ -19,6 +18,7 @@ from demo_pipeline.runs.quarantine import (
     record_crash,
 )
 from demo_pipeline.runs.stages import STAGES
+from demo_pipeline.store.errors import StorageError
 from demo_pipeline_tests.defs.bench import Bench, Result, bench, launched, materialized, ticked
 from demo_pipeline_tests.uploads import TYPED, spoil_log, upload
 

@@ -4,13 +4,10 @@ import errno
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import dagster as dg
 import pytest
-from demo_pipeline.store.errors import ChangedOutput, MissingOutput, StorageError
-from demo_pipeline.store.objects import ObjectChangedError
-from demo_pipeline.store.s3 import S3CallError
 
 from demo_pipeline.cli.run_commands import select_demonstrations
 from demo_pipeline.defs import maintenance
@@ -26,6 +23,9 @@ from demo_pipeline.runs.quarantine import (
 from demo_pipeline.runs.stages import STAGES
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.stage import Summary
+from demo_pipeline.store.errors import ChangedOutput, MissingOutput, StorageError
+from demo_pipeline.store.objects import ObjectChangedError
+from demo_pipeline.store.s3 import S3CallError
 from demo_pipeline_tests.defs.bench import Bench, bench, ticked
 
 ERRORS: tuple[Exception, ...] = (
@@ -76,7 +76,7 @@ def with_failing(workspace: Workspace, error: Exception, first: int) -> tuple[Wo
     uploads: Any = Failing(workspace.uploads, error, first)
     objects = Failing(workspace.uploads.objects, error, first)
     uploads.objects = objects
-    return replace(workspace, store=store, uploads=uploads), store
+    return replace(workspace, store=cast(Any, store), uploads=uploads), store
 
 
 @pytest.fixture

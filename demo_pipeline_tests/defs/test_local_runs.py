@@ -10,7 +10,6 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from demo_pipeline.store.uploads import upload_listing_fingerprint
 
 from demo_pipeline.cli.console import report_run
 from demo_pipeline.defs import local_runs
@@ -33,6 +32,7 @@ from demo_pipeline.runs.stages import STAGES
 from demo_pipeline.runs.upload_decisions import RunOutcome
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DiscoverySettings, Settings
+from demo_pipeline.store.uploads import upload_listing_fingerprint
 from demo_pipeline_tests.dagster_homes import WITHOUT_OUTPUT_YAML
 from demo_pipeline_tests.uploads import spoil_log, upload
 

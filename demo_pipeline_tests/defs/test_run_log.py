@@ -87,7 +87,7 @@ def test_every_package_that_decides_has_a_logger(
             "observation.frames",
             "observation.trees",
             "runs",
-            "storage.store",
+            "store",
         )
     }
 

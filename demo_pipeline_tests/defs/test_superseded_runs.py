@@ -10,7 +10,6 @@ from typing import IO, Any
 
 import dagster as dg
 import pytest
-from demo_pipeline.store.uploads import upload_listing_fingerprint
 
 from demo_pipeline.cli.console import report_run
 from demo_pipeline.defs import demonstrations
@@ -21,6 +20,7 @@ from demo_pipeline.runs import batch
 from demo_pipeline.runs.batch import DemonstrationTask, process
 from demo_pipeline.runs.quarantine import list_quarantine
 from demo_pipeline.runs.stages import STAGES
+from demo_pipeline.store.uploads import upload_listing_fingerprint
 from demo_pipeline_tests.defs.bench import (
     Bench,
     Result,

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-from demo_pipeline.store.uploads import upload_listing_fingerprint
 
 from demo_pipeline.defs.local_runs import process_and_report
 from demo_pipeline.defs.run_history import (
@@ -29,6 +28,7 @@ from demo_pipeline.runs.batch import DemonstrationTask
 from demo_pipeline.runs.quarantine import list_quarantine, read_quarantine, record_crash
 from demo_pipeline.runs.results import Status
 from demo_pipeline.runs.upload_decisions import UploadState
+from demo_pipeline.store.uploads import upload_listing_fingerprint
 from demo_pipeline_tests.defs.bench import Bench, Ticked, bench, cancel, launched, ticked
 from demo_pipeline_tests.uploads import upload
 

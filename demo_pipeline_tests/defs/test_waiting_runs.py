@@ -10,7 +10,6 @@ from typing import Any
 import dagster as dg
 import pytest
 import sqlalchemy.exc
-from demo_pipeline.store.errors import MissingOutput, StorageError
 
 from demo_pipeline.defs import demonstrations
 from demo_pipeline.defs.code_location import build_defs
@@ -27,6 +26,7 @@ from demo_pipeline.runs.results import DemonstrationResult as Processed
 from demo_pipeline.runs.results import Status
 from demo_pipeline.runs.stages import STAGES
 from demo_pipeline.runs.upload_decisions import RunOutcome
+from demo_pipeline.store.errors import MissingOutput, StorageError
 from demo_pipeline_tests.defs.bench import Bench, Result, bench, failures, launched, ticked
 from demo_pipeline_tests.uploads import upload
 

@@ -3,10 +3,9 @@
 import zlib
 from collections.abc import Callable
 
+from demo_pipeline.runs.upload_decisions import ObservedFile, observed_file
 from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.objects import PAGE, ObjectInfo, Page
-
-from demo_pipeline.runs.upload_decisions import ObservedFile, observed_file
 
 
 class Bucket:

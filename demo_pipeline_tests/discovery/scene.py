@@ -5,13 +5,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from demo_pipeline.store.objects import Objects
-
 from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.runs.discovery import Tick, tick
 from demo_pipeline.runs.ledger import Ledger
 from demo_pipeline.runs.upload_decisions import Request, UploadState
 from demo_pipeline.settings import DiscoverySettings
+from demo_pipeline.store.objects import Objects
 from demo_pipeline_tests.discovery.bucket import Bucket
 from demo_pipeline_tests.discovery.dagster_like import Runs
 from demo_pipeline_tests.discovery.dying_ticks import DyingLedger

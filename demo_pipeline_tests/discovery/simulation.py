@@ -16,9 +16,6 @@ from pathlib import Path
 from random import Random
 from typing import cast
 
-from demo_pipeline.store.errors import StorageError
-from demo_pipeline.store.objects import Objects
-
 from demo_pipeline.runs.discovery import Tick, tick
 from demo_pipeline.runs.failures import MAX_LOST_RUNS
 from demo_pipeline.runs.ledger import Ledger
@@ -29,6 +26,8 @@ from demo_pipeline.runs.upload_decisions import (
     fingerprint_of,
 )
 from demo_pipeline.settings import DiscoverySettings
+from demo_pipeline.store.errors import StorageError
+from demo_pipeline.store.objects import Objects
 from demo_pipeline_tests.discovery.bucket import Bucket
 from demo_pipeline_tests.discovery.dagster_like import Run, Runs
 from demo_pipeline_tests.discovery.dying_ticks import DyingLedger, Killed

@@ -4,12 +4,12 @@ import sqlite3
 from dataclasses import replace
 
 import pytest
-from demo_pipeline.store.errors import StorageError
-from demo_pipeline.store.names import safe_id
 
 from demo_pipeline.runs.discovery import tick
 from demo_pipeline.runs.ledger import Ledger
 from demo_pipeline.runs.upload_decisions import ObservedFile, UploadRecord, UploadState
+from demo_pipeline.store.errors import StorageError
+from demo_pipeline.store.names import safe_id
 from demo_pipeline_tests.discovery.scene import Scene
 
 

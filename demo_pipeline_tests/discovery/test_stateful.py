@@ -4,13 +4,13 @@ import tempfile
 from itertools import pairwise
 from pathlib import Path
 
-from demo_pipeline.store.names import safe_id
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.runs.upload_decisions import ObservedFile, UploadState, fingerprint_of
+from demo_pipeline.store.names import safe_id
 from demo_pipeline_tests.discovery.bucket import Bucket
 from demo_pipeline_tests.discovery.dying_ticks import Fuse, Killed
 from demo_pipeline_tests.discovery.scene import Scene

@@ -4,13 +4,13 @@ import json
 import re
 
 import pytest
-from demo_pipeline.store.errors import StorageError
-from demo_pipeline.store.objects import FolderObjects
 
 from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.runs.ledger import Ledger
 from demo_pipeline.runs.upload_decisions import SUPERSEDED_REASON, UploadState, fingerprint_of
 from demo_pipeline.settings import DiscoverySettings
+from demo_pipeline.store.errors import StorageError
+from demo_pipeline.store.objects import FolderObjects
 from demo_pipeline_tests.discovery.bucket import Bucket
 from demo_pipeline_tests.discovery.scene import Scene
 

@@ -24,11 +24,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="demo_pipeline_tests.faults", description=__doc__)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--chain", type=int, default=4, help="kills before an undisturbed run")
-    parser.add_argument("--failing", type=int, default=42, help="runs with failing calls")
+    parser.add_argument("--failing", type=int, default=50, help="runs with failing calls")
     parser.add_argument("--clock", type=int, default=6, help="runs with jumps of the clock")
     parser.add_argument("--company", type=int, default=4, help="runs with other commands")
     parser.add_argument("--daemon", type=int, default=2, help="runs beside the daemon")
     parser.add_argument("--network", type=int, default=8, help="plans of faults before S3")
+    parser.add_argument("--s3-kills", type=int, default=50, help="kills at requests to S3")
     parser.add_argument("--jobs", type=int, default=2, help="cases at once")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--spawn", action="store_true", help="last runs in processes of their own")
@@ -57,8 +58,9 @@ def _suite(folder: Path, chosen: argparse.Namespace) -> int:
     tallies = {
         name: _run_all(scene, folder, name, cases, chosen.jobs) for name, cases in kinds.items()
     }
-    if chosen.network:
-        tallies |= network_tallies(folder, folder / "recordings", chosen.network, seed)
+    if chosen.network or chosen.s3_kills:
+        recordings, plans = folder / "recordings", chosen.network
+        tallies |= network_tallies(folder, recordings, plans, chosen.s3_kills, seed)
     _print_table(tallies)
     print(f"{time.monotonic() - start:.0f} s", flush=True)
     return 0 if all(tally.is_clean for tally in tallies.values()) else 1

@@ -20,12 +20,11 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from demo_pipeline.store.names import safe_id
-
 from demo_pipeline.runs.health import incomplete_uploads
 from demo_pipeline.runs.quarantine import list_quarantine
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
+from demo_pipeline.store.names import safe_id
 from demo_pipeline_tests.defs.daemon import ROOT, dagster_home, dagster_process, runs_of, wait_for
 from demo_pipeline_tests.simulator.form import SMALL, script
 from demo_pipeline_tests.simulator.hostile import HOSTILE, hostile_upload

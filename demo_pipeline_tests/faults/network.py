@@ -9,7 +9,13 @@ from pathlib import Path
 
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
-from demo_pipeline_tests.faults.commands import ROOT, Place, run_command
+from demo_pipeline_tests.faults.commands import (
+    ROOT,
+    Command,
+    Place,
+    run_command,
+    wait_for_orphans,
+)
 from demo_pipeline_tests.faults.proxy import FAULTS, NetworkPlan, network_proxy
 from demo_pipeline_tests.faults.scenarios import RUN, Tally, require
 from demo_pipeline_tests.faults.states import (
@@ -27,20 +33,23 @@ SWAPPED_AT = ("GET", "PUT")
 """A video is read once, from the uploads, and written once, into the store."""
 
 
-def network_tallies(folder: Path, recordings: Path, count: int, seed: int) -> dict[str, Tally]:
-    """`count` plans of faults, and uploads that are replaced while they are read.
+def network_tallies(
+    folder: Path, recordings: Path, count: int, kills: int, seed: int
+) -> dict[str, Tally]:
+    """`count` plans of faults, uploads that are replaced while they are read, and kills.
 
     Args:
         folder: for what is written.
         recordings: `old` and `new` uploads, as `scenarios.write_uploads` writes them.
         count: of the plans.
+        kills: of the command, at requests to the server that are spread over a run.
         seed: of the dice.
     """
-    network, swapped = Tally(), Tally()
+    network, swapped, killed = Tally(), Tally(), Tally()
     with ExitStack() as stack:
         server = stack.enter_context(seaweed_server(folder / "seaweed"))
         stack.enter_context(server.connected())
-        wanted = _undisturbed(server, folder / "network-undisturbed", recordings)
+        wanted, requests = _undisturbed(server, folder / "network-undisturbed", recordings)
         for number in range(count):
             faults = (FAULTS[number % len(FAULTS)],) if number < len(FAULTS) else FAULTS
             plan = NetworkPlan(faults, seed=seed + number)
@@ -50,14 +59,23 @@ def network_tallies(folder: Path, recordings: Path, count: int, seed: int) -> di
             plan, case = NetworkPlan((), share=0.0), folder / f"swapped-{number}"
             swapped += _case(server, case, recordings, plan, wanted=wanted, swap_at=method)
             print(f"swapped-{number}: {swapped}", flush=True)
-    return {"network": network, "objects swapped": swapped}
+        for number in range(kills):
+            at = 1 + requests * number // kills
+            case, plan = folder / f"s3-kill-{number}", NetworkPlan((), share=0.0)
+            killed += _case(server, case, recordings, plan, wanted=wanted, kill_at=at)
+            print(f"s3-kill-{number} at request {at} of {requests}: {killed}", flush=True)
+    return {"network": network, "objects swapped": swapped, "kills at S3 calls": killed}
 
 
-def _undisturbed(server: S3Server, folder: Path, recordings: Path) -> State:
-    place = _place(server, folder)
+def _undisturbed(server: S3Server, folder: Path, recordings: Path) -> tuple[State, int]:
+    """What a run publishes, and how many requests it makes."""
+    place, plan, requests = _place(server, folder), NetworkPlan((), share=0.0), list[str]()
     _upload(place, recordings / "new")
-    require(run_command(place, *RUN), "an undisturbed run over buckets")
-    return public_state(_workspace(place))
+    plan.on_request = lambda method, _: requests.append(method)
+    with network_proxy(server.endpoint, plan) as endpoint:
+        through = Place(folder, {**place.changes, "AWS_ENDPOINT_URL": endpoint})
+        require(run_command(through, *RUN), "an undisturbed run over buckets")
+    return public_state(_workspace(place)), len(requests)
 
 
 def _case(
@@ -68,6 +86,7 @@ def _case(
     *,
     wanted: State,
     swap_at: str = "",
+    kill_at: int = 0,
 ) -> Tally:
     """One disturbed run; then one without faults, which has to end as the undisturbed one."""
     place = _place(server, folder)
@@ -77,7 +96,11 @@ def _case(
         plan.on_request = _replace_at(swap_at, lambda: _upload(place, recordings / "new"), tally)
     with network_proxy(server.endpoint, plan) as endpoint:
         through = Place(folder, {**place.changes, "AWS_ENDPOINT_URL": endpoint})
-        ended = run_command(through, *RUN)
+        command = Command(through, *RUN)
+        if kill_at:
+            plan.on_request = _kill_at(kill_at, command, tally)
+        ended = command.end()
+        wait_for_orphans(place)
         plan.active = False
     tally.happened += bool(plan.done)
     if swap_at and not tally.happened:  # a comparison would only say that the old upload is old
@@ -107,6 +130,20 @@ def _replace_at(
         with lock:
             if seen == method and "recording.mp4" in path and not tally.happened:
                 replace()
+                tally.happened += 1
+
+    return on_request
+
+
+def _kill_at(number: int, command: Command, tally: Tally) -> Callable[[str, str], None]:
+    """At the request with this number, kill the command before it is answered."""
+    lock, requests = threading.Lock(), list[str]()
+
+    def on_request(seen: str, _: str) -> None:
+        with lock:
+            requests.append(seen)
+            if len(requests) == number:
+                command.kill()
                 tally.happened += 1
 
     return on_request

@@ -6,8 +6,6 @@ import os
 from pathlib import Path
 
 import pytest
-from demo_pipeline.store.s3 import S3Objects
-from demo_pipeline.store.uploads import Uploads
 
 from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.problems import DemonstrationError
@@ -16,6 +14,8 @@ from demo_pipeline.runs.stage_runs import SupersededError, is_up_to_date, run_st
 from demo_pipeline.runs.stages import STAGE_BY_NAME, STAGES
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
+from demo_pipeline.store.s3 import S3Objects
+from demo_pipeline.store.uploads import Uploads
 from demo_pipeline_tests.sample_workspace import contents, copy_of, open_workspace, run_all_stages
 from demo_pipeline_tests.store.faulty import Fault, FaultyObjects
 

@@ -1,9 +1,9 @@
 import pytest
-from demo_pipeline.store.store import open_store
-from demo_pipeline.store.version_manifest import CheckOutcome
 
 from demo_pipeline.problems import DemonstrationError, Problem, Severity
 from demo_pipeline.runs.build import build_if_stale
+from demo_pipeline.store.store import open_store
+from demo_pipeline.store.version_manifest import CheckOutcome
 from demo_pipeline_tests.store.making_outputs import recipe, seen
 
 WARNING = Problem("odd", "a", "is odd", severity=Severity.WARNING)

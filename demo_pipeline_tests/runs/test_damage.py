@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 import pytest
-from demo_pipeline.store.errors import ChangedOutput
 
 from demo_pipeline.exports.dataset_stages import INDEX_STAGE
 from demo_pipeline.exports.training_stages import CUDAG_STAGE, MESSAGES_STAGE, SFT_STAGE
@@ -105,15 +104,52 @@ def test_a_damaged_output_is_built_again_with_the_inputs_that_share_its_files(
     assert run_stage(workspace, last, "first").status == "unchanged"
 
 
+@pytest.mark.parametrize(
+    ("stage", "damaged", "file"),
+    [
+        ("actions", "recordings", "manifest.json"),
+        ("actions", "events", "events.parquet"),
+        ("screenshots", "actions", "actions.parquet"),
+        ("trajectories", "ui_trees", "000.json"),
+        ("trajectories", "screenshots", "000.png"),
+    ],
+)
+def test_a_damaged_input_of_a_build_is_built_again_before_it_is_read(
+    root: Path, stage: str, damaged: str, file: str
+) -> None:
+    """A build that has to be made anyway: its own output is whole."""
+    workspace = open_workspace(root)
+    names = [known.output("first") for known in STAGE_BY_NAME.values()]
+    before = [workspace.store.current(name) for name in names]
+    flip(workspace, f"{damaged}/first", file)
+    assert run_stage(workspace, STAGE_BY_NAME[stage], "first", force=True).status == "made"
+    assert not any(workspace.store.verify(name) for name in names)
+    assert [workspace.store.current(name) for name in names] == before
+
+
 @pytest.mark.parametrize("workspace", ["folder"], indirect=True)
-def test_damage_that_cannot_be_mended_names_a_command(workspace: Workspace) -> None:
+def test_a_damaged_dataset_that_another_reads_is_built_again_before(workspace: Workspace) -> None:
+    statistics = DATASET_STAGE_BY_NAME["dataset_statistics"]
+    for stage in (SFT_STAGE, MESSAGES_STAGE, INDEX_STAGE, statistics):
+        before = run_dataset_stage(workspace, stage).version
+    flip(workspace, INDEX_STAGE.folder, "steps.parquet")
+    assert run_dataset_stage(workspace, statistics, force=True).version == before
+    assert workspace.store.verify(INDEX_STAGE.folder) == []
+
+
+@pytest.mark.parametrize("workspace", ["folder"], indirect=True)
+def test_a_picture_that_a_dataset_shares_with_a_trajectory_costs_that_trajectory(
+    workspace: Workspace,
+) -> None:
     """The picture is a hard link of the trajectory's, which a dataset does not build."""
     for picture in Path(workspace.store.url).rglob("*.png"):
         os.utime(picture, (0, 0))
     run_dataset_stage(workspace, SFT_STAGE)
-    flip(workspace, SFT_STAGE.folder, "trajectories/one/steps/000/screenshot.png")
-    with pytest.raises(ChangedOutput, match=r"sft/trajectories/one/steps/000/screenshot\.png"):
-        run_dataset_stage(workspace, SFT_STAGE)
+    shared = "trajectories/one/steps/000/screenshot.png"
+    flip(workspace, SFT_STAGE.folder, shared)
+    [problem] = left_out_damage(run_dataset_stage(workspace, SFT_STAGE).summary)
+    assert problem.file == shared
+    assert exported(workspace) == {"two", "three"}
 
 
 def test_a_damaged_dataset_is_built_again(workspace: Workspace) -> None:

@@ -8,7 +8,6 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from demo_pipeline.store.errors import MissingOutput
 
 from demo_pipeline.cli.store_commands import print_tables, print_views
 from demo_pipeline.datasets.views import create_views, views_sql, views_with_files
@@ -25,6 +24,7 @@ from demo_pipeline.runs.queries import (
 from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, store_views
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DatasetSettings, Settings
+from demo_pipeline.store.errors import MissingOutput
 from demo_pipeline.trajectories.provenance import HIDDEN_ACTIONS_FILE, HIDDEN_ACTIONS_SCHEMA
 from demo_pipeline_tests.datasets.builders import hide
 from demo_pipeline_tests.sample_workspace import copy_of, open_workspace

@@ -1,9 +1,9 @@
 import pytest
-from demo_pipeline.store.errors import MissingOutput, StorageError
-from demo_pipeline.store.store import open_store
 
 from demo_pipeline.runs.damage import storage_message
 from demo_pipeline.runs.export import export_datasets
+from demo_pipeline.store.errors import MissingOutput, StorageError
+from demo_pipeline.store.store import open_store
 from demo_pipeline_tests.store.making_outputs import contents, put
 
 CUDAG = "datasets/demonstrations--demo-pipeline--20250101_000000"

@@ -8,8 +8,6 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from demo_pipeline.store.errors import MissingOutput
-from demo_pipeline.store.version_manifest import Recipe
 
 from demo_pipeline.datasets.index import EXPORTS_SCHEMA
 from demo_pipeline.exports.dataset_stages import INDEX_STAGE
@@ -22,6 +20,8 @@ from demo_pipeline.runs.queries import committed_statistics
 from demo_pipeline.runs.stages import training_exports, upstream
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DatasetSettings, Settings
+from demo_pipeline.store.errors import MissingOutput
+from demo_pipeline.store.version_manifest import Recipe
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory, read_lines
 from demo_pipeline_tests.datasets.stores import commit_trajectories
 from demo_pipeline_tests.sample_workspace import open_workspace

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from demo_pipeline.store.names import safe_id
 
 from demo_pipeline.problems import DemonstrationError
 from demo_pipeline.recording.recording_stages import RAW_RECORDINGS_STAGE
@@ -11,6 +10,7 @@ from demo_pipeline.runs.datasets import committed_trajectories
 from demo_pipeline.runs.quarantine import list_quarantine, read_quarantine
 from demo_pipeline.runs.stage_runs import run_stage
 from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline.store.names import safe_id
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 from demo_pipeline_tests.sample_workspace import copy_of, open_workspace
 from demo_pipeline_tests.store.making_outputs import recipe

@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from demo_pipeline.store.errors import MissingOutput, StorageError
 
 from demo_pipeline.files.parquet import read_rows
 from demo_pipeline.runs.datasets import run_dataset_stage
@@ -20,6 +19,7 @@ from demo_pipeline.runs.stages import training_exports
 from demo_pipeline.runs.validation import recognise, validate
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DatasetSettings, HubSettings, Settings
+from demo_pipeline.store.errors import MissingOutput, StorageError
 from demo_pipeline_tests.datasets.builders import TABLE, snapshot
 from demo_pipeline_tests.datasets.seen_screens import element, make_seen
 from demo_pipeline_tests.datasets.stores import commit_trajectories

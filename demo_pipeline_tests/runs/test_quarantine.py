@@ -1,8 +1,6 @@
 import json
 
 import pytest
-from demo_pipeline.store.errors import StorageError
-from demo_pipeline.store.store import open_store
 
 from demo_pipeline.problems import Problem
 from demo_pipeline.runs.quarantine import (
@@ -15,6 +13,8 @@ from demo_pipeline.runs.quarantine import (
     without_fingerprint,
     write_quarantine,
 )
+from demo_pipeline.store.errors import StorageError
+from demo_pipeline.store.store import open_store
 
 A, B = "a" * 64, "b" * 64
 

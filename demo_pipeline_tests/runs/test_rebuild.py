@@ -1,10 +1,10 @@
 """Messages about outputs name the command that builds them."""
 
 import pytest
-from demo_pipeline.store.errors import ChangedOutput, MissingOutput, StorageError
-from demo_pipeline.store.versions import OutputDamage
 
 from demo_pipeline.runs.damage import damage_problem, rebuild_command, storage_message
+from demo_pipeline.store.errors import ChangedOutput, MissingOutput, StorageError
+from demo_pipeline.store.versions import OutputDamage
 
 COMMAND = "dagster asset materialize -m demo_pipeline.definitions --select"
 

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from demo_pipeline.store.errors import MissingOutput, StorageError
-from demo_pipeline.store.uploads import Uploads, changed_while_read, upload_listing_fingerprint
 
 from demo_pipeline.problems import DemonstrationError
 from demo_pipeline.recording.recording_stages import RecordingInputs
@@ -20,6 +18,8 @@ from demo_pipeline.runs.stages import STAGE_BY_NAME, STAGES
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import ActionSettings, TrajectorySettings
 from demo_pipeline.stage import Stage, Summary
+from demo_pipeline.store.errors import MissingOutput, StorageError
+from demo_pipeline.store.uploads import Uploads, changed_while_read, upload_listing_fingerprint
 from demo_pipeline_tests.sample_workspace import (
     contents,
     copy_of,
@@ -319,7 +319,8 @@ class Unsteady:
 def unsteady(root: Path, times: int) -> Workspace:
     shutil.rmtree(root / "store")
     workspace = open_workspace(root)
-    return replace(workspace, uploads=Unsteady(workspace.uploads, times))
+    uploads: Any = Unsteady(workspace.uploads, times)
+    return replace(workspace, uploads=uploads)
 
 
 def test_bytes_that_always_differ_from_the_listing_quarantine_the_demonstration(root: Path) -> None:

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from demo_pipeline.store.errors import MissingOutput
 
 from demo_pipeline.osworld.task_table import read_catalog
 from demo_pipeline.runs.damage import storage_message
@@ -16,6 +15,7 @@ from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, STAGE_BY_NAME
 from demo_pipeline.runs.task_catalog import CATALOG_OUTPUT
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DatasetSettings
+from demo_pipeline.store.errors import MissingOutput
 from demo_pipeline.trajectories.provenance import read_provenance
 from demo_pipeline.trajectories.trajectories import PROVENANCE_FILE
 from demo_pipeline_tests.places import file_and_line

@@ -1,7 +1,9 @@
 """Recognising the format of a path, and validating it."""
 
 import json
+import re
 import shutil
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -289,3 +291,33 @@ class TestRecordings:
         folder = good_dataset.write_trajectory(tmp_path / good_dataset.NAME)
         shutil.rmtree(folder / "steps" / "000")
         assert errors(validate(folder, "trajectory", Settings()))
+
+
+def damaged_pixels(data: bytes) -> bytes:
+    """A PNG whose pixels cannot be inflated, with right checksums."""
+    at = data.index(b"IDAT")
+    size = int.from_bytes(data[at - 4 : at], "big")
+    body = data[at : at + 4] + bytes(size)
+    return data[:at] + body + zlib.crc32(body).to_bytes(4, "big") + data[at + 8 + size :]
+
+
+def flipped(data: bytes) -> bytes:
+    middle = len(data) // 2
+    return data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
+
+
+@pytest.mark.parametrize("name", ["sft", "trajectory"])
+@pytest.mark.parametrize("damage", [flipped, damaged_pixels])
+def test_pictures_are_decoded(tmp_path: Path, name: str, damage: Callable[[bytes], bytes]) -> None:
+    demo = make_trajectory(tmp_path, "one")
+    folder = demo.path
+    if name == "sft":
+        folder = tmp_path / "sft"
+        build_sft([demo], folder, DatasetSettings())
+    assert errors(validate(folder, name, Settings())) == []
+    picture = next(folder.rglob("steps/000/screenshot.png"))
+    data = picture.read_bytes()
+    picture.unlink()
+    picture.write_bytes(damage(data))
+    [problem] = errors(validate(folder, name, Settings()))
+    assert re.search("checksum of a chunk|pixels that cannot be decoded", problem.message)

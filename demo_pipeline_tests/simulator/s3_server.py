@@ -22,9 +22,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from demo_pipeline.store.s3 import S3Client
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler
 from moto.server import ThreadedMotoServer
+
+from demo_pipeline.store.s3 import S3Client
 
 ACCESS_KEY = "test-access-key"
 SECRET_KEY = "canary-secret-4f1c9e"  # noqa: S105 - tests search messages for it

@@ -1,1 +1,0 @@
-"""The store: immutable versions of outputs and a pointer to the published version."""

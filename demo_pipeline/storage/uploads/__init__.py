@@ -1,1 +1,0 @@
-"""Uploaded recordings, in a folder or a bucket."""

@@ -1,0 +1,173 @@
+"""Names and roots: safe ids, names of outputs and documents, paths and URLs of folders and buckets.
+
+Belongs here: the one rule for demonstration ids and partition keys, and parsing roots. No message
+repeats a URL, which may carry credentials.
+"""
+
+import hashlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from demo_pipeline.store.errors import StorageError
+
+_SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_UNSAFE_RUN = re.compile(r"[^A-Za-z0-9_-]+")
+_STEM_LENGTH, _HASH_LENGTH = 64, 24
+# Windows and SMB shares drop a final dot; the others are what the store appends to names.
+_RESERVED_ENDINGS = (".", ".json", ".lock")
+_DERIVED = re.compile(rf"-[0-9a-f]{{{_HASH_LENGTH}}}\Z")
+_DOCUMENT_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
+_S3 = "s3://"
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
+_SCHEMES = frozenset({"http", "https", "ftp", "gs", "gcs", "az", "abfs", "hdfs", "sftp", "ssh"})
+
+
+def is_safe_id(text: str) -> bool:
+    """Whether `text` is `[A-Za-z0-9][A-Za-z0-9._-]{0,127}` without `..`: a name in the store.
+
+    `safe_id` gives fewer names: earlier versions also gave those that end like `upload.`.
+    """
+    return _SAFE.fullmatch(text) is not None and ".." not in text
+
+
+def is_former_id(text: str) -> bool:
+    """Whether an earlier version gave this id to a folder that has another id now."""
+    return is_safe_id(text) and safe_id(text) != text
+
+
+def is_folder_name(text: str) -> bool:
+    """Whether this id is a folder's name itself, so that no other folder can have the id."""
+    return safe_id(text) == text and not _DERIVED.search(text)
+
+
+def safe_id(name: str) -> str:
+    """`name` itself when it is safe, else a readable stem and 24 hex of its SHA-256.
+
+    A name that ends in a dot, in `.json` or in `.lock` is not kept either.
+
+    Args:
+        name: any string, such as a folder's name as the operating system gives it (undecodable
+            bytes as lone surrogates), the empty string included.
+
+    Returns:
+        A safe id of at most 128 characters; the same for the same name, on every machine.
+    """
+    if is_safe_id(name) and not name.lower().endswith(_RESERVED_ENDINGS):
+        return name
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH_LENGTH]
+    stem = _UNSAFE_RUN.sub("_", name).strip("_-")[:_STEM_LENGTH].rstrip("_-")
+    return f"{stem or 'id'}-{digest}"
+
+
+def printable_name(name: str) -> str:
+    r"""A folder's name as valid Unicode; bytes that are not UTF-8 are written as `\xNN`."""
+    try:
+        data = name.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # a surrogate that does not stand for a byte
+        data = name.encode("utf-8", "surrogatepass")
+    return data.decode("utf-8", "backslashreplace")
+
+
+def is_output(name: str) -> bool:
+    """Whether an output may have this name."""
+    return all(map(is_safe_id, name.split("/")))
+
+
+def require_output(output: str) -> None:
+    """Refuse a name that no output may have. Raises `StorageError`."""
+    if not is_output(output):
+        raise StorageError(f"{output!r} cannot be the name of an output; join safe ids by `/`")
+
+
+def is_document(key: str) -> bool:
+    """Whether a document may have this key: at least one folder and a name, none of them hidden."""
+    parts = key.split("/")
+    return len(parts) > 1 and ".." not in key and all(map(_DOCUMENT_PART.fullmatch, parts))
+
+
+def require_document(key: str) -> None:
+    """Refuse a key that no document may have. Raises `StorageError`."""
+    if not is_document(key):
+        raise StorageError(
+            f"{key!r} cannot be the key of a document; use e.g. `quarantine/<id>.json`"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """An S3 root: name of the bucket, and the prefix of every key: empty, or ending in `/`."""
+
+    name: str
+    prefix: str
+
+    @property
+    def url(self) -> str:
+        """`s3://bucket/prefix`, without a final slash."""
+        return f"{_S3}{self.name}/{self.prefix}".rstrip("/")
+
+
+def is_bucket(url: str) -> bool:
+    """Whether a root is on S3."""
+    return url.strip().lower().startswith(_S3)
+
+
+def bucket_of(url: str) -> Bucket:
+    """The bucket and the prefix of an `s3://` URL; the prefix is not decoded.
+
+    Raises:
+        StorageError: it carries credentials, a query or a fragment, or has no bucket.
+    """
+    _refuse_query(url, "s3://")
+    name, _, prefix = url.strip()[len(_S3) :].partition("/")
+    if "@" in name:
+        raise StorageError(
+            "the s3:// URL has credentials in it; remove them, and set AWS_ACCESS_KEY_ID and "
+            "AWS_SECRET_ACCESS_KEY (or AWS_PROFILE) instead"
+        )
+    if not is_bucket(url) or not _BUCKET.fullmatch(name):
+        raise StorageError("an s3:// URL names a bucket and a prefix, e.g. s3://bucket/recordings")
+    inside = prefix.strip("/")
+    return Bucket(name, f"{inside}/" if inside else "")
+
+
+def local_path(url: str) -> Path:
+    """The folder of a path or `file://` URL, absolute; it need not exist.
+
+    Raises:
+        StorageError: the root is not local.
+    """
+    if not url.strip():
+        raise StorageError("the root is empty; give a path, a file:// URL or an s3:// URL")
+    if url.strip().lower().startswith(_S3.rstrip("/")) and not is_bucket(url):
+        raise StorageError("an s3:// URL has two slashes after the colon")
+    if "://" not in url:
+        return Path(url).expanduser().absolute()
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # e.g. a bracket that is not closed; its message quotes the URL
+        raise StorageError(
+            "the root is not a URL; give a path, a file:// or an s3:// URL"
+        ) from None
+    if parts.scheme == "s3":
+        raise StorageError(
+            "an s3:// root cannot be used here; give a path or a file:// URL, "
+            "for example a local copy made with `aws s3 sync`"
+        )
+    if parts.scheme != "file":
+        named = f"{parts.scheme}:// roots" if parts.scheme in _SCHEMES else "roots of this kind"
+        raise StorageError(f"{named} are not supported; give a path, a file:// URL or an s3:// URL")
+    _refuse_query(url, "file://")
+    if parts.netloc not in ("", "localhost") or not parts.path:
+        raise StorageError("a file:// URL names a folder on this machine, e.g. file:///data/store")
+    return Path(unquote(parts.path)).absolute()
+
+
+def _refuse_query(url: str, scheme: str) -> None:
+    """A query often carries a token, and a signed URL is no root."""
+    if "?" in url or "#" in url:
+        raise StorageError(
+            f"the {scheme} URL has a query or a fragment (`?` or `#`), which a root cannot have; "
+            "remove it, and set credentials by AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        )

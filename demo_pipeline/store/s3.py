@@ -1,0 +1,388 @@
+"""Objects in an S3 bucket, through the part of s3fs that does not cache.
+
+Belongs here: connecting, and `Objects` in terms of S3's operations, each of which can be repeated
+without harm; s3fs repeats calls whose failure passes. Failures become `StorageError`s that quote
+neither the server nor the environment. Credentials and endpoint come from the environment
+(`AWS_…`, `AWS_ENDPOINT_URL`) and are not read here.
+"""
+
+import hashlib
+import os
+import re
+import time
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from email.utils import parsedate_to_datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO, TypeVar
+
+from botocore.exceptions import BotoCoreError, ClientError
+from fsspec.asyn import sync
+from s3fs import S3FileSystem
+from s3fs.core import S3_RETRYABLE_ERRORS, set_custom_error_handler
+
+from demo_pipeline.store.errors import StorageError
+from demo_pipeline.store.names import bucket_of
+from demo_pipeline.store.objects import (
+    PAGE,
+    ObjectChangedError,
+    ObjectInfo,
+    Page,
+    parts_of,
+    stored_file,
+)
+
+_CHUNK = 2**20  # bytes
+_PART_BYTES = 32 * 2**20
+_MOST_PARTS = 10_000  # S3 accepts no more
+_CALLS = 7  # of one operation; s3fs waits 0.1 s after the first, then 1.7 times as long each time
+_BODIES = 4  # downloads of one object whose bytes do not arrive as they were sent
+_OTHER_BYTES = "OtherBytes"  # code of a body that is not as long as announced, or not of its ETag
+# A malformed endpoint is a ValueError; other failures are errors of botocore or the system.
+_FAILURES = (OSError, BotoCoreError, ValueError, *S3_RETRYABLE_ERRORS)
+# https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html: what passes by itself
+_PASSING = {"RequestTimeout", "SlowDown", "BadDigest", "IncompleteBody", 429, 500, 502, 503, 504}
+_CODE = re.compile(r"[A-Za-z0-9.]{1,64}")
+_Result = TypeVar("_Result")
+_inherited: list[Any] = []  # sessions that this process got from its parent by a fork
+_DENIED = "access denied; check the policy of the bucket and the credentials"
+_REMEDIES = {
+    "NoSuchBucket": "the bucket does not exist; create it or correct the URL",
+    "AccessDenied": _DENIED,
+    "403": _DENIED,
+    "InvalidAccessKeyId": "the server does not know the access key; check AWS_ACCESS_KEY_ID",
+    "SignatureDoesNotMatch": "the secret key is wrong; check AWS_SECRET_ACCESS_KEY",
+    "ExpiredToken": "the credentials have expired; renew them",
+    "NoCredentialsError": "no credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+    "PartialCredentialsError": "the credentials are incomplete; check the AWS_… variables",
+    "EndpointConnectionError": "the server cannot be reached; check AWS_ENDPOINT_URL",
+    "ConnectTimeoutError": "the server does not answer; check AWS_ENDPOINT_URL",
+    "ValueError": "the endpoint or a key is malformed; check AWS_ENDPOINT_URL",
+}
+
+
+class S3CallError(StorageError):
+    """A call that S3 refused, or that did not reach it.
+
+    Attributes:
+        place: the object's URL, printable.
+        code: S3's error code, else the name of the network error.
+        status: of the HTTP answer; 0 without an answer.
+    """
+
+    def __init__(self, place: str, code: str, status: int) -> None:
+        self.place, self.code, self.status = place, code, status
+        super().__init__(f"{place}: {_REMEDIES.get(code, f'S3 failed with {code}; try again')}")
+
+    def __reduce__(self) -> tuple[type["S3CallError"], tuple[str, str, int]]:
+        return (type(self), (self.place, self.code, self.status))
+
+
+class S3Client:
+    """One bucket. It connects at the first call, and again after a fork."""
+
+    def __init__(self, bucket: str) -> None:
+        self._bucket = bucket
+        self._connected: tuple[int, Any] | None = None
+
+    def call(self, method: str, key: str = "", **arguments: Any) -> dict[str, Any]:
+        """One operation of the S3 API, e.g. `head_object`.
+
+        Args:
+            method: botocore's name of it.
+            key: the object's full key, empty for operations on the bucket.
+            arguments: the operation's further parameters.
+
+        Raises:
+            S3CallError: when it fails, after as many calls as are sensible.
+        """
+        given = {"Bucket": self._bucket, **({"Key": key} if key else {}), **arguments}
+        try:
+            answer: dict[str, Any] = self._system().call_s3(method, **given)
+        except _FAILURES as error:
+            raise self._failed(key, error) from None
+        return answer
+
+    def chunks(self, key: str, body: Any) -> Iterator[bytes]:
+        """The bytes of a `get_object` in chunks as they arrive; closes it at the end."""
+        loop = self._system().loop
+        try:
+            while chunk := sync(loop, body.read, _CHUNK):
+                yield chunk
+        except _FAILURES as error:
+            raise self._failed(key, error) from None
+        finally:
+            body.close()
+
+    def _system(self) -> Any:
+        """The file system of this process: a connection does not survive a fork."""
+        if self._connected is None or self._connected[0] != os.getpid():
+            self._connected = (os.getpid(), _connect())
+        return self._connected[1]
+
+    def _failed(self, key: str, error: BaseException) -> S3CallError:
+        code, status = _reason(error.__cause__ or error)
+        place = f"s3://{self._bucket}/{ascii(key)[1:-1]}"
+        return S3CallError(place, code if _CODE.fullmatch(code) else "an unknown error", status)
+
+
+def _reason(error: BaseException) -> tuple[str, int]:
+    answer = getattr(error, "response", None) or {}
+    code = str(answer.get("Error", {}).get("Code", type(error).__name__))
+    return code, int(answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+
+
+def _passes(error: Exception) -> bool:
+    """Whether the same call may succeed a little later; s3fs knows the errors of the network."""
+    return isinstance(error, ClientError) and not _PASSING.isdisjoint(_reason(error))
+
+
+def _connect() -> Any:
+    own_server = "AWS_ENDPOINT_URL" in os.environ or "AWS_ENDPOINT_URL_S3" in os.environ
+    system = S3FileSystem(
+        skip_instance_cache=True,
+        use_listings_cache=False,
+        config_kwargs={
+            "connect_timeout": 10,
+            "read_timeout": 60,
+            "retries": {"total_max_attempts": 1, "mode": "standard"},  # s3fs does that
+            # Other servers' names rarely resolve with a bucket name before them.
+            "s3": {"addressing_style": "path" if own_server else "auto"},
+            # Servers other than Amazon's do not know checksums in trailers; MD5 is sent instead.
+            "request_checksum_calculation": "when_required",
+            "response_checksum_validation": "when_required",
+        },
+    )
+    system.retries = _CALLS
+    set_custom_error_handler(_passes)
+    system.close_session = partial(_close_session, os.getpid())
+    return system
+
+
+def _close_session(process: int, loop: Any, session: Any) -> None:
+    """Close the connections of a file system that is not used any more.
+
+    A forked child shares the sockets and the event loop of its parent: it must not touch them, and
+    an attempt of s3fs ends with a traceback. So it keeps them until it ends.
+    """
+    if process == os.getpid():
+        S3FileSystem.close_session(loop, session)
+    else:
+        _inherited.append(session)
+
+
+class S3Objects:
+    """See `Objects`. Keys that begin with `/` below the root's prefix are left out.
+
+    Args:
+        url: `s3://bucket/prefix`, without credentials.
+        client: makes the calls; tests pass one that acts between them.
+        part_bytes: larger objects are written in parts of this size (S3 wants 5 MiB at least).
+
+    Raises:
+        StorageError: the URL carries credentials or names no bucket.
+    """
+
+    def __init__(
+        self, url: str, client: S3Client | None = None, part_bytes: int = _PART_BYTES
+    ) -> None:
+        self._bucket = bucket_of(url)
+        self._client = client or S3Client(self._bucket.name)
+        self._part_bytes = part_bytes
+
+    @property
+    def url(self) -> str:
+        """`s3://bucket/prefix`."""
+        return self._bucket.url
+
+    def list_page(self, prefix: str = "", token: str | None = None, limit: int = PAGE) -> Page:
+        """See `Objects`."""
+        return self._listed(prefix, token, limit)
+
+    def list_prefixes(self, prefix: str = "", token: str | None = None, limit: int = PAGE) -> Page:
+        """See `Objects`."""
+        return self._listed(prefix, token, limit, Delimiter="/")
+
+    def head(self, key: str) -> ObjectInfo | None:
+        """See `Objects`."""
+        try:
+            return _described(key, self._call("head_object", key))
+        except S3CallError as error:
+            if error.status != 404 or error.code == "NoSuchBucket":
+                raise
+            return None
+
+    def read(self, key: str) -> tuple[bytes, ObjectInfo] | None:
+        """See `Objects`."""
+        try:
+            return self._received(partial(self._read, key))
+        except S3CallError as error:
+            if error.code != "NoSuchKey":
+                raise
+            return None
+
+    def fetch(self, key: str, etag: str, dest: Path) -> None:
+        """See `Objects`."""
+        try:
+            self._received(partial(self._fetch, key, etag, dest))
+        except S3CallError as error:
+            if error.status != 412 and error.code not in {"NoSuchKey", _OTHER_BYTES}:
+                raise
+            raise self._changed(key) from None
+
+    def put(
+        self,
+        key: str,
+        data: bytes | Path,
+        *,
+        if_none_match: bool = False,
+        if_match: str | None = None,
+    ) -> ObjectInfo:
+        """See `Objects`."""
+        conditions = {"IfNoneMatch": "*"} if if_none_match else {}
+        conditions |= {"IfMatch": f'"{if_match}"'} if if_match else {}
+        try:
+            size = len(data) if isinstance(data, bytes) else data.stat().st_size
+            if size <= self._part_bytes:
+                body = b"".join(parts_of(data, size or 1))
+                answer = self._call("put_object", key, **_body(body), **conditions)
+            else:
+                answer = self._put_parts(key, data, size, conditions)
+        except S3CallError as error:
+            refused = error.status in (409, 412) or error.code in {"NoSuchKey", "NoSuchUpload"}
+            if not (conditions and refused):
+                raise
+            raise ObjectChangedError(f"{error.place}: was written by another process") from None
+        except OSError as error:
+            name, reason = Path(str(data)).name, type(error).__name__
+            raise StorageError(f"{name}: could not be read: {reason}") from None
+        return ObjectInfo(key, size, _etag(answer), _answered_at(answer))
+
+    def delete(self, key: str) -> None:
+        """See `Objects`."""
+        self._call("delete_object", key)
+
+    def _received(self, get: Callable[[], _Result]) -> _Result:
+        """What a download gives, which is repeated while its body breaks or arrives changed."""
+        for attempt in range(_BODIES - 1):
+            try:
+                return get()
+            except S3CallError as error:
+                if error.status or error.code in _REMEDIES:
+                    raise
+            time.sleep(0.1 * 3**attempt)
+        return get()
+
+    def _read(self, key: str) -> tuple[bytes, ObjectInfo]:
+        answer = self._call("get_object", key)
+        data = b"".join(self._chunks(key, answer))
+        self._require_body(key, answer, len(data), hashlib.md5(data, usedforsecurity=False))
+        return data, _described(key, answer)
+
+    def _fetch(self, key: str, etag: str, dest: Path) -> None:
+        answer = self._call("get_object", key, IfMatch=f'"{etag}"')
+        if _etag(answer) != etag:
+            raise self._changed(key)
+        with stored_file(dest) as out:
+            self._copy(key, answer, out)
+            # An object that was replaced during the download is not the expected one any more.
+            now = self.head(key)
+            if now is None or (now.etag, now.size) != (etag, out.tell()):
+                raise self._changed(key)
+
+    def _copy(self, key: str, answer: dict[str, Any], out: BinaryIO) -> None:
+        md5 = hashlib.md5(usedforsecurity=False)
+        for chunk in self._chunks(key, answer):
+            md5.update(chunk)
+            out.write(chunk)
+        self._require_body(key, answer, out.tell(), md5)
+
+    def _require_body(self, key: str, answer: dict[str, Any], size: int, md5: Any) -> None:
+        """Refuse a body that was cut or changed on its way.
+
+        The ETag is the MD5 of the bytes but after multipart uploads or KMS encryption
+        (https://docs.aws.amazon.com/AmazonS3/latest/API/API_Object.html) and in directory buckets,
+        whose names end in `--x-s3`.
+        """
+        etag = _etag(answer)
+        encrypted = str(answer.get("ServerSideEncryption", "")).startswith("aws:")
+        encrypted = encrypted or "SSECustomerAlgorithm" in answer
+        is_md5 = len(etag) == 32 and not encrypted and not self._bucket.name.endswith("--x-s3")
+        if size != answer["ContentLength"] or (is_md5 and md5.hexdigest() != etag):
+            raise S3CallError(self._place(key), _OTHER_BYTES, 0)
+
+    def _changed(self, key: str) -> ObjectChangedError:
+        return ObjectChangedError(f"{self._place(key)}: is not the object that was listed any more")
+
+    def _place(self, key: str) -> str:
+        return f"{self.url}/{ascii(key)[1:-1]}"
+
+    def _listed(self, prefix: str, token: str | None, limit: int, **more: str) -> Page:
+        root = self._bucket.prefix
+        if token is not None:
+            more["ContinuationToken"] = token
+        answer = self._client.call(
+            "list_objects_v2", Prefix=root + prefix, MaxKeys=min(limit, PAGE), **more
+        )
+        objects = [_listed_object(entry, root) for entry in answer.get("Contents", ())]
+        prefixes = [item["Prefix"].removeprefix(root) for item in answer.get("CommonPrefixes", ())]
+        return Page(
+            tuple(info for info in objects if info.key and not info.key.startswith("/")),
+            tuple(prefix for prefix in prefixes if not prefix.startswith("/")),
+            answer.get("NextContinuationToken") if answer.get("IsTruncated") else None,
+        )
+
+    def _put_parts(
+        self, key: str, data: bytes | Path, size: int, conditions: dict[str, str]
+    ) -> dict[str, Any]:
+        """A multipart upload, which is aborted when anything fails."""
+        upload = self._call("create_multipart_upload", key)["UploadId"]
+        parts: list[dict[str, Any]] = []
+        try:
+            for part in parts_of(data, max(self._part_bytes, -(-size // _MOST_PARTS))):
+                number = {"UploadId": upload, "PartNumber": len(parts) + 1}
+                etag = self._call("upload_part", key, **number, **_body(part))["ETag"]
+                parts.append({"ETag": etag, "PartNumber": len(parts) + 1})
+            whole = {"UploadId": upload, "MultipartUpload": {"Parts": parts}, **conditions}
+            return self._call("complete_multipart_upload", key, **whole)
+        except BaseException:
+            with suppress(StorageError):  # the error that led here is the one to report
+                self._call("abort_multipart_upload", key, UploadId=upload)
+            raise
+
+    def _call(self, method: str, key: str, **arguments: Any) -> dict[str, Any]:
+        return self._client.call(method, self._bucket.prefix + key, **arguments)
+
+    def _chunks(self, key: str, answer: dict[str, Any]) -> Iterator[bytes]:
+        return self._client.chunks(self._bucket.prefix + key, answer["Body"])
+
+
+def _body(data: bytes) -> dict[str, Any]:
+    """The arguments of a put of these bytes; S3 refuses other bytes than those of the digest."""
+    digest = hashlib.md5(data, usedforsecurity=False).digest()
+    return {"Body": data, "ContentMD5": b64encode(digest).decode()}
+
+
+def _described(key: str, answer: dict[str, Any]) -> ObjectInfo:
+    modified = answer["LastModified"].timestamp()
+    return ObjectInfo(key, answer["ContentLength"], _etag(answer), modified)
+
+
+def _listed_object(entry: dict[str, Any], root: str) -> ObjectInfo:
+    key = entry["Key"].removeprefix(root)
+    return ObjectInfo(key, entry["Size"], _etag(entry), entry["LastModified"].timestamp())
+
+
+def _etag(answer: dict[str, Any]) -> str:
+    return str(answer["ETag"]).strip('"')
+
+
+def _answered_at(answer: dict[str, Any]) -> float:
+    """When the server answered, epoch seconds by its clock; 0 without a date header."""
+    try:
+        date = answer["ResponseMetadata"]["HTTPHeaders"]["date"]
+        return parsedate_to_datetime(date).timestamp()
+    except (KeyError, ValueError):
+        return 0.0

@@ -1,0 +1,482 @@
+"""The uploads: recordings as they arrive, one folder with three files per demonstration.
+
+Belongs here: finding an upload by its id, reading it unchanged, and its fingerprints. Nothing here
+writes to the uploads. Those in a bucket are downloaded one demonstration at a time, each file as
+the very object that was listed or not at all; those in a folder are read in place, and links that
+lead outside it are refused.
+"""
+
+import hashlib
+import logging
+import os
+import stat
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from demo_pipeline.files.atomic_write import combined_digest, file_digest
+from demo_pipeline.files.processes import has_ended, this_process
+from demo_pipeline.files.recording_files import OTHER_FILES, RECORDING_FILES, oversized_files
+from demo_pipeline.files.system_errors import raise_system_trouble
+from demo_pipeline.problems import DemonstrationError, Problem
+from demo_pipeline.settings import DEFAULT_LIMITS, LimitSettings
+from demo_pipeline.store.errors import StorageError
+from demo_pipeline.store.folder import is_in_use, marked_in_use, remove_tree
+from demo_pipeline.store.names import (
+    is_bucket,
+    is_folder_name,
+    is_former_id,
+    is_safe_id,
+    local_path,
+    printable_name,
+    safe_id,
+)
+from demo_pipeline.store.objects import (
+    FolderObjects,
+    ObjectChangedError,
+    ObjectInfo,
+    Objects,
+    list_all,
+)
+
+_ABANDONED_SECONDS = 3600.0  # a living reader marks its folder as in use long before that
+_LOG = logging.getLogger(__package__)
+
+
+@dataclass(frozen=True, slots=True)
+class UploadedDemonstration:
+    r"""One folder of the uploads.
+
+    Attributes:
+        id: safe id, which names the demonstration everywhere else.
+        name: the folder's own name; bytes that are not UTF-8 are written as `\xNN`.
+        files: those of `RECORDING_FILES` that it holds, sorted.
+    """
+
+    id: str
+    name: str
+    files: tuple[str, ...]
+
+
+class ListedFile(NamedTuple):
+    """A file of an upload as a listing shows it; `name` is relative to the upload's folder."""
+
+    name: str
+    etag: str
+    size: int
+
+
+class Uploads:
+    """A root that recordings arrive under, over any objects.
+
+    Args:
+        objects: the root as keys and bytes.
+        cache: a local folder for downloads, created when needed; None: the system's temporary
+            folder.
+        limits: larger files are not downloaded.
+
+    Attributes:
+        objects: for code that only lists.
+        copies: whether `open` downloads, so that the first stage keeps a copy of the files.
+    """
+
+    copies = True
+
+    def __init__(
+        self, objects: Objects, cache: Path | None = None, limits: LimitSettings = DEFAULT_LIMITS
+    ) -> None:
+        self.objects, self._limits = objects, limits
+        self._cache = (cache or Path(tempfile.gettempdir()) / "demo_pipeline") / "uploads"
+
+    @property
+    def url(self) -> str:
+        """The root as it was configured, without credentials."""
+        return self.objects.url
+
+    def list_demonstrations(self) -> list[UploadedDemonstration]:
+        """Every visible folder, complete or not, sorted by id; collisions are left out.
+
+        In a bucket by one listing of all objects, however many folders there are.
+        """
+        files: dict[str, set[str]] = defaultdict(set)
+        for info in list_all(self.objects):
+            name, slash, file = info.key.partition("/")
+            if slash and name and not name.startswith("."):
+                files[name].add(file)
+        single = {key: names[0] for key, names in _by_id(files).items() if len(names) == 1}
+        return [_described(key, name, files[name]) for key, name in sorted(single.items())]
+
+    def collisions(self) -> dict[str, tuple[str, ...]]:
+        """Ids that several folders have, each with the folders' names, sorted."""
+        several = {key: names for key, names in _by_id(self._names()).items() if len(names) > 1}
+        return {key: tuple(map(printable_name, names)) for key, names in sorted(several.items())}
+
+    def find(self, demonstration: str) -> UploadedDemonstration | None:
+        """The demonstration with this id; None unless exactly one folder has it."""
+        names, files = folder_files(self.objects, demonstration)
+        return _described(demonstration, names[0], files) if len(names) == 1 else None
+
+    def identity(self, demonstration: str) -> str | None:
+        """The upload's fingerprint for a recipe: it changes when one of the three files does.
+
+        Nothing is downloaded for it. None when the upload cannot be read.
+        """
+        return upload_listing_fingerprint(self, demonstration)
+
+    @contextmanager
+    def open(self, demonstration: str, identity: str | None = None) -> Iterator[Path]:
+        """A local folder with the demonstration's files, for reading while the context is open.
+
+        Args:
+            demonstration: its id.
+            identity: of the expected upload; None: any.
+
+        Raises:
+            DemonstrationError: no folder or several folders have the id, a file is a link to
+                outside the root, or the upload is not the expected one (`upload_changed`).
+            StorageError: the uploads cannot be read, or the disk is full.
+        """
+        names, files = folder_files(self.objects, demonstration)
+        if len(names) != 1:
+            raise DemonstrationError(_folder_problem(demonstration, names))
+        listed = (ListedFile(name, info.etag, info.size) for name, info in files.items())
+        if identity is not None and listing_fingerprint(listed) != identity:
+            raise DemonstrationError(changed_while_read(demonstration, "."))
+        self._refuse_large(demonstration, {name: info.size for name, info in files.items()})
+        with self._private_folder() as folder:
+            for name, info in files.items():
+                if name in RECORDING_FILES:
+                    self._fetch(demonstration, info, folder / name)
+                elif info.size <= self._limits.max_log_bytes:
+                    # Discovery requests no run when one of these changes, so that costs nothing.
+                    with suppress(DemonstrationError):
+                        self._fetch(demonstration, info, folder / name)
+            yield folder
+
+    def remove_leftovers(self) -> list[str]:
+        """Remove downloads of processes of this machine that have ended; returns their names.
+
+        Of processes that are not known, what is older than an hour.
+        """
+        before = time.time() - _ABANDONED_SECONDS
+        removed = []
+        for folder in self._cache.iterdir() if self._cache.is_dir() else ():
+            try:
+                old = folder.stat().st_mtime < before or has_ended(folder.name.partition(".")[0])
+            except FileNotFoundError:  # removed by its reader
+                continue
+            if old and not is_in_use(folder):
+                remove_tree(folder)
+                removed.append(folder.name)
+        return removed
+
+    def _names(self) -> Iterable[str]:
+        """Names of the folders directly under the root that are not hidden."""
+        return _folder_names(self.objects)
+
+    def _refuse_large(self, demonstration: str, sizes: dict[str, int]) -> None:
+        """Refuse files that are too large before any is read."""
+        if too_large := oversized_files(sizes, self._limits):
+            raise DemonstrationError([replace(p, demonstration=demonstration) for p in too_large])
+
+    def _fetch(self, demonstration: str, info: ObjectInfo, dest: Path) -> None:
+        try:
+            self.objects.fetch(info.key, info.etag, dest)
+        except ObjectChangedError:
+            raise DemonstrationError(changed_while_read(demonstration, dest.name)) from None
+        if dest.stat().st_size != info.size:
+            raise DemonstrationError(changed_while_read(demonstration, dest.name))
+        _LOG.debug("%s: downloaded %s, %d bytes", demonstration, dest.name, info.size)
+
+    @contextmanager
+    def _private_folder(self) -> Iterator[Path]:
+        """A folder that is removed at the end, or by another process when this process dies."""
+        try:
+            self._cache.mkdir(parents=True, exist_ok=True)
+            self.remove_leftovers()
+            folder = Path(tempfile.mkdtemp(dir=self._cache, prefix=f"{this_process().mark}."))
+        except OSError as error:
+            raise StorageError(
+                f"the folder for downloads cannot be written to ({type(error).__name__}); "
+                "set DEMO_PIPELINE_CACHE to a writable folder"
+            ) from None
+        try:
+            with marked_in_use(folder):
+                yield folder
+        finally:
+            remove_tree(folder)
+
+
+class LocalUploads(Uploads):
+    """Folders directly under one local root. Links that lead outside it are not followed."""
+
+    copies = False
+
+    def __init__(self, root: Path, limits: LimitSettings = DEFAULT_LIMITS) -> None:
+        super().__init__(FolderObjects(root), limits=limits)
+        self._root = root
+
+    def identity(self, demonstration: str) -> str | None:
+        """See `Uploads`: over the bytes of the files."""
+        try:
+            with self.open(demonstration) as folder:
+                return _folder_fingerprint(folder)
+        except (DemonstrationError, OSError) as error:
+            raise_system_trouble(error)
+            return None
+
+    def list_demonstrations(self) -> list[UploadedDemonstration]:
+        """See `Uploads`. Raises `StorageError` also when the root does not exist."""
+        single = {key: names[0] for key, names in _by_id(self._names()).items() if len(names) == 1}
+        return [self._describe(key, name) for key, name in sorted(single.items())]
+
+    def find(self, demonstration: str) -> UploadedDemonstration | None:
+        """See `Uploads`."""
+        names = self._named(demonstration)
+        return self._describe(demonstration, names[0]) if len(names) == 1 else None
+
+    @contextmanager
+    def open(self, demonstration: str, identity: str | None = None) -> Iterator[Path]:
+        """See `Uploads`: the folder itself."""
+        names = self._named(demonstration)
+        if len(names) != 1:
+            printable = list(map(printable_name, names))
+            raise DemonstrationError(_folder_problem(demonstration, printable))
+        folder = self._root / names[0]
+        places = (folder, *(folder / file for file in RECORDING_FILES))
+        outside = [path for path in places if self._leaves(path)]
+        if outside:
+            raise DemonstrationError([_leads_outside(demonstration, folder, p) for p in outside])
+        if refused := list(_unreadable(demonstration, folder)):
+            raise DemonstrationError(refused)
+        present = [name for name in RECORDING_FILES if _is(stat.S_ISREG, folder / name)]
+        self._refuse_large(demonstration, {n: (folder / n).stat().st_size for n in present})
+        if identity is not None and _folder_fingerprint(folder) != identity:
+            raise DemonstrationError(changed_while_read(demonstration, "."))
+        yield folder
+
+    def remove_leftovers(self) -> list[str]:
+        """See `Uploads`: nothing is ever written here."""
+        return []
+
+    def _names(self) -> list[str]:
+        try:
+            with os.scandir(self._root) as entries:
+                names = [entry.name for entry in entries if not entry.name.startswith(".")]
+        except (FileNotFoundError, NotADirectoryError):
+            raise StorageError(
+                f"{self._root}: the uploads folder does not exist; "
+                "create it, or set DEMO_PIPELINE_UPLOADS"
+            ) from None
+        except OSError as error:
+            reason = os.strerror(error.errno) if error.errno else type(error).__name__
+            raise StorageError(f"{self._root}: cannot be listed: {reason}") from None
+        # What cannot be examined, such as a link to itself, counts as a folder.
+        return [name for name in names if _is(stat.S_ISDIR, self._root / name, unknown=True)]
+
+    def _named(self, demonstration: str) -> list[str]:
+        """Names of the folders with this id; the root is only listed when that is needed."""
+        if is_folder_name(demonstration) and self._root.is_dir():
+            found = _is(stat.S_ISDIR, self._root / demonstration, unknown=True)
+            return [demonstration] if found else []
+        return _by_id(self._names()).get(demonstration, [])
+
+    def _describe(self, key: str, name: str) -> UploadedDemonstration:
+        folder = self._root / name
+        inside = () if self._leaves(folder) else RECORDING_FILES
+        files = (
+            f for f in inside if _is(stat.S_ISREG, folder / f) and not self._leaves(folder / f)
+        )
+        return _described(key, printable_name(name), files)
+
+    def _leaves(self, path: Path) -> bool:
+        """Whether `path` is a link to somewhere outside the root, or to itself."""
+        try:
+            if not path.is_symlink():
+                return False
+        except OSError:  # of its folder; `open` reports it
+            return False
+        try:
+            return not path.resolve().is_relative_to(self._root.resolve())
+        except (OSError, RuntimeError):  # a loop of links
+            return True
+
+
+def open_uploads(
+    url: str, cache: Path | None = None, limits: LimitSettings = DEFAULT_LIMITS
+) -> Uploads:
+    """The uploads under a path, a `file://` or an `s3://` URL; nothing is read yet.
+
+    Args:
+        url: the root.
+        cache: a local folder for downloads; None: the system's temporary folder.
+        limits: uploads with larger files are refused before anything is read.
+
+    Raises:
+        StorageError: another kind of root, or a URL with credentials.
+    """
+    if is_bucket(url):
+        from demo_pipeline.store.s3 import S3Objects  # noqa: PLC0415 - costs 0.6 s
+
+        return Uploads(S3Objects(url), cache, limits)
+    return LocalUploads(local_path(url), limits)
+
+
+def listing_fingerprint(files: Iterable[tuple[str, str, int]]) -> str:
+    """SHA-256 over the sorted (name, ETag, bytes) of the three files, in hex.
+
+    Args:
+        files: `ListedFile`s, or plain (name, ETag, bytes); other files do not count.
+    """
+    rows = sorted((name, etag, size) for name, etag, size in files if name in RECORDING_FILES)
+    text = "".join(f"{name} {etag} {size}\n" for name, etag, size in rows)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def upload_listing_fingerprint(uploads: Uploads, demonstration: str) -> str | None:
+    """Listing fingerprint of the present upload, in a folder or a bucket.
+
+    Discovery and buckets, which must not download files, use it; local uploads use one over bytes.
+
+    Returns:
+        None unless exactly one folder has this id.
+
+    Raises:
+        StorageError: the uploads cannot be listed.
+    """
+    names, files = folder_files(uploads.objects, demonstration)
+    if len(names) != 1:
+        return None
+    return listing_fingerprint((name, info.etag, info.size) for name, info in files.items())
+
+
+def _folder_fingerprint(folder: Path) -> str:
+    """SHA-256 over `name sha256` lines of the three files, as far as they exist, by name.
+
+    For a complete upload it equals the `fingerprint` of the recording's manifest.
+    """
+    present = (name for name in RECORDING_FILES if (folder / name).is_file())
+    return combined_digest((name, file_digest(folder / name).sha256) for name in present)
+
+
+def _folder_names(objects: Objects) -> set[str]:
+    """Names of the folders directly under the root that are not hidden."""
+    names: set[str] = set()
+    token: str | None = None
+    while True:
+        page = objects.list_prefixes("", token)
+        names.update(prefix.rstrip("/") for prefix in page.prefixes)
+        token = page.token
+        if token is None:
+            return {name for name in names if name and not name.startswith(".")}
+
+
+def folder_files(objects: Objects, demonstration: str) -> tuple[list[str], dict[str, ObjectInfo]]:
+    """The folders with this id and, when there is exactly one, its files.
+
+    Those are the ones in `RECORDING_FILES` and `OTHER_FILES`. When the id is the folder's name,
+    only that folder is listed; else all folders' names are, too.
+
+    Returns:
+        Names, sorted; and file name → object, whose key is `<name>/<file>`.
+    """
+    if not is_safe_id(demonstration):
+        return [], {}
+    names = [demonstration]
+    if not is_folder_name(demonstration):
+        names = sorted(name for name in _folder_names(objects) if safe_id(name) == demonstration)
+    if len(names) != 1:
+        return names, {}
+    prefix = f"{names[0]}/"
+    infos = {info.key.removeprefix(prefix): info for info in list_all(objects, prefix)}
+    known = (*RECORDING_FILES, *OTHER_FILES)
+    return names if infos else [], {file: infos[file] for file in known if file in infos}
+
+
+def _by_id(names: Iterable[str]) -> dict[str, list[str]]:
+    """Safe id → names of the folders that have it, sorted."""
+    folders: dict[str, list[str]] = defaultdict(list)
+    for name in sorted(names):
+        folders[safe_id(name)].append(name)
+    return folders
+
+
+def _described(key: str, name: str, files: Iterable[str]) -> UploadedDemonstration:
+    return UploadedDemonstration(key, name, tuple(sorted({*files} & {*RECORDING_FILES})))
+
+
+def _is(kind: object, path: Path, *, unknown: bool = False) -> bool:
+    """Whether what `path` leads to is of a kind; `unknown`: what is said when that is refused."""
+    try:
+        return bool(kind(path.stat().st_mode))  # type: ignore[operator]
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return unknown
+
+
+def _unreadable(demonstration: str, folder: Path) -> Iterator[Problem]:
+    """The existing files that cannot be read, and why; one byte of each is tried."""
+    for name in RECORDING_FILES:
+        try:
+            if (folder / name).is_file():
+                with (folder / name).open("rb") as file:
+                    file.read(1)
+        except FileNotFoundError:  # removed meanwhile
+            continue
+        except OSError as error:
+            raise_system_trouble(error)
+            yield Problem(
+                "unreadable_file",
+                name,
+                f"exists and cannot be read ({type(error).__name__})",
+                remedy="let the pipeline's user read it and its folder, then run the demonstration "
+                "again: discovery does not notice changed permissions",
+                demonstration=demonstration,
+            )
+
+
+def _leads_outside(demonstration: str, folder: Path, path: Path) -> Problem:
+    return Problem(
+        "link_outside",
+        "." if path == folder else path.name,
+        "is a link to itself or to outside the uploads folder, and such links are not followed",
+        remedy="replace the link by the file or folder itself",
+        demonstration=demonstration,
+    )
+
+
+def _folder_problem(demonstration: str, names: list[str]) -> Problem:
+    """The problem of an id that no folder, or several folders, have; `names` are the folders'."""
+    if not names and is_former_id(demonstration):
+        code = "former_id"
+        message = (
+            f"is the id that an earlier version gave; the folder's id is {safe_id(demonstration)}"
+        )
+        remedy = (
+            "nothing: it is processed under that id, and its outputs under this one are "
+            "left out of the datasets then; delete this partition"
+        )
+    elif not names:
+        code, message = "missing_upload", "no folder of the uploads has this id"
+        remedy = "upload the recording, or check the id"
+    else:
+        code, remedy = "id_collision", "rename all but one of them"
+        message = f"{len(names)} folders have this id: {', '.join(map(repr, names))}"
+    return Problem(code, ".", message, remedy=remedy, demonstration=demonstration)
+
+
+def changed_while_read(demonstration: str, file: str) -> Problem:
+    """The problem of an upload that was replaced while it was read."""
+    return Problem(
+        "upload_changed",
+        file,
+        "changed while it was read",
+        remedy="nothing to do; discovery requests another run when it is stable",
+        demonstration=demonstration,
+    )

@@ -1,0 +1,311 @@
+"""The manifest: what a version of an output consists of and what it was built from.
+
+Belongs here: the models of `manifest.json`, its bytes, and the hashes over them. A version's id is
+a hash of its manifest's bytes, so equal work has equal ids on every machine and in every kind of
+store. A dataset has hundreds of thousands of files: their entries are written and read one after
+the other and held in columns.
+"""
+
+import hashlib
+import json
+import re
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+from json.encoder import encode_basestring
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, JsonValue, PlainSerializer, PlainValidator
+
+from demo_pipeline.problems import Problem
+
+VERSION_LENGTH = 16
+_MEMBERS = 512  # entries that are written at once
+_DIGEST = 32  # bytes of SHA-256
+# A path as `encode_basestring` writes it.
+_ENTRY = re.compile(
+    rb'\n  \{\n   "path": "((?:[^"\\\x00-\x1f]|\\(?:["\\bfnrt]|u00[01][0-9a-f]))*+)",'
+    rb'\n   "sha256": "([0-9a-f]{64})",\n   "size": (\d+)\n  \},?'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """Everything an output depends on; an output with an equal recipe is not built again.
+
+    Attributes:
+        stage: the stage's name, e.g. `events`.
+        code_version: of the code that builds it.
+        settings: fingerprint of the stage's own settings.
+        inputs: name of each input → content fingerprint of its version.
+    """
+
+    stage: str
+    code_version: str
+    settings: str
+    inputs: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckOutcome:
+    """The result of one check of a staged version.
+
+    Attributes:
+        name: of the check.
+        passed: whether it passed.
+        problems: what it found, including warnings.
+        metadata: JSON values to show.
+        blocking: whether a failure prevents the commit.
+    """
+
+    name: str
+    passed: bool
+    problems: tuple[Problem, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    blocking: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class FileEntry:
+    """One file: `/`-separated path under `content/`, bytes, hex digest."""
+
+    path: str
+    size: int
+    sha256: str
+
+
+class FileTable:
+    """Files in the order of their paths: 50 bytes each in memory, and the path."""
+
+    def __init__(self, entries: Iterable[FileEntry] = ()) -> None:
+        self._paths: list[str] = []
+        self._sizes, self._digests = array("Q"), bytearray()
+        for entry in entries:
+            self.append(entry.path, entry.size, entry.sha256)
+
+    def append(self, path: str, size: int, sha256: str) -> None:
+        """Add a file. Raises `ValueError` when the digest is not hexadecimal."""
+        self._digests += bytes.fromhex(sha256)
+        self._paths.append(path)
+        self._sizes.append(size)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files together."""
+        return sum(self._sizes)
+
+    def sizes(self) -> Iterator[tuple[str, int]]:
+        """Path and size of each file."""
+        return zip(self._paths, self._sizes, strict=True)
+
+    def find(self, path: str) -> FileEntry | None:
+        """The file with this path."""
+        place = bisect_left(self._paths, path)
+        return self._entry(place) if self._paths[place : place + 1] == [path] else None
+
+    def _entry(self, place: int) -> FileEntry:
+        digest = self._digests[place * _DIGEST : (place + 1) * _DIGEST]
+        return FileEntry(self._paths[place], self._sizes[place], digest.hex())
+
+    def __iter__(self) -> Iterator[FileEntry]:
+        return map(self._entry, range(len(self)))
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FileTable) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+_FileField = Annotated[
+    FileTable,
+    PlainValidator(lambda value: value if isinstance(value, FileTable) else FileTable()),
+    PlainSerializer(list),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class LinkEntry:
+    """A link to the content of another output's version."""
+
+    # Not a model: an index has many thousands of links.
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+    output: str
+    version: str
+
+
+class Manifest(BaseModel):
+    """`manifest.json`. It holds no time and no path of a machine.
+
+    Attributes:
+        files: sorted by path; empty folders are not part of an output.
+        links: path under `content/` → the version that it links to.
+        content: SHA-256 over paths, digests and links; equal for equal content, whatever it
+            was built from.
+        summary: the JSON object that the stage returned.
+        checks: outcomes of the checks of the staged version.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    output: str
+    stage: str
+    code_version: str
+    settings: str
+    inputs: dict[str, str]
+    files: _FileField
+    links: dict[str, LinkEntry]
+    content: str
+    summary: dict[str, JsonValue]
+    checks: tuple[CheckOutcome, ...] = ()
+
+    @property
+    def recipe(self) -> Recipe:
+        """What the version was built from."""
+        return Recipe(self.stage, self.code_version, self.settings, self.inputs)
+
+    def chunks(self) -> Iterator[bytes]:
+        """The file's bytes: keys sorted, one line per entry, the same for the same manifest."""
+        rest = _indented(self._values())
+        links = ((path, asdict(link)) for path, link in sorted(self.links.items()))
+        long = {
+            "files": ("[", "]", _entries(self.files)),
+            "inputs": ("{", "}", _members(sorted(self.inputs.items()))),
+            "links": ("{", "}", _members(links)),
+        }
+        for name, (opening, closing, texts) in long.items():
+            before, start, rest = rest.partition(f'\n "{name}": {opening}')
+            yield f"{before}{start}".encode()
+            parting, end = "", closing
+            for text in texts:
+                yield f"{parting}{text}".encode()
+                parting, end = ",", f"\n {closing}"
+            rest = f"{end}{rest.removeprefix(closing)}"
+        yield f"{rest}\n".encode()
+
+    def as_read(self) -> "Manifest":
+        """The manifest as it is read back: every value is one of JSON."""
+        read = Manifest.model_validate_json(json.dumps(self._values(), sort_keys=True))
+        inputs, links = dict(sorted(self.inputs.items())), dict(sorted(self.links.items()))
+        return read.model_copy(update={"files": self.files, "inputs": inputs, "links": links})
+
+    @classmethod
+    def of_chunks(cls, chunks: Iterable[bytes]) -> "Manifest":
+        """The manifest with these bytes, which `chunks` wrote. Raises `ValueError`."""
+        files, others, rest = FileTable(), list[bytes](), b""
+
+        def take(entry: re.Match[bytes]) -> bytes:
+            files.append(_path(entry[1]), int(entry[3]), entry[2].decode())
+            return b""
+
+        for chunk in chunks:
+            rest += chunk
+            complete = max(rest.rfind(b"\n  {"), 0)
+            others.append(_ENTRY.sub(take, rest[:complete]))
+            rest = rest[complete:]
+        read = cls.model_validate_json(b"".join((*others, _ENTRY.sub(take, rest))))
+        return read.model_copy(update={"files": files})
+
+    def _values(self) -> dict[str, Any]:
+        """The manifest with nothing in its three members that may be very long."""
+        long: dict[str, Any] = {"files": [], "inputs": {}, "links": {}}
+        return {**self.model_dump(mode="json", exclude={*long}), **long}
+
+
+def _path(raw: bytes) -> str:
+    return str(json.loads(b'"%b"' % raw)) if b"\\" in raw else raw.decode()
+
+
+def _indented(value: Mapping[str, Any]) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False, indent=1)
+
+
+def _entries(files: FileTable) -> Iterator[str]:
+    """The text of the files' entries, of many at a time."""
+    rest = iter(files)
+    while some := [
+        f'\n  {{\n   "path": {encode_basestring(entry.path)},\n   "sha256": "{entry.sha256}",'
+        f'\n   "size": {entry.size}\n  }}'
+        for entry in islice(rest, _MEMBERS)
+    ]:
+        yield ",".join(some)
+
+
+def _members(items: Iterable[tuple[str, Any]]) -> Iterator[str]:
+    """The text of the members of an object at the top, of many at a time."""
+    rest = iter(items)
+    while some := dict(islice(rest, _MEMBERS)):
+        yield "".join(f"\n {line}" for line in _indented(some).split("\n")[1:-1])
+
+
+@dataclass(frozen=True, slots=True)
+class VersionName:
+    """A committed version without its manifest: many thousands fit into memory."""
+
+    output: str
+    id: str
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A committed version: plain data, valid for as long as the store keeps it.
+
+    Attributes:
+        id: first 16 hex of the SHA-256 over the manifest's bytes.
+        manifest: what it consists of.
+    """
+
+    id: str
+    manifest: Manifest
+
+    @property
+    def output(self) -> str:
+        """The output's name."""
+        return self.manifest.output
+
+    @property
+    def name(self) -> VersionName:
+        """The version without its manifest."""
+        return VersionName(self.output, self.id, self.content)
+
+    @property
+    def content(self) -> str:
+        """Fingerprint of the content: a later stage's recipe names it as its input."""
+        return self.manifest.content
+
+
+def make_manifest(
+    output: str,
+    recipe: Recipe,
+    *,
+    files: FileTable,
+    links: Mapping[str, LinkEntry],
+    summary: Mapping[str, JsonValue],
+    checks: Sequence[CheckOutcome],
+) -> Manifest:
+    """The manifest of a staged directory; see `Manifest`.
+
+    Raises:
+        pydantic.ValidationError: the summary is not a JSON object.
+    """
+    digest = hashlib.sha256()  # over the (path, digest) pairs and the links, sorted by path
+    for entry in files:
+        digest.update(f"{json.dumps(['file', entry.path, entry.sha256])}\n".encode())
+    for path, link in sorted(links.items()):
+        digest.update(f"{json.dumps(['link', path, link.output, link.version])}\n".encode())
+    return Manifest(
+        output=output,
+        stage=recipe.stage,
+        code_version=recipe.code_version,
+        settings=recipe.settings,
+        inputs=dict(recipe.inputs),
+        files=files,
+        links=dict(links),
+        content=digest.hexdigest(),
+        summary=dict(summary),
+        checks=tuple(checks),
+    )

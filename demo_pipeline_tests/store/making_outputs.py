@@ -1,0 +1,86 @@
+"""Small outputs and what readers see of them, for the tests of this folder."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from demo_pipeline.store.store import Store
+from demo_pipeline.store.version_manifest import Recipe, Version
+
+Files = Mapping[str, str]
+
+
+def recipe(code_version: str = "1", **inputs: str) -> Recipe:
+    return Recipe("events", code_version, "settings", inputs)
+
+
+def put(store: Store, output: str, files: Files, links: Mapping[str, Version] | None = None):
+    """Commit `files` (path → text) and links as the current version of `output`."""
+    with store.stage(output) as staging:
+        write(staging.path, files)
+        for path, version in (links or {}).items():
+            staging.link(path, version)
+        return store.commit(staging, recipe(), {"files": len(files)})
+
+
+def write(folder: Path, files: Files) -> None:
+    for path, text in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
+
+
+def seen(store: Store, output: str) -> dict[str, str]:
+    """What a reader gets, with links followed."""
+    with store.open(output) as (path, _):
+        return contents(path)
+
+
+def contents(folder: Path) -> dict[str, str]:
+    """Path → text of every file, with links followed."""
+    found: dict[str, str] = {}
+    for entry in sorted(folder.iterdir()):
+        if entry.is_dir():
+            found |= {f"{entry.name}/{path}": text for path, text in contents(entry).items()}
+        else:
+            found[entry.name] = entry.read_text()
+    return found
+
+
+def recorded_calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Path]]:
+    """Every `fsync` and `rename` of this process from now on, with its path, in their order."""
+    calls: list[tuple[str, Path]] = []
+    fsync, replace = os.fsync, Path.replace
+
+    def synced(descriptor: Any) -> None:
+        number = descriptor if isinstance(descriptor, int) else descriptor.fileno()
+        calls.append(("fsync", Path(f"/proc/self/fd/{number}").readlink()))
+        fsync(descriptor)
+
+    def replaced(self: Path, target: Path) -> Path:
+        calls.append(("rename", target))
+        return replace(self, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "replace", replaced)
+    return calls
+
+
+def removed_by_another_process(
+    monkeypatch: pytest.MonkeyPatch, path: Path, *, examined: bool
+) -> None:
+    """Remove a file right before its age is read for the first time, or right after."""
+    status = Path.stat
+
+    def removing(self: Path, **asked: Any) -> Any:
+        if self != path:
+            return status(self, **asked)
+        if not examined:
+            path.unlink(missing_ok=True)
+        found = status(self, **asked)
+        path.unlink(missing_ok=True)
+        return found
+
+    monkeypatch.setattr(Path, "stat", removing)

@@ -1,0 +1,130 @@
+"""The bucket policy in docs/operations.md grants what the pipeline needs, and no more."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.session import get_session
+from moto.core.authorization import enable_iam_authentication
+
+from demo_pipeline import __version__
+from demo_pipeline.exports.dataset_stages import INDEX_STAGE
+from demo_pipeline.files.recording_files import RECORDING_FILES
+from demo_pipeline.runs.datasets import failed_before, note_error, run_dataset_stage
+from demo_pipeline.runs.evaluations import list_evaluations, run_evaluation, store_objects
+from demo_pipeline.runs.health import HealthLevel, examine_workspace
+from demo_pipeline.runs.quarantine import list_quarantine, quarantine_demonstration, release
+from demo_pipeline.runs.stage_runs import run_stage
+from demo_pipeline.runs.stages import DATASET_STAGES, STAGES, training_exports
+from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline.settings import Settings
+from demo_pipeline.store.errors import StorageError
+from demo_pipeline.store.objects import list_all
+from demo_pipeline.store.s3 import S3Objects
+from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
+from demo_pipeline_tests.datasets.stores import commit_trajectories
+from demo_pipeline_tests.simulator.s3_server import S3Server
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
+UPLOADS, STORE = "s3://my-uploads/recordings", "s3://my-datasets/demo"
+
+
+def documented(first_key: str) -> Any:
+    """The JSON on the page that begins with this key."""
+    blocks = re.findall(r"```json\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    [found] = [value for value in map(json.loads, blocks) if next(iter(value)) == first_key]
+    return found
+
+
+@pytest.fixture
+def workspace(
+    moto: S3Server, recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Workspace]:
+    """One upload, somebody's predictions, and a pipeline whose user has only the page's policy."""
+    with moto.connected():
+        for url in (UPLOADS, STORE):
+            moto.make_bucket(url.split("/")[2])
+        for file in RECORDING_FILES:
+            S3Objects(UPLOADS).put(f"one/{file}", recording / file)
+        for left in list(list_all(S3Objects(STORE))):  # by another test: the server is shared
+            S3Objects(STORE).delete(left.key)
+        S3Objects(STORE).put("evaluations/mine/predictions.jsonl", b"")
+        S3Objects(STORE).put("evaluations/mine/evaluation.json", b'{"split": "any"}')
+        iam = get_session().create_client("iam")
+        user = tmp_path.name
+        iam.create_user(UserName=user)
+        policy = json.dumps(documented("Version"))
+        iam.put_user_policy(UserName=user, PolicyName="page", PolicyDocument=policy)
+        key = iam.create_access_key(UserName=user)["AccessKey"]
+        with enable_iam_authentication(), monkeypatch.context() as patch:
+            patch.setenv("AWS_ACCESS_KEY_ID", key["AccessKeyId"])
+            patch.setenv("AWS_SECRET_ACCESS_KEY", key["SecretAccessKey"])
+            places: dict[str, Any] = {
+                "cache": str(tmp_path / "cache"),
+                "osworld_tasks": str(tmp_path / "tasks"),
+            }
+            yield Workspace.open(Settings(uploads=UPLOADS, store=STORE, **places))
+
+
+def test_the_documented_policy_is_enough(workspace: Workspace) -> None:
+    assert [one.id for one in workspace.uploads.list_demonstrations()] == ["one"]
+    for _ in range(2):
+        made = run_stage(workspace, STAGES[0], "one", force=True)
+        assert made.status == "made"
+    output = STAGES[0].output("one")
+    assert workspace.store.verify(output) == []
+    quarantine_demonstration(workspace.store, "one", "events", None, __version__, problems=[])
+    assert len(list_quarantine(workspace.store)) == 1
+    assert release(workspace.store, "one")
+    workspace.store.remove(output)
+    workspace.store.collect(0, 2e9)
+    assert workspace.store.outputs() == []
+
+
+def test_every_dataset_is_built_with_it(workspace: Workspace, tmp_path: Path) -> None:
+    commit_trajectories(workspace, [make_trajectory(tmp_path, "one", [CLICK])])
+    failed, *_ = training_exports()
+    note_error(workspace.store, failed, ValueError())
+    assert failed_before(workspace.store, failed) == "ValueError"
+    for stage in DATASET_STAGES:
+        assert run_dataset_stage(workspace, stage).status == "made", stage.name
+    assert failed_before(workspace.store, failed) == ""
+    assert INDEX_STAGE.folder in workspace.store.outputs()
+
+
+def test_predictions_are_scored_and_never_written_with_it(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    commit_trajectories(workspace, [make_trajectory(tmp_path, "one", [CLICK])])
+    assert [found.name for found in list_evaluations(workspace).found] == ["mine"]
+    assert run_evaluation(workspace, "mine").status == "made"
+    objects = store_objects(STORE)
+    for name in ("mine", "other"):
+        with pytest.raises(StorageError, match="access denied"):
+            objects.put(f"evaluations/{name}/predictions.jsonl", b"x")
+
+
+def test_the_doctor_finds_both_roots_usable_with_it(workspace: Workspace) -> None:
+    levels = {finding.check: finding.level for finding in examine_workspace(workspace)}
+    assert levels["uploads"] is levels["store"] is HealthLevel.OK
+
+
+def test_the_uploads_cannot_be_written_with_it(workspace: Workspace) -> None:
+    for key in ("one/meta.json", "two/meta.json"):
+        with pytest.raises(StorageError, match="access denied"):
+            workspace.uploads.objects.put(key, b"x")
+        with pytest.raises(StorageError, match="access denied"):
+            workspace.uploads.objects.delete(key)
+
+
+def test_s3_accepts_the_documented_lifecycle_rule(moto: S3Server) -> None:
+    with moto.connected():
+        bucket = moto.make_bucket().removeprefix("s3://")
+        rules = documented("Rules")
+        s3 = get_session().create_client("s3")
+        s3.put_bucket_lifecycle_configuration(Bucket=bucket, LifecycleConfiguration=rules)
+        [kept] = s3.get_bucket_lifecycle_configuration(Bucket=bucket)["Rules"]
+        assert kept["AbortIncompleteMultipartUpload"] == {"DaysAfterInitiation": 7}

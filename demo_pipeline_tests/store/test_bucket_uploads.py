@@ -1,0 +1,280 @@
+"""Uploads in a bucket: listing, downloading, and removing abandoned downloads."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from demo_pipeline.files.recording_files import RECORDING_FILES
+from demo_pipeline.problems import DemonstrationError
+from demo_pipeline.recording import manifest
+from demo_pipeline.store.errors import StorageError
+from demo_pipeline.store.names import safe_id
+from demo_pipeline.store.uploads import (
+    ListedFile,
+    UploadedDemonstration,
+    Uploads,
+    _folder_fingerprint,
+    listing_fingerprint,
+    open_uploads,
+    upload_listing_fingerprint,
+)
+from demo_pipeline_tests.store.faulty import Fault, FaultyObjects, Kind
+from demo_pipeline_tests.store.memory_objects import MemoryObjects
+
+
+class Place:
+    """Uploads in memory, with every call counted."""
+
+    def __init__(self, cache: Path, *faults: Fault) -> None:
+        self.memory = MemoryObjects(shuffle=3)
+        self.objects = FaultyObjects(self.memory, *faults, methods=frozenset({"fetch"}))
+        self.uploads = Uploads(self.objects, cache)
+        self.cache = cache
+
+    def put(self, name: str, files: tuple[str, ...] = RECORDING_FILES) -> None:
+        for file in files:
+            self.memory.put(f"{name}/{file}", f"{name} {file}".encode())
+
+    def left(self) -> list[Path]:
+        return [path for path in self.cache.rglob("*") if path.is_file()]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path / "cache")
+
+
+def test_the_other_files_of_newer_recorders_come_along_and_decide_nothing(place: Place) -> None:
+    place.put("a")
+    before = place.uploads.identity("a")
+    place.put("a", ("input_log_meta.json", "sft.json", "notes.txt"))
+    assert place.uploads.identity("a") == before
+    found = place.uploads.find("a")
+    assert found is not None
+    assert found.files == RECORDING_FILES
+    with place.uploads.open("a", before) as folder:
+        names = sorted(path.name for path in folder.iterdir())
+    assert names == sorted([*RECORDING_FILES, "input_log_meta.json", "sft.json"])
+
+
+def test_every_folder_is_listed_complete_or_not_and_nothing_else(place: Place) -> None:
+    place.put("b")
+    place.put("a", ("meta.json", "notes.txt", "deep/recording.mp4"))
+    place.put("other", ("notes.txt",))
+    place.put(".hidden")
+    place.memory.put("readme.txt", b"no demonstration")
+    place.memory.put("b", b"an object with a folder's name")
+    place.memory.put("empty/", b"")
+    assert place.uploads.list_demonstrations() == [
+        UploadedDemonstration("a", "a", ("meta.json",)),
+        UploadedDemonstration("b", "b", RECORDING_FILES),
+        UploadedDemonstration("empty", "empty", ()),
+        UploadedDemonstration("other", "other", ()),
+    ]
+
+
+def test_a_listing_takes_one_request_for_a_thousand_objects(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    counted = FaultyObjects(place.memory)
+    for n in range(1000):
+        place.put(f"demo-{n}")
+    assert len(Uploads(counted).list_demonstrations()) == 1000
+    assert len(counted.calls) == 3
+    found = Uploads(counted).find("demo-7")
+    assert found == UploadedDemonstration("demo-7", "demo-7", RECORDING_FILES)
+    assert counted.calls[3:] == [("list_page", "demo-7/")]
+
+
+def test_a_folder_with_any_name_can_be_found_and_opened_by_its_id(place: Place) -> None:
+    name = "My demo, 1 (fertig) ü/"[:-1]
+    place.put(name)
+    (listed,) = place.uploads.list_demonstrations()
+    assert (listed.id, listed.name) == (safe_id(name), name)
+    assert place.uploads.find(listed.id) == listed
+    with place.uploads.open(listed.id) as folder:
+        assert {path.name: path.read_text() for path in folder.iterdir()} == {
+            file: f"{name} {file}" for file in RECORDING_FILES
+        }
+
+
+def test_two_names_with_one_id_are_both_reported_and_neither_is_used(place: Place) -> None:
+    key = safe_id("my demo")
+    place.put("my demo")
+    place.put(key)
+    place.put("other")
+    assert [each.id for each in place.uploads.list_demonstrations()] == ["other"]
+    assert place.uploads.collisions() == {key: ("my demo", key)}
+    assert place.uploads.find(key) is None
+    assert place.uploads.identity(key) is None
+    with pytest.raises(DemonstrationError, match="2 folders have this id: 'my demo'"):
+        place.uploads.open(key).__enter__()
+
+
+@pytest.mark.parametrize("key", ["nobody", "../outside", "", "a/b", ".hidden"])
+def test_an_unknown_id_is_an_error_of_that_demonstration(place: Place, key: str) -> None:
+    place.put("a/b")
+    place.put(".hidden")
+    assert place.uploads.find(key) is None
+    assert place.uploads.identity(key) is None
+    with pytest.raises(DemonstrationError, match="no folder of the uploads"):
+        place.uploads.open(key).__enter__()
+
+
+def test_a_download_is_private_and_removed_afterwards(place: Place) -> None:
+    place.put("a", ("meta.json", "input_log.jsonl", "notes.txt"))
+    with place.uploads.open("a") as folder:
+        assert sorted(path.name for path in folder.iterdir()) == ["input_log.jsonl", "meta.json"]
+        assert folder.stat().st_mode & 0o077 == 0
+    assert not folder.exists()
+    with pytest.raises(ZeroDivisionError), place.uploads.open("a"):
+        raise ZeroDivisionError
+    assert place.left() == []
+
+
+@pytest.mark.parametrize("call", [1, 2, 3])
+@pytest.mark.parametrize("kind", ["swap", "cut"])
+def test_a_file_that_changes_during_the_download_is_noticed(
+    tmp_path: Path, call: int, kind: Kind
+) -> None:
+    place = Place(tmp_path, Fault(call, kind))
+    place.put("a")
+    with pytest.raises(DemonstrationError) as caught:
+        place.uploads.open("a").__enter__()
+    (problem,) = caught.value.problems
+    assert (problem.code, problem.file) == ("upload_changed", RECORDING_FILES[call - 1])
+    assert problem.message == "changed while it was read"
+    assert problem.demonstration == "a"
+    assert place.left() == []
+
+
+def test_a_broken_download_is_a_storage_error_and_leaves_nothing(tmp_path: Path) -> None:
+    place = Place(tmp_path, Fault(2, "before"))
+    place.put("a")
+    with pytest.raises(StorageError, match="connection broke"):
+        place.uploads.open("a").__enter__()
+    assert place.left() == []
+
+
+def test_only_the_expected_upload_is_opened(place: Place) -> None:
+    place.put("a")
+    meant = place.uploads.identity("a")
+    assert meant is not None
+    with place.uploads.open("a", meant):
+        pass
+    place.memory.put("a/meta.json", b"another")
+    before = len(place.objects.calls)
+    with pytest.raises(DemonstrationError, match="changed while it was read"):
+        place.uploads.open("a", meant).__enter__()
+    assert len(place.objects.calls) == before
+
+
+def test_downloads_of_dead_processes_are_removed_and_those_in_use_are_not(place: Place) -> None:
+    place.put("a")
+    with place.uploads.open("a") as read:
+        abandoned, fresh = read.parent / "abandoned", read.parent / "fresh"
+        for folder in (abandoned, fresh):
+            folder.mkdir()
+            (folder / "recording.mp4").write_bytes(b"1")
+        for folder in (abandoned, read):
+            os.utime(folder, (0, 0))
+        with place.uploads.open("a"):
+            pass
+        assert not abandoned.exists()
+        assert fresh.exists()
+        assert len(list(read.iterdir())) == 3
+
+
+def test_a_cache_that_cannot_be_written_to_says_what_to_set(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    place = Place(tmp_path / "file")
+    place.put("a")
+    with pytest.raises(StorageError, match="DEMO_PIPELINE_CACHE"):
+        place.uploads.open("a").__enter__()
+
+
+# --- which upload is meant
+
+
+def test_identity_changes_with_the_three_files_and_with_nothing_else(place: Place) -> None:
+    place.put("a", ("meta.json",))
+    seen = [place.uploads.identity("a")]
+    for key in ("a/input_log.jsonl", "a/meta.json", "a/recording.mp4"):
+        place.memory.put(key, b"new")
+        seen.append(place.uploads.identity("a"))
+    assert len(set(seen)) == 4
+    for key in ("a/notes.txt", "a/deep/meta.json", "ab/meta.json", "a"):
+        place.memory.put(key, b"new")
+        assert place.uploads.identity("a") == seen[-1]
+    assert place.objects.calls == []
+
+
+def test_a_local_identity_is_the_fingerprint_in_the_manifest(recording: Path) -> None:
+    uploads = open_uploads(str(recording.parent))
+    files = [manifest.fingerprint_file(recording / file) for file in RECORDING_FILES]
+    assert uploads.identity(recording.name) == manifest.combined_fingerprint(files)
+    assert uploads.identity("nobody") is None
+
+
+def test_a_local_upload_has_a_listing_fingerprint_that_a_rewriting_changes(tmp_path: Path) -> None:
+    folder = tmp_path / "my demo"
+    folder.mkdir()
+    (folder / "meta.json").write_text("{}")
+    uploads, key = open_uploads(str(tmp_path)), safe_id("my demo")
+    before = upload_listing_fingerprint(uploads, key)
+    assert before == upload_listing_fingerprint(uploads, key) is not None
+    os.utime(folder / "meta.json", ns=(1, 1))
+    assert upload_listing_fingerprint(uploads, key) not in (None, before)
+    assert upload_listing_fingerprint(uploads, "nobody") is None
+    identity = uploads.identity(key)
+    assert identity == _folder_fingerprint(folder)
+    with uploads.open(key, identity):
+        pass
+    with pytest.raises(DemonstrationError, match="changed"):
+        uploads.open(key, before).__enter__()
+
+
+ROWS = st.lists(
+    st.builds(
+        ListedFile,
+        st.sampled_from([*RECORDING_FILES, "notes.txt"]),
+        st.text("0123456789abcdef-", min_size=1, max_size=4),
+        st.integers(0, 9),
+    ),
+    max_size=4,
+    unique_by=lambda row: row.name,
+)
+
+
+@given(rows=ROWS, other=ROWS, seed=st.randoms())
+def test_a_listing_fingerprint_is_of_the_three_files_in_any_order(rows, other, seed) -> None:
+    mixed = list(rows)
+    seed.shuffle(mixed)
+    assert listing_fingerprint(mixed) == listing_fingerprint(rows)
+    counted = {row for row in rows if row.name in RECORDING_FILES}
+    equal = counted == {row for row in other if row.name in RECORDING_FILES}
+    assert (listing_fingerprint(rows) == listing_fingerprint(other)) == equal
+
+
+# --- roots
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("s3://bucket", "s3://bucket"),
+        ("s3://bucket/", "s3://bucket"),
+        ("S3://bucket//a b/c/", "s3://bucket/a b/c"),
+    ],
+)
+def test_an_s3_root_is_a_bucket_and_a_prefix(url: str, shown: str) -> None:
+    assert open_uploads(url).url == shown
+
+
+@pytest.mark.parametrize("url", ["s3://", "s3:///prefix", "s3://b", "s3://canary:secret/x"])
+def test_an_s3_url_without_a_bucket_is_refused_without_repeating_it(url: str) -> None:
+    with pytest.raises(StorageError, match="names a bucket") as caught:
+        open_uploads(url)
+    assert "canary" not in str(caught.value)

@@ -1,0 +1,127 @@
+import os
+
+import pytest
+
+from demo_pipeline.files.recording_files import RECORDING_FILES
+from demo_pipeline.problems import DemonstrationError
+from demo_pipeline.store.errors import StorageError
+from demo_pipeline.store.names import safe_id
+from demo_pipeline.store.uploads import UploadedDemonstration, open_uploads
+
+
+def upload(root, name, files=RECORDING_FILES):
+    (root / name).mkdir(parents=True)
+    for file in files:
+        (root / name / file).write_text(file)
+
+
+def test_every_folder_is_listed_complete_or_not_and_nothing_else(tmp_path):
+    upload(tmp_path, "b")
+    upload(tmp_path, "a", ["meta.json"])
+    upload(tmp_path, "empty", [])
+    upload(tmp_path, ".hidden")
+    (tmp_path / "readme.txt").write_text("no demonstration")
+    assert open_uploads(str(tmp_path)).list_demonstrations() == [
+        UploadedDemonstration("a", "a", ("meta.json",)),
+        UploadedDemonstration("b", "b", RECORDING_FILES),
+        UploadedDemonstration("empty", "empty", ()),
+    ]
+
+
+def test_a_folder_with_any_name_can_be_found_and_opened_by_its_id(tmp_path):
+    upload(tmp_path, "My demo, 1 (fertig)")
+    uploads = open_uploads(tmp_path.as_uri())
+    (listed,) = uploads.list_demonstrations()
+    assert listed.name == "My demo, 1 (fertig)"
+    assert uploads.find(listed.id) == listed
+    with uploads.open(listed.id) as folder:
+        assert sorted(path.name for path in folder.iterdir()) == sorted(RECORDING_FILES)
+
+
+def test_a_name_that_is_not_utf_8_does_not_stop_the_listing(tmp_path):
+    (tmp_path / os.fsdecode(b"caf\xe9")).mkdir()
+    (listed,) = open_uploads(str(tmp_path)).list_demonstrations()
+    assert listed.name == "caf\\xe9"
+    with open_uploads(str(tmp_path)).open(listed.id) as folder:
+        assert folder.is_dir()
+
+
+def test_two_names_with_one_id_are_both_reported_and_neither_is_used(tmp_path):
+    upload(tmp_path, "my demo")
+    upload(tmp_path, safe_id("my demo"))
+    upload(tmp_path, "other")
+    uploads = open_uploads(str(tmp_path))
+    key = safe_id("my demo")
+    assert [each.id for each in uploads.list_demonstrations()] == ["other"]
+    assert uploads.collisions() == {key: ("my demo", key)}
+    assert uploads.find(key) is None
+    with pytest.raises(DemonstrationError, match="2 folders have this id: 'my demo'"):
+        uploads.open(key).__enter__()
+
+
+def test_links_out_of_the_root_are_not_followed(tmp_path):
+    root, outside = tmp_path / "uploads", tmp_path / "outside"
+    upload(tmp_path, "outside")
+    upload(root, "file", ["meta.json"])
+    (root / "file" / "input_log.jsonl").symlink_to(outside / "input_log.jsonl")
+    (root / "folder").symlink_to(outside)
+    (root / "loop").symlink_to("loop")
+    uploads = open_uploads(str(root))
+    assert [(each.id, each.files) for each in uploads.list_demonstrations()] == [
+        ("file", ("meta.json",)),
+        ("folder", ()),
+        ("loop", ()),
+    ]
+    for key in ("file", "folder"):
+        with pytest.raises(DemonstrationError, match="outside the uploads"):
+            uploads.open(key).__enter__()
+
+
+def test_links_inside_the_root_and_a_root_that_is_a_link_work(tmp_path):
+    upload(tmp_path / "real", "a")
+    (tmp_path / "real" / "b").symlink_to("a")
+    (tmp_path / "root").symlink_to("real")
+    uploads = open_uploads(str(tmp_path / "root"))
+    assert [each.files for each in uploads.list_demonstrations()] == [
+        RECORDING_FILES,
+        RECORDING_FILES,
+    ]
+    with uploads.open("b") as folder:
+        assert (folder / "meta.json").read_text() == "meta.json"
+
+
+@pytest.mark.parametrize("key", ["nobody", "../outside", "", "a/b"])
+def test_an_unknown_id_is_an_error_of_that_demonstration(tmp_path, key):
+    upload(tmp_path, "outside")
+    upload(tmp_path / "root", "a/b")
+    uploads = open_uploads(str(tmp_path / "root"))
+    assert uploads.find(key) is None
+    with pytest.raises(DemonstrationError, match="no folder of the uploads"):
+        uploads.open(key).__enter__()
+
+
+def test_a_missing_root_names_the_remedy(tmp_path):
+    with pytest.raises(StorageError, match="DEMO_PIPELINE_UPLOADS"):
+        open_uploads(str(tmp_path / "none")).list_demonstrations()
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("s3://key:canary-secret@bucket/prefix", "credentials in it"),
+        ("gs://canary-secret/prefix", "gs:// roots are not supported"),
+        ("file://canary-secret/prefix", "this machine"),
+        (" ", "root is empty"),
+    ],
+)
+def test_other_roots_are_refused_without_repeating_them(url, message):
+    with pytest.raises(StorageError, match=message) as caught:
+        open_uploads(url)
+    assert "canary-secret" not in str(caught.value)
+
+
+def test_a_file_url_may_be_escaped(tmp_path):
+    upload(tmp_path / "my uploads", "a")
+    uploads = open_uploads((tmp_path / "my uploads").as_uri())
+    assert "%20" in (tmp_path / "my uploads").as_uri()
+    assert [each.id for each in uploads.list_demonstrations()] == ["a"]

@@ -1,0 +1,319 @@
+import json
+import os
+import pickle
+from pathlib import Path
+
+import pytest
+
+from demo_pipeline.files.atomic_write import link_or_copy
+from demo_pipeline.store.errors import ChangedOutput, MissingOutput, StorageError
+from demo_pipeline.store.store import Store, open_store
+from demo_pipeline_tests.store.making_outputs import put, recipe, recorded_calls, seen, write
+
+FILES = {"a.txt": "alpha", "deep/b.txt": "beta"}
+
+
+@pytest.fixture
+def store(tmp_path):
+    return open_store(str(tmp_path / "store"))
+
+
+def test_a_commit_is_what_readers_see(store, tmp_path):
+    version = put(store, "events/d1", FILES)
+    assert seen(store, "events/d1") == FILES
+    assert store.current("events/d1") == version
+    assert (tmp_path / "store/events/d1/deep/b.txt").read_text() == "beta"
+    assert (tmp_path / "store/events/d1").readlink().parts[0] == ".."
+    assert store.verify("events/d1") == []
+
+
+def test_the_manifest_records_the_recipe_and_the_files(store, tmp_path):
+    with store.stage("events/d1") as staging:
+        write(staging.path, {"a.txt": "alpha"})
+        version = store.commit(staging, recipe("7", log="abc"), {"rows": 3})
+    path = tmp_path / "store/.versions/events/d1" / version.id / "manifest.json"
+    manifest = json.loads(path.read_bytes())
+    digest = manifest["files"][0].pop("sha256")
+    assert digest == "8ed3f6ad685b959ead7022518e1af76cd816f8e8ec7ccdda1ed4018e8f2223f8"
+    assert manifest.pop("content") == version.content
+    assert manifest == {
+        "output": "events/d1",
+        "stage": "events",
+        "code_version": "7",
+        "settings": "settings",
+        "inputs": {"log": "abc"},
+        "files": [{"path": "a.txt", "size": 5}],
+        "links": {},
+        "summary": {"rows": 3},
+        "checks": [],
+    }
+
+
+def test_the_same_bytes_have_the_same_version_in_every_store(tmp_path):
+    versions = [put(open_store(str(tmp_path / name)), "sft", FILES) for name in ("one", "two")]
+    assert versions[0] == versions[1]
+    again = put(open_store(str(tmp_path / "one")), "sft", dict(reversed(FILES.items())))
+    assert again == versions[0]
+    assert len(list((tmp_path / "one/.versions/sft").iterdir())) == 1
+    assert list((tmp_path / "one/.staging/sft").iterdir()) == []
+
+
+def test_hard_linked_files_of_another_version_are_not_synced_again(tmp_path, monkeypatch):
+    store = Store(tmp_path / "store")
+    source = put(store, "trees/d1", FILES)
+    folder = tmp_path / "store/trees/d1"
+    calls = recorded_calls(monkeypatch)
+    with store.stage("steps/d1") as staging:
+        staging.hardlink_sources.append(source)
+        write(staging.path, {"own.txt": "own"})
+        link_or_copy(folder / "a.txt", staging.path / "linked.txt")
+        (staging.path / "copied.txt").write_bytes((folder / "a.txt").read_bytes())
+        version = store.commit(staging, recipe(), {})
+    entries = {entry.path: entry for entry in version.manifest.files}
+    assert entries["linked.txt"].sha256 == entries["copied.txt"].sha256
+    assert entries["linked.txt"].size == entries["copied.txt"].size == 5
+    synced = {path.name for call, path in calls if call == "fsync"}
+    assert {"own.txt", "copied.txt"} <= synced
+    assert "linked.txt" not in synced
+    assert seen(store, "steps/d1") == {"own.txt": "own", "linked.txt": "alpha"} | {
+        "copied.txt": "alpha"
+    }
+    assert store.verify("steps/d1") == []
+
+
+def test_a_changed_hard_linked_file_is_refused(tmp_path):
+    store = Store(tmp_path / "store")
+    source = put(store, "ui_trees/d1", FILES)
+    (tmp_path / "store/ui_trees/d1/deep/b.txt").write_text("bota")
+    with store.stage("trajectories/d1") as staging:
+        staging.hardlink_sources.append(source)
+        link_or_copy(tmp_path / "store/ui_trees/d1/deep/b.txt", staging.path / "linked.txt")
+        with pytest.raises(ChangedOutput, match=r"ui_trees/d1/deep/b\.txt was changed") as caught:
+            store.commit(staging, recipe(), {})
+        assert caught.value.output == "ui_trees/d1"
+        assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)  # noqa: S301
+    assert store.current("trajectories/d1") is None
+
+
+def test_equal_content_has_equal_fingerprints_whatever_built_it(either):
+    one = put(either, "events/d1", FILES)
+    two = put(either, "events/d2", FILES)
+    assert one.content == two.content
+    assert one.id != two.id
+    assert put(either, "events/d2", FILES | {"a.txt": "other"}).content != one.content
+
+
+@pytest.mark.parametrize("damage", ["missing", "short", "manifest", "all"])
+def test_a_damaged_output_is_not_current_and_is_restored_to_the_same_bytes(store, tmp_path, damage):
+    version = put(store, "events/d1", FILES)
+    folder = tmp_path / "store/.versions/events/d1" / version.id
+    if damage == "missing":
+        (folder / "content/deep/b.txt").unlink()
+    elif damage == "short":
+        (folder / "content/deep/b.txt").write_text("bet")
+    elif damage == "manifest":
+        manifest = folder / "manifest.json"
+        manifest.write_text(
+            manifest.read_text().replace('"code_version": "1"', '"code_version": "2"')
+        )
+    else:
+        folder.rename(tmp_path / "elsewhere")
+    assert store.current("events/d1") is None
+    assert store.verify("events/d1")
+    with pytest.raises(MissingOutput, match="events/d1"):
+        store.open("events/d1").__enter__()
+    assert put(store, "events/d1", FILES) == version
+    assert seen(store, "events/d1") == FILES
+    assert store.verify("events/d1") == []
+
+
+def test_verifying_finds_a_changed_byte_and_a_new_commit_repairs_it(store, tmp_path):
+    put(store, "events/d1", FILES)
+    (tmp_path / "store/events/d1/a.txt").write_text("alphA")
+    (tmp_path / "store/events/d1/new.txt").write_text("")
+    assert [(found.code, found.file) for found in store.verify("events/d1")] == [
+        ("changed_file", "events/d1/a.txt"),
+        ("unexpected_file", "events/d1/new.txt"),
+    ]
+    put(store, "events/d1", FILES)
+    assert store.verify("events/d1") == []
+    assert seen(store, "events/d1") == FILES
+
+
+def test_a_missing_output_is_named(either):
+    for output in ("recordings/d1", "dataset"):
+        with pytest.raises(MissingOutput, match=f"^{output}: not committed") as caught:
+            either.open(output).__enter__()
+        assert pickle.loads(pickle.dumps(caught.value)).output == output  # noqa: S301
+        assert [found.code for found in either.verify(output)] == ["missing_output"]
+
+
+def test_links_are_readable_while_staged_and_after_the_commit(store, tmp_path):
+    trajectory = put(store, "trajectories/d1", {"task.json": "one"})
+    with store.stage("dataset") as staging:
+        staging.link("trajectories/d1", trajectory)
+        write(staging.path, {"index.json": "[]"})
+        assert (staging.path / "trajectories/d1/task.json").read_text() == "one"
+        store.commit(staging, recipe(), {})
+    put(store, "trajectories/d1", {"task.json": "two"})
+    assert seen(store, "dataset") == {"index.json": "[]", "trajectories/d1/task.json": "one"}
+    assert (tmp_path / "store/dataset/trajectories/d1/task.json").read_text() == "one"
+    (tmp_path / "store").rename(tmp_path / "moved")
+    moved = open_store(str(tmp_path / "moved"))
+    assert seen(moved, "dataset")["trajectories/d1/task.json"] == "one"
+    assert moved.verify("dataset") == []
+
+
+def test_damage_behind_a_link_is_found(store, tmp_path):
+    trajectory = put(store, "trajectories/d1", {"task.json": "one"})
+    put(store, "dataset", {}, {"trajectories/d1": trajectory})
+    (tmp_path / "store/trajectories/d1/task.json").write_text("eno")
+    assert [found.file for found in store.verify("dataset")] == ["trajectories/d1/task.json"]
+    (tmp_path / "store/.versions/trajectories/d1" / trajectory.id).rename(tmp_path / "gone")
+    assert [found.code for found in store.verify("dataset")] == ["broken_link"]
+    assert store.current("dataset") is None
+
+
+def test_a_link_to_a_version_removed_meanwhile_is_not_committed(store, tmp_path):
+    trajectory = put(store, "trajectories/d1", {"task.json": "one"})
+    with store.stage("dataset") as staging:
+        staging.link("trajectories/d1", trajectory)
+        (tmp_path / "store/.versions/trajectories/d1" / trajectory.id).rename(tmp_path / "gone")
+        with pytest.raises(StorageError, match="trajectories/d1 was removed or replaced meanwhile"):
+            store.commit(staging, recipe(), {})
+    assert store.outputs("dataset") == []
+
+
+@pytest.mark.parametrize("path", ["/etc/x", "../x", "a/../../x", ".", "", "taken.txt"])
+def test_links_stay_inside_and_replace_nothing(either, path):
+    version = put(either, "trajectories/d1", {"task.json": "one"})
+    with either.stage("dataset") as staging:
+        write(staging.path, {"taken.txt": ""})
+        with pytest.raises(StorageError):
+            staging.link(path, version)
+
+
+def test_a_foreign_link_is_never_committed(either, tmp_path):
+    (tmp_path / "secret").write_text("secret")
+    with either.stage("sft") as staging:
+        (staging.path / "copy").symlink_to(tmp_path / "secret")
+        with pytest.raises(StorageError, match="not a plain file"):
+            either.commit(staging, recipe(), {})
+    assert either.current("sft") is None
+
+
+def test_a_staging_directory_commits_once_and_is_removed(either):
+    with either.stage("sft") as staging:
+        write(staging.path, FILES)
+    assert not staging.directory.exists()
+    with either.stage("sft") as staging:
+        either.commit(staging, recipe(), {})
+        with pytest.raises(StorageError, match="stage again"):
+            either.commit(staging, recipe(), {})
+
+
+def test_foreign_links_are_not_outputs(store, tmp_path):
+    put(store, "events/d1", FILES)
+    (tmp_path / "store/events/foreign").symlink_to(tmp_path)
+    assert store.outputs("events") == store.outputs() == ["events/d1"]
+
+
+def test_outputs_are_listed_by_folder_and_removed_one_by_one(either):
+    for output in ("events/d2", "events/d1", "dataset", "datasets/x--y--20250101_000000"):
+        put(either, output, FILES)
+    either.put_document("quarantine/d3.json", b"{}")
+    assert either.outputs("events") == either.outputs("events/") == ["events/d1", "events/d2"]
+    assert either.outputs("dataset") == ["dataset"]
+    assert len(either.outputs()) == 4
+    either.remove("events/d1")
+    either.remove("events/d1")
+    assert either.outputs("events") == ["events/d2"]
+    assert either.current("events/d1") is None
+
+
+def test_an_empty_store_is_not_an_error(either, tmp_path):
+    assert either.outputs() == []
+    assert either.current("events/d1") is None
+    assert either.list_documents("quarantine") == []
+    assert either.collect(0, now=1e12) == []
+    assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.parametrize("name", ["", "/", "../x", "events/", "events/../x", ".versions/x", "a b"])
+def test_names_that_could_lead_elsewhere_are_refused(either, name):
+    with pytest.raises(StorageError, match="cannot be the name of an output"):
+        either.current(name)
+    with pytest.raises(StorageError, match="cannot be the name of an output"):
+        either.stage(name).__enter__()
+    with pytest.raises(StorageError, match="cannot be the key of a document"):
+        either.put_document(name, b"")
+
+
+def test_foreign_files_are_not_overwritten(store, tmp_path):
+    write(tmp_path / "store/events/d1", {"mine.txt": "mine"})
+    with pytest.raises(StorageError, match="move it away"):
+        put(store, "events/d1", FILES)
+    put(store, "dataset", FILES)
+    with pytest.raises(StorageError, match="dataset in the store was not written by the store"):
+        put(store, "dataset/part", FILES)
+    assert (tmp_path / "store/events/d1/mine.txt").read_text() == "mine"
+
+
+def test_a_version_that_was_opened_stays_the_same_while_others_are_committed(either):
+    put(either, "sft", {"a": "old", "b": "old"})
+    with either.open("sft") as (path, version):
+        put(either, "sft", {"a": "new", "b": "new"})
+        assert (path / "a").read_text() == (path / "b").read_text() == "old"
+        assert either.current("sft") != version
+
+
+def test_everything_is_synced_before_it_is_published(tmp_path, monkeypatch):
+    calls, store = recorded_calls(monkeypatch), Store(tmp_path)
+    version = put(store, "events/d1", FILES)
+    link_or_copy = tmp_path / ".versions/events/d1" / version.id
+    installed = calls.index(("rename", link_or_copy))
+    pointed = calls.index(("rename", tmp_path / "events/d1"))
+    before = {path.name for call, path in calls[:installed] if call == "fsync"}
+    assert {"a.txt", "b.txt", "deep", "content", "manifest.json"} <= before
+    assert ("fsync", link_or_copy.parent) in calls[installed:pointed]
+    assert ("fsync", tmp_path / "events") in calls[pointed:]
+
+
+def test_documents_are_replaced_listed_and_deleted(either):
+    either.put_document("quarantine/a.json", b"1")
+    either.put_document("quarantine/a.json", b"2")
+    either.put_document("quarantine/b.json", b"3")
+    assert either.get_document("quarantine/a.json") == b"2"
+    either.put_document("quarantine/d1/x.json", b"4")
+    assert either.list_documents("quarantine/") == [
+        "quarantine/a.json",
+        "quarantine/b.json",
+        "quarantine/d1/x.json",
+    ]
+    assert either.list_documents("quarantine/d1") == ["quarantine/d1/x.json"]
+    assert either.delete_document("quarantine/a.json")
+    assert not either.delete_document("quarantine/a.json")
+    assert either.get_document("quarantine/a.json") is None
+
+
+def test_names_that_the_file_system_takes_for_one_are_not_mixed(tmp_path, monkeypatch):
+    """As on a file system that ignores case, where `Demo` is found as `demo`."""
+    store = open_store(str(tmp_path))
+    put(store, "events/Demo", {"a": "first"})
+    put(store, "events/demo", {"a": "other"})  # here they are two
+    (tmp_path / "events" / "demo").unlink()
+    found = os.path.lexists
+
+    def lexists(path):
+        parts = [part.lower() for part in Path(path).parts]
+        below = {tuple(part.lower() for part in each.parts) for each in tmp_path.rglob("*")}
+        return found(path) or tuple(parts) in below
+
+    is_link = Path.is_symlink
+    monkeypatch.setattr(os.path, "lexists", lexists)
+    monkeypatch.setattr(Path, "is_symlink", lambda path: path.name == "demo" or is_link(path))
+    with pytest.raises(StorageError, match=r"events/Demo only in case.*rename"):
+        put(store, "events/demo", {"a": "other"})
+    put(store, "events/Demo", {"a": "second"})
+    monkeypatch.undo()
+    assert seen(store, "events/Demo") == {"a": "second"}

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from demo_pipeline import __version__
 from demo_pipeline.datasets.index import build_index
-from demo_pipeline.exports.cudag.build import build_cudag, dataset_directory_name
+from demo_pipeline.exports.cudag.dataset import build_cudag, dataset_directory_name
 from demo_pipeline.exports.cudag.validator import validate_cudag
 from demo_pipeline.exports.messages import build_messages
 from demo_pipeline.exports.sft import build_sft

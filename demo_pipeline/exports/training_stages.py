@@ -14,8 +14,8 @@ from demo_pipeline.datasets.views import (
 )
 from demo_pipeline.exports import messages, sft
 from demo_pipeline.exports.cards import describe_cudag, describe_messages, describe_sft
-from demo_pipeline.exports.cudag import build
-from demo_pipeline.exports.cudag.build import (
+from demo_pipeline.exports.cudag import dataset
+from demo_pipeline.exports.cudag.dataset import (
     SETTINGS_DETAIL,
     dataset_directory_name,
     decisive_settings,
@@ -221,7 +221,7 @@ CUDAG_STAGE: Stage[DatasetInputs] = Stage(
     kinds=frozenset({"json"}),
     code_version=EXPORT_LOOP_VERSION,
     section=lambda settings: settings.datasets,
-    build=built(build.build_cudag, describe_cudag),
+    build=built(dataset.build_cudag, describe_cudag),
     checks=(
         Check(
             "one_configuration",

@@ -11,7 +11,7 @@ from demo_pipeline.datasets.export_loop import Excluded, export_records, plan_ex
 from demo_pipeline.datasets.selection import Candidate
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.reader import Trajectory
-from demo_pipeline.exports.cudag.build import build_cudag
+from demo_pipeline.exports.cudag.dataset import build_cudag
 from demo_pipeline.exports.messages import build_messages
 from demo_pipeline.exports.sft import build_sft
 from demo_pipeline.settings import DatasetSettings

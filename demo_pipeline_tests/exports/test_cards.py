@@ -23,7 +23,7 @@ from demo_pipeline.exports.cards import (
     describe_sft,
 )
 from demo_pipeline.exports.charts import bar_chart
-from demo_pipeline.exports.cudag.build import build_cudag
+from demo_pipeline.exports.cudag.dataset import build_cudag
 from demo_pipeline.exports.cudag.validator import validate_cudag
 from demo_pipeline.exports.dataset_stats import DatasetStats, cudag_stats, sft_stats
 from demo_pipeline.exports.messages import build_messages

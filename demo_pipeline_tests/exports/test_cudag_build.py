@@ -8,7 +8,7 @@ import cv2
 import pyarrow.parquet as pq
 import pytest
 
-from demo_pipeline.exports.cudag.build import build_cudag, dataset_directory_name
+from demo_pipeline.exports.cudag.dataset import build_cudag, dataset_directory_name
 from demo_pipeline.exports.cudag.models import read_records, read_tests, to_ru
 from demo_pipeline.exports.cudag.tool_calls import parse_tool_calls
 from demo_pipeline.exports.cudag.validator import validate_cudag

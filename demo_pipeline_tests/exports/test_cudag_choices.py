@@ -6,7 +6,7 @@ from typing import Any
 import cv2
 import pytest
 
-from demo_pipeline.exports.cudag.build import build_cudag, dataset_directory_name
+from demo_pipeline.exports.cudag.dataset import build_cudag, dataset_directory_name
 from demo_pipeline.exports.cudag.models import read_records, read_tests
 from demo_pipeline.exports.cudag.validator import validate_cudag
 from demo_pipeline.settings import DatasetSettings

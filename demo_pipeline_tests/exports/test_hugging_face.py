@@ -17,7 +17,7 @@ from demo_pipeline.exports.cards import (
     describe_messages,
     describe_sft,
 )
-from demo_pipeline.exports.cudag.build import build_cudag
+from demo_pipeline.exports.cudag.dataset import build_cudag
 from demo_pipeline.exports.messages import build_messages
 from demo_pipeline.exports.sft import build_sft
 from demo_pipeline.settings import DatasetSettings

@@ -6,7 +6,7 @@ from pathlib import Path
 import jsonschema
 import pyarrow.parquet as pq
 
-from demo_pipeline.exports.cudag.build import build_cudag
+from demo_pipeline.exports.cudag.dataset import build_cudag
 from demo_pipeline.exports.cudag.tool_calls import ToolCall
 from demo_pipeline.exports.messages import build_messages, committed_schema, messages_schema
 from demo_pipeline.exports.messages_validator import validate_messages

@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from demo_pipeline.desktopd.models import SftSample
-from demo_pipeline.exports.cudag.build import build_cudag
+from demo_pipeline.exports.cudag.dataset import build_cudag
 from demo_pipeline.exports.sft import SFT_SCHEMA, build_sft
 from demo_pipeline.exports.sft_validator import validate_sft, validate_sft_folder
 from demo_pipeline.settings import DatasetSettings

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from demo_pipeline.evaluation.agentnetbench_files import build_agentnetbench
-from demo_pipeline.exports.cudag.build import build_cudag
+from demo_pipeline.exports.cudag.dataset import build_cudag
 from demo_pipeline.exports.messages import build_messages
 from demo_pipeline.exports.sft import build_sft
 from demo_pipeline.problems import DemonstrationError, Severity, errors

@@ -16,7 +16,7 @@ from demo_pipeline.datasets.index import build_index
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.validator import validate_trajectory
 from demo_pipeline.exports.cards import describe_index, describe_sft
-from demo_pipeline.exports.cudag.build import build_cudag, dataset_directory_name
+from demo_pipeline.exports.cudag.dataset import build_cudag, dataset_directory_name
 from demo_pipeline.exports.cudag.models import read_records
 from demo_pipeline.exports.cudag.validator import validate_cudag
 from demo_pipeline.exports.messages import build_messages

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from demo_pipeline.exports.cudag.build import build_cudag
+from demo_pipeline.exports.cudag.dataset import build_cudag
 from demo_pipeline.exports.cudag.validator import validate_cudag
 from demo_pipeline.files.line_digests import FACT, DigestColumn, KnownLines, line_digest
 from demo_pipeline.problems import errors

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from demo_pipeline.exports.cudag.build import build_cudag
+from demo_pipeline.exports.cudag.dataset import build_cudag
 from demo_pipeline.exports.cudag.validator import validate_cudag
 from demo_pipeline.problems import Severity, errors
 from demo_pipeline.settings import DatasetSettings

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
+from demo_pipeline.files.comparison import differing_build
 from demo_pipeline.problems import Problem
 from demo_pipeline.settings import Section, Settings
 
@@ -76,6 +77,17 @@ class Check(Generic[AnyInputs]):
             name: sum(value.values()) if isinstance(value, Mapping) else value
             for name, value in found.items()
         }
+
+
+def built_again(
+    build: Callable[[AnyInputs, Path], object],
+    verify: Callable[[AnyInputs, Path], Sequence[Problem]] = lambda _, _out: (),
+) -> Callable[[AnyInputs, Path], Sequence[Problem]]:
+    """The function of a check: `verify`, and that the build once more writes the same files."""
+    return lambda inputs, out: [
+        *verify(inputs, out),
+        *differing_build(out, lambda again: build(inputs, again)),
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)

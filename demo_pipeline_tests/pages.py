@@ -18,6 +18,7 @@ from demo_pipeline.defs.evaluation_assets import evaluation_scores
 from demo_pipeline.defs.jobs import demonstration_catalog
 from demo_pipeline.evaluation.score_tables import SCORES_SCHEMA, STEPS_SCHEMA
 from demo_pipeline.exports.sft import SFT_SCHEMA
+from demo_pipeline.files.domains import ANY, column_domains
 from demo_pipeline.files.parquet import column_descriptions
 from demo_pipeline.observation.frames.screenshot_writer import THUMBNAILS_SCHEMA
 from demo_pipeline.observation.frames.screenshots import FRAMES_SCHEMA
@@ -178,7 +179,8 @@ def _tables() -> Iterator[str]:
     yield f"# Tables\n\n{_NOTE}\n"
     yield (
         "Every Parquet table in the store, with its columns. Types are Arrow's; `?` marks a column"
-        " that may be null. The descriptions\nare in the files too, as metadata of the columns."
+        " that may be null. The values that a\ncolumn may have are checked after every build;"
+        " the descriptions are in the files too, as metadata of the columns."
         " `messages/*.parquet` has the keys of a chat record"
         " ([formats](formats.md#messages)).\nTables of exports on request are in"
         " [formats](formats.md).\n"
@@ -186,12 +188,14 @@ def _tables() -> Iterator[str]:
     for path, row, schema in TABLES:
         yield f"\n## `{path}`\n\nA row is {row}.\n\n"
         descriptions = column_descriptions(schema)
+        domains = dict(column_domains(schema))
         yield from _table(
-            ("column", "type", "meaning"),
+            ("column", "type", "values", "meaning"),
             [
                 (
                     f"`{field.name}`",
                     f"{_type(field.type)}{'?' if field.nullable else ''}",
+                    domains.get(field.name, ANY).words,
                     descriptions[field.name],
                 )
                 for field in schema

@@ -11,6 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from demo_pipeline.desktopd.models import KEY_NAMES, ActionType
+from demo_pipeline.files.domains import ANY, COUNT, between, fitting, one_of
 from demo_pipeline.files.parquet import described_schema, read_rows, write_rows
 from demo_pipeline.recording.key_names import public_key
 
@@ -59,7 +61,30 @@ _ACTION_COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("flags", pa.list_(pa.string()), False, "what was unusual: long, never_released, …"),
 )
 
-ACTIONS_SCHEMA = described_schema(_ACTION_COLUMNS)
+_TYPE = "action_type"
+_POINTER = (_TYPE, *sorted(POINTER_TYPES))
+_KEYS = fitting("|".join(sorted(KEY_NAMES)) + "|[^A-Z]")
+ACTIONS_SCHEMA = described_schema(
+    _ACTION_COLUMNS,
+    {
+        _TYPE: one_of(*(kind for kind in ActionType if kind != ActionType.WAIT), "pause"),
+        "action_index press_ms end_ms pre_move_ms first_event last_event events": COUNT,
+        "x y": ANY.only_where(*_POINTER),
+        "button": one_of("left", "middle", "right").only_where(*_POINTER),
+        "clicks": between(1, 3).only_where(*_POINTER),
+        "modifiers": _KEYS.only_where(*_POINTER),
+        "end_x end_y path": ANY.only_where(_TYPE, "drag"),
+        "text": ANY.where(_TYPE, "type"),
+        "keys": _KEYS.where(_TYPE, "hotkey"),
+        "presses": between(1).where(_TYPE, "hotkey"),
+        "direction": one_of("up", "down", "left", "right").where(_TYPE, "scroll"),
+        "amount": between(1).where(_TYPE, "scroll"),
+        "wheel_sum wheel_remainder": ANY.where(_TYPE, "scroll"),
+        "wheel_unit": one_of("120", "notch", "pixel").where(_TYPE, "scroll"),
+        "wheel_method": one_of("override", "unit_signature").where(_TYPE, "scroll"),
+        "seconds": COUNT.where(_TYPE, "pause"),
+    },
+)
 
 # Where a log line can end up in the event accounting.
 BUCKETS = ("action", "tree_scan", "pointer_travel", "repaired", "rejected", "other")
@@ -71,7 +96,14 @@ _ACCOUNTING_COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("reason", pa.string(), False, "why the event is part of no action; else empty"),
 )
 
-ACCOUNTING_SCHEMA = described_schema(_ACCOUNTING_COLUMNS)
+ACCOUNTING_SCHEMA = described_schema(
+    _ACCOUNTING_COLUMNS,
+    {
+        "event_index": between(1),
+        "bucket": one_of(*BUCKETS),
+        "action_index": COUNT.where("bucket", "action"),
+    },
+)
 
 
 @dataclass

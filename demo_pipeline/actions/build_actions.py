@@ -20,7 +20,6 @@ from demo_pipeline.actions.action_tables import (
     ACCOUNTING_SCHEMA,
     ACTIONS_FILE,
     ACTIONS_SCHEMA,
-    BUCKETS,
     Action,
     read_actions,
     write_actions,
@@ -263,10 +262,6 @@ def check_event_accounting(folder: Path, events_folder: Path) -> list[Problem]:
     if sorted(lines) != indexes:
         message = f"{len(lines)} lines, but {len(indexes)} rows of accounting, or other numbers"
         problems.append(Problem("ledger_sum", LOG_FILE, message, remedy=DEFECT_REMEDY))
-    unknown = set(buckets) - set(BUCKETS)
-    if unknown:
-        message = f"unknown buckets {sorted(unknown)}"
-        problems.append(Problem("ledger_bucket", ACCOUNTING_FILE, message, remedy=DEFECT_REMEDY))
     events_of_actions = [(i, a.action_index) for a in read_actions(folder) for i in a.events]
     accounted = [
         (index, owner)

@@ -10,25 +10,29 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import pyarrow as pa
 
 from demo_pipeline.datasets.export_loop import plan_splits
 from demo_pipeline.datasets.export_parts import KeptParts, Part, kept_parts, table_bytes, table_of
 from demo_pipeline.datasets.split_files import replace_surrogates
-from demo_pipeline.desktopd.models import Creator, Index, Metadata
+from demo_pipeline.datasets.splits import Split
+from demo_pipeline.desktopd.models import Creator, Difficulty, Index, Metadata
 from demo_pipeline.desktopd.reader import Trajectory
 from demo_pipeline.files.atomic_write import cut_into_parts
+from demo_pipeline.files.domains import COUNT, TEXT, one_of
 from demo_pipeline.files.json_files import dump_json, dump_long_json
 from demo_pipeline.files.parquet import TableWriter, described_schema, rows_table, whole_table
 from demo_pipeline.problems import DemonstrationError, Problem
-from demo_pipeline.settings import DatasetSettings, TrajectorySettings
+from demo_pipeline.settings import DatasetSettings, ExportName, TrajectorySettings
 from demo_pipeline.trajectories.pointer_leaks import LeakRates, check_leak_rates, leak_rates
 from demo_pipeline.trajectories.provenance import (
     HIDDEN_ACTIONS_FILE,
     HIDDEN_ACTIONS_SCHEMA,
     PROVENANCE_SCHEMA,
+    QUEST_COLUMNS,
+    QUEST_NAMES,
     HiddenActions,
     HiddenReason,
     ProvenanceRow,
@@ -42,6 +46,7 @@ from demo_pipeline.trajectories.trajectory_files import (
 )
 
 EXPORTS_FILE, EXPORTS_TABLE = "exports.json", "exports.parquet"
+ExportStatus = Literal["built", "outdated", "failed", "missing", "disabled"]
 EXPORTS_SCHEMA = described_schema(
     (
         ("trajectory_id", pa.string(), False, "demonstration id"),
@@ -54,10 +59,18 @@ EXPORTS_SCHEMA = described_schema(
         ("version", pa.string(), True, "the version that was counted; null: no version"),
         ("bytes", pa.int64(), True, "of all files of that version; null: no version"),
         ("records", pa.int32(), False, "number of its records that are of this trajectory"),
-    )
+    ),
+    {
+        "trajectory_id split_group left_out": TEXT,
+        "split": one_of(*Split),
+        "export": one_of(*get_args(ExportName)),
+        "status": one_of(*get_args(ExportStatus)),
+        "version": TEXT.where("output"),
+        "bytes": COUNT.where("output"),
+        "records": COUNT,
+    },
 )
 _ROWS = 256  # trajectories whose rows are in memory
-ExportStatus = Literal["built", "outdated", "failed", "missing", "disabled"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,7 +328,7 @@ def _read_part(sources: Sequence[DatasetTrajectory]) -> IndexPart:
         rows = [by_step[index] for index in sorted(by_step)]
         counts.add_trajectory(trajectory, rows, hidden)
         entries.append(_entry(trajectory))
-        table_rows.append(_trajectory_row(trajectory, hidden))
+        table_rows.append(_trajectory_row(trajectory, hidden, rows))
         steps.append(pa.Table.from_pylist(rows, schema=PROVENANCE_SCHEMA))
         hidden_actions += hidden_rows(trajectory.id, hidden.actions)
     return IndexPart(
@@ -340,7 +353,9 @@ def _entry(trajectory: Trajectory) -> dict[str, Any]:
     }
 
 
-def _trajectory_row(trajectory: Trajectory, hidden: HiddenActions) -> dict[str, Any]:
+def _trajectory_row(
+    trajectory: Trajectory, hidden: HiddenActions, rows: Sequence[ProvenanceRow]
+) -> dict[str, Any]:
     """A trajectory as a row of `TRAJECTORIES_SCHEMA`."""
     task, result = trajectory.task, trajectory.result
     return {
@@ -357,6 +372,7 @@ def _trajectory_row(trajectory: Trajectory, hidden: HiddenActions) -> dict[str, 
         "complete": not hidden,
         "hidden_actions": len(hidden),
         "hidden_reasons": dict.fromkeys(HiddenReason, 0) | hidden.by_reason(),
+        **{name: rows[0][name] if rows else None for name in QUEST_NAMES},
     }
 
 
@@ -376,7 +392,13 @@ TRAJECTORIES_SCHEMA = described_schema(
         ("complete", pa.bool_(), False, "no action of the demonstration is hidden"),
         ("hidden_actions", pa.int32(), False, "number of actions that no screenshot shows"),
         ("hidden_reasons", _REASONS, False, "their numbers by reason"),
-    )
+        *QUEST_COLUMNS,
+    ),
+    {
+        "trajectory_id task_id application": TEXT,
+        "difficulty": one_of(*Difficulty),
+        "steps completion_time_ms hidden_actions": COUNT,
+    },
 )
 
 

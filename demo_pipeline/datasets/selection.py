@@ -200,6 +200,7 @@ class Candidate:
         instruction: of task.json.
         application: of task.json.
         split_groups: of its provenance.
+        task_id: of task.json.
         hidden: its hidden actions.
         incomplete: steps before which too many actions are hidden for exports of steps; the number
             of steps stands for the end.
@@ -211,6 +212,7 @@ class Candidate:
     instruction: str
     application: str
     split_groups: tuple[str, ...]
+    task_id: str = ""
     hidden: HiddenActions = NOTHING_HIDDEN
     incomplete: frozenset[int] = frozenset()
     gives_steps: bool = True
@@ -282,6 +284,7 @@ def _candidate(source: DatasetTrajectory, head: Head, settings: DatasetSettings)
         instruction=head.instruction,
         application=head.application,
         split_groups=head.split_groups,
+        task_id=head.task_id,
         hidden=head.hidden,
         incomplete=incomplete,
         gives_steps=len(incomplete) <= head.steps,

@@ -6,6 +6,7 @@ about to be written with what was written.
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
@@ -16,8 +17,6 @@ from demo_pipeline.datasets.selection import Candidate
 from demo_pipeline.files.shown_text import escape_markers
 from demo_pipeline.osworld.task import normalise_app
 from demo_pipeline.settings import DatasetSettings
-
-FEW_GROUPS = 20
 
 
 class Split(StrEnum):
@@ -37,8 +36,8 @@ class SplitPlan:
         splits: split of every trajectory.
         groups: split of every group.
         members: group of every trajectory.
-        filled: groups that were moved to a split that would have been empty, in order. Only in
-            datasets of fewer than `FEW_GROUPS` groups; only these may move a group later.
+        filled: groups that were moved to a split that would have been empty, in order. Only these
+            may be in another split when there are more groups.
         empty: splits with a ratio above 0 that stay empty because there are too few groups.
         absent: held-out applications that no trajectory has.
     """
@@ -100,9 +99,8 @@ def assign_splits(
     """Assign every group to a split.
 
     A group with a trajectory of a held-out application is held out as a whole. The hash of any
-    other group is compared with the cumulative ratios of train, val and test. With fewer than
-    `FEW_GROUPS` such groups, an empty split with a ratio above 0 takes the group whose hash is
-    nearest to it, unless that would empty another split.
+    other group is compared with the cumulative ratios of train, val and test. An empty split with a
+    ratio above 0 takes the group whose hash is nearest to it, unless that would empty another one.
 
     Args:
         groups: trajectory → group.
@@ -122,7 +120,7 @@ def assign_splits(
     hashed = {group: _split_at(where, intervals) for group, where in position.items()}
     counted = {group for key, group in groups.items() if key not in besides}
     assigned = {group: split for group, split in hashed.items() if group in counted}
-    filled = _fill(assigned, position, intervals) if len(assigned) < FEW_GROUPS else ()
+    filled = _fill(assigned, position, intervals)
     present = set(assigned.values())
     assigned = hashed | assigned | dict.fromkeys(held_out, Split.HELD_OUT)
     return SplitPlan(
@@ -185,8 +183,8 @@ def _fill(
 
 def _can_spare(assigned: Mapping[str, Split]) -> Collection[str]:
     """Groups whose split has at least one other group."""
-    splits = list(assigned.values())
-    return [group for group, split in assigned.items() if splits.count(split) > 1]
+    groups = Counter(assigned.values())
+    return [group for group, split in assigned.items() if groups[split] > 1]
 
 
 @dataclass(slots=True)

@@ -32,6 +32,10 @@ _KEY_WORDS = (
 )
 KEY_NAMES = frozenset(_KEY_WORDS.split()) | {f"f{number}" for number in range(1, 25)}
 """The names of keys that are no single character, in pyautogui's lower-case spelling."""
+FRESHNESS = ("fresh", "stale", "changed", "running", "sparse", "unreadable", "none")
+"""How a step's tree relates to its action: the addition `freshness` of this pipeline."""
+AGREEMENTS = ("agrees", "differs", "unknown")
+"""Whether a step's tree says what its screenshot shows: the addition `tree_agreement`."""
 
 
 class Role(StrEnum):

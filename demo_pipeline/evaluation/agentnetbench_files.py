@@ -26,7 +26,8 @@ _README = """# AgentNetBench files of the test split
 `evaluation/agentnetbench/run.py` read. A step is one action of a person, with the target's box
 where it is known, and has no alternative: a demonstration shows one way. Drags and scrolls begin
 with a move. The words in `inner_monologue` are made by a template. The script has no rule for waits
-and the middle button, and gives them 0 whatever is answered.
+and the middle button, and it reads the triple click of an answer as `triple_click`, which is not
+the `tripleClick` that it has a rule for: all of them have 0 whatever is answered.
 """
 
 

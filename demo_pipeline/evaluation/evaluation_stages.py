@@ -4,7 +4,7 @@ from demo_pipeline.datasets.dataset_inputs import DatasetInputs, built
 from demo_pipeline.evaluation.agentnetbench_files import agentnetbench_counts, build_agentnetbench
 from demo_pipeline.exports.agentnetbench import BENCH_TASKS, validate_agentnetbench
 from demo_pipeline.exports.training_stages import EXPORT_LOOP_VERSION
-from demo_pipeline.stage import Check, Stage, TrainingExport, ValidatedFormat
+from demo_pipeline.stage import Check, Stage, TrainingExport, ValidatedFormat, built_again
 
 AGENTNETBENCH_STAGE: Stage[DatasetInputs] = Stage(
     name="agentnetbench",
@@ -19,7 +19,7 @@ AGENTNETBENCH_STAGE: Stage[DatasetInputs] = Stage(
         Check(
             "agentnetbench_files",
             "Every task has its keys, pictures, true actions and boxes.",
-            lambda _, out: validate_agentnetbench(out),
+            built_again(built(build_agentnetbench), lambda _, out: validate_agentnetbench(out)),
             compared=("records",),
         ),
     ),

@@ -21,7 +21,7 @@ from demo_pipeline.exports.training_stages import EXPORT_LOOP_VERSION
 from demo_pipeline.osworld.task import validate_task_file
 from demo_pipeline.osworld.task_files import is_task_folder, validate_task_folder
 from demo_pipeline.problems import Problem
-from demo_pipeline.stage import Check, Stage, Summary, ValidatedFormat
+from demo_pipeline.stage import Check, Stage, Summary, ValidatedFormat, built_again
 
 
 def _run_index(inputs: DatasetInputs, out: Path) -> Summary:
@@ -41,6 +41,11 @@ def _verify_index(inputs: DatasetInputs, out: Path) -> list[Problem]:
     return found
 
 
+def _run_quests(inputs: DatasetInputs, out: Path) -> Summary:
+    """A task file per demonstration."""
+    return asdict(quests.build_quests(inputs.committed.trajectories, out))
+
+
 QUESTS_STAGE: Stage[DatasetInputs] = Stage(
     name="osworld_quests",
     folder="osworld/quests",
@@ -49,12 +54,12 @@ QUESTS_STAGE: Stage[DatasetInputs] = Stage(
     kinds=frozenset({"json"}),
     code_version=EXPORT_LOOP_VERSION,
     section=lambda settings: settings.datasets,
-    build=lambda inputs, out: asdict(quests.build_quests(inputs.committed.trajectories, out)),
+    build=_run_quests,
     checks=(
         Check(
             "quest_files",
             "Every quest is a valid, listed OSWorld task file whose evaluator is null.",
-            lambda _, out: quests.check_quests(out),
+            built_again(_run_quests, lambda _, out: quests.check_quests(out)),
             compared=("tasks",),
         ),
     ),
@@ -87,7 +92,7 @@ INDEX_STAGE: Stage[DatasetInputs] = Stage(
             "desktopd_dataset",
             "index.json, metadata.json and every indexed trajectory fit the OSWorld-Desktopd "
             "format and each other.",
-            _verify_index,
+            built_again(_run_index, _verify_index),
             compared=("trajectories", "steps"),
         ),
         Check(

@@ -20,6 +20,7 @@ from demo_pipeline.exports.dataset_stats import (
     engine,
     statistics,
 )
+from demo_pipeline.files.comparison import differing_build
 from demo_pipeline.files.json_files import dump_json, load_json
 from demo_pipeline.problems import Problem
 from demo_pipeline.stage import Check, Stage, Summary
@@ -44,10 +45,11 @@ def run_statistics(inputs: DatasetInputs, out: Path) -> Summary:
     return {**tables["overview"][0], **_rates(tables)}
 
 
-def verify_agreement(inputs: DatasetInputs, _out: Path) -> list[Problem]:
-    """Where the datasets contradict each other."""
+def verify_agreement(inputs: DatasetInputs, out: Path) -> list[Problem]:
+    """Where the datasets contradict each other, or the tables contradict them."""
     with _opened(inputs) as (sql, names):
-        return disagreements(sql, names)
+        found = disagreements(sql, names)
+    return [*found, *differing_build(out, lambda again: run_statistics(inputs, again))]
 
 
 def read_statistics(folder: Path) -> Tables:

@@ -42,7 +42,7 @@ from demo_pipeline.exports.transitions import (
 )
 from demo_pipeline.exports.whole_trajectories import LOSSES_FILE
 from demo_pipeline.problems import Problem, errors
-from demo_pipeline.stage import Check, Stage, TrainingExport, ValidatedFormat
+from demo_pipeline.stage import Check, Stage, TrainingExport, ValidatedFormat, built_again
 
 
 def _whole(
@@ -81,14 +81,14 @@ CUA_LITE_STAGE: Stage[DatasetInputs] = Stage(
     "training data of many agents. A row is the longest stretch of a trajectory that can be shown "
     "and said.",
     kinds=frozenset({"parquet"}),
-    code_version="3",
+    code_version="4",
     section=lambda settings: settings.datasets,
     build=built(build_cua_lite),
     checks=(
         Check(
             "cua_lite_rows",
             "Every row fits CUA-Lite's form; images have the content that their names say.",
-            _whole(validate_cua_lite, places.cua_lite_places),
+            built_again(built(build_cua_lite), _whole(validate_cua_lite, places.cua_lite_places)),
             compared=("records",),
         ),
     ),
@@ -111,14 +111,14 @@ AGENTNET_STAGE: Stage[DatasetInputs] = Stage(
     description="Whole trajectories as AgentNet's JSON Lines: each action as pyautogui code, in "
     "the full form and in that of OpenCUA's thought generator.",
     kinds=frozenset({"json"}),
-    code_version="3",
+    code_version="4",
     section=lambda settings: settings.datasets,
     build=built(build_agentnet),
     checks=(
         Check(
             "agentnet_lines",
             "Every line fits AgentNet's form; its code is nothing but the form's calls.",
-            _whole(validate_agentnet, places.agentnet_places),
+            built_again(built(build_agentnet), _whole(validate_agentnet, places.agentnet_places)),
             compared=("records",),
         ),
     ),
@@ -139,14 +139,14 @@ ATIF_STAGE: Stage[DatasetInputs] = Stage(
     description="Trajectories in the Agent Trajectory Interchange Format 1.8, a file each with its "
     "images. What no screenshot shows is said in words.",
     kinds=frozenset({"json"}),
-    code_version="3",
+    code_version="4",
     section=lambda settings: settings.datasets,
     build=built(build_atif),
     checks=(
         Check(
             "atif_files",
             "Every file fits the format; its calls are actions, its images open.",
-            _whole(validate_atif, places.atif_places),
+            built_again(built(build_atif), _whole(validate_atif, places.atif_places)),
             compared=("records",),
         ),
     ),
@@ -169,14 +169,16 @@ GROUNDING_STAGE: Stage[DatasetInputs] = Stage(
     description="A screenshot, words that name one element of it, its box and point: the elements "
     "of trees that agree with their screenshot, as far as they can be seen and told apart.",
     kinds=frozenset({"json", "parquet"}),
-    code_version="3",
+    code_version="4",
     section=lambda settings: settings.datasets,
     build=built(build_grounding, describe_grounding),
     checks=(
         Check(
             "grounding_schema",
             "Every row fits the schema; boxes are in their picture, points in their box.",
-            _rows(validate_grounding, "role"),
+            built_again(
+                built(build_grounding, describe_grounding), _rows(validate_grounding, "role")
+            ),
             compared=("records",),
         ),
     ),
@@ -210,14 +212,17 @@ TRANSITIONS_STAGE: Stage[DatasetInputs] = Stage(
     description="The screenshot before a step, its action, and the screenshot after it. No "
     "transition spans an action that no screenshot shows.",
     kinds=frozenset({"parquet"}),
-    code_version="3",
+    code_version="4",
     section=lambda settings: settings.datasets,
     build=built(build_transitions, describe_transitions),
     checks=(
         Check(
             "transitions_schema",
             "Every row fits the schema; actions parse, both pictures open and differ.",
-            _rows(validate_transitions, "action_type"),
+            built_again(
+                built(build_transitions, describe_transitions),
+                _rows(validate_transitions, "action_type"),
+            ),
             compared=("records",),
         ),
     ),
@@ -250,14 +255,17 @@ STEP_LABELS_STAGE: Stage[DatasetInputs] = Stage(
     "per step of those that did their task, and a label per demonstration of all. Failed "
     "demonstrations are in this export, and in no other.",
     kinds=frozenset({"parquet"}),
-    code_version="2",
+    code_version="3",
     section=lambda settings: settings.datasets,
     build=built(build_step_labels, describe_step_labels),
     checks=(
         Check(
             "step_labels_schema",
             "Every row fits the schema; labels agree with the outcome, pictures open.",
-            _rows(validate_step_labels, "outcome", OUTCOME_FOLDER),
+            built_again(
+                built(build_step_labels, describe_step_labels),
+                _rows(validate_step_labels, "outcome", OUTCOME_FOLDER),
+            ),
             compared=("records",),
         ),
     ),

@@ -39,6 +39,7 @@ from demo_pipeline.trajectories.provenance import ProvenanceRow
 from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
 
 SCHEMA_FILE = "messages.schema.json"
+PROMPT_COMPLETION = "prompt_completion"  # the folder of TRL's rows
 _SCHEMA_ID = "demo-pipeline:messages:2"
 
 
@@ -119,8 +120,11 @@ def _decode_messages(text: str, size: tuple[int, int], *, wheel: WheelUnits) -> 
     return decode_calls(blocks, words.removeprefix(ACTION_LINE), size, wheel)
 
 
-PROMPT_COMPLETION = "prompt_completion"  # the folder of TRL's rows
 _PICTURES_IN_MEMORY = 16  # rows; a PNG of the canvas is about 0.7 MB
+MESSAGES_FILES = (
+    r"(train|val|test|held_out)\.(jsonl|parquet)|prompt_completion/(train|val|test|held_out)\.parquet"
+    r"|messages\.schema\.json|README\.md|plots/\w+\.png"
+)
 _TURNS = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
 _IDENTITY = (
     ("id", pa.string()),

@@ -18,6 +18,7 @@ from typing import Any
 from demo_pipeline.desktopd.reader import json_problem
 from demo_pipeline.exports.cudag.tool_calls import ACTION_LINE, ToolCallError, parse_tool_calls
 from demo_pipeline.exports.messages import (
+    PROMPT_COMPLETION,
     AssistantMessage,
     ImagePart,
     MessagesRecord,
@@ -142,14 +143,15 @@ def _names_target(
 
 
 def differing_columns(line: Any, row: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the columns of a Parquet row that differ from its line.
+    """Yield the columns of a Parquet row, of a chat or of prompt and answer, that differ.
 
     Of the messages their texts are compared: a table may hold them in another form.
     """
     if not isinstance(line, dict):
         return
     yield from (name for name in _PLAIN if row.get(name) != line.get(name))
-    if list(_texts(line.get("messages"))) != list(_texts(row.get("messages"))):
+    chat = row["messages"] if "messages" in row else [*row["prompt"], *row["completion"]]
+    if list(_texts(line.get("messages"))) != list(_texts(chat)):
         yield "messages"
     if list(_images(line.get("messages"))) != list(map(_path, row.get("images") or ())):
         yield "images"
@@ -253,6 +255,10 @@ def validate_messages(root: Path, known: KnownLines | None = None) -> list[Probl
         if has_tables:
             table = root / tables[name]
             problems += [] if table.is_file() else [_missing(table.name)]
+            problems += table_problems(lines, table, differing_columns, position.fresh)
+        if has_tables and (root / PROMPT_COMPLETION).is_dir():
+            table = root / PROMPT_COMPLETION / tables[name]
+            problems += [] if table.is_file() else [_missing(f"{PROMPT_COMPLETION}/{table.name}")]
             problems += table_problems(lines, table, differing_columns, position.fresh)
     return problems
 

@@ -16,11 +16,20 @@ from demo_pipeline.datasets.export_loop import Excluded, ExportSummary, export_r
 from demo_pipeline.datasets.selection import Candidate
 from demo_pipeline.datasets.split_files import FileRecord, SplitFiles, json_text, replace_surrogates
 from demo_pipeline.datasets.splits import Split
-from demo_pipeline.desktopd.models import CANVAS_HEIGHT, CANVAS_WIDTH, HistoryGap
+from demo_pipeline.desktopd.models import (
+    AGREEMENTS,
+    CANVAS_HEIGHT,
+    CANVAS_WIDTH,
+    FRESHNESS,
+    ActionType,
+    HistoryGap,
+)
 from demo_pipeline.desktopd.reader import StepFiles, Trajectory
 from demo_pipeline.exports.cudag.actions import is_off_screen
 from demo_pipeline.exports.prompts import hidden_words
+from demo_pipeline.files.domains import COUNT, TEXT, one_of
 from demo_pipeline.files.json_files import JsonFileError, load_json
+from demo_pipeline.files.parquet import described_schema
 from demo_pipeline.observation.trees.tree_agreement import Agreement
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.pointer_leaks import LEAK_EXCLUSIONS, leak_exclusion
@@ -30,6 +39,7 @@ from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
 Tree = dict[str, Any] | str | None
 _TREE_COLUMNS = ("freshness", "tree_agreement")  # of the provenance
 SAMPLES_FILE = "samples.jsonl"
+SFT_FILES = r"(samples|train|val|test|held_out)\.(jsonl|parquet)|README\.md|plots/\w+\.png"
 _COPIED_COLUMNS = ("reasoning_source",)  # of the provenance
 _BATCH_CHARACTERS = 64 * 2**20  # of trees in memory; a tree can have millions
 
@@ -51,11 +61,17 @@ _COLUMNS: tuple[tuple[str, pa.DataType, str], ...] = (
     ("freshness", pa.string(), "of the tree: fresh, stale, changed, running, …"),
     ("tree_agreement", pa.string(), "agrees or differs: tree and screenshot; unknown: unchecked"),
 )
-SFT_SCHEMA = pa.schema(
-    [
-        pa.field(name, kind, nullable=name == "ui_tree", metadata={"description": text})
-        for name, kind, text in _COLUMNS
-    ]
+SFT_SCHEMA = described_schema(
+    [(name, kind, name == "ui_tree", text) for name, kind, text in _COLUMNS],
+    {
+        "trajectory_id task_id application instruction screenshot ui_tree": TEXT,
+        "step_index": COUNT,
+        "split": one_of(*Split),
+        "action_type": one_of(*ActionType),
+        "reasoning_source": one_of("template"),
+        "freshness": one_of(*FRESHNESS),
+        "tree_agreement": one_of(*AGREEMENTS),
+    },
 )
 
 

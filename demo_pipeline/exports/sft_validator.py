@@ -432,6 +432,7 @@ HELD_OUT_STEM = "held_out"
 _REMEDY = "build the export again"
 _PLAIN = ("instruction", "screenshot", "ui_tree", "reasoning")
 _JSON = ("history", "action")
+_OF_ACTION, _OF_STEP = ("step_index", "action_type"), ("freshness", "tree_agreement")
 
 
 def validate_sft_folder(
@@ -483,6 +484,10 @@ def _differing(line: Any, row: Mapping[str, Any]) -> Iterator[str]:
     for name in _PLAIN:
         if isinstance(values.get(name), str) and row.get(name) != values[name]:
             yield name
+    action = answer.get("action")
+    told = {name: action.get(name) for name in _OF_ACTION} if isinstance(action, dict) else {}
+    told |= {name: line[name] for name in _OF_STEP if name in line}
+    yield from (name for name, value in told.items() if name in row and row[name] != value)
     for name in _JSON:
         text = row.get(name)
         try:

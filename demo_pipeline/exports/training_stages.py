@@ -8,11 +8,12 @@ from pathlib import Path
 
 from demo_pipeline.datasets.dataset_inputs import DatasetInputs, built
 from demo_pipeline.datasets.kept_verdicts import with_known_lines
+from demo_pipeline.datasets.splits import Split
 from demo_pipeline.datasets.views import (
     OF_SPLIT,
     View,
 )
-from demo_pipeline.exports import messages, sft
+from demo_pipeline.exports import export_checks, messages, sft
 from demo_pipeline.exports.cards import describe_cudag, describe_messages, describe_sft
 from demo_pipeline.exports.cudag import dataset
 from demo_pipeline.exports.cudag.dataset import (
@@ -29,10 +30,12 @@ from demo_pipeline.exports.dataset_stats import (
     sft_stats,
 )
 from demo_pipeline.exports.hub_layout import HubTable
-from demo_pipeline.exports.messages import SCHEMA_FILE
+from demo_pipeline.exports.messages import SCHEMA_FILE, committed_schema
 from demo_pipeline.exports.messages_validator import validate_messages, validate_messages_file
 from demo_pipeline.exports.sft_validator import validate_sft, validate_sft_folder
-from demo_pipeline.files.line_digests import KnownLines
+from demo_pipeline.files.comparison import differing_files
+from demo_pipeline.files.json_files import json_bytes
+from demo_pipeline.files.parquet import schema_problems
 from demo_pipeline.problems import Problem, errors
 from demo_pipeline.stage import Check, Stage, TrainingExport, ValidatedFormat
 from demo_pipeline.store.version_manifest import Version
@@ -98,25 +101,37 @@ def _family(directory: str) -> str:
 def _verify_sft(inputs: DatasetInputs, out: Path) -> list[Problem]:
     """The samples against their format, and no task in two splits."""
     found = with_known_lines(lambda known: validate_sft_folder(out, out, known))
+    committed, settings = inputs.committed.trajectories, inputs.settings.datasets
+    found += export_checks.linked_file_problems(out, committed, sft.SFT_FILES)
+    found += export_checks.trajectory_problems({"": out / "samples.parquet"}, committed, settings)
+    for table in sorted(out.glob("*.parquet")):
+        found += schema_problems(table, sft.SFT_SCHEMA)
     return found if errors(found) else [*found, *sft_stats(out, inputs.committed.provenance)[1]]
 
 
 def _verify_messages(inputs: DatasetInputs, out: Path) -> list[Problem]:
     """The chats against their format, and no task in two splits."""
     found = with_known_lines(lambda known: validate_messages(out, known))
+    committed, settings = inputs.committed.trajectories, inputs.settings.datasets
+    found += export_checks.linked_file_problems(out, committed, messages.MESSAGES_FILES)
+    found += differing_files(out, {SCHEMA_FILE: json_bytes(committed_schema())}, None)
+    tables = {split.value: out / f"{split}.parquet" for split in Split}
+    found += export_checks.trajectory_problems(tables, committed, settings)
     if errors(found):
         return found
     return [*found, *messages_stats(out, inputs.committed.provenance)[1]]
 
 
-def _verify_cudag(_inputs: DatasetInputs, out: Path) -> list[Problem]:
+def _verify_cudag(inputs: DatasetInputs, out: Path) -> list[Problem]:
     """The directory against its format; its name is only right once it is published."""
-
-    def check(known: KnownLines) -> list[Problem]:
-        found = validate_cudag(out, known)
-        return [problem for problem in found if problem.code != "directory_name"]
-
-    return with_known_lines(check)
+    found = with_known_lines(lambda known: validate_cudag(out, known))
+    committed, settings = inputs.committed.trajectories, inputs.settings.datasets
+    for folder in (out / "images", out / "test" / "images"):
+        found += export_checks.numbered_picture_problems(folder, committed)
+    found += export_checks.linked_file_problems(out, committed, dataset.CUDAG_FILES)
+    if not errors(found):
+        found += dataset.configuration_problems(out, committed, settings)
+    return [problem for problem in found if problem.code != "directory_name"]
 
 
 SFT_STAGE: Stage[DatasetInputs] = Stage(

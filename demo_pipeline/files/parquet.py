@@ -18,7 +18,9 @@ from typing import Any, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from demo_pipeline.files.domains import ANY, NO_DOMAINS, Domain, column_domains, without_domains
 from demo_pipeline.files.line_digests import LineNumbers
+from demo_pipeline.files.system_errors import raise_system_trouble
 from demo_pipeline.problems import Problem
 
 
@@ -58,14 +60,26 @@ _COMPRESSION = {"compression": "zstd", "compression_level": 3}
 _BATCH_CHARACTERS = 8 * 2**20  # raw payloads can be megabytes each
 
 
-def described_schema(columns: Iterable[Column]) -> pa.Schema:
-    """A schema that carries each column's description."""
-    return pa.schema(
-        [
-            pa.field(name, kind, nullable=nullable, metadata={"description": text})
-            for name, kind, nullable, text in columns
-        ]
-    )
+def described_schema(
+    columns: Iterable[Column], domains: Mapping[str, Domain] = NO_DOMAINS
+) -> pa.Schema:
+    """A schema that carries each column's description and, where it has one, its domain.
+
+    Args:
+        columns: in their order.
+        domains: names of columns, separated by spaces → which values these have.
+    """
+    of = {name: domain for names, domain in domains.items() for name in names.split()}
+    fields = [
+        pa.field(
+            name,
+            kind,
+            nullable=nullable,
+            metadata={"description": text} | of.pop(name, ANY).metadata(),
+        )
+        for name, kind, nullable, text in columns
+    ]
+    return pa.schema(fields)
 
 
 def column_descriptions(schema: pa.Schema) -> Mapping[str, str]:
@@ -109,13 +123,13 @@ class TableWriter:
         batch_rows: int = 32_768,
         batch_characters: int | None = _BATCH_CHARACTERS,
     ) -> None:
-        self._path, self._schema = path, schema
+        self._path, self._schema = path, without_domains(schema)
         self._batch_rows, self._batch_characters = batch_rows, batch_characters
         self._columns: list[list[Any]] = [[] for _ in schema.names]
         self._tables: list[pa.Table] = []
         self._uncounted: list[pa.Table] = []  # of the tables, those without counted characters
         self._held = self._characters = self._bound = 0  # rows; characters; bytes of uncounted
-        self._writer = pq.ParquetWriter(path, schema, **_COMPRESSION)
+        self._writer = pq.ParquetWriter(path, self._schema, **_COMPRESSION)
         self.rows = 0
 
     def __enter__(self) -> Self:
@@ -317,18 +331,30 @@ def read_rows(
 
 
 def schema_problems(path: Path, schema: pa.Schema) -> list[Problem]:
-    """How the columns, types and nullability of a Parquet file differ from the declared ones.
+    """How a Parquet file differs from its declared columns, types, nullability and domains.
 
     A column that may not be null needs no search for nulls: Parquet has no place for one.
     """
-    remedy = "this is a defect of the pipeline: report it with the demonstration"
+
+    def problem(code: str, message: str) -> list[Problem]:
+        remedy = "this is a defect of the pipeline: report it with the demonstration"
+        return [Problem(code, path.name, message, remedy=remedy)]
+
     if not path.is_file():
-        return [Problem("missing_table", path.name, "was not written", remedy=remedy)]
-    columns = read_schema(path)
-    if columns.equals(schema, check_metadata=False):
-        return []
-    message = f"expected columns {schema.names}, found {columns.names} (or other types)"
-    return [Problem("wrong_schema", path.name, message, remedy=remedy)]
+        return problem("missing_table", "was not written")
+    try:
+        columns = read_schema(path)
+        if not columns.equals(schema, check_metadata=False):
+            message = f"expected columns {schema.names}, found {columns.names} (or other types)"
+            return problem("wrong_schema", message)
+        domains = dict(column_domains(schema))
+        needed = {*domains, *(domain.given for domain in domains.values() if domain.given)}
+        table = read_table(path, columns=[name for name in schema.names if name in needed])
+    except (OSError, pa.ArrowException) as error:
+        raise_system_trouble(error)
+        return problem("unreadable_table", f"cannot be read: {type(error).__name__}")
+    faults = [domain.fault(name, table) for name, domain in domains.items()]
+    return [found for fault in faults if fault for found in problem("wrong_value", fault)]
 
 
 @contextmanager

@@ -1,12 +1,35 @@
 """The stages `screenshots` and `ui_trees`: their declarations."""
 
+from pathlib import Path
+
 from demo_pipeline.files.recording_files import LOG_FILE, VIDEO_FILE
 from demo_pipeline.observation.frames import screenshots
 from demo_pipeline.observation.frames.screenshots import FRAMES_SCHEMA
 from demo_pipeline.observation.trees import ui_trees
 from demo_pipeline.observation.trees.ui_trees import UI_TREES_SCHEMA
+from demo_pipeline.problems import Problem
 from demo_pipeline.recording.recording_stages import RecordingInputs
-from demo_pipeline.stage import DEMONSTRATION_JOB, Check, Stage
+from demo_pipeline.stage import DEMONSTRATION_JOB, Check, Stage, Summary, built_again
+
+
+def _verify_screenshots(inputs: RecordingInputs, out: Path) -> list[Problem]:
+    """One row and one PNG of the right size per action, each as it was written."""
+    actions_folder, video = inputs.folders["actions"], inputs.upload / VIDEO_FILE
+    problems = screenshots.check_screenshot_files(out, actions_folder)
+    return problems or screenshots.check_pictures(out, actions_folder, video)
+
+
+def _run_ui_trees(inputs: RecordingInputs, out: Path) -> Summary:
+    """A tree per action."""
+    return ui_trees.build_ui_trees(
+        inputs.file(LOG_FILE),
+        inputs.recording.parsed_meta().platform,
+        inputs.folders["events"],
+        inputs.folders["actions"],
+        screenshots.read_evidence(inputs.folders["screenshots"]),
+        out,
+    )
+
 
 SCREENSHOTS_STAGE: Stage[RecordingInputs] = Stage(
     name="screenshots",
@@ -15,7 +38,7 @@ SCREENSHOTS_STAGE: Stage[RecordingInputs] = Stage(
     "pointer started towards the target; the calibration, and the waits that the video shows.",
     group="observation",
     kinds=frozenset({"opencv", "parquet"}),
-    code_version="13",
+    code_version="14",
     job=DEMONSTRATION_JOB,
     exported=False,
     inputs=("raw_recordings", "events", "actions"),
@@ -32,8 +55,8 @@ SCREENSHOTS_STAGE: Stage[RecordingInputs] = Stage(
     checks=(
         Check(
             "pictures_schema",
-            "There is one row per action, and every screenshot is a PNG of the canvas's size.",
-            lambda inputs, out: screenshots.check_screenshot_files(out, inputs.folders["actions"]),
+            "There is one row per action, and every screenshot is the PNG that was written for it.",
+            _verify_screenshots,
             compared=("pictures",),
         ),
         Check(
@@ -68,19 +91,15 @@ UI_TREES_STAGE: Stage[RecordingInputs] = Stage(
     exported=False,
     inputs=("raw_recordings", "events", "actions", "screenshots"),
     section=lambda settings: settings.observation,
-    build=lambda inputs, out: ui_trees.build_ui_trees(
-        inputs.file(LOG_FILE),
-        inputs.recording.parsed_meta().platform,
-        inputs.folders["events"],
-        inputs.folders["actions"],
-        screenshots.read_evidence(inputs.folders["screenshots"]),
-        out,
-    ),
+    build=_run_ui_trees,
     checks=(
         Check(
             "trees_schema",
-            "There is one tree per action, and every tree fits the OSWorld-Desktopd format.",
-            lambda inputs, out: ui_trees.check_trees(out, inputs.folders["actions"]),
+            "There is one tree per action; each fits OSWorld-Desktopd and is what its scan gives.",
+            built_again(
+                _run_ui_trees,
+                lambda inputs, out: ui_trees.check_trees(out, inputs.folders["actions"]),
+            ),
             compared=("trees", "nodes"),
         ),
         Check(

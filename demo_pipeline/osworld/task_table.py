@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from demo_pipeline.files.domains import COUNT, TEXT, between, one_of
 from demo_pipeline.files.json_files import json_bytes
 from demo_pipeline.files.parquet import (
     described_schema,
@@ -63,7 +64,19 @@ _PROBLEMS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
 )
 
 
-CATALOG_SCHEMA, PROBLEMS_SCHEMA = described_schema(_CATALOG), described_schema(_PROBLEMS)
+_FORMS = ("object", "text", "none")  # of an evaluator
+CATALOG_SCHEMA = described_schema(
+    _CATALOG,
+    {
+        "file task_id document": TEXT,
+        "kind": one_of(ORDINARY, RISK),
+        "evaluator risk_evaluator": one_of(*_FORMS),
+        "warnings": COUNT,
+    },
+)
+PROBLEMS_SCHEMA = described_schema(
+    _PROBLEMS, {"severity": one_of(*Severity), "code message": TEXT, "line": between(1)}
+)
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _INVISIBLE = dict.fromkeys(map(ord, "\u00ad\u200b\u200c\u200d\u2060\ufeff"))

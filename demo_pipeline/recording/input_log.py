@@ -26,6 +26,7 @@ import msgspec
 import pyarrow as pa
 from msgspec import Meta
 
+from demo_pipeline.files.domains import TEXT, Domain
 from demo_pipeline.files.parquet import described_schema
 from demo_pipeline.files.recording_files import LOG_FILE
 from demo_pipeline.problems import Problem
@@ -45,11 +46,11 @@ _POSITION = "screen pixels (points on macOS), origin of the main display"
 class Event(msgspec.Struct, frozen=True, gc=False):
     """One accepted line of the input log; `EVENTS_SCHEMA` and `SCANS_SCHEMA` derive from it."""
 
-    event_index: Annotated[int, Meta(description="1-based line number in input_log.jsonl")]
-    byte_offset: Annotated[int, Meta(description="of the line's first byte in the file")]
-    byte_length: Annotated[int, Meta(description="of the line without its line end")]
+    event_index: Annotated[int, Meta(ge=1, description="1-based line number in input_log.jsonl")]
+    byte_offset: Annotated[int, Meta(ge=0, description="of the line's first byte in the file")]
+    byte_length: Annotated[int, Meta(ge=0, description="of the line without its line end")]
     event: Annotated[str, Meta(description="the event's name as logged")]
-    time_ms: Annotated[int, Meta(description="epoch milliseconds by the recorder's clock")]
+    time_ms: Annotated[int, Meta(ge=0, description="epoch milliseconds by the recorder's clock")]
     x: Annotated[float | None, Meta(description=_POSITION)] = None
     y: Annotated[float | None, Meta(description=_POSITION)] = None
     raw_x: Annotated[float | None, Meta(description="where x was cut to the main display")] = None
@@ -63,30 +64,31 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     payload: Annotated[str | None, Meta(description="raw JSON of an undocumented event's data")] = (
         None
     )
-    duration_ms: Annotated[int | None, Meta(description="of a scan, milliseconds")] = None
+    duration_ms: Annotated[int | None, Meta(ge=0, description="of a scan, milliseconds")] = None
 
 
 class Rejected(msgspec.Struct, frozen=True, gc=False):
     """One line that could not be read; `REJECTED_SCHEMA` derives from it."""
 
-    line: Annotated[int, Meta(description="1-based line number in input_log.jsonl")]
-    byte_offset: Annotated[int, Meta(description="of the line's first byte in the file")]
-    byte_length: Annotated[int, Meta(description="of the line without its line end")]
-    code: Annotated[str, Meta(description="stable name of the reason")]
-    message: Annotated[str, Meta(description="what is wrong; never quotes the line")]
+    line: Annotated[int, Meta(ge=1, description="1-based line number in input_log.jsonl")]
+    byte_offset: Annotated[int, Meta(ge=0, description="of the line's first byte in the file")]
+    byte_length: Annotated[int, Meta(ge=0, description="of the line without its line end")]
+    code: Annotated[str, Meta(min_length=1, description="stable name of the reason")]
+    message: Annotated[str, Meta(min_length=1, description="what is wrong; never quotes the line")]
 
 
 def _schema_of(row: type[msgspec.Struct], columns: Sequence[str]) -> pa.Schema:
     """The schema of a table with these fields of `row` as columns."""
     annotations = get_type_hints(row, include_extras=True)
-    described = []
+    described, domains = [], {}
     for name in columns:
         kind, meta = get_args(annotations[name])
         types = set(get_args(kind) or (kind,))
         nullable = NoneType in types
         [plain] = types - {NoneType}
+        domains[name] = TEXT if meta.min_length else Domain(low=meta.ge)
         described.append((name, _ARROW_TYPES[plain], nullable, meta.description))
-    return described_schema(described)
+    return described_schema(described, domains)
 
 
 EVENTS_SCHEMA = _schema_of(Event, [n for n in Event.__struct_fields__ if n != "duration_ms"])

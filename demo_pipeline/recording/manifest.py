@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from demo_pipeline.files.atomic_write import combined_digest, file_digest, link_or_copy
-from demo_pipeline.files.json_files import dump_json
+from demo_pipeline.files.comparison import differing_files
+from demo_pipeline.files.json_files import dump_json, json_bytes
 from demo_pipeline.files.recording_files import (
     LOG_FILE,
     META_FILE,
@@ -26,7 +27,7 @@ from demo_pipeline.files.recording_files import (
 from demo_pipeline.files.system_errors import raise_system_trouble
 from demo_pipeline.problems import DemonstrationError, Problem, Severity
 from demo_pipeline.recording.meta import Meta, read_meta
-from demo_pipeline.recording.video_probe import VideoProbe, probe_video
+from demo_pipeline.recording.video_probe import VideoProbe, describe_video, probe_video
 from demo_pipeline.settings import DEFAULT_LIMITS, LimitSettings, RecordingSettings
 
 MANIFEST_FILE = "manifest.json"
@@ -230,6 +231,34 @@ def verified_file(folder: Path, name: str, manifest: RecordingManifest) -> Path:
             Problem("upload_changed", name, message, remedy=_REBUILD, demonstration=manifest.id)
         )
     return path
+
+
+def check_manifest(folder: Path, upload: Path, demonstration: str, name: str) -> list[Problem]:
+    """How a written manifest differs from the uploaded files and from what they contain.
+
+    The film's frames are counted again, its first one is decoded again, and its end is not.
+
+    Raises `DemonstrationError` for a file that changed, and for a manifest that cannot be read.
+    """
+    written = read_manifest(folder)
+    names = [file.name for file in written.files]
+    if names != list(RECORDING_FILES):
+        return [Problem("differs", MANIFEST_FILE, "files: expected the three", remedy=_REBUILD)]
+    for file in RECORDING_FILES:
+        verified_file(upload, file, written)
+    kept = {file: upload / file for file in RECORDING_FILES if (folder / file).exists()}
+    derived = written.model_copy(
+        update={
+            "id": demonstration,
+            "name": name,
+            "fingerprint": combined_fingerprint(written.files),
+            # Of a download, only the three files were kept.
+            "other_files": written.other_files if kept else tuple(_other_files(upload)),
+            "meta": read_meta((upload / META_FILE).read_bytes())[0].members(),
+            "video": describe_video(upload / VIDEO_FILE),
+        }
+    )
+    return differing_files(folder, {MANIFEST_FILE: json_bytes(derived), **kept})
 
 
 def keep_files(folder: Path, out: Path) -> None:

@@ -6,12 +6,12 @@ Belongs here: their declarations. What they write is decided in `manifest` and `
 from dataclasses import dataclass
 from pathlib import Path
 
-from demo_pipeline.files.recording_files import LOG_FILE, RECORDING_FILES
+from demo_pipeline.files.recording_files import LOG_FILE
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.recording import events, input_log, manifest
 from demo_pipeline.recording.input_log import EVENTS_SCHEMA
 from demo_pipeline.recording.manifest import RecordingManifest
-from demo_pipeline.stage import DEMONSTRATION_JOB, Check, Inputs, Stage, Summary
+from demo_pipeline.stage import DEMONSTRATION_JOB, Check, Inputs, Stage, Summary, built_again
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,12 +64,9 @@ def _run_raw_recordings(inputs: RecordingInputs, out: Path) -> Summary:
 
 
 def _verify_files(inputs: RecordingInputs, out: Path) -> list[Problem]:
-    """The manifest against the three files. Raises `DemonstrationError` for a changed file."""
-    written = manifest.read_manifest(out)
+    """The manifest against the uploaded files. Raises `DemonstrationError` for a changed file."""
     folder = out if inputs.downloaded else inputs.upload
-    for name in RECORDING_FILES:
-        manifest.verified_file(folder, name, written)
-    return []
+    return manifest.check_manifest(out, folder, inputs.demonstration, inputs.upload_name)
 
 
 def _run_events(inputs: RecordingInputs, out: Path) -> Summary:
@@ -138,13 +135,13 @@ EVENTS_STAGE: Stage[RecordingInputs] = Stage(
     checks=(
         Check(
             "events_schema",
-            "The three tables have exactly the declared columns, types and nulls.",
-            lambda _, out: events.check_event_tables(out),
+            "The three tables have exactly the declared columns, types, nulls and values.",
+            built_again(_run_events, lambda _, out: events.check_event_tables(out)),
             compared=("events", "rejected_lines"),
         ),
         Check(
             "every_line_accounted",
-            "Every line of the log is one event or one rejected line.",
+            "Every line of the log is one event or one rejected line, as it reads.",
             lambda inputs, out: events.check_line_accounting(out, inputs.upload / LOG_FILE),
             compared=("lines",),
         ),

@@ -137,7 +137,7 @@ def probe_video(
     """
     with open_video(path) as (_, stream):
         size = (stream.codec_context.width, stream.codec_context.height)
-        codec, declared = stream.codec_context.name, stream.frames
+        declared = stream.frames
     _check_size(*size, settings, min_side)
     scan = scan_packets(path)
     times = scan.times
@@ -148,9 +148,21 @@ def probe_video(
     if declared and declared != contained:
         message = f"declares {declared} frames, contains {contained}"
         problems.append(Problem("frames_missing", VIDEO_FILE, message, severity=Severity.WARNING))
-    intervals = np.diff(scan.pts)
+    return _described(path, scan, first), problems
+
+
+def describe_video(path: Path) -> VideoProbe:
+    """The probe of a video that `probe_video` has accepted, without decoding its end."""
+    with open_video(path) as (container, stream):
+        return _described(path, scan_packets(path), next(container.decode(stream)))
+
+
+def _described(path: Path, scan: PacketScan, first: Any) -> VideoProbe:
+    with open_video(path) as (_, stream):
+        codec, declared = stream.codec_context.name, stream.frames
+    times, intervals = scan.times, np.diff(scan.pts)
     duration = float(times[-1] - times[0])
-    probe = VideoProbe(
+    return VideoProbe(
         codec=codec,
         width=first.width,
         height=first.height,
@@ -165,7 +177,6 @@ def probe_video(
         variable_rate=bool(intervals[:-1].size and np.ptp(intervals[:-1]) > _ROUNDING_PTS),
         mean_fps=round((len(times) - 1) / duration, 3) if duration > 0 else 0.0,
     )
-    return probe, problems
 
 
 def _decode_ends(

@@ -13,8 +13,10 @@ import pyarrow as pa
 from pydantic import JsonValue
 
 from demo_pipeline.datasets.dataset_inputs import DatasetInputs
+from demo_pipeline.files.comparison import differing_build
+from demo_pipeline.files.domains import COUNT, TEXT, between, one_of
 from demo_pipeline.files.parquet import TableWriter, described_schema, schema_problems
-from demo_pipeline.problems import Problem
+from demo_pipeline.problems import Problem, Severity
 from demo_pipeline.runs.quarantine import QuarantineRecord, list_quarantine
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.stage import Check, SourceInput, Stage, Summary
@@ -35,7 +37,13 @@ QUARANTINE_SCHEMA = described_schema(
         ("fingerprint", pa.string(), True, "of the upload with the problem"),
         ("tool_version", pa.string(), False, "of this package"),
         ("attempts", pa.int64(), False, "how often the stage failed on these same files"),
-    ]
+    ],
+    {
+        "demonstration stage code file message tool_version": TEXT,
+        "line": between(1),
+        "byte frame attempts": COUNT,
+        "severity": one_of(*Severity),
+    },
 )
 _OF_RECORD = ("demonstration", "stage", "fingerprint", "tool_version", "attempts")
 _NO_REASON: dict[str, JsonValue] = {"code": "unknown", "message": "no reason was given"}
@@ -53,9 +61,10 @@ def run_quarantine_table(inputs: DatasetInputs, out: Path) -> Summary:
     return write_quarantine_table(inputs.source, out)
 
 
-def verify_quarantine_table(_inputs: DatasetInputs, out: Path) -> list[Problem]:
-    """The written table has exactly the declared columns, types and nulls."""
-    return schema_problems(out / TABLE_FILE, QUARANTINE_SCHEMA)
+def verify_quarantine_table(inputs: DatasetInputs, out: Path) -> list[Problem]:
+    """The written table has the declared columns and values, and the rows of the records."""
+    found = schema_problems(out / TABLE_FILE, QUARANTINE_SCHEMA)
+    return [*found, *differing_build(out, lambda again: run_quarantine_table(inputs, again))]
 
 
 def rows_of(records: Iterable[QuarantineRecord]) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from demo_pipeline.datasets.dataset_inputs import DatasetInputs
+from demo_pipeline.files.comparison import differing_build
 from demo_pipeline.files.system_errors import raise_system_trouble
 from demo_pipeline.osworld import task_table
 from demo_pipeline.osworld.task_files import read_task_folder
@@ -36,9 +37,10 @@ def run_task_catalog(inputs: DatasetInputs, out: Path) -> Summary:
     return task_table.build_catalog(inputs.source, out)
 
 
-def verify_catalog(_inputs: DatasetInputs, out: Path) -> list[Problem]:
-    """The columns of both tables, and unique files and ids."""
-    return list(task_table.check_catalog(out))
+def verify_catalog(inputs: DatasetInputs, out: Path) -> list[Problem]:
+    """The columns of both tables, unique files, and every row against its task file."""
+    found = task_table.check_catalog(out)
+    return [*found, *differing_build(out, lambda again: run_task_catalog(inputs, again))]
 
 
 def verify_task_files(_inputs: DatasetInputs, out: Path) -> list[Problem]:

@@ -1,6 +1,6 @@
 """The `contact_sheets` stage: every step of a trajectory on a few images, and small previews.
 
-Belongs here: which steps a sheet shows, tiles, captions, titles, files, and the stage's check. What
+Belongs here: which steps a sheet shows, tiles, captions, titles and files. What
 is drawn on a screenshot is in trajectories/overlay.py. Colours are BGR, sizes are pixels of the
 sheet.
 """
@@ -15,10 +15,7 @@ import numpy as np
 
 from demo_pipeline.desktopd.models import CANVAS_HEIGHT, CANVAS_WIDTH, StepAction
 from demo_pipeline.desktopd.reader import StepFiles
-from demo_pipeline.files.image_header import probe_image
-from demo_pipeline.files.system_errors import raise_system_trouble
 from demo_pipeline.observation.frames.screenshot_writer import read_thumbnails
-from demo_pipeline.problems import Problem
 from demo_pipeline.trajectories.overlay import (
     DARK,
     RED,
@@ -31,7 +28,7 @@ from demo_pipeline.trajectories.overlay import (
     write,
 )
 from demo_pipeline.trajectories.provenance import ProvenanceRow
-from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory, load, load_provenance
+from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory, load
 
 TITLE_HEIGHT = 40
 _AMBER: Colour = (40, 150, 235)
@@ -206,44 +203,6 @@ def _title(demonstration: str, rows: Sequence[ProvenanceRow]) -> str:
         clock = f"clock {row['clock_method']} +/- {row['clock_uncertainty_ms']:.0f} ms"
     leak_text = f"leaks {leaks['leaks']} ({leaks['unavoidable_leaks']} unavoidable)"
     return "   ".join((demonstration, clock, leak_text, f"pictures {len(rows)}"))
-
-
-def check_contact_sheets(demonstration: str, trajectory: Path, out: Path) -> list[Problem]:
-    """Every sheet exists, decodes completely and has room for exactly the trajectory's steps."""
-    count = len(load_provenance(dataset_trajectory(demonstration, trajectory), ("step_index",)))
-    names = _sheet_names(count)
-    problems = [
-        _problem(path.name, "is not one of the sheets")
-        for path in sorted(out.iterdir())
-        if path.name not in names
-    ]
-    for number, name in enumerate(names):
-        tiles = min(TILES, count - number * TILES)
-        expected = sheet_size(tiles, COLUMNS, TILE_WIDTH, titled=True)
-        if fault := _fault(out / name, expected):
-            problems.append(_problem(name, fault))
-    return problems
-
-
-def _fault(path: Path, expected: tuple[int, int]) -> str:
-    """What is wrong with a sheet; empty when nothing is."""
-    try:
-        data = path.read_bytes()
-        image = probe_image(data)
-    except OSError as error:
-        raise_system_trouble(error)
-        return f"cannot be read: {error.strerror}"
-    except ValueError as error:
-        return f"is not a complete JPEG: {error}"
-    # A small grey picture needs all of the data, too.
-    if cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_REDUCED_GRAYSCALE_8) is None:
-        return "cannot be decoded"
-    size = (image.width, image.height)
-    return "" if size == expected else f"is {size}, expected {expected}"
-
-
-def _problem(name: str, message: str) -> Problem:
-    return Problem("contact_sheet", name, message, remedy="build the contact sheets again")
 
 
 def overview_sheet(demonstration: str, folder: Path) -> Picture:

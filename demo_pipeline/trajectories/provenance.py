@@ -16,6 +16,8 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from demo_pipeline.desktopd.models import AGREEMENTS, FRESHNESS, ActionType
+from demo_pipeline.files.domains import ANY, COUNT, TEXT, between, fitting, one_of
 from demo_pipeline.files.parquet import described_schema, read_rows, read_table, write_rows
 
 Provenance: TypeAlias = Sequence[Path] | pa.Table
@@ -23,6 +25,14 @@ Provenance: TypeAlias = Sequence[Path] | pa.Table
 
 
 ProvenanceRow = Mapping[str, Any]
+
+# What the quest says beyond the instruction; the format's own files have no place for it.
+QUEST_COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
+    ("objectives", pa.list_(pa.string()), True, "of meta.quest, in order; null: no quest"),
+    ("max_reward", pa.float64(), True, "of meta.quest, in $VIRAL; null: unknown"),
+    ("reward_time_ms", pa.int64(), True, "when it was calculated, epoch milliseconds"),
+)
+QUEST_NAMES = tuple(name for name, *_ in QUEST_COLUMNS)
 
 # name, type, nullable, meaning (with unit)
 _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
@@ -75,9 +85,43 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("osworld_match_field", pa.string(), True, "the meta.json field that matched"),
     ("osworld_task_kind", pa.string(), True, "ordinary or risk"),
     ("osworld_matches", pa.int32(), True, "task files with this match; the first is used"),
+    *QUEST_COLUMNS,
 )
 
-PROVENANCE_SCHEMA = described_schema(_COLUMNS)
+_MATCHED = "osworld_task_id"
+PROVENANCE_SCHEMA = described_schema(
+    _COLUMNS,
+    {
+        "trajectory_id split_group": TEXT,
+        "step_index action_index press_ms end_ms clock_uncertainty_ms hidden_before": COUNT,
+        "scale pad_x pad_y": COUNT,
+        "action_type": one_of(*ActionType),
+        "lead_ms": ANY.where("pts"),
+        "settle_ms pointer_distance_px": COUNT.only_where("pts"),
+        "reason_code": one_of(
+            "pre_move", "settled", "backoff", "first_frame", "waiting", "missing"
+        ),
+        "clock_method": one_of(
+            "ffmpeg_start", "pixels", "typing", "click_onsets", "meta_timestamp"
+        ),
+        "freshness": one_of(*FRESHNESS),
+        "tree_agreement": one_of(*AGREEMENTS),
+        "target_y": ANY.where("target_x"),
+        "target_width target_height": COUNT.where("target_x"),
+        "wheel_method": one_of("evidence", "override", "unit_signature").where(
+            "action_type", "scroll"
+        ),
+        "wheel_disagrees": ANY.only_where("action_type", "scroll"),
+        "instruction_source": one_of("quest.content", "quest.title", "title", "description"),
+        "reasoning_source": one_of("template"),
+        "platform": one_of("windows", "macos", "linux", ""),
+        "recorded_at": fitting(r"\d{4}-\d\d-\d\dT.*\+00:00"),
+        "osworld_match": one_of("id", "instruction").where(_MATCHED),
+        "osworld_match_field": TEXT.where(_MATCHED),
+        "osworld_task_kind": one_of("ordinary", "risk").where(_MATCHED),
+        "osworld_matches": between(1).where(_MATCHED),
+    },
+)
 
 # Values for tables written before the column was added: a leak counts as avoidable, no action as
 # hidden or cut off, and no tree as compared.
@@ -148,7 +192,13 @@ HIDDEN_ACTIONS_SCHEMA = described_schema(
         ("action_type", pa.string(), False, "OSWorld-Desktopd action type"),
         ("press_ms", pa.int64(), False, "when the action began, epoch milliseconds"),
         ("reason", pa.string(), False, ", ".join(HiddenReason)),
-    )
+    ),
+    {
+        "trajectory_id": TEXT,
+        "before_step action_index press_ms": COUNT,
+        "action_type": one_of(*ActionType),
+        "reason": one_of(*HiddenReason),
+    },
 )
 
 

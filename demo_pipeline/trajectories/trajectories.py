@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from demo_pipeline.actions.action_tables import Action, read_actions
+from demo_pipeline.datasets.split_files import replace_surrogates
 from demo_pipeline.desktopd.models import ActionType, Difficulty, ModelInfo, Result, Task
 from demo_pipeline.desktopd.validator import validate_trajectory
 from demo_pipeline.files.atomic_write import link_or_copy
@@ -28,10 +29,11 @@ from demo_pipeline.observation.frames.screenshots import read_evidence, read_fra
 from demo_pipeline.observation.frames.video_reader import Span
 from demo_pipeline.observation.trees.ui_trees import read_checked_targets, read_tree_rows
 from demo_pipeline.osworld.task_matching import NO_CATALOG, TaskMatch
-from demo_pipeline.osworld.task_text import Assignment, assignment_of
+from demo_pipeline.osworld.task_text import Assignment, assignment_of, strip_app_tags
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.recording.events import read_events
 from demo_pipeline.recording.manifest import RecordingManifest
+from demo_pipeline.recording.meta import Quest
 from demo_pipeline.recording.video_probe import VideoProbe
 from demo_pipeline.settings import TrajectorySettings
 from demo_pipeline.trajectories.pointer_leaks import check_leak_rates, leak_rates
@@ -39,6 +41,7 @@ from demo_pipeline.trajectories.provenance import (
     HIDDEN_ACTIONS_FILE,
     HIDDEN_ACTIONS_SCHEMA,
     PROVENANCE_SCHEMA,
+    QUEST_NAMES,
     read_hidden_actions,
     write_hidden_actions,
     write_provenance,
@@ -47,6 +50,7 @@ from demo_pipeline.trajectories.steps import Step, Steps, build_steps
 
 PROVENANCE_FILE = "provenance.parquet"
 MODEL_VERSION = "1"
+_LATEST_MS = 2**63  # a column of whole numbers ends there
 COMPLETED, DONE = "completed", "done"
 _TREE_COLUMNS = ("tree_age_ms", "freshness", "tree_agreement", "cursor_agrees")
 _FRAME_COLUMNS = ("pts", "lead_ms", "reason_code", "leak", "unavoidable", "pointer_distance_px")
@@ -185,6 +189,18 @@ def _provenance(
         "recorded_at": manifest.recorded_at.astimezone(UTC).isoformat(),
         "status": meta.status,
         "reason": meta.reason or "",
+        **_quest_row(meta.quest),
+    }
+
+
+def _quest_row(quest: Quest | None) -> dict[str, Any]:
+    if quest is None:
+        return dict.fromkeys(QUEST_NAMES)
+    most, time = (quest.reward.max_reward, quest.reward.time) if quest.reward else (None, None)
+    return {
+        "objectives": [replace_surrogates(strip_app_tags(text)) for text in quest.objectives],
+        "max_reward": None if most is None else float(most),
+        "reward_time_ms": int(time) if time is not None and 0 <= time < _LATEST_MS else None,
     }
 
 

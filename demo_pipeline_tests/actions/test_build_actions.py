@@ -165,7 +165,7 @@ def rewritten(folder: Path, **changes: Any) -> None:
     ("changes", "message"),
     [
         ({"action_index": 5}, "row 1 has action_index 5"),
-        ({"press_ms": -1}, "action 1 begins before action 0"),
+        ({"press_ms": 1}, "action 1 begins before action 0"),
         ({"end_ms": 0}, "action 1 ends before it begins"),
         ({"events": []}, "action 1 has no raw events"),
     ],

@@ -26,6 +26,7 @@ from demo_pipeline.trajectories import trajectories
 from demo_pipeline.trajectories.provenance import (
     HIDDEN_ACTIONS_FILE,
     PROVENANCE_SCHEMA,
+    QUEST_NAMES,
     read_hidden_actions,
     read_provenance,
 )
@@ -349,3 +350,24 @@ def test_the_check_finds_a_wrong_schema(tmp_path: Path) -> None:
     pq.write_table(table, tmp_path / PROVENANCE_FILE)
     pq.write_table(table, tmp_path / HIDDEN_ACTIONS_FILE)
     assert [p.code for p in check_provenance(tmp_path)] == ["wrong_schema", "wrong_schema"]
+
+
+def test_the_quest_beyond_its_instruction_is_in_the_provenance_only(
+    store: Path, tmp_path: Path
+) -> None:
+    objectives = ["Open <app>Notes</app>", "Type \ud800"]
+    quest = {
+        "content": "Do it.",
+        "objectives": objectives,
+        "reward": {"time": 1.5, "max_reward": 7},
+    }
+    build(store, tmp_path / "first", manifest=with_meta(store, quest=quest))
+    for row in read_provenance(tmp_path / "first" / PROVENANCE_FILE):
+        assert row["objectives"] == ["Open Notes", "Type ?"]
+        assert (row["max_reward"], row["reward_time_ms"]) == (7.0, 1)
+    written = "".join(path.read_text("utf-8") for path in tmp_path.rglob("*.json"))
+    assert "reward" not in written
+    assert "objectives" not in written
+    build(store, tmp_path / "none", manifest=with_meta(store, quest=None, title="Do it."))
+    [row, *_] = read_provenance(tmp_path / "none" / PROVENANCE_FILE)
+    assert {row[name] for name in QUEST_NAMES} == {None}

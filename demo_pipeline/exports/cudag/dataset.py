@@ -33,8 +33,10 @@ from demo_pipeline.exports.cudag.records import (
 )
 from demo_pipeline.exports.cudag.validator import RECORD_FILES
 from demo_pipeline.exports.prompts import scroll_rule, system_prompt, tool_schema, units_per_notch
-from demo_pipeline.files.json_files import dump_json
+from demo_pipeline.files.comparison import differing_files
+from demo_pipeline.files.json_files import dump_json, json_bytes, load_json
 from demo_pipeline.files.shown_text import escape_markers
+from demo_pipeline.problems import Problem
 from demo_pipeline.settings import NAME_PART, DatasetSettings
 from demo_pipeline.trajectories.provenance import ProvenanceRow
 from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
@@ -258,6 +260,25 @@ def split_report(
 
 
 _DATA = (Split.TRAIN, Split.VAL, Split.HELD_OUT)
+
+
+CUDAG_FILES = (
+    r"README\.md|plots/\w+\.png|(config|splits|dataset_info|tools)\.json|system_prompt\.txt"
+    r"|(data|train|val|held_out)\.jsonl|test/(test\.json|records\.jsonl)"
+    r"|(test/)?(images|annotated)/[^/]+"
+)
+
+
+def configuration_problems(
+    out: Path, trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings
+) -> list[Problem]:
+    """How `config.json` of a valid dataset differs from the settings and the split plan."""
+    written = load_json(out / "config.json")
+    plan = plan_export(trajectories, settings)
+    time = generated_at(plan.selection.newest, settings)
+    counts, escaped = written["task_counts"], written["escaped_markers"]
+    expected = json_bytes(configuration(settings, time, counts, plan.splits, escaped))
+    return differing_files(out, {"config.json": expected}, None)
 
 
 def build_cudag(

@@ -20,8 +20,8 @@ class ClockEvidence(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     origin_ms: float
-    method: str
-    uncertainty_ms: float
+    method: Literal["ffmpeg_start", "pixels", "typing", "click_onsets", "meta_timestamp"]
+    uncertainty_ms: float = Field(ge=0)
     documented_offset_ms: float
     score: float | None
     moves: int
@@ -36,14 +36,14 @@ class CanvasEvidence(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    width: int
-    height: int
-    video_width: int
-    video_height: int
-    event_scale: float
-    scale: float
-    pad_x: int
-    pad_y: int
+    width: int = Field(gt=0)
+    height: int = Field(gt=0)
+    video_width: int = Field(gt=0)
+    video_height: int = Field(gt=0)
+    event_scale: float = Field(gt=0)
+    scale: float = Field(gt=0)
+    pad_x: int = Field(ge=0)
+    pad_y: int = Field(ge=0)
     scale_method: Literal["pixels", "monitor", "assumed"] = Field(
         "assumed", description="what the event scale follows from"
     )

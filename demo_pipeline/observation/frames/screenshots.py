@@ -6,7 +6,7 @@ out the actions that started or stopped the recorder.
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,16 @@ from pydantic import ValidationError
 from demo_pipeline.actions.action_tables import CONTINUED, POINTER_TYPES, Action, read_actions
 from demo_pipeline.actions.build_actions import known_stop_ms, last_action, possible_stop
 from demo_pipeline.actions.inputs import inputs_of
+from demo_pipeline.files.atomic_write import read_digest
+from demo_pipeline.files.comparison import differing_files
+from demo_pipeline.files.domains import ANY, COUNT, fitting, one_of
 from demo_pipeline.files.image_header import png_size
 from demo_pipeline.files.json_files import dump_json
 from demo_pipeline.files.parquet import described_schema, read_rows, schema_problems, write_rows
 from demo_pipeline.files.recording_files import VIDEO_FILE
 from demo_pipeline.files.system_errors import raise_system_trouble
 from demo_pipeline.observation.clock.calibrate import Calibration, calibrate
-from demo_pipeline.observation.clock.canvas import ALWAYS, CANVAS_SIZE, ScreenPart
+from demo_pipeline.observation.clock.canvas import ALWAYS, CANVAS_SIZE, ScreenPart, fit_canvas
 from demo_pipeline.observation.clock.clock_evidence import typed_keys
 from demo_pipeline.observation.clock.screen_changes import find_screen_parts, needs_search
 from demo_pipeline.observation.frames.decode_pass import DecodeResult, RecorderStop, run_decode_pass
@@ -101,9 +104,11 @@ def without_recorder(
 
 FRAMES_FILE = "frames.parquet"
 EVIDENCE_FILE = "evidence.json"
+DIGESTS_FILE = "pictures.sha256"
 _DECIMALS = 6  # of seconds and of epoch milliseconds: microseconds and below
 _LOG = logging.getLogger(__package__)
 
+_REASON_CODES = (*Reason, PAUSE_REASON, CONTINUED, RECORDER_REASON, UNKNOWN_SCALE_REASON)
 _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("action_index", pa.int32(), False, "row of actions.parquet"),
     (
@@ -120,7 +125,7 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
         "reason_code",
         pa.string(),
         False,
-        ", ".join((*Reason, PAUSE_REASON, CONTINUED, RECORDER_REASON, UNKNOWN_SCALE_REASON)),
+        ", ".join(_REASON_CODES),
     ),
     ("leak", pa.bool_(), False, "the pointer is already at the target, or the frame too late"),
     ("unavoidable", pa.bool_(), False, "a leak; at the target since the previous action ended"),
@@ -132,7 +137,17 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ),
 )
 
-FRAMES_SCHEMA = described_schema(_COLUMNS)
+FRAMES_SCHEMA = described_schema(
+    _COLUMNS,
+    {
+        "action_index": COUNT,
+        "file": fitting(r"[0-9]{3,}\.png").only_where("pts"),
+        "frame": COUNT.where("pts"),
+        "lead_ms": ANY.where("pts"),
+        "settle_ms pointer_distance_px": COUNT.only_where("pts"),
+        "reason_code": one_of(*_REASON_CODES),
+    },
+)
 
 
 def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order of the chain
@@ -175,6 +190,7 @@ def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order 
     _log_decisions(rows, observed)
     write_rows(out / FRAMES_FILE, rows, FRAMES_SCHEMA)
     dump_json(out / EVIDENCE_FILE, _evidence(calibration, observed))
+    (out / DIGESTS_FILE).write_text(picture_digests(out), encoding="utf-8")
     return _summary(rows, calibration, observed)
 
 
@@ -349,6 +365,12 @@ def _summary(
     }
 
 
+def picture_digests(folder: Path) -> str:
+    """A line for each picture, and for the thumbnails, as `sha256sum` writes it."""
+    files = [*sorted(folder.glob("*.png")), folder / THUMBNAILS_FILE]
+    return "".join(f"{read_digest(file).sha256}  {file.name}\n" for file in files)
+
+
 def read_frames(folder: Path) -> list[dict[str, Any]]:
     """Rows of frames.parquet, one for each action."""
     return read_rows(folder / FRAMES_FILE, FRAMES_SCHEMA)
@@ -357,6 +379,9 @@ def read_frames(folder: Path) -> list[dict[str, Any]]:
 def read_evidence(folder: Path) -> Evidence:
     """evidence.json as a model."""
     return Evidence.model_validate_json((folder / EVIDENCE_FILE).read_bytes())
+
+
+_ROUNDING_S, _ROUNDING_MS = 1e-5, 0.05  # times are written in microseconds, leads in thousandths
 
 
 def check_screenshot_files(folder: Path, actions_folder: Path) -> list[Problem]:
@@ -388,6 +413,53 @@ def check_screenshot_files(folder: Path, actions_folder: Path) -> list[Problem]:
             message = f"its size is {size}, expected {CANVAS_SIZE}"
             problems.append(Problem("bad_picture", name, message))
     return problems
+
+
+def check_pictures(folder: Path, actions_folder: Path, video: Path) -> list[Problem]:
+    """The pictures are those that were written; rows agree with the video and the actions."""
+    rows, evidence = read_frames(folder), read_evidence(folder)
+    presses = {action.action_index: action.press_ms for action in read_actions(actions_folder)}
+    named = [row["file"] for row in rows if row["file"]]
+    tables = (FRAMES_FILE, THUMBNAILS_FILE, EVIDENCE_FILE, DIGESTS_FILE)
+    problems = differing_files(folder, {}, (*named, FINAL_FILE, *tables))
+    if not problems and (folder / DIGESTS_FILE).read_text("utf-8") != picture_digests(folder):
+        problems.append(_problem("bad_picture", DIGESTS_FILE, "a picture is not as it was written"))
+    canvas, clock, times = (
+        evidence.as_canvas(),
+        evidence.as_clock(),
+        scan_packets(video).times.tolist(),
+    )
+    size = (canvas.video_width, canvas.video_height)
+    if canvas != fit_canvas(size, canvas.event_scale):
+        problems.append(_problem("wrong_value", EVIDENCE_FILE, "canvas: does not fit the video"))
+    acted = {*evidence.recorder_control, *(wait.action_index for wait in evidence.waits)}
+    for some in (evidence.targets, evidence.typed, evidence.since_scan):
+        acted |= {one.action_index for one in some}
+    if not acted <= presses.keys():
+        problems.append(_problem("wrong_value", EVIDENCE_FILE, "names an action that is not there"))
+    for row in rows:
+        if fault := _row_fault(row, times, clock.video_time(presses.get(row["action_index"], 0))):
+            problems.append(_problem("wrong_value", FRAMES_FILE, fault))
+    return problems
+
+
+def _row_fault(row: Mapping[str, Any], times: Sequence[float], press_s: float) -> str:
+    """What is wrong with a row of frames.parquet; `times`: of the video's frames, seconds."""
+    index, pts, frame = row["action_index"], row["pts"], row["frame"]
+    if row["unavoidable"] and not row["leak"]:
+        return f"action {index}: unavoidable without a leak"
+    if row["file"] not in (None, f"{index:03d}.png"):
+        return f"action {index}: file is another action's"
+    if pts is None:
+        return ""
+    if frame >= len(times) or abs(times[frame] - pts) > _ROUNDING_S:
+        return f"action {index}: frame and pts are not of one frame of the video"
+    lead_ms = (press_s - pts) * 1000
+    return "" if abs(lead_ms - row["lead_ms"]) < _ROUNDING_MS else f"action {index}: wrong lead_ms"
+
+
+def _problem(code: str, file: str, message: str) -> Problem:
+    return Problem(code, file, message, remedy="build the screenshots again")
 
 
 def check_frames_present(folder: Path) -> list[Problem]:

@@ -12,8 +12,10 @@ from typing import Any
 import pyarrow as pa
 
 from demo_pipeline.actions.action_tables import Action, read_actions
+from demo_pipeline.desktopd.models import FRESHNESS, NODE_ID_PATTERN, Role
 from demo_pipeline.desktopd.tree_validator import check_tree_bytes
 from demo_pipeline.files.atomic_write import FileId, file_id, link_or_copy
+from demo_pipeline.files.domains import ANY, COUNT, between, fitting, one_of
 from demo_pipeline.files.json_files import JsonFileError, read_bytes
 from demo_pipeline.files.parquet import described_schema, read_rows, schema_problems, write_rows
 from demo_pipeline.files.processes import reduced_python_gc
@@ -73,7 +75,24 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ),
 )
 
-UI_TREES_SCHEMA = described_schema(_COLUMNS)
+UI_TREES_SCHEMA = described_schema(
+    _COLUMNS,
+    {
+        "action_index nodes unknown_roles dropped_states": COUNT,
+        "file": fitting(r"[0-9]{3,}\.json"),
+        "scan_event": between(1),
+        "scan_ms": COUNT.where("scan_event"),
+        "duration_ms": COUNT.only_where("scan_event"),
+        "tree_age_ms": ANY.where("scan_event"),
+        "freshness": one_of(*FRESHNESS),
+        "tree_agreement": one_of(*Agreement),
+        "target_id": fitting(NODE_ID_PATTERN),
+        "target_role": one_of(*Role).where("target_id"),
+        "target_name target_x target_y": ANY.where("target_id"),
+        "target_width target_height": COUNT.where("target_id"),
+        "target_method": one_of("hit_test", "focused", "last_click", "typed", "none"),
+    },
+)
 
 
 TreeRow = dict[str, Any]

@@ -1,0 +1,1 @@
+"""Small damages to every published output, and that a check of its asset notices each."""

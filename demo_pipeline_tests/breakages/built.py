@@ -1,0 +1,135 @@
+"""Every asset built once with every export on, and each output as its checks saw it.
+
+Belongs here: the recordings, the builds, and copies of an output that may be broken.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, get_args
+
+from demo_pipeline.files.image_header import linked_images_are_whole
+from demo_pipeline.problems import DemonstrationError, errors
+from demo_pipeline.runs.datasets import run_dataset_stage
+from demo_pipeline.runs.stage_runs import run_stage
+from demo_pipeline.runs.stages import DATASET_STAGES, STAGES
+from demo_pipeline.runs.task_catalog import TASKS_STAGE
+from demo_pipeline.settings import ExportName
+from demo_pipeline.stage import Check, Stage
+from demo_pipeline_tests.golden.outputs import RECORDINGS
+from demo_pipeline_tests.runs.test_hidden_actions import add_hidden_actions
+from demo_pipeline_tests.sample_workspace import open_workspace, write_demos
+from demo_pipeline_tests.simulator.form import ACTS, SMALL, script
+from demo_pipeline_tests.simulator.recording import write_recording
+from demo_pipeline_tests.simulator.script import click, think
+
+BROKEN = "form"  # the demonstration whose outputs are broken
+_TASKS = RECORDINGS.parent / "osworld"
+
+
+@dataclass(frozen=True)
+class Output:
+    """What the checks of a stage were given when it was built."""
+
+    stage: Stage[Any]
+    context: Any
+    folder: Path
+
+    def problems(self, folder: Path) -> list[str]:
+        """The names of the checks that fail for a folder, with their first error."""
+        with self._as_in_a_build():
+            return [
+                f"{check.name}: {found[0]}"
+                for check in self.stage.checks
+                if (found := _errors(check, self.context, folder))
+            ]
+
+    def _as_in_a_build(self) -> Any:
+        return linked_images_are_whole() if self.stage.export else nullcontext()
+
+    def copy(self, folder: Path) -> Path:
+        """A folder of hard links to the files; every change has to put a file in their place."""
+        return _linked(self.folder, folder)
+
+
+def _errors(check: Check[Any], context: Any, folder: Path) -> Sequence[Any]:
+    try:
+        return errors(check.run(context, folder))
+    except DemonstrationError as error:
+        return error.problems
+    except Exception:  # noqa: BLE001 - a crash is no finding: another check has to say what is wrong
+        return ()
+
+
+def build_outputs(root: Path) -> Mapping[str, Output]:
+    """Stage → its output; of the stages of a demonstration, that of `BROKEN`."""
+    _write_recordings(root / "uploads")
+    workspace = open_workspace(root, datasets={"exports": get_args(ExportName)})
+    workspace = replace(workspace, tasks=_TASKS)
+    run_dataset_stage(workspace, TASKS_STAGE)
+    outputs: dict[str, Output] = {}
+    for upload in sorted((root / "uploads").iterdir()):
+        for stage in STAGES:
+            noted = _noting(stage, outputs, root / "seen") if upload.name == BROKEN else stage
+            try:
+                result = run_stage(workspace, noted, upload.name)
+                assert result.status == "made", result.checks
+            except DemonstrationError:
+                assert upload.name == "torn"
+                break
+    for dataset in DATASET_STAGES:
+        made = run_dataset_stage(workspace, _noting(dataset, outputs, root / "seen"), force=True)
+        assert made.status == "made", made.checks
+    assert len(outputs) == len(STAGES) + len(DATASET_STAGES)
+    return outputs
+
+
+def _write_recordings(uploads: Path) -> None:
+    """Seven tasks: all kinds of actions, a failed one, hidden actions, a bad line, no film."""
+    for sample in ("20260105_090000", "20260106_140000"):
+        shutil.copytree(RECORDINGS / sample, uploads / sample)
+    write_demos(uploads)
+    told = script(*ACTS, think(5.0), click("Agree"))
+    told = replace(told, title="Fill in the form", objectives=("Open the form", "Fill it in"))
+    add_hidden_actions(uploads / BROKEN, write_recording(uploads / BROKEN, told, SMALL))
+    with (uploads / BROKEN / "input_log.jsonl").open("a", encoding="utf-8") as log:
+        log.write('{"event": "mousemove", "data": {"x": 1\n')
+    failed = replace(script(*ACTS[:5]), title="Fail", content="Please fail.", reason="gave up")
+    write_recording(uploads / "failed", failed, SMALL)
+    shutil.copytree(uploads / "first", uploads / "torn")
+    film = uploads / "torn" / "recording.mp4"
+    film.write_bytes(film.read_bytes()[:2000])
+
+
+def _noting(stage: Any, outputs: dict[str, Output], seen: Path) -> Any:
+    """The stage with one check more, which keeps what the checks are given."""
+
+    def note(context: Any, out: Path) -> Sequence[Any]:
+        outputs[stage.name] = Output(stage, context, _linked(out, seen / stage.name))
+        return ()
+
+    return replace(stage, checks=(*stage.checks, Check("noted", "", note)))
+
+
+def _linked(source: Path, destination: Path) -> Path:
+    """A copy whose files are hard links, and whose links to folders lead where they led."""
+    shutil.rmtree(destination, ignore_errors=True)
+    for path in [source, *_entries(source)]:
+        copy = destination / path.relative_to(source)
+        if path.is_symlink():
+            copy.symlink_to(path.resolve())
+        elif path.is_dir():
+            copy.mkdir(parents=True)
+        else:
+            os.link(path, copy)
+    return destination
+
+
+def _entries(folder: Path) -> Iterator[Path]:
+    for path in sorted(folder.iterdir()):
+        yield path
+        if path.is_dir() and not path.is_symlink():
+            yield from _entries(path)

@@ -445,7 +445,13 @@ class GroundingExporter:
     unit: ClassVar[str] = "samples"
     exclusions: ClassVar[Sequence[str]] = (*_SCREEN_EXCLUSIONS, *ELEMENT_EXCLUSIONS, _REPEATED)
     provenance_columns: ClassVar[Sequence[str]] = (
-        *("pts", "leak", "unavoidable", "platform"),
+        *(
+            "pts",
+            "leak",
+            "unavoidable",
+            "platform",
+            "tree_agreement",
+        ),
         *("tree_age_ms", "lead_ms", "pad_x", "pad_y"),
     )
     instruction_in_prompt: ClassVar[bool] = False

@@ -152,6 +152,11 @@ def _warning(problem: Problem) -> Problem:
 
 
 _LONGEST_FIRST_LINE = 64 * 2**20  # bytes; a sample with its picture and tree inline has a tenth
+_READ_WHOLE = {
+    ".json": "a JSON document",
+    ".txt": "a text",
+    **dict.fromkeys((".png", ".jpg", ".jpeg"), "a picture"),
+}
 LARGEST_DOCUMENT = 256 * 2**20  # bytes; an index of 100,000 trajectories has a fifth of that
 RECORDING_FORMAT = ValidatedFormat(
     name="recording", files=RECORDING_FILES, validate=validate_recording
@@ -238,9 +243,22 @@ def unreadable_files(path: Path) -> Iterator[str]:
             continue
         if not stat.S_ISREG(status.st_mode):
             yield f"{file}: is not a regular file, but a device, a pipe or a socket; remove it"
-        elif file.suffix == ".json" and status.st_size > LARGEST_DOCUMENT:
+        elif status.st_size <= LARGEST_DOCUMENT:
+            continue
+        elif kind := _READ_WHOLE.get(file.suffix):
             size = LARGEST_DOCUMENT // 2**20
-            yield f"{file}: has {status.st_size} bytes; a JSON document has {size} MiB at most"
+            yield f"{file}: has {status.st_size} bytes; {kind} has {size} MiB at most"
+        elif file.suffix == ".jsonl" and _has_hole(file, status.st_size):
+            yield f"{file}: has holes, which read as endless bytes of zero; copy it again"
+
+
+def _has_hole(file: Path, size: int) -> bool:
+    """Whether a part of a file was never written; text has none."""
+    try:
+        with file.open("rb") as stream:
+            return os.lseek(stream.fileno(), 0, os.SEEK_HOLE) < size
+    except (OSError, AttributeError):  # unreadable, or a system that does not tell
+        return False
 
 
 def _entries_below(folder: Path) -> Iterator[Path]:

@@ -15,7 +15,13 @@ from demo_pipeline.exports.cudag.dataset import build_cudag
 from demo_pipeline.exports.messages import build_messages
 from demo_pipeline.exports.sft import build_sft
 from demo_pipeline.problems import DemonstrationError, Severity, errors
-from demo_pipeline.runs.validation import FORMATS, recognise, validate, validate_recording
+from demo_pipeline.runs.validation import (
+    FORMATS,
+    recognise,
+    unreadable_files,
+    validate,
+    validate_recording,
+)
 from demo_pipeline.settings import DatasetSettings, Settings
 from demo_pipeline_tests.datasets.builders import make_trajectory
 from demo_pipeline_tests.desktopd import good_dataset
@@ -321,3 +327,19 @@ def test_pictures_are_decoded(tmp_path: Path, name: str, damage: Callable[[bytes
     picture.write_bytes(damage(data))
     [problem] = errors(validate(folder, name, Settings()))
     assert re.search("checksum of a chunk|pixels that cannot be decoded", problem.message)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("index.json", "a JSON document has 256 MiB at most"),
+        ("000.png", "a picture has 256 MiB at most"),
+        ("train.jsonl", "has holes"),
+    ],
+)
+def test_a_file_that_would_cost_all_memory_is_named(tmp_path: Path, name: str, reason: str) -> None:
+    with (tmp_path / name).open("wb") as file:
+        file.truncate(40 * 2**30)
+    [sentence] = unreadable_files(tmp_path)
+    assert name in sentence
+    assert reason in sentence

@@ -270,7 +270,7 @@ class _Run:
             self._context.log.info("%d demonstrations, %d processes", len(tasks), workers)
 
         def tick() -> None:
-            line = self._progress.due_line()
+            line = None if self._alone else self._progress.due_line()
             if line is not None:
                 self._context.log.info(line)
 

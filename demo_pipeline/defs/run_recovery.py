@@ -32,6 +32,7 @@ _UNFINISHED_STATUSES = [dg.DagsterRunStatus(name) for name in UNFINISHED]
 _STARTING_SECONDS = 15.0  # in which a launched process says who it is; it takes 2 to 5
 _LAUNCHING_SECONDS = 30.0  # in which the launcher notes its address; it takes less than one
 _CONNECTING_SECONDS = 2.0
+_BEGINNING = (dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED)
 _claimed: list[str] = []  # the run that this process claimed last
 
 
@@ -90,11 +91,11 @@ def _is_local(instance: dg.DagsterInstance) -> bool:
 
 def _launcher_is_gone(run: dg.DagsterRun, silent: float) -> bool:
     """Whether the code server that launched a run, `silent` seconds ago, is not there any more."""
-    if run.status is not dg.DagsterRunStatus.STARTING or silent <= _STARTING_SECONDS:
+    if run.status not in _BEGINNING or silent <= _STARTING_SECONDS:
         return False
     text = run.tags.get(LAUNCHED_BY_TAG)
     if text is None:  # whoever launched it ended even before that
-        return silent > _LAUNCHING_SECONDS
+        return run.status is dg.DagsterRunStatus.STARTING and silent > _LAUNCHING_SECONDS
     return not _answers(text)
 
 

@@ -198,24 +198,31 @@ class TestStarting:
         with bench(tmp_path / "kept", kept=True) as one:
             yield one
 
-    def launched(self, made: Bench, path: Path, name: str = "socket", **tags: str) -> str:
-        address = json.dumps({"host": "localhost", name: str(path)})
-        starting = dg.DagsterRunStatus.STARTING
-        return started(made, None, status=starting, **{LAUNCHED_BY_TAG: address}, **tags)
+    def launched(self, made: Bench, path: Path, state: str = "STARTING") -> str:
+        address = json.dumps({"host": "localhost", "socket": str(path)})
+        now = dg.DagsterRunStatus(state)
+        return started(made, None, status=now, **{LAUNCHED_BY_TAG: address})
 
     def later(self, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
         now = time.time
         monkeypatch.setattr(time, "time", lambda: now() + seconds)
 
+    @pytest.mark.parametrize("state", ["STARTING", "STARTED"])
     @pytest.mark.parametrize("left", [True, False])
     def test_it_is_closed_when_its_code_server_does_not_answer(
-        self, kept: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, left: bool
+        self,
+        kept: Bench,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        state: str,
+        *,
+        left: bool,
     ) -> None:
         path = tmp_path / "left"
         if left:  # a killed server leaves the file
             with socket.socket(socket.AF_UNIX) as server:
                 server.bind(str(path))
-        run_id = self.launched(kept, path)
+        run_id = self.launched(kept, path, state)
         assert close_dead_runs(kept.instance) == []  # its process may be about to begin
         self.later(monkeypatch, 20)
         [line] = close_dead_runs(kept.instance)

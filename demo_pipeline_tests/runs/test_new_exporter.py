@@ -55,7 +55,7 @@ TOY_STAGE = Stage(
 ASK_DAGSTER = """
 import json
 from demo_pipeline.definitions import defs
-from demo_pipeline.defs import freshness
+from demo_pipeline.defs import sensors
 from demo_pipeline.runs.damage import rebuild_command
 from demo_pipeline.settings import Settings
 [spec] = [spec for spec in defs.resolve_all_asset_specs() if spec.key.path == ["toy_dataset"]]
@@ -64,9 +64,9 @@ print(json.dumps({
     "description": spec.description,
     "group": spec.group_name,
     "parents": [dep.asset_key.path[-1] for dep in spec.deps],
-    "checks": [key.name for key in checks if key.asset_key == spec.key],
+    "checks": sorted(key.name for key in checks if key.asset_key == spec.key),
     "in_job": "toy_dataset" in defs.resolve_job_def("build_datasets").graph.node_dict,
-    "sensor_waits_for_it": spec.key in freshness.followed_datasets(Settings()),
+    "sensor_waits_for_it": spec.key in sensors.followed_datasets(Settings()),
     "rebuild": rebuild_command("toy").split("--select ")[1],
 }))
 """
@@ -146,7 +146,7 @@ def test_dagster_and_the_error_messages_know_it(checkout: Checkout) -> None:
         "description": "A toy dataset: the id of every trajectory, one per line.",
         "group": "datasets",
         "parents": ["trajectories"],
-        "checks": ["trajectories_whole", "toy_lines"],
+        "checks": ["toy_lines", "trajectories_whole"],
         "in_job": True,
         "sensor_waits_for_it": True,
         "rebuild": "toy_dataset",

@@ -464,11 +464,13 @@ class BucketStore(Store):
         present = self._objects.head(name)
         if present and present.modified >= now - DEAD_SECONDS:
             return False
-        etag = present.etag if present else None
+        etag, own = present.etag if present else None, _nonce()
         try:
-            self._objects.put(name, _nonce(), if_none_match=present is None, if_match=etag)
-        except ObjectChangedError:
-            return False
+            self._objects.put(name, own, if_none_match=present is None, if_match=etag)
+        except ObjectChangedError:  # of another collection, unless only the answer was lost
+            stored = self._objects.read(name)
+            if stored is None or stored[0] != own:
+                return False
         marked = self._objects.head(mark.key)
         needed = marked is None or marked.etag != mark.etag or self._pointed(key[0]) == key[1]
         manifest = f"{_prefix(key)}{MANIFEST}"

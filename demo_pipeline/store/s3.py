@@ -11,12 +11,13 @@ import os
 import re
 import time
 from base64 import b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from functools import partial
+from io import BytesIO
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO
 
 from botocore.exceptions import BotoCoreError, ClientError
 from fsspec.asyn import sync
@@ -45,7 +46,6 @@ _FAILURES = (OSError, BotoCoreError, ValueError, *S3_RETRYABLE_ERRORS)
 # https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html: what passes by itself
 _PASSING = {"RequestTimeout", "SlowDown", "BadDigest", "IncompleteBody", 429, 500, 502, 503, 504}
 _CODE = re.compile(r"[A-Za-z0-9.]{1,64}")
-_Result = TypeVar("_Result")
 _inherited: list[Any] = []  # sessions that this process got from its parent by a fork
 _DENIED = "access denied; check the policy of the bucket and the credentials"
 _REMEDIES = {
@@ -216,17 +216,25 @@ class S3Objects:
 
     def read(self, key: str) -> tuple[bytes, ObjectInfo] | None:
         """See `Objects`."""
+        out = BytesIO()
         try:
-            return self._received(partial(self._read, key))
+            answer = self._download(key, out)
         except S3CallError as error:
             if error.code != "NoSuchKey":
                 raise
             return None
+        return out.getvalue(), _described(key, answer)
 
     def fetch(self, key: str, etag: str, dest: Path) -> None:
         """See `Objects`."""
         try:
-            self._received(partial(self._fetch, key, etag, dest))
+            with stored_file(dest) as out:
+                answer = self._download(key, out, IfMatch=f'"{etag}"')
+                # An object that was replaced during the download is not the expected one any more.
+                now = self.head(key)
+                wanted = (etag, out.tell())
+                if _etag(answer) != etag or now is None or (now.etag, now.size) != wanted:
+                    raise self._changed(key)
         except S3CallError as error:
             if error.status != 412 and error.code not in {"NoSuchKey", _OTHER_BYTES}:
                 raise
@@ -264,43 +272,30 @@ class S3Objects:
         """See `Objects`."""
         self._call("delete_object", key)
 
-    def _received(self, get: Callable[[], _Result]) -> _Result:
-        """What a download gives, which is repeated while its body breaks or arrives changed."""
-        for attempt in range(_BODIES - 1):
+    def _download(self, key: str, out: BinaryIO, **conditions: str) -> dict[str, Any]:
+        """Write an object's bytes, again while its body breaks or arrives changed."""
+        for attempt in range(_BODIES):
+            time.sleep(0.1 * 3**attempt if attempt else 0)
+            answer = self._call("get_object", key, **conditions)
+            md5 = hashlib.md5(usedforsecurity=False)
+            out.seek(0)
+            out.truncate()
+            failure = S3CallError(self._place(key), _OTHER_BYTES, 0)
             try:
-                return get()
+                for chunk in self._client.chunks(self._bucket.prefix + key, answer["Body"]):
+                    md5.update(chunk)
+                    out.write(chunk)
             except S3CallError as error:
                 if error.status or error.code in _REMEDIES:
                     raise
-            time.sleep(0.1 * 3**attempt)
-        return get()
+                failure = error
+            else:
+                if self._is_whole(answer, out.tell(), md5.hexdigest()):
+                    return answer
+        raise failure
 
-    def _read(self, key: str) -> tuple[bytes, ObjectInfo]:
-        answer = self._call("get_object", key)
-        data = b"".join(self._chunks(key, answer))
-        self._require_body(key, answer, len(data), hashlib.md5(data, usedforsecurity=False))
-        return data, _described(key, answer)
-
-    def _fetch(self, key: str, etag: str, dest: Path) -> None:
-        answer = self._call("get_object", key, IfMatch=f'"{etag}"')
-        if _etag(answer) != etag:
-            raise self._changed(key)
-        with stored_file(dest) as out:
-            self._copy(key, answer, out)
-            # An object that was replaced during the download is not the expected one any more.
-            now = self.head(key)
-            if now is None or (now.etag, now.size) != (etag, out.tell()):
-                raise self._changed(key)
-
-    def _copy(self, key: str, answer: dict[str, Any], out: BinaryIO) -> None:
-        md5 = hashlib.md5(usedforsecurity=False)
-        for chunk in self._chunks(key, answer):
-            md5.update(chunk)
-            out.write(chunk)
-        self._require_body(key, answer, out.tell(), md5)
-
-    def _require_body(self, key: str, answer: dict[str, Any], size: int, md5: Any) -> None:
-        """Refuse a body that was cut or changed on its way.
+    def _is_whole(self, answer: dict[str, Any], size: int, md5: str) -> bool:
+        """Whether a body was neither cut nor changed on its way.
 
         The ETag is the MD5 of the bytes but after multipart uploads or KMS encryption
         (https://docs.aws.amazon.com/AmazonS3/latest/API/API_Object.html) and in directory buckets,
@@ -310,8 +305,7 @@ class S3Objects:
         encrypted = str(answer.get("ServerSideEncryption", "")).startswith("aws:")
         encrypted = encrypted or "SSECustomerAlgorithm" in answer
         is_md5 = len(etag) == 32 and not encrypted and not self._bucket.name.endswith("--x-s3")
-        if size != answer["ContentLength"] or (is_md5 and md5.hexdigest() != etag):
-            raise S3CallError(self._place(key), _OTHER_BYTES, 0)
+        return size == answer["ContentLength"] and (not is_md5 or md5 == etag)
 
     def _changed(self, key: str) -> ObjectChangedError:
         return ObjectChangedError(f"{self._place(key)}: is not the object that was listed any more")
@@ -354,9 +348,6 @@ class S3Objects:
 
     def _call(self, method: str, key: str, **arguments: Any) -> dict[str, Any]:
         return self._client.call(method, self._bucket.prefix + key, **arguments)
-
-    def _chunks(self, key: str, answer: dict[str, Any]) -> Iterator[bytes]:
-        return self._client.chunks(self._bucket.prefix + key, answer["Body"])
 
 
 def _body(data: bytes) -> dict[str, Any]:

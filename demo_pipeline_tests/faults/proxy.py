@@ -67,6 +67,13 @@ class NetworkPlan:
         return fault
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, *_: object) -> None:
+        """A command that was killed leaves broken connections."""
+
+
 @contextmanager
 def network_proxy(endpoint: str, plan: NetworkPlan) -> Iterator[str]:
     """The endpoint of a proxy before `endpoint`, which stops with the context."""
@@ -152,8 +159,7 @@ def network_proxy(endpoint: str, plan: NetworkPlan) -> Iterator[str]:
             with suppress(OSError):
                 self.connection.shutdown(socket.SHUT_RDWR)
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
+    server = _Server(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:

@@ -220,9 +220,10 @@ class TestCommandLine:
         waiting: list[str] = []
 
         def run(
-            _workspace: object, tasks: list[DemonstrationTask], workers: int
+            _workspace: object, tasks: list[DemonstrationTask], workers: int, log: object
         ) -> Iterator[Processed]:
             assert workers
+            assert log is None
             for key in (task.demonstration for task in tasks):
                 waits = key in waiting
                 status = Status.WAITING if waits else Status.BUILT
@@ -255,10 +256,10 @@ class TestCommandLine:
         once = batch.process
 
         def count(
-            workspace: Any, part: list[DemonstrationTask], workers: int
+            workspace: Any, part: list[DemonstrationTask], workers: int, log: Any
         ) -> Iterator[Processed]:
             tried.extend(part)
-            return once(workspace, part, workers=workers)
+            return once(workspace, part, workers=workers, log=log)
 
         monkeypatch.setattr(batch, "process", count)
         found = list(process_patiently(made.workspace, tasks, 2, lambda *_: None))

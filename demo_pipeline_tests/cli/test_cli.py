@@ -414,9 +414,9 @@ class TestVerbose:
         answer = quiet.start("-vv", "run", "one", "--force", "--workers", "2")
         assert answer.code == 0
         for line in (
-            r"INFO +\d+ demo_pipeline\.pipeline: screenshots: screenshots/one made in \d+\.\d s: ",
+            r"INFO +\d+ demo_pipeline\.runs: screenshots: screenshots/one made in \d+\.\d s: ",
             r"DEBUG +\d+ demo_pipeline\.actions: action 0: click",
-            r"INFO +\d+ demo_pipeline\.pipeline: sft_samples: sft made in ",
+            r"INFO +\d+ demo_pipeline\.runs: sft_samples: sft made in ",
         ):
             assert re.search(line, answer.err), line
         assert TYPED not in answer.err

@@ -24,8 +24,8 @@ from demo_pipeline.datasets.index import TRAJECTORIES_SCHEMA
 from demo_pipeline.datasets.views import View, create_views
 from demo_pipeline.desktopd.models import Result, StepAction, Task
 from demo_pipeline.evaluation.score_tables import SCORES_SCHEMA
+from demo_pipeline.exports.dataset_counts import allow_only_reading, engine
 from demo_pipeline.exports.dataset_stages import INDEX_STAGE
-from demo_pipeline.exports.dataset_stats import engine
 from demo_pipeline.files.json_files import load_json
 from demo_pipeline.files.parquet import column_descriptions, read_table
 from demo_pipeline.recording.input_log import EVENTS_SCHEMA
@@ -201,21 +201,27 @@ def _read_picture(path: Path) -> RgbImage:
 
 
 def query_frame(store: Store, query: str) -> pd.DataFrame:
-    """The answer to one SQL statement over the views of a store.
+    """The answer to one SELECT over the views of a store, which reads nothing else.
 
     Raises:
         duckdb.Error: DuckDB refuses the query, or a view has no files yet.
         MissingOutput: a file in the bucket is missing.
     """
     if not is_bucket(store.url):
-        with opened_views(local_path(store.url)) as (sql, _):
-            return sql.execute(query).df()
-    with _bucket_views(store, query) as sql:
-        return sql.execute(query).df()
+        root = local_path(store.url)
+        with opened_views(root) as (sql, _):
+            return _answer(sql, query, root)
+    with _bucket_views(store, query) as (sql, root):
+        return _answer(sql, query, root)
+
+
+def _answer(sql: duckdb.DuckDBPyConnection, query: str, root: Path) -> pd.DataFrame:
+    allow_only_reading(sql, query, root)
+    return sql.execute(query).df()
 
 
 @contextmanager
-def _bucket_views(store: Store, query: str) -> Iterator[duckdb.DuckDBPyConnection]:
+def _bucket_views(store: Store, query: str) -> Iterator[tuple[duckdb.DuckDBPyConnection, Path]]:
     """DuckDB with the views that a query mentions, over downloads of their files alone."""
     with ExitStack() as stack:
         sql = stack.enter_context(engine())
@@ -224,7 +230,7 @@ def _bucket_views(store: Store, query: str) -> Iterator[duckdb.DuckDBPyConnectio
         for view in views:
             _place_files(store, view, root, stack)
         create_views(sql, views, {view.output: root / view.output for view in views})
-        yield sql
+        yield sql, root
 
 
 def _mentioned_views(query: str) -> list[View]:

@@ -18,7 +18,7 @@ from demo_pipeline.defs.evaluation_assets import evaluation_scores
 from demo_pipeline.defs.jobs import demonstration_catalog
 from demo_pipeline.evaluation.score_tables import SCORES_SCHEMA, STEPS_SCHEMA
 from demo_pipeline.exports.sft import SFT_SCHEMA
-from demo_pipeline.files.domains import ANY, column_domains
+from demo_pipeline.files.column_values import ANY, column_domains
 from demo_pipeline.files.parquet import column_descriptions
 from demo_pipeline.observation.frames.screenshot_writer import THUMBNAILS_SCHEMA
 from demo_pipeline.observation.frames.screenshots import FRAMES_SCHEMA

@@ -14,21 +14,19 @@ from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 
 from demo_pipeline.actions.action_tables import CONTINUED, POINTER_MOVED, Action
-from demo_pipeline.actions.gestures import Gesture, GestureKind
-from demo_pipeline.actions.inputs import Input, distance
+from demo_pipeline.actions.inputs import Gesture, GestureKind, Input, distance
 from demo_pipeline.actions.keyboard import (
     NAVIGATION_KEYS,
     KeyboardReader,
     ModifierTracker,
     without_held_keys,
 )
-from demo_pipeline.actions.pointer import PointerReader
+from demo_pipeline.actions.pointer import PointerReader, is_multi_click
 from demo_pipeline.actions.scrolls import join_scrolls, logs_pixels, wheel_rule
 from demo_pipeline.actions.typed_text import TypedPart, TypedText
 from demo_pipeline.recording.log_events import EventType
 from demo_pipeline.settings import ActionSettings
 
-MAX_CLICKS = 3  # a fourth click begins a new action
 MIN_PATH_POINTS = 2  # a drag path keeps at least its two ends
 _TYPING = frozenset({GestureKind.CHAR, GestureKind.BACKSPACE})
 
@@ -95,21 +93,12 @@ class Grouper:
             return False
         if gesture.kind is GestureKind.HOTKEY:
             return self._is_same_run(last, gesture)
-        return gesture.kind is GestureKind.CLICK and self._is_multi_click(last, gesture)
+        return is_multi_click(self._open, gesture, self._settings)
 
     def _is_same_run(self, last: Gesture, gesture: Gesture) -> bool:
         """Whether a key is held, or tapped again before the person can look at the result."""
         soon = gesture.key_press - last.key_press < self._settings.key_run_gap_ms
         return sorted(gesture.keys) == sorted(last.keys) and (gesture.repeat or soon)
-
-    def _is_multi_click(self, last: Gesture, gesture: Gesture) -> bool:
-        return (
-            len(self._open) < MAX_CLICKS
-            and gesture.button == last.button == "left"
-            and last.modifiers == gesture.modifiers
-            and gesture.start - last.start <= self._settings.multi_click_ms
-            and distance(self._open[0], gesture) <= self._settings.click_radius_px
-        )
 
     def _close(self) -> None:
         gestures, self._open = self._open, []

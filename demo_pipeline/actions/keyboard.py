@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
-from demo_pipeline.actions.gestures import Gesture, GestureKind
-from demo_pipeline.actions.inputs import Input
+from demo_pipeline.actions.inputs import Gesture, GestureKind, Input
 from demo_pipeline.recording.key_names import Key, KeyboardLayout, lookup
 from demo_pipeline.recording.log_events import EventType
 

@@ -1,16 +1,18 @@
-"""The pointer: button presses and wheel events as gestures.
+"""The pointer: button presses and wheel events as gestures, and which presses are a double click.
 
-Belongs here: whether one press of a button was a click or a drag. Double clicks and scroll bursts
+Belongs here: whether one press of a button was a click or a drag. Clicks and scroll bursts
 are grouped in grouping.py.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from demo_pipeline.actions.gestures import Gesture, GestureKind
-from demo_pipeline.actions.inputs import Input, distance
+from demo_pipeline.actions.inputs import Gesture, GestureKind, Input, distance
 from demo_pipeline.actions.keyboard import ModifierTracker
 from demo_pipeline.recording.log_events import EventType
 from demo_pipeline.settings import ActionSettings
+
+MAX_CLICKS = 3  # a fourth click begins a new action
 
 # Logged button name in lower case → button.
 BUTTONS = {"left": "left", "right": "right", "middle": "middle", "center": "middle"}
@@ -145,3 +147,20 @@ class PointerReader:
         if item.delta:  # a touchpad's phase without movement uses no modifier
             gesture.modifiers = self._modifiers.apply_to(gesture, item.time)
         self.gestures.append(gesture)
+
+
+def is_multi_click(clicks: Sequence[Gesture], gesture: Gesture, settings: ActionSettings) -> bool:
+    """Whether a click belongs to the clicks before it: a double or triple click.
+
+    It comes soon enough after the last one, near the first one, with the left button and the same
+    modifiers held.
+    """
+    last = clicks[-1]
+    return (
+        gesture.kind is GestureKind.CLICK
+        and len(clicks) < MAX_CLICKS
+        and gesture.button == last.button == "left"
+        and last.modifiers == gesture.modifiers
+        and gesture.start - last.start <= settings.multi_click_ms
+        and distance(clicks[0], gesture) <= settings.click_radius_px
+    )

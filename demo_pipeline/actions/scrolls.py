@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 from math import copysign, floor
 from typing import Literal
 
-from demo_pipeline.actions.gestures import Gesture, GestureKind
-from demo_pipeline.actions.inputs import distance
+from demo_pipeline.actions.inputs import Gesture, GestureKind, distance
 from demo_pipeline.settings import ActionSettings
 
 UNITS_PER_NOTCH = 120  # WHEEL_DELTA: what Windows counts for one detent

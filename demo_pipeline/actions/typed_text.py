@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from demo_pipeline.actions.action_tables import ACCOUNTING_FILE, ACCOUNTING_SCHEMA, read_actions
-from demo_pipeline.actions.gestures import Gesture, GestureKind
+from demo_pipeline.actions.inputs import Gesture, GestureKind
 from demo_pipeline.files.parquet import read_table
 from demo_pipeline.files.recording_files import LOG_FILE
 from demo_pipeline.problems import Problem

@@ -21,7 +21,7 @@ from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.models import Creator, Difficulty, Index, Metadata
 from demo_pipeline.desktopd.reader import Trajectory
 from demo_pipeline.files.atomic_write import cut_into_parts
-from demo_pipeline.files.domains import COUNT, TEXT, one_of
+from demo_pipeline.files.column_values import COUNT, TEXT, one_of
 from demo_pipeline.files.json_files import dump_json, dump_long_json
 from demo_pipeline.files.parquet import TableWriter, described_schema, rows_table, whole_table
 from demo_pipeline.problems import DemonstrationError, Problem

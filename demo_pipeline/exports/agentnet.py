@@ -56,9 +56,11 @@ from demo_pipeline.exports.whole_trajectories import (
     STRETCH_COLUMNS,
     STRETCH_EXCLUSIONS,
     UNKNOWN_SYSTEM,
+    Place,
     Stretch,
     agentnet_code,
     end_sentence,
+    lines_of,
     longest_stretch,
     plan_whole_trajectories,
     sentence,
@@ -75,6 +77,9 @@ from demo_pipeline.problems import Problem
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.provenance import ProvenanceRow
 from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
+
+_SPLIT_FILES = ("train", "val", "test", "held_out")
+
 
 AGENTNET_META = "meta_data_merged.jsonl"  # which computer each task was done on
 CODE_ONLY = "code_only"  # the folder of the lines that the thought generator reads
@@ -610,3 +615,15 @@ def _code_only(line: Mapping[str, Any]) -> dict[str, Any]:
         {"image": step["image"], "value": {"code": step["value"]["code"]}} for step in line["traj"]
     ]
     return {"task_id": line["task_id"], "instruction": line["instruction"], "traj": steps}
+
+
+def agentnet_record_counts(folder: Path) -> Mapping[str, int]:
+    """The same for an AgentNet export; the two forms of a line are one record."""
+    return Counter(trajectory for trajectory, _ in agentnet_places(folder))
+
+
+def agentnet_places(folder: Path) -> Iterator[Place]:
+    """Yield the place of every line of the full form."""
+    for split in _SPLIT_FILES:
+        for line in lines_of(folder / f"{split}.jsonl"):
+            yield str(line["task_id"]), split

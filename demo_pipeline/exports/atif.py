@@ -30,7 +30,9 @@ from demo_pipeline.exports.prompts import hidden_words
 from demo_pipeline.exports.whole_trajectories import (
     NO_STEPS,
     STRETCH_COLUMNS,
+    Place,
     SaidStep,
+    lines_of,
     readable_size,
     said_step,
     sentence,
@@ -614,3 +616,14 @@ def _document(
         "notes": _NOTES,
         "extra": extra,
     }
+
+
+def atif_record_counts(folder: Path) -> Mapping[str, int]:
+    """The same for an ATIF export."""
+    return Counter(trajectory for trajectory, _ in atif_places(folder))
+
+
+def atif_places(folder: Path) -> Iterator[Place]:
+    """Yield the place of every file."""
+    for line in lines_of(folder / ATIF_LIST):
+        yield str(line["trajectory_id"]), str(line["split"])

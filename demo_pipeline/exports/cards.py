@@ -12,7 +12,7 @@ from pathlib import Path
 
 from demo_pipeline import __version__
 from demo_pipeline.exports.charts import CHARTS_FOLDER, write_charts
-from demo_pipeline.exports.dataset_stats import (
+from demo_pipeline.exports.dataset_counts import (
     DatasetStats,
     cudag_stats,
     hidden_action_counts,

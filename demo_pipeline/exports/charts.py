@@ -11,7 +11,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from demo_pipeline.exports.dataset_stats import DatasetStats
+from demo_pipeline.exports.dataset_counts import DatasetStats
 
 CHARTS_FOLDER = "plots"
 MOST_BARS = 15

@@ -28,6 +28,7 @@ from demo_pipeline.exports.whole_trajectories import (
     LITE_LOSSES,
     STRETCH_COLUMNS,
     STRETCH_EXCLUSIONS,
+    Place,
     SaidStep,
     Stretch,
     lite_actions,
@@ -37,7 +38,7 @@ from demo_pipeline.exports.whole_trajectories import (
     write_losses,
 )
 from demo_pipeline.files.atomic_write import link_or_copy
-from demo_pipeline.files.parquet import TableWriter
+from demo_pipeline.files.parquet import TableWriter, read_table
 from demo_pipeline.files.shown_text import escape_markers
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.provenance import ProvenanceRow
@@ -273,3 +274,16 @@ def _others(stretch: Stretch, trajectory: Trajectory, row: ProvenanceRow) -> dic
         "terminate_status": None if success else "failure",
     }
     return {name: value for name, value in known.items() if value is not None}
+
+
+def cua_lite_record_counts(folder: Path) -> Mapping[str, int]:
+    """Records by trajectory of a CUA-Lite export."""
+    return Counter(trajectory for trajectory, _ in cua_lite_places(folder))
+
+
+def cua_lite_places(folder: Path) -> Iterator[Place]:
+    """Yield the place of every row; it is the name of the dataset and CUA-Lite's split."""
+    for table in sorted((folder / LITE_ROOT).glob("*/*/*/*/*.parquet")):
+        name = f"{table.relative_to(folder / LITE_ROOT).parts[0]} {table.parent.name}"
+        for text in read_table(table, columns=["metadata"])["metadata"].to_pylist():
+            yield json.loads(text)["others"]["id"], name

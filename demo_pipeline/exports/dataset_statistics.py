@@ -13,7 +13,7 @@ import duckdb
 
 from demo_pipeline.datasets.dataset_inputs import DatasetInputs
 from demo_pipeline.datasets.views import create_views, views_sql
-from demo_pipeline.exports.dataset_stats import (
+from demo_pipeline.exports.dataset_counts import (
     STATISTICS_FILE,
     Tables,
     disagreements,

@@ -7,18 +7,30 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from demo_pipeline.datasets.dataset_inputs import DatasetInputs, built
-from demo_pipeline.exports import trajectory_places as places
-from demo_pipeline.exports.agentnet import AGENTNET_META, build_agentnet, validate_agentnet
-from demo_pipeline.exports.atif import ATIF_LIST, build_atif, validate_atif, validate_atif_file
+from demo_pipeline.exports.agentnet import (
+    AGENTNET_META,
+    agentnet_places,
+    agentnet_record_counts,
+    build_agentnet,
+    validate_agentnet,
+)
+from demo_pipeline.exports.atif import (
+    ATIF_LIST,
+    atif_places,
+    atif_record_counts,
+    build_atif,
+    validate_atif,
+    validate_atif_file,
+)
 from demo_pipeline.exports.cards import (
     describe_grounding,
     describe_step_labels,
     describe_transitions,
 )
-from demo_pipeline.exports.cua_lite import build_cua_lite
+from demo_pipeline.exports.cua_lite import build_cua_lite, cua_lite_places, cua_lite_record_counts
 from demo_pipeline.exports.cua_lite_models import LITE_ROOT
 from demo_pipeline.exports.cua_lite_validator import validate_cua_lite
-from demo_pipeline.exports.dataset_stats import (
+from demo_pipeline.exports.dataset_counts import (
     outcome_record_counts,
     table_record_counts,
     table_stats,
@@ -40,13 +52,13 @@ from demo_pipeline.exports.transitions import (
     build_transitions,
     validate_transitions,
 )
-from demo_pipeline.exports.whole_trajectories import LOSSES_FILE
+from demo_pipeline.exports.whole_trajectories import LOSSES_FILE, Place, torn_task_problems
 from demo_pipeline.problems import Problem, errors
 from demo_pipeline.stage import Check, Stage, TrainingExport, ValidatedFormat, built_again
 
 
 def _whole(
-    validate: Callable[[Path], list[Problem]], listed: Callable[[Path], Iterator[places.Place]]
+    validate: Callable[[Path], list[Problem]], listed: Callable[[Path], Iterator[Place]]
 ) -> Callable[[DatasetInputs, Path], list[Problem]]:
     """The check of whole trajectories against their form, and that no task is in two splits."""
 
@@ -55,7 +67,7 @@ def _whole(
         if errors(found):
             return found
         provenance = [trajectory.provenance for trajectory in inputs.committed.trajectories]
-        return [*found, *places.torn_task_problems(listed(out), provenance, LOSSES_FILE)]
+        return [*found, *torn_task_problems(listed(out), provenance, LOSSES_FILE)]
 
     return check
 
@@ -88,12 +100,12 @@ CUA_LITE_STAGE: Stage[DatasetInputs] = Stage(
         Check(
             "cua_lite_rows",
             "Every row fits CUA-Lite's form; images have the content that their names say.",
-            built_again(built(build_cua_lite), _whole(validate_cua_lite, places.cua_lite_places)),
+            built_again(built(build_cua_lite), _whole(validate_cua_lite, cua_lite_places)),
             compared=("records",),
         ),
     ),
     export=TrainingExport(
-        name="cua_lite", files="cua-lite/*.parquet", records=places.cua_lite_record_counts
+        name="cua_lite", files="cua-lite/*.parquet", records=cua_lite_record_counts
     ),
     validated_as=ValidatedFormat(
         name="cua_lite",
@@ -118,11 +130,11 @@ AGENTNET_STAGE: Stage[DatasetInputs] = Stage(
         Check(
             "agentnet_lines",
             "Every line fits AgentNet's form; its code is nothing but the form's calls.",
-            built_again(built(build_agentnet), _whole(validate_agentnet, places.agentnet_places)),
+            built_again(built(build_agentnet), _whole(validate_agentnet, agentnet_places)),
             compared=("records",),
         ),
     ),
-    export=TrainingExport(name="agentnet", files="*.jsonl", records=places.agentnet_record_counts),
+    export=TrainingExport(name="agentnet", files="*.jsonl", records=agentnet_record_counts),
     validated_as=ValidatedFormat(
         name="agentnet",
         files=(AGENTNET_META,),
@@ -146,13 +158,11 @@ ATIF_STAGE: Stage[DatasetInputs] = Stage(
         Check(
             "atif_files",
             "Every file fits the format; its calls are actions, its images open.",
-            built_again(built(build_atif), _whole(validate_atif, places.atif_places)),
+            built_again(built(build_atif), _whole(validate_atif, atif_places)),
             compared=("records",),
         ),
     ),
-    export=TrainingExport(
-        name="atif", files="atif_trajectories.jsonl", records=places.atif_record_counts
-    ),
+    export=TrainingExport(name="atif", files="atif_trajectories.jsonl", records=atif_record_counts),
     validated_as=ValidatedFormat(
         name="atif",
         files=(ATIF_LIST,),

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.exports.cards import origin_text
-from demo_pipeline.exports.dataset_stats import SplitStats
+from demo_pipeline.exports.dataset_counts import SplitStats
 from demo_pipeline.files.atomic_write import read_digest
 from demo_pipeline.files.parquet import open_rows, read_schema
 from demo_pipeline.files.shown_text import markdown_table

@@ -27,7 +27,7 @@ from demo_pipeline.desktopd.models import (
 from demo_pipeline.desktopd.reader import StepFiles, Trajectory
 from demo_pipeline.exports.cudag.actions import is_off_screen
 from demo_pipeline.exports.prompts import hidden_words
-from demo_pipeline.files.domains import COUNT, TEXT, one_of
+from demo_pipeline.files.column_values import COUNT, TEXT, one_of
 from demo_pipeline.files.json_files import JsonFileError, load_json
 from demo_pipeline.files.parquet import described_schema
 from demo_pipeline.observation.trees.tree_agreement import Agreement

@@ -22,7 +22,7 @@ from demo_pipeline.exports.cudag.dataset import (
     decisive_settings,
 )
 from demo_pipeline.exports.cudag.validator import validate_cudag, validate_cudag_file
-from demo_pipeline.exports.dataset_stats import (
+from demo_pipeline.exports.dataset_counts import (
     cudag_record_counts,
     messages_record_counts,
     messages_stats,

@@ -6,12 +6,15 @@ encoders. An action that a form cannot say exactly is a loss that the export cou
 written as another one.
 """
 
+import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
 
 from demo_pipeline.datasets.export_loop import ExportPlan, ExportSummary, plan_export
 from demo_pipeline.datasets.selection import Candidate
@@ -41,10 +44,15 @@ from demo_pipeline.exports.prompts import hidden_words
 from demo_pipeline.files.image_header import png_size
 from demo_pipeline.files.json_files import dump_json
 from demo_pipeline.files.shown_text import escape_markers
+from demo_pipeline.problems import Problem
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.pointer_leaks import LEAK_EXCLUSIONS, leak_exclusion
-from demo_pipeline.trajectories.provenance import INCOMPLETE, ProvenanceRow
+from demo_pipeline.trajectories.provenance import INCOMPLETE, ProvenanceRow, read_provenance
 from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
+
+Place = tuple[str, str]
+"""A trajectory, and the part of the export that one of its records is in."""
+
 
 UNKNOWN_KEY, HELD_KEYS, CLICKS_OF_BUTTON = "unknown_key", "held_keys", "clicks_of_button"
 LITE_LOSSES = (UNKNOWN_KEY,)
@@ -380,3 +388,47 @@ def write_losses(out: Path, summary: ExportSummary) -> None:
     }
     counts = {name: value for name, value in summary.as_dict().items() if name != "problems"}
     dump_json(out / LOSSES_FILE, {**counts, "excluded_steps": left_out})
+
+
+def lines_of(path: Path) -> Iterator[Mapping[str, object]]:
+    """Yield the objects of a file of JSON Lines; none when there is no file."""
+    if path.is_file():
+        with path.open(encoding="utf-8") as lines:
+            yield from map(json.loads, lines)
+
+
+def torn_task_problems(
+    places: Iterator[Place], provenance: Sequence[Path], file: str
+) -> list[Problem]:
+    """A problem for every task group in two places.
+
+    Args:
+        places: of every record.
+        provenance: provenance.parquet of the trajectories; files that cannot be read are skipped.
+        file: the file that the problems name.
+    """
+    groups = dict(_groups(provenance))
+    found: dict[str, set[str]] = {}
+    for trajectory, place in places:
+        for group in groups.get(trajectory, ()):
+            found.setdefault(group, set()).add(place)
+    return [
+        Problem(
+            "torn_task",
+            file,
+            f"task {group!r} is in more than one split: {', '.join(sorted(splits))}",
+            remedy="build the dataset again",
+        )
+        for group, splits in sorted(found.items())
+        if len(splits) > 1
+    ]
+
+
+def _groups(provenance: Sequence[Path]) -> Iterator[tuple[str, set[str]]]:
+    for path in provenance:
+        try:
+            rows = read_provenance(path, ("trajectory_id", "split_group"))
+        except (OSError, pa.ArrowException):
+            continue
+        if rows:
+            yield rows[0]["trajectory_id"], {row["split_group"] for row in rows}

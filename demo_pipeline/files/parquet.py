@@ -18,7 +18,13 @@ from typing import Any, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from demo_pipeline.files.domains import ANY, NO_DOMAINS, Domain, column_domains, without_domains
+from demo_pipeline.files.column_values import (
+    ANY,
+    NO_DOMAINS,
+    Domain,
+    column_domains,
+    without_domains,
+)
 from demo_pipeline.files.line_digests import LineNumbers
 from demo_pipeline.files.system_errors import raise_system_trouble
 from demo_pipeline.problems import Problem

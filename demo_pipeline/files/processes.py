@@ -1,10 +1,10 @@
 """Processes: which one did something, what it uses of the machine, how it gives memory back.
 
 Belongs here: identifying this process and finding out whether another one is gone (a process id
-alone is not enough, since the system gives it to other processes later); memory and CPU time,
-cheaply enough to be asked many times a second; and the allocators. As these come, they learn to
-keep blocks of many megabytes once one was freed, and between those thousands of small blocks hold
-on to memory that nothing uses: together about 60 MB after ten minutes of a busy screen.
+alone is not enough, since the system gives it to other processes later), and the allocators. As
+these come, they learn to keep blocks of many megabytes once one was freed, and between those
+thousands of small blocks hold on to memory that nothing uses: together about 60 MB after ten
+minutes of a busy screen.
 """
 
 import ctypes
@@ -15,7 +15,6 @@ import platform
 import socket
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -170,23 +169,6 @@ def _output(*command: str) -> str:
 
 def _hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:_HEX]
-
-
-_STATM = Path("/proc/self/statm")  # counts pages; its second number is of the resident ones
-_PAGE = os.sysconf("SC_PAGE_SIZE")  # bytes
-
-
-def resident_bytes() -> int | None:
-    """Memory of this process that is in RAM now; None where the system does not tell (macOS)."""
-    try:
-        return int(_STATM.read_bytes().split()[1]) * _PAGE
-    except (OSError, ValueError, IndexError):
-        return None
-
-
-def cpu_time() -> float:
-    """Seconds of CPU time that all threads of this process used so far."""
-    return time.process_time()
 
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of mallopt(3) in glibc's malloc.h

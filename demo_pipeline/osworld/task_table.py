@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from demo_pipeline.files.domains import COUNT, TEXT, between, one_of
+from demo_pipeline.files.column_values import COUNT, TEXT, between, one_of
 from demo_pipeline.files.json_files import json_bytes
 from demo_pipeline.files.parquet import (
     described_schema,

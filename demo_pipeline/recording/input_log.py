@@ -26,7 +26,7 @@ import msgspec
 import pyarrow as pa
 from msgspec import Meta
 
-from demo_pipeline.files.domains import TEXT, Domain
+from demo_pipeline.files.column_values import TEXT, Domain
 from demo_pipeline.files.parquet import described_schema
 from demo_pipeline.files.recording_files import LOG_FILE
 from demo_pipeline.problems import Problem

@@ -13,8 +13,8 @@ import pyarrow as pa
 from pydantic import JsonValue
 
 from demo_pipeline.datasets.dataset_inputs import DatasetInputs
+from demo_pipeline.files.column_values import COUNT, TEXT, between, one_of
 from demo_pipeline.files.comparison import differing_build
-from demo_pipeline.files.domains import COUNT, TEXT, between, one_of
 from demo_pipeline.files.parquet import TableWriter, described_schema, schema_problems
 from demo_pipeline.problems import Problem, Severity
 from demo_pipeline.runs.quarantine import QuarantineRecord, list_quarantine

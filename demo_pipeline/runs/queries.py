@@ -11,8 +11,14 @@ from typing import Any
 import duckdb
 
 from demo_pipeline.datasets.views import create_views
+from demo_pipeline.exports.dataset_counts import (
+    Tables,
+    allow_only_reading,
+    engine,
+    rows,
+    statistics,
+)
 from demo_pipeline.exports.dataset_statistics import STATISTICS_STAGE, read_statistics
-from demo_pipeline.exports.dataset_stats import Tables, engine, rows, statistics
 from demo_pipeline.runs.stages import store_views
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.store.errors import StorageError
@@ -50,7 +56,9 @@ def run_query(workspace: Workspace, query: str) -> list[dict[str, Any]]:
         duckdb.Error: DuckDB refuses the query.
         StorageError: the store is a bucket.
     """
-    with opened_views(require_local(workspace.store.url)) as (sql, _):
+    root = require_local(workspace.store.url)
+    with opened_views(root) as (sql, _):
+        allow_only_reading(sql, query, root)
         return rows(sql, query)
 
 

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from demo_pipeline.desktopd.models import AGREEMENTS, FRESHNESS, ActionType
-from demo_pipeline.files.domains import ANY, COUNT, TEXT, between, fitting, one_of
+from demo_pipeline.files.column_values import ANY, COUNT, TEXT, between, fitting, one_of
 from demo_pipeline.files.parquet import described_schema, read_rows, read_table, write_rows
 
 Provenance: TypeAlias = Sequence[Path] | pa.Table

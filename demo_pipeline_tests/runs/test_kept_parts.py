@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from demo_pipeline.desktopd import validator as desktopd_validator
-from demo_pipeline.exports import dataset_stats, sft_validator
+from demo_pipeline.exports import dataset_counts, sft_validator
 from demo_pipeline.exports.cudag import cross_checks as cudag_images
 from demo_pipeline.exports.cudag import files
 from demo_pipeline.exports.cudag import validator as cudag_validator
@@ -334,7 +334,7 @@ def test_the_counts_of_a_build_are_those_of_its_files(
         return {key: row["records"][stage.export.name] for key, row in rows}
 
     with monkeypatch.context() as patched:
-        patched.setattr(dataset_stats, "engine", None)  # no file is counted
+        patched.setattr(dataset_counts, "engine", None)  # no file is counted
         of_the_build = counted()
     assert counted(force=True) == of_the_build
     assert of_the_build["demo_11"] > 0

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from demo_pipeline.exports.dataset_stats import sft_stats
+from demo_pipeline.exports.dataset_counts import sft_stats
 from demo_pipeline.exports.sft import build_sft
 from demo_pipeline.settings import DatasetSettings, TrajectorySettings
 from demo_pipeline.trajectories.pointer_leaks import LeakRates, check_leak_rates, leak_rates

@@ -19,8 +19,8 @@ from demo_pipeline.actions.action_tables import CONTINUED, POINTER_TYPES, Action
 from demo_pipeline.actions.build_actions import known_stop_ms, last_action, possible_stop
 from demo_pipeline.actions.inputs import inputs_of
 from demo_pipeline.files.atomic_write import read_digest
+from demo_pipeline.files.column_values import ANY, COUNT, fitting, one_of
 from demo_pipeline.files.comparison import differing_files
-from demo_pipeline.files.domains import ANY, COUNT, fitting, one_of
 from demo_pipeline.files.image_header import png_size
 from demo_pipeline.files.json_files import dump_json
 from demo_pipeline.files.parquet import described_schema, read_rows, schema_problems, write_rows

@@ -479,6 +479,27 @@ def statistics(sql: "DuckDBPyConnection", present: frozenset[str]) -> Tables:
     return {query.name: rows(sql, query.sql) for query in QUERIES if query.needs <= present}
 
 
+def allow_only_reading(sql: "DuckDBPyConnection", query: str, root: Path) -> None:
+    """Let a person's query read the store's files and nothing else, and write nothing.
+
+    Args:
+        sql: with the views; its settings cannot be changed afterwards.
+        query: one SELECT.
+        root: of the store, or of what was downloaded of it.
+
+    Raises:
+        duckdb.Error: it is no SELECT, or more than one statement.
+    """
+    import duckdb  # noqa: PLC0415 - as said above
+
+    found = [statement.type for statement in sql.extract_statements(query)]
+    if found != [duckdb.StatementType.SELECT]:
+        raise duckdb.InvalidInputException("only one SELECT is run: a query changes nothing")
+    sql.execute("SET allowed_directories = ?", [[f"{path}/" for path in {root, root.resolve()}]])
+    sql.execute("SET enable_external_access = false")
+    sql.execute("SET lock_configuration = true")
+
+
 def rows(sql: "DuckDBPyConnection", query: str) -> list[dict[str, Any]]:
     """The result of a query, one object per row."""
     result = sql.execute(query)

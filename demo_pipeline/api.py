@@ -5,7 +5,7 @@ are written by the pipeline.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -210,18 +210,20 @@ def query_frame(store: Store, query: str) -> pd.DataFrame:
     if not is_bucket(store.url):
         root = local_path(store.url)
         with opened_views(root) as (sql, _):
-            return _answer(sql, query, root)
-    with _bucket_views(store, query) as (sql, root):
-        return _answer(sql, query, root)
+            return _answer(sql, query, [root])
+    with _bucket_views(store, query) as (sql, folders):
+        return _answer(sql, query, folders)
 
 
-def _answer(sql: duckdb.DuckDBPyConnection, query: str, root: Path) -> pd.DataFrame:
-    allow_only_reading(sql, query, root)
+def _answer(sql: duckdb.DuckDBPyConnection, query: str, folders: Iterable[Path]) -> pd.DataFrame:
+    allow_only_reading(sql, query, folders)
     return sql.execute(query).df()
 
 
 @contextmanager
-def _bucket_views(store: Store, query: str) -> Iterator[tuple[duckdb.DuckDBPyConnection, Path]]:
+def _bucket_views(
+    store: Store, query: str
+) -> Iterator[tuple[duckdb.DuckDBPyConnection, list[Path]]]:
     """DuckDB with the views that a query mentions, over downloads of their files alone."""
     with ExitStack() as stack:
         sql = stack.enter_context(engine())
@@ -230,7 +232,7 @@ def _bucket_views(store: Store, query: str) -> Iterator[tuple[duckdb.DuckDBPyCon
         for view in views:
             _place_files(store, view, root, stack)
         create_views(sql, views, {view.output: root / view.output for view in views})
-        yield sql, root
+        yield sql, [root, *(path.resolve() for path in root.rglob("*") if path.is_symlink())]
 
 
 def _mentioned_views(query: str) -> list[View]:

@@ -5,7 +5,7 @@ trajectories, the records of each trajectory in an export's folder, and the chec
 agree with each other.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -479,23 +479,26 @@ def statistics(sql: "DuckDBPyConnection", present: frozenset[str]) -> Tables:
     return {query.name: rows(sql, query.sql) for query in QUERIES if query.needs <= present}
 
 
-def allow_only_reading(sql: "DuckDBPyConnection", query: str, root: Path) -> None:
+def allow_only_reading(sql: "DuckDBPyConnection", query: str, folders: Iterable[Path]) -> None:
     """Let a person's query read the store's files and nothing else, and write nothing.
 
     Args:
         sql: with the views; its settings cannot be changed afterwards.
         query: one SELECT.
-        root: of the store, or of what was downloaded of it.
+        folders: the store, or what was downloaded of it.
 
     Raises:
         duckdb.Error: it is no SELECT, or more than one statement.
     """
     import duckdb  # noqa: PLC0415 - as said above
 
+    kinds = duckdb.StatementType
     found = [statement.type for statement in sql.extract_statements(query)]
-    if found != [duckdb.StatementType.SELECT]:
+    pivots = found == [kinds.MULTI] and query.split(maxsplit=1)[0].upper() == "PIVOT"
+    if found != [kinds.SELECT] and not pivots:
         raise duckdb.InvalidInputException("only one SELECT is run: a query changes nothing")
-    sql.execute("SET allowed_directories = ?", [[f"{path}/" for path in {root, root.resolve()}]])
+    allowed = [f"{name}/" for path in folders for name in (path, path.resolve())]
+    sql.execute("SET allowed_directories = ?", [allowed])
     sql.execute("SET enable_external_access = false")
     sql.execute("SET lock_configuration = true")
 

@@ -58,7 +58,7 @@ def run_query(workspace: Workspace, query: str) -> list[dict[str, Any]]:
     """
     root = require_local(workspace.store.url)
     with opened_views(root) as (sql, _):
-        allow_only_reading(sql, query, root)
+        allow_only_reading(sql, query, [root])
         return rows(sql, query)
 
 

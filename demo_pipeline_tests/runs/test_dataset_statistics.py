@@ -228,3 +228,22 @@ def test_stats_of_an_empty_store_and_an_invalid_query_are_reported(
     assert "demo-pipeline run" in capsys.readouterr().err
     assert print_tables(settings, "SELEC", as_json=False) == 2
     assert "SELEC" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT * FROM read_csv('/etc/hostname')",
+        "SELECT * FROM glob('/etc/*')",
+        "COPY (SELECT 1) TO '{store}/dataset/added.csv'",
+        "COPY (PIVOT steps ON action_type USING count(*)) TO '{store}/dataset/added.csv'",
+        "ATTACH '{store}/added.db'",
+        "SELECT 1; SELECT 2",
+        "SET enable_external_access = true",
+    ],
+)
+def test_a_query_reads_the_store_alone_and_writes_nothing(counted: Workspace, query: str) -> None:
+    before = sorted(Path(counted.settings.store).rglob("*"))
+    with pytest.raises(duckdb.Error):
+        run_query(counted, query.format(store=counted.settings.store))
+    assert sorted(Path(counted.settings.store).rglob("*")) == before

@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from demo_pipeline.datasets.export_loop import plan_splits
 from demo_pipeline.datasets.export_parts import KeptParts, Part, kept_parts, table_bytes, table_of
-from demo_pipeline.datasets.split_files import replace_surrogates
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.models import Creator, Difficulty, Index, Metadata
 from demo_pipeline.desktopd.reader import Trajectory
@@ -24,6 +23,7 @@ from demo_pipeline.files.atomic_write import cut_into_parts
 from demo_pipeline.files.column_values import COUNT, TEXT, one_of
 from demo_pipeline.files.json_files import dump_json, dump_long_json
 from demo_pipeline.files.parquet import TableWriter, described_schema, rows_table, whole_table
+from demo_pipeline.files.shown_text import replace_surrogates
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.settings import DatasetSettings, ExportName, TrajectorySettings
 from demo_pipeline.trajectories.pointer_leaks import LeakRates, check_leak_rates, leak_rates

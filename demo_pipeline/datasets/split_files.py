@@ -52,11 +52,6 @@ class FileRecord:
     files: Mapping[str, Path]
 
 
-def replace_surrogates(text: str) -> str:
-    """Text that UTF-8 can encode: lone surrogates, which no trainer can read, become "?"."""
-    return text.encode("utf-8", "replace").decode("utf-8")
-
-
 def json_text(value: Any) -> str:
     """JSON on one line, of any depth: a tree inside a record can be deep."""
     try:

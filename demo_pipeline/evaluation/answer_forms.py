@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from demo_pipeline.datasets.split_files import replace_surrogates
 from demo_pipeline.desktopd.models import StepAction, points
 from demo_pipeline.evaluation.requests import Question, QuestionForm
 from demo_pipeline.evaluation.true_steps import StepRecord
@@ -25,7 +24,7 @@ from demo_pipeline.exports.whole_trajectories import (
     sentence,
     share_text,
 )
-from demo_pipeline.files.shown_text import escape_markers
+from demo_pipeline.files.shown_text import escape_markers, replace_surrogates
 from demo_pipeline.settings import DatasetSettings
 
 _MOST_STEPS = 10  # of the history, the latest

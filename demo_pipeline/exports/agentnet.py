@@ -20,12 +20,7 @@ from pydantic import ConfigDict, Field
 
 from demo_pipeline.datasets.export_loop import Excluded, ExportSummary, export_records
 from demo_pipeline.datasets.selection import Candidate
-from demo_pipeline.datasets.split_files import (
-    ALWAYS_WRITTEN,
-    FileRecord,
-    json_text,
-    replace_surrogates,
-)
+from demo_pipeline.datasets.split_files import ALWAYS_WRITTEN, FileRecord, json_text
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.models import (
     ActionType,
@@ -71,7 +66,7 @@ from demo_pipeline.files.atomic_write import link_or_copy
 from demo_pipeline.files.base_model import Document, DocumentT, check
 from demo_pipeline.files.image_header import probe_image
 from demo_pipeline.files.json_files import JsonFileError, parse_json
-from demo_pipeline.files.shown_text import MARKER, escape_markers
+from demo_pipeline.files.shown_text import MARKER, escape_markers, replace_surrogates
 from demo_pipeline.files.system_errors import raise_system_trouble
 from demo_pipeline.problems import Problem
 from demo_pipeline.settings import DatasetSettings

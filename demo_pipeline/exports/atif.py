@@ -20,7 +20,7 @@ from pydantic import ConfigDict, Field, ValidationError, field_validator, model_
 
 from demo_pipeline.datasets.export_loop import Excluded, ExportSummary, export_records, plan_export
 from demo_pipeline.datasets.selection import Candidate
-from demo_pipeline.datasets.split_files import FileRecord, json_text, replace_surrogates
+from demo_pipeline.datasets.split_files import FileRecord, json_text
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.models import PARAMETERS, ActionType, Parameters, Pixel, Text
 from demo_pipeline.desktopd.reader import StepFiles, Trajectory, json_problem
@@ -42,7 +42,7 @@ from demo_pipeline.files.atomic_write import link_or_copy
 from demo_pipeline.files.base_model import Document, check, unknown_fields
 from demo_pipeline.files.image_header import ImageInfo, probe_image
 from demo_pipeline.files.json_files import JsonFileError, dump_json, load_json, parse_json
-from demo_pipeline.files.shown_text import escape_markers
+from demo_pipeline.files.shown_text import escape_markers, replace_surrogates
 from demo_pipeline.files.system_errors import raise_system_trouble
 from demo_pipeline.problems import Problem, errors
 from demo_pipeline.settings import DatasetSettings

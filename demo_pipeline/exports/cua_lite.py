@@ -17,7 +17,6 @@ from typing import Any, ClassVar, Self
 
 from demo_pipeline.datasets.export_loop import Excluded, ExportSummary, export_records
 from demo_pipeline.datasets.selection import Candidate
-from demo_pipeline.datasets.split_files import replace_surrogates
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.models import points
 from demo_pipeline.desktopd.reader import Trajectory
@@ -39,7 +38,7 @@ from demo_pipeline.exports.whole_trajectories import (
 )
 from demo_pipeline.files.atomic_write import link_or_copy
 from demo_pipeline.files.parquet import TableWriter, read_table
-from demo_pipeline.files.shown_text import escape_markers
+from demo_pipeline.files.shown_text import escape_markers, replace_surrogates
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.provenance import ProvenanceRow
 from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory

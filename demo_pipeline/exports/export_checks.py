@@ -11,10 +11,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from demo_pipeline.datasets.export_loop import plan_splits
-from demo_pipeline.datasets.split_files import replace_surrogates
 from demo_pipeline.exports.cudag.models import cudag_id
 from demo_pipeline.files.comparison import differing_files
 from demo_pipeline.files.parquet import read_table
+from demo_pipeline.files.shown_text import replace_surrogates
 from demo_pipeline.problems import Problem
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory

@@ -21,12 +21,7 @@ from pydantic import Field
 
 from demo_pipeline.datasets.export_loop import Excluded, ExportSummary, export_records, plan_export
 from demo_pipeline.datasets.selection import Candidate
-from demo_pipeline.datasets.split_files import (
-    ALWAYS_WRITTEN,
-    FileRecord,
-    SplitFiles,
-    replace_surrogates,
-)
+from demo_pipeline.datasets.split_files import ALWAYS_WRITTEN, FileRecord, SplitFiles
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.models import (
     CANVAS_HEIGHT,
@@ -61,6 +56,7 @@ from demo_pipeline.files.base_model import Document, check, limited
 from demo_pipeline.files.image_header import ImageInfo
 from demo_pipeline.files.json_files import JsonFileError, dump_json, load_json, parse_json
 from demo_pipeline.files.parquet import open_rows
+from demo_pipeline.files.shown_text import replace_surrogates
 from demo_pipeline.observation.trees.tree_agreement import Agreement
 from demo_pipeline.problems import Problem, errors
 from demo_pipeline.settings import DatasetSettings

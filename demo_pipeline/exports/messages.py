@@ -18,7 +18,7 @@ from pydantic import Field, Tag
 
 from demo_pipeline.datasets.export_loop import Excluded, ExportSummary, export_records, plan_export
 from demo_pipeline.datasets.selection import Candidate
-from demo_pipeline.datasets.split_files import FileRecord, SplitFiles, replace_surrogates
+from demo_pipeline.datasets.split_files import FileRecord, SplitFiles
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.reader import Trajectory
 from demo_pipeline.exports.answers import Answer, AnswerDecoder
@@ -34,6 +34,7 @@ from demo_pipeline.exports.hub_layout import PICTURE, with_hub_features
 from demo_pipeline.exports.prompts import action_sentence, system_prompt
 from demo_pipeline.files.base_model import Document
 from demo_pipeline.files.json_files import dump_json, load_json
+from demo_pipeline.files.shown_text import replace_surrogates
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.provenance import ProvenanceRow
 from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from demo_pipeline.datasets.export_loop import Excluded, ExportSummary, export_records, plan_export
 from demo_pipeline.datasets.selection import Candidate
-from demo_pipeline.datasets.split_files import FileRecord, SplitFiles, json_text, replace_surrogates
+from demo_pipeline.datasets.split_files import FileRecord, SplitFiles, json_text
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.models import (
     AGREEMENTS,
@@ -30,6 +30,7 @@ from demo_pipeline.exports.prompts import hidden_words
 from demo_pipeline.files.column_values import COUNT, TEXT, one_of
 from demo_pipeline.files.json_files import JsonFileError, load_json
 from demo_pipeline.files.parquet import described_schema
+from demo_pipeline.files.shown_text import replace_surrogates
 from demo_pipeline.observation.trees.tree_agreement import Agreement
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.pointer_leaks import LEAK_EXCLUSIONS, leak_exclusion

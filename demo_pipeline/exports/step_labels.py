@@ -28,7 +28,7 @@ from demo_pipeline.datasets.export_loop import (
     plan_splits,
 )
 from demo_pipeline.datasets.selection import Candidate, Selection
-from demo_pipeline.datasets.split_files import FileRecord, SplitFiles, replace_surrogates
+from demo_pipeline.datasets.split_files import FileRecord, SplitFiles
 from demo_pipeline.datasets.splits import Split, assign_splits, connected_groups
 from demo_pipeline.desktopd.models import CANVAS_HEIGHT, CANVAS_WIDTH
 from demo_pipeline.desktopd.reader import Trajectory
@@ -40,6 +40,7 @@ from demo_pipeline.exports.split_tables import Fault, RowFormat, validate_split_
 from demo_pipeline.files.base_model import Document
 from demo_pipeline.files.image_header import ImageInfo
 from demo_pipeline.files.json_files import dump_json
+from demo_pipeline.files.shown_text import replace_surrogates
 from demo_pipeline.problems import Problem
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.provenance import INCOMPLETE, HiddenAction, ProvenanceRow

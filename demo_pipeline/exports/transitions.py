@@ -14,7 +14,7 @@ from pydantic import Field
 
 from demo_pipeline.datasets.export_loop import Excluded, ExportSummary, export_records, plan_export
 from demo_pipeline.datasets.selection import Candidate
-from demo_pipeline.datasets.split_files import FileRecord, SplitFiles, replace_surrogates
+from demo_pipeline.datasets.split_files import FileRecord, SplitFiles
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.models import CANVAS_HEIGHT, CANVAS_WIDTH, WaitParameters
 from demo_pipeline.desktopd.reader import StepFiles, Trajectory
@@ -30,6 +30,7 @@ from demo_pipeline.exports.split_tables import Fault, RowFormat, validate_split_
 from demo_pipeline.files.base_model import Document
 from demo_pipeline.files.image_header import ImageInfo
 from demo_pipeline.files.json_files import dump_json
+from demo_pipeline.files.shown_text import replace_surrogates
 from demo_pipeline.problems import Problem
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.pointer_leaks import LEAK_EXCLUSIONS, leak_exclusion

@@ -18,7 +18,6 @@ import pyarrow as pa
 
 from demo_pipeline.datasets.export_loop import ExportPlan, ExportSummary, plan_export
 from demo_pipeline.datasets.selection import Candidate
-from demo_pipeline.datasets.split_files import replace_surrogates
 from demo_pipeline.desktopd.models import (
     CANVAS_HEIGHT,
     CANVAS_WIDTH,
@@ -43,7 +42,7 @@ from demo_pipeline.exports.cudag.actions import is_last_end_filmed, is_off_scree
 from demo_pipeline.exports.prompts import hidden_words
 from demo_pipeline.files.image_header import png_size
 from demo_pipeline.files.json_files import dump_json
-from demo_pipeline.files.shown_text import escape_markers
+from demo_pipeline.files.shown_text import escape_markers, replace_surrogates
 from demo_pipeline.problems import Problem
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.pointer_leaks import LEAK_EXCLUSIONS, leak_exclusion

@@ -76,3 +76,8 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str
 def escape_markers(text: str) -> tuple[str, int]:
     """Text whose markers have square instead of angle brackets, and the number of markers."""
     return MARKER.subn(lambda found: f"[{found.group()[1:-1]}]", text)
+
+
+def replace_surrogates(text: str) -> str:
+    """Text that UTF-8 can encode: lone surrogates, which no trainer can read, become "?"."""
+    return text.encode("utf-8", "replace").decode("utf-8")

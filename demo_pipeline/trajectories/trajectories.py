@@ -15,13 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from demo_pipeline.actions.action_tables import Action, read_actions
-from demo_pipeline.datasets.split_files import replace_surrogates
 from demo_pipeline.desktopd.models import ActionType, Difficulty, ModelInfo, Result, Task
 from demo_pipeline.desktopd.validator import validate_trajectory
 from demo_pipeline.files.atomic_write import link_or_copy
 from demo_pipeline.files.json_files import dump_json
 from demo_pipeline.files.parquet import schema_problems
 from demo_pipeline.files.recording_files import LOG_FILE
+from demo_pipeline.files.shown_text import replace_surrogates
 from demo_pipeline.observation.clock.clock import Clock
 from demo_pipeline.observation.frames.evidence import Evidence
 from demo_pipeline.observation.frames.last_action import FINAL_FILE

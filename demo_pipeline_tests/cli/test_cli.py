@@ -662,7 +662,6 @@ class TestSettings:
             ("STORE", "s3://key:secret@bucket/store", "remove them, and set AWS_ACCESS_KEY_ID"),
             ("UPLOADS", "gs://key:secret@bucket/in", "give a path"),
             ("OSWORLD_TASKS", "s3://key:secret@bucket/tasks", "give a path"),
-            ("DATASETS__IMAGES", "secret", "is now called datasets.image_mode "),
             ("EXECUTION_CONTACT_SHEETS_IN_UI", "secret", "DEMO_PIPELINE_EXECUTION__CONTACT_"),
         ],
     )

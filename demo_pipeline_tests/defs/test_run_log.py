@@ -83,7 +83,7 @@ def test_every_package_that_decides_has_a_logger(
         for package in (
             "actions",
             "datasets",
-            "observation.calibration",
+            "observation.clock",
             "observation.frames",
             "observation.trees",
             "runs",

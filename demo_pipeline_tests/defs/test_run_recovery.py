@@ -285,7 +285,7 @@ def test_what_a_dead_process_left_in_the_store_is_removed_at_the_next_run(made: 
         "import os, sys\n"
         "from pathlib import Path\n"
         "from demo_pipeline.store.store import Store\n"
-        "with LocalStore(Path(sys.argv[1])).stage('events/one') as staging:\n"
+        "with Store(Path(sys.argv[1])).stage('events/one') as staging:\n"
         "    (staging.path / 'half').write_bytes(b'x')\n"
         "    os._exit(9)\n"
     )

@@ -130,7 +130,7 @@ class TestClosure:
             "    from demo_pipeline.actions.grouping import pauses_between\n"
             "    return scrolls.count_votes(pauses_between())\n"
         )
-        moved = source.replace("scrolls", "wheel").replace("grouping i", "repair i")
+        moved = source.replace("scrolls", "keyboard").replace("grouping i", "repair i")
         texts = [
             _Module("demo_pipeline.made", text).reading(ast.parse(text).body[1])[0]
             for text in (source, moved)

@@ -334,7 +334,7 @@ def test_the_counts_of_a_build_are_those_of_its_files(
         return {key: row["records"][stage.export.name] for key, row in rows}
 
     with monkeypatch.context() as patched:
-        patched.setattr(dataset_counts, "engine", None)  # no file is counted
+        patched.setattr(dataset_counts, "_counts", None)  # no file is counted
         of_the_build = counted()
     assert counted(force=True) == of_the_build
     assert of_the_build["demo_11"] > 0

@@ -54,7 +54,7 @@ def observe(
         opened += 1
         return open_video(*args, **options)
 
-    monkeypatch.setattr(f"{FRAMES}.forward_reader.open_video", counted)
+    monkeypatch.setattr(f"{FRAMES}.video_reader.open_video", counted)
     actions = sorted([*ACTIONS, PAUSE], key=lambda action: action.press_ms)
     path = PointerPath([Input(0, 500, "mouse_move", 300.0, 300.0)])
     video = RecordedVideo(tmp_path / "film.mp4", scan_packets(tmp_path / "film.mp4"))

@@ -122,8 +122,9 @@ demo-s3: setup-dev
 ui: setup
 	@$(AT_HOME) $(BIN)/dagster dev --host 127.0.0.1 --port $(PORT)
 
+# One process more than two cores: many tests wait for a server, a daemon or a browser.
 test: setup-dev
-	@$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile \
+	@$(BIN)/python -m pytest --numprocesses 3 --dist loadfile \
 	  --no-loadscope-reorder --cov
 
 fast: setup-dev

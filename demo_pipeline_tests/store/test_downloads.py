@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any, BinaryIO
 
 import pytest
@@ -39,6 +40,12 @@ class Interrupted(S3Client):
             if n == 1:
                 self.between()
             yield chunk
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two downloads of one object; those of the client stay."""
+    monkeypatch.setattr("demo_pipeline.store.s3.time", SimpleNamespace(sleep=lambda _seconds: None))
 
 
 @pytest.fixture(params=["moto", "seaweedfs"])

@@ -7,6 +7,7 @@ loses answers.
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -41,6 +42,12 @@ class Script(NetworkPlan):
             return None
         self.left -= 1
         return self._count(self.fault)
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two downloads of one object; those of the client stay."""
+    monkeypatch.setattr("demo_pipeline.store.s3.time", SimpleNamespace(sleep=lambda _seconds: None))
 
 
 @pytest.fixture

@@ -229,24 +229,6 @@ class TestDependencies:
         }
         assert {name: by for name, by in asked.items() if name not in locked} == {}
 
-    def test_the_page_of_licences_lists_every_locked_package_once(self) -> None:
-        page = (ROOT / "docs" / "dependencies.md").read_text()
-        rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", page, re.MULTILINE)[2:]
-        listed = [name for _, names in rows for name in names.strip().split(", ")]
-        assert sorted(listed) == sorted(lock_pins())
-
-    def test_the_page_of_licences_says_what_the_packages_say(self) -> None:
-        page = (ROOT / "docs" / "dependencies.md").read_text()
-        stated = {
-            name: metadata["License-Expression"]
-            for name in lock_pins()
-            if "License-Expression" in (metadata := distribution(name).metadata)
-        }
-        rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", page, re.MULTILINE)[2:]
-        written = {name: row for row, names in rows for name in names.strip().split(", ")}
-        assert len(stated) > len(written) / 2
-        assert {name: said for name, said in stated.items() if written[name] != said} == {}
-
 
 class TestVersion:
     def test_it_stands_in_one_place_that_the_build_reads_without_importing_the_package(

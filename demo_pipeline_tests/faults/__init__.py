@@ -1,6 +1,6 @@
 """The fault suite: what happens to the real command line when processes, disks and networks fail.
 
-`make faults` runs the long form and prints the table of docs/faults.md; `python -m
+`make faults` runs the long form and prints the table of docs/operations.md; `python -m
 demo_pipeline_tests.faults --help` has more of everything. A small part is in the test suite
 (test_faults.py, test_bad_uploads.py).
 

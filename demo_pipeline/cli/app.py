@@ -10,7 +10,13 @@ from typing import Annotated
 import typer
 
 from demo_pipeline import __version__
-from demo_pipeline.cli import demonstration_commands, eval_commands, run_commands, store_commands
+from demo_pipeline.cli import (
+    demonstration_commands,
+    eval_commands,
+    report_commands,
+    run_commands,
+    store_commands,
+)
 from demo_pipeline.cli.console import print_error, print_line
 from demo_pipeline.cli.environment import (
     INTERRUPTED,
@@ -82,6 +88,7 @@ app.command("validate")(store_commands.validate_path)
 app.command("doctor")(store_commands.doctor)
 app.command("stats")(store_commands.stats)
 app.command("export")(store_commands.export)
+app.command("report")(report_commands.report)
 app.command("revalidate")(store_commands.revalidate)
 app.command("prune")(store_commands.prune)
 app.add_typer(eval_commands.eval_app, name="eval")

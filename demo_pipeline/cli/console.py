@@ -8,7 +8,7 @@ import json
 import logging
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +20,13 @@ from rich.text import Text
 
 from demo_pipeline.files.logs import shown_level
 from demo_pipeline.files.shown_text import plain_characters, plain_line
-from demo_pipeline.runs.results import IN_TABLES, DatasetOutcome, DemonstrationResult, Status
+from demo_pipeline.runs.results import (
+    IN_TABLES,
+    DatasetOutcome,
+    DemonstrationResult,
+    Status,
+    contents,
+)
 
 out = Console()
 err = Console(stderr=True)
@@ -128,7 +134,7 @@ def _dataset_table(datasets: Sequence[DatasetOutcome]) -> Table:
     table.add_column("path", overflow="fold")
     for dataset in datasets:
         size = byte_text(dataset.bytes_written)
-        table.add_row(dataset.name, _contents(dataset.counts), size, cell(dataset.path))
+        table.add_row(dataset.name, contents(dataset.counts), size, cell(dataset.path))
     return table
 
 
@@ -152,14 +158,3 @@ def byte_text(size: int) -> str:
             break
         number, unit = number / 1000, larger
     return f"{size} B" if unit == "B" else f"{number:.3g} {unit}"
-
-
-def _contents(counts: Mapping[str, Any]) -> str:
-    """`4 trajectories, 60 steps`, or `train 30, val 14` for counts by split."""
-    parts: list[str] = []
-    for name, count in counts.items():
-        if isinstance(count, Mapping):
-            parts += [f"{split} {number}" for split, number in count.items() if number]
-        else:
-            parts.append(f"{count} {name}")
-    return ", ".join(parts)

@@ -279,3 +279,14 @@ def _duration(seconds: float) -> str:
         return f"{seconds:.0f} s"
     minutes = seconds / 60
     return f"{minutes:.0f} min" if minutes < 90 else f"{minutes / 60:.1f} h"
+
+
+def contents(counts: Mapping[str, Any]) -> str:
+    """`4 trajectories, 60 steps`, or `train 30, val 14` for counts by split."""
+    parts: list[str] = []
+    for name, count in counts.items():
+        if isinstance(count, Mapping):
+            parts += [f"{split} {number}" for split, number in count.items() if number]
+        else:
+            parts.append(f"{count} {name}")
+    return ", ".join(parts)

@@ -1,0 +1,225 @@
+"""A report to send: one folder of static HTML that opens without a server and without a network.
+
+Belongs here: what the report says, and its pictures. How it looks is `report.html`. It never holds
+typed text; with `execution.contact_sheets_in_ui` off it holds no screens and no words of a task.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import cv2
+import jinja2
+
+from demo_pipeline import __version__
+from demo_pipeline.desktopd.models import CANVAS_WIDTH, StepAction, TypeParameters
+from demo_pipeline.desktopd.reader import StepFiles
+from demo_pipeline.problems import DemonstrationError, Problem
+from demo_pipeline.runs.damage import storage_message
+from demo_pipeline.runs.export import folder_draft
+from demo_pipeline.runs.quarantine import list_quarantine
+from demo_pipeline.runs.results import contents, left_out_words
+from demo_pipeline.runs.stages import training_exports
+from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline.store.errors import OutputError
+from demo_pipeline.trajectories.overlay import draw_action, label_of
+from demo_pipeline.trajectories.provenance import ProvenanceRow
+from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory, load
+from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
+
+_WIDTH, _QUALITY = 800, 70  # of a picture: 40 kB on average, and a person can read it
+_LONGEST = 12  # bars of a plot
+# Columns of the provenance that a person asks about a step.
+_SHOWN = (
+    *("reason_code", "lead_ms", "leak", "unavoidable", "pointer_distance_px", "freshness"),
+    *("tree_agreement", "tree_age_ms", "clock_method", "clock_uncertainty_ms", "hidden_before"),
+)
+
+
+@dataclass(frozen=True)
+class Written:
+    """What was written: demonstrations, steps, pictures, and bytes of all files."""
+
+    demonstrations: int
+    steps: int
+    pictures: int
+    size: int
+
+
+def write_report(workspace: Workspace, dest: Path) -> Written:
+    """Write the report of a store, completely or not at all.
+
+    Args:
+        workspace: the store, and the privacy switch of the UI.
+        dest: a folder that is empty or does not exist.
+
+    Raises:
+        StorageError: `dest` is not empty, or the store cannot be read.
+    """
+    shows = workspace.settings.execution.contact_sheets_in_ui
+    with folder_draft(dest) as out:
+        out.mkdir()
+        demonstrations: list[dict[str, Any]] = []
+        steps: list[dict[str, Any]] = []
+        problems: list[str] = []
+        for output in workspace.store.outputs(TRAJECTORIES_STAGE.folder):
+            key = output.rpartition("/")[2]
+            try:
+                with workspace.store.open(output) as (folder, _):
+                    told, own = _demonstration(key, folder, out if shows else None)
+            except DemonstrationError as error:
+                problems += map(str, error.problems)
+            except OutputError as error:
+                problems.append(storage_message(error))
+            else:
+                demonstrations.append(told)
+                steps += own
+        data = {"demonstrations": demonstrations, "steps": steps}
+        (out / "data.js").write_text(f"const DATA = {_script(data)};\n", encoding="utf-8")
+        page = _page(workspace, demonstrations, steps, problems)
+        (out / "index.html").write_text(page, encoding="utf-8")
+        sizes = [file.stat().st_size for file in out.rglob("*") if file.is_file()]
+    pictures = sum(step["picture"] is not None for step in steps)
+    return Written(len(demonstrations), len(steps), pictures, sum(sizes))
+
+
+def _demonstration(
+    key: str, folder: Path, out: Path | None
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """A demonstration and its steps as the page shows them; `out`: where pictures go, or None."""
+    trajectory, rows = load(DatasetTrajectory(key, str(folder)))
+    first = rows[trajectory.steps[0].index] if trajectory.steps else {}
+    steps = [_step(key, step, rows[step.index], out) for step in trajectory.steps]
+    told = {
+        "id": key,
+        "application": trajectory.task.application,
+        "outcome": _outcome(first, success=trajectory.result.success),
+        "steps": len(steps),
+        "seconds": round(trajectory.result.completion_time_ms / 1000),
+        "recorded_at": first.get("recorded_at", ""),
+        "leaks": sum(step["leak"] != "" for step in steps),
+        "instruction": trajectory.task.instruction if out else "",
+    }
+    for step in steps:
+        step |= {"application": told["application"], "outcome": told["outcome"]}
+    return told, steps
+
+
+def _outcome(row: Mapping[str, Any], *, success: bool) -> str:
+    """Done, failed or aborted, as the recorder noted it."""
+    if success:
+        return "done"
+    return "failed" if row.get("status") == "completed" else "aborted"
+
+
+def _step(key: str, step: StepFiles, row: ProvenanceRow, out: Path | None) -> dict[str, Any]:
+    target = step.action.target_element
+    return {
+        "demonstration": key,
+        "index": step.index,
+        "action": str(step.action.action_type),
+        "label": label_of(step.action) if out else "",
+        "reasoning": _reasoning(step.action) if out else "",
+        "target": f"{target.role} {target.name}".strip() if out and target else "",
+        "leak": ("unavoidable" if row["unavoidable"] else "avoidable") if row["leak"] else "",
+        "picture": _picture(key, step, row, out) if out else None,
+        "facts": {name: row[name] for name in _SHOWN if row[name] is not None},
+    }
+
+
+def _reasoning(action: StepAction) -> str:
+    """The step's sentence; of typing only its length, for the sentence quotes what was typed."""
+    return label_of(action) if isinstance(action.parameters, TypeParameters) else action.reasoning
+
+
+def _picture(key: str, step: StepFiles, row: ProvenanceRow, out: Path) -> str | None:
+    """The screenshot with its action and target drawn, as a JPEG; None when it cannot be read."""
+    picture = cv2.imread(str(step.screenshot)) if step.screenshot.is_file() else None
+    if picture is None:
+        return None
+    height = round(picture.shape[0] * _WIDTH / picture.shape[1])
+    small = cv2.resize(picture, (_WIDTH, height), interpolation=cv2.INTER_AREA)
+    sides = [row[f"target_{name}"] for name in ("x", "y", "width", "height")]
+    box = None if None in sides else (sides[0], sides[1], sides[2], sides[3])
+    draw_action(small, step.action, _WIDTH / CANVAS_WIDTH, box)
+    name = f"pictures/{key}/{step.index:03}.jpg"
+    (out / name).parent.mkdir(parents=True, exist_ok=True)
+    cv2.imwrite(str(out / name), small, [cv2.IMWRITE_JPEG_QUALITY, _QUALITY])
+    return name
+
+
+def _page(
+    workspace: Workspace,
+    demonstrations: Sequence[Mapping[str, Any]],
+    steps: Sequence[Mapping[str, Any]],
+    problems: Sequence[str],
+) -> str:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("demo_pipeline", "reports"), autoescape=True
+    )
+    return environment.get_template("report.html").render(
+        version=__version__,
+        pictures=workspace.settings.execution.contact_sheets_in_ui,
+        demonstrations=demonstrations,
+        steps=steps,
+        plots=dict(_plots(demonstrations, steps)),
+        datasets=list(_datasets(workspace)),
+        quarantined=[
+            (record.demonstration, record.stage, [_told(found) for found in record.problems])
+            for record in list_quarantine(workspace.store)
+        ],
+        problems=problems,
+    )
+
+
+def _told(problem: Mapping[str, Any]) -> str:
+    remedy = problem.get("remedy")
+    return str(Problem("", problem["file"], problem["message"], problem.get("line"))) + (
+        f" ({remedy})" if remedy else ""
+    )
+
+
+def _plots(
+    demonstrations: Sequence[Mapping[str, Any]], steps: Sequence[Mapping[str, Any]]
+) -> Iterator[tuple[str, list[tuple[str, int, float]]]]:
+    """Yield title and bars of each plot: what, how many, and the share of the longest bar."""
+    by = "Demonstrations by"
+    yield f"{by} outcome", _bars(Counter(told["outcome"] for told in demonstrations))
+    yield f"{by} application", _bars(Counter(told["application"] for told in demonstrations))
+    yield "Steps by action", _bars(Counter(step["action"] for step in steps))
+    yield "Steps by reason of the frame", _bars(_facts(steps, "reason_code"))
+    yield "Steps by freshness of the tree", _bars(_facts(steps, "freshness"))
+    leaks = Counter(step["leak"] or "none" for step in steps)
+    yield "Steps by pointer leak", _bars(leaks)
+
+
+def _facts(steps: Sequence[Mapping[str, Any]], name: str) -> Counter[str]:
+    return Counter(step["facts"][name] for step in steps)
+
+
+def _bars(counts: Counter[str]) -> list[tuple[str, int, float]]:
+    found = counts.most_common(_LONGEST)
+    rest = sum(counts.values()) - sum(count for _, count in found)
+    found += [("others", rest)] if rest else []
+    longest = max((count for _, count in found), default=1)
+    return [(name, count, count / longest) for name, count in found]
+
+
+def _datasets(workspace: Workspace) -> Iterator[tuple[str, str, list[str]]]:
+    """Yield the name of each training export, what it holds, and what was left out and why."""
+    for stage in training_exports():
+        for output in workspace.store.outputs(stage.folder):
+            version = workspace.store.current(output)
+            if version is None or stage.export is None:
+                continue
+            summary = version.manifest.summary
+            counts = {name: summary[name] for name in stage.counts if name in summary}
+            yield stage.export.name, contents(counts), list(left_out_words(summary))
+
+
+def _script(value: Any) -> str:
+    """JSON that a `<script>` may hold: no text in it ends the script or begins a comment."""
+    return json.dumps(value, ensure_ascii=True).replace("<", "\\u003c")

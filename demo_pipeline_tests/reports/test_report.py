@@ -1,0 +1,99 @@
+"""A report to send: what it counts and shows, what it never holds, and that it opens by itself."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect, sync_playwright
+
+from demo_pipeline.reports.report import Written, write_report
+from demo_pipeline.store.errors import StorageError
+from demo_pipeline_tests.doors.test_browser import chromium
+from demo_pipeline_tests.sample_workspace import DEMOS, copy_of, open_workspace
+
+WORDS = ["Ab, c!", "Please do the first task."]
+
+
+def written(root: Path, dest: Path, **settings: Any) -> tuple[Written, str, dict[str, Any]]:
+    told = write_report(open_workspace(root, **settings), dest)
+    text = (dest / "data.js").read_text()
+    return told, text, json.loads(text.removeprefix("const DATA = ").removesuffix(";\n"))
+
+
+def test_it_holds_every_step_with_a_picture_and_says_its_size(
+    made_root: Path, tmp_path: Path
+) -> None:
+    told, _, data = written(made_root, tmp_path / "report")
+    files = [path for path in (tmp_path / "report").rglob("*") if path.is_file()]
+    assert told.size == sum(path.stat().st_size for path in files)
+    assert {one["id"] for one in data["demonstrations"]} == set(DEMOS)
+    assert told.steps == told.pictures == len(data["steps"]) > 0
+    assert all((tmp_path / "report" / step["picture"]).is_file() for step in data["steps"])
+
+
+def test_typed_text_is_only_in_pictures(made_root: Path, tmp_path: Path) -> None:
+    _, text, data = written(made_root, tmp_path / "report")
+    page = (tmp_path / "report" / "index.html").read_text()
+    assert [step["label"] for step in data["steps"] if step["action"] == "type"] == [
+        "type(6 chars)"
+    ]
+    assert "Ab, c" not in text + page
+    assert "Please do the first task." in page
+
+
+def test_without_screens_it_holds_counts_alone(made_root: Path, tmp_path: Path) -> None:
+    private = {"execution": {"contact_sheets_in_ui": False}}
+    told, text, _ = written(made_root, tmp_path / "report", **private)
+    page = (tmp_path / "report" / "index.html").read_text()
+    assert told.pictures == 0
+    assert told.steps > 0
+    assert not (tmp_path / "report" / "pictures").exists()
+    assert not any(words in text + page for words in (*WORDS, "Agree"))
+
+
+def test_a_trajectory_that_cannot_be_read_is_named_and_costs_no_other(
+    made_root: Path, tmp_path: Path
+) -> None:
+    root = copy_of(made_root, tmp_path / "root")
+    action = root / "store" / "trajectories" / "first" / "steps" / "000" / "action.json"
+    action.unlink()
+    action.write_text("{")
+    told, _, _ = written(root, tmp_path / "report")
+    assert told.demonstrations == 1
+    assert "first" in (tmp_path / "report" / "index.html").read_text()
+
+
+def test_a_folder_with_files_is_refused(made_root: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").touch()
+    with pytest.raises(StorageError, match="not empty"):
+        write_report(open_workspace(made_root), tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+@pytest.mark.no_cover
+def test_it_filters_and_opens_a_step_without_a_network(made_root: Path, tmp_path: Path) -> None:
+    written(made_root, tmp_path / "report")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+        page = browser.new_page()
+        page.context.set_offline(True)
+        failures: list[str] = []
+        page.on("pageerror", lambda error: failures.append(str(error)))
+        page.goto((tmp_path / "report" / "index.html").as_uri())
+        walk(page)
+        assert failures == []
+        browser.close()
+
+
+def walk(page: Page) -> None:
+    page.select_option("select[name=demonstration]", "second")
+    page.select_option("select[name=action]", "hotkey")
+    expect(page.locator(".tile")).to_have_count(1)
+    page.locator(".tile").click()
+    expect(page.locator("dialog")).to_contain_text("second · 1 hotkey")
+    assert page.locator("dialog img").evaluate("image => image.naturalWidth") > 0
+    page.locator("dialog").press("Escape")
+    page.select_option("select[name=action]", "")
+    page.fill("input[name=words]", "agree")
+    expect(page.locator(".tile")).to_have_count(1)

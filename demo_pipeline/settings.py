@@ -180,10 +180,17 @@ class HubSettings(Section):
 CONFIG_VARIABLE = f"{PREFIX}CONFIG"  # the only variable with the prefix that is not a setting
 
 
+SETTINGS_FILE = "demo_pipeline.toml"
+
+
 def project_root() -> Path:
-    """The checkout when the package runs from one, else the current directory."""
-    checkout = Path(__file__).resolve().parents[1]
-    return checkout if (checkout / "pyproject.toml").is_file() else Path.cwd()
+    """The nearest folder, from the current one upwards, with a settings file; else the checkout.
+
+    Without either it is the current folder.
+    """
+    here, checkout = Path.cwd(), Path(__file__).resolve().parents[1]
+    made = (folder for folder in (here, *here.parents) if (folder / SETTINGS_FILE).is_file())
+    return next(made, checkout if (checkout / "pyproject.toml").is_file() else here)
 
 
 def _in_data(name: str, description: str) -> Any:
@@ -359,7 +366,7 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Arguments, then environment, then the TOML file."""
         chosen = os.environ.get(CONFIG_VARIABLE)
-        file = Path(chosen) if chosen else project_root() / "demo_pipeline.toml"
+        file = Path(chosen) if chosen else project_root() / SETTINGS_FILE
         toml = TomlConfigSettingsSource(settings_cls, toml_file=file)
         return init_settings, env_settings, toml
 

@@ -13,6 +13,7 @@ from demo_pipeline import __version__
 from demo_pipeline.cli import (
     demonstration_commands,
     eval_commands,
+    project_commands,
     report_commands,
     run_commands,
     store_commands,
@@ -80,6 +81,8 @@ def _root(
     show_log(LOG_LEVELS[min(verbose, len(LOG_LEVELS) - 1)])
 
 
+app.command("init")(project_commands.init)
+app.command("ui")(project_commands.ui)
 app.command("register")(run_commands.register)
 app.command("run")(run_commands.run)
 app.command("inspect")(demonstration_commands.inspect)

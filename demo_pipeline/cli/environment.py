@@ -19,7 +19,7 @@ from pydantic_settings import SettingsError
 
 import demo_pipeline
 from demo_pipeline.cli.console import print_error
-from demo_pipeline.settings import PREFIX, Settings, project_root
+from demo_pipeline.settings import PREFIX, SETTINGS_FILE, Settings, project_root
 
 if TYPE_CHECKING:
     from demo_pipeline.runs.workspace import Workspace
@@ -61,8 +61,17 @@ def set_dagster_home() -> Path:
 
 
 def require_store(workspace: "Workspace") -> None:
-    """End the command unless the store can be written."""
+    """End the command unless the store can be written; nothing is made in just any folder."""
     from demo_pipeline.runs.health import HealthLevel, store_finding
+
+    root = project_root()
+    is_project = any((root / name).is_file() for name in (SETTINGS_FILE, "pyproject.toml"))
+    if not is_project and "store" not in workspace.settings.model_fields_set:
+        print_error(
+            f"demo-pipeline: {root} is no project; make one with `demo-pipeline init DIR` and go "
+            "there, or set DEMO_PIPELINE_UPLOADS and DEMO_PIPELINE_STORE"
+        )
+        raise typer.Exit(USAGE)
 
     finding = store_finding(workspace)
     if finding.level is HealthLevel.ERROR:

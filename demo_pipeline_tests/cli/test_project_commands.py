@@ -1,0 +1,45 @@
+"""A project outside of the checkout: what `init` makes, and that commands below it use it."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from demo_pipeline.cli.app import app
+from demo_pipeline.settings import Settings
+
+RUNNER, ROOT = CliRunner(), Path(__file__).parents[2]
+
+
+def test_a_project_has_everything_that_a_run_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DEMO_PIPELINE_CONFIG")
+    project = tmp_path / "project"
+    assert RUNNER.invoke(app, ["init", str(project)]).exit_code == 0
+    assert (project / "dagster.yaml").read_bytes() == (ROOT / "dagster.yaml").read_bytes()
+    assert not (project / "dagster.yaml").is_symlink()
+    monkeypatch.chdir(project / "data")
+    assert Settings().store == str(project / "data" / "store")
+    done = RUNNER.invoke(app, ["validate", "recordings/20260105_090000"])
+    assert done.exit_code == 0, done.output
+    assert {path.name for path in project.iterdir()} == {
+        *("dagster.yaml", "workspace.yaml", "demo_pipeline.toml", "data")
+    }
+
+
+def test_the_settings_of_a_project_are_read_from_folders_below(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DEMO_PIPELINE_CONFIG")
+    (tmp_path / "demo_pipeline.toml").write_text('[datasets]\nlicense = "mine"\n')
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "deep" / "er")
+    assert Settings().datasets.license == "mine"
+
+
+def test_a_folder_with_files_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").touch()
+    done = RUNNER.invoke(app, ["init", str(tmp_path)])
+    assert done.exit_code == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]

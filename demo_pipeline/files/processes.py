@@ -82,15 +82,24 @@ class ProcessIdentity:
 
 def has_ended(mark: str) -> bool:
     """Whether the process with this `ProcessIdentity.mark` has certainly ended."""
+    return _lives(mark) is False
+
+
+def is_running(mark: str) -> bool:
+    """Whether the process with this `ProcessIdentity.mark` is known to run."""
+    return _lives(mark) is True
+
+
+def _lives(mark: str) -> bool | None:
+    """None: of a process of another host, or of any other text, nothing is known."""
     here = this_process()
     host, _, rest = mark.partition("-")
     pid, _, started = rest.partition("-")
     if host != _hash(here.host) or not pid.isdigit():
-        return False
+        return None
     start = process_start(int(pid))
-    if start is None:
-        return True
-    return "-" not in {start, here.boot} and _hash(f"{here.boot} {start}") != started
+    unknown = "-" in {start, here.boot}
+    return start is not None and (unknown or _hash(f"{here.boot} {start}") == started)
 
 
 def this_process() -> ProcessIdentity:

@@ -1,9 +1,9 @@
 """The manifest: what a version of an output consists of and what it was built from.
 
-Belongs here: the models of `manifest.json`, its bytes, and the hashes over them. A version's id is
-a hash of its manifest's bytes, so equal work has equal ids on every machine and in every kind of
-store. A dataset has hundreds of thousands of files: their entries are written and read one after
-the other and held in columns.
+Belongs here: `manifest.json`, writing and reading it, and the hashes over it. A version's id is a
+hash of its manifest's bytes, so equal work has equal ids on every machine and in every store.
+A dataset has hundreds of thousands of files: their entries are written and read one after the other
+and held in columns.
 """
 
 import hashlib
@@ -13,15 +13,19 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from itertools import islice
 from json.encoder import encode_basestring
+from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, JsonValue, PlainSerializer, PlainValidator
 
+from demo_pipeline.files.atomic_write import synced_file
 from demo_pipeline.problems import Problem
 
 VERSION_LENGTH = 16
+_CHUNK = 2**16  # bytes of a manifest in memory
 _MEMBERS = 512  # entries that are written at once
 _DIGEST = 32  # bytes of SHA-256
 # A path as `encode_basestring` writes it.
@@ -83,13 +87,13 @@ class FileTable:
         self._paths: list[str] = []
         self._sizes, self._digests = array("Q"), bytearray()
         for entry in entries:
-            self.append(entry.path, entry.size, entry.sha256)
+            self.extend([entry.path], [entry.size], entry.sha256)
 
-    def append(self, path: str, size: int, sha256: str) -> None:
-        """Add a file. Raises `ValueError` when the digest is not hexadecimal."""
+    def extend(self, paths: Iterable[str], sizes: Iterable[int], sha256: str) -> None:
+        """Add files; `sha256` are their hex digests, one after the other."""
+        self._paths.extend(paths)
+        self._sizes.extend(sizes)
         self._digests += bytes.fromhex(sha256)
-        self._paths.append(path)
-        self._sizes.append(size)
 
     @property
     def size(self) -> int:
@@ -197,16 +201,18 @@ class Manifest(BaseModel):
         """The manifest with these bytes, which `chunks` wrote. Raises `ValueError`."""
         files, others, rest = FileTable(), list[bytes](), b""
 
-        def take(entry: re.Match[bytes]) -> bytes:
-            files.append(_path(entry[1]), int(entry[3]), entry[2].decode())
-            return b""
+        def take_files(text: bytes) -> bytes:
+            if found := _ENTRY.findall(text):
+                paths, digests, sizes = zip(*found, strict=True)
+                files.extend(map(_path, paths), map(int, sizes), b"".join(digests).decode())
+            return _ENTRY.sub(b"", text)
 
         for chunk in chunks:
             rest += chunk
             complete = max(rest.rfind(b"\n  {"), 0)
-            others.append(_ENTRY.sub(take, rest[:complete]))
+            others.append(take_files(rest[:complete]))
             rest = rest[complete:]
-        read = cls.model_validate_json(b"".join((*others, _ENTRY.sub(take, rest))))
+        read = cls.model_validate_json(b"".join((*others, take_files(rest))))
         return read.model_copy(update={"files": files})
 
     def _values(self) -> dict[str, Any]:
@@ -268,14 +274,55 @@ class Version:
         return self.manifest.output
 
     @property
+    def content(self) -> str:
+        """Fingerprint of the content: a later stage's recipe names it as its input."""
+        return self.manifest.content
+
+    @property
     def name(self) -> VersionName:
         """The version without its manifest."""
         return VersionName(self.output, self.id, self.content)
 
     @property
-    def content(self) -> str:
-        """Fingerprint of the content: a later stage's recipe names it as its input."""
-        return self.manifest.content
+    def key(self) -> tuple[str, str]:
+        """Output and id."""
+        return self.output, self.id
+
+
+def parse_version(chunks: Iterable[bytes], output: str, version: str) -> Version | None:
+    """The version whose manifest has these bytes; None when they do not match its id."""
+    digest = hashlib.sha256()
+
+    def noted() -> Iterator[bytes]:
+        for chunk in chunks:
+            digest.update(chunk)
+            yield chunk
+
+    try:
+        manifest = Manifest.of_chunks(noted())
+    except ValueError:
+        return None
+    same = digest.hexdigest()[:VERSION_LENGTH] == version
+    return Version(version, manifest) if same and manifest.output == output else None
+
+
+def read_version(path: str, output: str, version: str) -> Version | None:
+    """The version with the manifest at `path`; None when it is missing or not of this id."""
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123 - very many
+            return parse_version(iter(partial(file.read, _CHUNK), b""), output, version)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def write_version(path: Path, manifest: Manifest) -> Version:
+    """Write and sync a manifest; returns its version as it is read back."""
+    digest = hashlib.sha256()
+    with synced_file(path) as file:
+        for chunk in manifest.chunks():
+            digest.update(chunk)
+            file.write(chunk)
+    return Version(digest.hexdigest()[:VERSION_LENGTH], manifest.as_read())
 
 
 def make_manifest(

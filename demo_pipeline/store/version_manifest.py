@@ -202,10 +202,10 @@ class Manifest(BaseModel):
         files, others, rest = FileTable(), list[bytes](), b""
 
         def take_files(text: bytes) -> bytes:
-            if found := _ENTRY.findall(text):
-                paths, digests, sizes = zip(*found, strict=True)
-                files.extend(map(_path, paths), map(int, sizes), b"".join(digests).decode())
-            return _ENTRY.sub(b"", text)
+            parts = _ENTRY.split(text)
+            digests = b"".join(parts[2::4]).decode()
+            files.extend(map(_path, parts[1::4]), map(int, parts[3::4]), digests)
+            return b"".join(parts[::4])
 
         for chunk in chunks:
             rest += chunk

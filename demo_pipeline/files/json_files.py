@@ -1,16 +1,20 @@
 """Reading and writing JSON: files, arrays of one object a line, and text of any depth.
 
 Belongs here: errors that name file and line, and writing that gives the same bytes for the same
-value. Where `json` reaches the interpreter's recursion limit (each level of a UI tree is two levels
-of JSON), an encoder and a decoder without recursion are used (RFC 8259). An array that this program
-wrote is read item by item, any other as a whole. What the values mean is defined by the formats.
+value. Each level of a UI tree is two levels of JSON: where `json` reaches the interpreter's
+recursion limit, slower code in plain Python, which needs no stack of the system, is used with a
+higher one. What the values mean is defined by the formats.
 """
 
 import json
 import math
 import re
+import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice
+from json.scanner import py_make_scanner  # type: ignore[attr-defined]
 from pathlib import Path
 from typing import Any, NoReturn, Protocol, runtime_checkable
 
@@ -20,103 +24,100 @@ from demo_pipeline.files.line_digests import DigestColumn, KnownLines, line_dige
 from demo_pipeline.files.system_errors import raise_system_trouble
 
 Location = tuple[str | int, ...]
+JSON = Mapping[str, Any] | Sequence[Any] | str | int | float | bool | None
 
 MAX_LOCATED_DEPTH = 8
-
+_ITEMS_AT_ONCE = 256  # of a very long list or object
+_MOST_CALLS = 200_000  # two a level, 1 kB each: nobody's tree has so many
 _TOKEN = re.compile(
     r'[ \t\n\r]*(?:([{}\[\],:])|("[^"\\\x00-\x1f]*(?:\\.[^"\\\x00-\x1f]*)*")|([-+.\w]+))'
 )
-_BLANK = re.compile(r"[ \t\n\r]*")
-
-# The kinds of lexeme that may come next: punctuation, `"` (a string) or `0` (any other scalar).
-_VALUE = '{["0'
-_KEY, _FIRST_KEY = '"', '"}'
-_AFTER_ITEM, _AFTER_MEMBER = ",]", ",}"
-_FIRST = {"{": _FIRST_KEY, "[": _VALUE + "]"}
-_EMPTY: dict[str, Callable[[], Any]] = {"{": dict, "[": list}
+_one_at_a_time = threading.Lock()
 
 
-def lexemes(text: str) -> Iterator[tuple[int, str]]:
-    """Yield (offset, lexeme) for every bracket, comma, colon, string and other scalar.
+@runtime_checkable
+class HasMembers(Protocol):
+    """A model that is written as the members it names, one level, instead of a full dump."""
+
+    def members(self) -> dict[str, Any]:
+        """Key → value, in the order of the file."""
+
+
+class JsonFileError(ValueError):
+    """A file cannot be read as JSON.
+
+    Attributes:
+        file: the name given by the reader.
+        line: 1-based line; None when unknown.
+        message: what is wrong; it never quotes the content.
+        column: 1-based character of a text that is on one line; None when unknown.
+    """
+
+    def __init__(
+        self, file: str, line: int | None, message: str, column: int | None = None
+    ) -> None:
+        super().__init__(file, line, message, column)
+        self.file, self.line, self.message, self.column = file, line, message, column
+
+    def __str__(self) -> str:
+        place = ":".join(str(part) for part in (self.file, self.line, self.column) if part)
+        return f"{place}: {self.message}"
+
+
+@contextmanager
+def _any_depth() -> Iterator[None]:
+    """Let functions of plain Python call themselves very often."""
+    with _one_at_a_time:
+        usual = sys.getrecursionlimit()
+        sys.setrecursionlimit(_MOST_CALLS)
+        try:
+            yield
+        finally:
+            sys.setrecursionlimit(usual)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError("Number is too large")
+    return number
+
+
+def _constant(_name: str) -> NoReturn:
+    raise ValueError("NaN and Infinity are not JSON")
+
+
+_DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=_constant)
+_DEEP_DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=_constant)
+_DEEP_DECODER.scan_once = py_make_scanner(_DEEP_DECODER)  # type: ignore[attr-defined]
+
+
+def decode(text: str) -> Any:
+    """The value of a JSON text at any depth; of two equal keys the last counts.
 
     Raises:
-        json.JSONDecodeError: at the first character that begins no lexeme.
+        json.JSONDecodeError: the text is not valid JSON, or a number is not finite; the error has
+            the position.
+        RecursionError: there are more levels than anybody's data have.
     """
-    position = 0
-    end = len(text)
-    while match := _TOKEN.match(text, position):
-        lexeme = match[match.lastindex or 0]
-        position = match.end()
-        yield position - len(lexeme), lexeme
-    blank = _BLANK.match(text, position)
-    position = blank.end() if blank else position
-    if position != end:
-        raise json.JSONDecodeError("Expecting value", text, position)
-
-
-def decode(text: str, scalar: Callable[[str], Any] = json.loads) -> Any:
-    """The value of a JSON text, as `json.loads` returns it, at any depth.
-
-    Args:
-        text: one JSON document.
-        scalar: turns a string, number or literal into its value; a `ValueError` rejects it.
-
-    Raises:
-        json.JSONDecodeError: the text is not valid JSON; the error has the position.
-    """
-    opened: list[Any] = []
-    root: Any = None
-    key = ""
-    allowed = _VALUE
-    for position, lexeme in lexemes(text):
-        kind = lexeme if lexeme in "{}[],:" else '"' if lexeme[0] == '"' else "0"
-        if kind not in allowed:
-            raise json.JSONDecodeError("Unexpected token", text, position)
-        if kind == ":":
-            allowed = _VALUE
-        elif kind == ",":
-            allowed = _KEY if isinstance(opened[-1], dict) else _VALUE
-        elif kind in "}]":
-            opened.pop()
-            allowed = _after(opened)
-        elif allowed in (_KEY, _FIRST_KEY):
-            key = _scalar(lexeme, position, text, scalar)
-            allowed = ":"
-        else:
-            opening = kind in "{["
-            value = _EMPTY[kind]() if opening else _scalar(lexeme, position, text, scalar)
-            if opened:
-                _attach(opened[-1], key, value)
-            else:
-                root = value
-            if opening:
-                opened.append(value)
-            allowed = _FIRST[kind] if opening else _after(opened)
-    if allowed:
-        raise json.JSONDecodeError("Unexpected end", text, len(text))
-    return root
-
-
-def _after(opened: list[Any]) -> str:
-    if not opened:
-        return ""
-    return _AFTER_MEMBER if isinstance(opened[-1], dict) else _AFTER_ITEM
-
-
-def _attach(container: Any, key: str, value: Any) -> None:
-    if isinstance(container, dict):
-        container[key] = value
-    else:
-        container.append(value)
-
-
-def _scalar(lexeme: str, position: int, text: str, scalar: Callable[[str], Any]) -> Any:
     try:
-        return scalar(lexeme)
-    except json.JSONDecodeError as error:
-        raise json.JSONDecodeError(error.msg, text, position) from None
-    except ValueError as error:
-        raise json.JSONDecodeError(str(error), text, position) from None
+        with _any_depth():
+            return _DEEP_DECODER.decode(text)
+    except json.JSONDecodeError:
+        raise
+    except ValueError as error:  # of a number, without its position
+        for position, lexeme in _lexemes(text):
+            if lexeme[0] not in '{}[],:"' and not _is_scalar(lexeme):
+                raise json.JSONDecodeError(str(error), text, position) from None
+        raise
+
+
+def _is_scalar(lexeme: str) -> bool:
+    try:
+        _DECODER.decode(lexeme)
+    except ValueError:
+        return False
+    return True
 
 
 def encode(value: Any, expand: Callable[[Any], Any], *, indent: int | None) -> str:
@@ -132,41 +133,34 @@ def encode(value: Any, expand: Callable[[Any], Any], *, indent: int | None) -> s
         TypeError: a value has no JSON form.
     """
     pieces: list[str] = []
-    stack: list[tuple[Iterator[tuple[str, Any]], str]] = [(iter([("", value)]), "")]
-    while stack:
-        entry = next(stack[-1][0], None)
-        if entry is None:
-            pieces.append(stack.pop()[1])
-            continue
-        child = expand(entry[1])
-        pieces.append(entry[0])
-        if isinstance(child, dict | list | tuple) and child:
-            opening, closing = "{}" if isinstance(child, dict) else "[]"
-            pieces.append(opening)
-            stack.append(
-                (_members(child, len(stack), indent), _line(len(stack) - 1, indent) + closing)
-            )
-        else:
-            pieces.append(json.dumps(child, ensure_ascii=False, allow_nan=False))
+    colon = ":" if indent is None else ": "
+
+    def write(unexpanded: Any, line: str) -> None:
+        item = expand(unexpanded)
+        if not (isinstance(item, dict | list | tuple) and item):
+            pieces.append(json.dumps(item, ensure_ascii=False, allow_nan=False))
+            return
+        opening, closing = "{}" if isinstance(item, dict) else "[]"
+        inner = f"{line}{' ' * (indent or 0)}"
+        before = f"{opening}{inner}"
+        for member in item:
+            pieces.append(before)
+            if isinstance(item, dict):
+                pieces.append(f"{json.dumps(member, ensure_ascii=False)}{colon}")
+            write(item[member] if isinstance(item, dict) else member, inner)
+            before = f",{inner}"
+        pieces.append(f"{line}{closing}")
+
+    with _any_depth():
+        write(value, "" if indent is None else "\n")
     return "".join(pieces)
 
 
-def _line(depth: int, indent: int | None) -> str:
-    return "" if indent is None else "\n" + " " * (indent * depth)
-
-
-def _members(value: Any, depth: int, indent: int | None) -> Iterator[tuple[str, Any]]:
-    """Yield (text before the member, member)."""
-    before = _line(depth, indent)
-    colon = ":" if indent is None else ": "
-    if isinstance(value, dict):
-        for key, member in value.items():
-            yield before + json.dumps(key, ensure_ascii=False) + colon, member
-            before = "," + _line(depth, indent)
-    else:
-        for member in value:
-            yield before, member
-            before = "," + _line(depth, indent)
+def _lexemes(text: str) -> Iterator[tuple[int, str]]:
+    """Yield (offset, lexeme) for every bracket, comma, colon, string and other scalar."""
+    for match in _TOKEN.finditer(text):
+        lexeme = match[match.lastindex or 0]
+        yield match.end() - len(lexeme), lexeme
 
 
 def is_one_line(text: str) -> bool:
@@ -205,7 +199,7 @@ def column_numbers(text: str) -> dict[Location, int]:
 def _offsets(text: str) -> Iterator[tuple[Location, int]]:
     """Yield the location and the offset of each value, in the order of the text."""
     path: list[Any] = []  # of the next value; its last part is None while a key is expected
-    for position, lexeme in lexemes(text):
+    for position, lexeme in _lexemes(text):
         if lexeme in "}]":
             path.pop()
         elif lexeme == ",":
@@ -220,53 +214,6 @@ def _offsets(text: str) -> Iterator[tuple[Location, int]]:
                 yield tuple(path), position
             if lexeme in "{[":
                 path.append(None if lexeme == "{" else 0)
-
-
-_ITEMS_AT_ONCE = 256  # of a very long list or object
-JSON = Mapping[str, Any] | Sequence[Any] | str | int | float | bool | None
-
-
-@runtime_checkable
-class HasMembers(Protocol):
-    """A model that is written as the members it names, one level, instead of a full dump."""
-
-    def members(self) -> dict[str, Any]:
-        """Key → value, in the order of the file."""
-
-
-class JsonFileError(ValueError):
-    """A file cannot be read as JSON.
-
-    Attributes:
-        file: the name given by the reader.
-        line: 1-based line; None when unknown.
-        message: what is wrong; it never quotes the content.
-        column: 1-based character of a text that is on one line; None when unknown.
-    """
-
-    def __init__(
-        self, file: str, line: int | None, message: str, column: int | None = None
-    ) -> None:
-        self.file, self.line, self.message, self.column = file, line, message, column
-        place = ":".join(str(part) for part in (file, line, column) if part)
-        super().__init__(f"{place}: {message}")
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (type(self), (self.file, self.line, self.message, self.column))
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError("Number is too large")
-    return number
-
-
-def _constant(_name: str) -> NoReturn:
-    raise ValueError("NaN and Infinity are not JSON")
-
-
-_DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=_constant)
 
 
 def decode_text(data: bytes, file: str) -> str:
@@ -302,9 +249,11 @@ def parse_json(data: bytes | str, file: str, *, any_depth: bool = True) -> Any:
             raise
         except (ValueError, RecursionError) as error:
             if isinstance(error, RecursionError) and not any_depth:
-                raise JsonFileError(file, None, "nested too deeply") from None
-            # Neither error has a position. The slower decoder gives one, and has no depth limit.
-            return decode(text, _DECODER.decode)
+                raise
+            # Neither error has a position. The slower decoder gives one.
+            return decode(text)
+    except RecursionError:
+        raise JsonFileError(file, None, "nested too deeply") from None
     except json.JSONDecodeError as error:
         column = error.colno if is_one_line(text) else None
         message = f"not valid JSON: {error.msg}"

@@ -9,9 +9,9 @@ the only copy of anything. `versions/` is not hidden there: SeaweedFS does not l
 import logging
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,6 @@ from demo_pipeline.store.folder import (
     Folder,
     VersionKey,
     is_version_id,
-    remove_old,
     remove_tree,
     sync_tree,
 )
@@ -63,11 +62,9 @@ _Result = TypeVar("_Result")
 
 
 class Bucket:
-    """Versions as objects, each built and read in a local cache.
+    """Versions as objects, each built and read in `folder`, a cache for this bucket alone.
 
-    Args:
-        objects: the bucket.
-        folder: the cache, for this bucket alone; it may be removed whenever nothing reads it.
+    The cache may be removed whenever nothing reads it.
     """
 
     def __init__(self, objects: Objects, folder: Folder) -> None:
@@ -117,16 +114,14 @@ class Bucket:
             )
         marked = self._marks() if staging.links else {}
 
-        def keep(link: LinkEntry) -> bool:
+        def keep(link: LinkEntry) -> None:
             key = (link.output, link.version)
             if key in marked:
                 self._keep(key)
-            return self._exists(key)
-
-        links = list(staging.links.values())
-        for link, kept in zip(links, in_parallel(keep, links), strict=True):
-            if not kept:
+            if not self._exists(key):
                 raise link_removed(output, link)
+
+        in_parallel(keep, staging.links.values())
 
     def publish(self, version: Version) -> None:
         """Write the objects, the manifest after them, and move the pointer.
@@ -216,30 +211,20 @@ class Bucket:
             with self._folder.locked(version.output):
                 publish(self._folder, version)
 
-    def bring_files(self, version: Version, pattern: str) -> Path:
-        """Download the files that match; they stay in the cache until `collect` finds them old.
+    @contextmanager
+    def some_files(self, version: Version, pattern: str) -> Iterator[Path]:
+        """A folder with the version's own files that match a glob, at least.
 
         Raises:
             MissingOutput: one of them is missing.
         """
         if self._has(version):
-            return Path(self._folder.content(*version.key))
-        folder = self._folder.root / ".files" / version.output / version.id
+            yield Path(self._folder.content(*version.key))
+            return
         wanted = [file for file in version.manifest.files if fnmatchcase(file.path, pattern)]
-
-        def fetch(file: FileEntry) -> bool:
-            place, draft = folder / file.path, self._folder.draft()
-            if place.is_file() and place.stat().st_size == file.size:
-                return True
-            place.parent.mkdir(parents=True, exist_ok=True)
-            found = self._fetch(version.key, file, None, draft)
-            if found:
-                draft.replace(place)
-            return found
-
-        if not all(in_parallel(fetch, wanted)):
-            raise MissingOutput(version.output)
-        return folder
+        with staged(self._folder, version.output) as staging:
+            self._fetch_all(version, wanted, staging.path, {}, _WORKERS)
+            yield staging.path
 
     def _has(self, version: Version) -> bool:
         """Whether the cache has every file in its size; linked versions do not count."""
@@ -249,18 +234,12 @@ class Bucket:
     def _download(self, workers: int, version: Version) -> None:
         """Download one version, whose linked versions are in the cache already."""
         folder, key = self._folder, version.key
-        stored = self._stored(key)
         with folder.locked(f"{key[0]}.fetch"), staged(folder, key[0]) as staging:
             if self._has(version):  # another process has downloaded it meanwhile
                 return
 
-            def fetch(file: FileEntry) -> bool:
-                dest = staging.path / file.path
-                dest.parent.mkdir(parents=True, exist_ok=True)
-                return self._fetch(key, file, stored.get(f"{CONTENT}/{file.path}"), dest)
-
-            if not all(in_parallel(fetch, list(version.manifest.files), workers)):
-                raise MissingOutput(version.output)
+            files = list(version.manifest.files)
+            self._fetch_all(version, files, staging.path, self._stored(key), workers)
             for path, link in version.manifest.links.items():
                 staging.link(path, link)
             with (staging.directory / MANIFEST).open("wb") as file:
@@ -269,6 +248,24 @@ class Bucket:
             with folder.locked(key[0]):
                 install(folder, staging.directory, version)
         _LOG.debug("%s: version %s downloaded, %d files", *key, len(version.manifest.files))
+
+    def _fetch_all(
+        self,
+        version: Version,
+        files: Sequence[FileEntry],
+        folder: Path,
+        stored: Mapping[str, ObjectInfo],
+        workers: int,
+    ) -> None:
+        """Download files of a version; `stored` are its objects, as far as they are known."""
+
+        def fetch(file: FileEntry) -> bool:
+            dest = folder / file.path
+            dest.parent.mkdir(parents=True, exist_ok=True)
+            return self._fetch(version.key, file, stored.get(f"{CONTENT}/{file.path}"), dest)
+
+        if not all(in_parallel(fetch, files, workers)):
+            raise MissingOutput(version.output)
 
     def _fetch(self, key: VersionKey, file: FileEntry, info: ObjectInfo | None, dest: Path) -> bool:
         """Download a file of a version to `dest`; another object in its place is noted."""
@@ -349,15 +346,11 @@ class Bucket:
         return damages
 
     def _clean_cache(self, key: VersionKey) -> None:
-        """Remove a changed version from the cache, and single files of it in any case."""
-        remove_tree(self._folder.root / ".files" / key[0] / key[1])
-        place = self._folder.version(*key)
-        if Path(self._folder.content(*key)).is_dir() and verify_version(
-            self._folder, *key, linked=False
-        ):
-            with self._folder.locked(key[0]):
-                trash = self._folder.discard(place)
-            remove_tree(trash)
+        """Remove a changed version from the cache."""
+        folder = self._folder
+        if Path(folder.content(*key)).is_dir() and verify_version(folder, *key, linked=False):
+            with folder.locked(key[0]):
+                remove_tree(folder.discard(folder.version(*key)))
 
     # Garbage collection. A version that is not needed any more has a mark, which says when it was
     # needed. A commit that needs the version replaces the mark, and a collection that removes the
@@ -454,8 +447,6 @@ class Bucket:
         for output in folder.published_outputs(""):
             if folder.published_version(output) != current.get(output):
                 unpublish(folder, output)
-        single = (folder.root / ".files").rglob("*")
-        remove_old((path for path in single if path.is_file()), before)
         return [name for name in collect_folder(folder, before) if name.startswith(".staging/")]
 
 

@@ -104,14 +104,15 @@ class Store:
         """Like `open`, for readers of a few files of a large output.
 
         From a bucket only the output's own files whose paths match the glob `pattern` are
-        downloaded, none of linked outputs. The folder may hold other files too.
+        downloaded, each time, and none of linked outputs. The folder may hold other files too.
 
         Raises:
             MissingOutput: `current` is None, or one of these files is missing.
         """
         version = self._required(output)
         if self._bucket:
-            yield self._bucket.bring_files(version, pattern), version
+            with self._bucket.some_files(version, pattern) as folder:
+                yield folder, version
         else:
             yield Path(self._folder.content(*version.key)), version
 

@@ -9,7 +9,7 @@ from demo_pipeline.store.errors import StorageError
 from demo_pipeline_tests.store.bucket_bench import LATER, NEW, OLD, OUTPUT, Bench, old_after_new
 from demo_pipeline_tests.store.faulty import Fault, FaultyObjects
 from demo_pipeline_tests.store.making_outputs import put, recipe, seen
-from demo_pipeline_tests.store.memory_objects import START, MemoryObjects, keys
+from demo_pipeline_tests.store.memory_objects import START, MemoryObjects
 
 
 @pytest.fixture

@@ -121,16 +121,9 @@ def _is_scalar(lexeme: str) -> bool:
 
 
 def encode(value: Any, expand: Callable[[Any], Any], *, indent: int | None) -> str:
-    """The JSON text of a value, laid out as `json.dumps` does, at any depth.
+    """The JSON text of a value, laid out as `json.dumps` does, at any depth; raises as that.
 
-    Args:
-        value: objects with text keys, lists, tuples, scalars, and all that `expand` accepts.
-        expand: turns one level of a value into JSON types; returns JSON values as they are.
-        indent: spaces per level; None: one line without spaces.
-
-    Raises:
-        ValueError: a number is not finite.
-        TypeError: a value has no JSON form.
+    `expand` turns one level of a value into JSON types. Without `indent` it is one line.
     """
     pieces: list[str] = []
     colon = ":" if indent is None else ": "
@@ -169,11 +162,9 @@ def is_one_line(text: str) -> bool:
 
 
 def line_numbers(text: str) -> dict[Location, int]:
-    """The 1-based line of each value, by its location; in an object, the line of its key.
+    """The 1-based line of each value of valid JSON, by its location; in an object, of its key.
 
-    Args:
-        text: valid JSON. Of two equal keys the last counts, as for the value. Values deeper than
-            `MAX_LOCATED_DEPTH` are left out.
+    Of two equal keys the last counts. Values deeper than `MAX_LOCATED_DEPTH` are left out.
     """
     lines: dict[Location, int] = {}
     line, seen = 1, 0
@@ -185,11 +176,7 @@ def line_numbers(text: str) -> dict[Location, int]:
 
 
 def column_numbers(text: str) -> dict[Location, int]:
-    """The 1-based column of each value of a text that is on one line; empty for any other text.
-
-    Args:
-        text: as for `line_numbers`.
-    """
+    """The 1-based column of each value, as `line_numbers`, of a text on one line; else nothing."""
     if not is_one_line(text):
         return {}
     start = text.rfind("\n", 0, len(text) - len(text.lstrip())) + 1
@@ -217,11 +204,7 @@ def _offsets(text: str) -> Iterator[tuple[Location, int]]:
 
 
 def decode_text(data: bytes, file: str) -> str:
-    """UTF-8 text of a file's bytes, without a byte order mark.
-
-    Raises:
-        JsonFileError: the bytes are not UTF-8.
-    """
+    """UTF-8 text of a file's bytes, without a byte order mark; else raises `JsonFileError`."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -230,16 +213,13 @@ def decode_text(data: bytes, file: str) -> str:
 
 
 def parse_json(data: bytes | str, file: str, *, any_depth: bool = True) -> Any:
-    """The value of a JSON document; of two equal keys the last counts.
+    """The value of a JSON document; of two equal keys the last counts, a byte order mark not.
 
-    Args:
-        data: the whole file; a byte order mark is skipped.
-        file: the name that errors contain.
-        any_depth: False refuses what is nested deeper than Python's own limit, in a moment: what a
-            stranger's server answers may be millions of brackets.
+    Without `any_depth`, what is nested deeper than Python's own limit is refused in a moment: what
+    a stranger's server answers may be millions of brackets.
 
     Raises:
-        JsonFileError: not UTF-8, not JSON, or a number that is not finite.
+        JsonFileError: not UTF-8, not JSON, or a number that is not finite; it names `file`.
     """
     text = decode_text(data, file) if isinstance(data, bytes) else data.removeprefix("\ufeff")
     try:
@@ -261,11 +241,7 @@ def parse_json(data: bytes | str, file: str, *, any_depth: bool = True) -> Any:
 
 
 def load_json(path: Path, file: str | None = None) -> Any:
-    """The value of a JSON file; see `parse_json`.
-
-    Args:
-        path: the file.
-        file: the name that errors contain; default: the last part of `path`.
+    """The value of a JSON file, which errors name `file`, else by the last part of `path`.
 
     Raises:
         JsonFileError: the file cannot be read, or is not JSON.
@@ -275,11 +251,7 @@ def load_json(path: Path, file: str | None = None) -> Any:
 
 
 def read_bytes(path: Path, file: str) -> bytes:
-    """A file's bytes.
-
-    Raises:
-        JsonFileError: the file is missing or cannot be read.
-    """
+    """A file's bytes. Raises `JsonFileError` when it is missing or cannot be read."""
     try:
         return path.read_bytes()
     except OSError as error:
@@ -288,10 +260,9 @@ def read_bytes(path: Path, file: str) -> bytes:
 
 
 def json_bytes(value: BaseModel | JSON, *, compact: bool = False) -> bytes:
-    """The bytes `dump_json` writes.
+    """UTF-8 with a final newline; indented by two spaces, or on one line if compact.
 
-    UTF-8 with a final newline; keys in the order of declaration; indented by two spaces, or on one
-    line if compact. A lone surrogate, which UTF-8 cannot encode, is written as its escape.
+    Keys are in the order of declaration. A lone surrogate is written as its escape.
 
     Raises:
         ValueError: a number is not finite.
@@ -322,13 +293,9 @@ def dump_json(path: Path, value: BaseModel | JSON, *, compact: bool = False) -> 
 
 
 def dump_long_json(path: Path, value: Mapping[str, JSON], name: str, items: Iterable[Any]) -> None:
-    """Write what `dump_json` writes when one member is very long, a few items of it in memory.
+    """Write what `dump_json` writes when one member, an empty list or object in `value`, is long.
 
-    Args:
-        path: the file.
-        value: the object; the long member is an empty list or object in it.
-        name: of the long member.
-        items: of the list; of an object pairs of key and value.
+    Its items, of an object pairs of key and value, are written a few at a time.
     """
     is_list = value[name] == []
     opening, closing = ("[", "]") if is_list else ("{", "}")
@@ -363,24 +330,14 @@ def _expand(value: Any) -> Any:
 
 
 class LineArray:
-    """The items of such a file, which are parsed each time they are asked for.
-
-    Args:
-        path: the file; `of` has seen that it has the form.
-        digests: of every one of `lines`.
-    """
+    """The items of an array with an object a line, which are parsed each time."""
 
     def __init__(self, path: Path, digests: DigestColumn) -> None:
         self._path, self.digests = path, digests
 
     @classmethod
     def of(cls, path: Path, known: KnownLines | None = None) -> "LineArray | None":
-        """The items of a file; None when it has another form, is not JSON or cannot be read.
-
-        Args:
-            path: the file.
-            known: lines that are JSON.
-        """
+        """The items of a file; None when it has another form; `known` lines are JSON."""
         try:
             found = cls(path, DigestColumn(b"".join(map(line_digest, _lines(path)))))
             facts = (known or KnownLines()).facts(found.digests)

@@ -328,7 +328,7 @@ def schema_problems(path: Path, schema: pa.Schema) -> list[Problem]:
 
 @contextmanager
 def open_rows(path: Path, batch: int) -> Iterator[tuple[int, Iterator[Mapping[str, Any]]]]:
-    """The number of rows, and all rows, of which `batch` are in memory; raises as `open_parquet`."""
+    """The number of rows, and all rows, `batch` of them in memory; raises as `open_parquet`."""
     with open_chosen_rows(path, batch) as (count, rows):
         yield count, (row for _, row in rows)
 

@@ -142,9 +142,8 @@ class Folder:
     def unfinished(self, before: float | None) -> list[Path]:
         """Drafts and staged directories of processes that have ended, sorted.
 
-        Args:
-            before: only those that were last changed before this time, then also those of machines
-                of which nothing is known; None: however new.
+        With a time only those that were last changed `before` it, then also those of processes of
+        which nothing is known.
         """
 
         def is_left(path: Path) -> bool:

@@ -156,11 +156,8 @@ def require_free(folder: Folder, output: str) -> None:
 def collect_folder(folder: Folder, before: float) -> list[str]:
     """Remove versions, abandoned staging and parts that were last needed before a time.
 
-    While it is decided, nothing is published.
-
-    Returns:
-        `<output>@<version>` of each version removed, sorted, then the staging directories' paths
-        relative to the store.
+    While it is decided, nothing is published. Returns `<output>@<version>` of each version removed,
+    sorted, then the staging directories' paths below the root.
     """
     if not folder.root.is_dir():
         return []
@@ -189,14 +186,8 @@ def unneeded_versions(
 ) -> list[VersionKey]:
     """The versions that were last needed before a time, sorted.
 
-    A version is needed while a pointer leads to it, for the grace period after the last pointer
-    did, and while a needed version links to it.
-
-    Args:
-        needed_at: every version, with the time at which it was needed as far as that is known.
-        current: those that the pointers lead to.
-        before: the time, epoch seconds.
-        load: see `Load`.
+    A version is needed while it is one of `current`, for the grace period after that, and while a
+    needed version links to it. `needed_at` are all versions, with the time as far as it is known.
     """
     published = set(current)
     roots = {key for key, at in needed_at.items() if key in published or at >= before}

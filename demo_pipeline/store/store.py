@@ -188,7 +188,7 @@ class Store:
         return verify_version(self._folder, output, published)
 
     def collect(self, grace_seconds: float, now: float) -> list[str]:
-        """Garbage collection: remove versions and staging that were not needed for `grace_seconds`.
+        """Garbage collection: remove what was not needed for `grace_seconds`; returns its names.
 
         Ages are by the bucket's clock, in a folder and a cache by the file system's. In a bucket a
         version that no commit has marked as replaced is marked, and goes at a later collection.
@@ -196,9 +196,6 @@ class Store:
         Args:
             grace_seconds: longer than any output is read or built.
             now: epoch seconds.
-
-        Returns:
-            Names of what was removed.
         """
         if self._bucket:
             return self._bucket.collect(now - grace_seconds, now)
@@ -209,10 +206,7 @@ class Store:
         return self._folder.remove_unfinished(None)
 
     def abandoned(self, grace_seconds: float, now: float) -> list[str]:
-        """Unfinished directories of processes that died more than `grace_seconds` ago.
-
-        `collect` removes them. For a bucket they are in the local cache.
-        """
+        """What processes that died more than `grace_seconds` ago left, which `collect` removes."""
         paths = self._folder.unfinished(now - grace_seconds)
         return [path.relative_to(self._folder.root).as_posix() for path in paths]
 

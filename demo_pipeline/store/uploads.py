@@ -49,12 +49,9 @@ _LOG = logging.getLogger(__package__)
 
 @dataclass(frozen=True, slots=True)
 class UploadedDemonstration:
-    r"""One folder of the uploads.
+    """One folder of the uploads, with a safe id, which names the demonstration everywhere else.
 
-    Attributes:
-        id: safe id, which names the demonstration everywhere else.
-        name: the folder's own name; bytes that are not UTF-8 are written as `\xNN`.
-        files: those of `RECORDING_FILES` that it holds, sorted.
+    The name is the folder's own, printable; `files` are those of `RECORDING_FILES` in it, sorted.
     """
 
     id: str
@@ -124,10 +121,6 @@ class Uploads:
     @contextmanager
     def open(self, demonstration: str, identity: str | None = None) -> Iterator[Path]:
         """A local folder with the demonstration's files, for reading while the context is open.
-
-        Args:
-            demonstration: its id.
-            identity: of the expected upload; None: any.
 
         Raises:
             DemonstrationError: no folder or several folders have the id, a file is a link to
@@ -302,12 +295,7 @@ class LocalUploads(Uploads):
 def open_uploads(
     url: str, cache: Path | None = None, limits: LimitSettings = DEFAULT_LIMITS
 ) -> Uploads:
-    """The uploads under a path, a `file://` or an `s3://` URL; nothing is read yet.
-
-    Args:
-        url: the root.
-        cache: a local folder for downloads; None: the system's temporary folder.
-        limits: uploads with larger files are refused before anything is read.
+    """The uploads under a path, a `file://` or an `s3://` URL; see `Uploads`. Nothing is read yet.
 
     Raises:
         StorageError: another kind of root, or a URL with credentials.
@@ -327,13 +315,9 @@ def listing_fingerprint(files: Iterable[tuple[str, str, int]]) -> str:
 
 
 def upload_listing_fingerprint(uploads: Uploads, demonstration: str) -> str | None:
-    """Listing fingerprint of the present upload, in a folder or a bucket.
+    """Listing fingerprint of the present upload; None unless exactly one folder has this id.
 
     Discovery and buckets, which must not download files, use it; local uploads use one over bytes.
-    None unless exactly one folder has this id.
-
-    Raises:
-        StorageError: the uploads cannot be listed.
     """
     names, files = _folder_files(uploads.objects, demonstration)
     return _listed_fingerprint(files) if len(names) == 1 else None
@@ -367,8 +351,7 @@ def _folder_names(objects: Objects) -> set[str]:
 def _folder_files(objects: Objects, demonstration: str) -> tuple[list[str], dict[str, ObjectInfo]]:
     """The folders with this id and, when there is exactly one, file name → object of it.
 
-    Those files are the ones in `RECORDING_FILES` and `OTHER_FILES`. When the id is the folder's
-    name, only that folder is listed; else all folders' names are, too.
+    When the id is the folder's name, only that folder is listed; else all folders' names are, too.
     """
     if not is_safe_id(demonstration):
         return [], {}

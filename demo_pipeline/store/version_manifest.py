@@ -12,7 +12,7 @@ import re
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from json.encoder import encode_basestring
@@ -26,7 +26,7 @@ from demo_pipeline.problems import Problem
 
 VERSION_LENGTH = 16
 _CHUNK = 2**16  # bytes of a manifest in memory
-_MEMBERS = 512  # entries that are written at once
+_AT_ONCE = 512  # entries that are written
 _DIGEST = 32  # bytes of SHA-256
 # A path as `encode_basestring` writes it.
 _ENTRY = re.compile(
@@ -39,11 +39,8 @@ _ENTRY = re.compile(
 class Recipe:
     """Everything an output depends on; an output with an equal recipe is not built again.
 
-    Attributes:
-        stage: the stage's name, e.g. `events`.
-        code_version: of the code that builds it.
-        settings: fingerprint of the stage's own settings.
-        inputs: name of each input → content fingerprint of its version.
+    `settings` is a fingerprint of the stage's own settings, and `inputs` leads from the name of
+    each input to the content fingerprint of its version.
     """
 
     stage: str
@@ -54,14 +51,9 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class CheckOutcome:
-    """The result of one check of a staged version.
+    """The result of one check of a staged version: problems include warnings.
 
-    Attributes:
-        name: of the check.
-        passed: whether it passed.
-        problems: what it found, including warnings.
-        metadata: JSON values to show.
-        blocking: whether a failure prevents the commit.
+    `metadata` are JSON values to show; the failure of a `blocking` check prevents the commit.
     """
 
     name: str
@@ -173,28 +165,28 @@ class Manifest(BaseModel):
 
     def chunks(self) -> Iterator[bytes]:
         """The file's bytes: keys sorted, one line per entry, the same for the same manifest."""
-        rest = _indented(self._values())
-        links = ((path, asdict(link)) for path, link in sorted(self.links.items()))
-        long = {
-            "files": ("[", "]", _entries(self.files)),
-            "inputs": ("{", "}", _members(sorted(self.inputs.items()))),
-            "links": ("{", "}", _members(links)),
-        }
-        for name, (opening, closing, texts) in long.items():
-            before, start, rest = rest.partition(f'\n "{name}": {opening}')
-            yield f"{before}{start}".encode()
-            parting, end = "", closing
-            for text in texts:
-                yield f"{parting}{text}".encode()
-                parting, end = ",", f"\n {closing}"
-            rest = f"{end}{rest.removeprefix(closing)}"
-        yield f"{rest}\n".encode()
+        before, start, after = self._text().partition('\n "files": [')
+        yield f"{before}{start}".encode()
+        rest, parting = iter(self.files), ""
+        while some := [
+            f'\n  {{\n   "path": {encode_basestring(entry.path)},\n   "sha256": "{entry.sha256}",'
+            f'\n   "size": {entry.size}\n  }}'
+            for entry in islice(rest, _AT_ONCE)
+        ]:
+            yield f"{parting}{','.join(some)}".encode()
+            parting = ","
+        end = "\n " if len(self.files) else ""
+        yield f"{end}{after}\n".encode()
 
     def as_read(self) -> "Manifest":
         """The manifest as it is read back: every value is one of JSON."""
-        read = Manifest.model_validate_json(json.dumps(self._values(), sort_keys=True))
-        inputs, links = dict(sorted(self.inputs.items())), dict(sorted(self.links.items()))
-        return read.model_copy(update={"files": self.files, "inputs": inputs, "links": links})
+        read = Manifest.model_validate_json(self._text())
+        return read.model_copy(update={"files": self.files})
+
+    def _text(self) -> str:
+        """The text without the files."""
+        values = {**self.model_dump(mode="json", exclude={"files"}), "files": []}
+        return json.dumps(values, sort_keys=True, ensure_ascii=False, allow_nan=False, indent=1)
 
     @classmethod
     def of_chunks(cls, chunks: Iterable[bytes]) -> "Manifest":
@@ -215,36 +207,9 @@ class Manifest(BaseModel):
         read = cls.model_validate_json(b"".join((*others, take_files(rest))))
         return read.model_copy(update={"files": files})
 
-    def _values(self) -> dict[str, Any]:
-        """The manifest with nothing in its three members that may be very long."""
-        long: dict[str, Any] = {"files": [], "inputs": {}, "links": {}}
-        return {**self.model_dump(mode="json", exclude={*long}), **long}
-
 
 def _path(raw: bytes) -> str:
     return str(json.loads(b'"%b"' % raw)) if b"\\" in raw else raw.decode()
-
-
-def _indented(value: Mapping[str, Any]) -> str:
-    return json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False, indent=1)
-
-
-def _entries(files: FileTable) -> Iterator[str]:
-    """The text of the files' entries, of many at a time."""
-    rest = iter(files)
-    while some := [
-        f'\n  {{\n   "path": {encode_basestring(entry.path)},\n   "sha256": "{entry.sha256}",'
-        f'\n   "size": {entry.size}\n  }}'
-        for entry in islice(rest, _MEMBERS)
-    ]:
-        yield ",".join(some)
-
-
-def _members(items: Iterable[tuple[str, Any]]) -> Iterator[str]:
-    """The text of the members of an object at the top, of many at a time."""
-    rest = iter(items)
-    while some := dict(islice(rest, _MEMBERS)):
-        yield "".join(f"\n {line}" for line in _indented(some).split("\n")[1:-1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,9 +225,7 @@ class VersionName:
 class Version:
     """A committed version: plain data, valid for as long as the store keeps it.
 
-    Attributes:
-        id: first 16 hex of the SHA-256 over the manifest's bytes.
-        manifest: what it consists of.
+    Its id is the first 16 hex of the SHA-256 over the manifest's bytes.
     """
 
     id: str
@@ -334,11 +297,7 @@ def make_manifest(
     summary: Mapping[str, JsonValue],
     checks: Sequence[CheckOutcome],
 ) -> Manifest:
-    """The manifest of a staged directory; see `Manifest`.
-
-    Raises:
-        pydantic.ValidationError: the summary is not a JSON object.
-    """
+    """The manifest of a staged directory; `pydantic.ValidationError`: the summary is not JSON."""
     digest = hashlib.sha256()  # over the (path, digest) pairs and the links, sorted by path
     for entry in files:
         digest.update(f"{json.dumps(['file', entry.path, entry.sha256])}\n".encode())

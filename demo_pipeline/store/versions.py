@@ -35,12 +35,8 @@ _PICTURES = (".png", ".jpg", ".mp4")  # films are compared by the stages that re
 class OutputDamage:
     """A difference between a committed output and its manifest.
 
-    Attributes:
-        output: name of the output that the file belongs to.
-        code: `missing_output`, `damaged_manifest`, `missing_file`, `changed_file`, `broken_link` or
-            `unexpected_file`.
-        file: path below the store's root, in printable ASCII.
-        message: what is wrong with it.
+    `code` is `missing_output`, `damaged_manifest`, `missing_file`, `changed_file`, `broken_link` or
+    `unexpected_file`; `file` is the path below the store's root, in printable ASCII.
     """
 
     output: str
@@ -116,9 +112,7 @@ class Staging:
 def describe_files(staging: Staging, turns: str) -> tuple[FileTable, list[str]]:
     """Size and digest of every file of a staged directory, and those that no commit has synced.
 
-    Args:
-        staging: the directory.
-        turns: what counts the builds of its kind; see `TURNS`.
+    `turns` is what counts the builds of its kind; see `TURNS`.
 
     Raises:
         ChangedOutput: a file that is hard-linked from one of `hardlink_sources` differs from the
@@ -167,11 +161,7 @@ class _CommittedFiles:
             self._add(version, may_trust=not_due and version not in staging.previous)
 
     def digest(self, path: str, inode: int) -> str | None:
-        """Hex digest of a staged file; None when it is not one of these.
-
-        Raises:
-            ChangedOutput: it is not as it was committed.
-        """
+        """Hex digest of a staged file, if it is one of these and as it was committed."""
         known = self._digests.get(inode)
         if known is None:
             return None
@@ -243,10 +233,7 @@ def is_linked(folder: Folder, path: Path, link: LinkEntry) -> bool:
 def verify_version(
     folder: Folder, output: str, version: str, *, linked: bool = True
 ) -> list[OutputDamage]:
-    """Every difference between a version and its manifest; reads every byte.
-
-    With `linked`, the linked versions are verified too.
-    """
+    """Every difference between a version, with `linked` also linked ones, and its manifest."""
     loaded = folder.load(output, version)
     if loaded is None:
         return [manifest_damage(output)]
@@ -313,12 +300,7 @@ def _damage(output: str, place: str, file: FileEntry) -> OutputDamage | None:
 
 
 def document_damage(content: Path, output: str) -> OutputDamage | None:
-    """The first difference between the files of a version but its pictures, and its manifest.
-
-    Args:
-        content: the version's folder, in a store or a cache.
-        output: its name.
-    """
+    """The first difference of a file in a version's folder, but pictures, from the manifest."""
     folder = content.parent
     loaded = read_version(f"{folder}/{MANIFEST}", output, folder.name)
     if loaded is None:

@@ -56,8 +56,13 @@ def state_of(store):
 
 
 @pytest.mark.no_cover  # other tests run the same lines
-@pytest.mark.parametrize(("kind", "dies"), [("before", True), ("after", True), ("before", False)])
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize(
+    ("scenario", "kind", "dies"),
+    [
+        *((scenario, kind, True) for scenario in SCENARIOS for kind in ("before", "after")),
+        ("replace", "before", False),
+    ],
+)
 def test_a_commit_that_fails_at_any_call_leaves_old_or_new_and_the_next_one_works(
     bench, scenario, kind, dies
 ):

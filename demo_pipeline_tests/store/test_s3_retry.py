@@ -22,7 +22,6 @@ from demo_pipeline_tests.store.making_outputs import put, seen
 
 BIG = os.urandom(6 * 2**20)
 PASSING: tuple[Fault, ...] = ("reset", "storm")
-FILES = {"a.txt": "alpha", "deep/b.txt": "beta"}
 
 
 class Script(NetworkPlan):
@@ -46,7 +45,6 @@ class Script(NetworkPlan):
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between two downloads of one object; those of the client stay."""
     monkeypatch.setattr("demo_pipeline.store.s3.time", SimpleNamespace(sleep=lambda _seconds: None))
 
 
@@ -177,7 +175,6 @@ def test_a_commit_and_a_collection_do_without_any_one_answer(
     put(store, "sft", {"a.txt": "first"})
     for after in range(12):
         script.set(method, "lost", 1, after)
-        put(store, "sft", FILES)
         put(store, "sft", {"a.txt": f"{after}"})
         assert seen(store, "sft") == {"a.txt": f"{after}"}
         try:

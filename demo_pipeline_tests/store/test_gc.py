@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from demo_pipeline.store import publishing
+from demo_pipeline.store import publishing, versions
 from demo_pipeline.store.store import open_store
 from demo_pipeline_tests.store.making_outputs import (
     put,
@@ -131,7 +131,7 @@ def test_what_a_commit_links_stays_although_the_clock_jumps_in_between(tmp_path,
     store = open_store(str(tmp_path))
     first = put(store, "trajectories/d1", {"task.json": "first"})
     put(store, "trajectories/d1", {"task.json": "second"})
-    check, collections = publishing.is_linked, []
+    check, collections = versions.is_linked, []
     removed = threading.Thread(target=lambda: collections.extend(store.collect(0, now=LATER)))
 
     def collecting(*arguments):

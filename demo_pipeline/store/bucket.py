@@ -61,7 +61,7 @@ _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 
-class Bucket:
+class BucketVersions:
     """Versions as objects, each built and read in `folder`, a cache for this bucket alone.
 
     The cache may be removed whenever nothing reads it.

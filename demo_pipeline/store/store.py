@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from demo_pipeline.store.bucket import Bucket
+from demo_pipeline.store.bucket import BucketVersions
 from demo_pipeline.store.errors import MissingOutput, StorageError
 from demo_pipeline.store.folder import Folder
 from demo_pipeline.store.names import (
@@ -48,7 +48,7 @@ class Store:
     def __init__(self, root: Path, bucket: Objects | None = None) -> None:
         self._folder = Folder(root.absolute())
         self._objects = bucket or FolderObjects(self._folder.root, self._folder.draft)
-        self._bucket = Bucket(bucket, self._folder) if bucket else None
+        self._bucket = BucketVersions(bucket, self._folder) if bucket else None
 
     @property
     def url(self) -> str:

@@ -108,7 +108,7 @@ class Uploads:
 
     def find(self, demonstration: str) -> UploadedDemonstration | None:
         """The demonstration with this id; None unless exactly one folder has it."""
-        names, files = _folder_files(self.objects, demonstration)
+        names, files = folder_files(self.objects, demonstration)
         return _described(demonstration, names[0], files) if len(names) == 1 else None
 
     def identity(self, demonstration: str) -> str | None:
@@ -127,7 +127,7 @@ class Uploads:
                 outside the root, or the upload is not the expected one (`upload_changed`).
             StorageError: the uploads cannot be read, or the disk is full.
         """
-        names, files = _folder_files(self.objects, demonstration)
+        names, files = folder_files(self.objects, demonstration)
         _require_one(demonstration, names)
         if identity is not None and _listed_fingerprint(files) != identity:
             raise DemonstrationError(changed_while_read(demonstration, "."))
@@ -319,7 +319,7 @@ def upload_listing_fingerprint(uploads: Uploads, demonstration: str) -> str | No
 
     Discovery and buckets, which must not download files, use it; local uploads use one over bytes.
     """
-    names, files = _folder_files(uploads.objects, demonstration)
+    names, files = folder_files(uploads.objects, demonstration)
     return _listed_fingerprint(files) if len(names) == 1 else None
 
 
@@ -348,7 +348,7 @@ def _folder_names(objects: Objects) -> set[str]:
             return {name for name in names if name and not name.startswith(".")}
 
 
-def _folder_files(objects: Objects, demonstration: str) -> tuple[list[str], dict[str, ObjectInfo]]:
+def folder_files(objects: Objects, demonstration: str) -> tuple[list[str], dict[str, ObjectInfo]]:
     """The folders with this id and, when there is exactly one, file name → object of it.
 
     When the id is the folder's name, only that folder is listed; else all folders' names are, too.

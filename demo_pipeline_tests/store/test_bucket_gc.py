@@ -61,35 +61,6 @@ def test_an_unpublished_output_is_removed_after_the_grace_period(store, objects,
     assert list(keys(objects)) == []
 
 
-def test_what_a_current_output_links_stays_through_any_number_of_links(store, clock):
-    first = put(store, "trajectories/d1", {"task.json": "first"})
-    index = put(store, "dataset", {}, {"trajectories/d1": first})
-    put(store, "datasets/all", {}, {"dataset": index})
-    second = put(store, "trajectories/d1", {"task.json": "second"})
-    put(store, "dataset", {}, {"trajectories/d1": second})
-    put(store, "trajectories/d1", {"task.json": "third"})
-    assert store.collect(DAY, now=clock.now + 2 * DAY) == []
-    assert seen(store, "datasets/all")["dataset/trajectories/d1/task.json"] == "first"
-    store.remove("datasets/all")
-    removed = store.collect(DAY, now=clock.now + 2 * DAY)
-    assert len(removed) == 3
-    assert {f"dataset@{index.id}", f"trajectories/d1@{first.id}"} < set(removed)
-    assert seen(store, "dataset") == {"trajectories/d1/task.json": "second"}
-
-
-def test_a_version_in_its_grace_period_keeps_what_it_links(store, clock):
-    first = put(store, "trajectories/d1", {"task.json": "first"})
-    index = put(store, "dataset", {}, {"trajectories/d1": first})
-    put(store, "trajectories/d1", {"task.json": "second"})
-    clock.now += DAY
-    put(store, "dataset", {"index.json": "[]"})
-    assert store.collect(DAY, now=clock.now + 1) == []
-    assert store.collect(DAY, now=clock.now + DAY + 1) == [
-        f"dataset@{index.id}",
-        f"trajectories/d1@{first.id}",
-    ]
-
-
 def test_objects_of_a_dead_upload_are_marked_then_removed_and_those_of_a_slow_upload_stay(
     store, objects, clock
 ):

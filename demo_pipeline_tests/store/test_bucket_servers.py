@@ -64,16 +64,3 @@ def test_machines_that_commit_at_once_all_succeed_and_nothing_is_mixed(url, tmp_
     assert reader.current("sft") in committed
     assert len(set(seen(reader, "sft").values())) == 1
     assert reader.verify("sft") == []
-
-
-def test_documents_are_replaced_listed_and_deleted(url, tmp_path):
-    store = open_store(url, tmp_path)
-    for key in ("quarantine/d1/b.json", "quarantine/d1/a.json", "quarantine/d2/none.json"):
-        store.put_document(key, b"old")
-        store.put_document(key, key.encode())
-    assert store.list_documents("quarantine/d1") == ["quarantine/d1/a.json", "quarantine/d1/b.json"]
-    assert len(store.list_documents("quarantine")) == 3
-    assert store.get_document("quarantine/d2/none.json") == b"quarantine/d2/none.json"
-    assert store.delete_document("quarantine/d2/none.json")
-    assert not store.delete_document("quarantine/d2/none.json")
-    assert store.get_document("quarantine/d2/none.json") is None

@@ -99,19 +99,6 @@ def test_a_folder_with_any_name_can_be_found_and_opened_by_its_id(place: Place) 
         }
 
 
-def test_two_names_with_one_id_are_both_reported_and_neither_is_used(place: Place) -> None:
-    key = safe_id("my demo")
-    place.put("my demo")
-    place.put(key)
-    place.put("other")
-    assert [each.id for each in place.uploads.list_demonstrations()] == ["other"]
-    assert place.uploads.collisions() == {key: ("my demo", key)}
-    assert place.uploads.find(key) is None
-    assert place.uploads.identity(key) is None
-    with pytest.raises(DemonstrationError, match="2 folders have this id: 'my demo'"):
-        place.uploads.open(key).__enter__()
-
-
 @pytest.mark.parametrize("key", ["nobody", "../outside", "", "a/b", ".hidden"])
 def test_an_unknown_id_is_an_error_of_that_demonstration(place: Place, key: str) -> None:
     place.put("a/b")

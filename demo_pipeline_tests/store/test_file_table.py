@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import tracemalloc
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -41,14 +40,6 @@ def test_a_table_holds_its_entries_in_their_order(count: int) -> None:
     assert (len(table), table.size) == (count, sum(range(count)))
     assert table == FileTable(map(entry, range(count)))
     assert table != FileTable(map(entry, range(count + 1)))
-
-
-def test_many_files_take_little_memory() -> None:
-    tracemalloc.start()
-    table = FileTable(map(entry, range(20_000)))
-    held, _ = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert held / len(table) < 160  # 50 bytes, and a path of 32 characters as a text
 
 
 @pytest.mark.parametrize("count", [0, 1, 3000])
@@ -149,22 +140,6 @@ def test_many_versions_are_opened_as_current_finds_each(store: Store) -> None:
     assert opened(store) == {**before, "d3": changed}
     odd = commit(store, "d4", "task", '"quoted" ü.json')
     assert opened(store) == {**before, "d3": changed, "d4": odd}
-
-
-@pytest.mark.parametrize("harm", ["cut", "removed", "folder", "manifest"])
-def test_damage_of_a_known_version_is_seen(store: Store, harm: str) -> None:
-    before = opened(store)
-    folder = store._folder.version("trajectories/d2", before["d2"])
-    file = folder / ("manifest.json" if harm == "manifest" else "content/task.json")
-    data = file.read_bytes()
-    os.unlink(file)  # noqa: PTH108
-    if harm == "cut":
-        file.write_bytes(data[:-1])
-    elif harm == "folder":
-        file.mkdir()
-    elif harm == "manifest":
-        file.write_bytes(data.replace(b"task.json", b"tusk.json"))
-    assert store.current("trajectories/d2") is None
-    with store.open_all(store.outputs("trajectories")) as versions:
-        found = {version.output for _, version in versions}
-    assert found == {f"trajectories/d{number}" for number in (0, 1, 3, 4, 5)}
+    Path(store.url, "trajectories/d2/task.json").unlink()
+    whole = {**before, "d3": changed, "d4": odd}
+    assert opened(store) == {name: version for name, version in whole.items() if name != "d2"}

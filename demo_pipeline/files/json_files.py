@@ -32,7 +32,7 @@ _MOST_CALLS = 200_000  # two a level, 1 kB each: nobody's tree has so many
 _TOKEN = re.compile(
     r'[ \t\n\r]*(?:([{}\[\],:])|("[^"\\\x00-\x1f]*(?:\\.[^"\\\x00-\x1f]*)*")|([-+.\w]+))'
 )
-_one_at_a_time = threading.Lock()
+_one_at_a_time = threading.RLock()
 
 
 @runtime_checkable

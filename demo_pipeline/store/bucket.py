@@ -9,9 +9,9 @@ the only copy of anything. `versions/` is not hidden there: SeaweedFS does not l
 import logging
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,7 @@ from demo_pipeline.store.folder import (
     Folder,
     VersionKey,
     is_version_id,
+    remove_old,
     remove_tree,
     sync_tree,
 )
@@ -47,6 +48,7 @@ from demo_pipeline.store.versions import (
     damages_of,
     has_all_files,
     manifest_damage,
+    size_of,
     verify_version,
 )
 
@@ -211,20 +213,28 @@ class BucketVersions:
             with self._folder.locked(version.output):
                 publish(self._folder, version)
 
-    @contextmanager
-    def some_files(self, version: Version, pattern: str) -> Iterator[Path]:
-        """A folder with the version's own files that match a glob, at least.
+    def bring_files(self, version: Version, pattern: str) -> Path:
+        """Have the version's own files that match a glob in a folder, at least.
+
+        They stay in the cache until a collection finds them old.
 
         Raises:
             MissingOutput: one of them is missing.
         """
         if self._has(version):
-            yield Path(self._folder.content(*version.key))
-            return
-        wanted = [file for file in version.manifest.files if fnmatchcase(file.path, pattern)]
+            return Path(self._folder.content(*version.key))
+        folder = self._singles(version.key)
+        matching = (file for file in version.manifest.files if fnmatchcase(file.path, pattern))
+        wanted = [file for file in matching if size_of(f"{folder}/{file.path}") != file.size]
         with staged(self._folder, version.output) as staging:
             self._fetch_all(version, wanted, staging.path, {}, _WORKERS)
-            yield staging.path
+            for file in wanted:
+                (folder / file.path).parent.mkdir(parents=True, exist_ok=True)
+                (staging.path / file.path).replace(folder / file.path)
+        return folder
+
+    def _singles(self, key: VersionKey) -> Path:
+        return self._folder.root / ".files" / key[0] / key[1]
 
     def _has(self, version: Version) -> bool:
         """Whether the cache has every file in its size; linked versions do not count."""
@@ -346,8 +356,9 @@ class BucketVersions:
         return damages
 
     def _clean_cache(self, key: VersionKey) -> None:
-        """Remove a changed version from the cache."""
+        """Remove a changed version from the cache, and single files of it in any case."""
         folder = self._folder
+        remove_tree(self._singles(key))
         if Path(folder.content(*key)).is_dir() and verify_version(folder, *key, linked=False):
             with folder.locked(key[0]):
                 remove_tree(folder.discard(folder.version(*key)))
@@ -447,6 +458,8 @@ class BucketVersions:
         for output in folder.published_outputs(""):
             if folder.published_version(output) != current.get(output):
                 unpublish(folder, output)
+        singles = (folder.root / ".files").rglob("*")
+        remove_old((path for path in singles if path.is_file()), before)
         return [name for name in collect_folder(folder, before) if name.startswith(".staging/")]
 
 

@@ -104,15 +104,14 @@ class Store:
         """Like `open`, for readers of a few files of a large output.
 
         From a bucket only the output's own files whose paths match the glob `pattern` are
-        downloaded, each time, and none of linked outputs. The folder may hold other files too.
+        downloaded, none of linked outputs. The folder may hold other files too.
 
         Raises:
             MissingOutput: `current` is None, or one of these files is missing.
         """
         version = self._required(output)
         if self._bucket:
-            with self._bucket.some_files(version, pattern) as folder:
-                yield folder, version
+            yield self._bucket.bring_files(version, pattern), version
         else:
             yield Path(self._folder.content(*version.key)), version
 

@@ -239,7 +239,7 @@ def verify_version(
         return [manifest_damage(output)]
     content, links = Path(folder.content(output, version)), loaded.manifest.links
     found = walk_files(content) if content.is_dir() else ()
-    sizes = {path: _size(f"{content}/{path}") for path in found}
+    sizes = {path: size_of(f"{content}/{path}") for path in found}
     whole = {path for path, link in links.items() if is_linked(folder, content / path, link)}
     damages = damages_of(
         loaded, sizes, lambda file: read_digest(content / file.path).sha256 != file.sha256, whole
@@ -296,7 +296,7 @@ def _damage(output: str, place: str, file: FileEntry) -> OutputDamage | None:
     def differs(_: FileEntry) -> bool:
         return read_digest(Path(place)).sha256 != file.sha256
 
-    return _file_damage(output, file, _size(place), differs)
+    return _file_damage(output, file, size_of(place), differs)
 
 
 def document_damage(content: Path, output: str) -> OutputDamage | None:
@@ -315,7 +315,7 @@ def manifest_damage(output: str) -> OutputDamage:
     return OutputDamage.of(output, "damaged_manifest", MANIFEST, "is missing or was changed")
 
 
-def _size(path: str) -> int | None:
+def size_of(path: str) -> int | None:
     """Bytes of a plain file, None for anything else."""
     try:
         status = os.lstat(path)

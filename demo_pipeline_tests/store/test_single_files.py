@@ -1,11 +1,13 @@
 """Reading a few files of a large output: a bucket downloads no others."""
 
+import os
+
 import pytest
 
 from demo_pipeline.store.errors import MissingOutput
 from demo_pipeline.store.store import Store
 from demo_pipeline_tests.store.faulty import FaultyObjects
-from demo_pipeline_tests.store.making_outputs import contents, put
+from demo_pipeline_tests.store.making_outputs import contents, put, removed_by_another_process
 from demo_pipeline_tests.store.memory_objects import MemoryObjects
 
 FILES = {"a.parquet": "alpha", "deep/b.png": "picture", "deep/c.parquet": "gamma"}
@@ -48,10 +50,11 @@ def test_both_kinds_of_store_give_the_files_and_their_version(either):
         pass
 
 
-def test_only_what_matches_is_downloaded_and_nothing_is_kept(version, reader, fetching, tmp_path):
+def test_only_what_matches_is_downloaded_and_only_once(version, reader, fetching):
     assert read(reader, "*.parquet") == ({"a.parquet": "alpha", "deep/c.parquet": "gamma"}, version)
     assert len(fetching.calls) == 2
-    assert list((tmp_path / "cache").rglob("*.parquet")) == []
+    assert read(reader, "a.parquet")[0]["a.parquet"] == "alpha"
+    assert len(fetching.calls) == 2
 
 
 @pytest.mark.usefixtures("version")
@@ -73,3 +76,44 @@ def test_a_damaged_object_is_never_handed_out(version, reader, objects, damage):
     with pytest.raises(MissingOutput):
         read(reader, "a.parquet")
     assert reader.current("dataset") is None
+
+
+@pytest.mark.usefixtures("version")
+def test_a_short_file_in_the_cache_is_downloaded_again(reader, tmp_path):
+    read(reader, "a.parquet")
+    [file] = (tmp_path / "cache").rglob("a.parquet")
+    file.write_text("alp")
+    assert read(reader, "a.parquet")[0]["a.parquet"] == "alpha"
+
+
+@pytest.mark.usefixtures("version")
+def test_a_changed_file_in_the_cache_is_forgotten_by_a_verification(reader, tmp_path):
+    read(reader, "a.parquet")
+    [file] = (tmp_path / "cache").rglob("a.parquet")
+    file.write_text("ALPHA")
+    assert reader.verify("dataset") == []
+    assert read(reader, "a.parquet")[0]["a.parquet"] == "alpha"
+
+
+@pytest.mark.usefixtures("version")
+def test_old_files_are_collected_and_new_ones_kept(reader, tmp_path):
+    read(reader, "*.parquet")
+    old, new = sorted((tmp_path / "cache").rglob("*.parquet"))
+    os.utime(old, (1000, 1000))
+    reader.collect(3600, new.stat().st_mtime + 1)
+    assert not old.exists()
+    assert new.exists()
+
+
+@pytest.mark.usefixtures("version")
+@pytest.mark.parametrize("examined", [False, True])
+def test_a_file_that_another_process_removes_ends_no_collection(
+    reader, tmp_path, monkeypatch, examined
+):
+    read(reader, "*.parquet")
+    files = sorted((tmp_path / "cache").rglob("*.parquet"))
+    for path in files:
+        os.utime(path, (1000, 1000))
+    removed_by_another_process(monkeypatch, files[0], examined=examined)
+    reader.collect(3600, 10_000)
+    assert not any(map(os.path.exists, files))

@@ -12,7 +12,6 @@ from botocore import session as botocore_session
 from botocore.loaders import create_loader
 from hypothesis import is_hypothesis_test, settings
 
-from demo_pipeline.store.bucket import BucketStore
 from demo_pipeline.store.store import Store
 from demo_pipeline_tests.golden.outputs import REAL_RECORDINGS, copy_recordings
 from demo_pipeline_tests.sample_workspace import DEMOS, open_workspace, run_all_stages, write_demos
@@ -148,4 +147,4 @@ def either(request, tmp_path):
     """An empty store of each kind, for what is true of all."""
     if request.param == "local":
         return Store(tmp_path / "store")
-    return BucketStore(MemoryObjects(shuffle=1), tmp_path / "cache")
+    return Store(tmp_path / "cache", MemoryObjects(shuffle=1))

@@ -1,8 +1,7 @@
 """Files that appear complete or not at all: atomic writes, hard links, SHA-256.
 
-Belongs here: the one way to write a file atomically, a link to an immutable file, digests (kept
-while a file is unchanged), and cutting many things into parts by their ids. Every call is announced
-to a hook before it happens, so that a test can end the process at any of them.
+Belongs here: the one way to write a file atomically, a link to an immutable file, digests, and
+cutting many things into parts by their ids.
 """
 
 import ctypes
@@ -12,7 +11,7 @@ import secrets
 import shutil
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -20,6 +19,16 @@ from typing import BinaryIO, NamedTuple, TypeVar
 
 FileId = tuple[int, int]
 """Device and inode: equal for all names of one file while the file exists."""
+MEAN_SIZE = 16  # an added item costs about two parts
+_MIN_AGE_NS = 2_000_000_000  # writes within one tick of a coarse clock have the same time
+_Item = TypeVar("_Item")
+
+
+class FileDigest(NamedTuple):
+    """How many bytes a file has, and their SHA-256 in hex."""
+
+    size: int
+    sha256: str
 
 
 def link_or_copy(source: Path, destination: Path) -> None:
@@ -42,14 +51,6 @@ def file_id(path: Path) -> FileId | None:
     return status.st_dev, status.st_ino
 
 
-Hook = Callable[[str, Path], None]
-"""Gets the name of a file-system call and its path just before the call."""
-
-
-def no_hook(_call: str, _path: Path) -> None:
-    """The hook that does nothing."""
-
-
 def private_mode(parent: Path) -> int:
     """The mode of a new folder of recordings or runs: for its owner, never for everybody.
 
@@ -65,54 +66,43 @@ def hidden_name() -> str:
 
 
 @contextmanager
-def atomic_file(
-    path: Path, *, draft: Path | None = None, hook: Hook = no_hook
-) -> Iterator[BinaryIO]:
+def atomic_file(path: Path, *, draft: Path | None = None) -> Iterator[BinaryIO]:
     """A file to write into, which takes the name `path` at the end unless an error was raised.
 
-    Args:
-        path: the file's name; an existing file is replaced.
-        draft: where the bytes are written, on the same file system; default: a hidden file beside
-            `path`. Its folder must exist.
-        hook: see `Hook`.
+    The bytes are written to `draft`, on the same file system, else to a hidden file beside `path`.
 
     Raises:
         OSError: the disk is full, or a folder cannot be written to; no draft is left.
     """
     draft = draft or path.with_name(hidden_name())
     try:
-        with synced_file(draft, hook) as file:
+        with synced_file(draft) as file:
             yield file
-        replace_synced(draft, path, hook)
+        replace_synced(draft, path)
     finally:
         draft.unlink(missing_ok=True)
 
 
 @contextmanager
-def synced_file(path: Path, hook: Hook = no_hook) -> Iterator[BinaryIO]:
+def synced_file(path: Path) -> Iterator[BinaryIO]:
     """A new file to write into, synced at the end. Raises `FileExistsError` for an old one."""
-    hook("create", path)
     with path.open("xb") as file:
-        hook("write", path)
         yield file
         file.flush()
-        hook("fsync", path)
         os.fsync(file.fileno())
 
 
-def replace_synced(source: Path, target: Path, hook: Hook = no_hook) -> None:
+def replace_synced(source: Path, target: Path) -> None:
     """Move `source` over `target` in one step and sync the folder of `target`.
 
     A file or link is replaced; a folder only when it is empty.
     """
-    hook("rename", target)
     source.replace(target)
-    sync(target.parent, hook)
+    sync(target.parent)
 
 
-def sync(path: Path, hook: Hook = no_hook) -> None:
+def sync(path: Path) -> None:
     """Force a file's bytes, or a folder's list of names, to the disk."""
-    hook("fsync", path)
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     try:
         os.fsync(handle)
@@ -120,16 +110,11 @@ def sync(path: Path, hook: Hook = no_hook) -> None:
         os.close(handle)
 
 
-def sync_file_system(path: Path, hook: Hook = no_hook) -> bool:
-    """Force everything on the file system of `path` to the disk, by one call.
-
-    Returns:
-        False where the system has no such call; nothing is synced then.
-    """
+def sync_file_system(path: Path) -> bool:
+    """Force everything on the file system of `path` to the disk; False where that is impossible."""
     call = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
     if call is None:
         return False
-    hook("fsync", path)
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     try:
         if call(handle) != 0:
@@ -137,16 +122,6 @@ def sync_file_system(path: Path, hook: Hook = no_hook) -> bool:
     finally:
         os.close(handle)
     return True
-
-
-_MIN_AGE_NS = 2_000_000_000  # writes within one tick of a coarse clock have the same time
-
-
-class FileDigest(NamedTuple):
-    """How many bytes a file has, and their SHA-256 in hex."""
-
-    size: int
-    sha256: str
 
 
 def file_digest(path: Path) -> FileDigest:
@@ -176,29 +151,17 @@ def read_digest(path: Path) -> FileDigest:
 
 
 def combined_digest(digests: Iterable[tuple[str, str]]) -> str:
-    """SHA-256 over `name sha256` lines, sorted by name, in hex.
-
-    Args:
-        digests: name and SHA-256 (hex) of each file.
-    """
+    """SHA-256, in hex, over `name sha256` lines of files, sorted by name."""
     text = "".join(f"{name} {sha256}\n" for name, sha256 in sorted(digests))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-MEAN_SIZE = 16  # an added item costs about two parts
-_Item = TypeVar("_Item")
-
-
 def cut_into_parts(items: Iterable[_Item], ids: Sequence[str]) -> Iterator[list[_Item]]:
-    """Cut items into parts of `MEAN_SIZE` on average.
+    """Cut items, in the order of their ids, into parts of `MEAN_SIZE` on average.
 
     A part ends with an id whose hash says so. An item that is added or removed therefore changes
     its own part and at most the one after it, however many there are. One part in twenty would
     have more than three times as many items and is cut there, since a part is made in memory.
-
-    Args:
-        items: in the order of their ids.
-        ids: of the items.
     """
     part: list[_Item] = []
     for item, name in zip(items, ids, strict=True):

@@ -122,8 +122,9 @@ def check(
     except ValidationError as error:
         lines = line_numbers(text) if text else {}
         columns = column_numbers(text) if text else {}
-        problems = [
-            Problem(
+        problems = []
+        for location, message in explain(error):
+            problem = Problem(
                 "invalid_field",
                 file,
                 f"{field_name(location) or 'document'}: {message}",
@@ -131,21 +132,14 @@ def check(
                 column=line_of(columns, location),
                 remedy="correct the field",
             )
-            for location, message in explain(error)
-        ]
+            problems.append(problem)
         return None, limited(problems)
     unknown = sorted(unknown_fields(document))
     if not unknown:
         return document, []
-    names = ", ".join(unknown[:MAX_PROBLEMS])
-    warning = Problem(
-        "unknown_field",
-        file,
-        f"unknown keys, which are kept: {names}",
-        line=line,
-        severity=Severity.WARNING,
-    )
-    return document, [warning]
+    message = f"unknown keys, which are kept: {', '.join(unknown[:MAX_PROBLEMS])}"
+    warning = Severity.WARNING
+    return document, [Problem("unknown_field", file, message, line=line, severity=warning)]
 
 
 def unknown_fields(document: Document) -> set[str]:

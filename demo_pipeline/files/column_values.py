@@ -23,9 +23,8 @@ class Domain:
         values: all that there are; empty: any.
         low, high: the least and the largest number.
         pattern: a regular expression that each text as a whole fits.
-        given: another column. There is a value exactly in the rows where that one has one of
+        given, when: another column. There is a value exactly in the rows where that one has one of
             `when`, or without `when` any value; an empty list is no value.
-        when: see `given`.
         only: in these rows there may be no value, too.
     """
 

@@ -5,6 +5,7 @@ Belongs here: problems that name the file, never what is in it.
 
 import logging
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -19,10 +20,10 @@ _PACKAGE_LOG = logging.getLogger("demo_pipeline")
 def differing_files(
     folder: Path, expected: Mapping[str, bytes | Path], besides: Collection[str] | None = ()
 ) -> list[Problem]:
-    """How the files below a folder differ from what they should be.
+    """How the files below a folder differ from what they should be; links are not followed.
 
     Args:
-        folder: links in it are not followed.
+        folder: the folder.
         expected: path below the folder → its content, or the file that it is a link to or copy of.
         besides: further paths that must be there, whatever they contain; None: any may be.
     """
@@ -43,12 +44,7 @@ def differing_files(
 
 
 def differing_build(folder: Path, build: Callable[[Path], object]) -> list[Problem]:
-    """How the files of a folder differ from those that a build writes once more.
-
-    Args:
-        folder: links to folders in it are not followed.
-        build: writes into an empty folder.
-    """
+    """How the files of a folder differ from those that a build writes into an empty one."""
     with TemporaryDirectory(dir=folder.parent) as made:
         level = _PACKAGE_LOG.level
         _PACKAGE_LOG.setLevel(logging.CRITICAL)  # the build has said it all
@@ -68,10 +64,7 @@ def _is_same(path: Path, expected: bytes | Path) -> bool:
     if path.stat().st_size != expected.stat().st_size:
         return False
     with path.open("rb") as one, expected.open("rb") as other:
-        while block := one.read(_BLOCK):
-            if block != other.read(_BLOCK):
-                return False
-    return True
+        return all(block == other.read(_BLOCK) for block in iter(partial(one.read, _BLOCK), b""))
 
 
 def _differs(file: str, message: str) -> Problem:

@@ -7,7 +7,7 @@ with a correct checksum.
 
 import struct
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,10 +33,7 @@ class ImageInfo:
 
 
 def probe_image(data: bytes) -> ImageInfo:
-    """Kind and size of a complete image.
-
-    Args:
-        data: the whole file.
+    """Kind and size of a complete image, from the bytes of its file.
 
     Raises:
         ValueError: neither PNG nor JPEG, cut off, or damaged; the message says which.
@@ -67,8 +64,7 @@ def decoding_images(decodes: Callable[[bytes], bool]) -> Iterator[None]:
 def linked_images_are_whole() -> Iterator[None]:
     """Inside, `probe_image_file` reads only the header of a PNG that has a second name.
 
-    For checking an output in which pictures of committed outputs are hard links: these were read
-    when they were committed, and the commit compares those that were written to since.
+    Those were read when they were committed, and the commit compares what was written to since.
     """
     token = _LINKED_ARE_WHOLE.set(True)
     try:
@@ -78,26 +74,17 @@ def linked_images_are_whole() -> Iterator[None]:
 
 
 def probe_image_file(path: Path) -> ImageInfo:
-    """Kind and size of a complete image file; see `linked_images_are_whole`.
-
-    Raises:
-        OSError: the file is missing or cannot be read.
-        ValueError: neither PNG nor JPEG, cut off, or damaged.
-    """
+    """Kind and size of an image file; see `linked_images_are_whole`. Raises also `OSError`."""
     if _LINKED_ARE_WHOLE.get() and path.stat().st_nlink > 1:
-        try:
+        with suppress(ValueError):  # a JPEG, or damaged
             return ImageInfo("png", *png_size(path))
-        except ValueError:  # a JPEG, or damaged
-            pass
     return probe_image(path.read_bytes())
 
 
 def png_size(path: Path) -> tuple[int, int]:
-    """Width and height in pixels, from the header of a PNG file; nothing else of it is read.
+    """Width and height in pixels, from the header of a PNG file, which alone is read.
 
-    Raises:
-        OSError: the file is missing or cannot be read.
-        ValueError: not a PNG file, or its header is damaged.
+    Raises `OSError` when the file cannot be read, `ValueError` when it is no PNG file.
     """
     with path.open("rb") as file:
         head = file.read(_PNG_HEAD)

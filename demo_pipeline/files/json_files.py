@@ -1,16 +1,20 @@
 """Reading and writing JSON: files, arrays of one object a line, and text of any depth.
 
 Belongs here: errors that name file and line, and writing that gives the same bytes for the same
-value. Where `json` reaches the interpreter's recursion limit (each level of a UI tree is two levels
-of JSON), an encoder and a decoder without recursion are used (RFC 8259). An array that this program
-wrote is read item by item, any other as a whole. What the values mean is defined by the formats.
+value. Each level of a UI tree is two levels of JSON: where `json` reaches the interpreter's
+recursion limit, slower code in plain Python, which needs no stack of the system, is used with a
+higher one. What the values mean is defined by the formats.
 """
 
 import json
 import math
 import re
+import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice
+from json.scanner import py_make_scanner  # type: ignore[attr-defined]
 from pathlib import Path
 from typing import Any, NoReturn, Protocol, runtime_checkable
 
@@ -20,210 +24,15 @@ from demo_pipeline.files.line_digests import DigestColumn, KnownLines, line_dige
 from demo_pipeline.files.system_errors import raise_system_trouble
 
 Location = tuple[str | int, ...]
+JSON = Mapping[str, Any] | Sequence[Any] | str | int | float | bool | None
 
 MAX_LOCATED_DEPTH = 8
-
+_ITEMS_AT_ONCE = 256  # of a very long list or object
+_MOST_CALLS = 200_000  # two a level, 1 kB each: nobody's tree has so many
 _TOKEN = re.compile(
     r'[ \t\n\r]*(?:([{}\[\],:])|("[^"\\\x00-\x1f]*(?:\\.[^"\\\x00-\x1f]*)*")|([-+.\w]+))'
 )
-_BLANK = re.compile(r"[ \t\n\r]*")
-
-# The kinds of lexeme that may come next: punctuation, `"` (a string) or `0` (any other scalar).
-_VALUE = '{["0'
-_KEY, _FIRST_KEY = '"', '"}'
-_AFTER_ITEM, _AFTER_MEMBER = ",]", ",}"
-_FIRST = {"{": _FIRST_KEY, "[": _VALUE + "]"}
-_EMPTY: dict[str, Callable[[], Any]] = {"{": dict, "[": list}
-
-
-def lexemes(text: str) -> Iterator[tuple[int, str]]:
-    """Yield (offset, lexeme) for every bracket, comma, colon, string and other scalar.
-
-    Raises:
-        json.JSONDecodeError: at the first character that begins no lexeme.
-    """
-    position = 0
-    end = len(text)
-    while match := _TOKEN.match(text, position):
-        lexeme = match[match.lastindex or 0]
-        position = match.end()
-        yield position - len(lexeme), lexeme
-    blank = _BLANK.match(text, position)
-    position = blank.end() if blank else position
-    if position != end:
-        raise json.JSONDecodeError("Expecting value", text, position)
-
-
-def decode(text: str, scalar: Callable[[str], Any] = json.loads) -> Any:
-    """The value of a JSON text, as `json.loads` returns it, at any depth.
-
-    Args:
-        text: one JSON document.
-        scalar: turns a string, number or literal into its value; a `ValueError` rejects it.
-
-    Raises:
-        json.JSONDecodeError: the text is not valid JSON; the error has the position.
-    """
-    opened: list[Any] = []
-    root: Any = None
-    key = ""
-    allowed = _VALUE
-    for position, lexeme in lexemes(text):
-        kind = lexeme if lexeme in "{}[],:" else '"' if lexeme[0] == '"' else "0"
-        if kind not in allowed:
-            raise json.JSONDecodeError("Unexpected token", text, position)
-        if kind == ":":
-            allowed = _VALUE
-        elif kind == ",":
-            allowed = _KEY if isinstance(opened[-1], dict) else _VALUE
-        elif kind in "}]":
-            opened.pop()
-            allowed = _after(opened)
-        elif allowed in (_KEY, _FIRST_KEY):
-            key = _scalar(lexeme, position, text, scalar)
-            allowed = ":"
-        else:
-            opening = kind in "{["
-            value = _EMPTY[kind]() if opening else _scalar(lexeme, position, text, scalar)
-            if opened:
-                _attach(opened[-1], key, value)
-            else:
-                root = value
-            if opening:
-                opened.append(value)
-            allowed = _FIRST[kind] if opening else _after(opened)
-    if allowed:
-        raise json.JSONDecodeError("Unexpected end", text, len(text))
-    return root
-
-
-def _after(opened: list[Any]) -> str:
-    if not opened:
-        return ""
-    return _AFTER_MEMBER if isinstance(opened[-1], dict) else _AFTER_ITEM
-
-
-def _attach(container: Any, key: str, value: Any) -> None:
-    if isinstance(container, dict):
-        container[key] = value
-    else:
-        container.append(value)
-
-
-def _scalar(lexeme: str, position: int, text: str, scalar: Callable[[str], Any]) -> Any:
-    try:
-        return scalar(lexeme)
-    except json.JSONDecodeError as error:
-        raise json.JSONDecodeError(error.msg, text, position) from None
-    except ValueError as error:
-        raise json.JSONDecodeError(str(error), text, position) from None
-
-
-def encode(value: Any, expand: Callable[[Any], Any], *, indent: int | None) -> str:
-    """The JSON text of a value, laid out as `json.dumps` does, at any depth.
-
-    Args:
-        value: objects with text keys, lists, tuples, scalars, and all that `expand` accepts.
-        expand: turns one level of a value into JSON types; returns JSON values as they are.
-        indent: spaces per level; None: one line without spaces.
-
-    Raises:
-        ValueError: a number is not finite.
-        TypeError: a value has no JSON form.
-    """
-    pieces: list[str] = []
-    stack: list[tuple[Iterator[tuple[str, Any]], str]] = [(iter([("", value)]), "")]
-    while stack:
-        entry = next(stack[-1][0], None)
-        if entry is None:
-            pieces.append(stack.pop()[1])
-            continue
-        child = expand(entry[1])
-        pieces.append(entry[0])
-        if isinstance(child, dict | list | tuple) and child:
-            opening, closing = "{}" if isinstance(child, dict) else "[]"
-            pieces.append(opening)
-            stack.append(
-                (_members(child, len(stack), indent), _line(len(stack) - 1, indent) + closing)
-            )
-        else:
-            pieces.append(json.dumps(child, ensure_ascii=False, allow_nan=False))
-    return "".join(pieces)
-
-
-def _line(depth: int, indent: int | None) -> str:
-    return "" if indent is None else "\n" + " " * (indent * depth)
-
-
-def _members(value: Any, depth: int, indent: int | None) -> Iterator[tuple[str, Any]]:
-    """Yield (text before the member, member)."""
-    before = _line(depth, indent)
-    colon = ":" if indent is None else ": "
-    if isinstance(value, dict):
-        for key, member in value.items():
-            yield before + json.dumps(key, ensure_ascii=False) + colon, member
-            before = "," + _line(depth, indent)
-    else:
-        for member in value:
-            yield before, member
-            before = "," + _line(depth, indent)
-
-
-def is_one_line(text: str) -> bool:
-    """Whether a JSON text is on one line, so that the line does not say a place in it."""
-    return "\n" not in text.strip()
-
-
-def line_numbers(text: str) -> dict[Location, int]:
-    """The 1-based line of each value, by its location; in an object, the line of its key.
-
-    Args:
-        text: valid JSON. Of two equal keys the last counts, as for the value. Values deeper than
-            `MAX_LOCATED_DEPTH` are left out.
-    """
-    lines: dict[Location, int] = {}
-    line, seen = 1, 0
-    for location, offset in _offsets(text):
-        line += text.count("\n", seen, offset)
-        seen = offset
-        lines[location] = line
-    return lines
-
-
-def column_numbers(text: str) -> dict[Location, int]:
-    """The 1-based column of each value of a text that is on one line; empty for any other text.
-
-    Args:
-        text: as for `line_numbers`.
-    """
-    if not is_one_line(text):
-        return {}
-    start = text.rfind("\n", 0, len(text) - len(text.lstrip())) + 1
-    return {location: offset - start + 1 for location, offset in _offsets(text)}
-
-
-def _offsets(text: str) -> Iterator[tuple[Location, int]]:
-    """Yield the location and the offset of each value, in the order of the text."""
-    path: list[Any] = []  # of the next value; its last part is None while a key is expected
-    for position, lexeme in lexemes(text):
-        if lexeme in "}]":
-            path.pop()
-        elif lexeme == ",":
-            path[-1] = path[-1] + 1 if isinstance(path[-1], int) else None
-        elif lexeme != ":":
-            is_key = bool(path) and path[-1] is None
-            if is_key:
-                path[-1] = json.loads(lexeme)
-            if len(path) <= MAX_LOCATED_DEPTH and (
-                is_key or not isinstance((path or [0])[-1], str)
-            ):
-                yield tuple(path), position
-            if lexeme in "{[":
-                path.append(None if lexeme == "{" else 0)
-
-
-_ITEMS_AT_ONCE = 256  # of a very long list or object
-JSON = Mapping[str, Any] | Sequence[Any] | str | int | float | bool | None
+_one_at_a_time = threading.RLock()
 
 
 @runtime_checkable
@@ -247,12 +56,24 @@ class JsonFileError(ValueError):
     def __init__(
         self, file: str, line: int | None, message: str, column: int | None = None
     ) -> None:
+        super().__init__(file, line, message, column)
         self.file, self.line, self.message, self.column = file, line, message, column
-        place = ":".join(str(part) for part in (file, line, column) if part)
-        super().__init__(f"{place}: {message}")
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (type(self), (self.file, self.line, self.message, self.column))
+    def __str__(self) -> str:
+        place = ":".join(str(part) for part in (self.file, self.line, self.column) if part)
+        return f"{place}: {self.message}"
+
+
+@contextmanager
+def _any_depth() -> Iterator[None]:
+    """Let functions of plain Python call themselves very often."""
+    with _one_at_a_time:
+        usual = sys.getrecursionlimit()
+        sys.setrecursionlimit(_MOST_CALLS)
+        try:
+            yield
+        finally:
+            sys.setrecursionlimit(usual)
 
 
 def _finite(text: str) -> float:
@@ -267,14 +88,123 @@ def _constant(_name: str) -> NoReturn:
 
 
 _DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=_constant)
+_DEEP_DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=_constant)
+_DEEP_DECODER.scan_once = py_make_scanner(_DEEP_DECODER)  # type: ignore[attr-defined]
+
+
+def decode(text: str) -> Any:
+    """The value of a JSON text at any depth; of two equal keys the last counts.
+
+    Raises:
+        json.JSONDecodeError: the text is not valid JSON, or a number is not finite; the error has
+            the position.
+        RecursionError: there are more levels than anybody's data have.
+    """
+    try:
+        with _any_depth():
+            return _DEEP_DECODER.decode(text)
+    except json.JSONDecodeError:
+        raise
+    except ValueError as error:  # of a number, without its position
+        for position, lexeme in _lexemes(text):
+            if lexeme[0] not in '{}[],:"' and not _is_scalar(lexeme):
+                raise json.JSONDecodeError(str(error), text, position) from None
+        raise
+
+
+def _is_scalar(lexeme: str) -> bool:
+    try:
+        _DECODER.decode(lexeme)
+    except ValueError:
+        return False
+    return True
+
+
+def encode(value: Any, expand: Callable[[Any], Any], *, indent: int | None) -> str:
+    """The JSON text of a value, laid out as `json.dumps` does, at any depth; raises as that.
+
+    `expand` turns one level of a value into JSON types. Without `indent` it is one line.
+    """
+    pieces: list[str] = []
+    colon = ":" if indent is None else ": "
+
+    def write(unexpanded: Any, line: str) -> None:
+        item = expand(unexpanded)
+        if not (isinstance(item, dict | list | tuple) and item):
+            pieces.append(json.dumps(item, ensure_ascii=False, allow_nan=False))
+            return
+        opening, closing = "{}" if isinstance(item, dict) else "[]"
+        inner = f"{line}{' ' * (indent or 0)}"
+        before = f"{opening}{inner}"
+        for member in item:
+            pieces.append(before)
+            if isinstance(item, dict):
+                pieces.append(f"{json.dumps(member, ensure_ascii=False)}{colon}")
+            write(item[member] if isinstance(item, dict) else member, inner)
+            before = f",{inner}"
+        pieces.append(f"{line}{closing}")
+
+    with _any_depth():
+        write(value, "" if indent is None else "\n")
+    return "".join(pieces)
+
+
+def _lexemes(text: str) -> Iterator[tuple[int, str]]:
+    """Yield (offset, lexeme) for every bracket, comma, colon, string and other scalar."""
+    for match in _TOKEN.finditer(text):
+        lexeme = match[match.lastindex or 0]
+        yield match.end() - len(lexeme), lexeme
+
+
+def is_one_line(text: str) -> bool:
+    """Whether a JSON text is on one line, so that the line does not say a place in it."""
+    return "\n" not in text.strip()
+
+
+def line_numbers(text: str) -> dict[Location, int]:
+    """The 1-based line of each value of valid JSON, by its location; in an object, of its key.
+
+    Of two equal keys the last counts. Values deeper than `MAX_LOCATED_DEPTH` are left out.
+    """
+    lines: dict[Location, int] = {}
+    line, seen = 1, 0
+    for location, offset in _offsets(text):
+        line += text.count("\n", seen, offset)
+        seen = offset
+        lines[location] = line
+    return lines
+
+
+def column_numbers(text: str) -> dict[Location, int]:
+    """The 1-based column of each value, as `line_numbers`, of a text on one line; else nothing."""
+    if not is_one_line(text):
+        return {}
+    start = text.rfind("\n", 0, len(text) - len(text.lstrip())) + 1
+    return {location: offset - start + 1 for location, offset in _offsets(text)}
+
+
+def _offsets(text: str) -> Iterator[tuple[Location, int]]:
+    """Yield the location and the offset of each value, in the order of the text."""
+    path: list[Any] = []  # of the next value; its last part is None while a key is expected
+    for position, lexeme in _lexemes(text):
+        if lexeme in "}]":
+            path.pop()
+        elif lexeme == ",":
+            path[-1] = path[-1] + 1 if isinstance(path[-1], int) else None
+        elif lexeme != ":":
+            is_key = bool(path) and path[-1] is None
+            if is_key:
+                path[-1] = json.loads(lexeme)
+            if len(path) <= MAX_LOCATED_DEPTH and (
+                is_key or not isinstance((path or [0])[-1], str)
+            ):
+                yield tuple(path), position
+            if lexeme in "{[":
+                path.append(None if lexeme == "{" else 0)
 
 
 def decode_text(data: bytes, file: str) -> str:
-    """UTF-8 text of a file's bytes, without a byte order mark.
-
-    Raises:
-        JsonFileError: the bytes are not UTF-8.
-    """
+    """UTF-8 text of a file's bytes, without a byte order mark; else raises `JsonFileError`."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -283,16 +213,13 @@ def decode_text(data: bytes, file: str) -> str:
 
 
 def parse_json(data: bytes | str, file: str, *, any_depth: bool = True) -> Any:
-    """The value of a JSON document; of two equal keys the last counts.
+    """The value of a JSON document; of two equal keys the last counts, a byte order mark not.
 
-    Args:
-        data: the whole file; a byte order mark is skipped.
-        file: the name that errors contain.
-        any_depth: False refuses what is nested deeper than Python's own limit, in a moment: what a
-            stranger's server answers may be millions of brackets.
+    Without `any_depth`, what is nested deeper than Python's own limit is refused in a moment: what
+    a stranger's server answers may be millions of brackets.
 
     Raises:
-        JsonFileError: not UTF-8, not JSON, or a number that is not finite.
+        JsonFileError: not UTF-8, not JSON, or a number that is not finite; it names `file`.
     """
     text = decode_text(data, file) if isinstance(data, bytes) else data.removeprefix("\ufeff")
     try:
@@ -302,9 +229,11 @@ def parse_json(data: bytes | str, file: str, *, any_depth: bool = True) -> Any:
             raise
         except (ValueError, RecursionError) as error:
             if isinstance(error, RecursionError) and not any_depth:
-                raise JsonFileError(file, None, "nested too deeply") from None
-            # Neither error has a position. The slower decoder gives one, and has no depth limit.
-            return decode(text, _DECODER.decode)
+                raise
+            # Neither error has a position. The slower decoder gives one.
+            return decode(text)
+    except RecursionError:
+        raise JsonFileError(file, None, "nested too deeply") from None
     except json.JSONDecodeError as error:
         column = error.colno if is_one_line(text) else None
         message = f"not valid JSON: {error.msg}"
@@ -312,11 +241,7 @@ def parse_json(data: bytes | str, file: str, *, any_depth: bool = True) -> Any:
 
 
 def load_json(path: Path, file: str | None = None) -> Any:
-    """The value of a JSON file; see `parse_json`.
-
-    Args:
-        path: the file.
-        file: the name that errors contain; default: the last part of `path`.
+    """The value of a JSON file, which errors name `file`, else by the last part of `path`.
 
     Raises:
         JsonFileError: the file cannot be read, or is not JSON.
@@ -326,11 +251,7 @@ def load_json(path: Path, file: str | None = None) -> Any:
 
 
 def read_bytes(path: Path, file: str) -> bytes:
-    """A file's bytes.
-
-    Raises:
-        JsonFileError: the file is missing or cannot be read.
-    """
+    """A file's bytes. Raises `JsonFileError` when it is missing or cannot be read."""
     try:
         return path.read_bytes()
     except OSError as error:
@@ -339,10 +260,9 @@ def read_bytes(path: Path, file: str) -> bytes:
 
 
 def json_bytes(value: BaseModel | JSON, *, compact: bool = False) -> bytes:
-    """The bytes `dump_json` writes.
+    """UTF-8 with a final newline; indented by two spaces, or on one line if compact.
 
-    UTF-8 with a final newline; keys in the order of declaration; indented by two spaces, or on one
-    line if compact. A lone surrogate, which UTF-8 cannot encode, is written as its escape.
+    Keys are in the order of declaration. A lone surrogate is written as its escape.
 
     Raises:
         ValueError: a number is not finite.
@@ -373,13 +293,9 @@ def dump_json(path: Path, value: BaseModel | JSON, *, compact: bool = False) -> 
 
 
 def dump_long_json(path: Path, value: Mapping[str, JSON], name: str, items: Iterable[Any]) -> None:
-    """Write what `dump_json` writes when one member is very long, a few items of it in memory.
+    """Write what `dump_json` writes when one member, an empty list or object in `value`, is long.
 
-    Args:
-        path: the file.
-        value: the object; the long member is an empty list or object in it.
-        name: of the long member.
-        items: of the list; of an object pairs of key and value.
+    Its items, of an object pairs of key and value, are written a few at a time.
     """
     is_list = value[name] == []
     opening, closing = ("[", "]") if is_list else ("{", "}")
@@ -414,24 +330,14 @@ def _expand(value: Any) -> Any:
 
 
 class LineArray:
-    """The items of such a file, which are parsed each time they are asked for.
-
-    Args:
-        path: the file; `of` has seen that it has the form.
-        digests: of every one of `lines`.
-    """
+    """The items of an array with an object a line, which are parsed each time."""
 
     def __init__(self, path: Path, digests: DigestColumn) -> None:
         self._path, self.digests = path, digests
 
     @classmethod
     def of(cls, path: Path, known: KnownLines | None = None) -> "LineArray | None":
-        """The items of a file; None when it has another form, is not JSON or cannot be read.
-
-        Args:
-            path: the file.
-            known: lines that are JSON.
-        """
+        """The items of a file; None when it has another form; `known` lines are JSON."""
         try:
             found = cls(path, DigestColumn(b"".join(map(line_digest, _lines(path)))))
             facts = (known or KnownLines()).facts(found.digests)

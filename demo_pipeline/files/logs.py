@@ -42,10 +42,7 @@ def shown_level() -> int:
 
 
 class PassedOnLog(logging.Handler):
-    """Passes the log at INFO and above on: level and message of each line.
-
-    The lines at DEBUG are too many for an event log, which is never purged by itself.
-    """
+    """Passes level and message of each line on; at DEBUG they are too many for an event log."""
 
     def __init__(self, tell: Callable[[int, str], None]) -> None:
         super().__init__(logging.INFO)

@@ -9,7 +9,6 @@ are declared by the module that writes it.
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib.machinery import ModuleSpec
 from itertools import accumulate
 from pathlib import Path
 from types import TracebackType
@@ -33,10 +32,9 @@ from demo_pipeline.problems import Problem
 class _NoPandas:
     """An import hook that finds no pandas."""
 
-    def find_spec(self, name: str, *_: Any) -> ModuleSpec | None:
+    def find_spec(self, name: str, *_: Any) -> None:
         if name == "pandas":
             raise ModuleNotFoundError(name)
-        return None
 
 
 def start_without_pandas() -> None:
@@ -45,13 +43,10 @@ def start_without_pandas() -> None:
     Arrow looks for pandas once, to recognise its objects in lists. What converts to pandas looks
     again and finds it.
     """
-    if "pandas" in sys.modules:
-        return
-    hook = _NoPandas()
-    sys.meta_path.insert(0, hook)
-    try:
+    if "pandas" not in sys.modules:
+        hook: Any = _NoPandas()
+        sys.meta_path.insert(0, hook)
         pa.array([0])
-    finally:
         sys.meta_path.remove(hook)
 
 
@@ -71,9 +66,7 @@ def described_schema(
 ) -> pa.Schema:
     """A schema that carries each column's description and, where it has one, its domain.
 
-    Args:
-        columns: in their order.
-        domains: names of columns, separated by spaces → which values these have.
+    In `domains` one key may be the names of several columns, separated by spaces.
     """
     of = {name: domain for names, domain in domains.items() for name in names.split()}
     fields = [
@@ -133,8 +126,7 @@ class TableWriter:
         self._batch_rows, self._batch_characters = batch_rows, batch_characters
         self._columns: list[list[Any]] = [[] for _ in schema.names]
         self._tables: list[pa.Table] = []
-        self._uncounted: list[pa.Table] = []  # of the tables, those without counted characters
-        self._held = self._characters = self._bound = 0  # rows; characters; bytes of uncounted
+        self._held = self._characters = 0
         self._writer = pq.ParquetWriter(path, self._schema, **_COMPRESSION)
         self.rows = 0
 
@@ -172,45 +164,27 @@ class TableWriter:
         """Add one row: its values in the schema's order."""
         for column, value in zip(self._columns, values, strict=True):
             column.append(value)
-            if isinstance(value, str):
-                self._characters += len(value)
-        self.rows += 1
-        self._held += 1
-        self._flush_when_full()
+        self._note(1, sum(len(value) for value in values if isinstance(value, str)))
 
     def append_table(self, table: pa.Table) -> None:
         """Add rows; they form the same row groups as if they were added one by one."""
         while table.num_rows:
-            count = self._count_below(table.slice(0, self._batch_rows - self._held))
+            limit = self._batch_characters
+            count, added = _rows_below(
+                table.slice(0, self._batch_rows - self._held),
+                None if limit is None else limit - self._characters,
+            )
             self._hold_columns()
             self._tables.append(table.slice(0, count))
-            self.rows += count
-            self._held += count
-            self._flush_when_full()
+            self._note(count, added)
             table = table.slice(count)
 
-    def _count_below(self, table: pa.Table) -> int:
-        """How many rows of a table that is added may come before the batch ends."""
+    def _note(self, rows: int, characters: int) -> None:
+        """Count what is held, and write it when it is enough."""
+        self.rows += rows
+        self._held += rows
+        self._characters += characters
         limit = self._batch_characters
-        # Characters are no more than bytes, and are only counted when these are too many.
-        self._bound += table.nbytes
-        if limit is None or self._characters + self._bound < limit:
-            self._uncounted.append(table)
-            return int(table.num_rows)
-        self._count_held()
-        count, added = _rows_below(table, limit - self._characters)
-        self._characters += added
-        return count
-
-    def _count_held(self) -> None:
-        """Count the characters of the tables that are held."""
-        self._characters += sum(_rows_below(one, None)[1] for one in self._uncounted)
-        self._uncounted, self._bound = [], 0
-
-    def _flush_when_full(self) -> None:
-        limit = self._batch_characters
-        if limit is not None and self._characters + self._bound >= limit:
-            self._count_held()
         if self._held >= self._batch_rows or (limit is not None and self._characters >= limit):
             self._flush()
 
@@ -222,13 +196,10 @@ class TableWriter:
 
     def _flush(self) -> None:
         self._hold_columns()
-        if not self._tables:
-            return
-        # Of one chunk, so that pages do not depend on how the rows came.
-        table = pa.concat_tables(self._tables).combine_chunks()
-        self._writer.write_table(table)
-        self._tables, self._uncounted = [], []
-        self._held = self._characters = self._bound = 0
+        if self._tables:
+            # Of one chunk, so that pages do not depend on how the rows came.
+            self._writer.write_table(pa.concat_tables(self._tables).combine_chunks())
+        self._tables, self._held, self._characters = [], 0, 0
 
 
 def rows_table(columns: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.Table:
@@ -241,12 +212,14 @@ def rows_table(columns: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.Table:
 
 def _rows_below(table: pa.Table, limit: int | None) -> tuple[int, int]:
     """How many rows reach a number of characters of text, or all, and their characters."""
+    if limit is None:
+        return table.num_rows, 0
     import pyarrow.compute as pc  # noqa: PLC0415 - only for tables of text
 
     texts = [column for column in table.columns if pa.types.is_string(column.type)]
     lengths = [pc.fill_null(pc.utf8_length(column), 0) for column in texts]
     total = sum(pc.sum(length).as_py() or 0 for length in lengths)
-    if limit is None or total < limit:
+    if total < limit:
         return table.num_rows, total
     by_row = zip(*(length.to_pylist() for length in lengths), strict=True)
     reached = enumerate(accumulate(map(sum, by_row)), start=1)
@@ -277,19 +250,22 @@ def read_table(
     # `pq.read_table` plans for many files and threads: its imports alone take 0.3 s of a process.
     with pq.ParquetFile(path) as file:
         written = file.schema_arrow
-        fields = _wanted(written if schema is None else schema, columns)
+        wanted = written if schema is None else schema
+        fields = [field for field in wanted if columns is None or field.name in columns]
         names = [field.name for field in fields if field.name in written.names]
         if schema is None and columns is not None and (gone := set(columns) - set(names)):
             raise pa.ArrowInvalid(f"{path.name} has no column {', '.join(sorted(gone))}")
         table = file.read(columns=names, use_threads=False)
-    values = missing or {}
-    arrays = [
-        table[field.name].cast(field.type)
-        if field.name in names
-        else _filled(field, values.get(field.name), table.num_rows)
-        for field in fields
-    ]
-    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+    def column(field: pa.Field) -> pa.Array:
+        if field.name in names:
+            return table[field.name].cast(field.type)
+        value = (missing or {}).get(field.name)
+        if value is None:  # `pa.scalar` imports pandas
+            return pa.nulls(table.num_rows, field.type)
+        return pa.repeat(pa.scalar(value, field.type), table.num_rows)
+
+    return pa.Table.from_arrays(list(map(column, fields)), schema=pa.schema(fields))
 
 
 def read_schema(path: Path) -> pa.Schema:
@@ -301,9 +277,7 @@ def read_schema(path: Path) -> pa.Schema:
 def open_parquet(path: Path) -> pq.ParquetFile:
     """An open file, for reading some of its row groups; it is a context manager.
 
-    Raises:
-        OSError: the file cannot be read.
-        pyarrow.ArrowException: it is no Parquet file.
+    Raises `OSError` when it cannot be read, `pyarrow.ArrowException` when it is no Parquet file.
     """
     return pq.ParquetFile(path)
 
@@ -312,17 +286,6 @@ def row_count(path: Path) -> int:
     """Number of rows of a Parquet file, from its footer."""
     with pq.ParquetFile(path) as file:
         return int(file.metadata.num_rows)
-
-
-def _filled(field: pa.Field, value: Any, rows: int) -> pa.Array:
-    # `pa.scalar` imports pandas, so not for nulls.
-    if value is None:
-        return pa.nulls(rows, field.type)
-    return pa.repeat(pa.scalar(value, field.type), rows)
-
-
-def _wanted(schema: pa.Schema, columns: Sequence[str] | None) -> list[pa.Field]:
-    return [field for field in schema if columns is None or field.name in columns]
 
 
 def read_rows(
@@ -365,12 +328,7 @@ def schema_problems(path: Path, schema: pa.Schema) -> list[Problem]:
 
 @contextmanager
 def open_rows(path: Path, batch: int) -> Iterator[tuple[int, Iterator[Mapping[str, Any]]]]:
-    """The number of rows, and all rows one after the other, of which `batch` are in memory.
-
-    Raises:
-        OSError: the file cannot be read.
-        pyarrow.ArrowException: it is no Parquet file.
-    """
+    """The number of rows, and all rows, `batch` of them in memory; raises as `open_parquet`."""
     with open_chosen_rows(path, batch) as (count, rows):
         yield count, (row for _, row in rows)
 
@@ -379,17 +337,7 @@ def open_rows(path: Path, batch: int) -> Iterator[tuple[int, Iterator[Mapping[st
 def open_chosen_rows(
     path: Path, batch: int, numbers: LineNumbers | None = None
 ) -> Iterator[tuple[int, Iterator[tuple[int, Mapping[str, Any]]]]]:
-    """The number of rows, and rows one after the other, of which `batch` are in memory.
-
-    Args:
-        path: the file.
-        batch: number of rows.
-        numbers: of the rows that are given, from 1; None: all. Each row comes with its number.
-
-    Raises:
-        OSError: the file cannot be read.
-        pyarrow.ArrowException: it is no Parquet file.
-    """
+    """Like `open_rows`, of the rows with these numbers, from 1; each comes with its number."""
     with open_parquet(path) as file:
         yield file.metadata.num_rows, _wanted_rows(file, batch, numbers)
 

@@ -7,7 +7,6 @@ default in a measurement on screenshots, and the files were 27 % smaller.
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +25,7 @@ Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 class PngWriter:
-    """Encodes RGB images of shape (height, width, 3), one after the other.
-
-    An image is filtered and deflated a band of rows at a time, so no second copy of its 6 MB is
-    needed.
-    """
+    """Encodes RGB images of shape (height, width, 3), a band of rows at a time."""
 
     def __init__(self) -> None:
         self._filtered = np.empty((0, 0), np.uint8)
@@ -45,7 +40,6 @@ class PngWriter:
         return b"".join(self._encoded(rgb))
 
     def _encoded(self, rgb: Pixels) -> list[bytes]:
-        """The bytes of the file, in pieces; joining them would copy megabytes."""
         height, width, channels = rgb.shape
         if channels != 3:
             raise ValueError(f"expected 3 channels, got {channels}")
@@ -55,10 +49,7 @@ class PngWriter:
         return _file(width, height, self._bands(flat))
 
     def _bands(self, flat: Pixels) -> Iterator[Pixels]:
-        """Yield bands of rows: the filter type, then the difference to the row above.
-
-        All bands are in the same memory.
-        """
+        """Yield bands of filtered rows, in the same memory: each row's filter type comes first."""
         above = np.zeros_like(flat[0])
         for top in range(0, len(flat), _BAND):
             rows = flat[top : top + _BAND]
@@ -73,9 +64,6 @@ class PngRows:
     """An image that `PngWriter` wrote, of which some rows are changed.
 
     The others stay as they are filtered: only inflating and deflating takes time for the whole.
-
-    Args:
-        filtered: for each row the filter type, then the differences to the row above.
     """
 
     def __init__(self, filtered: Pixels) -> None:
@@ -83,21 +71,10 @@ class PngRows:
 
     @classmethod
     def read(cls, path: Path) -> "PngRows | None":
-        """The image of a file.
-
-        Returns:
-            None for a file of any other form, or a damaged one: another decoder has to look.
-
-        Raises:
-            OSError: the file is missing or cannot be read.
-        """
+        """The image of a file; None for any other form, or a damaged one. Raises `OSError`."""
         data = path.read_bytes()
         start = len(PNG_SIGNATURE) + 8 + _HEADER.size + 4 + 8  # behind the head of the first IDAT
-        if (
-            data[:8] != PNG_SIGNATURE
-            or data[12:16] != b"IHDR"
-            or data[start - 4 : start] != b"IDAT"
-        ):
+        if (data[:8], data[12:16], data[start - 4 : start]) != (PNG_SIGNATURE, b"IHDR", b"IDAT"):
             return None
         width, height, *form = _HEADER.unpack_from(data, len(PNG_SIGNATURE) + 8)
         size = int.from_bytes(data[start - 8 : start - 4], "big")
@@ -163,12 +140,8 @@ def _file(width: int, height: int, bands: Iterable[Pixels]) -> list[bytes]:
             rows = rows[_HEAD:]
         data.append(deflate.compress(rows))
     data.append(deflate.flush())
-    chunks: tuple[tuple[bytes, list[bytes]], ...] = (
-        (b"IHDR", [_HEADER.pack(width, height, *_FORM)]),
-        (b"IDAT", data),
-        (b"IEND", []),
-    )
-    return [PNG_SIGNATURE, *chain.from_iterable(_chunk(kind, body) for kind, body in chunks)]
+    head = _chunk(b"IHDR", [_HEADER.pack(width, height, *_FORM)])
+    return [PNG_SIGNATURE, *head, *_chunk(b"IDAT", data), *_chunk(b"IEND", [])]
 
 
 def _chunk(kind: bytes, body: Sequence[bytes]) -> list[bytes]:

@@ -36,12 +36,8 @@ _PS_SECONDS = 10
 class ProcessIdentity:
     """A process of a machine. No field contains a space; a field that is unknown is `-`.
 
-    Attributes:
-        host: name of the machine and a hash over its id and its space of process ids, so that two
-            containers with one name differ.
-        pid: process id.
-        start: when the process started, as the system states it.
-        boot: id of the machine's boot.
+    The host has a hash over the machine's id and its space of process ids, so that two containers
+    with one name differ. `start` is as the system states it, `boot` the id of the machine's boot.
     """
 
     host: str
@@ -66,12 +62,7 @@ class ProcessIdentity:
         return f"{_hash(self.host)}-{self.pid}-{_hash(f'{self.boot} {self.start}')}"
 
     def is_gone(self, here: "ProcessIdentity", start_of: Callable[[int], str | None]) -> bool:
-        """Whether the process has certainly ended; False also when that cannot be known.
-
-        Args:
-            here: a living process, this one; of a process on another host nothing is known.
-            start_of: see `process_start`.
-        """
+        """Whether the process has certainly ended; of one on another host than `here`: False."""
         if self.host != here.host:
             return False
         if "-" not in {self.boot, here.boot} and self.boot != here.boot:
@@ -82,26 +73,33 @@ class ProcessIdentity:
 
 def has_ended(mark: str) -> bool:
     """Whether the process with this `ProcessIdentity.mark` has certainly ended."""
+    return _lives(mark) is False
+
+
+def is_running(mark: str) -> bool:
+    """Whether the process with this `ProcessIdentity.mark` is known to run."""
+    return _lives(mark) is True
+
+
+def _lives(mark: str) -> bool | None:
+    """None: of a process of another host, or of any other text, nothing is known."""
     here = this_process()
     host, _, rest = mark.partition("-")
     pid, _, started = rest.partition("-")
     if host != _hash(here.host) or not pid.isdigit():
-        return False
+        return None
     start = process_start(int(pid))
-    if start is None:
-        return True
-    return "-" not in {start, here.boot} and _hash(f"{here.boot} {start}") != started
+    unknown = "-" in {start, here.boot}
+    return start is not None and (unknown or _hash(f"{here.boot} {start}") == started)
 
 
 def this_process() -> ProcessIdentity:
     """The identity of the running process."""
-    pid = os.getpid()
-    return _identity(pid)
+    return _identity(os.getpid())
 
 
 @lru_cache(maxsize=1)
-def _identity(pid: int) -> ProcessIdentity:
-    """By process id, since a child process gets the parent's cache."""
+def _identity(pid: int) -> ProcessIdentity:  # a child process gets the parent's cache
     return ProcessIdentity(_host(), pid, process_start(pid) or "-", _boot())
 
 
@@ -190,10 +188,7 @@ class _Mallinfo(ctypes.Structure):
 
 
 def save_memory() -> None:
-    """Let this process, and those it starts, keep little freed memory; call it first.
-
-    Arrow reads its setting when it is imported; one that somebody made is left as it is.
-    """
+    """Let this process, and those it starts, keep little freed memory; call it before Arrow."""
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     return_large_blocks()
 
@@ -207,10 +202,7 @@ def return_large_blocks() -> None:
 
 
 def return_free_memory() -> None:
-    """Give back what is free between blocks in use, if it is much.
-
-    A stage may leave 50 MB of it. Small recordings leave 10, which the next stage takes again.
-    """
+    """Give back what is free between blocks in use, if it is much: a stage may leave 50 MB."""
     counted, trim = _of_malloc("mallinfo2"), _of_malloc("malloc_trim")
     if counted is None or trim is None:
         return

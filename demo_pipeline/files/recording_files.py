@@ -1,7 +1,6 @@
 """The files that make up a recording: their names, and how large they may be."""
 
 from collections.abc import Mapping
-from typing import Protocol
 
 from demo_pipeline.problems import Problem
 
@@ -13,37 +12,10 @@ RECORDING_FILES = (LOG_FILE, META_FILE, VIDEO_FILE)
 OTHER_FILES = ("checksums.json", "input_log_meta.json", "manifest.json", "sft.json")
 
 
-class FileLimits(Protocol):
-    """The settings that limit the size of each file, in bytes."""
-
-    @property
-    def max_log_bytes(self) -> int:
-        """Of input_log.jsonl."""
-        ...
-
-    @property
-    def max_meta_bytes(self) -> int:
-        """Of meta.json."""
-        ...
-
-    @property
-    def max_video_bytes(self) -> int:
-        """Of recording.mp4."""
-        ...
-
-
-def oversized_files(sizes: Mapping[str, int], limits: FileLimits) -> list[Problem]:
-    """A problem for each file that is larger than it may be; found before anything is read.
-
-    Args:
-        sizes: file name → bytes; names besides the three do not count.
-        limits: the settings.
-    """
-    most = {
-        LOG_FILE: ("max_log_bytes", limits.max_log_bytes),
-        META_FILE: ("max_meta_bytes", limits.max_meta_bytes),
-        VIDEO_FILE: ("max_video_bytes", limits.max_video_bytes),
-    }
+def oversized_files(sizes: Mapping[str, int], limits: object) -> list[Problem]:
+    """A problem for each file, by its name and bytes, that is larger than the settings allow."""
+    names = {LOG_FILE: "max_log_bytes", META_FILE: "max_meta_bytes", VIDEO_FILE: "max_video_bytes"}
+    most = {name: (setting, getattr(limits, setting)) for name, setting in names.items()}
     return [
         Problem(
             "file_too_large",

@@ -14,36 +14,16 @@ from pathlib import Path
 
 @contextmanager
 def best_effort(log: logging.Logger, work: str) -> Iterator[None]:
-    """Go on after an error of the block, which is said in the log.
-
-    Only the error's type is said: its message may quote what somebody typed.
-
-    Args:
-        log: the logger of the package.
-        work: what the block does, for the log; no secret.
-    """
+    """Go on after an error of the block, which does `work`; its type alone is said in the log."""
     try:
         yield
     except Exception as error:  # noqa: BLE001 - that is its purpose
         log.debug("%s: not now (%s)", work, type(error).__name__)
 
 
-_OF_THE_FILE = frozenset(
-    {
-        errno.ENOENT,
-        errno.EACCES,
-        errno.EPERM,
-        errno.EISDIR,
-        errno.ENOTDIR,
-        errno.ELOOP,
-        errno.ENAMETOOLONG,
-        errno.EINVAL,
-        errno.ENXIO,
-        errno.EFBIG,
-        errno.EOVERFLOW,
-    }
-)
-"""Reasons why one file cannot be read while others can: its name, its kind or its permissions."""
+# Why one file cannot be read while others can: its name, its kind or its permissions
+_OF_THE_FILE = {errno.ENOENT, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.ELOOP}
+_OF_THE_FILE |= {errno.ENAMETOOLONG, errno.EINVAL, errno.ENXIO, errno.EFBIG, errno.EOVERFLOW}
 _CV_NO_MEMORY = -4  # OpenCV's StsNoMem
 _CHUNK = 2**20  # bytes
 
@@ -75,11 +55,7 @@ def raise_system_trouble(error: BaseException) -> None:
 
 
 def raise_disk_trouble(error: BaseException, path: Path) -> None:
-    """After FFmpeg failed to read `path`: raise what the disk says to it, if that is the cause.
-
-    Raises:
-        OSError: the system cannot read the file either.
-    """
+    """After FFmpeg failed to read `path`: raise `OSError` when the system cannot read it either."""
     if not isinstance(error, OSError) or error.errno != errno.EIO:
         return
     with path.open("rb") as file:

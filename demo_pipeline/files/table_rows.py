@@ -27,16 +27,9 @@ Differing = Callable[[Any, Mapping[str, Any]], Iterator[str]]
 def table_problems(
     lines: LineIndex, table: Path, differing: Differing, numbers: LineNumbers | None = None
 ) -> list[Problem]:
-    """Where a table has not the records of a file of lines, one row a line in the same order.
+    """Where a table, if there is one, has not the records of a file of lines in the same order.
 
-    Args:
-        lines: of a JSON Lines file.
-        table: a Parquet file; when it is missing there are no problems.
-        differing: compares a line with its row.
-        numbers: of the lines that are compared, from 1; None: all.
-
-    Returns:
-        Problems of the table, with the number of the line; at most 20 of rows.
+    Only the lines with these numbers, from 1, are compared; at most 20 rows are named.
     """
     if not table.is_file():
         return []

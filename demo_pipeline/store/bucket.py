@@ -1,4 +1,4 @@
-"""The store in a bucket: versions as objects, and a pointer that names the one readers see.
+"""Versions in a bucket: objects, and a pointer that names the version that readers see.
 
 Belongs here: keys, the order of a commit's steps, downloads, and garbage collection by the
 bucket's own clock. A process that dies between any two steps leaves the last good version. Outputs
@@ -7,9 +7,7 @@ the only copy of anything. `versions/` is not hidden there: SeaweedFS does not l
 """
 
 import logging
-import os
 import secrets
-import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,206 +17,183 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from pydantic import JsonValue
-
 from demo_pipeline.files.atomic_write import atomic_file, read_digest
-from demo_pipeline.store.collect import collect_folder, needed_versions
 from demo_pipeline.store.errors import MissingOutput, StorageError
 from demo_pipeline.store.folder import (
     CONTENT,
     MANIFEST,
+    Folder,
     VersionKey,
     is_version_id,
+    remove_old,
     remove_tree,
     sync_tree,
 )
-from demo_pipeline.store.names import is_output, require_output
+from demo_pipeline.store.names import POINTERS, RETIRED, VERSIONS, is_output
 from demo_pipeline.store.objects import ObjectChangedError, ObjectInfo, Objects, list_all
-from demo_pipeline.store.store import POINTERS, REMOVED, REMOVING, RETIRED, VERSIONS, Store
-from demo_pipeline.store.version_manifest import (
-    CheckOutcome,
-    FileEntry,
-    LinkEntry,
-    Recipe,
-    Version,
+from demo_pipeline.store.publishing import (
+    collect_folder,
+    install,
+    link_removed,
+    publish,
+    staged,
+    unneeded_versions,
+    unpublish,
+    with_linked,
 )
+from demo_pipeline.store.version_manifest import FileEntry, LinkEntry, Version, parse_version
 from demo_pipeline.store.versions import (
     OutputDamage,
     Staging,
     damages_of,
     has_all_files,
-    load_version,
     manifest_damage,
-    parse_version,
+    size_of,
     verify_version,
 )
 
 DEAD_SECONDS = 900.0  # after which a removal that did not end counts as dead
 _REMOVAL_SECONDS = 300.0  # after which a removal stops by itself, well before it counts as dead
+_REMOVING = b"removing "  # what a mark begins with while its version is removed
 _WORKERS = 16
 _DOWNLOADS = 3
-_MOVES = 100  # of a pointer: one only fails when another commit succeeds
+_SWAPS = 100  # of an object: one only fails when another process succeeds
 _LOG = logging.getLogger(__package__)
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
-_Stored = Mapping[str, ObjectInfo]
-"""Path below a version's key → its object."""
 
 
-class BucketStore(Store):
-    """A `Store` over objects.
+class BucketVersions:
+    """Versions as objects, each built and read in `folder`, a cache for this bucket alone.
 
-    Args:
-        objects: the bucket.
-        cache: folder of the local cache, for this bucket alone; it may be removed whenever nothing
-            reads it.
+    The cache may be removed whenever nothing reads it.
     """
 
-    def __init__(self, objects: Objects, cache: Path) -> None:
-        super().__init__(cache)
-        self._objects = objects
+    def __init__(self, objects: Objects, folder: Folder) -> None:
+        self.objects, self._folder = objects, folder
 
-    def is_complete(self, version: Version) -> bool:
-        """See `Store`: by one listing."""
-        stored = self._stored(_key(version))
-        sizes = {f"{CONTENT}/{path}": size for path, size in version.manifest.files.sizes()}
-        same = (path in stored and stored[path].size == size for path, size in sizes.items())
-        return MANIFEST in stored and all(same)
-
-    def commit(
-        self,
-        staging: Staging,
-        recipe: Recipe,
-        summary: Mapping[str, JsonValue],
-        checks: Sequence[CheckOutcome] = (),
-    ) -> Version:
-        """See `Store`: first the local cache, then the objects, the manifest and the pointer."""
-        self._require_separate(staging.output)
-        self._keep_links(staging)
-        version = super().commit(staging, recipe, summary, checks)
-        self._upload(version)
-        self._move_pointer(version)
-        self._note(_key(version)).unlink(missing_ok=True)
-        return version
-
-    def remove(self, output: str) -> None:
-        """See `Store`."""
-        require_output(output)
-        stored = self._objects.read(f"{POINTERS}{output}")
-        if stored is not None:
-            self._retire(output, stored[0])
-            self._objects.delete(f"{POINTERS}{output}")
-        super().remove(output)
-
-    def collect(self, grace_seconds: float, now: float) -> list[str]:
-        """See `Store`: ages are by the bucket's clock there, by this machine's in the cache.
-
-        A version that no commit has marked as replaced is marked, and goes at a later collection.
-        """
-        removed, current = self._collect(now - grace_seconds, now)
-        for output in list(self._folder.links("")):
-            if self._folder.published_version(output) != current.get(output):
-                super().remove(output)
-        for place, _, names in os.walk(self._folder.root / ".files"):
-            for file in (Path(place, name) for name in names):
-                with suppress(FileNotFoundError):  # another process removes it, too
-                    if file.stat().st_mtime < now - grace_seconds:
-                        file.unlink()
-        cached = collect_folder(self._folder, now - grace_seconds)
-        return removed + [name for name in cached if name.startswith(".staging/")]
-
-    # Pointers
-
-    def _pointed(self, output: str) -> str | None:
-        stored = self._objects.read(f"{POINTERS}{output}")
+    def pointed(self, output: str) -> str | None:
+        """The version that readers see, whether or not it exists; None without a valid pointer."""
+        stored = self.objects.read(f"{POINTERS}{output}")
         return _version_in(stored[0]) if stored else None
 
-    def _published_outputs(self, folder: str) -> set[str]:
-        listed = list_all(self._objects, f"{POINTERS}{folder}")
+    def outputs(self, folder: str) -> set[str]:
+        """The outputs with a pointer at or below a folder; empty: all."""
+        listed = list_all(self.objects, f"{POINTERS}{folder}")
         names = (info.key.removeprefix(POINTERS) for info in listed)
         inside = (name for name in names if not folder or f"{name}/".startswith(f"{folder}/"))
         return set(filter(is_output, inside))
 
+    def load(self, key: VersionKey) -> Version | None:
+        """The version, whose manifest the cache keeps; None when it is known to be damaged."""
+        return None if self._is_damaged(key) else self._find(key)
+
+    def is_complete(self, version: Version) -> bool:
+        """Whether every file exists in its size: by one listing."""
+        stored = self._stored(version.key)
+        sizes = {f"{CONTENT}/{path}": size for path, size in version.manifest.files.sizes()}
+        same = (path in stored and stored[path].size == size for path, size in sizes.items())
+        return MANIFEST in stored and all(same)
+
+    # A commit: before the local one, and after it
+
+    def prepare(self, staging: Staging) -> None:
+        """Refuse an output inside another, and keep the linked versions from being removed.
+
+        Raises:
+            StorageError: also when a linked version was removed meanwhile.
+        """
+        output = staging.output
+        parts = output.split("/")
+        above = ["/".join(parts[:length]) for length in range(1, len(parts))]
+        taken = [name for name in above if self.objects.head(f"{POINTERS}{name}")]
+        if not taken and self.objects.list_page(f"{POINTERS}{output}/", limit=1).objects:
+            taken = [f"{output}/…"]
+        if taken:  # a local copy of the store could not hold both
+            raise StorageError(
+                f"{output}: {taken[0]} is an output already, and an output cannot be inside "
+                "another; remove it, or choose another name"
+            )
+        marked = self._marks() if staging.links else {}
+
+        def keep(link: LinkEntry) -> None:
+            key = (link.output, link.version)
+            if key in marked:
+                self._keep(key)
+            if not self._exists(key):
+                raise link_removed(output, link)
+
+        in_parallel(keep, staging.links.values())
+
+    def publish(self, version: Version) -> None:
+        """Write the objects, the manifest after them, and move the pointer.
+
+        Whoever else writes one of the objects at the same time writes the same bytes.
+        """
+        key, folder = version.key, self._folder.version(*version.key)
+        self._keep(key)
+
+        def put(path: str) -> None:
+            self.objects.put(f"{_prefix(key)}{path}", folder / path)
+
+        in_parallel(put, [f"{CONTENT}/{path}" for path, _ in version.manifest.files.sizes()])
+        put(MANIFEST)
+        self._move_pointer(version)
+        self._note(key).unlink(missing_ok=True)
+
     def _move_pointer(self, version: Version) -> None:
-        """Publish the version: readers see it from now on."""
-        key, data = f"{POINTERS}{version.output}", f"{version.id}\n".encode()
-        for _ in range(_MOVES):
-            stored = self._objects.read(key)
+        name, data = f"{POINTERS}{version.output}", f"{version.id}\n".encode()
+        for _ in range(_SWAPS):
+            stored = self.objects.read(name)
             if stored and stored[0] == data:
                 return
-            etag = stored[1].etag if stored else None
             if stored:
                 self._retire(version.output, stored[0])
-            with suppress(ObjectChangedError):
-                self._objects.put(key, data, if_none_match=not stored, if_match=etag)
+            if self._swap(name, data, stored[1] if stored else None):
                 return
         raise StorageError(
             f"{version.output}: too many processes commit it at the same time; run again"
         )
 
-    def _retire(self, output: str, pointer: bytes) -> None:
-        """Start the grace period of the version that a pointer names."""
-        version = _version_in(pointer)
-        if version:
-            self._objects.put(f"{RETIRED}{output}/{version}", _nonce())
+    def unpublish(self, output: str) -> None:
+        """Remove the pointer of an output, if it has one."""
+        stored = self.objects.read(f"{POINTERS}{output}")
+        if stored is not None:
+            self._retire(output, stored[0])
+            self.objects.delete(f"{POINTERS}{output}")
 
-    def _require_separate(self, output: str) -> None:
-        """Refuse an output inside another: a local copy of the store could not hold both."""
-        parts = output.split("/")
-        above = ["/".join(parts[:length]) for length in range(1, len(parts))]
-        taken = [name for name in above if self._objects.head(f"{POINTERS}{name}")]
-        if not taken and self._objects.list_page(f"{POINTERS}{output}/", limit=1).objects:
-            taken = [f"{output}/…"]
-        if taken:
-            raise StorageError(
-                f"{output}: {taken[0]} is an output already, and an output cannot be inside "
-                "another; remove it, or choose another name"
-            )
-
-    # Versions
-
-    def _new_draft(self) -> Path:
-        """A name for a download."""
-        self._folder.make(self._folder.staging)
-        return self._folder.draft()
-
-    def _write(self, path: Path, data: bytes) -> None:
-        self._folder.make(path.parent)
-        with atomic_file(path, draft=self._new_draft()) as file:
-            file.write(data)
-
-    def _has(self, version: Version) -> bool:
-        """Whether every file is in the cache in its size; files of linked versions do not count."""
-        loaded = load_version(self._folder, version.output, version.id)
-        return loaded is not None and has_all_files(self._folder, version)
-
-    def _load(self, key: VersionKey) -> Version | None:
-        return None if self._is_damaged(key) else self._find(key)
-
-    def _seems_whole(self, version: Version) -> bool:  # noqa: ARG002 - only a download tells
+    def _swap(self, name: str, data: bytes, before: ObjectInfo | None) -> bool:
+        """Whether an object, which has this state or is missing, was replaced by this process."""
+        etag = before.etag if before else None
+        try:
+            self.objects.put(name, data, if_none_match=before is None, if_match=etag)
+        except ObjectChangedError:  # by another process, unless only the answer was lost
+            stored = self.objects.read(name)
+            return stored is not None and stored[0] == data
         return True
 
+    # Downloads
+
     def _find(self, key: VersionKey) -> Version | None:
-        """The version, from the local cache when its manifest is there; it is kept there."""
-        version = load_version(self._folder, *key)
-        stored = None if version else self._objects.read(f"{_prefix(key)}{MANIFEST}")
+        """The version, from the cache when its manifest is there; it is kept there."""
+        version = self._folder.load(*key)
+        stored = None if version else self.objects.read(f"{_prefix(key)}{MANIFEST}")
         if stored is None:
             return version
-        version = parse_version(iter([stored[0]]), *key)
+        version = parse_version([stored[0]], *key)
         if version:
             with self._folder.locked(key[0]):
-                if load_version(self._folder, *key) is None:
+                if self._folder.load(*key) is None:
                     self._write(Path(self._folder.manifest(*key)), stored[0])
         return version
 
-    def _stored(self, key: VersionKey) -> _Stored:
-        prefix = _prefix(key)
-        return {info.key.removeprefix(prefix): info for info in list_all(self._objects, prefix)}
-
-    def _bring(self, version: Version) -> None:
-        """Download the version and every version it links to into the local cache.
+    def bring(self, version: Version) -> None:
+        """Download the version and every version it links to into the cache, and publish it there.
 
         Pruning keeps it there while it is published.
+
+        Raises:
+            MissingOutput: names the output that lacks a file.
         """
 
         def load(keys: list[VersionKey]) -> list[Version]:
@@ -228,7 +203,7 @@ class BucketStore(Store):
                 raise MissingOutput(missing[0])
             return [one for one in found if one]
 
-        linked = needed_versions([_key(version)], load) - {_key(version)}
+        linked = with_linked([version.key], load) - {version.key}
         versions = [one for one in load(sorted(linked)) if not self._has(one)]
         workers = 1 if len(versions) > 1 else _WORKERS
         in_parallel(partial(self._download, workers), versions)
@@ -236,76 +211,107 @@ class BucketStore(Store):
             self._download(_WORKERS, version)
         if self._folder.published_version(version.output) != version.id:
             with self._folder.locked(version.output):
-                self._publish(version)
+                publish(self._folder, version)
 
-    def _bring_files(self, version: Version, pattern: str) -> Path:
-        """Download some files; they stay in the local cache until `collect` finds them old."""
+    def bring_files(self, version: Version, pattern: str) -> Path:
+        """Have the version's own files that match a glob in a folder, at least.
+
+        They stay in the cache until a collection finds them old.
+
+        Raises:
+            MissingOutput: one of them is missing.
+        """
         if self._has(version):
-            return self._content(version)
-        folder = self._folder.root / ".files" / version.output / version.id
-        wanted = [file for file in version.manifest.files if fnmatchcase(file.path, pattern)]
-
-        def fetch(file: FileEntry) -> bool:
-            place, draft = folder / file.path, self._new_draft()
-            if place.is_file() and place.stat().st_size == file.size:
-                return True
-            place.parent.mkdir(parents=True, exist_ok=True)
-            found = self._fetch(_key(version), file, None, draft)
-            if found:
-                draft.replace(place)
-            return found
-
-        if not all(in_parallel(fetch, wanted)):
-            raise MissingOutput(version.output)
+            return Path(self._folder.content(*version.key))
+        folder = self._singles(version.key)
+        matching = (file for file in version.manifest.files if fnmatchcase(file.path, pattern))
+        wanted = [file for file in matching if size_of(f"{folder}/{file.path}") != file.size]
+        with staged(self._folder, version.output) as staging:
+            self._fetch_all(version, wanted, staging.path, {}, _WORKERS)
+            for file in wanted:
+                (folder / file.path).parent.mkdir(parents=True, exist_ok=True)
+                (staging.path / file.path).replace(folder / file.path)
         return folder
+
+    def _singles(self, key: VersionKey) -> Path:
+        return self._folder.root / ".files" / key[0] / key[1]
+
+    def _has(self, version: Version) -> bool:
+        """Whether the cache has every file in its size; linked versions do not count."""
+        loaded = self._folder.load(*version.key)
+        return loaded is not None and has_all_files(self._folder, version)
 
     def _download(self, workers: int, version: Version) -> None:
         """Download one version, whose linked versions are in the cache already."""
-        key = _key(version)
-        stored = self._stored(key)
-        with self._folder.locked(f"{key[0]}.fetch"), self.stage(key[0]) as staging:
+        folder, key = self._folder, version.key
+        with folder.locked(f"{key[0]}.fetch"), staged(folder, key[0]) as staging:
             if self._has(version):  # another process has downloaded it meanwhile
                 return
 
-            def fetch(file: FileEntry) -> bool:
-                dest = staging.path / file.path
-                dest.parent.mkdir(parents=True, exist_ok=True)
-                return self._fetch(key, file, stored.get(f"{CONTENT}/{file.path}"), dest)
-
-            if not all(in_parallel(fetch, list(version.manifest.files), workers)):
-                raise MissingOutput(version.output)
+            files = list(version.manifest.files)
+            self._fetch_all(version, files, staging.path, self._stored(key), workers)
             for path, link in version.manifest.links.items():
                 staging.link(path, link)
             with (staging.directory / MANIFEST).open("wb") as file:
                 file.writelines(version.manifest.chunks())
             sync_tree(staging.directory)
-            with self._folder.locked(key[0]):
-                damaged = self._install(staging.directory, version)
-            if damaged:
-                remove_tree(damaged)
+            with folder.locked(key[0]):
+                install(folder, staging.directory, version)
         _LOG.debug("%s: version %s downloaded, %d files", *key, len(version.manifest.files))
+
+    def _fetch_all(
+        self,
+        version: Version,
+        files: Sequence[FileEntry],
+        folder: Path,
+        stored: Mapping[str, ObjectInfo],
+        workers: int,
+    ) -> None:
+        """Download files of a version; `stored` are its objects, as far as they are known."""
+
+        def fetch(file: FileEntry) -> bool:
+            dest = folder / file.path
+            dest.parent.mkdir(parents=True, exist_ok=True)
+            return self._fetch(version.key, file, stored.get(f"{CONTENT}/{file.path}"), dest)
+
+        if not all(in_parallel(fetch, files, workers)):
+            raise MissingOutput(version.output)
 
     def _fetch(self, key: VersionKey, file: FileEntry, info: ObjectInfo | None, dest: Path) -> bool:
         """Download a file of a version to `dest`; another object in its place is noted."""
         name = f"{_prefix(key)}{CONTENT}/{file.path}"
         for _ in range(_DOWNLOADS):
-            info = info or self._objects.head(name)
+            info = info or self.objects.head(name)
             if info is None or info.size != file.size:
                 break
             with suppress(ObjectChangedError):
-                self._objects.fetch(name, info.etag, dest)
+                self.objects.fetch(name, info.etag, dest)
                 if read_digest(dest).sha256 == file.sha256:
                     return True
                 dest.unlink()
-            info = self._objects.head(name)
+            info = self.objects.head(name)
         self._note_damage(key, name, info)
         return False
+
+    def _stored(self, key: VersionKey) -> Mapping[str, ObjectInfo]:
+        """Path below a version's key → its object."""
+        prefix = _prefix(key)
+        return {info.key.removeprefix(prefix): info for info in list_all(self.objects, prefix)}
+
+    def _exists(self, key: VersionKey) -> bool:
+        return self.objects.head(f"{_prefix(key)}{MANIFEST}") is not None
+
+    def _write(self, path: Path, data: bytes) -> None:
+        self._folder.make(path.parent)
+        with atomic_file(path, draft=self._folder.draft()) as file:
+            file.write(data)
+
+    # Damage: a corrupt object is remembered, so that a new build is made instead of it
 
     def _note(self, key: VersionKey) -> Path:
         return self._folder.root / ".damaged" / key[0] / f"{key[1]}.txt"
 
     def _note_damage(self, key: VersionKey, name: str, info: ObjectInfo | None) -> None:
-        """Remember a corrupt object of a version, so that a new build is made instead of it."""
         self._write(self._note(key), f"{name}\n{info.etag if info else ''}\n".encode())
 
     def _is_damaged(self, key: VersionKey) -> bool:
@@ -314,180 +320,147 @@ class BucketStore(Store):
             name, etag, _ = self._note(key).read_text().split("\n")
         except (FileNotFoundError, NotADirectoryError, ValueError):
             return False
-        info = self._objects.head(name)
-        if (info.etag if info else "") == etag:
-            return True
-        self._note(key).unlink(missing_ok=True)
-        return False
+        info = self.objects.head(name)
+        return (info.etag if info else "") == etag
 
-    def _upload(self, version: Version) -> None:
-        """Write every object of a version, its manifest last.
+    def verify(self, key: VersionKey) -> list[OutputDamage]:
+        """Every difference between a version in the bucket and its manifest; reads every byte.
 
-        Whoever else writes one at the same time writes the same bytes.
+        What differs in the cache is removed there.
         """
-        key, folder = _key(version), self._folder.version(version.output, version.id)
-        if self._objects.list_page(_prefix(key), limit=1).objects:
-            self._keep(key)
-
-        def put(path: str) -> None:
-            self._objects.put(f"{_prefix(key)}{path}", folder / path)
-
-        in_parallel(put, [f"{CONTENT}/{path}" for path, _ in version.manifest.files.sizes()])
-        put(MANIFEST)
-
-    def _verify(self, key: VersionKey) -> list[OutputDamage]:
-        """Reads the bucket, and removes a changed version from the local cache."""
         name = f"{_prefix(key)}{MANIFEST}"
-        read = self._objects.read(name)
-        version = parse_version(iter([read[0]]), *key) if read else None
+        read = self.objects.read(name)
+        version = parse_version([read[0]], *key) if read else None
         if version is None:
             self._note_damage(key, name, read[1] if read else None)
             return [manifest_damage(key[0])]
-        self._discard_if_changed(key)
+        self._clean_cache(key)
         stored = self._stored(key)
 
         def differs(file: FileEntry) -> bool:
-            dest = self._new_draft()
-            try:
-                return not self._fetch(key, file, stored.get(f"{CONTENT}/{file.path}"), dest)
-            finally:
-                dest.unlink(missing_ok=True)
+            dest = self._folder.draft()
+            found = self._fetch(key, file, stored.get(f"{CONTENT}/{file.path}"), dest)
+            dest.unlink(missing_ok=True)
+            return not found
 
         files = list(version.manifest.files)
         checked = dict(zip((f.path for f in files), in_parallel(differs, files), strict=True))
-        sizes: dict[str, int | None] = {
-            path.removeprefix(f"{CONTENT}/"): info.size
-            for path, info in stored.items()
-            if path != MANIFEST
-        }
+        paths = stored.keys() - {MANIFEST}
+        sizes = {path.removeprefix(f"{CONTENT}/"): stored[path].size for path in paths}
         links = version.manifest.links
         targets = {path: (link.output, link.version) for path, link in links.items()}
-        broken = {path for path, one in targets.items() if not self._exists(one)}
-        damages = damages_of(version, sizes, lambda file: checked[file.path], broken)
-        for path in targets.keys() - broken:
-            damages += self._verify(targets[path])
+        whole = [path for path, target in targets.items() if self._exists(target)]
+        damages = damages_of(version, sizes, lambda file: checked[file.path], whole)
+        for path in whole:
+            damages += self.verify(targets[path])
         return damages
 
-    def _exists(self, key: VersionKey) -> bool:
-        return self._objects.head(f"{_prefix(key)}{MANIFEST}") is not None
+    def _clean_cache(self, key: VersionKey) -> None:
+        """Remove a changed version from the cache, and single files of it in any case."""
+        folder = self._folder
+        remove_tree(self._singles(key))
+        if Path(folder.content(*key)).is_dir() and verify_version(folder, *key, linked=False):
+            with folder.locked(key[0]):
+                remove_tree(folder.discard(folder.version(*key)))
 
-    def _discard_if_changed(self, key: VersionKey) -> None:
-        """Remove a version from the cache when a file has another SHA-256 than its manifest.
+    # Garbage collection. A version that is not needed any more has a mark, which says when it was
+    # needed. A commit that needs the version replaces the mark, and a collection that removes the
+    # version replaces it by an announcement: of the two, S3 lets one succeed, and the other sees
+    # that and gives way.
 
-        Single files of it are removed in any case: they are few.
-        """
-        shutil.rmtree(self._folder.root / ".files" / key[0] / key[1], ignore_errors=True)
-        content = Path(self._folder.content(*key))
-        if content.is_dir() and verify_version(self._folder, *key, linked=False):
-            with self._folder.locked(key[0]):
-                trash = self._folder.discard(content.parent)
-            remove_tree(trash)
+    def _marks(self) -> dict[VersionKey, ObjectInfo]:
+        marks = ((_marked(info.key), info) for info in list_all(self.objects, RETIRED))
+        return {key: info for key, info in marks if key}
 
-    # Garbage collection: a commit marks a version that it needs and then looks for a removal; a
-    # collection announces the removal and then looks at the mark. So at least one of the two sees
-    # the other and gives way.
+    def _mark(self, key: VersionKey) -> None:
+        """Note that a version was needed until now."""
+        self.objects.put(f"{RETIRED}{'/'.join(key)}", _nonce())
+
+    def _retire(self, output: str, pointer: bytes) -> None:
+        """Start the grace period of the version that a pointer names."""
+        version = _version_in(pointer)
+        if version:
+            self._mark((output, version))
 
     def _keep(self, key: VersionKey) -> None:
-        """Mark a version that is in the bucket as needed, so that no collection removes it.
+        """Let no collection remove a version that has a mark.
 
         Raises:
             StorageError: a collection is removing it; times are compared by the bucket's clock.
         """
-        now = self._objects.put(f"{RETIRED}{'/'.join(key)}", _nonce()).modified
-        removal = self._objects.head(f"{REMOVING}{'/'.join(key)}")
-        if removal and removal.modified >= now - DEAD_SECONDS:
-            raise StorageError(
-                f"{key[0]}: garbage collection is removing an old version with the same content; "
-                f"run again, after {DEAD_SECONDS / 60:.0f} minutes at the latest"
-            )
-        if removal:
-            self._objects.delete(removal.key)
+        name = f"{RETIRED}{'/'.join(key)}"
+        for _ in range(_SWAPS):
+            mark = self.objects.read(name)
+            if mark is None:
+                return
+            if mark[0].startswith(_REMOVING):
+                now = self.objects.put(f"{RETIRED}clock", b"").modified
+                if mark[1].modified >= now - DEAD_SECONDS:
+                    break
+            if self._swap(name, _nonce(), mark[1]):
+                return
+        raise StorageError(
+            f"{key[0]}: garbage collection is removing an old version with the same content; "
+            f"run again, after {DEAD_SECONDS / 60:.0f} minutes at the latest"
+        )
 
-    def _keep_links(self, staging: Staging) -> None:
-        """Keep the linked versions; refuse links to those that were removed meanwhile."""
-        if not staging.links:
-            return
-        marked = {_marked(info.key, RETIRED) for info in list_all(self._objects, RETIRED)}
+    def collect(self, before: float, now: float) -> list[str]:
+        """Remove versions that nobody needed since a time; the same in the cache.
 
-        def keep(link: LinkEntry) -> bool:
-            key = (link.output, link.version)
-            if key in marked:
-                self._keep(key)
-            return self._exists(key)
-
-        links = list(staging.links.values())
-        kept = in_parallel(keep, links)
-        for link in (link for link, done in zip(links, kept, strict=True) if not done):
-            raise StorageError(f"{staging.output}: {link.output} {REMOVED}")
-
-    def _collect(self, before: float, now: float) -> tuple[list[str], Mapping[str, str]]:
-        """Remove versions that nobody needed since a time, and stray marks.
+        A version that no commit has marked as replaced is marked, and goes at a later collection.
 
         Returns:
-            `<output>@<version>` of each version removed, sorted; output → the version readers see.
+            `<output>@<version>` of each version removed, sorted, then drafts in the cache.
         """
         changed: dict[VersionKey, float] = {}
-        for info in list_all(self._objects, VERSIONS):
-            key = _version_of(info.key)
-            if key:
+        for info in list_all(self.objects, VERSIONS):
+            if key := _version_of(info.key):
                 changed[key] = max(info.modified, changed.get(key, 0))
-        marks = {_marked(info.key, RETIRED): info for info in list_all(self._objects, RETIRED)}
-        names = self.outputs()
-        current = dict(zip(names, in_parallel(self._pointed, names), strict=True))
+        marks, names = self._marks(), sorted(self.outputs(""))
+        current = dict(zip(names, in_parallel(self.pointed, names), strict=True))
         needed_at = {
-            key: max(time, marks[key].modified if key in marks else 0)
-            for key, time in changed.items()
+            key: max(at, marks[key].modified if key in marks else 0) for key, at in changed.items()
         }
-        roots = [
-            key for key, at in needed_at.items() if current.get(key[0]) == key[1] or at >= before
-        ]
-        unneeded: list[VersionKey] = []
-        if len(roots) < len(changed):
-            load = partial(in_parallel, self._find)
-            unneeded = sorted(changed.keys() - needed_versions(roots, load))
+        load = partial(in_parallel, self._find)
+        unneeded = unneeded_versions(needed_at, current.items(), before, load)
         in_parallel(self._mark, [key for key in unneeded if key not in marks])
-        old = [key for key in unneeded if key in marks]
-        removed = in_parallel(lambda key: self._remove(key, marks[key], now), old)
-        for folder, limit in ((RETIRED, before), (REMOVING, now - DEAD_SECONDS)):
-            for info in list(list_all(self._objects, folder)):
-                if _marked(info.key, folder) not in changed and info.modified < limit:
-                    self._objects.delete(info.key)
-        gone = [f"{key[0]}@{key[1]}" for key, done in zip(old, removed, strict=True) if done]
-        return gone, {name: version for name, version in current.items() if version}
-
-    def _mark(self, key: VersionKey) -> None:
-        self._objects.put(f"{RETIRED}{'/'.join(key)}", _nonce())
+        marked = [key for key in unneeded if key in marks]
+        removed = in_parallel(lambda key: self._remove(key, marks[key], now), marked)
+        for info in list_all(self.objects, RETIRED):
+            if _marked(info.key) not in changed and info.modified < before:
+                self.objects.delete(info.key)
+        gone = [f"{key[0]}@{key[1]}" for key, done in zip(marked, removed, strict=True) if done]
+        return gone + self._collect_cache(current, before)
 
     def _remove(self, key: VersionKey, mark: ObjectInfo, now: float) -> bool:
         """Remove a version, manifest first, unless a commit marked it as needed meanwhile."""
-        began, name = time.monotonic(), f"{REMOVING}{'/'.join(key)}"
-        present = self._objects.head(name)
-        if present and present.modified >= now - DEAD_SECONDS:
+        began, stored = time.monotonic(), self.objects.read(mark.key)
+        others = stored and stored[0].startswith(_REMOVING)
+        if others and mark.modified >= now - DEAD_SECONDS:
             return False
-        etag, own = present.etag if present else None, _nonce()
-        try:
-            self._objects.put(name, own, if_none_match=present is None, if_match=etag)
-        except ObjectChangedError:  # of another collection, unless only the answer was lost
-            stored = self._objects.read(name)
-            if stored is None or stored[0] != own:
-                return False
-        marked = self._objects.head(mark.key)
-        needed = marked is None or marked.etag != mark.etag or self._pointed(key[0]) == key[1]
-        manifest = f"{_prefix(key)}{MANIFEST}"
-        objects = [] if needed else [info.key for info in list_all(self._objects, _prefix(key))]
+        if not self._swap(mark.key, _REMOVING + _nonce(), mark):
+            return False
+        needed, manifest = self.pointed(key[0]) == key[1], f"{_prefix(key)}{MANIFEST}"
+        objects = [] if needed else [info.key for info in list_all(self.objects, _prefix(key))]
         for one in sorted(objects, key=lambda one: one != manifest):
             if time.monotonic() - began > _REMOVAL_SECONDS:
                 needed = True
                 break
-            self._objects.delete(one)
-        if not needed:
-            self._objects.delete(mark.key)
-        self._objects.delete(name)
+            self.objects.delete(one)
+        if needed:
+            self._mark(key)
+        else:
+            self.objects.delete(mark.key)
         return not needed
 
-
-def _key(version: Version) -> VersionKey:
-    return version.output, version.id
+    def _collect_cache(self, current: Mapping[str, str | None], before: float) -> list[str]:
+        folder = self._folder
+        for output in folder.published_outputs(""):
+            if folder.published_version(output) != current.get(output):
+                unpublish(folder, output)
+        singles = (folder.root / ".files").rglob("*")
+        remove_old((path for path in singles if path.is_file()), before)
+        return [name for name in collect_folder(folder, before) if name.startswith(".staging/")]
 
 
 def _prefix(key: VersionKey) -> str:
@@ -506,9 +479,9 @@ def _version_of(key: str) -> VersionKey | None:
     return None
 
 
-def _marked(key: str, folder: str) -> VersionKey | None:
-    """The version of a mark in a folder of marks; None for a foreign object."""
-    output, _, version = key.removeprefix(folder).rpartition("/")
+def _marked(key: str) -> VersionKey | None:
+    """The version of a mark; None for a foreign object."""
+    output, _, version = key.removeprefix(RETIRED).rpartition("/")
     return (output, version) if output and is_version_id(version) else None
 
 
@@ -525,11 +498,9 @@ def _nonce() -> bytes:
 def in_parallel(
     function: Callable[[_Item], _Result], items: Iterable[_Item], workers: int = _WORKERS
 ) -> list[_Result]:
-    """Call the function for every item in threads.
+    """The results of a function that is called for every item in threads, in their order.
 
-    Returns:
-        The results in the order of the items. The first error is raised after the calls that had
-        begun have ended.
+    The first error is raised after the calls that had begun have ended.
     """
     items = list(items)
     if len(items) < 2 or workers == 1:

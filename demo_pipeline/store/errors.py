@@ -4,8 +4,6 @@ Belongs here: this package's exceptions; they name an output, never the command 
 is wrong with a demonstration itself is a `DemonstrationError`.
 """
 
-from typing import Any
-
 
 class StorageError(Exception):
     """A root, a name or a staged directory that the store cannot work with."""
@@ -18,31 +16,24 @@ class OutputError(StorageError):
         output: its name, e.g. `events/<id>`.
     """
 
-    def __init__(self, output: str, *more: str, message: str) -> None:
-        self.output, self._arguments = output, (output, *more)
-        super().__init__(message)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (type(self), self._arguments)
+    def __init__(self, output: str, *more: str) -> None:
+        super().__init__(output, *more)
+        self.output = output
 
 
 class MissingOutput(OutputError):  # noqa: N818 - the name states what is wrong
     """An output that was never committed, or that lacks one of its files."""
 
-    def __init__(self, output: str) -> None:
-        message = f"{output}: not committed, or one of its files is missing"
-        super().__init__(output, message=message)
+    def __str__(self) -> str:
+        return f"{self.output}: not committed, or one of its files is missing"
 
 
 class ChangedOutput(OutputError):  # noqa: N818 - the name states what is wrong
-    """An output with a file that was changed after its commit.
-
-    Args:
-        output: its name.
-        file: path of the file in the output, printable.
-    """
+    """An output with a file, a printable path in it, that was changed after its commit."""
 
     def __init__(self, output: str, file: str) -> None:
+        super().__init__(output, file)
         self.file = file
-        message = f"{output}/{file} was changed after its commit"
-        super().__init__(output, file, message=message)
+
+    def __str__(self) -> str:
+        return f"{self.output}/{self.file} was changed after its commit"

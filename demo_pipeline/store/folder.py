@@ -1,39 +1,34 @@
-"""The folder of a store: paths, durable calls, locks, and the parts that builds keep.
+"""The folder of a store, or of a bucket's local cache: paths, durable calls, locks.
 
 Belongs here: what the file system does. What is written is decided by the store.
 """
 
-import errno
 import fcntl
-import hashlib
-import logging
 import os
 import re
 import shutil
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from demo_pipeline.files.atomic_write import hidden_name, replace_synced, sync
-from demo_pipeline.files.processes import this_process
+from demo_pipeline.files.processes import has_ended, is_running, this_process
 from demo_pipeline.store.objects import make_folders
-from demo_pipeline.store.version_manifest import VERSION_LENGTH
+from demo_pipeline.store.version_manifest import VERSION_LENGTH, Version, read_version
 
 CONTENT, MANIFEST = "content", "manifest.json"
+COLLECTION = ".collect"
+"""The lock of a collection, shared by the commits that run at the same time."""
 VersionKey = tuple[str, str]
 """Output and version id."""
 _VERSIONS = ".versions"
 _VERSION = re.compile(rf"[0-9a-f]{{{VERSION_LENGTH}}}")
-_DIGEST = 32  # bytes of SHA-256 before the data of a part
-_TOUCH_SECONDS = 3600.0
-_LOG = logging.getLogger(__package__)
 
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """Paths under `root` (absolute).
+    """Paths under `root` (absolute). Those made for each of many trajectories are plain text.
 
     A staged directory is exactly as deep as the version it becomes, so that a relative link inside
     it is right before and after the version is installed.
@@ -42,19 +37,9 @@ class Folder:
     root: Path
 
     @property
-    def versions(self) -> Path:
-        """The folder of all versions of all outputs."""
-        return self.root / _VERSIONS
-
-    @property
     def staging(self) -> Path:
         """The folder of everything unfinished or about to be removed; its entries are hidden."""
         return self.root / ".staging"
-
-    @property
-    def parts(self) -> Path:
-        """The folder of parts that builds keep for the next build."""
-        return self.root / ".parts"
 
     def pointer(self, output: str) -> Path:
         """The symbolic link through which readers see the published version."""
@@ -62,23 +47,25 @@ class Folder:
 
     def version(self, output: str, version: str) -> Path:
         """The directory of one version: `content/` and `manifest.json`."""
-        return self.versions / output / version
+        return self.root / _VERSIONS / output / version
 
     def content(self, output: str, version: str) -> str:
-        """Path of the content of one version, as text, which is quicker to make."""
+        """Path of the content of one version."""
         return f"{self.root}/{_VERSIONS}/{output}/{version}/{CONTENT}"
 
     def manifest(self, output: str, version: str) -> str:
-        """Path of the manifest of one version, as text."""
+        """Path of the manifest of one version."""
         return f"{self.root}/{_VERSIONS}/{output}/{version}/{MANIFEST}"
 
-    def lock(self, name: str) -> Path:
-        """The lock file of an output, or of something else that is done by one process."""
-        return self.root / ".locks" / f"{name}.lock"
+    def load(self, output: str, version: str) -> Version | None:
+        """The version with this id; None when its manifest is missing or does not match the id."""
+        return read_version(self.manifest(output, version), output, version)
 
     def draft(self, output: str = "") -> Path:
         """A new name for what is unfinished or about to be removed, with its process's mark."""
-        return self.staging / output / f"{hidden_name()}.{this_process().mark}"
+        draft = self.staging / output / f"{hidden_name()}.{this_process().mark}"
+        self.make(draft.parent)
+        return draft
 
     def link_target(self, path: Path, output: str, version: str) -> str:
         """The text of a link at `path`, anywhere below the root, to the content of a version."""
@@ -95,26 +82,32 @@ class Folder:
         target = f"{'../' * output.count('/')}{_VERSIONS}/{output}/{version}/{CONTENT}"
         return version if text == target else None
 
-    def links(self, folder: str) -> Iterator[str]:
-        """Paths of the links at or below `folder` (empty: the root), hidden ones left out."""
-        pending = [folder] if folder else _visible(self.root, "")
+    def published_outputs(self, folder: str) -> set[str]:
+        """The outputs with a pointer at or below a folder; empty: all."""
+        found, pending = set(), [folder]
         while pending:
             name = pending.pop()
-            if os.path.islink(f"{self.root}/{name}"):  # noqa: PTH114 - for every trajectory
-                yield name
-            else:
-                pending += _visible(self.root, name)
+            if name and os.path.islink(f"{self.root}/{name}"):  # noqa: PTH114 - very many
+                found.add(name)
+                continue
+            with suppress(FileNotFoundError, NotADirectoryError):
+                names = os.listdir(self.root / name)  # noqa: PTH208 - very many
+                above = f"{name}/" if name else ""
+                pending += [f"{above}{child}" for child in names if child[0] != "."]
+        return set(filter(self.published_version, found))
 
-    def unfinished(self) -> list[Path]:
-        """Staged directories and drafts, sorted; other folders are parts of outputs' names."""
-        found, pending = [], [self.staging]
+    def versions(self) -> Iterator[VersionKey]:
+        """Every version directory, published or not, complete or not."""
+        top = self.root / _VERSIONS
+        pending = [top]
         while pending:
-            for path in children(pending.pop()):
-                if path.name.startswith("."):
-                    found.append(path)
+            above = pending.pop()
+            for path in _children(above):
+                inside = (path / MANIFEST, path / CONTENT)
+                if is_version_id(path.name) and any(one.exists() for one in inside):
+                    yield above.relative_to(top).as_posix(), path.name
                 elif path.is_dir():
                     pending.append(path)
-        return sorted(found)
 
     def make(self, path: Path) -> None:
         """See `make_folders`."""
@@ -123,53 +116,75 @@ class Folder:
     def discard(self, path: Path) -> Path:
         """Take a folder out of its place in one step; returns where it is to be removed."""
         trash = self.draft()
-        self.make(trash.parent)
         replace_synced(path, trash)
         return trash
 
     @contextmanager
-    def locked(self, name: str, *, shared: bool = False) -> Iterator[None]:
-        """Wait for a lock, which the end of the process ends, too."""
-        path = self.lock(name)
+    def locked(self, name: str, *, shared: bool = False) -> Iterator[int]:
+        """Wait for a lock, which the end of the process ends, too; gives its file."""
+        path = self.root / ".locks" / f"{name}.lock"
         self.make(path.parent)
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
             fcntl.flock(handle, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
-            yield
+            yield handle
         finally:
             os.close(handle)
 
     def next_turn(self, name: str) -> int:
         """How often this was called for a name before; from 0."""
-        with self.locked(name):
-            path = self.lock(name)
-            text = path.read_text()
+        with self.locked(f"turn.{name}") as file:
+            text = os.pread(file, 20, 0)
             turn = int(text) if text.isdigit() else 0
-            path.write_text(f"{turn + 1}")
+            os.pwrite(file, b"%d" % (turn + 1), 0)
         return turn
 
+    def unfinished(self, before: float | None) -> list[Path]:
+        """Drafts and staged directories of processes that have ended, sorted.
 
-def children(folder: Path) -> list[Path]:
-    """The entries of a folder; none when it is not one."""
-    try:
-        return list(folder.iterdir())
-    except (FileNotFoundError, NotADirectoryError):
-        return []
+        With a time only those that were last changed `before` it, then also those of processes of
+        which nothing is known.
+        """
 
+        def is_left(path: Path) -> bool:
+            mark = path.name.rpartition(".")[2]
+            if before is None:
+                return has_ended(mark)
+            return is_old(path, before) and not is_running(mark)
 
-def _visible(root: Path, folder: str) -> list[str]:
-    """Names below the root of the entries of a folder; none when it is not one."""
-    try:
-        names = os.listdir(root / folder)  # noqa: PTH208 - for every trajectory
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    above = f"{folder}/" if folder else ""
-    return [f"{above}{name}" for name in names if not name.startswith(".")]
+        found, pending = [], [self.staging]
+        while pending:
+            inside = _children(pending.pop())
+            found += [path for path in inside if path.name.startswith(".") and is_left(path)]
+            pending += [path for path in inside if not path.name.startswith(".") and path.is_dir()]
+        return sorted(found)
+
+    def remove_unfinished(self, before: float | None) -> list[str]:
+        """Remove what is `unfinished`; returns its paths relative to the root."""
+        paths = self.unfinished(before)
+        for path in paths:
+            remove_tree(path)
+        return [path.relative_to(self.root).as_posix() for path in paths]
 
 
 def is_version_id(name: str) -> bool:
     """Whether a directory's name is a version id."""
     return _VERSION.fullmatch(name) is not None
+
+
+def is_old(path: Path, before: float) -> bool:
+    """Whether something was last changed before a time; not when another process removes it."""
+    try:
+        return path.lstat().st_mtime < before
+    except FileNotFoundError:
+        return False
+
+
+def remove_old(files: Iterator[Path], before: float) -> None:
+    """Remove the files that were last used before a time; another process may do that, too."""
+    for path in files:
+        if is_old(path, before):
+            path.unlink(missing_ok=True)
 
 
 def walk_files(content: Path, folder: str = "") -> Iterator[str]:
@@ -193,104 +208,24 @@ def walk_files(content: Path, folder: str = "") -> Iterator[str]:
 def sync_tree(path: Path) -> None:
     """Sync every folder and regular file under `path`, deepest first."""
     for folder, _, files in os.walk(path, topdown=False):
-        for name in sorted(files):
-            file = Path(folder, name)
+        for file in (Path(folder, name) for name in sorted(files)):
             if not file.is_symlink():
                 sync(file)
         sync(Path(folder))
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a folder that nobody reads, if it exists."""
+    """Remove a file, a link, or a folder that nobody reads, if it exists."""
     with suppress(FileNotFoundError):  # another process removes it, too
-        shutil.rmtree(path)
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
 
 
-@contextmanager
-def marked_in_use(folder: Path) -> Iterator[None]:
-    """Mark a folder as in use while the context is open, even if it is renamed meanwhile."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+def _children(folder: Path) -> list[Path]:
+    """The entries of a folder; none when it is not one."""
     try:
-        fcntl.flock(handle, fcntl.LOCK_SH)
-        yield
-    finally:
-        os.close(handle)
-
-
-def is_in_use(folder: Path) -> bool:
-    """Whether a living process marked `folder` as in use; True when that is unknown."""
-    try:
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        return list(folder.iterdir())
     except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError as error:
-        return error.errno != errno.ELOOP  # a link is not in use
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    else:
-        return False
-    finally:
-        os.close(handle)
-
-
-class PartFolder:
-    """Parts by key: the hex digest of everything that a part depends on.
-
-    The folder may be removed at any time; then the next build makes every part anew.
-    """
-
-    def __init__(self, folder: Folder) -> None:
-        self._folder = folder
-
-    def read(self, key: str) -> bytes | None:
-        """The bytes that were kept under the key; None when they are gone or damaged."""
-        path = self._path(key)
-        try:
-            data = path.read_bytes()
-            if time.time() - path.stat().st_mtime > _TOUCH_SECONDS:
-                os.utime(path)
-        except OSError:
-            return None
-        if hashlib.sha256(data[_DIGEST:]).digest() == data[:_DIGEST]:
-            return data[_DIGEST:]
-        with suppress(OSError):
-            path.unlink(missing_ok=True)
-        return None
-
-    def has(self, key: str) -> bool:
-        """Whether something is kept under the key; it may be damaged."""
-        return self._path(key).is_file()
-
-    def write(self, key: str, data: bytes) -> None:
-        """Keep bytes under a key, atomically; not when the folder cannot be written to."""
-        path, draft = self._path(key), self._folder.draft()
-        try:
-            self._folder.make(draft.parent)
-            self._folder.make(path.parent)
-            # Not synced: a part that a power cut tears is found by its hash.
-            draft.write_bytes(hashlib.sha256(data).digest() + data)
-            draft.replace(path)
-        except OSError as error:
-            _LOG.debug("a part is not kept: %s", type(error).__name__)
-        finally:
-            with suppress(OSError):
-                draft.unlink(missing_ok=True)
-
-    def collect(self, before: float) -> None:
-        """Remove the parts that were last used before a time, epoch seconds."""
-        for path in self._folder.parts.glob("*/*"):
-            with suppress(FileNotFoundError):  # another process removes it, too
-                if path.stat().st_mtime < before:
-                    path.unlink()
-
-    @contextmanager
-    def one_build(self, name: str) -> Iterator[float]:
-        """Wait until no other process of this machine builds `name`; gives the seconds waited."""
-        start = time.monotonic()
-        with self._folder.locked(f"build.{name}"):
-            yield time.monotonic() - start
-
-    def _path(self, key: str) -> Path:
-        return self._folder.parts / key[:2] / key
+        return []

@@ -21,14 +21,14 @@ _DERIVED = re.compile(rf"-[0-9a-f]{{{_HASH_LENGTH}}}\Z")
 _DOCUMENT_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 _S3 = "s3://"
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
+VERSIONS, POINTERS, RETIRED = "versions/", "pointers/", "retired/"
+OWN_FOLDERS = (VERSIONS, POINTERS, RETIRED)
+"""Folders of a bucket that the store itself uses."""
 _SCHEMES = frozenset({"http", "https", "ftp", "gs", "gcs", "az", "abfs", "hdfs", "sftp", "ssh"})
 
 
 def is_safe_id(text: str) -> bool:
-    """Whether `text` is `[A-Za-z0-9][A-Za-z0-9._-]{0,127}` without `..`: a name in the store.
-
-    `safe_id` gives fewer names: earlier versions also gave those that end like `upload.`.
-    """
+    """Whether `text` is `[A-Za-z0-9][A-Za-z0-9._-]{0,127}` without `..`: a name in the store."""
     return _SAFE.fullmatch(text) is not None and ".." not in text
 
 
@@ -43,16 +43,10 @@ def is_folder_name(text: str) -> bool:
 
 
 def safe_id(name: str) -> str:
-    """`name` itself when it is safe, else a readable stem and 24 hex of its SHA-256.
+    """The id of a name: itself when it is safe, else a readable stem and 24 hex of its SHA-256.
 
-    A name that ends in a dot, in `.json` or in `.lock` is not kept either.
-
-    Args:
-        name: any string, such as a folder's name as the operating system gives it (undecodable
-            bytes as lone surrogates), the empty string included.
-
-    Returns:
-        A safe id of at most 128 characters; the same for the same name, on every machine.
+    It is the same on every machine. A name that ends in a dot, in `.json` or in `.lock` is not kept
+    either. Bytes that are not UTF-8 are lone surrogates, as the operating system gives them.
     """
     if is_safe_id(name) and not name.lower().endswith(_RESERVED_ENDINGS):
         return name
@@ -87,12 +81,13 @@ def is_document(key: str) -> bool:
     return len(parts) > 1 and ".." not in key and all(map(_DOCUMENT_PART.fullmatch, parts))
 
 
-def require_document(key: str) -> None:
-    """Refuse a key that no document may have. Raises `StorageError`."""
-    if not is_document(key):
+def require_document(key: str) -> str:
+    """The key of a document. Raises `StorageError` when no document may have it."""
+    if not is_document(key) or key.startswith(OWN_FOLDERS):
         raise StorageError(
             f"{key!r} cannot be the key of a document; use e.g. `quarantine/<id>.json`"
         )
+    return key
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,23 +133,22 @@ def local_path(url: str) -> Path:
     Raises:
         StorageError: the root is not local.
     """
-    if not url.strip():
+    text = url.strip()
+    if not text:
         raise StorageError("the root is empty; give a path, a file:// URL or an s3:// URL")
-    if url.strip().lower().startswith(_S3.rstrip("/")) and not is_bucket(url):
+    if is_bucket(text):
+        raise StorageError(
+            "an s3:// root cannot be used here; give a path or a file:// URL, "
+            "for example a local copy made with `aws s3 sync`"
+        )
+    if text.lower().startswith("s3:"):
         raise StorageError("an s3:// URL has two slashes after the colon")
     if "://" not in url:
         return Path(url).expanduser().absolute()
     try:
         parts = urlsplit(url)
     except ValueError:  # e.g. a bracket that is not closed; its message quotes the URL
-        raise StorageError(
-            "the root is not a URL; give a path, a file:// or an s3:// URL"
-        ) from None
-    if parts.scheme == "s3":
-        raise StorageError(
-            "an s3:// root cannot be used here; give a path or a file:// URL, "
-            "for example a local copy made with `aws s3 sync`"
-        )
+        parts = urlsplit("unknown://")
     if parts.scheme != "file":
         named = f"{parts.scheme}:// roots" if parts.scheme in _SCHEMES else "roots of this kind"
         raise StorageError(f"{named} are not supported; give a path, a file:// URL or an s3:// URL")

@@ -44,12 +44,9 @@ class ObjectInfo:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page of a listing, in no order.
+    """Objects and, with a delimiter, folders that end in `/`, in no order.
 
-    Attributes:
-        objects: on this page.
-        prefixes: with a delimiter: the folders on this page, each ending in `/`.
-        token: of the next page; None at the end.
+    The token is the next page's; None at the end.
     """
 
     objects: tuple[ObjectInfo, ...]
@@ -119,22 +116,16 @@ class Objects(Protocol):
 
 def list_all(objects: Objects, prefix: str = "") -> Iterator[ObjectInfo]:
     """Every object whose key begins with `prefix`, page after page, in no order."""
-    token: str | None = None
-    while True:
-        page = objects.list_page(prefix, token)
+    token: str | None = ""
+    while token is not None:
+        page = objects.list_page(prefix, token or None)
         yield from page.objects
         token = page.token
-        if token is None:
-            return
 
 
 @contextmanager
 def stored_file(path: Path, draft: Path | None = None) -> Iterator[BinaryIO]:
-    """`atomic_file`, for bytes that come from elsewhere.
-
-    Raises:
-        StorageError: the disk is full, or the folder cannot be written to.
-    """
+    """`atomic_file`; `StorageError` when the disk is full or the folder cannot be written to."""
     try:
         with atomic_file(path, draft=draft) as file:
             yield file
@@ -190,31 +181,24 @@ class FolderObjects:
 
     def list_page(self, prefix: str = "", token: str | None = None, limit: int = PAGE) -> Page:
         """See `Objects`. Raises `StorageError` also when a folder in it cannot be read."""
-        folder, _, start = prefix.rpartition("/")
-        return self._page(self._files(folder, start, _after(token)), folder, limit)
+        return self._page(prefix, token, limit, deep=True)
 
     def list_prefixes(self, prefix: str = "", token: str | None = None, limit: int = PAGE) -> Page:
         """See `Objects`. Raises as `list_page`."""
-        folder, after = prefix.rstrip("/"), _after(token)
-        following = (entry for entry in self._entries(folder) if entry[0] > after)
-        return self._page(following, folder, limit)
+        return self._page(prefix, token, limit, deep=False)
 
     def head(self, key: str) -> ObjectInfo | None:
         """See `Objects`."""
-        try:
-            with self._opened(key) as file:
-                return _described(key, os.fstat(file.fileno()))
-        except FileNotFoundError:
-            return None
+        with suppress(FileNotFoundError), self._opened(key) as file:
+            return _described(key, os.fstat(file.fileno()))
+        return None
 
     def read(self, key: str) -> tuple[bytes, ObjectInfo] | None:
         """See `Objects`."""
-        try:
-            with self._opened(key) as file:
-                data = file.read()
-                return data, _described(key, os.fstat(file.fileno()))
-        except FileNotFoundError:
-            return None
+        with suppress(FileNotFoundError), self._opened(key) as file:
+            data = file.read()
+            return data, _described(key, os.fstat(file.fileno()))
+        return None
 
     def fetch(self, key: str, etag: str, dest: Path) -> None:
         """See `Objects`."""
@@ -239,10 +223,8 @@ class FolderObjects:
         """See `Objects`. Raises `StorageError` also for a hidden key, or that of a folder."""
         if not _is_plain(key):
             raise StorageError(f"{key!r} cannot be a key in a folder")
-        path = self.root / key
-        draft = self.new_draft()
-        for folder in {path.parent, (draft or path).parent}:
-            make_folders(folder, self.root)
+        path, draft = self.root / key, self.new_draft()
+        make_folders(path.parent, self.root)
         lock = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -250,8 +232,7 @@ class FolderObjects:
             if (if_none_match and now) or (if_match and (now is None or now.etag != if_match)):
                 raise ObjectChangedError(f"{key!r} was written by another process meanwhile")
             with stored_file(path, draft) as out:
-                for chunk in parts_of(data):
-                    out.write(chunk)
+                out.writelines(parts_of(data))
             return _described(key, path.stat())
         finally:
             os.close(lock)
@@ -288,95 +269,83 @@ class FolderObjects:
         with file:
             yield file
 
-    def _page(
-        self, entries: Iterator[tuple[_Parts, os.stat_result]], folder: str, limit: int
-    ) -> Page:
+    def _page(self, prefix: str, token: str | None, limit: int, *, deep: bool) -> Page:
         if not self.root.is_dir():
             raise MissingRootError(
                 f"{self.root}: the uploads folder does not exist; "
                 "create it, or set DEMO_PIPELINE_UPLOADS"
             )
+        folder, _, start = prefix.rpartition("/")
         if folder and not _is_plain(folder):
             return Page((), (), None)
-        found = list(islice(entries, limit + 1))
-        objects, prefixes = [], []
-        for parts, status in found[:limit]:
-            if stat.S_ISDIR(status.st_mode):
-                prefixes.append(f"{'/'.join(parts)}/")
-            else:
-                objects.append(_described("/".join(parts), status))
-        token = None
-        if len(found) > limit:
-            token = os.fsencode("/".join(found[limit - 1][0])).hex()
-        return Page(tuple(objects), tuple(prefixes), token)
+        base = tuple(folder.split("/")) if folder else ()
+        found = list(islice(self._walk(base, start, _after(token), deep=deep), limit + 1))
+        page = [("/".join(parts), status) for parts, status in found[:limit]]
+        return Page(
+            tuple(_described(k, status) for k, status in page if not stat.S_ISDIR(status.st_mode)),
+            tuple(f"{key}/" for key, status in page if stat.S_ISDIR(status.st_mode)),
+            os.fsencode(page[-1][0]).hex() if len(found) > limit else None,
+        )
 
-    def _entries(
-        self, folder: str, start: str = "", since: str = ""
+    def _walk(
+        self, folder: _Parts, start: str, after: _Parts, *, deep: bool
     ) -> Iterator[tuple[_Parts, os.stat_result]]:
-        """Files and folders directly in `folder`, by name, with links followed.
+        """The entries of a folder whose parts come after `after`, by name, with links followed.
 
         Args:
-            folder: a key, empty for the root; nothing is yielded when it does not exist.
+            folder: parts of its key; nothing is yielded when it does not exist.
             start: what the names begin with.
-            since: names before it are skipped.
+            after: parts of a key.
+            deep: give the files at any depth, instead of files and folders.
         """
-        base, real_root = tuple(folder.split("/")) if folder else (), self.root.resolve()
+        depth = len(folder)
+        since = after[depth] if after[:depth] == folder and len(after) > depth else ""
+        for name in self._names("/".join(folder)):
+            if name < since or name[0] == "." or not name.startswith(start):
+                continue
+            parts, path = (*folder, name), self.root.joinpath(*folder, name)
+            status = self._status(path)
+            if status is None:
+                continue
+            if not deep or stat.S_ISREG(status.st_mode):
+                if parts > after:
+                    yield parts, status
+            elif not path.is_symlink() or (not folder and path.resolve() != self.root.resolve()):
+                # One folder that cannot be read hides no other; listing it alone reports it.
+                with suppress(StorageError):
+                    yield from self._walk(parts, "", after, deep=True)
+
+    def _names(self, folder: str) -> list[str]:
+        """The names in a folder inside the root, sorted."""
+        path = self.root / folder
         try:
-            with os.scandir(self.root / folder) as entries:
-                names = sorted(entry.name for entry in entries if entry.name >= since)
-        except (FileNotFoundError, NotADirectoryError):
-            return
+            inside = path.resolve().is_relative_to(self.root.resolve())
+            return sorted(os.listdir(path)) if inside else []  # noqa: PTH208 - very many
+        except (FileNotFoundError, NotADirectoryError, RuntimeError):  # or a loop of links
+            return []
         except OSError as error:
-            if error.errno == errno.ELOOP:  # a link to itself is no folder
-                return
-            place = ascii(folder) if folder else "the root"
-            reason = os.strerror(error.errno or 0)
+            if error.errno == errno.ELOOP:
+                return []
+            place, reason = ascii(folder) if folder else "the root", os.strerror(error.errno or 0)
             raise StorageError(
                 f"{place}: cannot be listed ({reason}); check its permissions"
             ) from None
-        if not (self.root / folder).resolve().is_relative_to(real_root):
-            return
-        for name in names:
-            if not name.startswith(".") and name.startswith(start):
-                status = _status(self.root / folder / name, real_root)
-                if status:
-                    yield (*base, name), status
 
-    def _files(
-        self, folder: str, start: str, after: _Parts
-    ) -> Iterator[tuple[_Parts, os.stat_result]]:
-        """Every file in `folder`, at any depth, whose parts come after `after`."""
-        base = tuple(folder.split("/")) if folder else ()
-        depth = len(base)
-        since = after[depth] if after[:depth] == base and len(after) > depth else ""
-        for parts, status in self._entries(folder, start, since):
-            if not stat.S_ISDIR(status.st_mode):
-                if parts > after:
-                    yield parts, status
-                continue
-            path = self.root.joinpath(*parts)
-            linked = path.is_symlink()
-            if not linked or (len(parts) == 1 and path.resolve() != self.root.resolve()):
-                # One folder that cannot be read hides no other; listing it alone reports it.
-                with suppress(StorageError):
-                    yield from self._files("/".join(parts), "", after)
+    def _status(self, path: Path) -> os.stat_result | None:
+        """Status of what `path` leads to; None unless that is a file or folder inside the root."""
+        try:
+            if path.is_symlink() and not path.resolve().is_relative_to(self.root.resolve()):
+                return None
+            status = path.stat()
+        except (OSError, RuntimeError):  # removed meanwhile, or a loop of links
+            return None
+        known = stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)
+        return status if known else None
 
 
 def _is_plain(key: str) -> bool:
     """Whether every part is a visible name."""
     return "\0" not in key and all(part and part[0] != "." for part in key.split("/"))
-
-
-def _status(path: Path, real_root: Path) -> os.stat_result | None:
-    """Status of what `path` leads to; None unless that is a file or folder inside the root."""
-    try:
-        if path.is_symlink() and not path.resolve().is_relative_to(real_root):
-            return None
-        status = path.stat()
-    except (OSError, RuntimeError):  # removed meanwhile, or a loop of links
-        return None
-    known = stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)
-    return status if known else None
 
 
 def _described(key: str, status: os.stat_result) -> ObjectInfo:

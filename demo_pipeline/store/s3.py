@@ -73,11 +73,11 @@ class S3CallError(StorageError):
     """
 
     def __init__(self, place: str, code: str, status: int) -> None:
+        super().__init__(place, code, status)
         self.place, self.code, self.status = place, code, status
-        super().__init__(f"{place}: {_REMEDIES.get(code, f'S3 failed with {code}; try again')}")
 
-    def __reduce__(self) -> tuple[type["S3CallError"], tuple[str, str, int]]:
-        return (type(self), (self.place, self.code, self.status))
+    def __str__(self) -> str:
+        return f"{self.place}: {_REMEDIES.get(self.code, f'S3 failed with {self.code}; try again')}"
 
 
 class S3Client:
@@ -88,12 +88,7 @@ class S3Client:
         self._connected: tuple[int, Any] | None = None
 
     def call(self, method: str, key: str = "", **arguments: Any) -> dict[str, Any]:
-        """One operation of the S3 API, e.g. `head_object`.
-
-        Args:
-            method: botocore's name of it.
-            key: the object's full key, empty for operations on the bucket.
-            arguments: the operation's further parameters.
+        """One operation of the S3 API, e.g. `head_object`, of an object by its full key.
 
         Raises:
             S3CallError: when it fails, after as many calls as are sensible.
@@ -116,8 +111,7 @@ class S3Client:
         finally:
             body.close()
 
-    def _system(self) -> Any:
-        """The file system of this process: a connection does not survive a fork."""
+    def _system(self) -> Any:  # of this process: a connection does not survive a fork
         if self._connected is None or self._connected[0] != os.getpid():
             self._connected = (os.getpid(), _connect())
         return self._connected[1]
@@ -162,10 +156,9 @@ def _connect() -> Any:
 
 
 def _close_session(process: int, loop: Any, session: Any) -> None:
-    """Close the connections of a file system that is not used any more.
+    """Close connections, unless a forked child shares them and the event loop with its parent.
 
-    A forked child shares the sockets and the event loop of its parent: it must not touch them, and
-    an attempt of s3fs ends with a traceback. So it keeps them until it ends.
+    An attempt of s3fs to close those ends with a traceback, so the child keeps them until it ends.
     """
     if process == os.getpid():
         S3FileSystem.close_session(loop, session)
@@ -174,15 +167,9 @@ def _close_session(process: int, loop: Any, session: Any) -> None:
 
 
 class S3Objects:
-    """See `Objects`. Keys that begin with `/` below the root's prefix are left out.
+    """See `Objects`, at `s3://bucket/prefix`. Keys that begin with `/` below it are left out.
 
-    Args:
-        url: `s3://bucket/prefix`, without credentials.
-        client: makes the calls; tests pass one that acts between them.
-        part_bytes: larger objects are written in parts of this size (S3 wants 5 MiB at least).
-
-    Raises:
-        StorageError: the URL carries credentials or names no bucket.
+    Objects of more than `part_bytes` are written in parts of this size, 5 MiB at least.
     """
 
     def __init__(
@@ -232,8 +219,11 @@ class S3Objects:
                 answer = self._download(key, out, IfMatch=f'"{etag}"')
                 # An object that was replaced during the download is not the expected one any more.
                 now = self.head(key)
-                wanted = (etag, out.tell())
-                if _etag(answer) != etag or now is None or (now.etag, now.size) != wanted:
+                if (
+                    _etag(answer) != etag
+                    or now is None
+                    or (now.etag, now.size) != (etag, out.tell())
+                ):
                     raise self._changed(key)
         except S3CallError as error:
             if error.status != 412 and error.code not in {"NoSuchKey", _OTHER_BYTES}:
@@ -262,7 +252,7 @@ class S3Objects:
             refused = error.status in (409, 412) or error.code in {"NoSuchKey", "NoSuchUpload"}
             if not (conditions and refused):
                 raise
-            raise ObjectChangedError(f"{error.place}: was written by another process") from None
+            raise self._changed(key) from None
         except OSError as error:
             name, reason = Path(str(data)).name, type(error).__name__
             raise StorageError(f"{name}: could not be read: {reason}") from None
@@ -280,7 +270,7 @@ class S3Objects:
             md5 = hashlib.md5(usedforsecurity=False)
             out.seek(0)
             out.truncate()
-            failure = S3CallError(self._place(key), _OTHER_BYTES, 0)
+            failure = S3CallError(f"{self.url}/{ascii(key)[1:-1]}", _OTHER_BYTES, 0)
             try:
                 for chunk in self._client.chunks(self._bucket.prefix + key, answer["Body"]):
                     md5.update(chunk)
@@ -308,10 +298,8 @@ class S3Objects:
         return size == answer["ContentLength"] and (not is_md5 or md5 == etag)
 
     def _changed(self, key: str) -> ObjectChangedError:
-        return ObjectChangedError(f"{self._place(key)}: is not the object that was listed any more")
-
-    def _place(self, key: str) -> str:
-        return f"{self.url}/{ascii(key)[1:-1]}"
+        place = f"{self.url}/{ascii(key)[1:-1]}"
+        return ObjectChangedError(f"{place}: was replaced or removed by another process")
 
     def _listed(self, prefix: str, token: str | None, limit: int, **more: str) -> Page:
         root = self._bucket.prefix
@@ -320,11 +308,19 @@ class S3Objects:
         answer = self._client.call(
             "list_objects_v2", Prefix=root + prefix, MaxKeys=min(limit, PAGE), **more
         )
-        objects = [_listed_object(entry, root) for entry in answer.get("Contents", ())]
-        prefixes = [item["Prefix"].removeprefix(root) for item in answer.get("CommonPrefixes", ())]
+        listed = [
+            (
+                one["Key"].removeprefix(root),
+                one["Size"],
+                _etag(one),
+                one["LastModified"].timestamp(),
+            )
+            for one in answer.get("Contents", ())
+        ]
+        folders = [one["Prefix"].removeprefix(root) for one in answer.get("CommonPrefixes", ())]
         return Page(
-            tuple(info for info in objects if info.key and not info.key.startswith("/")),
-            tuple(prefix for prefix in prefixes if not prefix.startswith("/")),
+            tuple(ObjectInfo(*one) for one in listed if one[0] and one[0][0] != "/"),
+            tuple(folder for folder in folders if folder[0] != "/"),
             answer.get("NextContinuationToken") if answer.get("IsTruncated") else None,
         )
 
@@ -359,11 +355,6 @@ def _body(data: bytes) -> dict[str, Any]:
 def _described(key: str, answer: dict[str, Any]) -> ObjectInfo:
     modified = answer["LastModified"].timestamp()
     return ObjectInfo(key, answer["ContentLength"], _etag(answer), modified)
-
-
-def _listed_object(entry: dict[str, Any], root: str) -> ObjectInfo:
-    key = entry["Key"].removeprefix(root)
-    return ObjectInfo(key, entry["Size"], _etag(entry), entry["LastModified"].timestamp())
 
 
 def _etag(answer: dict[str, Any]) -> str:

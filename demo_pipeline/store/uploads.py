@@ -13,20 +13,19 @@ import stat
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
 
 from demo_pipeline.files.atomic_write import combined_digest, file_digest
-from demo_pipeline.files.processes import has_ended, this_process
+from demo_pipeline.files.processes import has_ended, is_running, this_process
 from demo_pipeline.files.recording_files import OTHER_FILES, RECORDING_FILES, oversized_files
 from demo_pipeline.files.system_errors import raise_system_trouble
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.settings import DEFAULT_LIMITS, LimitSettings
 from demo_pipeline.store.errors import StorageError
-from demo_pipeline.store.folder import is_in_use, marked_in_use, remove_tree
+from demo_pipeline.store.folder import is_old, remove_tree
 from demo_pipeline.store.names import (
     is_bucket,
     is_folder_name,
@@ -44,31 +43,20 @@ from demo_pipeline.store.objects import (
     list_all,
 )
 
-_ABANDONED_SECONDS = 3600.0  # a living reader marks its folder as in use long before that
+_ABANDONED_SECONDS = 3600.0
 _LOG = logging.getLogger(__package__)
 
 
 @dataclass(frozen=True, slots=True)
 class UploadedDemonstration:
-    r"""One folder of the uploads.
+    """One folder of the uploads, with a safe id, which names the demonstration everywhere else.
 
-    Attributes:
-        id: safe id, which names the demonstration everywhere else.
-        name: the folder's own name; bytes that are not UTF-8 are written as `\xNN`.
-        files: those of `RECORDING_FILES` that it holds, sorted.
+    The name is the folder's own, printable; `files` are those of `RECORDING_FILES` in it, sorted.
     """
 
     id: str
     name: str
     files: tuple[str, ...]
-
-
-class ListedFile(NamedTuple):
-    """A file of an upload as a listing shows it; `name` is relative to the upload's folder."""
-
-    name: str
-    etag: str
-    size: int
 
 
 class Uploads:
@@ -102,14 +90,16 @@ class Uploads:
         """Every visible folder, complete or not, sorted by id; collisions are left out.
 
         In a bucket by one listing of all objects, however many folders there are.
+
+        Raises:
+            StorageError: the uploads cannot be listed.
         """
-        files: dict[str, set[str]] = defaultdict(set)
-        for info in list_all(self.objects):
-            name, slash, file = info.key.partition("/")
-            if slash and name and not name.startswith("."):
-                files[name].add(file)
-        single = {key: names[0] for key, names in _by_id(files).items() if len(names) == 1}
-        return [_described(key, name, files[name]) for key, name in sorted(single.items())]
+        found = self._folders()
+        return [
+            _described(key, names[0], found[names[0]])
+            for key, names in sorted(_by_id(found).items())
+            if len(names) == 1
+        ]
 
     def collisions(self) -> dict[str, tuple[str, ...]]:
         """Ids that several folders have, each with the folders' names, sorted."""
@@ -132,20 +122,14 @@ class Uploads:
     def open(self, demonstration: str, identity: str | None = None) -> Iterator[Path]:
         """A local folder with the demonstration's files, for reading while the context is open.
 
-        Args:
-            demonstration: its id.
-            identity: of the expected upload; None: any.
-
         Raises:
             DemonstrationError: no folder or several folders have the id, a file is a link to
                 outside the root, or the upload is not the expected one (`upload_changed`).
             StorageError: the uploads cannot be read, or the disk is full.
         """
         names, files = folder_files(self.objects, demonstration)
-        if len(names) != 1:
-            raise DemonstrationError(_folder_problem(demonstration, names))
-        listed = (ListedFile(name, info.etag, info.size) for name, info in files.items())
-        if identity is not None and listing_fingerprint(listed) != identity:
+        _require_one(demonstration, names)
+        if identity is not None and _listed_fingerprint(files) != identity:
             raise DemonstrationError(changed_while_read(demonstration, "."))
         self._refuse_large(demonstration, {name: info.size for name, info in files.items()})
         with self._private_folder() as folder:
@@ -163,14 +147,10 @@ class Uploads:
 
         Of processes that are not known, what is older than an hour.
         """
-        before = time.time() - _ABANDONED_SECONDS
-        removed = []
+        before, removed = time.time() - _ABANDONED_SECONDS, []
         for folder in self._cache.iterdir() if self._cache.is_dir() else ():
-            try:
-                old = folder.stat().st_mtime < before or has_ended(folder.name.partition(".")[0])
-            except FileNotFoundError:  # removed by its reader
-                continue
-            if old and not is_in_use(folder):
+            mark = folder.name.partition(".")[0]
+            if has_ended(mark) or (is_old(folder, before) and not is_running(mark)):
                 remove_tree(folder)
                 removed.append(folder.name)
         return removed
@@ -179,19 +159,27 @@ class Uploads:
         """Names of the folders directly under the root that are not hidden."""
         return _folder_names(self.objects)
 
+    def _folders(self) -> Mapping[str, Iterable[str]]:
+        """Name → files of the folders directly under the root that are not hidden."""
+        files: dict[str, set[str]] = defaultdict(set)
+        for info in list_all(self.objects):
+            name, slash, file = info.key.partition("/")
+            if slash and name and not name.startswith("."):
+                files[name].add(file)
+        return files
+
     def _refuse_large(self, demonstration: str, sizes: dict[str, int]) -> None:
         """Refuse files that are too large before any is read."""
         if too_large := oversized_files(sizes, self._limits):
             raise DemonstrationError([replace(p, demonstration=demonstration) for p in too_large])
 
     def _fetch(self, demonstration: str, info: ObjectInfo, dest: Path) -> None:
-        try:
+        with suppress(ObjectChangedError):
             self.objects.fetch(info.key, info.etag, dest)
-        except ObjectChangedError:
-            raise DemonstrationError(changed_while_read(demonstration, dest.name)) from None
-        if dest.stat().st_size != info.size:
-            raise DemonstrationError(changed_while_read(demonstration, dest.name))
-        _LOG.debug("%s: downloaded %s, %d bytes", demonstration, dest.name, info.size)
+            if dest.stat().st_size == info.size:
+                _LOG.debug("%s: downloaded %s, %d bytes", demonstration, dest.name, info.size)
+                return
+        raise DemonstrationError(changed_while_read(demonstration, dest.name))
 
     @contextmanager
     def _private_folder(self) -> Iterator[Path]:
@@ -206,8 +194,7 @@ class Uploads:
                 "set DEMO_PIPELINE_CACHE to a writable folder"
             ) from None
         try:
-            with marked_in_use(folder):
-                yield folder
+            yield folder
         finally:
             remove_tree(folder)
 
@@ -230,30 +217,25 @@ class LocalUploads(Uploads):
             raise_system_trouble(error)
             return None
 
-    def list_demonstrations(self) -> list[UploadedDemonstration]:
-        """See `Uploads`. Raises `StorageError` also when the root does not exist."""
-        single = {key: names[0] for key, names in _by_id(self._names()).items() if len(names) == 1}
-        return [self._describe(key, name) for key, name in sorted(single.items())]
-
     def find(self, demonstration: str) -> UploadedDemonstration | None:
         """See `Uploads`."""
         names = self._named(demonstration)
-        return self._describe(demonstration, names[0]) if len(names) == 1 else None
+        if len(names) != 1:
+            return None
+        return _described(demonstration, names[0], self._files(names[0]))
 
     @contextmanager
     def open(self, demonstration: str, identity: str | None = None) -> Iterator[Path]:
         """See `Uploads`: the folder itself."""
         names = self._named(demonstration)
-        if len(names) != 1:
-            printable = list(map(printable_name, names))
-            raise DemonstrationError(_folder_problem(demonstration, printable))
+        _require_one(demonstration, names)
         folder = self._root / names[0]
         places = (folder, *(folder / file for file in RECORDING_FILES))
         outside = [path for path in places if self._leaves(path)]
-        if outside:
-            raise DemonstrationError([_leads_outside(demonstration, folder, p) for p in outside])
-        if refused := list(_unreadable(demonstration, folder)):
-            raise DemonstrationError(refused)
+        refused = [_leads_outside("." if path == folder else path.name) for path in outside]
+        refused = refused or list(_unreadable(folder))
+        if refused:
+            raise DemonstrationError([replace(p, demonstration=demonstration) for p in refused])
         present = [name for name in RECORDING_FILES if _is(stat.S_ISREG, folder / name)]
         self._refuse_large(demonstration, {n: (folder / n).stat().st_size for n in present})
         if identity is not None and _folder_fingerprint(folder) != identity:
@@ -266,8 +248,7 @@ class LocalUploads(Uploads):
 
     def _names(self) -> list[str]:
         try:
-            with os.scandir(self._root) as entries:
-                names = [entry.name for entry in entries if not entry.name.startswith(".")]
+            names = [path.name for path in self._root.iterdir() if path.name[0] != "."]
         except (FileNotFoundError, NotADirectoryError):
             raise StorageError(
                 f"{self._root}: the uploads folder does not exist; "
@@ -279,6 +260,9 @@ class LocalUploads(Uploads):
         # What cannot be examined, such as a link to itself, counts as a folder.
         return [name for name in names if _is(stat.S_ISDIR, self._root / name, unknown=True)]
 
+    def _folders(self) -> Mapping[str, Iterable[str]]:
+        return {name: self._files(name) for name in self._names()}
+
     def _named(self, demonstration: str) -> list[str]:
         """Names of the folders with this id; the root is only listed when that is needed."""
         if is_folder_name(demonstration) and self._root.is_dir():
@@ -286,13 +270,14 @@ class LocalUploads(Uploads):
             return [demonstration] if found else []
         return _by_id(self._names()).get(demonstration, [])
 
-    def _describe(self, key: str, name: str) -> UploadedDemonstration:
+    def _files(self, name: str) -> list[str]:
+        """The files of a folder that may be read."""
         folder = self._root / name
-        inside = () if self._leaves(folder) else RECORDING_FILES
-        files = (
-            f for f in inside if _is(stat.S_ISREG, folder / f) and not self._leaves(folder / f)
-        )
-        return _described(key, printable_name(name), files)
+        return [
+            file
+            for file in (() if self._leaves(folder) else RECORDING_FILES)
+            if _is(stat.S_ISREG, folder / file) and not self._leaves(folder / file)
+        ]
 
     def _leaves(self, path: Path) -> bool:
         """Whether `path` is a link to somewhere outside the root, or to itself."""
@@ -310,12 +295,7 @@ class LocalUploads(Uploads):
 def open_uploads(
     url: str, cache: Path | None = None, limits: LimitSettings = DEFAULT_LIMITS
 ) -> Uploads:
-    """The uploads under a path, a `file://` or an `s3://` URL; nothing is read yet.
-
-    Args:
-        url: the root.
-        cache: a local folder for downloads; None: the system's temporary folder.
-        limits: uploads with larger files are refused before anything is read.
+    """The uploads under a path, a `file://` or an `s3://` URL; see `Uploads`. Nothing is read yet.
 
     Raises:
         StorageError: another kind of root, or a URL with credentials.
@@ -328,30 +308,22 @@ def open_uploads(
 
 
 def listing_fingerprint(files: Iterable[tuple[str, str, int]]) -> str:
-    """SHA-256 over the sorted (name, ETag, bytes) of the three files, in hex.
-
-    Args:
-        files: `ListedFile`s, or plain (name, ETag, bytes); other files do not count.
-    """
+    """SHA-256, in hex, over the sorted (name, ETag, bytes) of the three files; others count not."""
     rows = sorted((name, etag, size) for name, etag, size in files if name in RECORDING_FILES)
     text = "".join(f"{name} {etag} {size}\n" for name, etag, size in rows)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def upload_listing_fingerprint(uploads: Uploads, demonstration: str) -> str | None:
-    """Listing fingerprint of the present upload, in a folder or a bucket.
+    """Listing fingerprint of the present upload; None unless exactly one folder has this id.
 
     Discovery and buckets, which must not download files, use it; local uploads use one over bytes.
-
-    Returns:
-        None unless exactly one folder has this id.
-
-    Raises:
-        StorageError: the uploads cannot be listed.
     """
     names, files = folder_files(uploads.objects, demonstration)
-    if len(names) != 1:
-        return None
+    return _listed_fingerprint(files) if len(names) == 1 else None
+
+
+def _listed_fingerprint(files: Mapping[str, ObjectInfo]) -> str:
     return listing_fingerprint((name, info.etag, info.size) for name, info in files.items())
 
 
@@ -377,13 +349,9 @@ def _folder_names(objects: Objects) -> set[str]:
 
 
 def folder_files(objects: Objects, demonstration: str) -> tuple[list[str], dict[str, ObjectInfo]]:
-    """The folders with this id and, when there is exactly one, its files.
+    """The folders with this id and, when there is exactly one, file name → object of it.
 
-    Those are the ones in `RECORDING_FILES` and `OTHER_FILES`. When the id is the folder's name,
-    only that folder is listed; else all folders' names are, too.
-
-    Returns:
-        Names, sorted; and file name → object, whose key is `<name>/<file>`.
+    When the id is the folder's name, only that folder is listed; else all folders' names are, too.
     """
     if not is_safe_id(demonstration):
         return [], {}
@@ -407,20 +375,21 @@ def _by_id(names: Iterable[str]) -> dict[str, list[str]]:
 
 
 def _described(key: str, name: str, files: Iterable[str]) -> UploadedDemonstration:
-    return UploadedDemonstration(key, name, tuple(sorted({*files} & {*RECORDING_FILES})))
+    known = tuple(sorted({*files} & {*RECORDING_FILES}))
+    return UploadedDemonstration(key, printable_name(name), known)
 
 
-def _is(kind: object, path: Path, *, unknown: bool = False) -> bool:
+def _is(kind: Callable[[int], bool], path: Path, *, unknown: bool = False) -> bool:
     """Whether what `path` leads to is of a kind; `unknown`: what is said when that is refused."""
     try:
-        return bool(kind(path.stat().st_mode))  # type: ignore[operator]
+        return kind(path.stat().st_mode)
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError:
         return unknown
 
 
-def _unreadable(demonstration: str, folder: Path) -> Iterator[Problem]:
+def _unreadable(folder: Path) -> Iterator[Problem]:
     """The existing files that cannot be read, and why; one byte of each is tried."""
     for name in RECORDING_FILES:
         try:
@@ -431,29 +400,31 @@ def _unreadable(demonstration: str, folder: Path) -> Iterator[Problem]:
             continue
         except OSError as error:
             raise_system_trouble(error)
-            yield Problem(
-                "unreadable_file",
-                name,
-                f"exists and cannot be read ({type(error).__name__})",
-                remedy="let the pipeline's user read it and its folder, then run the demonstration "
-                "again: discovery does not notice changed permissions",
-                demonstration=demonstration,
+            message = f"exists and cannot be read ({type(error).__name__})"
+            remedy = (
+                "let the pipeline's user read it and its folder, then run the demonstration "
+                "again: discovery does not notice changed permissions"
             )
+            yield Problem("unreadable_file", name, message, remedy=remedy)
 
 
-def _leads_outside(demonstration: str, folder: Path, path: Path) -> Problem:
-    return Problem(
-        "link_outside",
-        "." if path == folder else path.name,
-        "is a link to itself or to outside the uploads folder, and such links are not followed",
-        remedy="replace the link by the file or folder itself",
-        demonstration=demonstration,
+def _leads_outside(file: str) -> Problem:
+    message = (
+        "is a link to itself or to outside the uploads folder, and such links are not followed"
     )
+    remedy = "replace the link by the file or folder itself"
+    return Problem("link_outside", file, message, remedy=remedy)
 
 
-def _folder_problem(demonstration: str, names: list[str]) -> Problem:
-    """The problem of an id that no folder, or several folders, have; `names` are the folders'."""
-    if not names and is_former_id(demonstration):
+def _require_one(demonstration: str, names: list[str]) -> None:
+    """Refuse an id that no folder, or several folders, have; `names` are the folders'."""
+    if len(names) == 1:
+        return
+    if names:
+        code, remedy = "id_collision", "rename all but one of them"
+        shown = ", ".join(repr(printable_name(name)) for name in names)
+        message = f"{len(names)} folders have this id: {shown}"
+    elif is_former_id(demonstration):
         code = "former_id"
         message = (
             f"is the id that an earlier version gave; the folder's id is {safe_id(demonstration)}"
@@ -462,13 +433,11 @@ def _folder_problem(demonstration: str, names: list[str]) -> Problem:
             "nothing: it is processed under that id, and its outputs under this one are "
             "left out of the datasets then; delete this partition"
         )
-    elif not names:
+    else:
         code, message = "missing_upload", "no folder of the uploads has this id"
         remedy = "upload the recording, or check the id"
-    else:
-        code, remedy = "id_collision", "rename all but one of them"
-        message = f"{len(names)} folders have this id: {', '.join(map(repr, names))}"
-    return Problem(code, ".", message, remedy=remedy, demonstration=demonstration)
+    problem = Problem(code, ".", message, remedy=remedy, demonstration=demonstration)
+    raise DemonstrationError(problem)
 
 
 def changed_while_read(demonstration: str, file: str) -> Problem:

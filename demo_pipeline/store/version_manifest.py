@@ -1,9 +1,9 @@
 """The manifest: what a version of an output consists of and what it was built from.
 
-Belongs here: the models of `manifest.json`, its bytes, and the hashes over them. A version's id is
-a hash of its manifest's bytes, so equal work has equal ids on every machine and in every kind of
-store. A dataset has hundreds of thousands of files: their entries are written and read one after
-the other and held in columns.
+Belongs here: `manifest.json`, writing and reading it, and the hashes over it. A version's id is a
+hash of its manifest's bytes, so equal work has equal ids on every machine and in every store.
+A dataset has hundreds of thousands of files: their entries are written and read one after the other
+and held in columns.
 """
 
 import hashlib
@@ -12,17 +12,21 @@ import re
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from json.encoder import encode_basestring
+from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, JsonValue, PlainSerializer, PlainValidator
 
+from demo_pipeline.files.atomic_write import synced_file
 from demo_pipeline.problems import Problem
 
 VERSION_LENGTH = 16
-_MEMBERS = 512  # entries that are written at once
+_CHUNK = 2**16  # bytes of a manifest in memory
+_AT_ONCE = 512  # entries that are written
 _DIGEST = 32  # bytes of SHA-256
 # A path as `encode_basestring` writes it.
 _ENTRY = re.compile(
@@ -35,11 +39,8 @@ _ENTRY = re.compile(
 class Recipe:
     """Everything an output depends on; an output with an equal recipe is not built again.
 
-    Attributes:
-        stage: the stage's name, e.g. `events`.
-        code_version: of the code that builds it.
-        settings: fingerprint of the stage's own settings.
-        inputs: name of each input → content fingerprint of its version.
+    `settings` is a fingerprint of the stage's own settings, and `inputs` leads from the name of
+    each input to the content fingerprint of its version.
     """
 
     stage: str
@@ -50,14 +51,9 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class CheckOutcome:
-    """The result of one check of a staged version.
+    """The result of one check of a staged version: problems include warnings.
 
-    Attributes:
-        name: of the check.
-        passed: whether it passed.
-        problems: what it found, including warnings.
-        metadata: JSON values to show.
-        blocking: whether a failure prevents the commit.
+    `metadata` are JSON values to show; the failure of a `blocking` check prevents the commit.
     """
 
     name: str
@@ -83,13 +79,13 @@ class FileTable:
         self._paths: list[str] = []
         self._sizes, self._digests = array("Q"), bytearray()
         for entry in entries:
-            self.append(entry.path, entry.size, entry.sha256)
+            self.extend([entry.path], [entry.size], entry.sha256)
 
-    def append(self, path: str, size: int, sha256: str) -> None:
-        """Add a file. Raises `ValueError` when the digest is not hexadecimal."""
+    def extend(self, paths: Iterable[str], sizes: Iterable[int], sha256: str) -> None:
+        """Add files; `sha256` are their hex digests, one after the other."""
+        self._paths.extend(paths)
+        self._sizes.extend(sizes)
         self._digests += bytes.fromhex(sha256)
-        self._paths.append(path)
-        self._sizes.append(size)
 
     @property
     def size(self) -> int:
@@ -169,76 +165,51 @@ class Manifest(BaseModel):
 
     def chunks(self) -> Iterator[bytes]:
         """The file's bytes: keys sorted, one line per entry, the same for the same manifest."""
-        rest = _indented(self._values())
-        links = ((path, asdict(link)) for path, link in sorted(self.links.items()))
-        long = {
-            "files": ("[", "]", _entries(self.files)),
-            "inputs": ("{", "}", _members(sorted(self.inputs.items()))),
-            "links": ("{", "}", _members(links)),
-        }
-        for name, (opening, closing, texts) in long.items():
-            before, start, rest = rest.partition(f'\n "{name}": {opening}')
-            yield f"{before}{start}".encode()
-            parting, end = "", closing
-            for text in texts:
-                yield f"{parting}{text}".encode()
-                parting, end = ",", f"\n {closing}"
-            rest = f"{end}{rest.removeprefix(closing)}"
-        yield f"{rest}\n".encode()
+        before, start, after = self._text().partition('\n "files": [')
+        yield f"{before}{start}".encode()
+        rest, parting = iter(self.files), ""
+        while some := [
+            f'\n  {{\n   "path": {encode_basestring(entry.path)},\n   "sha256": "{entry.sha256}",'
+            f'\n   "size": {entry.size}\n  }}'
+            for entry in islice(rest, _AT_ONCE)
+        ]:
+            yield f"{parting}{','.join(some)}".encode()
+            parting = ","
+        end = "\n " if len(self.files) else ""
+        yield f"{end}{after}\n".encode()
 
     def as_read(self) -> "Manifest":
         """The manifest as it is read back: every value is one of JSON."""
-        read = Manifest.model_validate_json(json.dumps(self._values(), sort_keys=True))
-        inputs, links = dict(sorted(self.inputs.items())), dict(sorted(self.links.items()))
-        return read.model_copy(update={"files": self.files, "inputs": inputs, "links": links})
+        read = Manifest.model_validate_json(self._text())
+        return read.model_copy(update={"files": self.files})
+
+    def _text(self) -> str:
+        """The text without the files."""
+        values = {**self.model_dump(mode="json", exclude={"files"}), "files": []}
+        return json.dumps(values, sort_keys=True, ensure_ascii=False, allow_nan=False, indent=1)
 
     @classmethod
     def of_chunks(cls, chunks: Iterable[bytes]) -> "Manifest":
         """The manifest with these bytes, which `chunks` wrote. Raises `ValueError`."""
         files, others, rest = FileTable(), list[bytes](), b""
 
-        def take(entry: re.Match[bytes]) -> bytes:
-            files.append(_path(entry[1]), int(entry[3]), entry[2].decode())
-            return b""
+        def take_files(text: bytes) -> bytes:
+            parts = _ENTRY.split(text)
+            digests = b"".join(parts[2::4]).decode()
+            files.extend(map(_path, parts[1::4]), map(int, parts[3::4]), digests)
+            return b"".join(parts[::4])
 
         for chunk in chunks:
             rest += chunk
             complete = max(rest.rfind(b"\n  {"), 0)
-            others.append(_ENTRY.sub(take, rest[:complete]))
+            others.append(take_files(rest[:complete]))
             rest = rest[complete:]
-        read = cls.model_validate_json(b"".join((*others, _ENTRY.sub(take, rest))))
+        read = cls.model_validate_json(b"".join((*others, take_files(rest))))
         return read.model_copy(update={"files": files})
-
-    def _values(self) -> dict[str, Any]:
-        """The manifest with nothing in its three members that may be very long."""
-        long: dict[str, Any] = {"files": [], "inputs": {}, "links": {}}
-        return {**self.model_dump(mode="json", exclude={*long}), **long}
 
 
 def _path(raw: bytes) -> str:
     return str(json.loads(b'"%b"' % raw)) if b"\\" in raw else raw.decode()
-
-
-def _indented(value: Mapping[str, Any]) -> str:
-    return json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False, indent=1)
-
-
-def _entries(files: FileTable) -> Iterator[str]:
-    """The text of the files' entries, of many at a time."""
-    rest = iter(files)
-    while some := [
-        f'\n  {{\n   "path": {encode_basestring(entry.path)},\n   "sha256": "{entry.sha256}",'
-        f'\n   "size": {entry.size}\n  }}'
-        for entry in islice(rest, _MEMBERS)
-    ]:
-        yield ",".join(some)
-
-
-def _members(items: Iterable[tuple[str, Any]]) -> Iterator[str]:
-    """The text of the members of an object at the top, of many at a time."""
-    rest = iter(items)
-    while some := dict(islice(rest, _MEMBERS)):
-        yield "".join(f"\n {line}" for line in _indented(some).split("\n")[1:-1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,9 +225,7 @@ class VersionName:
 class Version:
     """A committed version: plain data, valid for as long as the store keeps it.
 
-    Attributes:
-        id: first 16 hex of the SHA-256 over the manifest's bytes.
-        manifest: what it consists of.
+    Its id is the first 16 hex of the SHA-256 over the manifest's bytes.
     """
 
     id: str
@@ -268,14 +237,55 @@ class Version:
         return self.manifest.output
 
     @property
+    def content(self) -> str:
+        """Fingerprint of the content: a later stage's recipe names it as its input."""
+        return self.manifest.content
+
+    @property
     def name(self) -> VersionName:
         """The version without its manifest."""
         return VersionName(self.output, self.id, self.content)
 
     @property
-    def content(self) -> str:
-        """Fingerprint of the content: a later stage's recipe names it as its input."""
-        return self.manifest.content
+    def key(self) -> tuple[str, str]:
+        """Output and id."""
+        return self.output, self.id
+
+
+def parse_version(chunks: Iterable[bytes], output: str, version: str) -> Version | None:
+    """The version whose manifest has these bytes; None when they do not match its id."""
+    digest = hashlib.sha256()
+
+    def noted() -> Iterator[bytes]:
+        for chunk in chunks:
+            digest.update(chunk)
+            yield chunk
+
+    try:
+        manifest = Manifest.of_chunks(noted())
+    except ValueError:
+        return None
+    same = digest.hexdigest()[:VERSION_LENGTH] == version
+    return Version(version, manifest) if same and manifest.output == output else None
+
+
+def read_version(path: str, output: str, version: str) -> Version | None:
+    """The version with the manifest at `path`; None when it is missing or not of this id."""
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123 - very many
+            return parse_version(iter(partial(file.read, _CHUNK), b""), output, version)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def write_version(path: Path, manifest: Manifest) -> Version:
+    """Write and sync a manifest; returns its version as it is read back."""
+    digest = hashlib.sha256()
+    with synced_file(path) as file:
+        for chunk in manifest.chunks():
+            digest.update(chunk)
+            file.write(chunk)
+    return Version(digest.hexdigest()[:VERSION_LENGTH], manifest.as_read())
 
 
 def make_manifest(
@@ -287,11 +297,7 @@ def make_manifest(
     summary: Mapping[str, JsonValue],
     checks: Sequence[CheckOutcome],
 ) -> Manifest:
-    """The manifest of a staged directory; see `Manifest`.
-
-    Raises:
-        pydantic.ValidationError: the summary is not a JSON object.
-    """
+    """The manifest of a staged directory; `pydantic.ValidationError`: the summary is not JSON."""
     digest = hashlib.sha256()  # over the (path, digest) pairs and the links, sorted by path
     for entry in files:
         digest.update(f"{json.dumps(['file', entry.path, entry.sha256])}\n".encode())

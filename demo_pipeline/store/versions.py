@@ -1,40 +1,33 @@
-"""Versions in a folder: describing a staged directory, reading a version back, finding its damage.
+"""Versions in a folder: a staged directory, what it consists of, and finding damage.
 
 Belongs here: which files have to be read. A file that is hard-linked from a committed version was
 synced and read by that commit: it is read again when something wrote to it since, or when the turn
 of its version has come, since damage of a disk changes no time.
 """
 
-import hashlib
 import os
 import stat
 import zlib
-from array import array
-from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path, PurePosixPath
 
 from demo_pipeline.files.atomic_write import read_digest
 from demo_pipeline.store.errors import ChangedOutput, StorageError
 from demo_pipeline.store.folder import CONTENT, MANIFEST, Folder, walk_files
 from demo_pipeline.store.version_manifest import (
-    VERSION_LENGTH,
     FileEntry,
     FileTable,
     LinkEntry,
-    Manifest,
     Version,
     VersionName,
+    read_version,
 )
 
 TURNS = 8
 """A build reads the linked files of one in so many of its versions, and another time the next."""
 _ALWAYS = 16  # versions of which all linked files are read in every build
 _CLOCK_SECONDS = 2  # writes within one tick of a coarse clock have the same time
-_CHUNK = 2**16  # bytes of a manifest in memory
-_DIGEST = 32  # bytes of SHA-256
 _PICTURES = (".png", ".jpg", ".mp4")  # films are compared by the stages that read them
 
 
@@ -42,12 +35,8 @@ _PICTURES = (".png", ".jpg", ".mp4")  # films are compared by the stages that re
 class OutputDamage:
     """A difference between a committed output and its manifest.
 
-    Attributes:
-        output: name of the output that the file belongs to.
-        code: `missing_output`, `damaged_manifest`, `missing_file`, `changed_file`, `broken_link` or
-            `unexpected_file`.
-        file: path below the store's root, in printable ASCII.
-        message: what is wrong with it.
+    `code` is `missing_output`, `damaged_manifest`, `missing_file`, `changed_file`, `broken_link` or
+    `unexpected_file`; `file` is the path below the store's root, in printable ASCII.
     """
 
     output: str
@@ -58,7 +47,7 @@ class OutputDamage:
     @classmethod
     def of(cls, output: str, code: str, path: str, message: str) -> "OutputDamage":
         """The damage of the file at `path` in an output."""
-        return cls(output, code, f"{output}/{ascii(path)[1:-1]}", message)
+        return cls(output, code, f"{output}/{_printable(path)}", message)
 
     def as_error(self) -> ChangedOutput:
         """The error of a reader who needs the file."""
@@ -92,13 +81,10 @@ class Staging:
         return self.directory / CONTENT
 
     def find_earlier(self, path: str, sha256: str) -> tuple[str, bool] | None:
-        """Where a version before has a file with these bytes under a path, and that it may be used.
-
-        None: there is no such file, or it was damaged.
-        """
+        """Where a version before has an undamaged file with these bytes under a path, and True."""
         for version in self.previous:
             known = version.manifest.files.find(path)
-            place = f"{self.folder.content(version.output, version.id)}/{path}"
+            place = f"{self.folder.content(*version.key)}/{path}"
             if known and known.sha256 == sha256 and not _damage(version.output, place, known):
                 return place, True
         return None
@@ -109,9 +95,7 @@ class Staging:
         Raises:
             StorageError: the path leads out of the staged directory or is taken.
         """
-        entry = version
-        if not isinstance(entry, LinkEntry):
-            entry = LinkEntry(entry.output, entry.id)
+        id_ = version.version if isinstance(version, LinkEntry) else version.id
         pure = PurePosixPath(relative_path)
         key = str(pure)
         if pure.is_absolute() or ".." in pure.parts or key == ".":
@@ -119,21 +103,16 @@ class Staging:
         path = self.path / pure
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.symlink_to(self.folder.link_target(path, entry.output, entry.version))
+            path.symlink_to(self.folder.link_target(path, version.output, id_))
         except FileExistsError:
             raise StorageError(f"{self.output}: {key!r} exists already") from None
-        self.links[key] = entry
+        self.links[key] = LinkEntry(version.output, id_)
 
 
-def describe_files(staging: Staging, turns: str) -> tuple[FileTable, list[str], int]:
-    """Size and digest of every file of a staged directory.
+def describe_files(staging: Staging, turns: str) -> tuple[FileTable, list[str]]:
+    """Size and digest of every file of a staged directory, and those that no commit has synced.
 
-    Args:
-        staging: the directory.
-        turns: what counts the builds of its kind; see `TURNS`.
-
-    Returns:
-        The files; paths of those that no commit has synced; and how many folders have files.
+    `turns` is what counts the builds of its kind; see `TURNS`.
 
     Raises:
         ChangedOutput: a file that is hard-linked from one of `hardlink_sources` differs from the
@@ -141,141 +120,104 @@ def describe_files(staging: Staging, turns: str) -> tuple[FileTable, list[str], 
         StorageError: an entry is neither a plain file nor one of the links, or has a name that is
             not Unicode.
     """
-    files, unsynced, folders = FileTable(), list[str](), set[str]()
-    expected, linked = set(staging.links), _LinkedFiles(staging, turns)
+    files, unsynced, missing = FileTable(), list[str](), set(staging.links)
+    committed: _CommittedFiles | None = None
     for path in walk_files(staging.path):
         status = os.lstat(f"{staging.path}/{path}")
-        if path in expected and stat.S_ISLNK(status.st_mode):
-            expected.discard(path)
+        if path in missing and stat.S_ISLNK(status.st_mode):
+            missing.discard(path)
             continue
-        if not stat.S_ISREG(status.st_mode) or not _is_unicode(path):
+        if not stat.S_ISREG(status.st_mode) or path.encode("utf-8", "ignore").decode() != path:
             raise StorageError(
                 f"{staging.output}: {path!r} is not a plain file with a Unicode name; "
                 "write a copy, or link a version with `Staging.link`"
             )
-        folders.add(path.rpartition("/")[0])
-        known = linked.find(status) if status.st_nlink > 1 else None
-        digest = linked.digest(path, status, known) if known is not None else None
+        digest = None
+        if status.st_nlink > 1:
+            committed = committed or _CommittedFiles(staging, turns)
+            digest = committed.digest(path, status.st_ino)
         if digest is None:
-            digest = read_digest(staging.path / path)
+            digest = read_digest(staging.path / path).sha256
             unsynced.append(path)
-        files.append(path, *digest)
-    if expected:
+        files.extend([path], [status.st_size], digest)
+    if missing:
         raise StorageError(
-            f"{staging.output}: the link {min(expected)!r} was removed after it was created"
+            f"{staging.output}: the link {min(missing)!r} was removed after it was created"
         )
-    return files, unsynced, len(folders)
+    return files, unsynced
 
 
-class _LinkedFiles:
-    """The files of the sources of a staged directory that have other names, by inode; 60 bytes."""
+class _CommittedFiles:
+    """The files that a staged directory may share, as far as they have other names, by inode."""
 
     def __init__(self, staging: Staging, turns: str) -> None:
-        self._staging, self._device = staging, os.lstat(staging.path).st_dev
-        sources = staging.hardlink_sources
-        few = len(sources) <= _ALWAYS
-        turn = 0 if few else staging.folder.next_turn(f"turn.{turns}") % TURNS
-        self._pending = [*staging.previous, *reversed(sources)]
-        self._versions: list[Version | VersionName] = []
-        self._read_before: list[float] = []
-        self._is_due = [few or zlib.crc32(one.output.encode()) % TURNS == turn for one in sources]
-        self._is_due += [True] * len(staging.previous)
-        self._columns = (array("Q"), array("I"), array("Q"), bytearray())
-        self._order, self._ordered = array("I"), array("Q")
+        self._staging, sources = staging, staging.hardlink_sources
+        self._versions = [*sources, *staging.previous]
+        self._digests: dict[int, bytes] = {}
+        self._trusted: set[int] = set()
+        turn = staging.folder.next_turn(turns) % TURNS if len(sources) > _ALWAYS else None
+        for version in self._versions:
+            not_due = turn is not None and zlib.crc32(version.output.encode()) % TURNS != turn
+            self._add(version, may_trust=not_due and version not in staging.previous)
 
-    def find(self, status: os.stat_result) -> int | None:
-        """Number of the committed file that this is another name of."""
-        if self._pending:
-            while self._pending:
-                self._add(self._pending.pop())
-            inodes = self._columns[0]
-            self._order = array("I", sorted(range(len(inodes)), key=inodes.__getitem__))
-            self._ordered = array("Q", map(inodes.__getitem__, self._order))
-        place = bisect_left(self._ordered, status.st_ino)
-        found = place < len(self._ordered) and self._ordered[place] == status.st_ino
-        return self._order[place] if found and status.st_dev == self._device else None
+    def digest(self, path: str, inode: int) -> str | None:
+        """Hex digest of a staged file, if it is one of these and as it was committed."""
+        known = self._digests.get(inode)
+        if known is None:
+            return None
+        digest = known.hex()
+        if inode not in self._trusted and (read_digest(self._staging.path / path).sha256 != digest):
+            places = (
+                ChangedOutput(version.output, _printable(file.path))
+                for version in self._versions
+                for file, status in self._shared(version)
+                if status.st_ino == inode
+            )
+            raise next(places)
+        return digest
 
-    def digest(self, path: str, status: os.stat_result, number: int) -> tuple[int, str]:
-        """Size and digest of a file. Raises `ChangedOutput` when it is not as committed."""
-        _, owners, sizes, digests = self._columns
-        known = sizes[number], digests[number * _DIGEST : (number + 1) * _DIGEST].hex()
-        owner, old = owners[number], status.st_mtime < self._read_before[owners[number]]
-        if old and not self._is_due[owner] and status.st_size == known[0]:
-            return known
-        if read_digest(self._staging.path / path) != known:
-            output, version = self._versions[owner].output, self._versions[owner].id
-            loaded = load_version(self._staging.folder, output, version)
-            files = loaded.manifest.files if loaded else ()
-            there = next((one.path for one in files if one.sha256 == known[1]), path)
-            raise ChangedOutput(output, ascii(there)[1:-1])
-        return known
-
-    def _add(self, version: Version | VersionName) -> None:
+    def _add(self, version: Version | VersionName, *, may_trust: bool) -> None:
         content = self._staging.folder.content(version.output, version.id)
-        loaded = load_version(self._staging.folder, version.output, version.id)
-        owner = len(self._versions)
-        self._versions.append(version)
-        # The folder got its last entry before its commit read the files.
-        self._read_before.append(Path(content).stat().st_mtime - _CLOCK_SECONDS if loaded else 0)
-        inodes, owners, sizes, digests = self._columns
+        read_before = 0.0
+        if may_trust and os.path.isdir(content):  # noqa: PTH112 - very many
+            # The folder got its last entry before its commit read the files.
+            read_before = os.stat(content).st_mtime - _CLOCK_SECONDS  # noqa: PTH116
+        for file, status in self._shared(version):
+            if status.st_ino not in self._digests:
+                self._digests[status.st_ino] = bytes.fromhex(file.sha256)
+                if status.st_mtime < read_before and status.st_size == file.size:
+                    self._trusted.add(status.st_ino)
+
+    def _shared(self, version: Version | VersionName) -> Iterator[tuple[FileEntry, os.stat_result]]:
+        content = self._staging.folder.content(version.output, version.id)
+        loaded = self._staging.folder.load(version.output, version.id)
         for file in loaded.manifest.files if loaded else ():
             try:
                 status = os.stat(f"{content}/{file.path}")  # noqa: PTH116 - very many
             except OSError:
                 continue
             if status.st_nlink > 1:
-                inodes.append(status.st_ino)
-                owners.append(owner)
-                sizes.append(file.size)
-                digests += bytes.fromhex(file.sha256)
-
-
-def load_version(folder: Folder, output: str, version: str) -> Version | None:
-    """The version with this id; None when its manifest is missing or does not match the id."""
-    try:
-        with open(folder.manifest(output, version), "rb") as file:  # noqa: PTH123 - very many
-            return parse_version(iter(partial(file.read, _CHUNK), b""), output, version)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-
-
-def parse_version(chunks: Iterator[bytes], output: str, version: str) -> Version | None:
-    """The version whose manifest has these bytes; None when they do not match its id."""
-    digest = hashlib.sha256()
-
-    def noted() -> Iterator[bytes]:
-        for chunk in chunks:
-            digest.update(chunk)
-            yield chunk
-
-    try:
-        manifest = Manifest.of_chunks(noted())
-    except ValueError:
-        return None
-    same = digest.hexdigest()[:VERSION_LENGTH] == version
-    return Version(version, manifest) if same and manifest.output == output else None
+                yield file, status
 
 
 def has_all_files(folder: Folder, version: Version) -> bool:
     """Whether every file exists in its size and every link leads to an existing version."""
-    content = folder.content(version.output, version.id)
-    return _has_sizes(content, version.manifest.files.sizes()) and all(
-        is_linked(folder, Path(content, path), link)
-        for path, link in version.manifest.links.items()
-    )
-
-
-def _has_sizes(
-    content: str, files: "Iterator[tuple[str, int]] | Sequence[tuple[bytes, int]]"
-) -> bool:
+    content = folder.content(*version.key)
     try:
         descriptor = os.open(content, os.O_RDONLY | os.O_DIRECTORY)
     except (FileNotFoundError, NotADirectoryError):
         return False
     try:  # relative to the folder: the system looks up half as many names
-        return all(_size(path, descriptor) == size for path, size in files)
+        for path, size in version.manifest.files.sizes():
+            status = os.stat(path, dir_fd=descriptor, follow_symlinks=False)
+            if status.st_size != size or not stat.S_ISREG(status.st_mode):
+                return False
+    except (FileNotFoundError, NotADirectoryError):
+        return False
     finally:
         os.close(descriptor)
+    links = version.manifest.links.items()
+    return all(is_linked(folder, Path(content, path), link) for path, link in links)
 
 
 def is_linked(folder: Folder, path: Path, link: LinkEntry) -> bool:
@@ -291,22 +233,18 @@ def is_linked(folder: Folder, path: Path, link: LinkEntry) -> bool:
 def verify_version(
     folder: Folder, output: str, version: str, *, linked: bool = True
 ) -> list[OutputDamage]:
-    """Every difference between a version and its manifest; reads every byte.
-
-    With `linked`, the linked versions are verified too.
-    """
-    loaded = load_version(folder, output, version)
+    """Every difference between a version, with `linked` also linked ones, and its manifest."""
+    loaded = folder.load(output, version)
     if loaded is None:
         return [manifest_damage(output)]
-    content = Path(folder.content(output, version))
+    content, links = Path(folder.content(output, version)), loaded.manifest.links
     found = walk_files(content) if content.is_dir() else ()
-    sizes = {path: _size(f"{content}/{path}") for path in found}
-    links = loaded.manifest.links
-    broken = {path for path, link in links.items() if not is_linked(folder, content / path, link)}
+    sizes = {path: size_of(f"{content}/{path}") for path in found}
+    whole = {path for path, link in links.items() if is_linked(folder, content / path, link)}
     damages = damages_of(
-        loaded, sizes, lambda file: read_digest(content / file.path).sha256 != file.sha256, broken
+        loaded, sizes, lambda file: read_digest(content / file.path).sha256 != file.sha256, whole
     )
-    for path in links.keys() - broken if linked else ():
+    for path in whole if linked else ():
         damages += verify_version(folder, links[path].output, links[path].version)
     return damages
 
@@ -315,7 +253,7 @@ def damages_of(
     version: Version,
     sizes: Mapping[str, int | None],
     differs: Callable[[FileEntry], bool],
-    broken: "set[str]",
+    whole: Iterable[str],
 ) -> list[OutputDamage]:
     """Every difference between a version and its manifest.
 
@@ -323,28 +261,24 @@ def damages_of(
         version: the version.
         sizes: what there is: path → bytes of a plain file, None for anything else.
         differs: whether a file of the right size has other bytes.
-        broken: paths of the links that do not lead to their version.
+        whole: paths of the links that lead to their version.
     """
-    output, links = version.output, version.manifest.links
-    found = [_file_damage(output, file, sizes, differs) for file in version.manifest.files]
-    damages = [damage for damage in found if damage]
-    for path, link in links.items():
-        if path in broken:
-            message = f"does not lead to {link.output} any more"
-            damages.append(OutputDamage.of(output, "broken_link", path, message))
-    known = {file.path for file in version.manifest.files}
-    extra = sorted(sizes.keys() - known - links.keys())
+    output, manifest = version.output, version.manifest
+    found = [_file_damage(output, file, sizes.get(file.path), differs) for file in manifest.files]
+    found += [
+        OutputDamage.of(output, "broken_link", path, f"does not lead to {link.output} any more")
+        for path, link in manifest.links.items()
+        if path not in whole
+    ]
+    extra = sizes.keys() - {file.path for file in manifest.files} - manifest.links.keys()
     message = "does not belong to the output"
-    return damages + [OutputDamage.of(output, "unexpected_file", path, message) for path in extra]
+    found += [OutputDamage.of(output, "unexpected_file", path, message) for path in sorted(extra)]
+    return list(filter(None, found))
 
 
 def _file_damage(
-    output: str,
-    file: FileEntry,
-    sizes: Mapping[str, int | None],
-    differs: Callable[[FileEntry], bool],
+    output: str, file: FileEntry, size: int | None, differs: Callable[[FileEntry], bool]
 ) -> OutputDamage | None:
-    size = sizes.get(file.path)
     if size is None:
         return OutputDamage.of(output, "missing_file", file.path, "is missing")
     if size != file.size:
@@ -358,26 +292,17 @@ def _file_damage(
 
 def _damage(output: str, place: str, file: FileEntry) -> OutputDamage | None:
     """What is wrong with the file at a place."""
-    return _file_damage(
-        output,
-        file,
-        {file.path: _size(place)},
-        lambda _: read_digest(Path(place)).sha256 != file.sha256,
-    )
+
+    def differs(_: FileEntry) -> bool:
+        return read_digest(Path(place)).sha256 != file.sha256
+
+    return _file_damage(output, file, size_of(place), differs)
 
 
 def document_damage(content: Path, output: str) -> OutputDamage | None:
-    """The first difference between the files of a version but its pictures, and its manifest.
-
-    Args:
-        content: the version's folder, in a store or a cache.
-        output: its name.
-    """
-    try:
-        chunks = iter([(content.parent / MANIFEST).read_bytes()])
-    except OSError:
-        return manifest_damage(output)
-    loaded = parse_version(chunks, output, content.parent.name)
+    """The first difference of a file in a version's folder, but pictures, from the manifest."""
+    folder = content.parent
+    loaded = read_version(f"{folder}/{MANIFEST}", output, folder.name)
     if loaded is None:
         return manifest_damage(output)
     documents = (one for one in loaded.manifest.files if not one.path.endswith(_PICTURES))
@@ -390,23 +315,14 @@ def manifest_damage(output: str) -> OutputDamage:
     return OutputDamage.of(output, "damaged_manifest", MANIFEST, "is missing or was changed")
 
 
-def missing_output_damage(output: str) -> OutputDamage:
-    """The damage of an output without any version."""
-    return OutputDamage.of(output, "missing_output", ".", "was never built, or was removed")
-
-
-def _size(path: str | bytes, folder: int | None = None) -> int | None:
-    """Bytes of a plain file, None for anything else; `folder` is what the path begins at."""
+def size_of(path: str) -> int | None:
+    """Bytes of a plain file, None for anything else."""
     try:
-        status = os.stat(path, dir_fd=folder, follow_symlinks=False)
+        status = os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
     return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
-def _is_unicode(path: str) -> bool:
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+def _printable(path: str) -> str:
+    return ascii(path)[1:-1]

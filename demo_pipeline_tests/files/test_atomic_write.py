@@ -26,19 +26,6 @@ def test_an_error_keeps_the_old_file_and_leaves_no_draft(tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_every_call_is_announced_before_it_happens(tmp_path: Path) -> None:
-    calls: list[tuple[str, bytes | None]] = []
-    path = tmp_path / "a.txt"
-
-    def hook(call: str, _path: Path) -> None:
-        calls.append((call, path.read_bytes() if path.exists() else None))
-
-    with atomic_file(path, draft=tmp_path / ".draft", hook=hook) as file:
-        file.write(b"new")
-    names = ["create", "write", "fsync", "rename", "fsync"]
-    assert calls == list(zip(names, [None, None, None, None, b"new"], strict=True))
-
-
 def test_a_synced_file_never_replaces_another(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"old")
     with pytest.raises(FileExistsError), synced_file(tmp_path / "a.txt"):

@@ -3,8 +3,8 @@
 import pytest
 
 from demo_pipeline.runs.export import export_datasets
-from demo_pipeline.store.bucket import BucketStore
 from demo_pipeline.store.errors import MissingOutput
+from demo_pipeline.store.store import Store
 from demo_pipeline_tests.store.faulty import Fault, FaultyObjects
 from demo_pipeline_tests.store.making_outputs import contents, put, seen
 from demo_pipeline_tests.store.memory_objects import MemoryObjects
@@ -20,14 +20,14 @@ def objects():
 
 @pytest.fixture
 def store(objects, tmp_path):
-    return BucketStore(objects, tmp_path / "cache")
+    return Store(tmp_path / "cache", objects)
 
 
 @pytest.fixture
 def machines(tmp_path):
     """Another machine each time: a store over the same bucket with an empty cache."""
     count = iter(range(1000))
-    return lambda objects: BucketStore(objects, tmp_path / f"machine-{next(count)}")
+    return lambda objects: Store(tmp_path / f"machine-{next(count)}", objects)
 
 
 def file_key(version, path):

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from demo_pipeline.store.bucket import BucketStore
+from demo_pipeline.store.store import Store
 from demo_pipeline_tests.store.making_outputs import put, seen, write
 from demo_pipeline_tests.store.memory_objects import MemoryObjects, keys
 
@@ -32,7 +32,7 @@ def objects(clock):
 
 @pytest.fixture
 def store(objects, tmp_path):
-    return BucketStore(objects, tmp_path / "cache")
+    return Store(tmp_path / "cache", objects)
 
 
 def cached(tmp_path):
@@ -59,35 +59,6 @@ def test_an_unpublished_output_is_removed_after_the_grace_period(store, objects,
     assert store.collect(DAY, now=clock.now + DAY) == []
     assert store.collect(DAY, now=clock.now + DAY + 1) == [f"sft@{version.id}"]
     assert list(keys(objects)) == []
-
-
-def test_what_a_current_output_links_stays_through_any_number_of_links(store, clock):
-    first = put(store, "trajectories/d1", {"task.json": "first"})
-    index = put(store, "dataset", {}, {"trajectories/d1": first})
-    put(store, "datasets/all", {}, {"dataset": index})
-    second = put(store, "trajectories/d1", {"task.json": "second"})
-    put(store, "dataset", {}, {"trajectories/d1": second})
-    put(store, "trajectories/d1", {"task.json": "third"})
-    assert store.collect(DAY, now=clock.now + 2 * DAY) == []
-    assert seen(store, "datasets/all")["dataset/trajectories/d1/task.json"] == "first"
-    store.remove("datasets/all")
-    removed = store.collect(DAY, now=clock.now + 2 * DAY)
-    assert len(removed) == 3
-    assert {f"dataset@{index.id}", f"trajectories/d1@{first.id}"} < set(removed)
-    assert seen(store, "dataset") == {"trajectories/d1/task.json": "second"}
-
-
-def test_a_version_in_its_grace_period_keeps_what_it_links(store, clock):
-    first = put(store, "trajectories/d1", {"task.json": "first"})
-    index = put(store, "dataset", {}, {"trajectories/d1": first})
-    put(store, "trajectories/d1", {"task.json": "second"})
-    clock.now += DAY
-    put(store, "dataset", {"index.json": "[]"})
-    assert store.collect(DAY, now=clock.now + 1) == []
-    assert store.collect(DAY, now=clock.now + DAY + 1) == [
-        f"dataset@{index.id}",
-        f"trajectories/d1@{first.id}",
-    ]
 
 
 def test_objects_of_a_dead_upload_are_marked_then_removed_and_those_of_a_slow_upload_stay(
@@ -117,7 +88,7 @@ def test_the_cache_keeps_what_is_current_and_what_it_links(store, objects, clock
     first = put(store, "trajectories/d1", {"task.json": "first"})
     index = put(store, "dataset", {}, {"trajectories/d1": first})
     put(store, "sft", {"a": "old"})
-    elsewhere = BucketStore(objects, tmp_path / "elsewhere")
+    elsewhere = Store(tmp_path / "elsewhere", objects)
     second = put(elsewhere, "trajectories/d1", {"task.json": "second"})
     put(elsewhere, "sft", {"a": "new"})
     seen(store, "trajectories/d1")
@@ -137,7 +108,7 @@ def test_a_cached_version_that_is_read_outlives_its_replacement_by_the_grace_per
     for path in (tmp_path / "cache/.versions/sft").iterdir():
         os.utime(path, (0, 0))
     with store.open("sft") as (folder, _):
-        put(BucketStore(objects, tmp_path / "elsewhere"), "sft", {"a": "new"})
+        put(Store(tmp_path / "elsewhere", objects), "sft", {"a": "new"})
         seen(store, "sft")
         retired = (tmp_path / "cache/.versions/sft").stat().st_mtime
         store.collect(DAY, now=retired + 60)

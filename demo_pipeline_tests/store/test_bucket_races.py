@@ -9,7 +9,7 @@ from demo_pipeline.store.errors import StorageError
 from demo_pipeline_tests.store.bucket_bench import LATER, NEW, OLD, OUTPUT, Bench, old_after_new
 from demo_pipeline_tests.store.faulty import Fault, FaultyObjects
 from demo_pipeline_tests.store.making_outputs import put, recipe, seen
-from demo_pipeline_tests.store.memory_objects import START, MemoryObjects, keys
+from demo_pipeline_tests.store.memory_objects import START, MemoryObjects
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ class Race:
         """Whether readers see a complete version; either process may give way."""
         reader = self.bench.machine(self.objects)
         assert seen(reader, OUTPUT) == (NEW if self.answers == [""] else OLD)
-        assert not any(key.startswith("removing/") for key in keys(self.objects))
+        assert not any(one.data.startswith(b"removing") for one in self.objects.stored.values())
         assert all("garbage collection is removing" in answer for answer in self.answers if answer)
         return reader.verify(OUTPUT) == []
 
@@ -89,7 +89,8 @@ def test_a_deletion_that_begins_during_a_commit_does_not_damage_it(bench):
     old_after_new(bench.machine(bench.before))
     counted = FaultyObjects(bench.bucket())
     bench.machine(counted).collect(60, now=LATER)
-    begin = next(n for n, (_, key) in enumerate(counted.calls) if key.startswith("removing/"))
+    puts = [n for n, (method, _) in enumerate(counted.calls) if method == "put"]
+    begin = next(n for n in puts if counted.calls[n][1].startswith("retired/"))
     for call in range(1, 1000):
         race = Race(bench, begin + 1)
         reached, go = threading.Event(), threading.Event()

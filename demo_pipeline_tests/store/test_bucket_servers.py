@@ -4,7 +4,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from demo_pipeline.store.bucket import BucketStore
 from demo_pipeline.store.errors import MissingOutput
 from demo_pipeline.store.store import open_store
 from demo_pipeline_tests.store.making_outputs import put, seen
@@ -45,7 +44,6 @@ def test_outputs_are_committed_linked_read_elsewhere_verified_and_collected(url,
 def test_a_replaced_object_is_never_served(url, tmp_path):
     store = open_store(url, tmp_path / "a")
     version = put(store, "sft", FILES)
-    assert isinstance(store, BucketStore)
     store._objects.put(f"versions/sft/{version.id}/content/a.txt", b"ALPHA")
     reader = open_store(url, tmp_path / "b")
     with pytest.raises(MissingOutput):
@@ -66,16 +64,3 @@ def test_machines_that_commit_at_once_all_succeed_and_nothing_is_mixed(url, tmp_
     assert reader.current("sft") in committed
     assert len(set(seen(reader, "sft").values())) == 1
     assert reader.verify("sft") == []
-
-
-def test_documents_are_replaced_listed_and_deleted(url, tmp_path):
-    store = open_store(url, tmp_path)
-    for key in ("quarantine/d1/b.json", "quarantine/d1/a.json", "quarantine/d2/none.json"):
-        store.put_document(key, b"old")
-        store.put_document(key, key.encode())
-    assert store.list_documents("quarantine/d1") == ["quarantine/d1/a.json", "quarantine/d1/b.json"]
-    assert len(store.list_documents("quarantine")) == 3
-    assert store.get_document("quarantine/d2/none.json") == b"quarantine/d2/none.json"
-    assert store.delete_document("quarantine/d2/none.json")
-    assert not store.delete_document("quarantine/d2/none.json")
-    assert store.get_document("quarantine/d2/none.json") is None

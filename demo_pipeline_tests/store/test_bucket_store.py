@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from demo_pipeline.store.bucket import BucketStore
 from demo_pipeline.store.errors import MissingOutput, StorageError
 from demo_pipeline.store.store import Store, open_store
 from demo_pipeline_tests.store.faulty import Fault, FaultyObjects
@@ -26,14 +25,14 @@ def objects():
 
 @pytest.fixture
 def store(objects, tmp_path):
-    return BucketStore(objects, tmp_path / "cache")
+    return Store(tmp_path / "cache", objects)
 
 
 @pytest.fixture
 def machines(tmp_path):
     """Another machine each time: a store over the same bucket with an empty cache."""
     count = iter(range(1000))
-    return lambda objects: BucketStore(objects, tmp_path / f"machine-{next(count)}")
+    return lambda objects: Store(tmp_path / f"machine-{next(count)}", objects)
 
 
 def file_key(version, path):
@@ -67,8 +66,8 @@ def test_objects_are_the_bytes_that_a_local_store_has(objects, store, tmp_path):
 def test_another_machine_reads_what_was_committed(tmp_path_factory, folders):
     tmp_path, objects = tmp_path_factory.mktemp("any"), MemoryObjects(shuffle=1, page=2)
     files = {f"{folder}/file ü".lstrip("/"): text for folder, text in folders.items()}
-    version = put(BucketStore(objects, tmp_path / "a"), OUTPUT, files)
-    reader = BucketStore(objects, tmp_path / "b")
+    version = put(Store(tmp_path / "a", objects), OUTPUT, files)
+    reader = Store(tmp_path / "b", objects)
     assert seen(reader, OUTPUT) == files
     assert reader.current(OUTPUT) == version
     assert reader.verify(OUTPUT) == []
@@ -168,7 +167,7 @@ def test_an_output_is_never_inside_another(store, objects, machines):
     assert other.outputs() == ["dataset", "events/d1"]
 
 
-@pytest.mark.parametrize("folder", ["versions", "pointers", "retired", "removing"])
+@pytest.mark.parametrize("folder", ["versions", "pointers", "retired"])
 def test_documents_cannot_use_the_folders_of_the_store(store, folder):
     with pytest.raises(StorageError, match="cannot be the key of a document"):
         store.put_document(f"{folder}/sft", b"")
@@ -219,7 +218,7 @@ def test_readers_never_see_a_mixture_while_machines_commit(objects, machines):
 def test_two_readers_of_one_cache_download_once(objects, store, tmp_path):
     put(store, OUTPUT, FILES)
     watched = FaultyObjects(objects)
-    readers = [BucketStore(watched, tmp_path / "shared") for _ in range(4)]
+    readers = [Store(tmp_path / "shared", watched) for _ in range(4)]
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(lambda reader: seen(reader, OUTPUT), readers)) == [FILES] * 4
     assert sum(method == "fetch" for method, _ in watched.calls) == len(FILES)

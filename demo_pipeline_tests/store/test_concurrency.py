@@ -56,26 +56,6 @@ def test_a_second_commit_waits_until_the_first_is_done(tmp_path, monkeypatch):
     assert seen(open_store(str(tmp_path)), "sft") == {"a": "2"}
 
 
-def test_readers_never_see_a_mixture_while_threads_commit(tmp_path):
-    store, done = open_store(str(tmp_path)), threading.Event()
-
-    def commit(writer):
-        for turn in range(10):
-            put(store, "sft", dict.fromkeys(("a", "deep/b"), f"{writer}-{turn % 4}"))
-
-    with ThreadPoolExecutor(5) as pool:
-        reader = pool.submit(read_until, done, store)
-        writers = [pool.submit(commit, writer) for writer in range(4)]
-        try:
-            for writer in writers:
-                writer.result()
-        finally:
-            done.set()
-        assert reader.result() > 0
-    assert store.verify("sft") == []
-    assert len(list((tmp_path / ".versions/sft").iterdir())) == 16
-
-
 def test_readers_never_see_a_mixture_while_processes_commit_and_versions_are_collected(tmp_path):
     store, done = open_store(str(tmp_path)), threading.Event()
     environment = os.environ | {"PYTHONPATH": str(PROJECT)}

@@ -15,7 +15,6 @@ from typing import Any, BinaryIO
 import pytest
 from fsspec.asyn import get_loop, sync
 
-from demo_pipeline.store import s3
 from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.objects import FolderObjects, ObjectChangedError
 from demo_pipeline.store.s3 import S3CallError, S3Client, S3Objects
@@ -117,34 +116,6 @@ def test_a_torn_or_mixed_body_is_noticed(moto_url: str, folder: Path, sent: byte
 
     objects = S3Objects(moto_url, Mixing(moto_url.removeprefix("s3://")))
     refuse(objects, objects.put(KEY, OLD).etag, folder)
-
-
-def test_a_connection_that_breaks_leaves_nothing_and_is_tried_again(
-    moto_url: str, folder: Path
-) -> None:
-    class Breaking(S3Client):
-        breaks = 0
-
-        def chunks(self, key: str, body: Any) -> Iterator[bytes]:
-            for n, chunk in enumerate(super().chunks(key, body)):
-                yield chunk
-                if n == 0 and self.breaks:
-                    self.breaks -= 1
-                    assert len(list(folder.iterdir())) == 1
-                    assert not (folder / "got").exists()
-                    raise S3CallError(key, "ResponseStreamingError", 0)
-
-    client = Breaking(moto_url.removeprefix("s3://"))
-    objects = S3Objects(moto_url, client)
-    etag = objects.put(KEY, OLD).etag
-    client.breaks = s3._BODIES
-    with pytest.raises(StorageError, match="ResponseStreamingError"):
-        objects.fetch(KEY, etag, folder / "got")
-    assert list(folder.iterdir()) == []
-    client.breaks = s3._BODIES - 1
-    objects.fetch(KEY, etag, folder / "got")
-    assert [path.name for path in folder.iterdir()] == ["got"]
-    assert (folder / "got").read_bytes() == OLD
 
 
 def test_a_failed_multipart_upload_is_aborted(moto_url: str, tmp_path: Path) -> None:

@@ -12,17 +12,16 @@ from types import SimpleNamespace
 import pytest
 
 from demo_pipeline.store import s3
-from demo_pipeline.store.bucket import BucketStore
 from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.objects import ObjectChangedError
 from demo_pipeline.store.s3 import S3CallError, S3Objects
+from demo_pipeline.store.store import Store
 from demo_pipeline_tests.faults.proxy import Fault, NetworkPlan, network_proxy
 from demo_pipeline_tests.simulator.s3_server import S3Server
 from demo_pipeline_tests.store.making_outputs import put, seen
 
 BIG = os.urandom(6 * 2**20)
 PASSING: tuple[Fault, ...] = ("reset", "storm")
-FILES = {"a.txt": "alpha", "deep/b.txt": "beta"}
 
 
 class Script(NetworkPlan):
@@ -46,7 +45,6 @@ class Script(NetworkPlan):
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between two downloads of one object; those of the client stay."""
     monkeypatch.setattr("demo_pipeline.store.s3.time", SimpleNamespace(sleep=lambda _seconds: None))
 
 
@@ -173,11 +171,10 @@ def test_a_commit_and_a_collection_do_without_any_one_answer(
     url: str, script: Script, tmp_path: Path, method: str
 ) -> None:
     """Of each request in turn the answer is lost, also of those that move the pointer."""
-    store = BucketStore(S3Objects(url), tmp_path / "cache")
+    store = Store(tmp_path / "cache", S3Objects(url))
     put(store, "sft", {"a.txt": "first"})
     for after in range(12):
         script.set(method, "lost", 1, after)
-        put(store, "sft", FILES)
         put(store, "sft", {"a.txt": f"{after}"})
         assert seen(store, "sft") == {"a.txt": f"{after}"}
         try:

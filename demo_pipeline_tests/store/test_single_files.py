@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from demo_pipeline.store.bucket import BucketStore
 from demo_pipeline.store.errors import MissingOutput
+from demo_pipeline.store.store import Store
 from demo_pipeline_tests.store.faulty import FaultyObjects
 from demo_pipeline_tests.store.making_outputs import contents, put, removed_by_another_process
 from demo_pipeline_tests.store.memory_objects import MemoryObjects
@@ -20,7 +20,7 @@ def objects():
 
 @pytest.fixture
 def version(objects, tmp_path):
-    writer = BucketStore(objects, tmp_path / "writer")
+    writer = Store(tmp_path / "writer", objects)
     linked = put(writer, "trajectories/d1", {"screenshot.png": "picture"})
     return put(writer, "dataset", FILES, {"d1": linked})
 
@@ -33,7 +33,7 @@ def fetching(objects):
 
 @pytest.fixture
 def reader(fetching, tmp_path):
-    return BucketStore(fetching, tmp_path / "cache")
+    return Store(tmp_path / "cache", fetching)
 
 
 def read(store, pattern):

@@ -15,7 +15,7 @@ import numpy as np
 from demo_pipeline.actions.action_tables import POINTER_TYPES, Action
 from demo_pipeline.files.processes import reduced_python_gc
 from demo_pipeline.observation.clock.calibrate import Calibration
-from demo_pipeline.observation.clock.canvas import Canvas
+from demo_pipeline.observation.clock.canvas import Boxes, Canvas
 from demo_pipeline.observation.clock.screen_changes import DesktopSize
 from demo_pipeline.observation.frames.evidence import ChangedBox, Evidence, TargetEvidence
 from demo_pipeline.observation.frames.frame_requests import Aim, ScannedTarget
@@ -37,7 +37,6 @@ from demo_pipeline.observation.trees.hit_test import (
     windows_at,
 )
 from demo_pipeline.observation.trees.scans import (
-    Boxes,
     CurrentScan,
     LoggedScan,
     current_scan,

@@ -23,9 +23,8 @@ import msgspec
 import numpy as np
 
 from demo_pipeline.desktopd.tree_validator import numbered_ids
-from demo_pipeline.observation.clock.canvas import Canvas
+from demo_pipeline.observation.clock.canvas import Boxes, Canvas
 from demo_pipeline.observation.trees.scans import (
-    Boxes,
     CursorHitTest,
     LoggedScan,
     RawNode,

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from demo_pipeline.actions.action_tables import POINTER_TYPES, Action
+from demo_pipeline.observation.clock.canvas import Boxes
 from demo_pipeline.observation.frames.evidence import (
     ChangedBox,
     ChangesEvidence,
     SinceScanEvidence,
 )
 from demo_pipeline.observation.trees.hit_test import is_desktop, is_window, positions_at
-from demo_pipeline.observation.trees.scans import Boxes
 from demo_pipeline.observation.trees.step_tree import StepTree
 
 OWN_CONTENT = frozenset(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from demo_pipeline.observation.frames.frame_changes import (
+from demo_pipeline.observation.frames.changes import (
     ChangeDetector,
     ChangeMap,
     Difference,

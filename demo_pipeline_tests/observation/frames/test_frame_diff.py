@@ -7,7 +7,7 @@ import numpy as np
 
 from demo_pipeline.observation.clock.canvas import ScreenParts, fit_canvas
 from demo_pipeline.observation.clock.clock import Clock
-from demo_pipeline.observation.frames.frame_changes import ChangeDetector
+from demo_pipeline.observation.frames.changes import ChangeDetector
 from demo_pipeline.observation.frames.pointer_path import PointerPath
 from demo_pipeline.observation.frames.video_pointer import FrameDiff, VideoPointer
 from demo_pipeline.observation.frames.video_reader import Frame

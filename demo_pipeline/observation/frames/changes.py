@@ -33,7 +33,6 @@ SMALL_CELLS = 2  # cells, as a tick in a small check box; noise seldom reaches t
 FLICKER_FRAMES = 8  # frames; in a short video the share alone is soon reached
 FLICKER_SHARE = 0.05  # of the time; with a variable rate a menu changes in 5 % of the frames
 LARGE_SHARE = 0.02  # of all cells; another screen had 3.9 to 14.8 %, typed letters 0.06 %
-GLANCE_SHARE = LARGE_SHARE / 16  # of a glance: half of one of a cell's four samples, for thin text
 POINTER_PX = 40  # video pixels around the pointer's hot spot that its own picture covers
 
 Cells = np.ndarray[Any, np.dtype[np.bool_]]
@@ -244,14 +243,6 @@ class ChangeDetector:
         """What changed between two frames some time apart, except around the pointers."""
         changed = self.between(before, after, key_frame=True).without_pointers(pointers)
         return Difference(changed, _count(changed))
-
-
-def may_be_large(before: Luma, after: Luma) -> bool:
-    """False when the glances at two successive frames rule out a large change between them."""
-    if before.shape != after.shape:
-        return True
-    differing = np.count_nonzero(cv2.absdiff(before, after) > THRESHOLD)
-    return bool(differing >= GLANCE_SHARE * after.size)
 
 
 def is_notable(cells: Cells) -> bool:

@@ -70,24 +70,21 @@ class FrameChooser:
 
     def see(self, diff: FrameDiff) -> bool:
         """Take the next frame of the span; return whether much of the screen changed in it."""
-        request, frame = self.request, diff.frame
-        if self.needs_only_large_changes(frame) and not diff.may_be_large:
+        request, frame, difference = self.request, diff.frame, diff.difference
+        large = difference is not None and difference.is_large
+        if difference is not None and not large and self.needs_only_large_changes(frame):
             self.add(frame, changed=False, large=False)
             return False
-        difference, pointers = diff.difference, diff.pointers
+        pointers = diff.pointers
         changed = difference is None or difference.is_significant(pointers, request.target)
         response = request.response_box
         if difference is not None and response and frame.time <= request.since + EFFECT_S:
             changed |= difference.shows_response(pointers, response)
-        large = difference is not None and difference.is_large
         self.add(frame, changed=changed, large=large)
         return large and changed
 
     def needs_only_large_changes(self, frame: Frame) -> bool:
-        """Whether the pointer left a still screen and is on its way: small changes are its hover's.
-
-        A glance is then enough to see that nothing large changed.
-        """
+        """Whether the pointer left a still screen and is on its way: small changes are its own."""
         request = self.request
         return (
             frame.time >= request.approach

@@ -44,7 +44,7 @@ CUT_LEVELS = 24  # of 255; a step along the edge of a box, which cuts something 
 CUT_SHARE = 0.06  # of the samples along the edge; a box around its element cuts nothing
 FIT_SHARE = 0.5  # of the marks; right scales fit 0.48 to 1.00 of them, wrong ones up to 0.47
 MISFIT_SHARE = 0.35  # of the marks; trees in other units fit up to 0.34 as they are
-BORDER_STEP = 12  # of 255; from one sample to the next across a border
+BORDER_STEP = 12  # of 255 across a border; right in all pairs of windows of two recordings
 BORDER_REACH = 2  # samples to either side of the logged border; trees leave out the frame
 CORNER_SAMPLES = 3  # samples at either end of a border that its round corners cover
 FRONT_SHARE = 0.8  # of a border inside another window; in front it was 0.83 to 1.00
@@ -159,9 +159,9 @@ def _turned(box: PixelBox) -> PixelBox:
 
 USUAL_HEIGHT = 1080  # pixels; on a higher screen the pointer is drawn larger
 ROOMY_ELEMENT_SHARE = 0.01  # of the picture; a menu may open inside a larger element
-HIGHLIGHT_PARTS = 4  # an area this many times smaller than an element is no highlight of it
-BEYOND_PX = 8  # pixels that a highlight or its shadow may reach beyond its element
-NEAR_POINTER_PX = 64  # pixels; what lights up around the pointer is partly behind its picture
+HIGHLIGHT_PARTS = 4  # an area so many times smaller is no highlight of it; not measured
+BEYOND_PX = 8  # pixels that a highlight may reach beyond its element; not measured
+NEAR_POINTER_PX = 64  # pixels; the pointer's mask of 48 parts a menu item that lights up
 LARGE_ELEMENT_SHARE = 0.05  # of the picture; a larger element is compared around the press only
 
 

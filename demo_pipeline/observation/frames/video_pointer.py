@@ -1,8 +1,6 @@
 """The pointer in the video, and what else changed from one frame to the next.
 
 Belongs here: the pointer's path seen through the clock and the canvas of a recording.
-
-Most frames of a pass need no comparison, or only that of a few rows.
 """
 
 from dataclasses import dataclass
@@ -16,7 +14,6 @@ from demo_pipeline.observation.frames.changes import (
     SMALL_CELLS,
     ChangeDetector,
     Difference,
-    may_be_large,
 )
 from demo_pipeline.observation.frames.frame_requests import FrameRequest
 from demo_pipeline.observation.frames.pointer_path import MOVED_PX, Floats, Point, PointerPath
@@ -139,14 +136,6 @@ class FrameDiff:
         difference = self.difference
         changed = difference is None or difference.count >= SMALL_CELLS
         return self.pointer.positions_near(self.frame.time) if changed else []
-
-    @cached_property
-    def may_be_large(self) -> bool:
-        """False when a few rows show that `difference` is not large."""
-        before, frame = self.before, self.frame
-        if before is None or not self.is_next:
-            return True
-        return may_be_large(before.glance, frame.glance)
 
     @cached_property
     def is_next(self) -> bool:

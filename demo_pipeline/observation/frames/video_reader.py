@@ -36,7 +36,6 @@ PATCH_PX = 24  # pixels; holds most of a pointer, and the error of its place in 
 SAMPLE_STEP = 4  # pixels from one luma sample to the next, both ways
 HALF = 2  # pixels of which each sample of `Frame.halved` is the mean, both ways
 TIME_TOLERANCE_S = 1e-9  # seconds; less than any PTS unit: rounding of a time
-GLANCE_ROWS, GLANCE_PERIOD = (0, 12, 20, 24), 32  # no 12 rows, and no line of text, in between
 PLANAR = frozenset({"yuv420p", "yuvj420p", "yuv422p", "yuv444p", "yuvj444p", "nv12", "gray"})
 
 Luma = np.ndarray[Any, np.dtype[np.uint8]]
@@ -87,13 +86,6 @@ class Frame:
         return self.samples(SAMPLE_STEP)
 
     @cached_property
-    def glance(self) -> Luma:
-        """Half of the rows of `luma`; all rows when reading single rows is not cheap."""
-        if not self._is_plain:
-            return self.luma
-        return np.concatenate([self._narrowed(first, GLANCE_PERIOD) for first in GLANCE_ROWS])
-
-    @cached_property
     def halved(self) -> Luma:
         """(rows, columns) uint8: the luma at half size; each sample the mean of 2 x 2 pixels."""
         picture = self._planar
@@ -112,7 +104,9 @@ class Frame:
     def samples(self, down: int) -> Luma:
         """(rows, columns) uint8: every `down`-th row and every 4th column of the luma."""
         if self._is_plain:
-            return self._narrowed(0, down)
+            # The low byte of four: narrowing integers is twice as fast as a copy with a stride.
+            fours = self._plane.view(f"<u{SAMPLE_STEP}")
+            return fours[::down, : -(-self.picture.width // SAMPLE_STEP)].astype(np.uint8)
         picture, turned = self._planar, rotation(self.picture)
         # The steps are those of the upright picture.
         steps = (SAMPLE_STEP, down) if turned % 180 else (down, SAMPLE_STEP)
@@ -138,12 +132,6 @@ class Frame:
     def _plane(self) -> Luma:
         """(rows, bytes) of the luma with what follows each row in memory; not a copy."""
         return plane_rows(self.picture.planes[0])[: self.picture.height]
-
-    def _narrowed(self, first: int, step: int) -> Luma:
-        """The low byte of four: narrowing integers is twice as fast as a copy with a stride."""
-        columns = -(-self.picture.width // SAMPLE_STEP)
-        fours = self._plane.view(f"<u{SAMPLE_STEP}")
-        return fours[first::step, :columns].astype(np.uint8)
 
 
 def plane_rows(plane: Any) -> Luma:

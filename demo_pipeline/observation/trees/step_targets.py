@@ -158,7 +158,7 @@ def _is_small(box: PixelBox, canvas: Canvas) -> bool:
     )
 
 
-FOCUS_MS = 300  # milliseconds after what moves the focus; a scan may still have the old one
+FOCUS_MS = 300  # ms in which a scan may have the old focus; decides one key of 904 actions
 LINE_HEIGHTS = 3  # a field of one line is 2.0 to 2.5 times as high as the text in it
 _EDITING = frozenset(
     {
@@ -167,7 +167,7 @@ _EDITING = frozenset(
     }
 )
 _CLIPBOARD = frozenset("acvxyz")  # with ctrl or command
-LABEL_PX = 48  # video pixels from a check box to its label; not measured
+LABEL_PX = 48  # video pixels from a check box to its label; avoids one wrong name, costs one
 _NAMED_BESIDE = frozenset({"checkbox", "radiobutton"})  # their look is the same for every name
 _MENUS = frozenset({"menu", "menuitem"})
 

@@ -40,7 +40,7 @@ def agreement(
     began = ChangesEvidence(regions=regions, panels=panels)
     last = began if ended is None else ChangesEvidence(regions=ended)
     since = SinceScanEvidence(action_index=0, scan_event=1, began=began, ended=last)
-    return agreement(window() if tree is None else tree, since, pressed, lambda: previous)
+    return agreement_of(window() if tree is None else tree, since, pressed, lambda: previous)
 
 
 def test_an_unchanged_screen_agrees() -> None:

@@ -11,8 +11,8 @@ import pytest
 from demo_pipeline.actions.inputs import inputs_of
 from demo_pipeline.observation.clock.clock import Clock, documented_clock
 from demo_pipeline.observation.clock.clock_evidence import clock_from_pointer
+from demo_pipeline.observation.frames.changes import ChangeMap
 from demo_pipeline.observation.frames.evidence import Evidence
-from demo_pipeline.observation.frames.frame_changes import ChangeMap
 from demo_pipeline.observation.frames.pointer_path import PointerPath, PointerTrack
 from demo_pipeline.observation.frames.screenshots import read_evidence, read_frames
 from demo_pipeline.observation.frames.video_reader import Span, decode_spans

@@ -1,7 +1,7 @@
 """Steps of a trajectory, made of recorded actions, on the canvas."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,19 +10,16 @@ from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.actions.scrolls import Vertical, WheelVote
 from demo_pipeline.desktopd.models import ScrollParameters
 from demo_pipeline.observation.clock.canvas import fit_canvas
+from demo_pipeline.observation.clock.clock import Clock
 from demo_pipeline.observation.frames.evidence import (
-    CanvasEvidence,
-    ClockEvidence,
     Evidence,
-    WaitEvidence,
+    Wait,
 )
 from demo_pipeline.observation.frames.video_reader import Span
 from demo_pipeline.trajectories.steps import Steps, build_steps
 
 WIDE = fit_canvas((3440, 1440), 1.0)  # bars of 138 pixels above and below
-CLOCK = ClockEvidence(
-    origin_ms=0, method="pixels", uncertainty_ms=30, documented_offset_ms=0, score=0.9, moves=40
-)
+CLOCK = Clock(0, "pixels", 30, score=0.9, moves=40)
 TARGET = {"target_id": "node_7", "target_role": "button", "target_name": "Place\n order"}
 NO_TARGET = {**dict.fromkeys(TARGET), "target_method": "none"}
 FILMED = Span(0.0, 5.0)
@@ -38,7 +35,7 @@ def stepped(
     *actions: Action,
     target: dict[str, Any] = NO_TARGET,
     missing: tuple[int, ...] = (),
-    waits: tuple[WaitEvidence, ...] = (),
+    waits: tuple[Wait, ...] = (),
     trees: Sequence[dict[str, Any]] = (),
     wheel: WheelVote = NO_VOTE,
 ) -> Steps:
@@ -46,7 +43,7 @@ def stepped(
         action.action_index = index
     evidence = Evidence(
         clock=CLOCK,
-        canvas=CanvasEvidence(**asdict(WIDE)),
+        canvas=WIDE,
         waits=waits,
         screen_changes_s=(),
         wheel=wheel,
@@ -143,7 +140,7 @@ def test_each_kind_of_action(
 
 
 def test_a_pause_is_a_step_only_when_it_was_a_wait() -> None:
-    evidence = WaitEvidence(action_index=1, seconds=3.25, settled_s=9.0)
+    evidence = Wait(action_index=1, seconds=3.25, settled_s=9.0)
     click = {"button": "left", "clicks": 1}
     found = stepped(
         act("click", **click),
@@ -301,7 +298,7 @@ def test_typing_over_one_screen_is_one_step_and_over_two_screens_two() -> None:
     texts = [act("type", text=text) for text in ("q", "ls")]
     for index, action in enumerate(texts):
         action.action_index = index
-    canvas = CanvasEvidence(**asdict(WIDE))
+    canvas = WIDE
     evidence = Evidence(clock=CLOCK, canvas=canvas, waits=(), screen_changes_s=())
     for code, expected in (("continued", ["qls"]), ("settled", ["q", "ls"])):
         file = None if code == "continued" else "001.png"

@@ -8,33 +8,32 @@ for it is in clock_search.py.
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow.compute as pc
 
-from demo_pipeline.observation.clock.canvas import Canvas, RecordedScreen, ScreenParts, fit_canvas
-from demo_pipeline.observation.clock.clock import Clock, documented_clock, ffmpeg_clock
-from demo_pipeline.observation.clock.clock_evidence import (
-    TYPED,
-    clock_from_clicks,
-    reconcile_clocks,
+from demo_pipeline.observation.clock.canvas import (
+    Canvas,
+    RecordedScreen,
+    ScaleMethod,
+    ScreenParts,
+    fit_canvas,
 )
+from demo_pipeline.observation.clock.clock import Clock, documented_clock, ffmpeg_clock
+from demo_pipeline.observation.clock.clock_evidence import clock_from_clicks, reconcile_clocks
 from demo_pipeline.observation.clock.clock_search import (
     ClockCheck,
     ClockPart,
     ClockSearch,
     with_parts,
 )
-from demo_pipeline.observation.frames.frame_changes import Cells, ChangeMap, flickering_cells
+from demo_pipeline.observation.frames.changes import Cells, ChangeMap, flickering_cells
 from demo_pipeline.observation.frames.pointer_path import Floats, PointerPath, PointerTrack
-from demo_pipeline.observation.frames.recorded_video import RecordedVideo
-from demo_pipeline.observation.frames.video_reader import rotation
+from demo_pipeline.observation.frames.video_reader import RecordedVideo, rotation
 from demo_pipeline.recording.manifest import RecordingManifest
 from demo_pipeline.settings import ObservationSettings
 
 _LOG = logging.getLogger(__package__)
-
-ScaleMethod = Literal["pixels", "monitor", "assumed"]
 
 
 @dataclass(frozen=True)
@@ -44,8 +43,6 @@ class Calibration:
     Attributes:
         clock: maps event times to video times.
         canvas: maps event space to the canvas, at the beginning.
-        scale_method: what the event scale follows from: `pixels` (the pointer in the video),
-            `monitor` (meta.json's primary_monitor), or `assumed`.
         flickering: (rows, columns) of cells that change all the time; None without two frames.
         parts: of a recording whose screen changed its resolution or scale; else None.
         clock_check: what the decode pass is to compare with the clock; None: nothing more.
@@ -53,7 +50,6 @@ class Calibration:
 
     clock: Clock
     canvas: Canvas
-    scale_method: ScaleMethod
     flickering: Cells | None
     parts: ScreenParts | None = None
     clock_check: ClockCheck | None = None
@@ -78,19 +74,12 @@ def calibrate(
     keys: Floats,
     settings: ObservationSettings,
 ) -> Calibration:
-    """Find the clock and the canvas of a recording.
+    """Find the clock and the canvas of a recording, of which `events` is the events table.
 
     Decodes one stretch of video, more when that holds too little pointer movement or typing to be
-    sure, and in a long recording some seconds at its end: how the clock drifts.
-
-    Args:
-        video: of the recording.
-        manifest: of the recording.
-        events: the events table.
-        path: positions of the pointer in the log.
-        presses: when and where buttons were pressed.
-        keys: when keys were pressed that type, epoch milliseconds.
-        settings: `max_clock_offset_s` limits the search.
+    sure, and in a long recording some seconds at its end: how the clock drifts. `path` has the
+    positions of the pointer in the log, `presses` those of pressed buttons, `keys` the epoch
+    milliseconds of keys that type; `max_clock_offset_s` of the settings limits the search.
 
     Raises:
         DemonstrationError: nothing shows how the log's coordinates map to the video.
@@ -110,13 +99,18 @@ def calibrate(
         clock = _unpictured_clock(search, changes, presses, documented, screen.candidates[0])
     if logged is not None:
         clock = reconcile_clocks(logged, pictured, clock, first_s)
-    found = clock if clock.method == TYPED else pictured
-    check = None if found is None else search.clock_check(found, changes)
-    seen = [] if found is None else search.parts_seen(found, changes)
+    shown = clock if clock.method == "typing" else pictured
+    check = None if shown is None else search.clock_check(shown, changes)
+    seen = [] if shown is None else search.parts_seen(shown, changes)
     clock = with_parts(clock, seen, settings.min_lead_ms)
-    method, scale = _scale(screen, pictured, path)
-    canvas, flickering = fit_canvas(size, scale), flickering_cells(changes, video.grab_s)
-    return _logged(Calibration(clock, canvas, method, flickering, clock_check=check))
+    flickering = flickering_cells(changes, video.grab_s)
+    found = Calibration(clock, _canvas(screen, pictured, path), flickering, clock_check=check)
+    canvas = found.canvas
+    offset, uncertainty = clock.documented_offset_ms, clock.uncertainty_ms
+    _LOG.debug("clock by %s: %+.0f ms, +- %.0f ms", clock.method, offset, uncertainty)
+    scales = (canvas.event_scale, canvas.scale)
+    _LOG.debug("scale by %s: %.4f to the video, from there %.4f", canvas.scale_method, *scales)
+    return found
 
 
 def _unpictured_clock(
@@ -128,23 +122,13 @@ def _unpictured_clock(
     return typed or clock_from_clicks(*clicked) or documented
 
 
-def _logged(found: Calibration) -> Calibration:
-    clock, canvas = found.clock, found.canvas
-    offset, uncertainty = clock.documented_offset_ms, clock.uncertainty_ms
-    _LOG.debug("clock by %s: %+.0f ms, +- %.0f ms", clock.method, offset, uncertainty)
-    scales = (canvas.event_scale, canvas.scale)
-    _LOG.debug("scale by %s: %.4f to the video, from there %.4f", found.scale_method, *scales)
-    return found
-
-
-def _scale(
-    screen: RecordedScreen, pictured: Clock | None, path: PointerPath
-) -> tuple[ScaleMethod, float]:
-    """The event scale, and what it follows from."""
+def _canvas(screen: RecordedScreen, pictured: Clock | None, path: PointerPath) -> Canvas:
+    """The canvas of the whole recording, by the pointer in the pictures or else by meta.json."""
     if pictured is not None:
-        return "pixels", pictured.event_scale
+        return replace(fit_canvas(screen.video, pictured.event_scale), scale_method="pixels")
     method: ScaleMethod = "assumed" if screen.documented_scale is None else "monitor"
-    return method, screen.scale_from_documents(path.track())
+    canvas = fit_canvas(screen.video, screen.scale_from_documents(path.track()))
+    return replace(canvas, scale_method=method)
 
 
 def _ffmpeg_lines(events: Any) -> list[str]:

@@ -9,21 +9,31 @@ screen pixels, or points on macOS. How the parts are found is in screen_changes.
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import cv2
 import numpy as np
+from pydantic import (
+    BeforeValidator,
+    NonNegativeInt,
+    PlainSerializer,
+    PositiveFloat,
+    PositiveInt,
+)
 
 from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.desktopd.models import CANVAS_HEIGHT, CANVAS_WIDTH
 from demo_pipeline.files.recording_files import META_FILE
-from demo_pipeline.observation.frames.pointer_path import PointerTrack
+from demo_pipeline.observation.frames.pointer_path import PixelBox, PointerTrack
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.recording.meta import Meta
 
 CANVAS_SIZE = (CANVAS_WIDTH, CANVAS_HEIGHT)
 
 Image = np.ndarray[Any, np.dtype[np.uint8]]
+Boxes = np.ndarray[Any, np.dtype[np.float64]]
+"""(boxes, 4): x, y, width, height; NaN for a node of a tree without a usable box."""
+ScaleMethod = Literal["pixels", "monitor", "assumed"]
 
 
 @dataclass(frozen=True)
@@ -39,18 +49,21 @@ class Canvas:
         event_scale: video pixels down for one unit of event space.
         scale: canvas pixels for one video pixel down.
         pad_x, pad_y: width of the left and upper bar, whole canvas pixels.
+        scale_method: what the event scale follows from: `pixels` (the pointer in the video),
+            `monitor` (meta.json's primary_monitor), or `assumed`.
         left, top: width of the bars of equal width inside the video, pixels.
         stretch: video pixels across for one pixel of an undistorted picture.
     """
 
-    width: int
-    height: int
-    video_width: int
-    video_height: int
-    event_scale: float
-    scale: float
-    pad_x: int
-    pad_y: int
+    width: PositiveInt
+    height: PositiveInt
+    video_width: PositiveInt
+    video_height: PositiveInt
+    event_scale: PositiveFloat
+    scale: PositiveFloat
+    pad_x: NonNegativeInt
+    pad_y: NonNegativeInt
+    scale_method: ScaleMethod = "assumed"
     left: float = 0.0
     top: float = 0.0
     stretch: float = 1.0
@@ -82,10 +95,14 @@ class Canvas:
         across = x * self.event_scale * self.stretch
         return across + self.left, y * self.event_scale + self.top
 
-    def boxes_to_video(
-        self, boxes: np.ndarray[Any, np.dtype[np.float64]]
-    ) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """(boxes, 4) x, y, width, height in event space as video pixels."""
+    def box_to_video(self, box: PixelBox) -> PixelBox:
+        """A box in event space as video pixels."""
+        x, y = self.to_video(box.x, box.y)
+        right, bottom = self.to_video(box.right, box.bottom)
+        return PixelBox(x, y, right - x, bottom - y)
+
+    def boxes_to_video(self, boxes: Boxes) -> Boxes:
+        """Boxes in event space as video pixels."""
         across, down = self.event_scale * self.stretch, self.event_scale
         return boxes * (across, down, across, down) + (self.left, self.top, 0, 0)
 
@@ -132,7 +149,8 @@ def fit_canvas(
     scale = min(width / shown_w, height / shown_h)
     pad_x = (width - round(shown_w * scale)) // 2
     pad_y = (height - round(shown_h * scale)) // 2
-    return Canvas(width, height, video_w, video_h, event_scale, scale, pad_x, pad_y, *bars, stretch)
+    sizes = (width, height, video_w, video_h, event_scale, scale, pad_x, pad_y)
+    return Canvas(*sizes, left=bars[0], top=bars[1], stretch=stretch)
 
 
 def barred_canvas(video_size: tuple[int, int], screen: tuple[float, float]) -> Canvas:
@@ -236,6 +254,12 @@ def _size_text(size: tuple[int, int] | None) -> str:
 
 
 ALWAYS = float("-inf")
+FromMs = Annotated[
+    float,
+    BeforeValidator(lambda value: ALWAYS if value is None else value),
+    PlainSerializer(lambda value: None if value == ALWAYS else value),
+]
+"""Epoch milliseconds; minus infinity is written as null."""
 
 
 @dataclass(frozen=True)
@@ -249,7 +273,7 @@ class ScreenPart:
             `redraw` (the moment of the change itself) or `none`.
     """
 
-    from_ms: float
+    from_ms: FromMs
     canvas: Canvas | None
     evidence: str
 

@@ -7,6 +7,9 @@ start time that ffmpeg logged. Raw times are never rewritten; a `Clock` maps the
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import NonNegativeFloat
 
 _FFMPEG_START = re.compile(r"start:\s*(\d{10,}(?:\.\d+)?)")
 
@@ -16,6 +19,8 @@ LATEST_START_S = 32_503_680_000.0  # epoch seconds, the year 3000; larger number
 META_UNCERTAINTY_MS = 2500.0  # real recorders start the video up to this long after the timestamp
 FFMPEG_UNCERTAINTY_MS = 20.0  # between ffmpeg's own time and the first frame
 
+ClockMethod = Literal["ffmpeg_start", "pixels", "typing", "click_onsets", "meta_timestamp"]
+
 
 @dataclass(frozen=True)
 class Clock:
@@ -23,7 +28,7 @@ class Clock:
 
     Attributes:
         origin_ms: epoch milliseconds of video time 0.
-        method: `ffmpeg_start`, `pixels`, `typing`, `click_onsets` or `meta_timestamp`.
+        method: what it was found by.
         uncertainty_ms: half width of the interval that contains the true origin.
         documented_offset_ms: origin_ms - meta.timestamp.
         score: share of pointer moves that the pictures confirm; None without picture evidence.
@@ -39,8 +44,8 @@ class Clock:
     """
 
     origin_ms: float
-    method: str
-    uncertainty_ms: float
+    method: ClockMethod
+    uncertainty_ms: NonNegativeFloat
     documented_offset_ms: float = 0.0
     score: float | None = None
     moves: int = 0

@@ -18,7 +18,7 @@ import numpy as np
 
 from demo_pipeline.actions.inputs import Input
 from demo_pipeline.observation.clock.clock import Clock
-from demo_pipeline.observation.frames.frame_changes import BLOCK, Cells, ChangeMap
+from demo_pipeline.observation.frames.changes import BLOCK, Cells, ChangeMap
 from demo_pipeline.observation.frames.pointer_path import MOVED_PX, Floats, PointerTrack
 from demo_pipeline.recording.key_names import lookup
 from demo_pipeline.recording.log_events import EventType
@@ -300,7 +300,6 @@ def _plateau(lags: Floats, score: Floats, share: float) -> tuple[float, float]:
     return float(plateau.mean()), float(np.ptp(plateau)) / 2
 
 
-TYPED = "typing"  # method of a clock
 MIN_KEYS = 12  # keys; fewer are no evidence
 # seconds between the lags that are tried
 _BAND = 3  # rows of cells in a band of the picture; a line of text has about as many
@@ -368,7 +367,7 @@ def clock_from_keys(
     uncertainty_s = _SLOW_ECHO_S - _ECHO_S + found.frame_s / 2
     return Clock(
         origin_ms=documented.origin_ms + lag_ms,
-        method=TYPED,
+        method="typing",
         uncertainty_ms=round(uncertainty_s * 1000, 3),
         documented_offset_ms=round(documented.documented_offset_ms + lag_ms, 3),
         moves=found.keys,

@@ -20,10 +20,14 @@ from demo_pipeline.observation.clock.clock_evidence import (
     echo_lag,
     with_drift,
 )
-from demo_pipeline.observation.frames.frame_changes import ChangeMap
+from demo_pipeline.observation.frames.changes import ChangeMap
 from demo_pipeline.observation.frames.pointer_path import MOVED_PX, Floats, PointerTrack
-from demo_pipeline.observation.frames.recorded_video import RecordedVideo
-from demo_pipeline.observation.frames.video_reader import TIME_TOLERANCE_S, Frame, Span
+from demo_pipeline.observation.frames.video_reader import (
+    TIME_TOLERANCE_S,
+    Frame,
+    RecordedVideo,
+    Span,
+)
 
 WORTH_S = 10.0  # seconds of video; in fewer a clock has no time to change
 PART_S = 30.0  # seconds of video for another part: films slip by a frame, once or twice in 90 s
@@ -244,7 +248,7 @@ class ClockSearch:
 
     def add_changes(self, changes: ChangeMap, stretches: Sequence[Span]) -> None:
         """Decode stretches of video and add what changes in them."""
-        for frame in self.video.look(stretches):
+        for frame in self.video.frames(stretches):
             changes.add(frame)
         changes.seconds += sum(stretch.end - stretch.start for stretch in stretches)
 

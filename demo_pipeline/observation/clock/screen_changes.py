@@ -8,7 +8,7 @@ candidate stays unknown.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, groupby, pairwise
 from typing import Any
 
@@ -18,22 +18,22 @@ from demo_pipeline.observation.clock.calibrate import Calibration
 from demo_pipeline.observation.clock.canvas import (
     ALWAYS,
     Canvas,
+    ScaleMethod,
     ScreenPart,
     ScreenParts,
     barred_canvas,
     fit_canvas,
     stretched_canvas,
 )
-from demo_pipeline.observation.frames.frame_changes import (
+from demo_pipeline.observation.frames.changes import (
     BLOCK,
     Cells,
     changed_cells,
     with_neighbours,
 )
 from demo_pipeline.observation.frames.pointer_path import Floats, Point, PointerPath, PointerTrack
-from demo_pipeline.observation.frames.recorded_video import RecordedVideo
 from demo_pipeline.observation.frames.video_pointer import VideoPointer
-from demo_pipeline.observation.frames.video_reader import Frame, Span
+from demo_pipeline.observation.frames.video_reader import Frame, RecordedVideo, Span
 
 ScreenSize = tuple[float, float]
 
@@ -295,7 +295,9 @@ class _Segments:
         moves = [o for o in self._observations[run.first : run.last] if not o.scan]
         agreeing = sum(o.costs[run.state] < UNKNOWN_COST for o in moves)
         evidence = "pointer" if agreeing >= SWITCH else "scans"
-        return ScreenPart(from_ms, self._canvases[run.state], evidence)
+        canvas = self._canvases[run.state]
+        method: ScaleMethod = "pixels" if evidence == "pointer" else "assumed"
+        return ScreenPart(from_ms, replace(canvas, scale_method=method), evidence)
 
     def _is_ambiguous(self, run: _Run, from_ms: float, until_ms: float) -> bool:
         """Whether another candidate explains a run as well and lays its positions elsewhere."""
@@ -350,7 +352,9 @@ def needs_search(
     known = screen_sizes(sizes, calibration.canvas)
     if any(not is_same_size(known[0].size, desktop.size) for desktop in known):
         return True
-    return calibration.scale_method != "pixels" and first_beyond(calibration, track) is not None
+    return (
+        calibration.canvas.scale_method != "pixels" and first_beyond(calibration, track) is not None
+    )
 
 
 def first_beyond(calibration: Calibration, track: PointerTrack) -> float | None:
@@ -380,7 +384,7 @@ def find_screen_parts(
     search = _Search(video, calibration, path, screen_sizes(desktops, calibration.canvas))
     search.read()
     beyond = None
-    if calibration.scale_method != "pixels":
+    if calibration.canvas.scale_method != "pixels":
         beyond = first_beyond(calibration, path.track())
     parts = find_segments(
         search.canvases(),

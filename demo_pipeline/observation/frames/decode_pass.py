@@ -1,13 +1,12 @@
 """The decode pass: the frames that observers ask for, decoded once and in order, shown to all.
 
-Belongs here: the protocol of an observer, the loop over frames, the queue of open requests, and the
-suspicion that the screen was given another resolution or scale. Memory holds the frames of open
-requests, however long the video is. Which pauses were waits is known only at the end: their frames
-are decoded then.
+Belongs here: the loop over frames, the queue of open requests, and the suspicion that the screen
+was given another resolution or scale. Memory holds the frames of open requests, however long the
+video is. Which pauses were waits is known only at the end: their frames are kept until then.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar
@@ -22,19 +21,15 @@ from demo_pipeline.observation.clock.calibrate import Calibration
 from demo_pipeline.observation.clock.canvas import Canvas
 from demo_pipeline.observation.clock.clock import Clock
 from demo_pipeline.observation.clock.clock_search import ClockCheckObserver, ClockPart
-from demo_pipeline.observation.frames.evidence import WaitEvidence
-from demo_pipeline.observation.frames.frame_changes import (
+from demo_pipeline.observation.frames.changes import (
     CHANGED_LEVELS,
     LARGE_SHARE,
+    MEAN_LEVELS,
     ChangeDetector,
     changed_cells,
 )
-from demo_pipeline.observation.frames.frame_choice import (
-    BeforeFrameChooser,
-    FallbackFrames,
-    FrameChoice,
-    FrameChooser,
-)
+from demo_pipeline.observation.frames.evidence import Wait
+from demo_pipeline.observation.frames.frame_choice import FrameChoice, FrameChooser
 from demo_pipeline.observation.frames.frame_requests import (
     SPAN_MARGIN_FRAMES,
     FrameRequest,
@@ -42,7 +37,6 @@ from demo_pipeline.observation.frames.frame_requests import (
 )
 from demo_pipeline.observation.frames.last_action import FinalFrame, StopEffect
 from demo_pipeline.observation.frames.pointer_path import PixelBox, Point, PointerPath
-from demo_pipeline.observation.frames.recorded_video import RecordedVideo
 from demo_pipeline.observation.frames.scan_frames import (
     ActionPictures,
     ScanComparison,
@@ -51,22 +45,42 @@ from demo_pipeline.observation.frames.scan_frames import (
 )
 from demo_pipeline.observation.frames.screenshot_writer import (
     PAUSE_REASON,
-    RequestProgress,
     Screenshot,
     ScreenshotWriter,
-    ThumbnailWriter,
+    open_thumbnails,
 )
 from demo_pipeline.observation.frames.scroll_motion import ScrollMotion
 from demo_pipeline.observation.frames.video_pointer import FrameDiff, VideoPointer
-from demo_pipeline.observation.frames.video_reader import TIME_TOLERANCE_S, Frame, Luma, Span
-from demo_pipeline.observation.frames.wait_observer import (
-    MEAN_LEVELS,
-    WaitObserver,
-    intervals_between,
+from demo_pipeline.observation.frames.video_reader import (
+    TIME_TOLERANCE_S,
+    Frame,
+    Luma,
+    RecordedVideo,
+    Span,
 )
+from demo_pipeline.observation.frames.waits import WaitObserver, intervals_between
 from demo_pipeline.problems import DemonstrationError, Problem
 
 SUSPICIOUS_MISSES = 5  # moves in a row without a change where the log has the pointer
+REPLACED_HEIGHT = 0.5  # of the screen's; pagers and editors changed 0.68 to 0.88 of it
+SURE_MS = 250  # ms of clock uncertainty; beyond, scans, scrolls and pauses match other frames
+
+Seen_contra = TypeVar("Seen_contra", contravariant=True)
+
+
+class Observer(Protocol[Seen_contra]):
+    """Asks for spans of the video and sees its frames, or what changed in them, in order.
+
+    It also sees those that only others asked for. Each frame that it keeps makes decoding the next
+    one about a tenth slower.
+    """
+
+    @property
+    def spans(self) -> Sequence[Span]:
+        """Spans of video time whose frames it needs."""
+
+    def see(self, seen: Seen_contra, /) -> None:
+        """Take the next frame in presentation order."""
 
 
 class PointerWitness:
@@ -77,42 +91,36 @@ class PointerWitness:
 
     Args:
         pointer: its path, as the calibration maps it to the video.
-        canvas: of the whole recording, so far as is known.
-        seen_before: whether the video showed the pointer there when it was calibrated; if not, its
-            absence proves nothing.
+        canvas: of the whole recording; where the video did not show the pointer when it was
+            calibrated, its absence proves nothing.
+
+    Attributes:
+        suspicious: whether the screen may have another resolution or scale from some time on.
     """
 
     spans: Sequence[Span] = ()
 
-    def __init__(self, pointer: VideoPointer, canvas: Canvas, *, seen_before: bool) -> None:
-        self._pointer = pointer
-        self._canvas = canvas
-        self._enabled = seen_before
+    def __init__(self, pointer: VideoPointer, canvas: Canvas) -> None:
+        self._pointer, self._canvas = pointer, canvas
         self._misses = 0
-        self._suspicious = False
+        self.suspicious = False
 
     def see(self, diff: FrameDiff) -> None:
         """Take the next frame, and the one decoded before it."""
-        before, frame = diff.before, diff.frame
-        size = self._canvas.video_width, self._canvas.video_height
-        if frame.size != size:
-            self._suspicious = True
-        if self._suspicious or not self._enabled or before is None or before.size != size:
+        before, frame, canvas = diff.before, diff.frame, self._canvas
+        size = canvas.video_width, canvas.video_height
+        self.suspicious |= frame.size != size
+        seen_before = canvas.scale_method == "pixels"
+        if self.suspicious or not seen_before or before is None or before.size != size:
             return
         moved = self._pointer.moves_around(before.time, frame.time)
-        if not moved or not diff.is_next:
-            return
-        if not all(self._canvas.on_screen(*point) for point in moved):
-            return  # on another display, for all that is known
-        if any(_changed(before, frame, self._canvas.to_video(*point)) for point in moved):
+        if not moved or not diff.is_next or not all(canvas.on_screen(*point) for point in moved):
+            return  # those on another display, for all that is known
+        if any(_changed(before, frame, canvas.to_video(*point)) for point in moved):
             self._misses = 0
         elif changed_cells(before.luma, frame.luma).any():
             self._misses += 1
-            self._suspicious = self._misses >= SUSPICIOUS_MISSES
-
-    def result(self) -> bool:
-        """Whether the screen may have another resolution or scale from some time on."""
-        return self._suspicious
+            self.suspicious = self._misses >= SUSPICIOUS_MISSES
 
 
 def _changed(before: Frame, frame: Frame, point: Point) -> bool:
@@ -123,63 +131,39 @@ def _changed(before: Frame, frame: Frame, point: Point) -> bool:
     return bool(np.max(cv2.absdiff(first, second)) > CHANGED_LEVELS)
 
 
-REPLACED_HEIGHT = 0.5  # of the screen's; suggestions below a field are less tall, a pager is taller
-
-
-@dataclass(frozen=True)
-class ActionFramesResult:
-    """What the video shows about the actions.
-
-    Attributes:
-        screenshots: one for each request, in their order.
-        waits: pauses that were waits.
-        large_changes: times at which much of the screen changed, ascending video seconds.
-        typed: what changed while text was typed, by action index.
-    """
-
-    screenshots: Sequence[Screenshot]
-    waits: Sequence[WaitEvidence]
-    large_changes: Sequence[float]
-    typed: Mapping[int, Sequence[PixelBox]]
-
-
 class ActionFrames:
     """Shows frames to the open requests and writes screenshots.
 
     Args:
         requests: in the order of the actions.
-        choosers: the rule that chooses the frame of each request; read once and not kept.
         waits: tells which pauses were waits.
         writer: writes the screenshot of an answered request.
         comparisons: compare an answered request with its scan, and with typing before it; the
             first sees each frame before this observer.
         frame_s: usual distance of two frames, seconds.
+
+    Attributes:
+        large_changes: times at which much of the screen changed, ascending video seconds.
     """
 
-    def __init__(  # noqa: PLR0917 - what the observer works with, in the order of use
+    def __init__(
         self,
         requests: Sequence[FrameRequest],
-        choosers: Iterable[FrameChooser],
         waits: WaitObserver,
         writer: ScreenshotWriter,
         comparisons: tuple[ScanComparison, TypedPlaces],
         frame_s: float,
     ) -> None:
         self._requests = requests
-        progresses = [
-            RequestProgress(request, chooser)
-            for request, chooser in zip(requests, choosers, strict=True)
-        ]
-        self._unanswered = deque(progresses)
-        self._open = deque(one for one in progresses if not one.request.pause)
-        self._waits = waits
-        self._writer = writer
+        self._unanswered = deque(map(FrameChooser, requests))
+        self._open = deque(one for one in self._unanswered if not one.request.pause)
+        self._waits, self._writer = waits, writer
         self._scanned, self._typed = comparisons
         self._margin_s = SPAN_MARGIN_FRAMES * frame_s
         self._screenshots: dict[int, Screenshot] = {}
-        self._pauses: dict[int, tuple[RequestProgress, FrameChoice, ActionPictures | None]] = {}
-        self._large_changes: list[float] = []
+        self._pauses: dict[int, tuple[FrameChooser, FrameChoice, ActionPictures | None]] = {}
         self._shown: Luma | None = None
+        self.large_changes: list[float] = []
 
     @property
     def spans(self) -> Sequence[Span]:
@@ -194,14 +178,14 @@ class ActionFrames:
         for index in list(self._pauses):
             if self._waits.may_be_wait(index) is not None:
                 self._settle_pause(index)
-        for progress in self._open:
-            if time < progress.request.span.start - self._margin_s:
+        for chooser in self._open:
+            if time < chooser.request.span.start - self._margin_s:
                 break
-            if progress.see(diff) and time not in self._large_changes[-1:]:
-                self._large_changes.append(time)
+            if chooser.see(diff) and time not in self.large_changes[-1:]:
+                self.large_changes.append(time)
 
-    def result(self) -> ActionFramesResult:
-        """Answer what is still open; call once, after the last frame."""
+    def result(self) -> tuple[list[Screenshot], list[Wait]]:
+        """A screenshot for each request, in their order, and the waits; after the last frame."""
         while self._unanswered:
             self._answer(self._unanswered.popleft())
         waits = self._waits.result()
@@ -211,27 +195,26 @@ class ActionFrames:
         for request in self._requests:
             if request.pause and request.action_index not in waited:
                 self._leave_out_pause(request.action_index)
-        screenshots = [self._screenshots[request.action_index] for request in self._requests]
-        return ActionFramesResult(screenshots, waits, self._large_changes, self._typed.result())
+        return [self._screenshots[request.action_index] for request in self._requests], waits
 
-    def _answer(self, progress: RequestProgress) -> None:
+    def _answer(self, chooser: FrameChooser) -> None:
         """Write the screenshot; a target that was redrawn since its scan is no place of leaks.
 
         A pause is compared and written when it may be a wait.
         """
-        choice, request = self._writer.choose(progress), progress.request
+        choice, request = self._writer.choose(chooser), chooser.request
         self._typed.see(request.action_index, choice.frame)
-        pictures = self._scanned.pictures(request, choice.frame, progress.latest)
+        pictures = self._scanned.pictures(request, choice.frame, chooser.latest)
         if request.pause:
-            self._pauses[request.action_index] = progress, choice, pictures
+            self._pauses[request.action_index] = chooser, choice, pictures
             return
-        self._open.remove(progress)
+        self._open.remove(chooser)
         if request.continued and not self._is_replaced(choice.frame):
             self._screenshots[request.action_index] = Screenshot(request.action_index, CONTINUED)
             return
         self._shown = None if choice.frame is None else choice.frame.quartered
         redrawn = self._scanned.compare(request, pictures)
-        screenshot = self._writer.write(progress, choice, at_target=not redrawn)
+        screenshot = self._writer.write(chooser, choice, at_target=not redrawn)
         self._screenshots[request.action_index] = screenshot
 
     def _is_replaced(self, frame: Frame | None) -> bool:
@@ -245,52 +228,17 @@ class ActionFrames:
 
     def _settle_pause(self, index: int) -> None:
         """Write the screenshot of a pause that may have been a wait, and let go of its frame."""
-        progress, choice, pictures = self._pauses.pop(index)
+        chooser, choice, pictures = self._pauses.pop(index)
         if self._waits.may_be_wait(index):
-            self._scanned.compare(progress.request, pictures)
-            self._screenshots[index] = self._writer.write(progress, choice)
+            self._scanned.compare(chooser.request, pictures)
+            self._screenshots[index] = self._writer.write(chooser, choice)
 
     def _leave_out_pause(self, index: int) -> None:
         """The pause was thinking: it gets no screenshot."""
-        written = self._screenshots.get(index)
-        if written is not None:
-            self._writer.remove(written)
+        if index in self._screenshots:
+            self._writer.remove(self._screenshots[index])
         self._scanned.leave_out(index)
         self._screenshots[index] = Screenshot(index, PAUSE_REASON)
-
-
-SURE_MS = 250  # ms of clock uncertainty; beyond, scans, scrolls and pauses match other frames
-
-Result_co = TypeVar("Result_co", covariant=True)
-
-
-class FrameObserver(Protocol[Result_co]):
-    """Observes the decode pass: asks for spans, sees frames in order, then gives its result."""
-
-    @property
-    def spans(self) -> Sequence[Span]:
-        """Spans of video time whose frames it needs."""
-
-    def see(self, diff: FrameDiff) -> None:
-        """Take the next frame, in presentation order; also those that only others asked for.
-
-        Keep a frame only while it is needed, and never `diff`: each frame that is held makes
-        decoding the next one about a tenth slower.
-        """
-
-    def result(self) -> Result_co:
-        """What was observed; called once, after the last frame."""
-
-
-class SingleFrames(Protocol):
-    """Sees the frames of the decode pass without comparing successive ones."""
-
-    @property
-    def spans(self) -> Sequence[Span]:
-        """Spans of video time whose frames it needs."""
-
-    def see(self, frame: Frame) -> None:
-        """Take the next frame, in presentation order."""
 
 
 class RecorderStop(NamedTuple):
@@ -306,13 +254,6 @@ class RecorderStop(NamedTuple):
 
 
 NO_STOP = RecorderStop()
-
-
-class Decoded(NamedTuple):
-    """How many frames were decoded, and the last of them."""
-
-    frames: int
-    last: Frame | None
 
 
 @dataclass(frozen=True)
@@ -335,7 +276,7 @@ class DecodeResult:
     """
 
     screenshots: Sequence[Screenshot]
-    waits: Sequence[WaitEvidence]
+    waits: Sequence[Wait]
     large_changes: Sequence[float]
     scanned: ScanComparisons
     typed: Mapping[int, Sequence[PixelBox]]
@@ -357,7 +298,6 @@ def run_decode_pass(
     actions: Sequence[Action],
     folder: Path,
     recorder_stop: RecorderStop = NO_STOP,
-    choose_with: Callable[[FrameRequest], FrameChooser] = BeforeFrameChooser,
 ) -> DecodeResult:
     """Answer the requests of all `actions`; write NNN.png, final.png and thumbnails into `folder`.
 
@@ -367,42 +307,36 @@ def run_decode_pass(
     clock = calibration.clock
     pointer = VideoPointer(path, clock, calibration.screen, video.frame_s)
     near, detector = replace(pointer, frame_s=video.grab_s), ChangeDetector(calibration.flickering)
-    fallbacks = FallbackFrames(requests, video.times)
     sure = clock.uncertainty_ms <= SURE_MS
-    scanned = ScanComparison(requests, video.times, detector, near, enabled=sure)
+    scanned = ScanComparison(requests if sure else [], video.times, detector, near)
     scrolls = ScrollMotion(actions if sure else [], clock, calibration.screen)
     intervals = intervals_between(actions, requests, pointer) if sure else []
     waits = WaitObserver(intervals, video.times, pointer)
     stop = _stop_effect(video, clock, requests, recorder_stop.possible)
     check = ClockCheckObserver(calibration.clock_check)
-    witness = _witness(calibration, pointer)
-    with ThumbnailWriter(folder) as thumbnails:
-        writer = ScreenshotWriter(video, fallbacks, pointer, folder, thumbnails)
-        choosers = map(choose_with, requests)  # no list: it would keep the frames of each
-        compared = scanned, TypedPlaces(actions, detector, near)
-        answers = ActionFrames(requests, choosers, waits, writer, compared, video.frame_s)
-        final = _final_frame(video, clock, actions, recorder_stop)
+    witness = PointerWitness(pointer, calibration.canvas)
+    final = _final_frame(video, clock, actions, recorder_stop)
+    typed = TypedPlaces(actions, detector, near)
+    with open_thumbnails(folder) as thumbnails:
+        writer = ScreenshotWriter(video, requests, pointer, folder, thumbnails)
+        answers = ActionFrames(requests, waits, writer, (scanned, typed), video.frame_s)
         observers = (scanned, scrolls, answers, final, stop, witness)
-        decoded = show_frames(video, observers, detector, pointer, (fallbacks, waits, check))
-        answered = answers.result()
-        writer.write_final(final.result() or _any_frame(video, decoded.last))
+        single = (writer.fallbacks, waits, check)
+        decoded, last = show_frames(video, observers, detector, pointer, single)
+        screenshots, waited = answers.result()
+        writer.write_final(final.result() or _any_frame(video, last))
     return DecodeResult(
-        answered.screenshots,
-        answered.waits,
-        answered.large_changes,
-        scanned.result(),
-        answered.typed,
+        screenshots,
+        waited,
+        answers.large_changes,
+        scanned.found,
+        typed.found,
         scrolls.result(),
         stop.result(),
-        witness.result(),
-        decoded.frames,
+        witness.suspicious,
+        decoded,
         check.result(),
     )
-
-
-def _witness(calibration: Calibration, pointer: VideoPointer) -> PointerWitness:
-    seen = calibration.scale_method == "pixels"
-    return PointerWitness(pointer, calibration.canvas, seen_before=seen)
 
 
 def _stop_effect(
@@ -427,22 +361,23 @@ def _final_frame(
 
 def show_frames(
     video: RecordedVideo,
-    observers: Sequence[FrameObserver[object]],
+    observers: Sequence[Observer[FrameDiff]],
     detector: ChangeDetector,
     pointer: VideoPointer,
-    single_frames: Sequence[SingleFrames] = (),
-) -> Decoded:
+    single_frames: Sequence[Observer[Frame]] = (),
+) -> tuple[int, Frame | None]:
     """Decode the spans of all observers once and show each frame to every observer, in turn.
 
     Those of `single_frames` see every frame first. Frames that only they asked for are shown to no
-    observer: they would split the time between two spans for those that compare successive frames.
+    other: they would split the time between two spans for those that compare successive frames.
+    Returns how many frames were decoded, and the last one that was shown to all.
     """
     spans = merge_spans([span for one in observers for span in one.spans], video.frame_s)
     ends = np.array([span.end for span in spans]) + TIME_TOLERANCE_S
     last: Frame | None = None
     count = 0
     wanted = [span for one in single_frames for span in one.spans]
-    for frame in video.resume(merge_spans([*spans, *wanted], 0.0)):
+    for frame in video.frames(merge_spans([*spans, *wanted], 0.0)):
         count += 1
         for one in single_frames:
             one.see(frame)
@@ -454,16 +389,17 @@ def show_frames(
             observer.see(diff)
         last = frame
         del diff  # holds the frame before, too: decoding the next one would be a tenth slower
-    return Decoded(count, last)
+    return count, last
 
 
-def _any_frame(video: RecordedVideo, last_decoded: Frame | None) -> Frame:
+def _any_frame(video: RecordedVideo, last: Frame | None) -> Frame:
     """The last frame that was seen, or the first, if there is none after the last action.
 
     Raises:
         DemonstrationError: no frame decodes.
     """
-    frame = last_decoded or video.frame_at(0)
+    first = Span(float(video.times[0]), float(video.times[0]))
+    frame = last or next(video.frames([first]), None)
     if frame is None:
         message = f"none of its {len(video.times)} frames can be decoded"
         remedy = "upload the recording again"

@@ -4,91 +4,32 @@ Later stages read it instead of decoding the video again.
 """
 
 from collections.abc import Sequence
-from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from demo_pipeline.actions.scrolls import WheelVote
-from demo_pipeline.observation.clock.canvas import ALWAYS, Canvas, ScreenPart, ScreenParts
+from demo_pipeline.files.json_files import JSON
+from demo_pipeline.observation.clock.canvas import Canvas, ScreenPart, ScreenParts
 from demo_pipeline.observation.clock.clock import Clock
-from demo_pipeline.observation.frames.pointer_path import PixelBox
+
+ChangedBox = tuple[int, int, int, int]
+"""x, y, width, height; video pixels."""
 
 
-class ClockEvidence(BaseModel):
-    """How event times map to the video; units as in `clock.Clock`."""
-
+class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True)
 
-    origin_ms: float
-    method: Literal["ffmpeg_start", "pixels", "typing", "click_onsets", "meta_timestamp"]
-    uncertainty_ms: float = Field(ge=0)
-    documented_offset_ms: float
-    score: float | None
-    moves: int
-    agreement: float | None = None
-    rate: float = 1.0
-    drift_ppm: float | None = None
-    pictures_ms: float | None = None
 
-
-class CanvasEvidence(BaseModel):
-    """How event space maps to the canvas; units as in `canvas.Canvas`."""
-
-    model_config = ConfigDict(frozen=True)
-
-    width: int = Field(gt=0)
-    height: int = Field(gt=0)
-    video_width: int = Field(gt=0)
-    video_height: int = Field(gt=0)
-    event_scale: float = Field(gt=0)
-    scale: float = Field(gt=0)
-    pad_x: int = Field(ge=0)
-    pad_y: int = Field(ge=0)
-    scale_method: Literal["pixels", "monitor", "assumed"] = Field(
-        "assumed", description="what the event scale follows from"
-    )
-
-    def as_canvas(self) -> Canvas:
-        """The canvas."""
-        return Canvas(**self.model_dump(exclude={"scale_method"}))
-
-
-class PartCanvas(CanvasEvidence):
-    """The canvas of a part; `left`, `top` and `stretch` as in `canvas.Canvas`."""
-
-    left: float
-    top: float
-    stretch: float
-
-
-class PartEvidence(BaseModel):
-    """A part of a recording whose screen changed its resolution; as `screen_parts.ScreenPart`."""
-
-    model_config = ConfigDict(frozen=True)
-
-    from_ms: float | None = Field(description="epoch milliseconds; null: from the beginning")
-    canvas: PartCanvas | None = Field(description="null: its resolution and scale are unknown")
-    evidence: str
-
-
-class WaitEvidence(BaseModel):
+class Wait(_Frozen):
     """A pause that was a wait."""
-
-    model_config = ConfigDict(frozen=True)
 
     action_index: int
     seconds: float = Field(description="without input")
     settled_s: float = Field(description="video time at which the screen came to rest")
 
 
-ChangedBox = tuple[int, int, int, int]
-"""x, y, width, height; video pixels."""
-
-
-class ChangesEvidence(BaseModel):
-    """What changed between two pictures beyond highlights; as `picture_changes.PictureChanges`."""
-
-    model_config = ConfigDict(frozen=True)
+class ChangesEvidence(_Frozen):
+    """What changed between two pictures beyond highlights; as `changes.PictureChanges`."""
 
     regions: tuple[ChangedBox, ...] = ()
     panels: tuple[ChangedBox, ...] = ()
@@ -98,10 +39,8 @@ class ChangesEvidence(BaseModel):
         return bool(self.regions or self.panels)
 
 
-class SinceScanEvidence(BaseModel):
+class SinceScanEvidence(_Frozen):
     """What changed between an action's scan and its screenshot."""
-
-    model_config = ConfigDict(frozen=True)
 
     action_index: int
     scan_event: int = Field(description="line of the scan")
@@ -109,10 +48,8 @@ class SinceScanEvidence(BaseModel):
     ended: ChangesEvidence | None = Field(description="since it ended; null: not compared")
 
 
-class TargetEvidence(BaseModel):
+class TargetEvidence(_Frozen):
     """What the pictures show of the target of a pointing action."""
-
-    model_config = ConfigDict(frozen=True)
 
     action_index: int
     window: int | None = Field(description="position in the tree; null: the tree has to tell")
@@ -120,33 +57,27 @@ class TargetEvidence(BaseModel):
     ended: bool | None = Field(description="redrawn since the scan ended; null: not compared")
 
 
-class TypedEvidence(BaseModel):
+class TypedEvidence(_Frozen):
     """What changed while text was typed."""
-
-    model_config = ConfigDict(frozen=True)
 
     action_index: int
     places: tuple[ChangedBox, ...]
 
 
-class TreeScale(BaseModel):
+class TreeScale(_Frozen):
     """From which scan on trees are in other units than the pointer."""
-
-    model_config = ConfigDict(frozen=True)
 
     scan_event: int = Field(description="line of the first such scan")
     scale: float | None = Field(description="units of the log for one of the tree; null: in doubt")
 
 
-class Evidence(BaseModel):
+class Evidence(_Frozen):
     """evidence.json: what the stage that decodes hands to later stages."""
 
-    model_config = ConfigDict(frozen=True)
-
-    clock: ClockEvidence
-    canvas: CanvasEvidence
+    clock: Clock
+    canvas: Canvas = Field(description="at the beginning")
     wheel: WheelVote = WheelVote()
-    waits: tuple[WaitEvidence, ...]
+    waits: tuple[Wait, ...]
     screen_changes_s: tuple[float, ...] = Field(description="video times of large changes")
     targets: tuple[TargetEvidence, ...] = Field(
         (), description="the targets of pointing actions that have a scan"
@@ -163,35 +94,24 @@ class Evidence(BaseModel):
     recorder_control: tuple[int, ...] = Field(
         (), description="actions that started or stopped the recorder; they are no steps"
     )
-
-    parts: tuple[PartEvidence, ...] = Field(
+    parts: Sequence[ScreenPart] = Field(
         (), description="of a recording whose screen changed its resolution or scale; else none"
     )
 
     def as_clock(self) -> Clock:
         """The clock."""
-        return Clock(**self.clock.model_dump(), event_scale=self.canvas.event_scale)
+        return self.clock
 
     def as_canvas(self) -> Canvas:
         """The canvas at the beginning."""
-        return self.canvas.as_canvas()
+        return self.canvas
 
     def screen(self) -> ScreenParts:
         """The parts of the recording, nearly always one."""
-        if not self.parts:
-            return ScreenParts.single(self.as_canvas())
-        return ScreenParts(
-            tuple(
-                ScreenPart(
-                    ALWAYS if part.from_ms is None else part.from_ms,
-                    part.canvas.as_canvas() if part.canvas else None,
-                    part.evidence,
-                )
-                for part in self.parts
-            )
-        )
+        return ScreenParts(tuple(self.parts)) if self.parts else ScreenParts.single(self.canvas)
 
-
-def whole_boxes(boxes: Sequence[PixelBox]) -> tuple[ChangedBox, ...]:
-    """Boxes on whole pixels, as evidence has them."""
-    return tuple((int(box.x), int(box.y), int(box.width), int(box.height)) for box in boxes)
+    def to_json(self) -> JSON:
+        """What is written; the clock's scale is the canvas's, which begins without bars."""
+        doubled = {"clock": {"event_scale"}, "canvas": {"left", "top", "stretch"}}
+        written: JSON = self.model_dump(mode="json", exclude=doubled)
+        return written

@@ -1,24 +1,23 @@
-"""Which frame shows the screen before an action: the rule in use, and what it falls back to.
+"""Which frame shows the screen before an action: the rule, and what it falls back to.
 
-A rule sees the candidate frames of one request in presentation order. Another rule is swapped in by
-handing another `FrameChooser` to `decode_pass.run_decode_pass`.
-
-Belongs here: which requests have no candidate, and the frame that answers them instead. Without it
-each of them would open the video again.
+Belongs here: which of a request's candidate frames is chosen, and keeping the frames shown at
+moments that are known beforehand. Without these, requests without a candidate would open the video
+again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable
 from enum import StrEnum
-from typing import NamedTuple, Protocol
-
-import numpy as np
+from typing import Generic, NamedTuple, TypeVar
 
 from demo_pipeline.observation.frames.frame_requests import FrameRequest
 from demo_pipeline.observation.frames.pointer_path import Floats
+from demo_pipeline.observation.frames.video_pointer import FrameDiff
 from demo_pipeline.observation.frames.video_reader import TIME_TOLERANCE_S, Frame, Span
 
 APPROACH_ERROR_S = 0.01  # seconds; clocks found in a film at a steady rate are off by less
 EFFECT_S = 0.7  # seconds; a change this soon after an action may still be that action's effect
+
+Kept = TypeVar("Kept")
 
 
 class Reason(StrEnum):
@@ -47,46 +46,46 @@ class FrameChoice(NamedTuple):
     reason: Reason
 
 
-class FrameChooser(Protocol):
-    """A rule that chooses one of the candidate frames of one request."""
-
-    def needs_only_large_changes(self, frame: Frame) -> bool:
-        """Whether a small change in this frame would not affect the choice.
-
-        The caller then skips the full comparison when a glance shows that nothing large changed.
-        """
-
-    def see(self, frame: Frame, *, changed: bool, large: bool) -> None:
-        """Take the next candidate in presentation order.
-
-        Args:
-            frame: the candidate.
-            changed: the screen differs from the previous frame.
-            large: the change is too large to be the pointer's hover effects alone.
-        """
-
-    def choice(self) -> FrameChoice:
-        """The choice among the candidates seen so far."""
-
-
-class BeforeFrameChooser:
-    """The rule in use: the latest still frame before the pointer starts towards the target.
+class FrameChooser:
+    """Chooses for a request the latest still frame before the pointer starts towards the target.
 
     When the screen changes after that, the first frame of the last still stretch. When no frame is
-    still, the last candidate as it is.
+    still, the last candidate as it is. Candidates are the frames from `since` up to the limit.
+
+    Attributes:
+        request: the request.
+        candidates: times of the candidates, ascending video seconds.
+        latest: the newest candidate.
     """
 
     def __init__(self, request: FrameRequest) -> None:
-        self._request = request
+        self.request = request
+        self.candidates: list[float] = []
+        self.latest: Frame | None = None
+        self._changes: list[float] = []
         self._best: Frame | None = None
         self._reason = Reason.MISSING
-        self._latest: Frame | None = None
         self._changed_since_best = False
         self._first_after_change: Frame | None = None
 
+    def see(self, diff: FrameDiff) -> bool:
+        """Take the next frame of the span; return whether much of the screen changed in it."""
+        request, frame, difference = self.request, diff.frame, diff.difference
+        large = difference is not None and difference.is_large
+        if difference is not None and not large and self.needs_only_large_changes(frame):
+            self.add(frame, changed=False, large=False)
+            return False
+        pointers = diff.pointers
+        changed = difference is None or difference.is_significant(pointers, request.target)
+        response = request.response_box
+        if difference is not None and response and frame.time <= request.since + EFFECT_S:
+            changed |= difference.shows_response(pointers, response)
+        self.add(frame, changed=changed, large=large)
+        return large and changed
+
     def needs_only_large_changes(self, frame: Frame) -> bool:
-        """The pointer left a still screen and is on its way: small changes are hover effects."""
-        request = self._request
+        """Whether the pointer left a still screen and is on its way: small changes are its own."""
+        request = self.request
         return (
             frame.time >= request.approach
             and request.approach - request.since >= EFFECT_S
@@ -94,9 +93,14 @@ class BeforeFrameChooser:
             and not self._changed_since_best
         )
 
-    def see(self, frame: Frame, *, changed: bool, large: bool) -> None:
-        """Take the next candidate, as `FrameChooser.see` says."""
-        self._latest = frame
+    def add(self, frame: Frame, *, changed: bool, large: bool) -> None:
+        """Note the next frame of the span: whether it differs from the one before, and by much."""
+        if changed:
+            self._changes.append(frame.time)
+        if not self.request.since <= frame.time <= self.request.limit + TIME_TOLERANCE_S:
+            return
+        self.latest = frame
+        self.candidates.append(frame.time)
         if changed:
             self._changed_since_best |= large or not self.needs_only_large_changes(frame)
             self._first_after_change = frame
@@ -109,66 +113,57 @@ class BeforeFrameChooser:
 
     def _take(self, frame: Frame) -> None:
         """Make `frame` the best: nothing changed from it to the newest frame."""
-        early = self._is_early(frame)
-        self._best, self._reason = frame, Reason.PRE_MOVE if early else Reason.SETTLED
+        self._best = frame
+        self._reason = Reason.PRE_MOVE if self._is_early(frame) else Reason.SETTLED
         self._changed_since_best = False
 
     def _is_early(self, frame: Frame) -> bool:
         """Whether the pointer had not started towards the target, even if the clock is off."""
-        request = self._request
+        request = self.request
         moves = request.approach < request.limit
         error_s = APPROACH_ERROR_S + TIME_TOLERANCE_S if moves else 0.0
         return frame.time < request.approach - error_s
 
     def choice(self) -> FrameChoice:
         """The best still frame, or the last candidate when no still frame followed a change."""
-        if self._latest is not None and (self._best is None or self._changed_since_best):
-            return FrameChoice(self._latest, Reason.BACKOFF)
+        if self.latest is not None and (self._best is None or self._changed_since_best):
+            return FrameChoice(self.latest, Reason.BACKOFF)
         return FrameChoice(self._best, self._reason)
 
+    def seconds_still(self, frame: Frame) -> float:
+        """Seconds for which the screen had not changed at `frame`, as far back as the span."""
+        before = [time for time in self._changes if time <= frame.time]
+        return max(0.0, frame.time - max(before, default=self.request.span.start))
 
-class FallbackFrames:
-    """Keeps the last frame before the limit for pauses, and for requests without one in their span.
 
-    Memory holds the frames of the requests that are not answered yet; successive requests without
-    a frame between them share one.
+class KeptFrames(Generic[Kept]):
+    """Keeps what some frames of the video show, until they are no longer asked for.
 
     Args:
-        requests: in the order in which their frames will be asked for.
         times: (frames,) presentation times of the video's frames, ascending seconds.
+        numbers: of the frames that will be asked for.
+        keep: what is kept of a frame; a frame that is held makes decoding slower.
     """
 
-    def __init__(self, requests: Sequence[FrameRequest], times: Floats) -> None:
-        self._times = times
-        wanted = {self.number(request) for request in requests if self._has_none(request)}
-        self._wanted = sorted(wanted, reverse=True)
-        self._kept: dict[int, Frame] = {}
-        self.spans = [Span(float(times[number]), float(times[number])) for number in sorted(wanted)]
-
-    def number(self, request: FrameRequest) -> int:
-        """Number of the last frame no later than a request's limit; of the first without one."""
-        return max(0, self._before(request.limit))
+    def __init__(
+        self, times: Floats, numbers: Iterable[int], keep: Callable[[Frame], Kept]
+    ) -> None:
+        self._times, self._keep = times, keep
+        self._due = sorted(set(numbers), reverse=True)
+        self._kept: dict[int, Kept] = {}
+        self.spans = [Span(float(time), float(time)) for time in times[self._due[::-1]]]
 
     def see(self, frame: Frame) -> None:
         """Take the next decoded frame, in presentation order."""
-        while self._wanted and self._times[self._wanted[-1]] <= frame.time + TIME_TOLERANCE_S:
-            number = self._wanted.pop()
+        while self._due and self._times[self._due[-1]] <= frame.time + TIME_TOLERANCE_S:
+            number = self._due.pop()
             if self._times[number] >= frame.time - TIME_TOLERANCE_S:
-                self._kept[number] = frame
+                self._kept[number] = self._keep(frame)
 
-    def take(self, request: FrameRequest) -> Frame | None:
-        """The frame of a request; drops those that no later request asks for.
+    def get(self, number: int) -> Kept | None:
+        """Of the frame of a number; None: it did not decode, or is none of those asked for."""
+        return self._kept.get(number)
 
-        None when it did not decode, or when the request's span holds it.
-        """
-        first = self.number(request)
-        self._kept = {number: frame for number, frame in self._kept.items() if number >= first}
-        return self._kept.get(first)
-
-    def _has_none(self, request: FrameRequest) -> bool:
-        """Whether no frame lies in the span; with a variable frame rate the screen may be older."""
-        number = self._before(request.limit)
-        return request.pause or number < 0 or bool(self._times[number] < request.span.start)
-
-    def _before(self, limit: float) -> int:
-        return int(np.searchsorted(self._times, limit + TIME_TOLERANCE_S, side="right")) - 1
+    def forget_before(self, number: int) -> None:
+        """Drop the frames before the one of a number."""
+        self._kept = {other: kept for other, kept in self._kept.items() if other >= number}

@@ -8,14 +8,13 @@ from dataclasses import dataclass, replace
 
 from demo_pipeline.actions.action_tables import CONTINUED, POINTER_MOVED, Action
 from demo_pipeline.observation.clock.calibrate import Calibration
-from demo_pipeline.observation.clock.canvas import Canvas
+from demo_pipeline.observation.clock.canvas import Boxes, Canvas
 from demo_pipeline.observation.clock.clock import Clock
 from demo_pipeline.observation.frames.pointer_path import PixelBox, Point, PointerPath, TargetArea
 from demo_pipeline.observation.frames.video_reader import Span
-from demo_pipeline.observation.frames.waits import EARLY_S
-from demo_pipeline.observation.trees.scans import Boxes
 from demo_pipeline.settings import ObservationSettings
 
+EARLY_S = 1.0  # seconds after an action in which its own effect shows: a pressed button, a menu
 LOOK_BACK_S = 0.3  # seconds before the approach that show whether the screen was still
 MAX_LEAD_S = 1.0  # seconds; with an unconfirmed clock, an earlier frame shows another screen
 RESPONSE_PX = 60  # video pixels around a click without a known target that may show its effect
@@ -42,12 +41,9 @@ class Aim:
 
     def in_video(self, canvas: Canvas) -> "Aim":
         """The same in video pixels."""
-        element, *around = (
-            _to_video(box, canvas) if box else None
-            for box in (self.element, self.window, *self.around)
-        )
-        window, *others = around
-        return Aim(element, [box for box in others if box], window, self.position)
+        around = [canvas.box_to_video(box) for box in self.around]
+        element, window = (box and canvas.box_to_video(box) for box in (self.element, self.window))
+        return Aim(element, around, window, self.position)
 
 
 @dataclass(frozen=True)
@@ -169,7 +165,7 @@ def request_frames(
             limit,
             approach,
             area,
-            _to_video(box, canvas) if box else None,
+            box and canvas.box_to_video(box),
             Span(start, max(start, limit)),
             response_box=None if pause else response_box,
             pause=pause,
@@ -213,8 +209,7 @@ def _response_box(action: Action, target: PixelBox | None, canvas: Canvas) -> Pi
     """Where the effect of a click shows first: its target, else a square around it; video px."""
     if target is not None or action.x is None or action.y is None:
         return target
-    x, y = canvas.to_video(action.x, action.y)
-    return PixelBox(x - RESPONSE_PX, y - RESPONSE_PX, 2 * RESPONSE_PX, 2 * RESPONSE_PX)
+    return PixelBox.around(canvas.to_video(action.x, action.y), RESPONSE_PX)
 
 
 def _target_area(
@@ -223,13 +218,6 @@ def _target_area(
     if action.x is None or action.y is None or action.action_type in {"type", "hotkey"}:
         return None
     return TargetArea(action.x, action.y, settings.pointer_radius_px, box)
-
-
-def _to_video(box: PixelBox, canvas: Canvas) -> PixelBox:
-    """A box in event space as video pixels."""
-    x, y = canvas.to_video(box.x, box.y)
-    right, bottom = canvas.to_video(box.x + box.width, box.y + box.height)
-    return PixelBox(x, y, right - x, bottom - y)
 
 
 def merge_spans(spans: Sequence[Span], frame_s: float) -> list[Span]:

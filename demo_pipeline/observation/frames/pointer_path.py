@@ -4,7 +4,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import dist
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,18 +17,37 @@ MOVED_PX = 8.0  # units of event space between two frames that count as a move
 RUN_GAP_MS = 300  # milliseconds of rest that separate two movements of the pointer
 
 
-@dataclass(frozen=True)
-class PixelBox:
-    """An axis-aligned box, x and y included, x + width and y + height not."""
+class PixelBox(NamedTuple):
+    """An axis-aligned box, x and y included, right and bottom not."""
 
     x: float
     y: float
     width: float
     height: float
 
+    @classmethod
+    def around(cls, point: Point, reach: float) -> "PixelBox":
+        """The square that reaches so far from a point to each side."""
+        return cls(point[0] - reach, point[1] - reach, 2 * reach, 2 * reach)
+
+    @property
+    def right(self) -> float:
+        """The first x beyond it."""
+        return self.x + self.width
+
+    @property
+    def bottom(self) -> float:
+        """The first y beyond it."""
+        return self.y + self.height
+
+    @property
+    def area(self) -> float:
+        """Its width times its height."""
+        return self.width * self.height
+
     def contains(self, x: float, y: float) -> bool:
         """Whether the point is inside."""
-        return self.x <= x < self.x + self.width and self.y <= y < self.y + self.height
+        return self.x <= x < self.right and self.y <= y < self.bottom
 
 
 @dataclass(frozen=True)
@@ -67,7 +86,7 @@ class PointerPath:
         self._times = [item.time for item in placed]
         self._points = [(float(item.x or 0), float(item.y or 0)) for item in placed]
 
-    def at(self, time_ms: float) -> tuple[float, float] | None:
+    def at(self, time_ms: float) -> Point | None:
         """Position of the pointer in event space; None before the first event with a position."""
         position = bisect_right(self._times, time_ms)
         return self._points[position - 1] if position else None

@@ -15,26 +15,26 @@ from typing import NamedTuple
 import numpy as np
 
 from demo_pipeline.actions.action_tables import Action
-from demo_pipeline.observation.frames.evidence import (
-    ChangesEvidence,
-    SinceScanEvidence,
-    TargetEvidence,
-    whole_boxes,
-)
-from demo_pipeline.observation.frames.frame_changes import ChangeDetector
-from demo_pipeline.observation.frames.frame_requests import FrameRequest, ScanTimes
-from demo_pipeline.observation.frames.picture_changes import (
+from demo_pipeline.observation.clock.canvas import Boxes
+from demo_pipeline.observation.frames.changes import (
     DETAIL_STEP,
+    ChangeDetector,
     PictureChanges,
     ScreenPicture,
     picture_changes,
     screen_picture,
     shaded_areas,
 )
+from demo_pipeline.observation.frames.evidence import (
+    ChangesEvidence,
+    SinceScanEvidence,
+    TargetEvidence,
+)
+from demo_pipeline.observation.frames.frame_choice import KeptFrames
+from demo_pipeline.observation.frames.frame_requests import FrameRequest, ScanTimes
 from demo_pipeline.observation.frames.pointer_path import Floats, PixelBox, Point
 from demo_pipeline.observation.frames.video_pointer import FrameDiff, VideoPointer
-from demo_pipeline.observation.frames.video_reader import TIME_TOLERANCE_S, Frame, Luma, Span
-from demo_pipeline.observation.trees.scans import Boxes
+from demo_pipeline.observation.frames.video_reader import Frame, Luma, Span, number_at
 
 USUAL_SCALES = (1.25, 1.5, 1.75, 2.0, 2.5, 3.0)  # that systems offer for their displays
 _SCALES = (*USUAL_SCALES, *(1 / scale for scale in USUAL_SCALES))
@@ -44,7 +44,7 @@ CUT_LEVELS = 24  # of 255; a step along the edge of a box, which cuts something 
 CUT_SHARE = 0.06  # of the samples along the edge; a box around its element cuts nothing
 FIT_SHARE = 0.5  # of the marks; right scales fit 0.48 to 1.00 of them, wrong ones up to 0.47
 MISFIT_SHARE = 0.35  # of the marks; trees in other units fit up to 0.34 as they are
-BORDER_STEP = 12  # of 255; from one sample to the next across a border
+BORDER_STEP = 12  # of 255 across a border; right in all pairs of windows of two recordings
 BORDER_REACH = 2  # samples to either side of the logged border; trees leave out the frame
 CORNER_SAMPLES = 3  # samples at either end of a border that its round corners cover
 FRONT_SHARE = 0.8  # of a border inside another window; in front it was 0.83 to 1.00
@@ -139,13 +139,13 @@ def _borders(detail: Luma, window: PixelBox, other: PixelBox) -> Iterator[np.nda
     """Yield for the upper and the lower border inside another window which samples are a step."""
     rows, columns = detail.shape
     first = max(window.x, other.x, 0) / DETAIL_STEP + CORNER_SAMPLES
-    last = min(window.x + window.width, other.x + other.width) / DETAIL_STEP - CORNER_SAMPLES
+    last = min(window.right, other.right) / DETAIL_STEP - CORNER_SAMPLES
     across = slice(int(first), max(int(first), min(int(last), columns)))
     inside = range(
         int(other.y / DETAIL_STEP) + CORNER_SAMPLES,
-        int((other.y + other.height) / DETAIL_STEP) - CORNER_SAMPLES,
+        int(other.bottom / DETAIL_STEP) - CORNER_SAMPLES,
     )
-    for side in (window.y, window.y + window.height):
+    for side in (window.y, window.bottom):
         row = round(side / DETAIL_STEP)
         near = slice(row - BORDER_REACH - 1, row + BORDER_REACH + 2)
         if row in inside and near.start >= 0 and near.stop <= rows and across.start < across.stop:
@@ -159,9 +159,9 @@ def _turned(box: PixelBox) -> PixelBox:
 
 USUAL_HEIGHT = 1080  # pixels; on a higher screen the pointer is drawn larger
 ROOMY_ELEMENT_SHARE = 0.01  # of the picture; a menu may open inside a larger element
-HIGHLIGHT_PARTS = 4  # an area this many times smaller than an element is no highlight of it
-BEYOND_PX = 8  # pixels that a highlight or its shadow may reach beyond its element
-NEAR_POINTER_PX = 64  # pixels; what lights up around the pointer is partly behind its picture
+HIGHLIGHT_PARTS = 4  # an area so many times smaller is no highlight of it; not measured
+BEYOND_PX = 8  # pixels that a highlight may reach beyond its element; not measured
+NEAR_POINTER_PX = 64  # pixels; the pointer's mask of 48 parts a menu item that lights up
 LARGE_ELEMENT_SHARE = 0.05  # of the picture; a larger element is compared around the press only
 
 
@@ -178,54 +178,6 @@ class ActionPictures(NamedTuple):
     last: ScreenPicture | None
     shot: ScreenPicture
     at_press: ScreenPicture
-
-
-class ScanFrames:
-    """Keeps the frames shown when scans began and ended, until they are no longer asked for.
-
-    The frame shown at a moment is the last one no later, however old: a video with a variable
-    frame rate has none while nothing changes.
-
-    Args:
-        requests: in the order in which their frames will be asked for.
-        times: (frames,) times of all frames of the video, ascending seconds.
-    """
-
-    def __init__(self, requests: Sequence[FrameRequest], times: Floats) -> None:
-        self._times = times
-        moments = [
-            moment
-            for request in requests
-            if request.scan is not None
-            for moment in (request.scan.began, request.scan.ended)
-        ]
-        shown = {time for moment in moments if (time := self._shown(moment)) is not None}
-        self._due = sorted(shown, reverse=True)
-        self._kept: dict[float, ScreenPicture] = {}
-        self.spans = [Span(time, time) for time in sorted(shown)]
-
-    def _shown(self, moment: float) -> float | None:
-        """Time of the frame shown at a moment; None before the video."""
-        position = int(np.searchsorted(self._times, moment + TIME_TOLERANCE_S, side="right")) - 1
-        return float(self._times[position]) if position >= 0 else None
-
-    def see(self, frame: Frame) -> None:
-        """Take the next frame in presentation order."""
-        while self._due and self._due[-1] <= frame.time + TIME_TOLERANCE_S:
-            due = self._due.pop()
-            if abs(due - frame.time) <= TIME_TOLERANCE_S:
-                self._kept[due] = screen_picture(frame)
-
-    def frame_at(self, moment: float) -> ScreenPicture | None:
-        """The frame shown at a moment; None when it did not decode."""
-        shown = self._shown(moment)
-        return None if shown is None else self._kept.get(shown)
-
-    def forget(self, moment: float) -> None:
-        """Drop the frames that were no longer shown at a moment."""
-        shown = self._shown(moment)
-        if shown is not None:
-            self._kept = {time: kept for time, kept in self._kept.items() if time >= shown}
 
 
 @dataclass
@@ -246,12 +198,18 @@ class ScanComparisons:
 class ScanComparison:
     """Observer that compares the screen before each action with the screen at its scan.
 
+    The frame shown at a moment is the last one no later, however old: a video with a variable
+    frame rate has none while nothing changes.
+
     Args:
         requests: those compared, in order.
         times: (frames,) times of all frames of the video, ascending seconds.
         detector: knows the cells that flicker.
         pointer: whose own picture does not count.
-        enabled: False with a clock too uncertain to say which frame belongs to a scan.
+
+    Attributes:
+        spans: the frames shown when scans began and ended.
+        found: what was found so far.
     """
 
     def __init__(
@@ -260,18 +218,14 @@ class ScanComparison:
         times: Floats,
         detector: ChangeDetector,
         pointer: VideoPointer,
-        *,
-        enabled: bool,
     ) -> None:
-        self._frames = ScanFrames(requests if enabled else [], times)
-        self._detector = detector
-        self._pointer = pointer
-        self._found = ScanComparisons()
-
-    @property
-    def spans(self) -> Sequence[Span]:
-        """The frames shown when scans began and ended."""
-        return self._frames.spans
+        scans = [request.scan for request in requests if request.scan is not None]
+        moments = [moment for scan in scans for moment in (scan.began, scan.ended)]
+        shown = [number for one in moments if (number := number_at(times, one)) >= 0]
+        self._frames = KeptFrames(times, shown, screen_picture)
+        self._times, self._detector, self._pointer = times, detector, pointer
+        self.spans: Sequence[Span] = self._frames.spans
+        self.found = ScanComparisons()
 
     def see(self, diff: FrameDiff) -> None:
         """Take the next frame."""
@@ -292,12 +246,12 @@ class ScanComparison:
         scan = request.scan
         if scan is None or frame is None:
             return None
-        self._frames.forget(scan.began)
-        first, last = self._frames.frame_at(scan.began), self._frames.frame_at(scan.ended)
+        begin, end = (number_at(self._times, moment) for moment in (scan.began, scan.ended))
+        self._frames.forget_before(begin)
+        first, last = self._frames.get(begin), self._frames.get(end)
         if first is None and last is None:
             return None
-        shot = screen_picture(frame)
-        at_press = shot
+        shot = at_press = screen_picture(frame)
         if request.point is not None and latest is not None and latest.time > frame.time:
             at_press = screen_picture(latest)
         return ActionPictures(first, last, shot, at_press)
@@ -314,7 +268,7 @@ class ScanComparison:
         began = self._changes(first, shot)
         ended = began if last is first else self._changes(last, shot)
         index, point = request.action_index, request.point
-        self._found.since_scan[index] = SinceScanEvidence(
+        self.found.since_scan[index] = SinceScanEvidence(
             action_index=index,
             scan_event=scan.event_index,
             began=_places(began),
@@ -328,18 +282,17 @@ class ScanComparison:
             request = replace(request, aim=request.windows[front])
         redrawn = later = None
         if request.aim.element is not None and first is not None and began is not None:
-            redrawn = self._is_redrawn(request, point, began, pictures)
-            later = redrawn
+            redrawn = later = self._is_redrawn(request, point, began, pictures)
             if redrawn and ended is not None and last is not None and last is not first:
                 later = self._is_redrawn(request, point, ended, pictures._replace(first=last))
-        self._found.targets[index] = TargetEvidence(
+        self.found.targets[index] = TargetEvidence(
             action_index=index, window=request.aim.position, began=redrawn, ended=later
         )
         return bool(redrawn)
 
     def _fit(self, request: FrameRequest, scan: ScanTimes, scanned: ScreenPicture | None) -> None:
         """Note once for each scan how its boxes fit the picture."""
-        marks, fits = request.marks, self._found.fits
+        marks, fits = request.marks, self.found.fits
         if marks is None or scanned is None or scan.event_index in fits:
             return
         if len(marks) >= LEAST_MARKS:
@@ -394,17 +347,13 @@ class ScanComparison:
 
     def leave_out(self, action_index: int) -> None:
         """Forget the comparison of a pause that was no wait."""
-        self._found.since_scan.pop(action_index, None)
-
-    def result(self) -> ScanComparisons:
-        """What was found."""
-        return self._found
+        self.found.since_scan.pop(action_index, None)
 
 
 def _places(changes: PictureChanges | None) -> ChangesEvidence | None:
     if changes is None:
         return None
-    return ChangesEvidence(regions=whole_boxes(changes.regions), panels=whole_boxes(changes.panels))
+    return ChangesEvidence.model_validate({"regions": changes.regions, "panels": changes.panels})
 
 
 def _at_target(changes: PictureChanges, request: FrameRequest, shown: ScreenPicture) -> bool:
@@ -420,29 +369,22 @@ def _at_target(changes: PictureChanges, request: FrameRequest, shown: ScreenPict
 def _are_highlight(areas: Sequence[PixelBox], element: PixelBox, shown: ScreenPicture) -> bool:
     """Whether areas may be a highlight of an element: not beyond it, and most of a roomy one."""
     beyond = max(
-        max(element.x - area.x, area.x + area.width - element.x - element.width) for area in areas
+        max(element.x - area.x, area.right - element.right, element.y - area.y) for area in areas
     )
-    above = max(
-        max(element.y - area.y, area.y + area.height - element.y - element.height) for area in areas
-    )
-    covered = sum(area.width * area.height for area in areas)
-    large = covered * HIGHLIGHT_PARTS > element.width * element.height
+    below = max(area.bottom - element.bottom for area in areas)
+    large = sum(area.area for area in areas) * HIGHLIGHT_PARTS > element.area
     is_room = _share(element, shown) > ROOMY_ELEMENT_SHARE
-    return (large or not is_room) and max(beyond, above) <= BEYOND_PX
+    return (large or not is_room) and max(beyond, below) <= BEYOND_PX
 
 
 def _share(element: PixelBox, shown: ScreenPicture) -> float:
     """The share of the picture that an element covers."""
-    rows, columns = shown.detail.shape
-    height, width = int(rows) * DETAIL_STEP, int(columns) * DETAIL_STEP
-    return element.width * element.height / (height * width)
+    return element.area / (shown.detail.size * DETAIL_STEP**2)
 
 
 def _is_near(area: PixelBox, x: float, y: float, reach: float) -> bool:
     """Whether a point is in an area, or at most `reach` pixels right or left of it."""
-    return area.y <= y < area.y + area.height and (
-        area.x - reach <= x < area.x + area.width + reach
-    )
+    return area.y <= y < area.bottom and area.x - reach <= x < area.right + reach
 
 
 class TypedPlaces:
@@ -452,16 +394,18 @@ class TypedPlaces:
         actions: those that type something to see are followed.
         detector: knows the cells that flicker.
         pointer: whose own picture does not count where it moved.
+
+    Attributes:
+        found: boxes of what changed, by action index, video pixels; empty: nothing was seen.
     """
 
     def __init__(
         self, actions: Sequence[Action], detector: ChangeDetector, pointer: VideoPointer
     ) -> None:
         self._typing = {one.action_index for one in actions if (one.text or "").strip()}
-        self._detector = detector
-        self._pointer = pointer
+        self._detector, self._pointer = detector, pointer
         self._before: tuple[int, ScreenPicture] | None = None
-        self._found: dict[int, Sequence[PixelBox]] = {}
+        self.found: dict[int, Sequence[PixelBox]] = {}
 
     def see(self, action_index: int, frame: Frame | None) -> None:
         """Take the frame of an action's screenshot; actions come in order."""
@@ -469,7 +413,7 @@ class TypedPlaces:
             return
         if self._before is not None:
             typed, before = self._before
-            self._found[typed] = self._changed(before, screen_picture(frame))
+            self.found[typed] = self._changed(before, screen_picture(frame))
         is_typing = action_index in self._typing
         self._before = (action_index, screen_picture(frame)) if is_typing else None
 
@@ -480,7 +424,3 @@ class TypedPlaces:
         pointers = [*paths[0], *paths[1]] if set(paths[0]) != set(paths[1]) else []
         flickering = self._detector.flickering
         return picture_changes(before.detail, after.detail, pointers, flickering).regions
-
-    def result(self) -> Mapping[int, Sequence[PixelBox]]:
-        """Boxes of what changed, by action index, video pixels; empty: nothing was seen."""
-        return self._found

@@ -4,11 +4,11 @@ Belongs here: thumbnails.parquet, its writer and its reader. Reading a whole PNG
 than forty times as much as reading its thumbnail.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import av
 import cv2
@@ -19,10 +19,9 @@ from demo_pipeline.files.parquet import TableWriter, described_schema, read_tabl
 from demo_pipeline.files.png import Pixels, PngWriter
 from demo_pipeline.observation.clock.canvas import Canvas, fit_canvas
 from demo_pipeline.observation.frames.frame_choice import (
-    EFFECT_S,
-    FallbackFrames,
     FrameChoice,
     FrameChooser,
+    KeptFrames,
     Reason,
 )
 from demo_pipeline.observation.frames.frame_requests import (
@@ -31,12 +30,13 @@ from demo_pipeline.observation.frames.frame_requests import (
     without_box,
 )
 from demo_pipeline.observation.frames.last_action import FINAL_FILE
-from demo_pipeline.observation.frames.recorded_video import RecordedVideo
-from demo_pipeline.observation.frames.video_pointer import FrameDiff, VideoPointer
+from demo_pipeline.observation.frames.video_pointer import VideoPointer
 from demo_pipeline.observation.frames.video_reader import (
     TIME_TOLERANCE_S,
     Frame,
+    RecordedVideo,
     RgbConverter,
+    number_at,
     plane_rows,
     rotation,
 )
@@ -56,27 +56,15 @@ THUMBNAILS_SCHEMA = described_schema(
 
 
 class ThumbnailWriter:
-    """Writes thumbnails.parquet; a context manager, which leaves no file after an error.
+    """Adds thumbnails to thumbnails.parquet.
 
     A pause that was no wait after all, and an action of the recorder, may leave a thumbnail whose
     screenshot is gone.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, table: TableWriter) -> None:
         self._colours = RgbConverter()
-        self._table = TableWriter(folder / THUMBNAILS_FILE, THUMBNAILS_SCHEMA, batch_rows=_BATCH)
-
-    def __enter__(self) -> Self:
-        self._table.__enter__()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._table.__exit__(kind, error, trace)
+        self._table = table
 
     def add(self, action_index: int, rgb: Pixels, frame: Frame | None = None) -> None:
         """Add the thumbnail of a screenshot.
@@ -88,13 +76,18 @@ class ThumbnailWriter:
         """
         height = round(rgb.shape[0] * THUMBNAIL_WIDTH / rgb.shape[1])
         planes = None if frame is None else _small_planes(frame, height)
-        if planes is None:
-            small = _resized_twice(rgb, (THUMBNAIL_WIDTH, height))
-        else:
-            small = self._colours.of_picture(planes)
+        size = (THUMBNAIL_WIDTH, height)
+        small = _resized_twice(rgb, size) if planes is None else self._colours.of_picture(planes)
         bgr = cv2.cvtColor(small, cv2.COLOR_RGB2BGR)
         _, data = cv2.imencode(".jpg", bgr, [cv2.IMWRITE_JPEG_QUALITY, _QUALITY])
         self._table.append([action_index, data.tobytes()])
+
+
+@contextmanager
+def open_thumbnails(folder: Path) -> Iterator[ThumbnailWriter]:
+    """A writer of thumbnails.parquet, which leaves no file after an error."""
+    with TableWriter(folder / THUMBNAILS_FILE, THUMBNAILS_SCHEMA, batch_rows=_BATCH) as table:
+        yield ThumbnailWriter(table)
 
 
 def _resized_twice(picture: Pixels, size: tuple[int, int]) -> Pixels:
@@ -116,8 +109,7 @@ def _small_planes(frame: Frame, height: int) -> Any:
     if picture.format.name != _PLANES or rotation(picture) or height % 2:
         return None
     small = av.VideoFrame(THUMBNAIL_WIDTH, height, _PLANES)
-    for name in ("colorspace", "color_range"):
-        setattr(small, name, getattr(picture, name))
+    small.colorspace, small.color_range = picture.colorspace, picture.color_range
     for number, (source, plane) in enumerate(zip(picture.planes, small.planes, strict=True)):
         size = (plane.width, plane.height)
         if number == 0 and frame.halved.shape == (2 * plane.height, 2 * plane.width):
@@ -133,54 +125,6 @@ def read_thumbnails(folder: Path) -> Mapping[int, bytes]:
     table = read_table(folder / THUMBNAILS_FILE, THUMBNAILS_SCHEMA)
     indexes, pictures = table["action_index"].to_pylist(), table["jpeg"].to_pylist()
     return dict(zip(indexes, pictures, strict=True))
-
-
-class RequestProgress:
-    """A request, the rule that chooses its frame, and the times of what was seen.
-
-    Attributes:
-        request: the request.
-        chooser: sees the candidates only, which are the frames from `since` up to the limit.
-        changes: times of the frames in which the screen changed, ascending video seconds.
-        candidates: times of the candidates.
-        latest: the newest candidate.
-    """
-
-    def __init__(self, request: FrameRequest, chooser: FrameChooser) -> None:
-        self.request = request
-        self.chooser = chooser
-        self.changes: list[float] = []
-        self.candidates: list[float] = []
-        self.latest: Frame | None = None
-
-    def see(self, diff: FrameDiff) -> bool:
-        """Take the next frame of the span; return whether much of the screen changed in it."""
-        request, frame = self.request, diff.frame
-        if self.chooser.needs_only_large_changes(frame) and not diff.may_be_large:
-            self.add(frame, changed=False, large=False)
-            return False
-        difference, pointers = diff.difference, diff.pointers
-        changed = difference is None or difference.is_significant(pointers, request.target)
-        response = request.response_box
-        if difference is not None and response and frame.time <= request.since + EFFECT_S:
-            changed |= difference.shows_response(pointers, response)
-        large = difference is not None and difference.is_large
-        self.add(frame, changed=changed, large=large)
-        return large and changed
-
-    def add(self, frame: Frame, *, changed: bool, large: bool) -> None:
-        """Note the next frame of the span, and show it to the chooser when it is a candidate."""
-        if changed:
-            self.changes.append(frame.time)
-        if self.request.since <= frame.time <= self.request.limit + TIME_TOLERANCE_S:
-            self.latest = frame
-            self.candidates.append(frame.time)
-            self.chooser.see(frame, changed=changed, large=large)
-
-    def seconds_still(self, frame: Frame) -> float:
-        """Seconds for which the screen had not changed at `frame`, as far back as the span."""
-        before = [time for time in self.changes if time <= frame.time]
-        return max(0.0, frame.time - max(before, default=self.request.span.start))
 
 
 MAX_STALE_S = 0.5  # seconds; a frame says nothing about a later screen unless a frame follows it
@@ -210,41 +154,49 @@ class ScreenshotWriter:
 
     Args:
         video: of the recording.
-        fallbacks: the frames of requests without a candidate.
+        requests: whose screenshots will be written, in order.
         pointer: where the pointer is.
         folder: to write into.
         thumbnails: takes the thumbnail of each screenshot.
+
+    Attributes:
+        fallbacks: keeps the last frame before the limit for pauses, and for requests without one
+            in their span: with a variable frame rate the screen may be older.
     """
 
     def __init__(
         self,
         video: RecordedVideo,
-        fallbacks: FallbackFrames,
+        requests: Sequence[FrameRequest],
         pointer: VideoPointer,
         folder: Path,
         thumbnails: ThumbnailWriter,
     ) -> None:
-        self._video = video
-        self._fallbacks = fallbacks
-        self._pointer = pointer
-        self._folder = folder
-        self._thumbnails = thumbnails
+        self._video, self._pointer = video, pointer
+        self._folder, self._thumbnails = folder, thumbnails
+        numbers = ((request, number_at(video.times, request.limit)) for request in requests)
+        lone = (
+            max(0, number)
+            for request, number in numbers
+            if request.pause or number < 0 or video.times[number] < request.span.start
+        )
+        self.fallbacks: KeptFrames[Frame] = KeptFrames(video.times, lone, lambda frame: frame)
         self._png = PngWriter()
         self._colours = RgbConverter()
         self._max_stale_s = max(MAX_STALE_S, MAX_STALE_FRAMES * video.frame_s)
 
     def write(
-        self, progress: RequestProgress, choice: FrameChoice, *, at_target: bool = True
+        self, chooser: FrameChooser, choice: FrameChoice, *, at_target: bool = True
     ) -> Screenshot:
         """Write the PNG of a request whose span has passed.
 
         Args:
-            progress: of the request.
+            chooser: of the request.
             choice: of the frame, by `choose`.
             at_target: whether the pointer inside the target's box is at the target; otherwise it
                 is when near the press, because another element is there now.
         """
-        request, (frame, reason) = progress.request, choice
+        request, (frame, reason) = chooser.request, choice
         if frame is None:
             return Screenshot(request.action_index, Reason.MISSING)
         canvas = self._canvas_of(request, frame)
@@ -268,7 +220,7 @@ class ScreenshotWriter:
             leak,
             unavoidable,
             distance,
-            progress.seconds_still(frame) * 1000,
+            chooser.seconds_still(frame) * 1000,
         )
 
     def remove(self, screenshot: Screenshot) -> None:
@@ -290,24 +242,24 @@ class ScreenshotWriter:
             return None
         return _if_fitting(request.canvas, frame)
 
-    def choose(self, progress: RequestProgress) -> FrameChoice:
+    def choose(self, chooser: FrameChooser) -> FrameChoice:
         """The chooser's choice, or another frame when the video does not support that one."""
-        frame, reason = progress.chooser.choice()
-        if frame is None or self._is_stale(progress.request.limit, progress.latest):
-            return self._fallback(progress.request, progress.latest)
-        if self._misses_candidates(progress, frame, reason):
+        frame, reason = chooser.choice()
+        if frame is None or self._is_stale(chooser.request.limit, chooser.latest):
+            return self._fallback(chooser.request, chooser.latest)
+        if self._misses_candidates(chooser, frame, reason):
             return FrameChoice(frame, Reason.BACKOFF)
         return FrameChoice(frame, reason)
 
-    def _misses_candidates(self, progress: RequestProgress, frame: Frame, reason: Reason) -> bool:
+    def _misses_candidates(self, chooser: FrameChooser, frame: Frame, reason: Reason) -> bool:
         """Whether the rule might have chosen a frame that did not decode or is after the end."""
-        request = progress.request
+        request = chooser.request
         begin, until = frame.time, request.approach
         if reason is not Reason.PRE_MOVE:
             begin, until = max(request.since, request.span.start), request.limit
         earliest, latest = begin + TIME_TOLERANCE_S, until - TIME_TOLERANCE_S
         first, last = np.searchsorted(self._video.times, [earliest, latest])
-        seen = sum(earliest < time < latest for time in progress.candidates)
+        seen = sum(earliest < time < latest for time in chooser.candidates)
         video_end = self._video.times[-1] + SPAN_MARGIN_FRAMES * self._video.frame_s
         return bool(last - first > seen or until > video_end)
 
@@ -317,10 +269,8 @@ class ScreenshotWriter:
         The decoder failed, or the video ended, too long before the limit.
         """
         times = self._video.times
-        position = self._position_before(limit)
-        due = float(times[max(0, position)])
-        if position == len(times) - 1:
-            due = limit
+        number = number_at(times, limit)
+        due = limit if number == len(times) - 1 else float(times[max(0, number)])
         return latest is not None and due - latest.time > self._max_stale_s
 
     def _fallback(self, request: FrameRequest, latest: Frame | None) -> FrameChoice:
@@ -328,25 +278,21 @@ class ScreenshotWriter:
 
         `latest` is the newest candidate.
         """
-        if request.press > self._video.times[-1] + self._max_stale_s:
+        times = self._video.times
+        number = number_at(times, request.limit)
+        if request.press > times[-1] + self._max_stale_s:
             return FrameChoice(None, Reason.MISSING)
-        position = self._position_before(request.limit)
-        reason = Reason.BACKOFF if position >= 0 else Reason.FIRST_FRAME
+        reason = Reason.BACKOFF if number >= 0 else Reason.FIRST_FRAME
         reason = Reason.WAITING if request.pause else reason
-        frame = self._fallbacks.take(request)
-        if frame is None:
-            due = float(self._video.times[max(0, position)])
-            is_due = latest is not None and abs(latest.time - due) <= TIME_TOLERANCE_S
+        self.fallbacks.forget_before(max(0, number))
+        frame = self.fallbacks.get(max(0, number))
+        if frame is None and latest is not None:
+            is_due = abs(latest.time - times[max(0, number)]) <= TIME_TOLERANCE_S
             frame = latest if is_due else None
         latest_s = max(request.limit + TIME_TOLERANCE_S, request.press - TIME_TOLERANCE_S)
         if frame is None or frame.time > latest_s:
             return FrameChoice(None, Reason.MISSING)
         return FrameChoice(frame, reason)
-
-    def _position_before(self, time: float) -> int:
-        """Number of the last frame of the video no later than `time`; -1 without one."""
-        found = np.searchsorted(self._video.times, time + TIME_TOLERANCE_S, side="right")
-        return int(found) - 1
 
 
 def _if_fitting(canvas: Canvas | None, frame: Frame) -> Canvas | None:

@@ -7,7 +7,7 @@ out the actions that started or stopped the recorder.
 import logging
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,25 +27,15 @@ from demo_pipeline.files.parquet import described_schema, read_rows, schema_prob
 from demo_pipeline.files.recording_files import VIDEO_FILE
 from demo_pipeline.files.system_errors import raise_system_trouble
 from demo_pipeline.observation.clock.calibrate import Calibration, calibrate
-from demo_pipeline.observation.clock.canvas import ALWAYS, CANVAS_SIZE, ScreenPart, fit_canvas
+from demo_pipeline.observation.clock.canvas import CANVAS_SIZE, fit_canvas
 from demo_pipeline.observation.clock.clock_evidence import typed_keys
 from demo_pipeline.observation.clock.screen_changes import find_screen_parts, needs_search
 from demo_pipeline.observation.frames.decode_pass import DecodeResult, RecorderStop, run_decode_pass
-from demo_pipeline.observation.frames.evidence import (
-    CanvasEvidence,
-    ClockEvidence,
-    Evidence,
-    PartCanvas,
-    PartEvidence,
-    TreeScale,
-    TypedEvidence,
-    whole_boxes,
-)
+from demo_pipeline.observation.frames.evidence import Evidence
 from demo_pipeline.observation.frames.frame_choice import Reason
 from demo_pipeline.observation.frames.frame_requests import request_frames
 from demo_pipeline.observation.frames.last_action import FINAL_FILE
 from demo_pipeline.observation.frames.pointer_path import PointerPath, PointerTrack
-from demo_pipeline.observation.frames.recorded_video import Lookback, RecordedVideo
 from demo_pipeline.observation.frames.scan_frames import scales_of_parts
 from demo_pipeline.observation.frames.screenshot_writer import (
     PAUSE_REASON,
@@ -54,6 +44,7 @@ from demo_pipeline.observation.frames.screenshot_writer import (
     UNKNOWN_SCALE_REASON,
     Screenshot,
 )
+from demo_pipeline.observation.frames.video_reader import RecordedVideo
 from demo_pipeline.observation.trees.recorder_windows import actions_on_recorder, unmentioned
 from demo_pipeline.observation.trees.scans import LoggedScan, read_logged_scans
 from demo_pipeline.observation.trees.step_targets import ScannedTargets, scan_targets
@@ -70,34 +61,28 @@ RECORDER_REASON = "recorder_control"  # `reason_code` of an action that was for 
 def without_recorder(
     observed: DecodeResult, actions: Sequence[Action], on_windows: Collection[int], folder: Path
 ) -> DecodeResult:
-    """`observed` without the recorder's own actions, whose files in `folder` are removed.
+    """What the decode pass observed, without the recorder's own actions.
 
-    The screenshot of the last one, which lies before it, becomes final.png.
-
-    Args:
-        observed: by the decode pass, over all `actions`.
-        actions: of the recording, in time order.
-        on_windows: indexes of the actions on the recorder's own window.
-        folder: of the screenshots.
+    Their files in `folder` are removed. The screenshot of the last one, which lies before it,
+    becomes final.png. `on_windows` are the indexes of the actions on the recorder's own window.
     """
     control = set(on_windows)
     last = last_action(actions)
     if last is not None and observed.stopped:
         control.add(last.action_index)
-    acting = {action.action_index for action in actions if action.action_type != "pause"}
-    kept = acting - control
+    kept = {action.action_index for action in actions if action.action_type != "pause"} - control
     if not control or not kept:  # a recording of nothing else: leave it to the person to judge
         return observed
     screenshots = []
     for screenshot in observed.screenshots:
-        trimmed = screenshot.action_index in control
-        if trimmed and screenshot.file is not None:
-            name = screenshot.file
-            is_last = last is not None and screenshot.action_index == last.action_index
-            (folder / name).replace(folder / (FINAL_FILE if is_last else name))
-            (folder / name).unlink(missing_ok=True)
         index = screenshot.action_index
-        screenshots.append(Screenshot(index, RECORDER_REASON) if trimmed else screenshot)
+        if index in control:
+            if screenshot.file is not None and last is not None and index == last.action_index:
+                (folder / screenshot.file).replace(folder / FINAL_FILE)
+            elif screenshot.file is not None:
+                (folder / screenshot.file).unlink()
+            screenshot = Screenshot(index, RECORDER_REASON)  # noqa: PLW2901 - its place
+        screenshots.append(screenshot)
     waits = [wait for wait in observed.waits if min(kept) < wait.action_index < max(kept)]
     return replace(observed, screenshots=screenshots, waits=waits, recorder_control=sorted(control))
 
@@ -109,32 +94,19 @@ _DECIMALS = 6  # of seconds and of epoch milliseconds: microseconds and below
 _LOG = logging.getLogger(__package__)
 
 _REASON_CODES = (*Reason, PAUSE_REASON, CONTINUED, RECORDER_REASON, UNKNOWN_SCALE_REASON)
+_FILE_TEXT = "NNN.png; null: no frame, a pause that was not a wait, or the recorder's own"
+_DISTANCE_TEXT = "from the pointer in the frame to the press, event space"
 _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("action_index", pa.int32(), False, "row of actions.parquet"),
-    (
-        "file",
-        pa.string(),
-        True,
-        "NNN.png; null: no frame, a pause that was not a wait, or the recorder's own",
-    ),
+    ("file", pa.string(), True, _FILE_TEXT),
     ("pts", pa.float64(), True, "presentation time of the frame, seconds"),
     ("frame", pa.int64(), True, "0-based number of the frame in presentation order"),
     ("lead_ms", pa.float64(), True, "frame to press, milliseconds"),
     ("settle_ms", pa.float64(), True, "ms that the screen had been still in the compared frames"),
-    (
-        "reason_code",
-        pa.string(),
-        False,
-        ", ".join(_REASON_CODES),
-    ),
+    ("reason_code", pa.string(), False, ", ".join(_REASON_CODES)),
     ("leak", pa.bool_(), False, "the pointer is already at the target, or the frame too late"),
     ("unavoidable", pa.bool_(), False, "a leak; at the target since the previous action ended"),
-    (
-        "pointer_distance_px",
-        pa.float64(),
-        True,
-        "from the pointer in the frame to the press, event space",
-    ),
+    ("pointer_distance_px", pa.float64(), True, _DISTANCE_TEXT),
 )
 
 FRAMES_SCHEMA = described_schema(
@@ -159,9 +131,9 @@ def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order 
     out: Path,
     settings: ObservationSettings,
 ) -> dict[str, Any]:
-    """Calibrate, decode the wanted frames; write PNGs, their thumbnails and two tables.
+    """Calibrate, decode the wanted frames; write PNGs, their thumbnails, a table and the evidence.
 
-    What the calibration reads is kept for the decode pass. Returns a summary.
+    Returns a summary.
     """
     events, actions = read_events(events_folder), read_actions(actions_folder)
     inputs, meta = inputs_of(events), manifest.parsed_meta()
@@ -169,19 +141,18 @@ def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order 
     reader = TreeReader(log, meta.platform)
     stop = RecorderStop(possible_stop(actions, inputs), known_stop_ms(actions_folder, inputs))
     size, packets = (manifest.video.width, manifest.video.height), scan_packets(video)
-    with Lookback(video, packets, size) as lookback:
-        recorded = RecordedVideo(video, packets, size, lookback)
-        calibration = calibrate(
-            recorded,
-            manifest,
-            events=events,
-            path=path,
-            presses=_presses(actions),
-            keys=typed_keys(inputs),
-            settings=settings,
-        )
-        observation = _Observation(recorded, path, actions, scans, reader, stop, settings, out)
-        calibration, observed = observation.run(calibration)
+    recorded = RecordedVideo(video, packets, size)
+    calibration = calibrate(
+        recorded,
+        manifest,
+        events=events,
+        path=path,
+        presses=_presses(actions),
+        keys=typed_keys(inputs),
+        settings=settings,
+    )
+    observation = _Observation(recorded, path, actions, scans, reader, stop, settings, out)
+    calibration, observed = observation.run(calibration)
     names = unmentioned(settings.recorder_windows, meta)
     fronts = {index: seen.window for index, seen in observed.scanned.targets.items()}
     control = actions_on_recorder(actions, scans, reader, calibration.canvas, names, fronts=fronts)
@@ -189,7 +160,7 @@ def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order 
     rows = [_row(screenshot, packets) for screenshot in observed.screenshots]
     _log_decisions(rows, observed)
     write_rows(out / FRAMES_FILE, rows, FRAMES_SCHEMA)
-    dump_json(out / EVIDENCE_FILE, _evidence(calibration, observed))
+    dump_json(out / EVIDENCE_FILE, _evidence(calibration, observed).to_json())
     (out / DIGESTS_FILE).write_text(picture_digests(out), encoding="utf-8")
     return _summary(rows, calibration, observed)
 
@@ -284,10 +255,10 @@ def _row(screenshot: Screenshot, packets: PacketScan) -> dict[str, Any]:
     return {
         "action_index": screenshot.action_index,
         "file": screenshot.file,
-        "pts": None if screenshot.time is None else round(screenshot.time, 6),
+        "pts": _rounded(screenshot.time, 6),
         "frame": number,
-        "lead_ms": None if screenshot.lead_ms is None else round(screenshot.lead_ms, 3),
-        "settle_ms": None if screenshot.settle_ms is None else round(screenshot.settle_ms, 3),
+        "lead_ms": _rounded(screenshot.lead_ms, 3),
+        "settle_ms": _rounded(screenshot.settle_ms, 3),
         "reason_code": screenshot.reason,
         "leak": screenshot.leak,
         "unavoidable": screenshot.unavoidable,
@@ -295,39 +266,34 @@ def _row(screenshot: Screenshot, packets: PacketScan) -> dict[str, Any]:
     }
 
 
+def _rounded(value: float | None, digits: int) -> float | None:
+    return None if value is None else round(value, digits)
+
+
 def _evidence(calibration: Calibration, observed: DecodeResult) -> Evidence:
     """The evidence of a recording, as it is written."""
-    clock, canvas, scanned = calibration.clock, calibration.canvas, observed.scanned
-    exact = {"origin_ms", "documented_offset_ms"}
-    rounded = {name: round(getattr(clock, name), _DECIMALS) for name in exact}
-    return Evidence(
-        clock=ClockEvidence(**{**asdict(clock), **rounded}),
-        canvas=CanvasEvidence(**asdict(canvas), scale_method=calibration.scale_method),
-        wheel=observed.wheel,
-        waits=tuple(observed.waits),
-        screen_changes_s=tuple(round(time, _DECIMALS) for time in observed.large_changes),
-        targets=tuple(scanned.targets[index] for index in sorted(scanned.targets)),
-        tree_scales=tuple(
-            TreeScale(scan_event=line, scale=scale)
-            for line, scale in sorted(observed.tree_scales.items())
-        ),
-        typed=tuple(
-            TypedEvidence(action_index=index, places=whole_boxes(places))
-            for index, places in sorted(observed.typed.items())
-        ),
-        since_scan=tuple(scanned.since_scan[index] for index in sorted(scanned.since_scan)),
-        recorder_control=tuple(observed.recorder_control),
-        parts=tuple(_part_evidence(part) for part in calibration.parts or ()),
+    clock, scanned = calibration.clock, observed.scanned
+    origin_ms, offset_ms = (
+        round(value, _DECIMALS) for value in (clock.origin_ms, clock.documented_offset_ms)
     )
-
-
-def _part_evidence(part: ScreenPart) -> PartEvidence:
-    canvas = part.canvas
-    method = "pixels" if part.evidence == "pointer" else "assumed"
-    return PartEvidence(
-        from_ms=None if part.from_ms == ALWAYS else round(part.from_ms, _DECIMALS),
-        canvas=canvas and PartCanvas(**asdict(canvas), scale_method=method),
-        evidence=part.evidence,
+    scales, typed = sorted(observed.tree_scales.items()), sorted(observed.typed.items())
+    return Evidence.model_validate(
+        {
+            "clock": replace(clock, origin_ms=origin_ms, documented_offset_ms=offset_ms),
+            "canvas": calibration.canvas,
+            "wheel": observed.wheel,
+            "waits": observed.waits,
+            "screen_changes_s": [round(time, _DECIMALS) for time in observed.large_changes],
+            "targets": [found for _, found in sorted(scanned.targets.items())],
+            "tree_scales": [{"scan_event": line, "scale": scale} for line, scale in scales],
+            "typed": [{"action_index": index, "places": places} for index, places in typed],
+            "since_scan": [found for _, found in sorted(scanned.since_scan.items())],
+            "recorder_control": observed.recorder_control,
+            "parts": [
+                replace(part, from_ms=round(part.from_ms, _DECIMALS))
+                for part in calibration.parts or ()
+            ],
+        }
     )
 
 
@@ -424,13 +390,9 @@ def check_pictures(folder: Path, actions_folder: Path, video: Path) -> list[Prob
     problems = differing_files(folder, {}, (*named, FINAL_FILE, *tables))
     if not problems and (folder / DIGESTS_FILE).read_text("utf-8") != picture_digests(folder):
         problems.append(_problem("bad_picture", DIGESTS_FILE, "a picture is not as it was written"))
-    canvas, clock, times = (
-        evidence.as_canvas(),
-        evidence.as_clock(),
-        scan_packets(video).times.tolist(),
-    )
-    size = (canvas.video_width, canvas.video_height)
-    if canvas != fit_canvas(size, canvas.event_scale):
+    canvas, clock, times = evidence.canvas, evidence.clock, scan_packets(video).times.tolist()
+    fitting = fit_canvas((canvas.video_width, canvas.video_height), canvas.event_scale)
+    if canvas != replace(fitting, scale_method=canvas.scale_method):
         problems.append(_problem("wrong_value", EVIDENCE_FILE, "canvas: does not fit the video"))
     acted = {*evidence.recorder_control, *(wait.action_index for wait in evidence.waits)}
     for some in (evidence.targets, evidence.typed, evidence.since_scan):

@@ -15,7 +15,7 @@ from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.actions.scrolls import Direction, ScrollEvidence, WheelVote, count_votes
 from demo_pipeline.observation.clock.canvas import ScreenParts
 from demo_pipeline.observation.clock.clock import Clock
-from demo_pipeline.observation.frames.frame_changes import Cells
+from demo_pipeline.observation.frames.changes import Cells
 from demo_pipeline.observation.frames.video_pointer import FrameDiff
 from demo_pipeline.observation.frames.video_reader import SAMPLE_STEP, Luma, Span
 

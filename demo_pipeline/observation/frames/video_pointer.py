@@ -1,8 +1,6 @@
 """The pointer in the video, and what else changed from one frame to the next.
 
 Belongs here: the pointer's path seen through the clock and the canvas of a recording.
-
-Most frames of a pass need no comparison, or only that of a few rows.
 """
 
 from dataclasses import dataclass
@@ -12,11 +10,10 @@ import numpy as np
 
 from demo_pipeline.observation.clock.canvas import ScreenParts
 from demo_pipeline.observation.clock.clock import Clock
-from demo_pipeline.observation.frames.frame_changes import (
+from demo_pipeline.observation.frames.changes import (
     SMALL_CELLS,
     ChangeDetector,
     Difference,
-    may_be_large,
 )
 from demo_pipeline.observation.frames.frame_requests import FrameRequest
 from demo_pipeline.observation.frames.pointer_path import MOVED_PX, Floats, Point, PointerPath
@@ -60,12 +57,8 @@ class VideoPointer:
         uncertainty_s = self.clock.uncertainty_ms / 1000
         first = self.clock.event_time(time - 2 * self.frame_s - uncertainty_s)
         last = self.clock.event_time(time + self.frame_s + uncertainty_s)
-        points = []
-        for x, y in self.path.between(first, last):
-            canvas = self.screen.at(first).canvas
-            if canvas is not None:
-                points.append(canvas.to_video(x, y))
-        return points
+        canvas = self.screen.at(first).canvas
+        return [canvas.to_video(*point) for point in self.path.between(first, last) if canvas]
 
     def moves_around(self, before: float, after: float) -> list[Point]:
         """Positions in event space in two successive frames and in the frames around them.
@@ -77,12 +70,8 @@ class VideoPointer:
             return []
         if abs(last[0] - first[0]) + abs(last[1] - first[1]) <= MOVED_PX:
             return []
-        around = [
-            self._logged_at(before - self.frame_s),
-            first,
-            last,
-            self._logged_at(after + self.frame_s),
-        ]
+        outer = self._logged_at(before - self.frame_s), self._logged_at(after + self.frame_s)
+        around = (outer[0], first, last, outer[1])
         return [position for position in around if position is not None]
 
     def _logged_at(self, time: float) -> Point | None:
@@ -101,9 +90,7 @@ class VideoPointer:
         position = self._logged_at(time)
         if area is None or position is None:
             return late, False, None
-        earlier: Point | None = position
-        if np.isfinite(request.since):
-            earlier = self._logged_at(request.since)
+        earlier = self._logged_at(request.since) if np.isfinite(request.since) else position
         distance = float(np.hypot(position[0] - area.x, position[1] - area.y))
         at_target = area.contains(*position)
         there_before = at_target and earlier is not None and area.contains(*earlier)
@@ -149,14 +136,6 @@ class FrameDiff:
         difference = self.difference
         changed = difference is None or difference.count >= SMALL_CELLS
         return self.pointer.positions_near(self.frame.time) if changed else []
-
-    @cached_property
-    def may_be_large(self) -> bool:
-        """False when a few rows show that `difference` is not large."""
-        before, frame = self.before, self.frame
-        if before is None or not self.is_next:
-            return True
-        return may_be_large(before.glance, frame.glance)
 
     @cached_property
     def is_next(self) -> bool:

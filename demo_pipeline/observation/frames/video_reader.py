@@ -1,16 +1,15 @@
-"""Reading a video forwards: its frames in presentation order, and their pixels.
+"""Reading the video of a recording forwards: its frames in presentation order, and their pixels.
 
 Belongs here: seeking over gaps, skipping frames that no other refers to, leaving out damage, and
 FFmpeg's scaler in a filter graph, which keeps the memory of its pictures: a picture that is
 converted by itself takes 6 MB from the system each time, and the page faults of one take three
 times as long as its colours. Which frames are wanted is in frame_requests.py, what their
-differences mean in frame_changes.py.
+differences mean in changes.py.
 """
 
 import math
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -24,6 +23,7 @@ from av.filter import Graph
 from av.video.frame import PictureType
 
 from demo_pipeline.files.system_errors import raise_disk_trouble
+from demo_pipeline.observation.frames.pointer_path import Floats, Point
 from demo_pipeline.recording.video_probe import (
     PacketScan,
     most_pixels,
@@ -36,7 +36,6 @@ PATCH_PX = 24  # pixels; holds most of a pointer, and the error of its place in 
 SAMPLE_STEP = 4  # pixels from one luma sample to the next, both ways
 HALF = 2  # pixels of which each sample of `Frame.halved` is the mean, both ways
 TIME_TOLERANCE_S = 1e-9  # seconds; less than any PTS unit: rounding of a time
-GLANCE_ROWS, GLANCE_PERIOD = (0, 12, 20, 24), 32  # no 12 rows, and no line of text, in between
 PLANAR = frozenset({"yuv420p", "yuvj420p", "yuv422p", "yuv444p", "yuvj444p", "nv12", "gray"})
 
 Luma = np.ndarray[Any, np.dtype[np.uint8]]
@@ -69,7 +68,7 @@ class Frame:
         size = (self.picture.width, self.picture.height)
         return size[::-1] if rotation(self.picture) % 180 else size
 
-    def patch(self, point: tuple[float, float]) -> Luma:
+    def patch(self, point: Point) -> Luma:
         """The luma in a square of PATCH_PX around a point in pixels, where it is in the picture.
 
         Sparse, as `luma` is, where reading single rows is not cheap.
@@ -79,7 +78,7 @@ class Frame:
         if not self._is_plain:
             step = SAMPLE_STEP
             return self.luma[top // step : bottom // step + 1, left // step : right // step + 1]
-        return self._luma_rows[top:bottom, left:right].copy()
+        return self._plane[:, : self.picture.width][top:bottom, left:right].copy()
 
     @cached_property
     def luma(self) -> Luma:
@@ -87,18 +86,9 @@ class Frame:
         return self.samples(SAMPLE_STEP)
 
     @cached_property
-    def glance(self) -> Luma:
-        """Half of the rows of `luma`; all rows when reading single rows is not cheap."""
-        if not self._is_plain:
-            return self.luma
-        return np.concatenate([self._narrowed(first, GLANCE_PERIOD) for first in GLANCE_ROWS])
-
-    @cached_property
     def halved(self) -> Luma:
         """(rows, columns) uint8: the luma at half size; each sample the mean of 2 x 2 pixels."""
-        picture = self.picture
-        if picture.format.name not in PLANAR:
-            picture = picture.reformat(format="gray")
+        picture = self._planar
         inside = plane_rows(picture.planes[0])[: picture.height, : picture.width]
         size = (max(1, picture.width // HALF), max(1, picture.height // HALF))
         halved = cv2.resize(inside, size, interpolation=cv2.INTER_AREA)
@@ -114,17 +104,21 @@ class Frame:
     def samples(self, down: int) -> Luma:
         """(rows, columns) uint8: every `down`-th row and every 4th column of the luma."""
         if self._is_plain:
-            return self._narrowed(0, down)
-        picture = self.picture
-        if picture.format.name not in PLANAR:
-            picture = picture.reformat(format="gray")
-        turned = rotation(self.picture)
+            # The low byte of four: narrowing integers is twice as fast as a copy with a stride.
+            fours = self._plane.view(f"<u{SAMPLE_STEP}")
+            return fours[::down, : -(-self.picture.width // SAMPLE_STEP)].astype(np.uint8)
+        picture, turned = self._planar, rotation(self.picture)
+        # The steps are those of the upright picture.
+        steps = (SAMPLE_STEP, down) if turned % 180 else (down, SAMPLE_STEP)
         rows = plane_rows(picture.planes[0])
-        steps = (down, SAMPLE_STEP)
-        if turned % 180:  # the steps are those of the upright picture
-            steps = (SAMPLE_STEP, down)
         samples = rows[: picture.height : steps[0], : picture.width : steps[1]].copy()
         return upright(samples, turned)
+
+    @property
+    def _planar(self) -> Any:
+        """The picture, or a grey one, so that the first plane is the luma."""
+        picture = self.picture
+        return picture if picture.format.name in PLANAR else picture.reformat(format="gray")
 
     @cached_property
     def _is_plain(self) -> bool:
@@ -139,19 +133,8 @@ class Frame:
         """(rows, bytes) of the luma with what follows each row in memory; not a copy."""
         return plane_rows(self.picture.planes[0])[: self.picture.height]
 
-    @property
-    def _luma_rows(self) -> Luma:
-        """(height, width) of the luma; not a copy."""
-        return self._plane[:, : self.picture.width]
 
-    def _narrowed(self, first: int, step: int) -> Luma:
-        """The low byte of four: narrowing integers is twice as fast as a copy with a stride."""
-        columns = -(-self.picture.width // SAMPLE_STEP)
-        fours = self._plane.view(f"<u{SAMPLE_STEP}")
-        return fours[first::step, :columns].astype(np.uint8)
-
-
-def plane_rows(plane: Any) -> np.ndarray[Any, np.dtype[np.uint8]]:
+def plane_rows(plane: Any) -> Luma:
     """(rows, bytes) of a plane of a picture, with what follows each row in memory; not a copy."""
     return np.frombuffer(plane, np.uint8).reshape(-1, plane.line_size)
 
@@ -161,9 +144,7 @@ def rotation(picture: Any) -> int:
     return int(getattr(picture, "rotation", 0) or 0) % 360
 
 
-def upright(
-    pixels: np.ndarray[Any, np.dtype[np.uint8]], degrees: int
-) -> np.ndarray[Any, np.dtype[np.uint8]]:
+def upright(pixels: Luma, degrees: int) -> Luma:
     """An array turned as a player turns the picture."""
     return np.ascontiguousarray(np.rot90(pixels, degrees // 90)) if degrees else pixels
 
@@ -178,11 +159,11 @@ class RgbConverter:
         self._form: tuple[Any, ...] = ()
         self._graph: Any = None
 
-    def rgb(self, frame: Frame) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    def rgb(self, frame: Frame) -> Luma:
         """(height, width, 3) uint8, upright, read-only; let go of it before the next one."""
         return upright(self.of_picture(frame.picture), rotation(frame.picture))
 
-    def of_picture(self, source: Any) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    def of_picture(self, source: Any) -> Luma:
         """As `rgb`, of a picture that is not of a video; as it lies in memory."""
         colours = (int(source.colorspace), int(source.color_range))
         form = (source.width, source.height, source.format.name, *colours)
@@ -194,7 +175,7 @@ class RgbConverter:
         return inside.reshape(*inside.shape[:1], -1, 3)
 
 
-def rgb_of(frame: Frame) -> np.ndarray[Any, np.dtype[np.uint8]]:
+def rgb_of(frame: Frame) -> Luma:
     """One frame, in memory of its own; as `RgbConverter.rgb`."""
     return RgbConverter().rgb(frame)
 
@@ -219,7 +200,6 @@ def _graph(width: int, height: int, pixels: str, colours: int, levels: int) -> A
 
 
 _B = int(PictureType.B)
-_LATEST = 2**62  # PTS; no frame is later
 PtsRange = tuple[int, int]
 """First and last PTS of frames, both included."""
 
@@ -234,99 +214,58 @@ def decode_spans(
 
     Seeks only over gaps that contain a key frame; in other gaps, frames that no other frame refers
     to are not decoded. Frames that do not decode, or that the decoder made up to conceal damage,
-    are left out without an error: callers compare the frames with `packets`.
-
-    Args:
-        path: of the video.
-        packets: its frames' times.
-        spans: see above.
-        size: width and height that every frame must have, pixels before rotation; None: any.
+    are left out without an error: callers compare the frames with `packets`, which has their times.
+    `size` is the width and height that every frame must have, in pixels before rotation.
 
     Raises:
         DemonstrationError: a frame has another size; it was not converted.
     """
-    yield from decode_stretches(path, packets, wanted_stretches(packets, spans), size)
-
-
-def decode_stretches(
-    path: Path,
-    packets: PacketScan,
-    wanted: Sequence[PtsRange],
-    size: tuple[int, int] | None = None,
-) -> Iterator[Frame]:
-    """As `decode_spans`, for stretches of PTS."""
-    with open_forward_reader(path, packets, size) as reader:
-        yield from reader.stretches(wanted)
-
-
-@contextmanager
-def open_forward_reader(
-    path: Path, packets: PacketScan, size: tuple[int, int] | None
-) -> Iterator["ForwardReader"]:
-    """Open a video for reading forwards, and close it. Arguments as of `decode_spans`."""
     limit = {} if size is None else {"max_pixels": most_pixels(size)}
+    wanted = list(_stretches(packets, spans))
     with open_video(path, **limit) as (container, stream):
-        reader = ForwardReader(container, stream, packets, size)
+        reader = ForwardReader(container, stream, packets, wanted, size)
         try:
-            yield reader
+            for first, last in wanted:
+                yield from reader.frames(first, last)
         finally:
             reader.close()
 
 
-def wanted_stretches(packets: PacketScan, spans: Sequence[Span]) -> list[PtsRange]:
+def _stretches(packets: PacketScan, spans: Sequence[Span]) -> Iterator[PtsRange]:
     """The first and last PTS in each span that holds a frame, whatever the rounding of its ends."""
-    found = []
     for span in spans:
         bounds = (span.start - TIME_TOLERANCE_S, span.end + TIME_TOLERANCE_S)
         inside = packets.pts[slice(*np.searchsorted(packets.times, bounds))]
         if len(inside):
-            found.append((int(inside[0]), int(inside[-1])))
-    return found
+            yield int(inside[0]), int(inside[-1])
 
 
 class ForwardReader:
-    """A video that is read forwards, one stretch after the other."""
+    """A video that is read forwards, one stretch after the other.
+
+    Between the `wanted` stretches, frames that no other frame refers to are not decoded.
+    """
 
     def __init__(
         self,
         container: Any,
         stream: Any,
         packets: PacketScan,
+        wanted: Sequence[PtsRange] = (),
         size: tuple[int, int] | None = None,
     ) -> None:
-        self._size = size
-        self._container = container
-        self._stream = stream
-        self._packets = packets
+        self._container, self._stream = container, stream
+        self._packets, self._size = packets, size
         self._pictures: Iterator[Any] = iter(())
         self._position: int | None = None
         self._ahead: Any = None
-        self._edges: list[int] = []
+        self._edges = [edge for first, last in wanted for edge in (first, last + 1)]
         self._low, self._high = math.inf, -math.inf
 
     def close(self) -> None:
         """Let go of the decoder; it and this reader would else keep each other, and its frames."""
         self._pictures, self._ahead = iter(()), None
         self._container = self._stream = None
-
-    def stretches(self, wanted: Sequence[PtsRange]) -> Iterator[Frame]:
-        """Frames of ascending, disjoint stretches after those that were read before."""
-        self._decode_in(wanted)
-        for first, last in wanted:
-            yield from self.frames(first, last)
-
-    def read_on(self, stretch: PtsRange) -> Iterator[Frame]:
-        """Frames of a stretch, of which any frame may follow later.
-
-        Those after it that the decoder has already taken in are not skipped.
-        """
-        self._decode_in([(stretch[0], _LATEST)])
-        yield from self.frames(*stretch)
-
-    def _decode_in(self, wanted: Sequence[PtsRange]) -> None:
-        """Skip frames outside of these stretches that no other frame refers to."""
-        self._edges = [edge for first, last in wanted for edge in (first, last + 1)]
-        self._low, self._high = math.inf, -math.inf
 
     def frames(self, first: int, last: int) -> Iterator[Frame]:
         """Frames of first <= PTS <= last after those that were returned before."""
@@ -415,3 +354,54 @@ def _key_before(packets: PacketScan, pts: int) -> int:
     """PTS of the last key frame no later than `pts`; of the first one when there is none."""
     position = int(np.searchsorted(packets.key_pts, pts, side="right"))
     return int(packets.key_pts[max(0, position - 1)])
+
+
+def number_at(times: Floats, time: float) -> int:
+    """Number of the frame shown at a time, the last one no later; -1 before the first.
+
+    `times`: of the video's frames, ascending seconds.
+    """
+    return int(np.searchsorted(times, time + TIME_TOLERANCE_S, side="right")) - 1
+
+
+LONE_FRAME_S = 0.1  # seconds; taken as the distance of two frames in a video with a single one
+
+
+@dataclass(frozen=True)
+class RecordedVideo:
+    """A video file and the presentation times of its frames.
+
+    `size` is the width and height that every frame must have, in pixels before rotation.
+    """
+
+    path: Path
+    packets: PacketScan
+    size: tuple[int, int] | None = None
+
+    @cached_property
+    def times(self) -> Floats:
+        """(frames,) presentation times, ascending seconds."""
+        return self.packets.times
+
+    @cached_property
+    def frame_s(self) -> float:
+        """The mean distance of two frames, seconds."""
+        times = self.times
+        return float((times[-1] - times[0]) / (len(times) - 1)) if len(times) > 1 else LONE_FRAME_S
+
+    @cached_property
+    def grab_s(self) -> float:
+        """The distance of two frames while the screen changes, seconds.
+
+        A tenth of the frames are nearer: with a variable rate, no frames show that nothing changes.
+        """
+        distances = np.diff(self.times)
+        return float(np.percentile(distances, 10)) if len(distances) else LONE_FRAME_S
+
+    def frames(self, spans: Sequence[Span]) -> Iterator[Frame]:
+        """Frames in ascending, disjoint spans, in presentation order.
+
+        Raises:
+            DemonstrationError: a frame has another size.
+        """
+        return decode_spans(self.path, self.packets, spans, self.size)

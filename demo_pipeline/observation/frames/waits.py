@@ -1,41 +1,63 @@
 """Waits: pauses in which the screen answered the last action and the person acted on the answer.
 
-Belongs here: what changed on the screen between two actions, the rule that turns a `pause` into a
-`wait` by it, and which cells move by themselves: carousels, spinners, canvases, clips, fading
-toasts, clocks. Other pauses are thinking; in doubt a pause is no wait.
+Belongs here: which pictures between two actions are looked at, what changed in them, the rule that
+turns a `pause` into a `wait` by it, and which cells move by themselves: carousels, spinners, clips,
+fading toasts, clocks. Only at the end of the video is that known, so that pauses are judged then.
+Other pauses are thinking; in doubt a pause is no wait.
 """
 
+import pickle
+from bisect import bisect_right
+from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import cv2
 import numpy as np
+from isal import isal_zlib
 
-from demo_pipeline.observation.frames.frame_changes import (
-    MIN_SIGNIFICANT_CELLS,
-    SIGNIFICANT_SHARE,
+from demo_pipeline.actions.action_tables import Action
+from demo_pipeline.observation.frames.changes import (
+    MEAN_LEVELS,
+    POINTER_PX,
     SMALL_CELLS,
     Cells,
+    cells_of,
+    changed_cells,
     connected,
     filled,
+    is_notable,
     with_neighbours,
 )
-from demo_pipeline.observation.frames.pointer_path import PixelBox
+from demo_pipeline.observation.frames.evidence import Wait
+from demo_pipeline.observation.frames.frame_requests import EARLY_S, FrameRequest
+from demo_pipeline.observation.frames.pointer_path import Floats, PixelBox, Point
+from demo_pipeline.observation.frames.video_pointer import VideoPointer
+from demo_pipeline.observation.frames.video_reader import TIME_TOLERANCE_S, Frame, Luma, Span
 
-EARLY_S = 1.0  # seconds after an action in which its own effect shows: a pressed button, a menu
-REACTION_S = 0.3  # seconds; nobody sees something and presses a button on it sooner
+REACTION_S = 0.3  # seconds; the soonest press on what was awaited came after 0.39
 TOGETHER_S = 0.5  # seconds; changes as close as this are one
 PAUSE_S = 2.0  # seconds; a screen left at rest for longer was read, not waited for
 READING_S = 10.0  # seconds; who reads for longer before the next action has thought about it
 AT_WORK_TIMES = 5  # changes of a bar, a spinner, lines of text; fewer may be chance
-STAND_IN_SHARE = 0.33  # of a skeleton and of what replaces it that are at one place
-KEY_REACH = 4  # times as many cells as appeared; more than one page of a window
+STAND_IN_SHARE = 0.33  # of the larger of a skeleton and what replaces it; they shared 0.39 to 0.76
+KEY_REACH = 4  # times as many cells as appeared; keys that were no answer changed 5.4 to 27 times
 HOVERED_SHARE = 0.5  # of what appeared; more of it beside a moving pointer: it opened that itself
 HOVER_LARGEST_SHARE = 0.3  # of the screen; no menu or card that a pointer opens covers more
 COLUMN_GAP, ROW_GAP = 0.25, 0.05  # of the screen's sides; between columns and lines of one table
 RESTLESS_TIMES = 2  # a place that changed unasked twice does so by itself; once may be an answer
 LONG_INTERVAL_S = 5.0  # seconds; in a longer interval each of them counts
+BEFORE_S = 0.6  # seconds; nobody sees a change and acts on it sooner: what changed moved by itself
+ANSWER_S = 0.4  # seconds from a key to what it wrote
+LONGEST_S = 120.0  # seconds; what changes later than this after an action is not looked at
+SLIGHT_SHARE = 0.25  # of the largest change; a status line that fades had 0.18, a text cursor 0.02
+SAMPLE_S = 0.25  # seconds between two pictures: finer than a person's reaction
+PLACE_PX = 24  # video pixels around a press: the letters of what was clicked
+HOVER_S = 1.5  # seconds from the pointer's coming to rest; submenus opened within 1.3
+HOVER_REACH_PX = 240  # video pixels along the pointer's row; submenus began up to 100 away
+RESTING_PX = 1.0  # video pixels; a pointer that moved by less looks the same
 
 
 @dataclass(frozen=True)
@@ -267,19 +289,13 @@ def _awaited(late: Sequence[tuple[float, Cells]], changes: IntervalChanges | Non
     return _together(late, last, changes.place)
 
 
-def is_notable(cells: Cells) -> bool:
-    """Whether it is more than a text cursor, a letter or noise."""
-    enough = max(MIN_SIGNIFICANT_CELLS, SIGNIFICANT_SHARE * cells.size)
-    return bool(np.count_nonzero(cells) >= enough)
-
-
 def filled_between(cells: Cells) -> Cells:
     """The cells and those between them, as between the columns of a table that appeared at once."""
     rows, columns = cells.shape
     sides = (max(1, round(columns * COLUMN_GAP)), max(1, round(rows * ROW_GAP)))
     if not cells.any():
         return cells
-    padded = np.pad(cells.astype(np.uint8), ((sides[1],) * 2, (sides[0],) * 2))
+    padded = np.pad(cells.astype(np.uint8), [(side, side) for side in sides[::-1]])
     closed = cv2.morphologyEx(padded, cv2.MORPH_CLOSE, np.ones(sides[::-1], np.uint8))
     inside: Cells = closed[sides[1] : sides[1] + rows, sides[0] : sides[0] + columns] > 0
     return inside
@@ -306,3 +322,251 @@ def union(maps: Iterable[Cells], like: Cells) -> Cells:
 def _together(late: Sequence[tuple[float, Cells]], when: float, like: Cells) -> Cells:
     """The cells that changed about then; `like`: of the same size."""
     return union((cells for time, cells in late if abs(time - when) <= TOGETHER_S), like)
+
+
+@dataclass
+class IntervalRecord:
+    """Collects the changes of one interval, from pictures in order."""
+
+    interval: Interval
+    _before: list[Cells] = field(default_factory=list)
+    _early: list[Cells] = field(default_factory=list)
+    _late: list[tuple[float, Cells]] = field(default_factory=list)
+    _hovered: Cells | None = None
+    _first: Luma | None = None
+    _last: Luma | None = None
+    _at_limit: Luma | None = None
+    _answer: Cells | None = None
+
+    @property
+    def end(self) -> float:
+        """When the second action shows its effect: the first sample after it is the last."""
+        return self.interval.until + (0.0 if self.interval.place else ANSWER_S)
+
+    def see(self, time: float, luma: Luma, before: Luma, changed: Cells, hovered: Cells) -> None:
+        """Take the next picture, and what changed since the one before.
+
+        `hovered`: the cells that changed beside a pointer that had come there of late.
+        """
+        interval = self.interval
+        if self._first is None:
+            self._first = self._last = self._at_limit = before
+        if time <= interval.pressed:
+            self._first = luma
+            if changed.any() and time > interval.earlier + EARLY_S:
+                self._before.append(changed)
+        elif time <= interval.since + EARLY_S:
+            self._early.append(changed)
+        elif time <= interval.limit and time <= interval.since + LONGEST_S and changed.any():
+            is_approach = time > interval.looked
+            self._late.append((time, changed & ~hovered if is_approach else changed))
+        if interval.pressed < time <= interval.looked and changed.any():
+            earlier = np.zeros_like(changed) if self._hovered is None else self._hovered
+            self._hovered = np.where(changed, hovered, earlier)
+        if time <= interval.looked:
+            self._last = luma
+        if time <= interval.limit:
+            self._at_limit = luma
+        elif time <= self.end and self._at_limit is not None:
+            same_size = self._at_limit.shape == luma.shape
+            self._answer = changed_cells(self._at_limit, luma, MEAN_LEVELS) if same_size else None
+
+    def changes(self) -> IntervalChanges | None:
+        """What was seen; None when the interval was not seen from before to after."""
+        first, last, answer = self._first, self._last, self._answer
+        if first is None or last is None or first.shape != last.shape:
+            return None
+        interval, new = self.interval, changed_cells(first, last, MEAN_LEVELS)
+        none = np.zeros_like(new)
+        place = answer
+        if interval.place is not None:
+            place = none.copy()
+            place[cells_of(interval.place)] = True
+        if place is None or place.shape != new.shape:
+            return None
+        return IntervalChanges(
+            interval,
+            place,
+            union(self._early, new),
+            self.late(),
+            none if self._hovered is None else self._hovered,
+            union(self._before, new),
+            new,
+        )
+
+    def late(self) -> Sequence[tuple[float, Cells]]:
+        """The changes after the first action's own effect.
+
+        Without slight ones right before the second action, such as a text cursor's blink: they are
+        not what the person acted on.
+        """
+        slight = SLIGHT_SHARE * max((np.count_nonzero(c) for _, c in self._late), default=0)
+        seen = self.interval.until - REACTION_S
+        return [(t, c) for t, c in self._late if t <= seen or np.count_nonzero(c) > slight]
+
+
+class WaitObserver:
+    """Looks at the screen between the actions, and finds the pauses that were waits.
+
+    Args:
+        intervals: between successive actions, in their order.
+        times: (frames,) of all frames of the video, ascending seconds.
+        pointer: whose own picture and hover effects do not count.
+    """
+
+    def __init__(self, intervals: Sequence[Interval], times: Floats, pointer: VideoPointer) -> None:
+        self._open = deque(IntervalRecord(interval) for interval in intervals)
+        self._pointer = pointer
+        self._times = _sample_times(intervals, times)
+        self.spans = [Span(time, time) for time in self._times]
+        self._next = 0
+        self._last: tuple[Luma, float] | None = None
+        self._restless = RestlessCells()
+        self._candidates: list[bytes] = []
+        self._verdicts: dict[int, bool | None] = {one.pause: None for one in intervals}
+
+    def see(self, frame: Frame) -> None:
+        """Take the next frame in presentation order; most of them are skipped."""
+        time = frame.time
+        reached = bisect_right(self._times, time + TIME_TOLERANCE_S)
+        if reached == self._next:
+            return
+        self._next = reached
+        luma = frame.quartered
+        last, self._last = self._last, (luma, time)
+        if last is None or last[0].shape != luma.shape:
+            return
+        arrival = self._pointer.arrival(time)
+        changed, hovered = self._changed(time, arrival, luma, *last)
+        while self._open and time > self._open[0].end + SAMPLE_S:
+            self._close(self._open.popleft())
+        for record in self._open:
+            if time <= record.interval.pressed - BEFORE_S:
+                break
+            came_since = arrival > record.interval.since
+            record.see(time, luma, last[0], changed, hovered & came_since)
+
+    def may_be_wait(self, pause: int) -> bool | None:
+        """Whether a pause can turn out to be a wait; None: the action after it was not seen yet.
+
+        False only when it was none whatever is restless.
+        """
+        return self._verdicts.get(pause, False)
+
+    def result(self) -> list[Wait]:
+        """The waits, in order; call after the last frame."""
+        while self._open:
+            self._close(self._open.popleft())
+        waits = []
+        for packed in self._candidates:
+            changes: IntervalChanges = pickle.loads(isal_zlib.decompress(packed))  # noqa: S301 - our own
+            rest = rest_after_answer(changes, self._restless.cells(changes.new))
+            if rest is not None:
+                interval, settled_s = changes.interval, round(rest, 6)
+                seconds = round(interval.seconds, 3)
+                waits.append(
+                    Wait(action_index=interval.pause, seconds=seconds, settled_s=settled_s)
+                )
+        return waits
+
+    def _changed(
+        self, time: float, arrival: float, luma: Luma, last: Luma, last_time: float
+    ) -> tuple[Cells, Cells]:
+        """What changed since the last picture, without what is around a moving pointer.
+
+        And what of it belongs to a change beside a pointer that came there of late.
+        """
+        changed = changed_cells(last, luma, MEAN_LEVELS)
+        if not changed.any():
+            return changed, changed
+        near = self._pointer.positions_near
+        pointers = [*near(last_time), *near(time)]
+        if _is_moving(pointers):
+            changed = changed & ~_around(pointers, changed, POINTER_PX)
+        if time - arrival > HOVER_S:
+            return changed, np.zeros_like(changed)
+        reach = _around(pointers, changed, HOVER_REACH_PX)
+        return changed, connected(changed, with_neighbours(reach))
+
+    def _close(self, record: IntervalRecord) -> None:
+        """Learn from an interval; keep it when its pause may have been a wait."""
+        changes, interval = record.changes(), record.interval
+        self._restless.add(interval.since, record.late(), changes)
+        self._verdicts[interval.pause] = False
+        if changes is not None and changes.late and may_be_wait(changes):
+            self._verdicts[interval.pause] = True
+            # Maps of whole screens are mostly empty: a hundredth of the memory.
+            self._candidates.append(isal_zlib.compress(pickle.dumps(changes), 0))
+
+
+def intervals_between(
+    actions: Sequence[Action], requests: Sequence[FrameRequest], pointer: VideoPointer
+) -> list[Interval]:
+    """The pauses between successive actions, as the frame requests place them in the video."""
+    pauses: dict[int, Action] = {}
+    acting: list[tuple[Action, FrameRequest]] = []
+    for action, request in zip(actions, requests, strict=True):
+        if action.action_type != "pause":
+            acting.append((action, request))
+        elif acting:
+            longest = pauses.get(len(acting))
+            if longest is None or (action.seconds or 0) > (longest.seconds or 0):
+                pauses[len(acting)] = action
+    found = []
+    earlier = float("-inf")
+    clock = pointer.clock
+    for number, ((before, first), (_, second)) in enumerate(pairwise(acting), start=1):
+        since, pause = second.since, pauses.get(number)
+        if pause is not None and second.press > since:
+            looked = clock.video_time(pause.end_ms)
+            found.append(
+                Interval(
+                    earlier,
+                    first.press,
+                    since,
+                    min(looked, second.limit),
+                    second.limit,
+                    second.press,
+                    _place(second),
+                    pause.action_index,
+                    pause.seconds or 0.0,
+                )
+            )
+        earlier = max(earlier, clock.video_time(before.end_ms))
+    return found
+
+
+def _place(request: FrameRequest) -> PixelBox | None:
+    area, canvas = request.target_area, request.canvas
+    if area is None or canvas is None:
+        return None
+    return PixelBox.around(canvas.to_video(area.x, area.y), PLACE_PX)
+
+
+def _sample_times(intervals: Sequence[Interval], times: Floats) -> list[float]:
+    """Times of the frames that are looked at: closely when an answer may be awaited."""
+    if not intervals or not len(times):
+        return []
+    wanted = []
+    for one in intervals:
+        late = one.since + EARLY_S
+        wanted.append(np.array([one.pressed - BEFORE_S, one.pressed, late, one.limit]))
+        wanted.append(np.arange(late, min(one.limit, one.since + LONGEST_S), SAMPLE_S))
+        if one.place is None:
+            wanted.append(np.array([one.until + ANSWER_S]))
+    grid = np.unique(np.concatenate(wanted))
+    shown = np.unique(np.searchsorted(times, grid + TIME_TOLERANCE_S, side="right") - 1)
+    return [float(time) for time in times[shown[shown >= 0]]]
+
+
+def _is_moving(pointers: Sequence[Point]) -> bool:
+    sides = list(zip(*pointers, strict=True))
+    return any(max(side) - min(side) > RESTING_PX for side in sides)
+
+
+def _around(pointers: Sequence[Point], like: Cells, across: int) -> Cells:
+    """(rows, columns): cells as near to the pointer as its own picture, or as `across` in a row."""
+    around = np.zeros_like(like)
+    for x, y in set(pointers):
+        around[cells_of(PixelBox(x - across, y - POINTER_PX, 2 * across, 2 * POINTER_PX))] = True
+    return around

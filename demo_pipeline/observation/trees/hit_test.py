@@ -9,9 +9,9 @@ from itertools import takewhile
 
 import numpy as np
 
-from demo_pipeline.observation.trees.step_tree import BoxTuple, Element, StepTree, normalised
+from demo_pipeline.observation.frames.pointer_path import PixelBox
+from demo_pipeline.observation.trees.step_tree import Element, StepTree, normalised
 
-_WINDOWS = frozenset({"window", "dialog"})
 _ORDERED = frozenset({"window", "pane"})  # names of UI Automation and macOS
 _DESKTOP_PANE = "Program Manager"  # what Windows calls the desktop with its icons
 _CLIPPING = frozenset(
@@ -55,7 +55,7 @@ def _under(tree: StepTree, x: float, y: float) -> list[int]:
     return [
         position
         for position in positions_at(tree, x, y)
-        if not is_window(tree, position)
+        if not tree.is_window(position)
         and tree.role_at(position) != "desktop"
         and "hidden" not in tree.states_at(position)
         and not _is_clipped(tree, position, x, y)
@@ -71,7 +71,7 @@ def _of_front_window(
     if front is None:
         windows = windows_at(tree, x, y)
         return under if sum(not _is_overlay(tree, node) for node in windows) < 2 else ()
-    visible = [node for node in under if window_of(tree, node) in {None, front}]
+    visible = [node for node in under if tree.windows_around[node] in {None, front}]
     return visible if visible or not _is_overlay(tree, front) else under
 
 
@@ -110,10 +110,6 @@ def _is_overlay(tree: StepTree, window: int) -> bool:
     )
 
 
-def _contains(box: BoxTuple, x: float, y: float) -> bool:
-    return box[0] <= x < box[0] + box[2] and box[1] <= y < box[1] + box[3]
-
-
 def focused_node(tree: StepTree) -> Element | None:
     """The element with the keyboard focus, when the scan has it; never a window or a panel."""
     focused = tree.focused
@@ -146,28 +142,28 @@ def agrees_with_cursor(tree: StepTree) -> bool | None:
     cursor = tree.cursor
     if cursor is None or cursor.position is None or cursor.element is None:
         return None
-    theirs = cursor.element.box
-    if not _contains(theirs, cursor.position.x, cursor.position.y):
-        return None
     x, y = cursor.position.x, cursor.position.y
+    theirs = PixelBox(*cursor.element.box)
+    if not theirs.contains(x, y):
+        return None
     under = _under(tree, x, y)
     hit = _front_branch(tree, _of_front_window(tree, under, x, y, None))
     box = None if hit is None else tree.box(hit)
     if hit is None or box is None:
         return None if under else False
     node = tree.cursor_node
-    if node is not None and window_of(tree, node) != window_of(tree, hit):
+    if node is not None and tree.windows_around[node] != tree.windows_around[hit]:
         return False
     return _encloses(theirs, box) or _encloses(box, theirs)
 
 
-def _encloses(outer: BoxTuple, inner: BoxTuple) -> bool:
+def _encloses(outer: PixelBox, inner: PixelBox) -> bool:
     """Whether `inner` is inside `outer`, apart from rounding."""
     return (
-        outer[0] - ROUNDING_PX <= inner[0]
-        and outer[1] - ROUNDING_PX <= inner[1]
-        and inner[0] + inner[2] <= outer[0] + outer[2] + ROUNDING_PX
-        and inner[1] + inner[3] <= outer[1] + outer[3] + ROUNDING_PX
+        outer.x - ROUNDING_PX <= inner.x
+        and outer.y - ROUNDING_PX <= inner.y
+        and inner.right <= outer.right + ROUNDING_PX
+        and inner.bottom <= outer.bottom + ROUNDING_PX
     )
 
 
@@ -175,7 +171,7 @@ def _is_whole(tree: StepTree, position: int) -> bool:
     """Whether it is a document, or a panel as large as its window or the screen."""
     if tree.role_at(position) not in {"panel", "unknown"}:
         return False
-    windows = (node for node in ancestors(tree, position) if is_window(tree, node))
+    windows = (node for node in ancestors(tree, position) if tree.is_window(node))
     window = next((box for node in windows if (box := tree.box(node)) is not None), None)
     least = min(tree.screen[0] * tree.screen[1], area(window) or float("inf"))
     is_large = area(tree.box(position)) >= WHOLE_WINDOW_SHARE * least
@@ -193,15 +189,10 @@ def _is_clipped(tree: StepTree, position: int, x: float, y: float) -> bool:
     return any(
         (box := tree.box(node)) is not None
         and area(box) > 0
-        and not _contains(box, x, y)
+        and not box.contains(x, y)
         and raw_role(tree, node) in _CLIPPING
         for node in ancestors(tree, position)
     )
-
-
-def is_window(tree: StepTree, position: int) -> bool:
-    """Whether a node is a window, a dialog, or a pane that is a window of its own."""
-    return tree.role_at(position) in _WINDOWS or position in tree.top_panes
 
 
 def is_desktop(tree: StepTree, position: int) -> bool:
@@ -209,30 +200,15 @@ def is_desktop(tree: StepTree, position: int) -> bool:
     return position in tree.top_panes and tree.raws[position].name == _DESKTOP_PANE
 
 
-def window_of(tree: StepTree, position: int) -> int | None:
-    """Position of the outermost window around a node, itself included."""
-    path = (position, *ancestors(tree, position))
-    return next((node for node in reversed(path) if is_window(tree, node)), None)
-
-
 def windows_at(tree: StepTree, x: float, y: float) -> list[int]:
     """Positions of the outermost visible windows under a point in event space."""
     return [
         position
-        for position in positions_at(tree, x, y)
-        if is_window(tree, position)
+        for position in tree.windows
+        if (box := tree.box(position)) is not None
+        and box.contains(x, y)
         and "hidden" not in tree.states_at(position)
-        and window_of(tree, position) == position
     ]
-
-
-def window_boxes(tree: StepTree) -> frozenset[BoxTuple | None]:
-    """The boxes of all outermost windows."""
-    return frozenset(
-        tree.box(node)
-        for node in range(len(tree))
-        if is_window(tree, node) and window_of(tree, node) == node
-    )
 
 
 def front_window(tree: StepTree, x: float, y: float) -> int | None:
@@ -265,7 +241,7 @@ def _hit_of(tree: StepTree, windows: list[int]) -> int | None:
         return None
     point = tree.cursor.position
     under = set(windows_at(tree, point.x, point.y))
-    window = window_of(tree, hit)
+    window = tree.windows_around[hit]
     return window if window in windows and under.issuperset(windows) else None
 
 
@@ -277,7 +253,7 @@ def positions_at(tree: StepTree, x: float, y: float) -> list[int]:
     return positions
 
 
-def positions_of(tree: StepTree, box: BoxTuple | None) -> list[int]:
+def positions_of(tree: StepTree, box: PixelBox | None) -> list[int]:
     """Positions of the nodes that have exactly a box."""
     if box is None:
         return []
@@ -285,9 +261,9 @@ def positions_of(tree: StepTree, box: BoxTuple | None) -> list[int]:
     return positions
 
 
-def area(box: BoxTuple | None) -> float:
+def area(box: PixelBox | None) -> float:
     """Of a box in event space; 0 without one."""
-    return box[2] * box[3] if box is not None else 0.0
+    return box.area if box is not None else 0.0
 
 
 def raw_role(tree: StepTree, position: int) -> str:

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.actions.build_actions import first_action, last_action
 from demo_pipeline.observation.clock.canvas import Canvas
-from demo_pipeline.observation.trees.hit_test import front_window, node_at, window_of
+from demo_pipeline.observation.trees.hit_test import front_window, node_at
 from demo_pipeline.observation.trees.scans import LoggedScan, current_scan
 from demo_pipeline.observation.trees.step_tree import TreeReader
 from demo_pipeline.recording.meta import Meta
@@ -66,7 +66,7 @@ def _names(
     tree = reader.tree(scan, action.press_ms, canvas)
     on: list[int | None] = []
     if action.action_type == "hotkey":
-        on = [None if tree.focused is None else window_of(tree, tree.focused)]
+        on = [None if tree.focused is None else tree.windows_around[tree.focused]]
     elif action.x is not None and action.y is not None:
         hit = node_at(tree, action.x, action.y, front)
         window = front_window(tree, action.x, action.y) if front is None else front

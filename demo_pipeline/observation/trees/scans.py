@@ -20,7 +20,7 @@ import numpy as np
 from demo_pipeline.files.json_files import JsonFileError, parse_json
 from demo_pipeline.files.parquet import read_table
 from demo_pipeline.files.recording_files import LOG_FILE
-from demo_pipeline.observation.clock.canvas import ScreenParts
+from demo_pipeline.observation.clock.canvas import Boxes, ScreenParts
 from demo_pipeline.problems import DemonstrationError, Problem, Severity
 from demo_pipeline.recording.events import EVENTS_FILE, read_scans
 from demo_pipeline.recording.log_events import validate_event
@@ -29,9 +29,6 @@ MAX_COORDINATE = 1e9  # units of event space; a larger coordinate is damage
 _NUMBERS = frozenset({int, float})
 
 NO_BOX = (math.nan,) * 4
-
-Boxes = np.ndarray[Any, np.dtype[np.float64]]
-"""(nodes, 4): x, y, width, height in event space; NaN for a node without a usable box."""
 
 
 class RawBox(msgspec.Struct, gc=False):

@@ -15,7 +15,7 @@ import numpy as np
 from demo_pipeline.actions.action_tables import POINTER_TYPES, Action
 from demo_pipeline.files.processes import reduced_python_gc
 from demo_pipeline.observation.clock.calibrate import Calibration
-from demo_pipeline.observation.clock.canvas import Canvas
+from demo_pipeline.observation.clock.canvas import Boxes, Canvas
 from demo_pipeline.observation.clock.screen_changes import DesktopSize
 from demo_pipeline.observation.frames.evidence import ChangedBox, Evidence, TargetEvidence
 from demo_pipeline.observation.frames.frame_requests import Aim, ScannedTarget
@@ -27,26 +27,22 @@ from demo_pipeline.observation.trees.hit_test import (
     front_window,
     has_element,
     is_desktop,
-    is_window,
     node_at,
     positions_at,
     positions_of,
     text_node_around,
-    window_boxes,
-    window_of,
     windows_at,
 )
 from demo_pipeline.observation.trees.scans import (
-    Boxes,
     CurrentScan,
     LoggedScan,
     current_scan,
     scans_of_part,
 )
-from demo_pipeline.observation.trees.step_tree import BoxTuple, Element, StepTree, TreeReader
+from demo_pipeline.observation.trees.step_tree import Element, StepTree, TreeReader
 from demo_pipeline.observation.trees.tree_agreement import (
     Agreement,
-    TreeComparison,
+    agreement_of,
     pressed_before,
 )
 
@@ -106,14 +102,14 @@ def _aim(tree: StepTree, action: Action, front: int | None = None) -> Aim:
     node = node_at(tree, x, y, front, of_scroll=action.action_type == "scroll")
     if node is None or node.box is None:
         return Aim()
-    around = [PixelBox(*box) for node in positions_at(tree, x, y) if (box := tree.box(node))]
-    return Aim(PixelBox(*node.box), around)
+    around = [box for node in positions_at(tree, x, y) if (box := tree.box(node))]
+    return Aim(node.box, around)
 
 
 def _windows(tree: StepTree, action: Action) -> list[Aim]:
     """The windows at a point, where there are several, and what each has there."""
     windows = [
-        replace(_aim(tree, action, position), window=PixelBox(*box), position=position)
+        replace(_aim(tree, action, position), window=box, position=position)
         for position in windows_at(tree, action.x or 0.0, action.y or 0.0)
         if not is_desktop(tree, position) and (box := tree.box(position)) is not None
     ]
@@ -134,15 +130,13 @@ def _marks(tree: StepTree) -> Boxes:
         if tree.raws[node].name and "hidden" not in tree.states_at(node)
     ]
     coverable = _coverable(tree)
-    seen = [node for node in shown if window_of(tree, node) not in coverable]
+    seen = [node for node in shown if tree.windows_around[node] not in coverable]
     return np.unique(tree.boxes[seen if len(seen) >= LEAST_MARKS else shown], axis=0)
 
 
 def _coverable(tree: StepTree) -> set[int]:
     """The outermost windows that other ones together may hide: nothing tells if they are seen."""
-    windows = [
-        node for node in range(len(tree)) if is_window(tree, node) and window_of(tree, node) == node
-    ]
+    windows = list(tree.windows)
     boxes = np.nan_to_num(tree.boxes[windows])
     cells = np.arange(0, max(tree.screen), COVER_STEP)
     found = set()
@@ -159,11 +153,12 @@ def _coverable(tree: StepTree) -> set[int]:
 
 def _is_small(box: PixelBox, canvas: Canvas) -> bool:
     """Whether a pointer inside the box points at it; not so in a page or a text area."""
-    area = box.width * box.height * canvas.event_to_canvas**2
-    return area <= LARGEST_TARGET_SHARE * canvas.width * canvas.height
+    return (
+        box.area * canvas.event_to_canvas**2 <= LARGEST_TARGET_SHARE * canvas.width * canvas.height
+    )
 
 
-FOCUS_MS = 300  # milliseconds after what moves the focus; a scan may still have the old one
+FOCUS_MS = 300  # ms in which a scan may have the old focus; decides one key of 904 actions
 LINE_HEIGHTS = 3  # a field of one line is 2.0 to 2.5 times as high as the text in it
 _EDITING = frozenset(
     {
@@ -172,7 +167,7 @@ _EDITING = frozenset(
     }
 )
 _CLIPBOARD = frozenset("acvxyz")  # with ctrl or command
-LABEL_PX = 48  # video pixels from a check box to its label; not measured
+LABEL_PX = 48  # video pixels from a check box to its label; avoids one wrong name, costs one
 _NAMED_BESIDE = frozenset({"checkbox", "radiobutton"})  # their look is the same for every name
 _MENUS = frozenset({"menu", "menuitem"})
 
@@ -198,7 +193,6 @@ class StepTargets:
         self._typed = {typing.action_index: typing.places for typing in evidence.typed}
         self._since = {since.action_index: since for since in evidence.since_scan}
         self._keyboard = KeyboardFocus()
-        self._trees = TreeComparison()
         self._end_ms = float("-inf")  # of the actions so far
 
     def agreement(
@@ -211,7 +205,7 @@ class StepTargets:
         if self._reader.scale(scan) is None:
             return Agreement.UNKNOWN
         pressed = pressed_before(action, earlier)
-        return self._trees.agreement(tree, since, pressed, lambda: self._before(tree, current))
+        return agreement_of(tree, since, pressed, lambda: self._before(tree, current))
 
     def _before(self, tree: StepTree, current: CurrentScan) -> StepTree | None:
         """The tree of the scan before the current one; None without one that is of use."""
@@ -294,9 +288,9 @@ class KeyboardFocus:
 
     def __init__(self) -> None:
         self._since_ms = float("-inf")  # when the focus may have moved last
-        self._field: BoxTuple | None = None  # that has it since, by a click or by what was typed
-        self._window: BoxTuple | None = None  # that was clicked last
-        self._others: frozenset[BoxTuple | None] = frozenset()  # the other windows at that time
+        self._field: PixelBox | None = None  # that has it since, by a click or by what was typed
+        self._window: PixelBox | None = None  # that was clicked last
+        self._others: frozenset[PixelBox | None] = frozenset()  # the other windows at that time
         self._is_lost = False  # in something that is not in the trees
 
     def target(
@@ -328,7 +322,7 @@ class KeyboardFocus:
         if typed and (found is None or not _holds_any(tree, found, typed)):
             found, method = _line_with(tree, typed), "typed"
             self._field = None if found is None else found.box
-            self._is_lost, self._others = found is None, window_boxes(tree)
+            self._is_lost, self._others = found is None, _window_boxes(tree)
         return found, method if found else "none"
 
     def _known_field(self, tree: StepTree) -> Element | None:
@@ -343,7 +337,7 @@ class KeyboardFocus:
         found = focused_node(tree)
         if found is None:
             return None
-        window = window_of(tree, found.position)
+        window = tree.windows_around[found.position]
         box = None if window is None else tree.box(window)
         may_have_it = not self._is_lost and self._window in {None, box}
         return found if may_have_it or box not in self._others else None
@@ -354,7 +348,7 @@ class KeyboardFocus:
         """Note an action and its target; `front`: the window that the picture shows in front."""
         if action.action_type in POINTER_TYPES - {"scroll"}:
             if target is not None:
-                front = window_of(tree, target.position)
+                front = tree.windows_around[target.position]
             elif front is None and action.x is not None and action.y is not None:
                 front = front_window(tree, action.x, action.y)
             field = None if target is None else text_node_around(tree, target)
@@ -362,9 +356,13 @@ class KeyboardFocus:
             self._field = None if field is None or opens_list else field.box
             self._since_ms, self._is_lost = action.end_ms, target is None and front is None
             self._window = None if front is None else tree.box(front)
-            self._others = window_boxes(tree) - {self._window}
+            self._others = _window_boxes(tree) - {self._window}
         elif action.action_type == "hotkey" and _moves_focus(action, target):
             self._since_ms, self._field = action.end_ms, None
+
+
+def _window_boxes(tree: StepTree) -> frozenset[PixelBox | None]:
+    return frozenset(map(tree.box, tree.windows))
 
 
 def _moves_focus(action: Action, target: Element | None) -> bool:

@@ -7,6 +7,7 @@ in hit_test.py.
 """
 
 import json
+import math
 import re
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
@@ -17,15 +18,15 @@ from importlib.resources import files
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from demo_pipeline.desktopd.tree_validator import numbered_ids
-from demo_pipeline.observation.clock.canvas import Canvas
+from demo_pipeline.observation.clock.canvas import Boxes, Canvas
+from demo_pipeline.observation.frames.pointer_path import PixelBox
 from demo_pipeline.observation.trees.scans import (
-    Boxes,
     CursorHitTest,
     LoggedScan,
     RawNode,
@@ -77,22 +78,6 @@ def normalised(raw: str) -> str:
 _CHILDREN = b',"children":['
 
 
-class NodeColumns(NamedTuple):
-    """The nodes below the root, in document order, as columns.
-
-    Attributes:
-        depths: 1 below the root.
-        names: without lone surrogates.
-        bounds: the columns x, y, width and height, canvas pixels.
-    """
-
-    depths: Sequence[int]
-    roles: Sequence[str]
-    names: Sequence[str]
-    bounds: Sequence[Sequence[int]]
-    states: Sequence[tuple[str, ...]]
-
-
 class _Bounds(msgspec.Struct, gc=False):
     x: int
     y: int
@@ -109,26 +94,6 @@ class _Node(msgspec.Struct, gc=False):
 
 
 _ENCODER = msgspec.json.Encoder()
-
-
-def tree_bytes(time_ms: int, size: tuple[int, int], columns: NodeColumns) -> bytes:
-    """The file on one line with a final newline; any depth works.
-
-    Args:
-        time_ms: of the scan, epoch milliseconds.
-        size: width and height of the canvas, pixels.
-        columns: the nodes.
-    """
-    width, height = size
-    root = _Node("node_0", "desktop", "", _Bounds(0, 0, width, height), ())
-    depths, roles, names, bounds, states = columns
-    ids = numbered_ids(len(depths) + 1)[1:]
-    nodes = map(_Node, ids, roles, names, map(_Bounds, *bounds), states)
-    # A line break inside a text is escaped, so this one ends a node.
-    pieces = _ENCODER.encode_lines([root, *nodes]).split(b"}\n")[:-1]
-    head = f'{{"timestamp":"{iso_utc(time_ms)}","screen":{{"width":{width},"height":{height}}},'
-    joined = chain.from_iterable(zip(pieces, _between(depths), strict=True))
-    return b"".join((head.encode(), b'"root":', *joined, b"}\n"))
 
 
 def _between(depths: Sequence[int]) -> list[bytes]:
@@ -166,10 +131,10 @@ _IGNORED_STATES = frozenset({"enabled"})  # the normal case, for which no state 
 
 _SIDES = ("x", "y", "width", "height")
 
+_WINDOWS = frozenset({"window", "dialog"})
 SPARSE_NODES = 5  # nodes with an area; an empty window has fewer
 
 States = tuple[str, ...]
-BoxTuple = tuple[float, float, float, float]
 
 
 @dataclass(frozen=True)
@@ -188,7 +153,7 @@ class Element:
     name: str
     states: States
     bounds: dict[str, int]
-    box: BoxTuple | None
+    box: PixelBox | None
 
 
 @dataclass(frozen=True)
@@ -235,8 +200,8 @@ class StepTree:
 
         In event space; None when the recorder wrote none, or several trees.
         """
-        tops = [position for position, depth in enumerate(self.depths) if depth == 1]
-        if len(tops) != 1 or self.role_at(tops[0]) in {"window", "dialog"}:
+        tops = self._tops
+        if len(tops) != 1 or self.role_at(tops[0]) in _WINDOWS:
             return None
         box = self.box(tops[0])
         if box is None or box[:2] != (0.0, 0.0) or not box[2] * box[3] > 0:
@@ -250,8 +215,7 @@ class StepTree:
         Windows calls some of its windows panes: those at the top, or in the pane of the whole
         screen that holds windows.
         """
-        tops = [position for position, depth in enumerate(self.depths) if depth == 1]
-        panes = {position for position in tops if self._is_pane(position)}
+        panes = {position for position in self._tops if self._is_pane(position)}
         screens = {position for position in panes if self._is_whole_screen(position)}
         if not screens:
             return frozenset(panes)
@@ -259,6 +223,10 @@ class StepTree:
         holders = {self.parents[node] for node in inner if self.role_at(node) == "window"}
         held = {node for node in inner if self.parents[node] in holders and self._is_pane(node)}
         return frozenset(panes - holders | held)
+
+    @property
+    def _tops(self) -> Sequence[int]:
+        return [position for position, depth in enumerate(self.depths) if depth == 1]
 
     def _is_pane(self, position: int) -> bool:
         return (self.raws[position].role or "").lower() == "pane"
@@ -286,43 +254,42 @@ class StepTree:
     @cached_property
     def roles(self) -> Sequence[str]:
         """OSWorld-Desktopd roles."""
-        known = self._known_roles
-        return [known[name] or UNKNOWN for name in self._raw_roles]
+        return [self.role_at(position) for position in range(len(self))]
 
     @cached_property
     def states(self) -> Sequence[States]:
         """OSWorld-Desktopd states."""
-        mapped = {text: _map_states(text)[0] for text in set(self._raw_states)}
-        states = [mapped[text] for text in self._raw_states]
-        if self.focused is not None:
-            states[self.focused] = self.states_at(self.focused)
-        return states
+        return [self.states_at(position) for position in range(len(self))]
 
     @cached_property
     def unknown_roles(self) -> Counter[str]:
         """Raw role names that are in no table, with counts."""
-        names = {name for name, role in self._known_roles.items() if role is None}
-        return Counter(name for name in self._raw_roles if name in names) if names else Counter()
+        names = (raw.role or "" for raw in self.raws)
+        return Counter(name for name in names if canonical_role(name, self.platform) is None)
 
     @cached_property
     def dropped_states(self) -> Counter[str]:
         """Raw state names without an OSWorld-Desktopd state, with counts."""
-        dropped: Counter[str] = Counter()
-        for text, count in Counter(self._raw_states).items():
-            dropped.update(dict.fromkeys(_map_states(text)[1], count))
-        return dropped
+        return Counter(name for raw in self.raws for name in _map_states(bytes(raw.states))[1])
+
+    def is_window(self, position: int) -> bool:
+        """Whether a node is a window, a dialog, or a pane that is a window of its own."""
+        return self.role_at(position) in _WINDOWS or position in self.top_panes
 
     @cached_property
-    def _raw_roles(self) -> Sequence[str]:
-        return [raw.role or "" for raw in self.raws]
+    def windows_around(self) -> Sequence[int | None]:
+        """Position of the outermost window around each node, itself included; None without one."""
+        found: list[int | None] = []
+        for position, parent in enumerate(self.parents):
+            own = position if self.is_window(position) else None
+            outer = found[parent] if parent >= 0 else None
+            found.append(own if outer is None else outer)
+        return found
 
     @cached_property
-    def _known_roles(self) -> Mapping[str, str | None]:
-        return {name: canonical_role(name, self.platform) for name in set(self._raw_roles)}
-
-    @cached_property
-    def _raw_states(self) -> Sequence[bytes]:
-        return [bytes(raw.states) for raw in self.raws]
+    def windows(self) -> Sequence[int]:
+        """Positions of the windows that are in no other one."""
+        return [position for position, own in enumerate(self.windows_around) if own == position]
 
     def role_at(self, position: int) -> str:
         """One of `roles`."""
@@ -333,10 +300,10 @@ class StepTree:
         states = _map_states(bytes(self.raws[position].states))[0]
         return states if position != self.focused or "focused" in states else ("focused", *states)
 
-    def box(self, position: int) -> BoxTuple | None:
+    def box(self, position: int) -> PixelBox | None:
         """x, y, width, height in event space; None without a usable box."""
-        x, y, width, height = self.boxes[position].tolist()
-        return None if x != x else (x, y, width, height)  # noqa: PLR0124 - only NaN differs from itself
+        box = PixelBox(*self.boxes[position].tolist())
+        return None if math.isnan(box.x) else box
 
     def element(self, position: int) -> Element:
         """The node at a position."""
@@ -352,14 +319,22 @@ class StepTree:
         )
 
     def to_bytes(self) -> bytes:
-        """ui_tree.json on one line with a final newline."""
+        """ui_tree.json on one line with a final newline; any depth works."""
+        width, height = self.canvas.width, self.canvas.height
+        root = _Node("node_0", "desktop", "", _Bounds(0, 0, width, height), ())
+        ids = numbered_ids(len(self) + 1)[1:]
         names = [
             name if (name := raw.name or "").isascii() else _text(name)  # spares most names a call
             for raw in self.raws
         ]
-        bounds = _bounds(self.boxes, self.canvas)
-        columns = NodeColumns(self.depths, self.roles, names, bounds, self.states)
-        return tree_bytes(self.time_ms, (self.canvas.width, self.canvas.height), columns)
+        bounds = map(_Bounds, *_bounds(self.boxes, self.canvas))
+        nodes = map(_Node, ids, self.roles, names, bounds, self.states)
+        # A line break inside a text is escaped, so this one ends a node.
+        pieces = _ENCODER.encode_lines([root, *nodes]).split(b"}\n")[:-1]
+        screen = f'"screen":{{"width":{width},"height":{height}}}'
+        head = f'{{"timestamp":"{iso_utc(self.time_ms)}",{screen},"root":'
+        joined = chain.from_iterable(zip(pieces, _between(self.depths), strict=True))
+        return b"".join((head.encode(), *joined, b"}\n"))
 
 
 def map_tree(scan: RawScan | None, time_ms: int, platform: str, canvas: Canvas) -> StepTree:
@@ -465,12 +440,8 @@ class TreeReader:
         return self._scales[max(lines)] if lines else 1.0
 
     def _kept_tree(self, scan: LoggedScan, canvas: Canvas) -> StepTree | None:
-        same = (
-            tree
-            for event, tree in self._kept
-            if event == scan.event_index and tree.canvas == canvas
-        )
-        return next(same, None)
+        kept = (tree for line, tree in self._kept if line == scan.event_index)
+        return next((tree for tree in kept if tree.canvas == canvas), None)
 
     def _read(self, scan: LoggedScan, time_ms: int, canvas: Canvas) -> StepTree:
         """Read a scan; `time_ms`: of the root that stands for one that cannot be used."""

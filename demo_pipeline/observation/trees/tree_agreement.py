@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from demo_pipeline.actions.action_tables import POINTER_TYPES, Action
+from demo_pipeline.observation.clock.canvas import Boxes
 from demo_pipeline.observation.frames.evidence import (
     ChangedBox,
     ChangesEvidence,
     SinceScanEvidence,
 )
-from demo_pipeline.observation.trees.hit_test import is_desktop, is_window, positions_at
-from demo_pipeline.observation.trees.scans import Boxes
+from demo_pipeline.observation.trees.hit_test import is_desktop, positions_at
 from demo_pipeline.observation.trees.step_tree import StepTree
 
 OWN_CONTENT = frozenset(
@@ -67,13 +67,6 @@ def pressed_before(action: Action, earlier: Sequence[Action]) -> tuple[float, fl
     return last.x, last.y
 
 
-def _has_news(tree: StepTree, previous: StepTree | None, places: Sequence[ChangedBox]) -> bool:
-    """Whether a tree has other elements in some places than the tree of the scan before."""
-    if previous is None:
-        return False
-    return _elements_in(tree, places) != _elements_in(previous, places)
-
-
 def _elements_in(tree: StepTree, places: Sequence[ChangedBox]) -> set[tuple[object, ...]]:
     boxes = _video_boxes(tree)
     width, height = _shared(boxes, places)
@@ -119,54 +112,43 @@ class _TreeBoxes:
             boxes[sorted(large)],
             named,
             boxes[named],
-            boxes[[node for node in shown if is_window(tree, node) and not is_desktop(tree, node)]],
+            boxes[[node for node in shown if tree.is_window(node) and not is_desktop(tree, node)]],
         )
 
 
-class TreeComparison:
-    """Compares trees with screenshots; steps with the tree of the step before share its boxes."""
+def agreement_of(
+    tree: StepTree,
+    since: SinceScanEvidence | None,
+    pressed: tuple[float, float] | None,
+    previous: Callable[[], StepTree | None],
+) -> Agreement:
+    """Whether a tree agrees with the screenshot.
 
-    def __init__(self) -> None:
-        self._last: tuple[StepTree, _TreeBoxes] | None = None
+    A scan takes time. When the screen was that of the screenshot only as it began, or only as it
+    ended, the tree itself tells what it saw: whether it has anything there that the scan before
+    does not have.
 
-    def agreement(
-        self,
-        tree: StepTree,
-        since: SinceScanEvidence | None,
-        pressed: tuple[float, float] | None,
-        previous: Callable[[], StepTree | None],
-    ) -> Agreement:
-        """Whether a tree agrees with the screenshot.
-
-        A scan takes time. When the screen was that of the screenshot only as it began, or only as
-        it ended, the tree itself tells what it saw: whether it has anything there that the scan
-        before does not have.
-
-        Args:
-            tree: of the step.
-            since: what changed between its scan and the screenshot; None: not compared.
-            pressed: as `pressed_before` gives it.
-            previous: gives the tree of the scan before; None without one.
-        """
-        if not tree.says_something or since is None or since.began is None:
-            return Agreement.UNKNOWN
-        began, ended = since.began, since.began if since.ended is None else since.ended
-        if not (began or ended):
-            return Agreement.AGREES
-        boxes = self._boxes(tree)
-        under = set(positions_at(tree, *pressed)) if pressed else set()
-        lit = [node in under for node in boxes.named_nodes]
-        own = np.vstack([boxes.own, boxes.named[np.array(lit, bool)]])
-        at_begin, at_end = (list(_differences(one, boxes, own)) for one in (began, ended))
-        if bool(at_begin) == bool(at_end):
-            return Agreement.DIFFERS if at_begin else Agreement.AGREES
-        news = _has_news(tree, previous(), at_begin or at_end)
-        return Agreement.AGREES if news == bool(at_begin) else Agreement.DIFFERS
-
-    def _boxes(self, tree: StepTree) -> _TreeBoxes:
-        if self._last is None or self._last[0] is not tree:
-            self._last = (tree, _TreeBoxes.of(tree))
-        return self._last[1]
+    Args:
+        tree: of the step.
+        since: what changed between its scan and the screenshot; None: not compared.
+        pressed: as `pressed_before` gives it.
+        previous: gives the tree of the scan before; None without one.
+    """
+    if not tree.says_something or since is None or since.began is None:
+        return Agreement.UNKNOWN
+    began, ended = since.began, since.began if since.ended is None else since.ended
+    if not (began or ended):
+        return Agreement.AGREES
+    boxes = _TreeBoxes.of(tree)
+    under = set(positions_at(tree, *pressed)) if pressed else set()
+    lit = [node in under for node in boxes.named_nodes]
+    own = np.vstack([boxes.own, boxes.named[np.array(lit, bool)]])
+    at_begin, at_end = (list(_differences(one, boxes, own)) for one in (began, ended))
+    if bool(at_begin) == bool(at_end):
+        return Agreement.DIFFERS if at_begin else Agreement.AGREES
+    places, before = at_begin or at_end, previous()
+    has_news = before is not None and _elements_in(tree, places) != _elements_in(before, places)
+    return Agreement.AGREES if has_news == bool(at_begin) else Agreement.DIFFERS
 
 
 def _differences(changes: ChangesEvidence, boxes: _TreeBoxes, own: Boxes) -> Iterator[ChangedBox]:

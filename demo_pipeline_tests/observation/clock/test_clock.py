@@ -10,7 +10,7 @@ import pytest
 
 from demo_pipeline.observation.clock.clock import Clock, documented_clock, ffmpeg_clock
 from demo_pipeline.observation.clock.clock_evidence import clock_from_pointer
-from demo_pipeline.observation.frames.frame_changes import ChangeMap
+from demo_pipeline.observation.frames.changes import ChangeMap
 from demo_pipeline.observation.frames.pointer_path import PointerTrack
 from demo_pipeline_tests.observation.made import Observed, cut_video, observe
 from demo_pipeline_tests.simulator.form import SMALL, script

@@ -1,5 +1,6 @@
 """One clock along a recording: a video that runs behind later on is known to be as uncertain."""
 
+from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -11,12 +12,13 @@ from demo_pipeline.observation.clock.clock import Clock
 from demo_pipeline.observation.clock.clock_search import (
     LONGEST_PART_S,
     MAX_PARTS,
+    STRETCH_S,
     ClockPart,
     parts_to_check,
     with_parts,
 )
 from demo_pipeline.observation.frames.pointer_path import PointerTrack
-from demo_pipeline.observation.frames.recorded_video import RecordedVideo
+from demo_pipeline.observation.frames.video_reader import RecordedVideo
 from demo_pipeline.recording.video_probe import PacketScan
 from demo_pipeline_tests.observation import films
 from demo_pipeline_tests.observation.decoded_packets import decoded_packets
@@ -98,7 +100,8 @@ def test_parts_that_agree_are_not_decoded_by_themselves(
 ) -> None:
     decoded = decoded_packets(monkeypatch)
     behind(tmp_path, 0)
-    assert sorted(decoded) == sorted(set(decoded))
+    again = [pts for pts, times in Counter(decoded).items() if times > 1]
+    assert len(again) <= STRETCH_S * VideoOptions().fps + 1  # what the calibration looks at
 
 
 @pytest.mark.no_cover  # other tests run the same lines

@@ -10,7 +10,7 @@ import pytest
 
 from demo_pipeline.observation.clock.clock import Clock, documented_clock
 from demo_pipeline.observation.clock.clock_evidence import clock_from_keys
-from demo_pipeline.observation.frames.frame_changes import ChangeMap
+from demo_pipeline.observation.frames.changes import ChangeMap
 from demo_pipeline.observation.frames.pointer_path import Floats
 from demo_pipeline_tests.observation import films
 from demo_pipeline_tests.observation.made import Observed, observe

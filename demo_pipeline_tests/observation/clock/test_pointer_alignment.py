@@ -18,11 +18,10 @@ from demo_pipeline.observation.clock.clock_evidence import (
     with_drift,
 )
 from demo_pipeline.observation.clock.clock_search import ClockSearch, with_parts
-from demo_pipeline.observation.frames.frame_changes import ChangeMap
+from demo_pipeline.observation.frames.changes import ChangeMap
 from demo_pipeline.observation.frames.frame_requests import lead_seconds
 from demo_pipeline.observation.frames.pointer_path import PointerTrack
-from demo_pipeline.observation.frames.recorded_video import RecordedVideo
-from demo_pipeline.observation.frames.video_reader import SAMPLE_STEP
+from demo_pipeline.observation.frames.video_reader import SAMPLE_STEP, RecordedVideo
 from demo_pipeline.recording.video_probe import PacketScan
 from demo_pipeline.settings import ObservationSettings
 from demo_pipeline_tests.observation.made import observe

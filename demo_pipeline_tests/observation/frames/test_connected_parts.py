@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from demo_pipeline.observation.frames.picture_changes import Mask, connected_parts
+from demo_pipeline.observation.frames.changes import Mask, connected_parts
 
 LEAST = 3  # samples
 

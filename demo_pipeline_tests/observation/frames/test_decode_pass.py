@@ -1,6 +1,5 @@
 """The decode pass on short films: what the screen shows while the pointer is on its way."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar
 from weakref import WeakSet
@@ -13,25 +12,20 @@ from demo_pipeline.actions.inputs import Input
 from demo_pipeline.observation.clock.calibrate import Calibration
 from demo_pipeline.observation.clock.canvas import fit_canvas
 from demo_pipeline.observation.clock.clock import Clock
+from demo_pipeline.observation.frames import decode_pass
 from demo_pipeline.observation.frames.decode_pass import DecodeResult, run_decode_pass
-from demo_pipeline.observation.frames.frame_choice import (
-    BeforeFrameChooser,
-    FrameChoice,
-    FrameChooser,
-    Reason,
-)
-from demo_pipeline.observation.frames.frame_requests import FrameRequest, request_frames
+from demo_pipeline.observation.frames.frame_choice import FrameChooser
+from demo_pipeline.observation.frames.frame_requests import request_frames
 from demo_pipeline.observation.frames.pointer_path import PointerPath
-from demo_pipeline.observation.frames.recorded_video import RecordedVideo
 from demo_pipeline.observation.frames.screenshot_writer import Screenshot
-from demo_pipeline.observation.frames.video_reader import Frame
+from demo_pipeline.observation.frames.video_reader import Frame, RecordedVideo
 from demo_pipeline.recording.video_probe import scan_packets
 from demo_pipeline.settings import ObservationSettings
 from demo_pipeline_tests.simulator.video import TICKS, VideoOptions, encode
 
 WIDTH, HEIGHT, FPS = 1280, 720, 15
 CANVAS = fit_canvas((WIDTH, HEIGHT), 1.0)
-CALIBRATION = Calibration(Clock(0.0, "pixels", 5.0), CANVAS, "pixels", None)
+CALIBRATION = Calibration(Clock(0.0, "pixels", 5.0), CANVAS, None)
 APPEARS_S = 3.4  # while the pointer moves, from 3.0 s until the press at 4.5 s
 PATH = PointerPath(
     [Input(0, 500, "mouse_move", 300.0, 600.0)]
@@ -66,10 +60,9 @@ def film(
 def observe(
     path: Path,
     out: Path,
-    choose_with: Callable[[FrameRequest], FrameChooser] = BeforeFrameChooser,
 ) -> tuple[Screenshot, list[float]]:
     """The screenshot of the second click, and when much of the screen changed."""
-    observed = run(path, out, ACTIONS, choose_with)
+    observed = run(path, out, ACTIONS)
     return observed.screenshots[1], list(observed.large_changes)
 
 
@@ -77,7 +70,6 @@ def run(
     path: Path,
     out: Path,
     actions: list[Action],
-    choose_with: Callable[[FrameRequest], FrameChooser] = BeforeFrameChooser,
 ) -> DecodeResult:
     out.mkdir()
     settings = ObservationSettings()
@@ -92,30 +84,32 @@ def run(
         path=PATH,
         actions=actions,
         folder=out,
-        choose_with=choose_with,
     )
 
 
-class Noting(BeforeFrameChooser):
+class Noting(FrameChooser):
     """Notes how many of the frames that any chooser saw are still kept."""
 
     kept: ClassVar[WeakSet[Frame]] = WeakSet()
     most: ClassVar[int] = 0
 
-    def see(self, frame: Frame, *, changed: bool, large: bool) -> None:
+    def add(self, frame: Frame, *, changed: bool, large: bool) -> None:
         Noting.kept.add(frame)
         Noting.most = max(Noting.most, len(Noting.kept))
-        super().see(frame, changed=changed, large=large)
+        super().add(frame, changed=changed, large=large)
 
 
-def test_the_frames_of_answered_requests_are_not_kept(tmp_path: Path) -> None:
+def test_the_frames_of_answered_requests_are_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decode_pass, "FrameChooser", Noting)
     film(tmp_path / "film.mp4", None)
     presses = range(600, 5800, 250)
     actions = [
         Action("click", press, press + 60, [], number, 300.0, 600.0)
         for number, press in enumerate(presses)
     ]
-    observed = run(tmp_path / "film.mp4", tmp_path / "out", actions, Noting)
+    observed = run(tmp_path / "film.mp4", tmp_path / "out", actions)
     assert len([one for one in observed.screenshots if one.file]) == len(presses)
     assert 0 < Noting.most < len(presses) / 2
 
@@ -156,30 +150,3 @@ def test_a_small_change_before_the_pointer_moves_is_noted(tmp_path: Path) -> Non
     assert screenshot.reason == "pre_move"
     assert screenshot.time == pytest.approx(44 / FPS)
     assert screenshot.settle_ms == pytest.approx(1000 / FPS)
-
-
-class FirstFrameChooser:
-    """Another rule: the first candidate, whatever changes."""
-
-    def __init__(self, _: FrameRequest) -> None:
-        self._first: Frame | None = None
-
-    def needs_only_large_changes(self, _: Frame) -> bool:
-        return True
-
-    def see(self, frame: Frame, *, changed: bool, large: bool) -> None:
-        del changed, large
-        self._first = self._first or frame
-
-    def choice(self) -> FrameChoice:
-        return FrameChoice(self._first, Reason.SETTLED if self._first else Reason.MISSING)
-
-
-def test_another_rule_can_choose_the_frames(tmp_path: Path) -> None:
-    film(tmp_path / "film.mp4", (400, 200, 800, 500))
-    screenshot, _ = observe(tmp_path / "film.mp4", tmp_path / "out", FirstFrameChooser)
-    assert screenshot.file is not None
-    assert (tmp_path / "out" / screenshot.file).is_file()
-    assert screenshot.time is not None
-    assert 1.1 <= screenshot.time < 3.0  # the span starts shortly before the pointer moves
-    assert screenshot.reason == "settled"

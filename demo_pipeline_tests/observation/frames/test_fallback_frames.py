@@ -14,17 +14,15 @@ from demo_pipeline.observation.clock.clock import Clock
 from demo_pipeline.observation.frames.decode_pass import NO_STOP, RecorderStop, run_decode_pass
 from demo_pipeline.observation.frames.frame_requests import request_frames
 from demo_pipeline.observation.frames.pointer_path import PointerPath
-from demo_pipeline.observation.frames.recorded_video import RecordedVideo
 from demo_pipeline.observation.frames.screenshot_writer import Screenshot
+from demo_pipeline.observation.frames.video_reader import RecordedVideo
 from demo_pipeline.recording.video_probe import open_video, scan_packets
 from demo_pipeline.settings import ObservationSettings
 from demo_pipeline_tests.simulator.video import TICKS, VideoOptions, encode
 
 FRAMES = "demo_pipeline.observation.frames"
 WIDTH, HEIGHT, FPS, SECONDS = 640, 368, 10, 12
-CALIBRATION = Calibration(
-    Clock(0.0, "pixels", 5.0), fit_canvas((WIDTH, HEIGHT), 1.0), "pixels", None
-)
+CALIBRATION = Calibration(Clock(0.0, "pixels", 5.0), fit_canvas((WIDTH, HEIGHT), 1.0), None)
 # Keys in quick succession: between most of them lies no frame.
 PRESSES = [3000, 3030, 3060, 3090, 6010, 6040, 9000, 9030]
 ACTIONS = [

@@ -7,10 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from demo_pipeline.actions.inputs import Input
-from demo_pipeline.observation.frames.frame_choice import BeforeFrameChooser, Reason
+from demo_pipeline.observation.frames.frame_choice import FrameChooser, Reason
 from demo_pipeline.observation.frames.frame_requests import FrameRequest
 from demo_pipeline.observation.frames.pointer_path import PointerPath, TargetArea
-from demo_pipeline.observation.frames.screenshot_writer import RequestProgress
 from demo_pipeline.observation.frames.video_reader import Frame, Span
 
 NO_PICTURE: Any = None
@@ -24,12 +23,12 @@ def chosen(
     wanted = FrameRequest(
         0, press, since, limit, min(approach, limit), None, None, Span(since, limit)
     )
-    progress = RequestProgress(wanted, BeforeFrameChooser(wanted))
+    progress = FrameChooser(wanted)
     for tenth in range(round((press + 1) * 10)):
         time = tenth / 10
         frame = Frame(tenth, time, NO_PICTURE)
         progress.add(frame, changed=time in changes, large=changes.get(time, False))
-    frame_chosen, reason = progress.chooser.choice()
+    frame_chosen, reason = progress.choice()
     return frame_chosen.time if frame_chosen else None, reason
 
 
@@ -50,14 +49,14 @@ def test_needing_only_large_changes_the_choice_is_the_same_without_the_small_one
         wanted = FrameRequest(
             0, 5.0, since / 10, 4.9, min(approach / 10, 4.9), None, None, Span(since / 10, 4.9)
         )
-        progress = RequestProgress(wanted, BeforeFrameChooser(wanted))
+        progress = FrameChooser(wanted)
         for tenth in range(60):
             frame = Frame(tenth, tenth / 10, NO_PICTURE)
             changed, large = frame.time in changes, changes.get(frame.time, False)
-            if spared and not large and progress.chooser.needs_only_large_changes(frame):
+            if spared and not large and progress.needs_only_large_changes(frame):
                 changed = False
             progress.add(frame, changed=changed, large=large)
-        best, reason = progress.chooser.choice()
+        best, reason = progress.choice()
         still = progress.seconds_still(best) if best else None
         both.append((best, reason, still))
     assert both[0] == both[1]

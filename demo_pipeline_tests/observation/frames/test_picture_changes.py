@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 import pytest
 
-from demo_pipeline.observation.frames.picture_changes import (
+from demo_pipeline.observation.frames.changes import (
     DETAIL_STEP,
     PictureChanges,
     picture_changes,

@@ -7,68 +7,56 @@ import pytest
 from demo_pipeline.actions.inputs import Input
 from demo_pipeline.observation.clock.canvas import ScreenParts, fit_canvas
 from demo_pipeline.observation.clock.clock import Clock
+from demo_pipeline.observation.frames.changes import ChangeDetector
 from demo_pipeline.observation.frames.evidence import TargetEvidence
-from demo_pipeline.observation.frames.frame_changes import ChangeDetector
+from demo_pipeline.observation.frames.frame_choice import KeptFrames
 from demo_pipeline.observation.frames.frame_requests import Aim, FrameRequest, ScanTimes
 from demo_pipeline.observation.frames.pointer_path import PixelBox, PointerPath
-from demo_pipeline.observation.frames.scan_frames import ScanComparison, ScanFrames
+from demo_pipeline.observation.frames.scan_frames import ScanComparison
 from demo_pipeline.observation.frames.video_pointer import FrameDiff, VideoPointer
-from demo_pipeline.observation.frames.video_reader import Frame, Span
+from demo_pipeline.observation.frames.video_reader import Frame, Span, number_at
 
 
-def wanted(*scans: tuple[float, float] | None) -> list[FrameRequest]:
-    return [
-        FrameRequest(
-            number, 9, 0, 9, 9, None, None, Span(8, 9), scan=scan and ScanTimes(number, *scan)
-        )
-        for number, scan in enumerate(scans)
-    ]
-
-
-def shown(requests: list[FrameRequest], times: list[float]) -> ScanFrames:
-    """The frames of a video that has these times, after all of them were seen."""
-    scans = ScanFrames(requests, np.array(times))
+def shown(moments: list[float], times: list[float]) -> list[int | None]:
+    """The grey of the frame kept for each moment, in a video that has these times."""
+    known = np.array(times)
+    numbers = [number_at(known, moment) for moment in moments]
+    kept = KeptFrames(
+        known, [number for number in numbers if number >= 0], lambda frame: int(frame.luma[0, 0])
+    )
     for time in times:
         grey = np.full((64, 64), round(time * 10), np.uint8)
-        scans.see(Frame(0, time, av.VideoFrame.from_ndarray(grey, format="gray")))
-    return scans
+        kept.see(Frame(0, time, av.VideoFrame.from_ndarray(grey, format="gray")))
+    return [kept.get(number) for number in numbers]
 
 
-def level(scans: ScanFrames, moment: float) -> int | None:
-    frame = scans.frame_at(moment)
-    return None if frame is None else int(frame.detail[0, 0])
-
-
-def test_a_scan_is_seen_by_the_last_frames_no_later_than_its_beginning_and_its_end() -> None:
-    """The frame after it may show what opened in between."""
-    scans = shown(wanted((1.05, 1.5), (2.0, 2.05)), [0.9, 1.0, 1.1, 1.4, 1.9, 2.0, 2.1])
-    assert [level(scans, moment) for moment in (1.05, 1.5, 2.0, 2.05)] == [10, 14, 20, 20]
-
-
-def test_a_frame_is_shown_until_the_next_however_long_that_takes() -> None:
-    """A video with a variable frame rate has no frame while nothing changes."""
-    scans = shown(wanted((9.0, 9.5)), [1.0, 12.0])
-    assert level(scans, 9.0) == level(scans, 9.5) == 10
-    assert scans.spans == [Span(1.0, 1.0)]
-
-
-def test_before_the_video_there_is_nothing_to_compare() -> None:
-    scans = shown(wanted((0.5, 0.8)), [1.0, 2.0])
-    assert scans.spans == []
-    assert level(scans, 0.5) is None
-
-
-def test_no_scan_no_picture() -> None:
-    assert shown(wanted(None), [1.0]).spans == []
+@pytest.mark.parametrize(
+    ("moments", "times", "levels"),
+    [
+        pytest.param(
+            [1.05, 1.5, 2.0, 2.05],
+            [0.9, 1.0, 1.1, 1.4, 1.9, 2.0, 2.1],
+            [10, 14, 20, 20],
+            id="the last frame no later: the next may show what opened",
+        ),
+        pytest.param([9.0, 9.5], [1.0, 12.0], [10, 10], id="a variable rate: until the next"),
+        pytest.param([0.5, 0.8], [1.0, 2.0], [None, None], id="before the video"),
+    ],
+)
+def test_the_frame_that_is_shown_at_a_moment(
+    moments: list[float], times: list[float], levels: list[int | None]
+) -> None:
+    assert shown(moments, times) == levels
 
 
 def test_frames_that_are_no_longer_asked_for_are_dropped() -> None:
-    scans = shown(wanted((1.0, 1.0), (1.0, 1.0), (2.0, 2.0)), [1.0, 1.1, 2.0])
-    assert len(scans.spans) == 2
-    scans.forget(1.0)
-    assert level(scans, 1.0) == 10
-    scans.forget(2.0)
-    assert (level(scans, 1.0), level(scans, 2.0)) == (None, 20)
+    kept = KeptFrames(np.array([1.0, 2.0]), [0, 1], lambda frame: frame.time)
+    for number, time in enumerate((1.0, 2.0)):
+        kept.see(Frame(number, time, None))
+    kept.forget_before(0)
+    assert (kept.get(0), kept.get(1)) == (1.0, 2.0)
+    kept.forget_before(1)
+    assert (kept.get(0), kept.get(1)) == (None, 2.0)
 
 
 ITEM = PixelBox(250, 200, 210, 40)  # of a menu; with more than a hundredth of the picture
@@ -104,11 +92,11 @@ def compared(
             page[top : top + int(lit.height), left : left + int(lit.width)] = level
         frames.append(Frame(number, time, av.VideoFrame.from_ndarray(page, format="gray")))
     times = np.array([frame.time for frame in frames])
-    comparison = ScanComparison([aimed], times, ChangeDetector(None), pointer, enabled=True)
+    comparison = ScanComparison([aimed], times, ChangeDetector(None), pointer)
     for before, frame in zip([None, *frames], frames, strict=False):
         comparison.see(FrameDiff(before, frame, times, ChangeDetector(None), pointer))
     comparison.compare(aimed, comparison.pictures(aimed, frames[2], frames[3]))
-    return comparison.result().targets[0]
+    return comparison.found.targets[0]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.observation.clock.canvas import ScreenParts, fit_canvas
 from demo_pipeline.observation.clock.clock import documented_clock
-from demo_pipeline.observation.frames.frame_changes import ChangeDetector
+from demo_pipeline.observation.frames.changes import ChangeDetector
 from demo_pipeline.observation.frames.pointer_path import PointerPath
 from demo_pipeline.observation.frames.scroll_motion import (
     COLUMN_STEP,

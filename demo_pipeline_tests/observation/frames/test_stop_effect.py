@@ -9,7 +9,7 @@ import pytest
 
 from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.observation.clock.clock import Clock
-from demo_pipeline.observation.frames.frame_changes import Cells, Difference
+from demo_pipeline.observation.frames.changes import Cells, Difference
 from demo_pipeline.observation.frames.last_action import StopEffect
 
 FPS, ROWS, COLUMNS = 10, 135, 240

@@ -7,7 +7,7 @@ import numpy as np
 
 from demo_pipeline.observation.frames.screenshot_writer import (
     THUMBNAIL_WIDTH,
-    ThumbnailWriter,
+    open_thumbnails,
     read_thumbnails,
 )
 from demo_pipeline.observation.frames.video_reader import Span, decode_spans, rgb_of
@@ -20,7 +20,7 @@ SAMPLE = RECORDINGS / "20261121_212358" / "recording.mp4"
 def test_the_planes_of_a_frame_give_the_same_picture_as_its_colours(tmp_path: Path) -> None:
     frame = next(iter(decode_spans(SAMPLE, scan_packets(SAMPLE), [Span(10.0, 10.2)])))
     rgb = rgb_of(frame)
-    with ThumbnailWriter(tmp_path) as thumbnails:
+    with open_thumbnails(tmp_path) as thumbnails:
         thumbnails.add(0, rgb)
         thumbnails.add(1, rgb, frame)
     of_colours, of_planes = (

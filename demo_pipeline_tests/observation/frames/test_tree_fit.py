@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from demo_pipeline.observation.clock.canvas import Boxes
 from demo_pipeline.observation.frames.scan_frames import fitting_scale, scales_of_parts
 from demo_pipeline.observation.frames.video_reader import Luma
-from demo_pipeline.observation.trees.scans import Boxes
 
 
 def form() -> tuple[Luma, Boxes]:

@@ -95,8 +95,7 @@ def test_between_the_spans_only_what_others_are_built_on_is_decoded(tmp_path: Pa
     scan = scan_packets(path)
     last = int(scan.pts[-1])
     with open_video(path) as (container, stream):
-        reader = ForwardReader(container, stream, scan)
-        reader._decode_in([(last, last)])
+        reader = ForwardReader(container, stream, scan, [(last, last)])
         decoded = list(reader._decoded(int(scan.key_pts[0])))
     assert decoded[-1].pts == last
     assert len(decoded) < 0.75 * len(scan.pts)

@@ -13,8 +13,7 @@ from demo_pipeline.observation.clock.clock import Clock
 from demo_pipeline.observation.frames.pointer_path import PixelBox, PointerPath
 from demo_pipeline.observation.frames.video_pointer import VideoPointer
 from demo_pipeline.observation.frames.video_reader import Frame, Luma
-from demo_pipeline.observation.frames.wait_observer import WaitObserver
-from demo_pipeline.observation.frames.waits import Interval
+from demo_pipeline.observation.frames.waits import Interval, WaitObserver
 
 FRAME_S = 1 / 15
 TIMES, LONG = np.arange(0, 8, FRAME_S), np.arange(0, 14, FRAME_S)

@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from demo_pipeline.observation.frames.frame_changes import Cells
+from demo_pipeline.observation.frames.changes import Cells
 from demo_pipeline.observation.frames.pointer_path import PixelBox
-from demo_pipeline.observation.frames.wait_observer import PackedChanges
 from demo_pipeline.observation.frames.waits import (
     Interval,
     IntervalChanges,
@@ -143,13 +142,6 @@ def test_a_long_interval_tells_more_than_once() -> None:
     restless = RestlessCells()
     restless.add(0.0, [(2.0, PAGE), (7.0, PAGE)], None)
     assert restless.cells(NONE).any()
-
-
-def test_packed_changes_are_the_same() -> None:
-    unpacked = PackedChanges.of(APPEARED).unpacked()
-    assert unpacked.interval == CLICKED
-    assert rest_after_answer(unpacked, NONE) == 13.0
-    assert (unpacked.new == PAGE).all()
 
 
 def test_a_skeleton_that_content_replaces_was_waited_at_wherever_the_person_acts() -> None:

@@ -10,7 +10,7 @@ from demo_pipeline.observation.frames.evidence import (
     SinceScanEvidence,
 )
 from demo_pipeline.observation.trees.step_tree import StepTree
-from demo_pipeline.observation.trees.tree_agreement import TreeComparison
+from demo_pipeline.observation.trees.tree_agreement import agreement_of
 from demo_pipeline_tests.observation.nodes import mapped, node
 
 LABEL, FIELD, NOTES = (120, 120, 200, 20), (120, 160, 300, 30), (100, 300, 800, 500)
@@ -40,9 +40,7 @@ def agreement(
     began = ChangesEvidence(regions=regions, panels=panels)
     last = began if ended is None else ChangesEvidence(regions=ended)
     since = SinceScanEvidence(action_index=0, scan_event=1, began=began, ended=last)
-    return TreeComparison().agreement(
-        window() if tree is None else tree, since, pressed, lambda: previous
-    )
+    return agreement_of(window() if tree is None else tree, since, pressed, lambda: previous)
 
 
 def test_an_unchanged_screen_agrees() -> None:
@@ -91,6 +89,6 @@ def test_a_scan_during_which_a_menu_opened_agrees_only_when_it_has_the_menu() ->
 
 def test_nothing_is_said_without_a_comparison_or_a_tree() -> None:
     since = SinceScanEvidence(action_index=0, scan_event=1, began=None, ended=ChangesEvidence())
-    assert TreeComparison().agreement(window(), since, None, lambda: None) == "unknown"
-    assert TreeComparison().agreement(window(), None, None, lambda: None) == "unknown"
+    assert agreement_of(window(), since, None, lambda: None) == "unknown"
+    assert agreement_of(window(), None, None, lambda: None) == "unknown"
     assert agreement(tree=mapped([])) == "unknown"

@@ -1,30 +1,265 @@
-"""What differs between two pictures of the screen, beyond highlights: where, and whether a panel.
+"""What changed between two pictures of the screen: in cells, coarsely, and in detail.
 
-Belongs here: telling content that was replaced from hover, focus and press highlights, a text
-cursor and a focus ring, and the connected parts of what changed. These are found by their outlines,
-which takes a tenth of the time of labelling samples. All boxes: video pixels.
+Belongs here: every threshold that tells a change from codec noise, from the pointer and its hover
+effects, from cells that flicker, from highlights, a text cursor and a focus ring. `changed_cells`
+asks where anything changed, from frame to frame; `picture_changes` asks where content was replaced,
+between pictures far apart. Points and boxes: video pixels. Connected parts are found by their
+outlines, which takes a tenth of the time of labelling samples.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import reduce
+from itertools import compress, pairwise
 from typing import Any
 
 import cv2
 import numpy as np
 
-from demo_pipeline.observation.frames.frame_changes import BLOCK, Cells
 from demo_pipeline.observation.frames.pointer_path import PixelBox, Point
-from demo_pipeline.observation.frames.video_reader import HALF, Frame, Luma
+from demo_pipeline.observation.frames.video_reader import HALF, SAMPLE_STEP, Frame, Luma
+
+# One recording per process: OpenCV's own threads cost a quarter of the CPU time and save none.
+cv2.setNumThreads(1)
+
+BLOCK = 8  # video pixels to a side of the cells in which change is noted
+CHANGED_LEVELS = 10  # of 255; codec noise in a still picture is mostly less
+MEAN_LEVELS = 12  # of 255; two encodings differ so in 3 cells at most in means of 4 x 4 pixels
+THRESHOLD = 24  # of 255; an encoder refines a still picture by less
+KEY_FRAME_THRESHOLD = 48  # of 255; a key frame encodes the whole picture again
+SIGNIFICANT_SHARE = 0.0005  # of all cells; a text cursor's blink and one typed letter are less
+MIN_SIGNIFICANT_CELLS = 4  # cells; a text cursor has 3, the least content awaited 20
+SMALL_CELLS = 2  # cells, as a tick in a small check box; noise seldom reaches two
+FLICKER_FRAMES = 8  # frames; in a short video the share alone is soon reached
+FLICKER_SHARE = 0.05  # of the time; with a variable rate a menu changes in 5 % of the frames
+LARGE_SHARE = 0.02  # of all cells; another screen had 3.9 to 14.8 %, typed letters 0.06 %
+POINTER_PX = 40  # video pixels around the pointer's hot spot that its own picture covers
+
+Cells = np.ndarray[Any, np.dtype[np.bool_]]
+
+
+class ChangeMap:
+    """The cells in which each frame differs from the previous one.
+
+    Memory: one bit for each cell and frame, 4 kB for a 1080p frame.
+
+    Attributes:
+        times: of the frames, seconds.
+        seconds: how much of the video they show.
+        counts: (rows, columns): in how many frames a cell or its neighbour changed.
+    """
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.times: list[float] = []
+        self._packed: list[np.ndarray[Any, np.dtype[np.uint8]]] = []
+        self._last: Luma | None = None
+        self._none = np.packbits(np.zeros(0, bool))
+        self.counts: np.ndarray[Any, np.dtype[np.int64]] = np.zeros((0, 0), np.int64)
+
+    def __len__(self) -> int:
+        """Number of pairs of successive frames compared."""
+        return len(self._packed)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(rows, columns) of the cells; (0, 0) before two frames were added."""
+        return self.counts.shape[0], self.counts.shape[1]
+
+    def add(self, frame: Frame) -> None:
+        """Add the next frame in presentation order; a frame of another size is ignored."""
+        luma = frame.luma
+        if self._last is not None and luma.shape != self._last.shape:
+            return
+        self.times.append(frame.time)
+        if self._last is not None:
+            cells = changed_cells(self._last, luma)
+            if not self._packed:
+                self.counts = np.zeros(cells.shape, np.int64)
+                self._none = np.packbits(np.zeros_like(cells))
+            if cells.any():
+                cells = with_neighbours(cells)
+                self.counts += cells
+                self._packed.append(np.packbits(cells))
+            else:
+                self._packed.append(self._none)
+        self._last = luma
+
+    def only(self, chosen: Cells) -> "ChangeMap":
+        """The chosen ones of the (frames - 1,) comparisons, with the frame before the first."""
+        kept = ChangeMap()
+        first = int(np.argmax(chosen)) if chosen.any() else 0
+        kept.times = self.times[first : first + 1] + list(compress(self.times[1:], chosen))
+        kept._packed = list(compress(self._packed, chosen))
+        kept.counts = self.counts
+        return kept
+
+    def without_repeats(self) -> "ChangeMap":
+        """Without the frames that show the same as the one before."""
+        return self.only(np.array([bool(packed.any()) for packed in self._packed], bool))
+
+    def packed(self) -> np.ndarray[Any, np.dtype[np.uint8]]:
+        """(frames - 1, bytes): eight cells per byte, set where a cell or its neighbour changed."""
+        return np.stack(self._packed)
+
+
+def with_neighbours(cells: Cells) -> Cells:
+    """(rows, columns): the cells and their eight neighbours."""
+    tall = cells.copy()
+    tall[1:] |= cells[:-1]
+    tall[:-1] |= cells[1:]
+    wide = tall.copy()
+    wide[:, 1:] |= tall[:, :-1]
+    wide[:, :-1] |= tall[:, 1:]
+    return wide
+
+
+def filled(cells: Cells) -> Cells:
+    """The cells with those two beside them, which closes the space between lines of text."""
+    return with_neighbours(with_neighbours(cells))
+
+
+def connected(cells: Cells, near: Cells) -> Cells:
+    """Those of `cells` in the parts that reach `near`, across gaps as between lines of text."""
+    return cells & _parts_at(near, filled(cells))
+
+
+def _parts_at(near: Cells, cells: Cells) -> Cells:
+    """The connected parts of `cells` that reach `near`."""
+    count, labels = cv2.connectedComponents(cells.view(np.uint8), connectivity=8)
+    reaching = np.zeros(count, bool)
+    reaching[labels[near & cells]] = True
+    found: Cells = reaching[labels]
+    return found
+
+
+def cells_of(box: PixelBox) -> tuple[slice, slice]:
+    """Rows and columns of the cells that a box in video pixels touches."""
+    sides = ((box.y, box.height), (box.x, box.width))
+    rows, columns = (
+        slice(max(0, int(low // BLOCK)), max(0, int((low + length) // BLOCK) + 1))
+        for low, length in sides
+    )
+    return rows, columns
+
+
+def changed_cells(before: Luma, after: Luma, threshold: int = CHANGED_LEVELS) -> Cells:
+    """(rows, columns) of cells of BLOCK x BLOCK video pixels in which a sample changed.
+
+    A strip at the right or lower edge that is narrower than a cell is ignored.
+    """
+    side = BLOCK // SAMPLE_STEP
+    rows, columns = (samples // side for samples in before.shape)
+    if before is after or not before.size:
+        return np.zeros((rows, columns), bool)
+    difference = cv2.absdiff(before, after)
+    if cv2.norm(difference, cv2.NORM_INF) <= threshold:
+        return np.zeros((rows, columns), bool)
+    inside = difference[: rows * side, : columns * side]
+    strips = reduce(np.maximum, (inside[first::side] for first in range(side)))
+    cells: Cells = (strips > threshold).view(f"u{side}") != 0  # a cell's samples as one number
+    return cells
+
+
+def flickering_cells(changes: ChangeMap, grab_s: float) -> Cells | None:
+    """(rows, columns): cells that change in too much of the time; None without two frames.
+
+    `grab_s`: seconds that a frame stands for. Those between which nothing changes may be left out.
+    """
+    if not len(changes):
+        return None
+    grabbed = max(len(changes), changes.seconds / grab_s)
+    flickering: Cells = changes.counts > max(FLICKER_FRAMES, FLICKER_SHARE * grabbed)
+    return flickering
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Where two frames differ, and what kind of change that is. Points, boxes: video pixels.
+
+    Attributes:
+        cells: (rows, columns), set where the frames differ.
+        count: how many of them are set.
+    """
+
+    cells: Cells
+    count: int
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it covers more of the screen than hover effects do."""
+        return self.count >= LARGE_SHARE * self.cells.size
+
+    def is_significant(self, pointers: list[Point], target: PixelBox | None) -> bool:
+        """Whether more than noise changed outside the pointer, its hover effects and the target."""
+        if not is_notable(self.cells):
+            return False
+        rest = self.without_pointers(pointers)
+        if target is not None:
+            rest[cells_of(target)] = False
+        return is_notable(rest) and is_notable(self._without_hover_effects(rest, pointers))
+
+    def count_away_from(self, pointers: list[Point]) -> int:
+        """How many cells changed that are not around the pointer."""
+        return _count(self.without_pointers(pointers)) if self.count else 0
+
+    def shows_response(self, pointers: list[Point], box: PixelBox) -> bool:
+        """Whether anything but the pointer changed in `box`, even as little as a tick."""
+        if self.count < SMALL_CELLS:
+            return False
+        return _count(self.without_pointers(pointers)[cells_of(box)]) >= SMALL_CELLS
+
+    def without_pointers(self, pointers: list[Point]) -> Cells:
+        """The cells that changed away from the pointer."""
+        rest = self.cells.copy()
+        for point in pointers:
+            rest[cells_of(PixelBox.around(point, POINTER_PX))] = False
+        return rest
+
+    def _without_hover_effects(self, rest: Cells, pointers: list[Point]) -> Cells:
+        """`rest` without the connected regions around a pointer, such as a highlighted row."""
+        near = np.zeros_like(self.cells)
+        for x, y in pointers:
+            row, column = int(y // BLOCK), int(x // BLOCK)
+            near[max(0, row - 1) : row + 2, max(0, column - 1) : column + 2] = True
+        return rest & ~_parts_at(near, self.cells)
+
+
+class ChangeDetector:
+    """Compares frames of one recording; `flickering` are the cells that never count."""
+
+    def __init__(self, flickering: Cells | None) -> None:
+        self.flickering = flickering
+        self._steady = None if flickering is None else ~flickering
+
+    def between(self, before: Luma, after: Luma, *, key_frame: bool) -> Difference:
+        """What changed from a frame to the next one; `key_frame`: the next one is a key frame."""
+        changed = changed_cells(before, after, KEY_FRAME_THRESHOLD if key_frame else THRESHOLD)
+        if self._steady is not None and self._steady.shape == changed.shape:
+            changed &= self._steady
+        return Difference(changed, _count(changed))
+
+    def between_distant(self, before: Luma, after: Luma, pointers: list[Point]) -> Difference:
+        """What changed between two frames some time apart, except around the pointers."""
+        changed = self.between(before, after, key_frame=True).without_pointers(pointers)
+        return Difference(changed, _count(changed))
+
+
+def is_notable(cells: Cells) -> bool:
+    """Whether it is more than a text cursor, a letter or noise."""
+    return _count(cells) >= max(MIN_SIGNIFICANT_CELLS, SIGNIFICANT_SHARE * cells.size)
+
+
+def _count(cells: Cells) -> int:
+    return int(np.count_nonzero(cells))
+
 
 Mask = np.ndarray[Any, np.dtype[np.uint8]]  # of 0 and 1
 PartPlace = tuple[slice, slice]  # (rows, columns) of a mask
 DETAIL_STEP = HALF  # pixels of which each sample of `ScreenPicture.detail` is the mean, both ways
 
 BEFORE_POINTER_PX, AFTER_POINTER_PX = 16, 32  # pixels; the largest usual pointer has 24 to a side
-SHARED_RIM_PX = (
-    4.0  # pixels inside an element's box that its neighbours' lines and underlines reach
-)
+SHARED_RIM_PX = 4.0  # pixels inside an element's box that its neighbours' lines reach
 CHANGED_DETAIL = 32  # of 255; means of 2 x 2 pixels differ less between two encodings of a picture
 STEPS = 16  # brightnesses are compared in so many, each wider than codec noise
 STEP_LEVELS = 256 // STEPS
@@ -38,7 +273,7 @@ SHADED_SAMPLES = 6  # to a side; a smaller area is a tick, a letter or an underl
 SOLID_SHARE = 0.5  # of the samples; letters cover about a third of their line
 EDGE_SAMPLES = 24  # height of a straight edge; the letters of a text are lower
 PANEL_SAMPLES = 16  # least width of a panel; a scroll bar is narrower
-_BLOCK = 2  # samples
+_PAIR = 2  # samples to a side of the blocks by which parts are put in order
 
 
 @dataclass(frozen=True)
@@ -78,11 +313,8 @@ class PictureChanges:
         """Whether anything in a box was replaced, apart from its rim."""
         if self.replaced is None:
             return False
-        across, down = (min(SHARED_RIM_PX, side / 6) for side in (box.width, box.height))
-        left, right = box.x + across, box.x + box.width - across
-        top, bottom = box.y + down, box.y + box.height - down
-        sides = [max(0, round(side / DETAIL_STEP)) for side in (top, bottom, left, right)]
-        inside = self.replaced[sides[0] : sides[1], sides[2] : sides[3]]
+        rims = (min(SHARED_RIM_PX, side / 6) for side in (box.width, box.height))
+        inside = self.replaced[_samples_of(box, *rims)]
         return bool(np.count_nonzero(inside) >= LEAST_SAMPLES)
 
     def cover(self, x: float, y: float) -> bool:
@@ -244,6 +476,13 @@ def _is_ring(inside: Mask) -> bool:
     return bool(np.count_nonzero(middle) < LEAST_SAMPLES)
 
 
+def _samples_of(box: PixelBox, across: float, down: float) -> PartPlace:
+    """Rows and columns of a box in video pixels, without a rim of so many."""
+    sides = (box.y + down, box.bottom - down, box.x + across, box.right - across)
+    top, bottom, left, right = (max(0, round(side / DETAIL_STEP)) for side in sides)
+    return slice(top, bottom), slice(left, right)
+
+
 def _panels(changed: Mask, part: PartPlace) -> list[PixelBox]:
     """The boxes between straight upright edges in a change; none without two of them.
 
@@ -257,18 +496,11 @@ def _panels(changed: Mask, part: PartPlace) -> list[PixelBox]:
     between = upright.any(axis=1) & (right - left >= PANEL_SAMPLES)
     steps = np.abs(np.diff(left)) + np.abs(np.diff(right)) >= PANEL_SAMPLES
     begins = np.flatnonzero(np.diff(between, prepend=False, append=False) | np.pad(steps, 1))
+    rows = [slice(*ends) for ends in pairwise(begins.tolist()) if between[ends[0]]]
+    sides = [slice(left[some].min(), right[some].max()) for some in rows]
     return [
-        _box(
-            (
-                slice(part[0].start + top, part[0].start + bottom),
-                slice(
-                    part[1].start + left[top:bottom].min(),
-                    part[1].start + right[top:bottom].max(),
-                ),
-            )
-        )
-        for top, bottom in pairwise(begins.tolist())
-        if between[top]
+        _box((_moved(high, part[0].start), _moved(wide, part[1].start)))
+        for high, wide in zip(rows, sides, strict=True)
     ]
 
 
@@ -323,7 +555,7 @@ def connected_parts(
 
 def _first_block(outline: Any, gap: tuple[int, int]) -> tuple[int, int]:
     """(row, column) of the first block of the mask that a widened part reaches."""
-    blocks = np.maximum(outline[:, 0] - gap, 0) // _BLOCK
+    blocks = np.maximum(outline[:, 0] - gap, 0) // _PAIR
     row = blocks[:, 1].min()
     return int(row), int(blocks[blocks[:, 1] == row, 0].min())
 

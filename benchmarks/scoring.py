@@ -16,9 +16,8 @@ from tempfile import TemporaryDirectory
 from demo_pipeline.desktopd.models import PARAMETERS, ActionType, StepAction
 from demo_pipeline.evaluation.answer_forms import ANSWER_FORMS
 from demo_pipeline.evaluation.predictions import read_predictions
-from demo_pipeline.evaluation.rules import PRESETS
 from demo_pipeline.evaluation.score_tables import SCORES_SCHEMA, STEPS_SCHEMA
-from demo_pipeline.evaluation.scoring import Scorer
+from demo_pipeline.evaluation.scoring import score_steps
 from demo_pipeline.evaluation.true_steps import TrueStep
 from demo_pipeline.exports.answers import Answer, AnsweredAction
 from demo_pipeline.exports.cudag.actions import tool_calls
@@ -89,12 +88,14 @@ def measure(size: int, predictions: Path, out: Path) -> None:
         read_predictions(predictions, known) as found,
         TableWriter(out / "steps.parquet", STEPS_SCHEMA, batch_rows=4096) as writer,
     ):
-        presets = [PRESETS["strict"], PRESETS["agentnetbench"]]
         decode = ANSWER_FORMS["messages"].decoder(SETTINGS)
-        with Scorer(presets, decode, found, writer.append_row) as scorer:
-            for number in range(size):
-                scorer.add(true_step(number))
-            report = scorer.report()
+        report = score_steps(
+            lambda add: [add(true_step(number)) for number in range(size)],
+            ("strict", "agentnetbench"),
+            decode,
+            found,
+            keep=writer.append_row,
+        )
     write_rows(out / "scores.parquet", report.rows, SCORES_SCHEMA)
     seconds = time.process_time() - start
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

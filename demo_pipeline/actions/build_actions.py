@@ -27,7 +27,7 @@ from demo_pipeline.actions.action_tables import (
 from demo_pipeline.actions.grouping import Segmentation, segment
 from demo_pipeline.actions.inputs import Input, distance, inputs_of
 from demo_pipeline.actions.repair import BORDER_RUN, Repairs, after_border_runs, repair
-from demo_pipeline.files.parquet import read_table, schema_problems, write_table
+from demo_pipeline.files.parquet import read_table, rows_table, schema_problems, write_table
 from demo_pipeline.files.recording_files import LOG_FILE
 from demo_pipeline.problems import Problem
 from demo_pipeline.recording.events import DEFECT_REMEDY, REJECTED_FILE, read_events, too_many
@@ -137,10 +137,8 @@ def build_actions(
     accounting = _accounting(events, rejected, repairs, segmentation)
     write_table(out / ACCOUNTING_FILE, accounting)
     unreadable = sum(item.unreadable for item in inputs)
-    return _summary(segmentation, repairs, accounting) | {
-        "platform": platform,
-        "unreadable_characters": unreadable,
-    }
+    known = {"platform": platform, "unreadable_characters": unreadable}
+    return _summary(segmentation, repairs, accounting) | known
 
 
 def _log_decisions(segmentation: Segmentation, repairs: Repairs) -> None:
@@ -160,25 +158,16 @@ def _accounting(
     events: pa.Table, rejected: pa.Table, repairs: Repairs, segmentation: Segmentation
 ) -> pa.Table:
     action_of = {index: a.action_index for a in segmentation.actions for index in a.events}
+    pairs = zip(events["event_index"].to_pylist(), events["event"].to_pylist(), strict=True)
     rows = [
         (index, *_bucket(index, kind, action_of, repairs.dropped, segmentation.reasons))
-        for index, kind in zip(
-            events["event_index"].to_pylist(), events["event"].to_pylist(), strict=True
-        )
+        for index, kind in pairs
     ]
-    rows += [
-        (line, "rejected", None, code)
-        for line, code in zip(
-            rejected["line"].to_pylist(), rejected["code"].to_pylist(), strict=True
-        )
-    ]
+    codes = zip(rejected["line"].to_pylist(), rejected["code"].to_pylist(), strict=True)
+    rows += [(line, "rejected", None, code) for line, code in codes]
     rows.sort(key=lambda row: row[0])
-    columns = zip(*rows, strict=True) if rows else [()] * len(ACCOUNTING_SCHEMA)
-    arrays = [
-        pa.array(column, type=field.type)
-        for column, field in zip(columns, ACCOUNTING_SCHEMA, strict=True)
-    ]
-    return pa.Table.from_arrays(arrays, schema=ACCOUNTING_SCHEMA)
+    columns = list(zip(*rows, strict=True)) or [()] * len(ACCOUNTING_SCHEMA)
+    return rows_table(columns, ACCOUNTING_SCHEMA)
 
 
 def _bucket(

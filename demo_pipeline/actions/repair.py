@@ -28,19 +28,23 @@ LATE_WINDOWS = 3  # with a factor above 1, a duplicate may come this many window
 _PRESSES_AND_RELEASES = BUTTON_EVENTS | KEY_EVENTS
 
 
-@dataclass(frozen=True)
-class Deduplicated:
-    """Result of the de-duplication.
+@dataclass
+class Repairs:
+    """What the passes did.
 
     Attributes:
-        kept: the remaining inputs, in time order.
-        dropped: line numbers of the duplicates.
-        factors: kind of event → how often each event was logged, where more than once.
+        dropped: line number → reason, for every input that was dropped.
+        duplicate_factors: event kind → how often each event was logged, where more than once.
+        filled_positions: presses and releases whose position was taken from the moves around them.
+        late_lines: inputs that the log contains after an input with a later time.
+        second_shifts: presses of a second Shift key that was logged with the name of the first.
     """
 
-    kept: list[Input]
-    dropped: tuple[int, ...]
-    factors: dict[str, int]
+    dropped: dict[int, str] = field(default_factory=dict)
+    duplicate_factors: dict[str, int] = field(default_factory=dict)
+    filled_positions: int = 0
+    late_lines: int = 0
+    second_shifts: int = 0
 
 
 @dataclass
@@ -51,7 +55,7 @@ class _Group:
     size: int = 1
 
 
-def deduplicate(inputs: list[Input], window_ms: int) -> Deduplicated:
+def drop_duplicates(inputs: list[Input], repairs: Repairs, window_ms: int) -> list[Input]:
     """Keep the first of each event that several hooks logged.
 
     The factor n is decided per kind of event, from how often an identical event follows within
@@ -65,7 +69,7 @@ def deduplicate(inputs: list[Input], window_ms: int) -> Deduplicated:
     doubled = _doubled_holds(inputs, window_ms)
     groups: dict[Hashable, _Group] = {}
     last_kind: dict[str, str] = {}
-    kept, dropped = [], []
+    kept, kinds = [], set()
     for item in inputs:
         factor = factors.get(item.kind, 1)
         reach = window_ms * (LATE_WINDOWS if factor > 1 else 1)
@@ -77,15 +81,16 @@ def deduplicate(inputs: list[Input], window_ms: int) -> Deduplicated:
         )
         if group and item.time - group.time <= reach and (group.size < factor or repeated):
             group.size += 1
-            dropped.append(item.index)
+            kinds.add(item.kind)
+            repairs.dropped[item.index] = "hook_copy"
             continue
         groups[_identity(item)] = _Group(item.time)
         last_kind[item.name] = item.kind
         kept.append(item)
-    dropped_set = set(dropped)
-    kinds = sorted({item.kind for item in inputs if item.index in dropped_set})
-    reported = {kind: factors[kind] for kind in kinds if factors.get(kind, 1) > 1}
-    return Deduplicated(kept, tuple(dropped), reported)
+    repairs.duplicate_factors = {
+        kind: factors[kind] for kind in sorted(kinds) if factors.get(kind, 1) > 1
+    }
+    return kept
 
 
 def _identity(item: Input) -> Hashable:
@@ -237,25 +242,6 @@ _PRESSES = frozenset({EventType.KEYDOWN, EventType.MOUSEDOWN, EventType.MOUSEWHE
 _SHIFT, _OTHER_SHIFT = "Shift", "RightShift"
 
 
-@dataclass
-class Repairs:
-    """What the passes did.
-
-    Attributes:
-        dropped: line number → reason, for every input that was dropped.
-        duplicate_factors: event kind → how often each event was logged, where more than once.
-        filled_positions: presses and releases whose position was taken from the moves around them.
-        late_lines: inputs that the log contains after an input with a later time.
-        second_shifts: presses of a second Shift key that was logged with the name of the first.
-    """
-
-    dropped: dict[int, str] = field(default_factory=dict)
-    duplicate_factors: dict[str, int] = field(default_factory=dict)
-    filled_positions: int = 0
-    late_lines: int = 0
-    second_shifts: int = 0
-
-
 def repair(
     inputs: list[Input], platform: str, settings: ActionSettings
 ) -> tuple[list[Input], Repairs]:
@@ -315,14 +301,6 @@ def _released_presses(inputs: list[Input], window_ms: int) -> set[int]:
 def _is_modifier_or_capslock(name: str) -> bool:
     key = lookup(name)
     return key.modifier or key.name == "capslock"
-
-
-def drop_duplicates(inputs: list[Input], repairs: Repairs, window_ms: int) -> list[Input]:
-    """Keep the first of each event that several input hooks logged; see `deduplicate`."""
-    result = deduplicate(inputs, window_ms)
-    repairs.dropped.update(dict.fromkeys(result.dropped, "hook_copy"))
-    repairs.duplicate_factors = result.factors
-    return result.kept
 
 
 def separate_shifts(inputs: list[Input], repairs: Repairs) -> list[Input]:

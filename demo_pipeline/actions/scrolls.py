@@ -293,7 +293,7 @@ def join_scrolls(
 
     Events that become part of no scroll get a reason in `reasons`.
     """
-    scrolls: list[Gesture] = []
+    scrolls: list[tuple[Gesture, WheelRule]] = []
     remainder = 0.0
     for burst in _bursts(gestures, settings, reasons, in_pixels=in_pixels):
         parts = _directions(burst.turns, settings, in_pixels=in_pixels)
@@ -306,14 +306,12 @@ def join_scrolls(
                 continue
             remainder += rule.remainder(scroll.delta)
             if rule.notches(scroll.delta):
-                scrolls.append(scroll)
+                scrolls.append((scroll, rule))
             else:
                 reasons.update(dict.fromkeys(scroll.events, BELOW_HALF_NOTCH))
-    _flag_uncertain(
-        scrolls, settings, in_pixels=in_pixels, unclear=UNCLEAR_UNIT in reasons.values()
-    )
+    _flag_uncertain(scrolls, unclear=UNCLEAR_UNIT in reasons.values())
     others = [gesture for gesture in gestures if gesture.kind is not GestureKind.WHEEL]
-    joined = sorted([*others, *scrolls], key=lambda g: (g.start, g.index))
+    joined = sorted([*others, *(one for one, _ in scrolls)], key=lambda g: (g.start, g.index))
     return Scrolls(joined, remainder)
 
 
@@ -336,17 +334,14 @@ def _bursts(
             interrupted = True
             continue
         last = bursts[-1] if bursts else None
-        recent = last is not None and gesture.start - last.end() <= settings.scroll_gap_ms
+        if last is not None and gesture.start - last.end() > settings.scroll_gap_ms:
+            last = None
         if not gesture.delta:
-            (last.phases if last is not None and recent else early).append(gesture)
+            (last.phases if last else early).append(gesture)
             continue
-        if (
-            last is not None
-            and recent
-            and (
-                (not interrupted and _is_same_place(last, gesture, settings))
-                or (in_pixels and _is_momentum(last, gesture))
-            )
+        if last and (
+            (not interrupted and _is_same_place(last, gesture, settings))
+            or (in_pixels and _is_momentum(last, gesture))
         ):
             last.turns.append(gesture)
         else:
@@ -417,17 +412,15 @@ def _scroll(turns: Sequence[Gesture], phases: Sequence[Gesture]) -> Gesture:
     )
 
 
-def _flag_uncertain(
-    scrolls: list[Gesture], settings: ActionSettings, *, in_pixels: bool, unclear: bool
-) -> None:
+def _flag_uncertain(scrolls: Sequence[tuple[Gesture, WheelRule]], *, unclear: bool) -> None:
     """Flag scrolls whose unit few scrolls of the recording share; whole notches of 120 are certain.
 
     If the recording has scrolls in no known unit (`unclear`), its notches are uncertain as well.
     """
-    units = [wheel_rule(scroll.deltas, settings, in_pixels=in_pixels).unit for scroll in scrolls]
-    frequency = Counter(units)
-    for scroll, unit in zip(scrolls, units, strict=True):
-        documented = unit == "120" and all(delta % UNITS_PER_NOTCH == 0 for delta in scroll.deltas)
-        rare = frequency[unit] < MIN_UNIT_SCROLLS and not documented
-        if rare or (unclear and unit == "notch"):
+    frequency = Counter(rule.unit for _, rule in scrolls)
+    for scroll, rule in scrolls:
+        whole = all(delta % UNITS_PER_NOTCH == 0 for delta in scroll.deltas)
+        documented = rule.unit == "120" and whole
+        rare = frequency[rule.unit] < MIN_UNIT_SCROLLS and not documented
+        if rare or (unclear and rule.unit == "notch"):
             scroll.flags.add("wheel_unit_uncertain")

@@ -1,12 +1,11 @@
 """The timeline of a demonstration: its actions, repairs, rejected lines and event accounting.
 
-Belongs here: reading these from the committed tables, and printing them for people who check an
-action. It changes nothing and contains no typed characters.
+Belongs here: reading these from the committed tables, as text for people who check an action. It
+contains no typed characters.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,7 +20,6 @@ from demo_pipeline.actions.action_tables import (
 from demo_pipeline.actions.inputs import inputs_of, late_lines
 from demo_pipeline.actions.scrolls import Vertical, positive_direction
 from demo_pipeline.files.parquet import read_table
-from demo_pipeline.problems import Problem
 from demo_pipeline.recording.events import read_events, rejected_lines
 from demo_pipeline.recording.key_names import public_name
 from demo_pipeline.recording.log_events import BUTTON_EVENTS, POINTER_EVENTS
@@ -42,100 +40,42 @@ _FLAGS = {
     "key_held": "drags with another key held than a modifier: the action does not name it",
     "end_points_only": "drags without logged moves: only start and end are known",
 }
+_MAX_REJECTED = 20  # rejected lines that are printed
 
 
-@dataclass(frozen=True, slots=True)
-class TimelineEntry:
-    """One action of the timeline.
-
-    Attributes:
-        number: its action_index.
-        seconds: time of the press, counted from meta.timestamp.
-        pre_move_seconds: the same for the first move that leads to it; None without moves.
-        description: of the action, without typed characters.
-        flags: what was unusual.
-        raw_events: number of its log lines.
-    """
-
-    number: int
-    seconds: float
-    pre_move_seconds: float | None
-    description: str
-    flags: tuple[str, ...]
-    raw_events: int
-
-
-@dataclass(frozen=True, slots=True)
-class BucketCount:
-    """Number of log lines in a bucket for one reason; the reason may be empty."""
-
-    bucket: str
-    reason: str
-    lines: int
-
-
-@dataclass(frozen=True, slots=True)
-class Timeline:
-    """What happened in a demonstration.
-
-    Attributes:
-        demonstration: its id.
-        headline: platform, time of the recording, status.
-        title: of the task, from the metadata.
-        entries: the actions and pauses in time order.
-        duplicate_factors: event kind → how often each event was logged, where more than once.
-        repairs: one line of text for each kind of repair.
-        rejected: the first hundred lines that could not be read.
-        rejected_total: number of lines that could not be read.
-        accounting: counts in the order of `BUCKETS`, then by reason; they add up to `lines`.
-        lines: number of lines of the log.
-        unknown_keys: name → presses; names that may be typed characters are replaced.
-        wheel: sign and unit of the wheel and how they were decided; empty without wheel events.
-    """
-
-    demonstration: str
-    headline: str
-    title: str
-    entries: tuple[TimelineEntry, ...]
-    duplicate_factors: Mapping[str, float]
-    repairs: tuple[str, ...]
-    rejected: tuple[Problem, ...]
-    rejected_total: int
-    accounting: tuple[BucketCount, ...]
-    lines: int
-    unknown_keys: Mapping[str, int]
-    wheel: str
-
-
-def build_timeline(
+def timeline_lines(
     events_folder: Path, actions_folder: Path, manifest: RecordingManifest
-) -> Timeline:
-    """Read the timeline from the outputs of the `events` and `actions` stages.
+) -> list[str]:
+    """The timeline as lines of plain text, without markup and without typed characters.
 
-    `manifest` is that of the recording; seconds are counted from its meta.timestamp.
+    It is read from the outputs of the `events` and `actions` stages; seconds are counted from
+    meta.timestamp in the manifest.
     """
-    events = read_events(events_folder)
+    events, actions = read_events(events_folder), read_actions(actions_folder)
     accounting = read_table(actions_folder / ACCOUNTING_FILE, ACCOUNTING_SCHEMA)
-    actions = read_actions(actions_folder)
-    reasons = dict(
-        zip(accounting["event_index"].to_pylist(), accounting["reason"].to_pylist(), strict=True)
-    )
-    factors, duplicates = _duplicates(events, reasons)
-    counts = _bucket_counts(accounting)
-    return Timeline(
-        demonstration=manifest.id,
-        headline=_headline(manifest),
-        title=manifest.parsed_meta().title,
-        entries=tuple(_entries(actions, manifest.recorded_at.timestamp())),
-        duplicate_factors=factors,
-        repairs=(*duplicates, *_repairs(events, reasons, actions)),
-        rejected=tuple(rejected_lines(events_folder)),
-        rejected_total=sum(count.lines for count in counts if count.bucket == "rejected"),
-        accounting=counts,
-        lines=accounting.num_rows,
-        unknown_keys=_unknown_keys(events, reasons),
-        wheel=_wheel(actions),
-    )
+    indexes, reasons_of = (accounting[name].to_pylist() for name in ("event_index", "reason"))
+    reasons = dict(zip(indexes, reasons_of, strict=True))
+    counts = Counter(zip(accounting["bucket"].to_pylist(), reasons_of, strict=True))
+    rejected = sum(lines for (bucket, _), lines in counts.items() if bucket == "rejected")
+    repairs = [*_duplicates(events, reasons), *_repairs(events, reasons, actions)]
+    title = manifest.parsed_meta().title
+    return [
+        f"{manifest.id}: {_headline(manifest)}",
+        *([title] if title else []),
+        "",
+        *_entries(actions, manifest.recorded_at.timestamp()),
+        "",
+        *(["Repairs", *(f"  {line}" for line in repairs)] if repairs else ["Repairs: none"]),
+        "",
+        f"Rejected lines: {rejected}",
+        *(f"  {line}" for line in _rejected(events_folder, rejected)),
+        "",
+        f"Event accounting: {accounting.num_rows} lines",
+        *_buckets(counts),
+        "",
+        f"Wheel: {_wheel(actions)}",
+        f"Unknown keys: {_unknown_keys(events, reasons)}",
+    ]
 
 
 def _headline(manifest: RecordingManifest) -> str:
@@ -145,31 +85,28 @@ def _headline(manifest: RecordingManifest) -> str:
     return ", ".join(filter(None, parts))
 
 
-def _entries(actions: Iterable[Action], origin: float) -> Iterable[TimelineEntry]:
+def _entries(actions: Sequence[Action], origin: float) -> Iterator[str]:
+    pauses = sum(not action.events for action in actions)
+    yield f"Actions: {len(actions) - pauses}, pauses: {pauses}"
+    if actions:
+        yield f"{'#':>5}{'second':>10}{'pre-move':>10}{'events':>8}  action"
     for action in actions:
-        pre_move = action.pre_move_ms
-        yield TimelineEntry(
-            number=action.action_index,
-            seconds=round(action.press_ms / 1000 - origin, 3),
-            pre_move_seconds=None if pre_move is None else round(pre_move / 1000 - origin, 3),
-            description="+".join([*action.modifiers, action.describe()]),
-            flags=tuple(action.flags),
-            raw_events=len(action.events),
+        pre_move = "" if action.pre_move_ms is None else f"{action.pre_move_ms / 1000 - origin:.3f}"
+        flags = f"  [{', '.join(action.flags)}]" if action.flags else ""
+        yield (
+            f"{action.action_index:>5}{action.press_ms / 1000 - origin:>10.3f}{pre_move:>10}"
+            f"{len(action.events) or '':>8}  {'+'.join([*action.modifiers, action.describe()])}"
+            f"{flags}"
         )
 
 
-def _duplicates(events: pa.Table, reasons: Mapping[int, str]) -> tuple[dict[str, float], list[str]]:
-    """How often each event of a kind was logged, where more than once, and a line of text each."""
-    kinds: Counter[str] = Counter(events["event"].to_pylist())
+def _duplicates(events: pa.Table, reasons: Mapping[int, str]) -> Iterator[str]:
+    """Yield how often each event of a kind was logged, where more than once."""
+    kinds = Counter(events["event"].to_pylist())
     dropped = Counter(_by_reason(events, "event", reasons, "hook_copy"))
-    factors = {
-        kind: round(kinds[kind] / (kinds[kind] - dropped[kind]), 2) for kind in sorted(dropped)
-    }
-    texts = [
-        f"{dropped[kind]} duplicates of {kind}: dropped (each logged {factor:g} times)"
-        for kind, factor in factors.items()
-    ]
-    return factors, texts
+    for kind, number in sorted(dropped.items()):
+        times = round(kinds[kind] / (kinds[kind] - number), 2)
+        yield f"{number} duplicates of {kind}: dropped (each logged {times:g} times)"
 
 
 def _by_reason(events: pa.Table, column: str, reasons: Mapping[int, str], reason: str) -> list[str]:
@@ -179,13 +116,11 @@ def _by_reason(events: pa.Table, column: str, reasons: Mapping[int, str], reason
 
 
 def _repairs(
-    events: pa.Table, reasons: Mapping[int, str], actions: Iterable[Action]
-) -> Iterable[str]:
-    late = late_lines(inputs_of(events))
-    if late:
+    events: pa.Table, reasons: Mapping[int, str], actions: Sequence[Action]
+) -> Iterator[str]:
+    if late := late_lines(inputs_of(events)):
         yield f"{late} input events logged after a later one: sorted by time"
-    filled = _filled_positions(events, reasons)
-    if filled:
+    if filled := _filled_positions(events, reasons):
         yield f"{filled} presses and releases without a position: taken from the moves around them"
     counts = Counter(reasons.values())
     yield from (f"{counts[reason]} {text}" for reason, text in _REPAIRS.items() if counts[reason])
@@ -204,85 +139,30 @@ def _filled_positions(events: pa.Table, reasons: Mapping[int, str]) -> int:
     return without_position if any_position else 0
 
 
-def _unknown_keys(events: pa.Table, reasons: Mapping[int, str]) -> dict[str, int]:
-    names = Counter(map(public_name, _by_reason(events, "key", reasons, "unknown_key")))
-    return dict(sorted(names.items()))
+def _rejected(events_folder: Path, total: int) -> Iterator[str]:
+    shown = rejected_lines(events_folder)[:_MAX_REJECTED]
+    yield from (f"{problem.location}: {problem.message}" for problem in shown)
+    if total > len(shown):
+        yield f"and {total - len(shown)} more"
 
 
-def _bucket_counts(accounting: pa.Table) -> tuple[BucketCount, ...]:
-    pairs = zip(accounting["bucket"].to_pylist(), accounting["reason"].to_pylist(), strict=True)
-    counts = [BucketCount(*pair, lines) for pair, lines in Counter(pairs).items()]
-    return tuple(sorted(counts, key=lambda count: (BUCKETS.index(count.bucket), count.reason)))
+def _buckets(counts: Mapping[tuple[str, str], int]) -> Iterator[str]:
+    for bucket in BUCKETS:
+        of_bucket = sorted((reason, n) for (name, reason), n in counts.items() if name == bucket)
+        reasons = ", ".join(f"{reason} {n}" for reason, n in of_bucket if reason)
+        yield f"  {bucket:<16}{sum(n for _, n in of_bucket):>8}  {reasons}".rstrip()
 
 
-def _wheel(actions: Iterable[Action]) -> str:
+def _wheel(actions: Sequence[Action]) -> str:
+    """Sign and unit of the wheel, and how they were decided."""
     for action in actions:
         if action.wheel_sum is not None:
             direction: Vertical = "up" if action.direction == "up" else "down"
             positive = positive_direction(action.wheel_sum, direction)
             return f"positive = {positive}, unit {action.wheel_unit}, by {action.wheel_method}"
-    return ""
+    return "not used"
 
 
-_MAX_REJECTED = 20  # rejected lines that are printed
-
-
-def render(timeline: Timeline) -> list[str]:
-    """Lines of plain text, without markup and without typed characters."""
-    return [
-        f"{timeline.demonstration}: {timeline.headline}",
-        *([timeline.title] if timeline.title else []),
-        "",
-        *_entry_lines(timeline),
-        "",
-        *_section("Repairs", timeline.repairs),
-        "",
-        *_section(f"Rejected lines: {timeline.rejected_total}", tuple(_rejected(timeline)), ""),
-        "",
-        f"Event accounting: {timeline.lines} lines",
-        *_accounting(timeline.accounting),
-        "",
-        f"Wheel: {timeline.wheel or 'not used'}",
-        f"Unknown keys: {_unknown_key_lines(timeline)}",
-    ]
-
-
-def _section(heading: str, lines: tuple[str, ...], if_empty: str = "none") -> Iterator[str]:
-    yield heading if lines or not if_empty else f"{heading}: {if_empty}"
-    yield from (f"  {line}" for line in lines)
-
-
-def _entry_lines(timeline: Timeline) -> Iterator[str]:
-    actions = sum(entry.raw_events > 0 for entry in timeline.entries)
-    yield f"Actions: {actions}, pauses: {len(timeline.entries) - actions}"
-    if not timeline.entries:
-        return
-    yield f"{'#':>5}{'second':>10}{'pre-move':>10}{'events':>8}  action"
-    for entry in timeline.entries:
-        pre_move = "" if entry.pre_move_seconds is None else f"{entry.pre_move_seconds:.3f}"
-        flags = f"  [{', '.join(entry.flags)}]" if entry.flags else ""
-        events = entry.raw_events or ""
-        yield (
-            f"{entry.number:>5}{entry.seconds:>10.3f}{pre_move:>10}{events:>8}"
-            f"  {entry.description}{flags}"
-        )
-
-
-def _rejected(timeline: Timeline) -> Iterator[str]:
-    shown = timeline.rejected[:_MAX_REJECTED]
-    yield from (f"{problem.location}: {problem.message}" for problem in shown)
-    more = timeline.rejected_total - len(shown)
-    if more:
-        yield f"and {more} more"
-
-
-def _accounting(counts: tuple[BucketCount, ...]) -> Iterator[str]:
-    for bucket in BUCKETS:
-        of_bucket = [count for count in counts if count.bucket == bucket]
-        reasons = ", ".join(f"{count.reason} {count.lines}" for count in of_bucket if count.reason)
-        lines = sum(count.lines for count in of_bucket)
-        yield f"  {bucket:<16}{lines:>8}  {reasons}".rstrip()
-
-
-def _unknown_key_lines(timeline: Timeline) -> str:
-    return ", ".join(f"{name} ({n})" for name, n in timeline.unknown_keys.items()) or "none"
+def _unknown_keys(events: pa.Table, reasons: Mapping[int, str]) -> str:
+    names = Counter(map(public_name, _by_reason(events, "key", reasons, "unknown_key")))
+    return ", ".join(f"{name} ({n})" for name, n in sorted(names.items())) or "none"

@@ -25,7 +25,7 @@ def inspect(
     Typed text is not shown, only its length.
     """
     from demo_pipeline.actions.action_stages import ACTIONS_STAGE
-    from demo_pipeline.actions.timeline import build_timeline, render
+    from demo_pipeline.actions.timeline import timeline_lines
     from demo_pipeline.recording.manifest import read_manifest
     from demo_pipeline.recording.recording_stages import EVENTS_STAGE, RAW_RECORDINGS_STAGE
     from demo_pipeline.runs.workspace import Workspace
@@ -38,7 +38,7 @@ def inspect(
             stack.enter_context(store.open(stage.output(key)))[0]
             for stage in (RAW_RECORDINGS_STAGE, EVENTS_STAGE, ACTIONS_STAGE)
         )
-        for line in render(build_timeline(events, actions, read_manifest(raw))):
+        for line in timeline_lines(events, actions, read_manifest(raw)):
             print_line(line)
 
 

@@ -1,7 +1,7 @@
 """The forms that a model can be asked in: its question, its right answer, and reading its answer.
 
-Belongs here: the registry of forms, and our own prompt for AgentNet's form; the authors' own system
-prompt can be given instead. Decoders lie beside the models of their forms.
+The decoders are in the modules of their forms. Our own prompt asks in AgentNet's form; the authors'
+system prompt can be given instead.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -43,12 +43,17 @@ _SYSTEM = (
 
 def ask_opencua(record: StepRecord, _settings: DatasetSettings) -> Question:
     """The instruction, what was done last as words and code, and the screen."""
-    parts = [f"# Task:\n{_task(record)}"]
+    parts = [f"# Task:\n{escape_markers(record.trajectory.task.instruction)[0]}"]
     done = list(enumerate(_done_before(record), start=1))
     parts += [f"# Step {number}:\n{said}" for number, said in done[-_MOST_STEPS:]]
-    text = replace_surrogates("\n\n".join(parts))
-    content = [{"type": "image", "image": record.screenshot}, {"type": "text", "text": text}]
-    return Question(_SYSTEM, [{"role": "user", "content": content}])
+    return _asked(_SYSTEM, record, "\n\n".join(parts))
+
+
+def _asked(system: str, record: StepRecord, words: str) -> Question:
+    """A question about the screen of a step."""
+    picture = {"type": "image", "image": record.draft.screenshot}
+    content = [picture, {"type": "text", "text": replace_surrogates(words)}]
+    return Question(system, [{"role": "user", "content": content}])
 
 
 def answer_opencua(record: StepRecord, _settings: DatasetSettings) -> str:
@@ -73,10 +78,6 @@ def _words(record: StepRecord) -> str:
     return end_sentence(success=known.answer.status == "success")
 
 
-def _task(record: StepRecord) -> str:
-    return escape_markers(record.trajectory.task.instruction)[0]
-
-
 def _done_before(record: StepRecord) -> Iterator[str]:
     """Yield what was done before the step; hidden actions, which no screenshot shows, in words."""
     index, hidden = record.step.step_index, record.candidate.hidden
@@ -96,7 +97,7 @@ def _said(action: StepAction, size: tuple[int, int]) -> str:
 
 
 def _sentence(action: StepAction, size: tuple[int, int]) -> str:
-    """What a step does; its places are those of the code."""
+    """What a step does; it names the places as the code does."""
     return sentence(action, [f"({share_text(x, y, size)})" for x, y in points(action)])
 
 
@@ -131,11 +132,8 @@ def wheel_units(settings: DatasetSettings) -> WheelUnits:
 def _question(
     record: StepRecord, settings: DatasetSettings, *, action_line: bool | None = None
 ) -> Question:
-    words = replace_surrogates(record.draft.prompt)
-    parts = [{"type": "image", "image": record.screenshot}, {"type": "text", "text": words}]
     line = settings.action_line if action_line is None else action_line
-    system = system_prompt(settings, action_line=line)
-    return Question(system, [{"role": "user", "content": parts}])
+    return _asked(system_prompt(settings, action_line=line), record, record.draft.prompt)
 
 
 def _calls(record: StepRecord, _settings: DatasetSettings) -> str:

@@ -1,26 +1,26 @@
 """The requests of an evaluation, and sending them to a server that answers chats in OpenAI's form.
 
-Belongs here: what a line asks (the history in it is what the person did before, as in the datasets:
-a wrong answer does not change what later steps are asked), one request and its repetitions, the
-loop with a bounded number of requests at a time, and going on where an earlier run ended. It talks
-to the host that it was given and to no other: redirects are not followed, proxies of the
-environment not used. What is asked and answered is in no error; the files have mode 0600 from the
-first byte on, and results are appended line by line and synced.
+The history in a request is what the person did before, as in the datasets: a wrong answer does not
+change what later steps are asked. Requests go to the host that was given and to no other: redirects
+are not followed, proxies of the environment not used. What is asked and answered is in no error;
+the files have mode 0600 from the first byte on, and results are appended line by line and synced.
 """
 
 import base64
 import http.client
 import ipaddress
 import json
+import mmap
 import os
 import random
 import re
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
@@ -28,31 +28,23 @@ from urllib.parse import unquote, urlsplit
 
 from demo_pipeline.evaluation.predictions import batch_key
 from demo_pipeline.evaluation.true_steps import StepRecord
-from demo_pipeline.files.atomic_write import hidden_name, link_or_copy, replace_synced
+from demo_pipeline.files.atomic_write import atomic_file, hidden_name, link_or_copy
 from demo_pipeline.files.image_header import probe_image
 from demo_pipeline.files.json_files import JsonFileError, json_bytes, parse_json
 from demo_pipeline.settings import DatasetSettings
 
 _OWNER_ONLY = 0o600
+CHAT_PATH = "/chat/completions"
+ImageForm = Literal["data", "path"]
+_ANSWER_TOKENS = 2048
 
 
 @contextmanager
 def private_file(path: Path) -> Iterator[BinaryIO]:
-    """A file to write into, which takes the name `path` at the end unless an error was raised.
-
-    Raises:
-        OSError: the disk is full, or the folder cannot be written to; no draft is left.
-    """
-    draft = path.with_name(hidden_name())
-    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWNER_ONLY)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        replace_synced(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
+    """A file to write into, which takes the name `path` at the end; see `atomic_file`."""
+    with atomic_file(path) as file:
+        os.fchmod(file.fileno(), _OWNER_ONLY)
+        yield file
 
 
 @contextmanager
@@ -64,38 +56,18 @@ def private_log(path: Path) -> Iterator[BinaryIO]:
     """
     handle = os.open(path, os.O_RDWR | os.O_CREAT, _OWNER_ONLY)
     with os.fdopen(handle, "r+b") as file:
-        os.fchmod(file.fileno(), _OWNER_ONLY)
-        file.truncate(_end_of_lines(file))
+        os.fchmod(handle, _OWNER_ONLY)
+        if path.stat().st_size:
+            with mmap.mmap(handle, 0, access=mmap.ACCESS_READ) as data:
+                end = data.rfind(b"\n") + 1
+            file.truncate(end)
         file.seek(0, os.SEEK_END)
         yield file
-
-
-def _end_of_lines(file: BinaryIO, block: int = 2**16) -> int:
-    """The number of bytes up to the last line end."""
-    end = file.seek(0, os.SEEK_END)
-    while end > 0:
-        start = max(0, end - block)
-        file.seek(start)
-        found = file.read(end - start).rfind(b"\n")
-        if found >= 0:
-            return start + found + 1
-        end = start
-    return 0
 
 
 def readable_by_others(path: Path) -> bool:
     """Whether somebody besides the owner may read a file."""
     return bool(path.stat().st_mode & 0o077)
-
-
-CHAT_PATH = "/chat/completions"
-# Pictures of a folder of requests: trajectory and place; and drafts that an ended run left.
-_OWN_PICTURE = re.compile(
-    r"[A-Za-z0-9][A-Za-z0-9._-]*_(steps_[0-9]{3,}_screenshot|final_screenshot)\.png"
-    r"|\.[0-9a-f]{16}"
-)
-ImageForm = Literal["data", "path"]
-Chat = list[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,100 +80,32 @@ class Question:
     """
 
     system: str
-    chat: Chat
+    chat: list[dict[str, Any]]
 
 
 QuestionForm = Callable[[StepRecord, DatasetSettings], Question]
 
 
-@dataclass(slots=True)
-class RequestWriter:
-    """Writes the lines.
-
-    Attributes:
-        out: the file.
-        form: of the questions.
-        settings: of the datasets.
-        model: the name in every request.
-        system: replaces the system prompt of the form; None: it stays.
-        images: `data`: inside the line; `path`: as `file://` URLs of copies in `folder`.
-        folder: for the pictures, when they are not inside; it exists.
-        max_tokens: of an answer.
-        written: how many lines were written.
-        pictures: names of the copies in `folder` that were made.
-    """
-
-    out: BinaryIO
-    form: QuestionForm
-    settings: DatasetSettings
-    model: str
-    system: str | None = None
-    images: ImageForm = "data"
-    folder: Path = field(default_factory=Path)
-    max_tokens: int = 2048
-    written: int = 0
-    pictures: set[str] = field(default_factory=set)
-
-    def add(self, record: StepRecord) -> None:
-        """Write the request of a step."""
-        question = self.form(record, self.settings)
-        system = question.system if self.system is None else self.system
-        messages = [{"role": "system", "content": system}] if system else []
-        messages += [self._message(message, record) for message in question.chat]
-        line = {
-            "custom_id": batch_key((record.step.trajectory_id, record.step.step_index)),
-            "method": "POST",
-            "url": f"/v1{CHAT_PATH}",
-            "body": {
-                "model": self.model,
-                "messages": messages,
-                "temperature": 0,
-                "max_tokens": self.max_tokens,
-            },
-        }
-        self.out.write(json_bytes(line, compact=True))
-        self.written += 1
-
-    def _message(self, message: Mapping[str, Any], record: StepRecord) -> dict[str, Any]:
-        content = message["content"]
-        if isinstance(content, list):
-            content = [self._part(part, record) for part in content]
-        return {**message, "content": content}
-
-    def _part(self, part: Mapping[str, Any], record: StepRecord) -> Mapping[str, Any]:
-        if part["type"] != "image":
-            return part
-        picture: Path = part["image"]
-        if self.images == "data":
-            url = data_url(picture)
-        else:
-            place = picture.relative_to(record.candidate.source.path).as_posix()
-            copy = self.folder / f"{record.step.trajectory_id}_{place.replace('/', '_')}"
-            if copy.name not in self.pictures:
-                _replace(copy, picture)
-                self.pictures.add(copy.name)
-            url = copy.resolve().as_uri()
-        return {"type": "image_url", "image_url": {"url": url}}
-
-    def remove_old_pictures(self) -> None:
-        """Remove the pictures in `folder` that an earlier run made and this one did not.
-
-        They are told by their names; other files and links stay.
-        """
-        for file in list(self.folder.iterdir()):
-            ours = _OWN_PICTURE.fullmatch(file.name) and file.name not in self.pictures
-            if ours and file.is_file() and not file.is_symlink():
-                file.unlink()
-
-
-def _replace(copy: Path, picture: Path) -> None:
-    """Put a picture under a name that may have the one of an earlier run."""
-    draft = copy.with_name(hidden_name())
-    try:
-        link_or_copy(picture, draft)
-        draft.replace(copy)
-    finally:
-        draft.unlink(missing_ok=True)  # two names of one file: the system leaves both
+def batch_request(
+    record: StepRecord, question: Question, model: str, url: Callable[[Path], str]
+) -> dict[str, Any]:
+    """The request of a step in the OpenAI batch form; `url` makes the URL of a picture."""
+    messages = [{"role": "system", "content": question.system}] if question.system else []
+    for message in question.chat:
+        content = [
+            {"type": "image_url", "image_url": {"url": url(part["image"])}}
+            if part["type"] == "image"
+            else part
+            for part in message["content"]
+        ]
+        messages.append({**message, "content": content})
+    settings = {"temperature": 0, "max_tokens": _ANSWER_TOKENS}
+    return {
+        "custom_id": batch_key((record.step.trajectory_id, record.step.step_index)),
+        "method": "POST",
+        "url": f"/v1{CHAT_PATH}",
+        "body": {"model": model, "messages": messages, **settings},
+    }
 
 
 def data_url(picture: Path) -> str:
@@ -211,31 +115,46 @@ def data_url(picture: Path) -> str:
     return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
 
 
+# Pictures of a folder of requests: trajectory and place; and drafts that an ended run left.
+_OWN_PICTURE = re.compile(
+    r"[A-Za-z0-9][A-Za-z0-9._-]*_(steps_[0-9]{3,}_screenshot|final_screenshot)\.png"
+    r"|\.[0-9a-f]{16}"
+)
+
+
+def copy_picture(picture: Path, copy: Path) -> None:
+    """Put a picture under a name that may have the one of an earlier run."""
+    draft = copy.with_name(hidden_name())
+    try:
+        link_or_copy(picture, draft)
+        draft.replace(copy)
+    finally:
+        draft.unlink(missing_ok=True)  # two names of one file: the system leaves both
+
+
+def remove_old_pictures(folder: Path, kept: set[str]) -> None:
+    """Remove the pictures that an earlier run made, told by their names; other files stay."""
+    for file in list(folder.iterdir()):
+        ours = _OWN_PICTURE.fullmatch(file.name) and file.name not in kept
+        if ours and file.is_file() and not file.is_symlink():
+            file.unlink()
+
+
 KEY_VARIABLE = "OPENAI_API_KEY"
 _MOST_BYTES = 32 * 2**20  # of an answer
 _REFUSED = {401, 403, 404, 405}  # every other request would be refused too
-_PASSING = {408, 409, 425, 429}
+_PASSING = {0, 408, 409, 425, 429}
 _LONGEST_PAUSE = 60.0  # seconds
 _PART = 2**16  # bytes that are read at a time
+_NO_ANSWER = "no answer"
 
 
 class EndpointError(Exception):
     """The server cannot be used; the message says why and what to do."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """What a server answered.
-
-    Attributes:
-        status: of HTTP; 0: there was no answer.
-        body: the parsed JSON; None when it is not JSON.
-        fault: why there is no body; a fixed phrase.
-    """
-
-    status: int
-    body: Any = None
-    fault: str = ""
+class RequestFileError(ValueError):
+    """The requests cannot be used; the message names the line."""
 
 
 @dataclass(slots=True)
@@ -258,18 +177,15 @@ class Endpoint:
     pause: float = 1.0
     sleep: Callable[[float], object] | None = None
     _stopped: threading.Event = field(default_factory=threading.Event, repr=False)
-    _local: threading.local = field(default_factory=threading.local, repr=False)
     _open: set[http.client.HTTPConnection] = field(default_factory=set, repr=False)
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.url)
         try:
-            port = parts.port
-        except ValueError:
-            port = -1
-        is_clean = self.url.isprintable() and " " not in self.url
-        known = parts.scheme in ("http", "https") and parts.hostname and port != -1
-        if not known or not is_clean:
+            usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        except ValueError:  # the port is no number
+            usable = False
+        if not usable or not self.url.isprintable() or " " in self.url:
             raise EndpointError("the endpoint must be a URL such as http://127.0.0.1:8000/v1")
         if parts.username or parts.password or parts.query:
             raise EndpointError(
@@ -297,8 +213,11 @@ class Endpoint:
         except ValueError:
             return self.host == "localhost"
 
-    def ask(self, body: Any) -> Reply:
+    def ask(self, body: Any) -> tuple[int, Any, str]:
         """Send a chat, again after a failure that may pass.
+
+        Returns:
+            The status of HTTP (0: no answer), the chat, and a fixed phrase why there is none.
 
         Raises:
             EndpointError: the server refuses every request: a wrong key or address.
@@ -307,18 +226,17 @@ class Endpoint:
         for attempt in range(1, self.attempts + 1):
             if self._stopped.is_set():
                 break
-            reply, after = self._once(data)
-            if reply.status in _REFUSED:
+            status, text, after = self._once(data)
+            if status in _REFUSED:
                 raise EndpointError(
-                    f"{self.host} answered {reply.status}; check the endpoint, the name of the "
+                    f"{self.host} answered {status}; check the endpoint, the name of the "
                     f"model and the variable {KEY_VARIABLE}"
                 )
-            passing = reply.status in _PASSING or reply.status >= 500 or not reply.status
-            if not passing or attempt == self.attempts:
-                return reply
+            if (status not in _PASSING and status < 500) or attempt == self.attempts:
+                return status, *_parsed(status, text)
             backoff = self.pause * 2 ** (attempt - 1) * random.uniform(0.5, 1)  # noqa: S311
             (self.sleep or self._stopped.wait)(min(max(backoff, after), _LONGEST_PAUSE))
-        return Reply(0, None, "no attempt")
+        return 0, None, _NO_ANSWER
 
     def stop(self) -> None:
         """End what is under way in all threads: what was asked gets no answer."""
@@ -326,69 +244,60 @@ class Endpoint:
         for connection in self._open.copy():
             _hang_up(connection)
 
-    def close(self) -> None:
-        """Close the connections of all threads; none may be asking."""
-        while self._open:
-            self._open.pop().close()
-        self._local = threading.local()
+    def _once(self, data: bytes) -> tuple[int, bytes, float]:
+        """One attempt: the status, the answer, and the seconds that the server asks to wait.
 
-    def _once(self, data: bytes) -> tuple[Reply, float]:
-        """One attempt, and the seconds that the server asks to wait."""
+        The timeout of a socket ends one read, and a server that drips its answer begins it again:
+        one deadline is around the whole exchange.
+        """
         headers = {"Content-Type": "application/json"}
         if self.key:
             headers["Authorization"] = f"Bearer {self.key}"
-        connection = self._connection()
-        # The timeout of a socket ends one read: a server that drips its headers begins it again.
+        path = urlsplit(self.url).path.rstrip("/")
+        connection, end = self._connection(), time.monotonic() + self.timeout
         deadline = threading.Timer(self.timeout, _hang_up, (connection,))
         deadline.daemon = True
         deadline.start()
         try:
-            connection.request("POST", self._path(), data, headers)
+            address = path if path.endswith(CHAT_PATH) else path + CHAT_PATH
+            connection.request("POST", address, data, headers)
             if self._stopped.is_set():
                 raise ConnectionAbortedError
-            answer = connection.getresponse()
-            text = _read_answer(answer, deadline)
-            if answer.will_close or len(text) > _MOST_BYTES:
-                self._close()
+            text = bytearray()
+            with connection.getresponse() as answer:
+                if 300 <= answer.status < 400:
+                    raise EndpointError(f"{self.host} redirects; give the address that it leads to")
+                while len(text) <= _MOST_BYTES and (part := answer.read1(_PART)):
+                    text += part
+                    if time.monotonic() >= end:  # a body without a length is not hung up
+                        raise TimeoutError
+                if time.monotonic() >= end or (len(text) <= _MOST_BYTES and answer.length):
+                    raise ConnectionAbortedError  # `read1` itself says so of chunks alone
         except (OSError, http.client.HTTPException, ValueError):  # closed while it was read
-            self._close()
-            return Reply(0, None, "no answer"), 0.0
+            return 0, b"", 0.0
         finally:
             deadline.cancel()
+            self._open.discard(connection)
+            connection.close()
         after = answer.getheader("Retry-After") or ""
-        wait = float(after) if after.isascii() and after.isdigit() else 0.0
-        if 300 <= answer.status < 400:
-            raise EndpointError(f"{self.host} redirects; give the address that it leads to")
-        return _reply(answer.status, text), wait
-
-    def _path(self) -> str:
-        path = urlsplit(self.url).path.rstrip("/")
-        return path if path.endswith(CHAT_PATH) else path + CHAT_PATH
+        return (
+            answer.status,
+            bytes(text),
+            float(after) if after.isascii() and after.isdigit() else 0.0,
+        )
 
     def _connection(self) -> http.client.HTTPConnection:
-        """The connection of this thread."""
-        held: http.client.HTTPConnection | None = getattr(self._local, "connection", None)
-        if held is not None:
-            return held
         parts = urlsplit(self.url)
-        new: http.client.HTTPConnection
+        made: http.client.HTTPConnection
         if parts.scheme == "https":
             tls = ssl.create_default_context()
-            new = http.client.HTTPSConnection(
+            made = http.client.HTTPSConnection(
                 self.host, parts.port, timeout=self.timeout, context=tls
             )
         else:
-            new = http.client.HTTPConnection(self.host, parts.port, timeout=self.timeout)
-        self._local.connection = new
-        self._open.add(new)
-        return new
-
-    def _close(self) -> None:
-        held = getattr(self._local, "connection", None)
-        if held is not None:
-            held.close()
-            self._open.discard(held)
-            self._local.connection = None
+            made = http.client.HTTPConnection(self.host, parts.port, timeout=self.timeout)
+        self._open.add(made)
+        return made
 
 
 def _hang_up(connection: http.client.HTTPConnection) -> None:
@@ -398,48 +307,28 @@ def _hang_up(connection: http.client.HTTPConnection) -> None:
             socket.socket.shutdown(connection.sock, socket.SHUT_RDWR)
 
 
-def _read_answer(answer: http.client.HTTPResponse, deadline: threading.Timer) -> bytes:
-    """The body, or its beginning when it is longer than may be.
-
-    Raises:
-        OSError: the connection failed, or the deadline has passed.
-        http.client.HTTPException: the server hung up before its end.
-    """
-    text = bytearray()
-    while len(text) <= _MOST_BYTES and (part := answer.read1(_PART)):
-        text += part
-        if deadline.finished.is_set():  # the connection of a body without a length is the answer's
-            raise TimeoutError
-    if len(text) <= _MOST_BYTES and answer.length:
-        raise http.client.IncompleteRead(b"")  # `read1` itself says so of chunks alone
-    answer.close()  # `read1` leaves it open at its end, and the connection unusable
-    return bytes(text)
-
-
-def _reply(status: int, text: bytes) -> Reply:
-    if len(text) > _MOST_BYTES:
-        return Reply(status, None, "too long")
+def _parsed(status: int, text: bytes) -> tuple[Any, str]:
+    """The chat of an answer, and why there is none."""
+    if not status or len(text) > _MOST_BYTES:
+        return None, "too long" if status else _NO_ANSWER
     try:
         body = parse_json(text, "answer", any_depth=False)
     except JsonFileError:
-        return Reply(status, None, "not JSON")
-    if status == 200 and not (isinstance(body, dict) and body.get("choices")):
-        return Reply(status, None, "not a chat")  # some servers say so that they are overloaded
-    return Reply(status, body)
+        return None, "not JSON"
+    if status != 200:
+        return None, f"status {status}"
+    is_chat = isinstance(body, dict) and body.get("choices")
+    return (body, "") if is_chat else (None, "not a chat")  # some servers are overloaded so
 
 
-class RequestFileError(ValueError):
-    """The requests cannot be used; the message names the line."""
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RunCounts:
     """What happened: requests in the file, answered before, answered now, and failed now."""
 
-    requests: int
-    before: int
-    answered: int
-    failed: int
+    requests: int = 0
+    before: int = 0
+    answered: int = 0
+    failed: int = 0
 
 
 def count_requests(requests: Path, results: Path) -> tuple[int, int]:
@@ -448,10 +337,9 @@ def count_requests(requests: Path, results: Path) -> tuple[int, int]:
     Raises:
         RequestFileError: a line is no request.
     """
-    done, total, before = answered_ids(results), 0, 0
-    for _, line in _requests(requests):
-        total, before = total + 1, before + (line["custom_id"] in done)
-    return total, before
+    done = answered_ids(results)
+    answered = [line["custom_id"] in done for line in _requests(requests)]
+    return len(answered), sum(answered)
 
 
 def answered_ids(results: Path) -> set[str]:
@@ -495,59 +383,47 @@ def send_requests(
         EndpointError: the server refuses every request.
         RequestFileError: a line is no request.
     """
-    done, counts = answered_ids(results), {"requests": 0, "before": 0, "answered": 0, "failed": 0}
+    done, counts = answered_ids(results), RunCounts()
 
     def send(line: Mapping[str, Any]) -> Mapping[str, Any]:
-        reply = endpoint.ask(_body(line["body"], model, requests.parent))
-        return _result(line["custom_id"], reply)
+        answered = endpoint.ask(_body(line["body"], model, requests.parent))
+        return _result(line["custom_id"], *answered)
 
-    with closing(endpoint), private_log(results) as log, ThreadPoolExecutor(at_once) as pool:
+    def collect(pending: set[Future[Mapping[str, Any]]]) -> set[Future[Mapping[str, Any]]]:
+        """Write the results that are there, and return what is still under way."""
+        finished, waiting = wait(pending, return_when=FIRST_COMPLETED)
+        for future in sorted(finished, key=lambda one: one.exception() is not None):
+            result = future.result()
+            log.write(json_bytes(dict(result), compact=True))
+            log.flush()
+            os.fsync(log.fileno())
+            counts.failed += bool(result["error"])
+            counts.answered += not result["error"]
+            on_answer()
+        return waiting
+
+    with private_log(results) as log, ThreadPoolExecutor(at_once) as pool:
         pending: set[Future[Mapping[str, Any]]] = set()
         try:
-            for _, line in _requests(requests):
-                counts["requests"] += 1
+            for line in _requests(requests):
+                counts.requests += 1
                 if line["custom_id"] in done:
-                    counts["before"] += 1
+                    counts.before += 1
                     continue
                 pending.add(pool.submit(send, line))
                 while len(pending) >= at_once:
-                    pending = _collect(pending, log, counts, on_answer)
+                    pending = collect(pending)
             while pending:
-                pending = _collect(pending, log, counts, on_answer)
+                pending = collect(pending)
         except BaseException:
-            for future in pending:
-                future.cancel()
+            pool.shutdown(wait=False, cancel_futures=True)
             endpoint.stop()  # leaving the pool waits for what is under way
             raise
-    return RunCounts(**counts)
+    return counts
 
 
-def _collect(
-    pending: set[Future[Mapping[str, Any]]],
-    log: BinaryIO,
-    counts: dict[str, int],
-    on_answer: Callable[[], None],
-) -> set[Future[Mapping[str, Any]]]:
-    """Write the results that are there, and return what is still under way."""
-    finished, waiting = wait(pending, return_when=FIRST_COMPLETED)
-    faults = []
-    for future in finished:
-        if (fault := future.exception()) is not None:
-            faults.append(fault)
-            continue
-        result = future.result()
-        log.write(json_bytes(dict(result), compact=True))
-        log.flush()
-        os.fsync(log.fileno())
-        counts["failed" if result["error"] else "answered"] += 1
-        on_answer()
-    if faults:
-        raise faults[0]
-    return waiting
-
-
-def _requests(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the line numbers and requests of a file."""
+def _requests(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the requests of a file."""
     with path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
             if not line.strip():
@@ -562,22 +438,20 @@ def _requests(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                     f"{path.name}:{number}: not a request of a batch; write the file with "
                     "`demo-pipeline eval requests`"
                 )
-            yield number, value
+            yield value
 
 
 def _body(body: Mapping[str, Any], model: str, folder: Path) -> dict[str, Any]:
     """The body with the model's name, and with pictures inside it instead of their paths."""
     messages = body.get("messages")
-    if not isinstance(messages, list):
-        return {**body, "model": model}
-    return {**body, "model": model, "messages": [_message(part, folder) for part in messages]}
-
-
-def _message(message: Any, folder: Path) -> Any:
-    content = message.get("content") if isinstance(message, dict) else None
-    if not isinstance(content, list):
-        return message
-    return {**message, "content": [_part(part, folder) for part in content]}
+    if isinstance(messages, list):
+        messages = [
+            {**message, "content": [_part(part, folder) for part in message["content"]]}
+            if isinstance(message, dict) and isinstance(message.get("content"), list)
+            else message
+            for message in messages
+        ]
+    return {**body, "model": model} | ({} if messages is None else {"messages": messages})
 
 
 def _part(part: Any, folder: Path) -> Any:
@@ -595,11 +469,10 @@ def _part(part: Any, folder: Path) -> Any:
     return {**part, "image_url": {"url": data_url(picture)}}
 
 
-def _result(key: str, reply: Reply) -> Mapping[str, Any]:
+def _result(key: str, status: int, body: Any, fault: str) -> Mapping[str, Any]:
     """A line in the form of batch results."""
-    if reply.status == 200 and reply.body is not None:
-        response = {"status_code": 200, "request_id": "", "body": reply.body}
+    if not fault:
+        response = {"status_code": 200, "request_id": "", "body": body}
         return {"id": "", "custom_id": key, "response": response, "error": None}
-    fault = reply.fault or f"status {reply.status}"
-    error = {"code": str(reply.status), "message": fault}
+    error = {"code": str(status), "message": fault}
     return {"id": "", "custom_id": key, "response": None, "error": error}

@@ -1,20 +1,11 @@
 """The rules that score an answer: strict, AgentNetBench, ScreenSpot, Multimodal-Mind2Web, CUDAG.
 
-Belongs here: the rules with their quirks, our actions in the form of each, and the registry.
-
-AgentNetBench: OpenCUA, evaluation/agentnetbench/eval.py and run.py. There are two states of the
-script; published numbers are by the first, which only looks at the type of a scroll and at the set
-of keys. docs/evaluation.md lists the quirks. Its edit distance takes time for a long answer, never
-memory: Myers (1999), Hyyrö (2003), "A bit-vector algorithm for computing Levenshtein and Damerau
-edit distances".
-
-CUDAG: the sources read the tolerance in four ways that contradict each other; this is what
-docs/formats.md says of `test.json`: RU, each axis by itself, the limit included.
-
+AgentNetBench: OpenCUA, evaluation/agentnetbench/eval.py and run.py, in its first state, by which
+numbers were published, and as revised; docs/evaluation.md lists the quirks. CUDAG: the sources read
+the tolerance in four ways that contradict each other; this is what docs/formats.md says.
 Multimodal-Mind2Web: UGround, offline_evaluation/Multimodal-Mind2Web/eval.py; SeeClick,
-agent_tasks/mind2web_test.py. ScreenSpot: ScreenSpot-Pro, eval_screenspot_pro.py.
-
-Published rules give much for the type alone; the strict rule gives nothing for it.
+agent_tasks/mind2web_test.py. ScreenSpot: ScreenSpot-Pro, eval_screenspot_pro.py. Published rules
+give much for the type alone; the strict rule gives nothing for it.
 """
 
 import math
@@ -23,13 +14,12 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from functools import partial
+from typing import Any
 
 from demo_pipeline.desktopd.models import (
-    ClickParameters,
     DragParameters,
     HotkeyParameters,
-    PointParameters,
     ScrollParameters,
     TypeParameters,
 )
@@ -44,9 +34,14 @@ from demo_pipeline.evaluation.true_steps import (
 from demo_pipeline.exports.answers import Answer, AnsweredAction, ForeignAction
 from demo_pipeline.exports.cudag.models import to_ru
 
+Action = AnsweredAction | ForeignAction
+
 
 def edit_distance(left: str, right: str) -> int:
-    """Insertions, deletions and substitutions of characters between two texts, at least."""
+    """Insertions, deletions and substitutions of characters between two texts, at least.
+
+    A bit-vector algorithm, Myers (1999) and Hyyrö (2003): a long answer takes time, never memory.
+    """
     pattern, text = (left, right) if len(left) <= len(right) else (right, left)
     if not pattern:
         return len(text)
@@ -68,8 +63,7 @@ def edit_distance(left: str, right: str) -> int:
     return distance
 
 
-_NEAR = 0.01 * 2**0.5  # of the screen's sides
-_DECAY = 120
+_NEAR, _DECAY = 0.01 * 2**0.5, 120  # of the screen's sides
 _SIMILAR = 0.8
 _CLICKS = {
     "left_click": "click",
@@ -116,7 +110,7 @@ def bench_truth(step: TrueStep) -> list[BenchAction]:
     return [BenchAction(parts[0].name, parts[0].value, (box,)), *parts[1:]]
 
 
-def _named(action: AnsweredAction | ForeignAction, size: tuple[int, int]) -> list[BenchAction]:
+def _named(action: Action, size: tuple[int, int]) -> list[BenchAction]:
     kind, (width, height) = action_kind(action), size
     points = [(x / width, y / height) for x, y in places(action)]
     as_theirs = isinstance(action, ForeignAction) and kind.lower() in _PLACED  # calls of code
@@ -137,26 +131,16 @@ def _named(action: AnsweredAction | ForeignAction, size: tuple[int, int]) -> lis
     return [BenchAction(kind)]
 
 
-Options = Sequence[Sequence[BenchAction]]
-"""The true actions of a step, then every alternative; the one with the best score counts."""
+def score_bench(
+    truth: Sequence[BenchAction], answer: Sequence[BenchAction], *, revised: bool = False
+) -> float:
+    """The score of the first state of their script, 0 to 1.
 
-
-def score_bench(options: Options, answer: Sequence[BenchAction]) -> float:
-    """The score of the first state of their script, 0 to 1."""
-    return max(_score(truth, answer, revised=False) for truth in options)
-
-
-def score_bench_revised(options: Options, answer: Sequence[BenchAction]) -> float:
-    """The score of the revised script: scrolls, the order of keys and surplus actions count."""
-    return max(_score(truth, answer, revised=True) for truth in options)
-
-
-def _score(truth: Sequence[BenchAction], answer: Sequence[BenchAction], *, revised: bool) -> float:
+    In its revised state scrolls, the order of keys and surplus actions count.
+    """
     if not truth or not answer:
         return 0.0
     first = answer[0].name.lower()
-    if all(action.name.lower() != first for action in truth):
-        return 0.0
     truth, answer = _joined(truth, _KEYS), _joined(answer, {"press"})
     surplus = min(1.0, len(truth) / len(answer)) if revised else 1.0
     if truth[0].name == "terminate":
@@ -165,14 +149,14 @@ def _score(truth: Sequence[BenchAction], answer: Sequence[BenchAction], *, revis
     names = [action.name.lower() for action in truth]
     if first not in names:
         return 0.0
-    sums: dict[str, float] = {}
+    scores: dict[str, list[float]] = {}
     for number, (name, action) in enumerate(zip(names, truth, strict=True)):
         score: float | None = 0.0
         if number < len(answer) and answer[number].name.lower() == name:
             score = _part(name, action, answer[number].value, revised=revised)
         if score is not None:
-            sums[name] = sums.get(name, 0.0) + score
-    means = [total / names.count(name) for name, total in sums.items()]
+            scores.setdefault(name, []).append(score)
+    means = [sum(scores[name]) / names.count(name) for name in scores]
     return surplus * sum(means) / len(means) if means else 0.0
 
 
@@ -247,16 +231,6 @@ def _sign(value: Any) -> int:
     return (value > 0) - (value < 0) if isinstance(value, int | float) else 0
 
 
-def score_step_bench(step: TrueStep, answer: Answer) -> float:
-    """A step under the first state of their script."""
-    return score_bench([bench_truth(step)], bench_answer(answer, step.size))
-
-
-def score_step_bench_revised(step: TrueStep, answer: Answer) -> float:
-    """A step under the revised script."""
-    return score_bench_revised([bench_truth(step)], bench_answer(answer, step.size))
-
-
 def as_ground_truth(action: BenchAction) -> Mapping[str, Any]:
     """A true action as their file has it: type, params, and metadata with the boxes."""
     name = action.name.lower()
@@ -276,7 +250,9 @@ def as_ground_truth(action: BenchAction) -> Mapping[str, Any]:
     return {"type": action.name, "params": params, "metadata": metadata}
 
 
-_LAST_CALL = {"drag": "left_click_drag"}  # of actions that are two calls
+def score_step_bench(step: TrueStep, answer: Answer, *, revised: bool = False) -> float:
+    """A step under the first state of AgentNetBench's script, or as it was revised."""
+    return score_bench(bench_truth(step), bench_answer(answer, step.size), revised=revised)
 
 
 def score_step_cudag(step: TrueStep, answer: Answer) -> float:
@@ -290,36 +266,32 @@ def score_step_cudag(step: TrueStep, answer: Answer) -> float:
     if not answer.actions or answer.status:
         return 0.0
     given, wanted = answer.actions[-1], step.action
-    if _last_call(given) != _last_call(wanted):
-        return 0.0
-    return float(_same_call_words(given, wanted) and _within_tolerance(given, wanted, step))
+    same = _last_call(given) == _last_call(wanted) and _words(given)[1:] == _words(wanted)[1:]
+    return float(same and _within_tolerance(given, wanted, step))
 
 
-def _last_call(action: AnsweredAction | ForeignAction) -> str:
+def _last_call(action: Action) -> str:
     kind = action_kind(action)
-    return _LAST_CALL.get(kind, kind)
+    return "left_click_drag" if kind == "drag" else kind
 
 
-def _same_call_words(given: AnsweredAction | ForeignAction, wanted: AnsweredAction) -> bool:
-    parameters = getattr(given, "parameters", None)
-    match wanted.parameters:
+def _words(action: Action) -> tuple[Any, ...]:
+    """The kind of an action, and its text, keys or direction."""
+    kind = action_kind(action)
+    match getattr(action, "parameters", None):
         case TypeParameters(text=text):
-            return getattr(parameters, "text", None) == text
+            return kind, text
         case HotkeyParameters(keys=keys):
-            return getattr(parameters, "keys", None) == keys
+            return kind, tuple(keys)
         case ScrollParameters(direction=direction):
-            return getattr(parameters, "direction", None) == direction
-    return True
+            return kind, direction
+    return (kind,)
 
 
-def _within_tolerance(
-    given: AnsweredAction | ForeignAction, wanted: AnsweredAction, step: TrueStep
-) -> bool:
+def _within_tolerance(given: Action, wanted: AnsweredAction, step: TrueStep) -> bool:
     goal, point = places(wanted)[-1:], places(given)[-1:]
-    if not goal:
-        return True
-    if not point:
-        return False
+    if not goal or not point:
+        return not goal
     there, here = to_ru(*goal[0], step.size), to_ru(*point[0], step.size)
     return all(abs(a - b) <= limit for a, b, limit in zip(there, here, step.tolerance, strict=True))
 
@@ -333,36 +305,21 @@ def score_step_mind2web(step: TrueStep, answer: Answer) -> float | None:
     pointing = step.action is not None and bool(places(step.action))
     if pointing and step.box is None:
         return None
-    if _tokens(operation(step.answer)) != _tokens(operation(answer)):
-        return 0.0  # F1 is 1 only for equal sets of tokens
-    if not pointing or step.box is None:
-        return 1.0
+    same = _tokens(step.answer) == _tokens(answer)  # F1 is 1 only for equal sets of tokens
+    return float(same and (not pointing or _hits(answer, step)))
+
+
+def _hits(answer: Answer, step: TrueStep) -> bool:
     point = first_place(answer)
-    return float(point is not None and in_box(point, step.box))
+    return point is not None and step.box is not None and in_box(point, step.box)
 
 
-def operation(answer: Answer) -> str:
-    """The first action as `click`, `type some words`, `hotkey ctrl+c`; `terminate success`."""
-    if not answer.actions:
-        return f"terminate {answer.status}" if answer.status else ""
-    return _words(answer.actions[0])
-
-
-def _words(action: AnsweredAction | ForeignAction) -> str:
-    kind = action_kind(action)
-    match getattr(action, "parameters", None):
-        case TypeParameters(text=text):
-            return f"{kind} {text}"
-        case HotkeyParameters(keys=keys):
-            return f"{kind} {'+'.join(keys)}"
-        case ScrollParameters(direction=direction):
-            return f"{kind} {direction}"
-    return kind
-
-
-def _tokens(text: str) -> set[str]:
-    """The words of an operation; marks that stand alone do not count, as in their script."""
-    return {token for token in text.lower().split() if token not in string.punctuation}
+def _tokens(answer: Answer) -> set[str]:
+    """The words of the first operation; marks that stand alone do not count, as in their script."""
+    words = _words(answer.actions[0]) if answer.actions else ("terminate", answer.status or "")
+    text = " ".join(word if isinstance(word, str) else "+".join(word) for word in words)
+    known = text if answer.actions or answer.status else ""
+    return {token for token in known.lower().split() if token not in string.punctuation}
 
 
 def score_step_screenspot(step: TrueStep, answer: Answer) -> float | None:
@@ -373,8 +330,7 @@ def score_step_screenspot(step: TrueStep, answer: Answer) -> float | None:
     """
     if step.box is None or step.action is None or not places(step.action):
         return None
-    point = first_place(answer)
-    return float(point is not None and in_box(point, step.box))
+    return float(_hits(answer, step))
 
 
 NEAR = 0.01  # of the screen's width and height, where no target is known
@@ -396,9 +352,10 @@ def score_step_strict(step: TrueStep, answer: Answer) -> float:
     given, wanted = answer.actions[0], step.action
     if not isinstance(given, AnsweredAction) or action_kind(given) != action_kind(wanted):
         return 0.0
-    if _modifiers(given) != _modifiers(wanted):
-        return 0.0
-    return float(_same_words(given, wanted) and _right_place(given, wanted, step))
+    held, right = (
+        sorted(getattr(one.parameters, "modifiers", ()) or ()) for one in (given, wanted)
+    )
+    return float(held == right and _same_words(given, wanted) and _right_place(given, wanted, step))
 
 
 def normalised_text(text: str) -> str:
@@ -407,29 +364,18 @@ def normalised_text(text: str) -> str:
     return plain.removesuffix("\n")
 
 
-def _modifiers(action: AnsweredAction) -> list[str]:
-    match action.parameters:
-        case PointParameters() | ClickParameters() | ScrollParameters() | DragParameters() as held:
-            return sorted(held.modifiers or ())
-    return []
-
-
 def _same_words(given: AnsweredAction, wanted: AnsweredAction) -> bool:
     match given.parameters, wanted.parameters:
         case TypeParameters(text=text), TypeParameters(text=right):
             return normalised_text(text) == normalised_text(right)
         case HotkeyParameters(keys=keys, presses=presses), HotkeyParameters() as right:
-            same = _lower(keys) == _lower(right.keys)
-            return same and (presses or 1) == (right.presses or 1)
+            lower = [[key.lower() for key in names] for names in (keys, right.keys)]
+            return lower[0] == lower[1] and (presses or 1) == (right.presses or 1)
         case ScrollParameters(direction=direction, amount=amount), ScrollParameters() as right:
             return direction == right.direction and abs(amount - right.amount) <= _NOTCH
         case DragParameters(button=button), DragParameters(button=right):
             return (button or "left") == (right or "left")
     return True
-
-
-def _lower(keys: Sequence[str]) -> list[str]:
-    return [key.lower() for key in keys]
 
 
 def _right_place(given: AnsweredAction, wanted: AnsweredAction, step: TrueStep) -> bool:
@@ -446,46 +392,14 @@ def _near(point: ScreenPoint, goal: ScreenPoint, size: tuple[int, int]) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Preset:
-    """A rule with its source.
+Rule = Callable[[TrueStep, Answer], float | None]
+"""What an answer to a step is worth, 0 to 1; None: the rule does not judge this step."""
 
-    Attributes:
-        name: the value of `--preset`.
-        score: what an answer to a step is worth, 0 to 1; None: the rule does not judge this step.
-        headline: which mean the source publishes: over steps, or over tasks of their means.
-        source: where the rule is from.
-        below_one: why the truth itself may have less than 1; empty: it always has 1.
-    """
-
-    name: str
-    score: Callable[[TrueStep, Answer], float | None]
-    headline: Literal["steps", "tasks"]
-    source: str
-    below_one: str = ""
-
-
-_PASSED_OVER = (
-    "its script has no rule for waits and the middle button: they have 0 whatever is answered"
-)
-_OWN_PLACE = "a place that the person chose outside the target's box is wrong"
-
-PRESETS: Mapping[str, Preset] = {
-    preset.name: preset
-    for preset in (
-        Preset("strict", score_step_strict, "steps", "this project", _OWN_PLACE),
-        Preset(
-            "agentnetbench", score_step_bench, "steps", "OpenCUA, eval.py of 2025", _PASSED_OVER
-        ),
-        Preset(
-            "agentnetbench_revised",
-            score_step_bench_revised,
-            "steps",
-            "OpenCUA, eval.py as revised (60da8b9)",
-            _PASSED_OVER,
-        ),
-        Preset("mind2web", score_step_mind2web, "tasks", "UGround and SeeClick", _OWN_PLACE),
-        Preset("screenspot", score_step_screenspot, "steps", "ScreenSpot-Pro", _OWN_PLACE),
-        Preset("cudag", score_step_cudag, "steps", "CUDAG, one reading of its tolerance"),
-    )
+PRESETS: Mapping[str, Rule] = {
+    "strict": score_step_strict,
+    "agentnetbench": score_step_bench,
+    "agentnetbench_revised": partial(score_step_bench, revised=True),
+    "mind2web": score_step_mind2web,
+    "screenspot": score_step_screenspot,
+    "cudag": score_step_cudag,
 }

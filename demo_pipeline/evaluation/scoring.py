@@ -1,7 +1,7 @@
 """Scores the answers of a model, and baselines that need none, step after step.
 
 Belongs here: the loop over the steps and what it counts, what each baseline answers, and the
-pictures and tables of failed steps for people. None shows what was typed or what a model wrote.
+pictures of failed steps for people. None shows what was typed or what a model wrote.
 """
 
 from collections import Counter
@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
-from types import TracebackType
-from typing import Any, Self
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import cv2
 import numpy as np
@@ -23,8 +24,14 @@ from demo_pipeline.desktopd.models import (
     is_canonical_key,
 )
 from demo_pipeline.evaluation.predictions import MISSING, UNKNOWN_STEP, Predictions, UnusableAnswer
-from demo_pipeline.evaluation.rules import Preset
-from demo_pipeline.evaluation.score_tables import ALL_STEPS, RIGHT, ScoreFile, score_table
+from demo_pipeline.evaluation.rules import PRESETS, Rule
+from demo_pipeline.evaluation.score_tables import (
+    ALL_STEPS,
+    DIMENSIONS,
+    RIGHT,
+    answers_schema,
+    score_table,
+)
 from demo_pipeline.evaluation.true_steps import (
     TERMINATE,
     ScreenPoint,
@@ -42,6 +49,7 @@ from demo_pipeline.exports.answers import (
     AnswerFormatError,
     ForeignAction,
 )
+from demo_pipeline.files.parquet import TableWriter
 from demo_pipeline.trajectories.contact_sheets import Tile, contact_sheet, encode_jpeg
 from demo_pipeline.trajectories.overlay import DARK, GREEN, RED, WHITE, Picture, text_size, write
 
@@ -49,40 +57,20 @@ Baseline = Callable[[TrueStep, TrueStep | None], Answer]
 """Answers a step; the second is the step before it in the same trajectory, None at the start."""
 
 
-def always_centre(step: TrueStep, _before: TrueStep | None = None) -> Answer:
-    """A left click at the screen's centre."""
-    return guessed_kind("left_click", step)
-
-
-def repeat_last(step: TrueStep, before: TrueStep | None) -> Answer:
-    """What was done in the step before; at the start a click at the centre."""
-    return before.answer if before else always_centre(step)
-
-
-def true_action_at_centre(step: TrueStep, _before: TrueStep | None = None) -> Answer:
-    """The true action with its place at the screen's centre: everything but the place is right."""
-    return _moved(step, _middle((0, 0, *step.size)))
-
-
-def true_action_at_target(step: TrueStep, _before: TrueStep | None = None) -> Answer:
-    """The true action at the centre of its target; at the screen's centre without a target.
-
-    The end of a drag stays where it is.
-    """
-    return _moved(step, _middle(step.box or (0, 0, *step.size)), keep_end=True)
-
-
-def truth(step: TrueStep, _before: TrueStep | None = None) -> Answer:
-    """The right answer."""
-    return step.answer
+def _centre(step: TrueStep) -> ScreenPoint:
+    return _middle((0, 0, *step.size))
 
 
 BASELINES: Mapping[str, Baseline] = {
-    "screen centre": always_centre,
-    "last action": repeat_last,
-    "true, at centre": true_action_at_centre,
-    "true, at target": true_action_at_target,
-    "truth": truth,
+    "screen centre": lambda step, _: guessed_kind("left_click", step),
+    "last action": lambda step, before: (
+        before.answer if before else guessed_kind("left_click", step)
+    ),
+    "true, at centre": lambda step, _: _moved(step, _centre(step)),
+    "true, at target": lambda step, _: _moved(
+        step, _middle(step.box) if step.box else _centre(step), keep_end=True
+    ),
+    "truth": lambda step, _: step.answer,
 }
 MOST_FREQUENT = "frequent type"
 
@@ -143,9 +131,9 @@ def _action(kind: ActionType, parameters: Mapping[str, Any]) -> AnsweredAction:
 
 PREDICTIONS = "predictions"
 _OTHER = "other"
-_UNREADABLE = "cannot be read"
 _MOST_FAILURES, _OF_A_KIND = 24, 4
 _ANSWERERS = (PREDICTIONS, *BASELINES, *GUESSED_KINDS)
+_ROWS_AT_ONCE = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,27 +145,30 @@ class FailedStep:
     reason: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ScoreReport:
     """What an evaluation found. None of it quotes an answer.
 
     Attributes:
         rows: of `SCORES_SCHEMA`, rule by rule.
         steps: how many were asked about.
-        answered: how many of them have an answer, usable or not.
         lines: how many lines the predictions have.
         unusable_steps: reason → number of steps without a usable answer.
         unusable_lines: reason → number of lines that belong to no step.
         failures: some of the steps that were answered wrong under the first rule.
     """
 
-    rows: list[dict[str, Any]]
-    steps: int
-    answered: int
-    lines: int
-    unusable_steps: Mapping[str, int]
-    unusable_lines: Mapping[str, int]
-    failures: tuple[FailedStep, ...] = field(default=(), repr=False)
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    steps: int = 0
+    lines: int = 0
+    unusable_steps: Mapping[str, int] = field(default_factory=dict)
+    unusable_lines: Mapping[str, int] = field(default_factory=dict)
+    failures: list[FailedStep] = field(default_factory=list, repr=False)
+
+    @property
+    def answered(self) -> int:
+        """How many steps have an answer, usable or not."""
+        return self.steps - self.unusable_steps.get(MISSING, 0)
 
     def row(self, preset: str, answers: str = PREDICTIONS) -> Mapping[str, Any]:
         """The row of a rule over all steps."""
@@ -187,133 +178,124 @@ class ScoreReport:
         )
 
 
-@dataclass(slots=True)
-class Scorer:
-    """Scores steps one after the other; see `ScoreReport`. A context manager.
+def score_steps(
+    each_step: Callable[[Callable[[TrueStep], None]], object],
+    presets: Sequence[str],
+    decode: AnswerDecoder,
+    predictions: Predictions,
+    *,
+    keep: Callable[[Mapping[str, Any]], None] = lambda _: None,
+    seed: int = 0,
+) -> ScoreReport:
+    """Score the answers to steps.
 
-    Attributes:
-        presets: the rules.
+    Args:
+        each_step: calls what it is given with every step, by trajectory, in order.
+        presets: the rules, keys of `PRESETS`.
         decode: the form of the answers.
         predictions: the answers.
-        keep: is called with a row of `STEPS_SCHEMA` for every step and rule; None: nobody wants
-            them.
+        keep: is called with a row of `STEPS_SCHEMA` for every step and rule.
+        seed: of the intervals.
     """
+    rules = [PRESETS[name] for name in presets]
+    with TemporaryDirectory(prefix="demo_pipeline-") as folder:
+        file = Path(folder) / "answers.parquet"
+        schema = answers_schema(len(_ANSWERERS), len(rules))
+        with TableWriter(file, schema, batch_rows=_ROWS_AT_ONCE) as writer:
+            scorer = _Scorer(presets, rules, decode, predictions, keep, writer)
+            each_step(scorer.add)
+        report, reasons = scorer.report, scorer.reasons
+        if report.steps:
+            shown = {name: number for number, name in enumerate((PREDICTIONS, *BASELINES))}
+            kind = max(GUESSED_KINDS, key=lambda name: scorer.kinds[name])
+            shown[MOST_FREQUENT] = _ANSWERERS.index(kind)
+            report.rows = list(score_table(file, presets, shown, len(scorer.tasks), seed))
+    lines = Counter(predictions.unusable)
+    if others := predictions.unasked():
+        lines[UNKNOWN_STEP] += others
+    report.lines, report.unusable_steps = predictions.lines, dict(sorted(reasons.items()))
+    report.unusable_lines = dict(sorted(lines.items()))
+    return report
 
-    presets: Sequence[Preset]
+
+@dataclass(slots=True)
+class _Scorer:
+    """Scores steps one after the other, and writes the scores of all answerers into a file."""
+
+    presets: Sequence[str]
+    rules: Sequence[Rule]
     decode: AnswerDecoder
     predictions: Predictions
-    keep: Callable[[Mapping[str, Any]], None] | None = None
-    _scores: ScoreFile = field(init=False)
-    _kinds: Counter[str] = field(default_factory=Counter)
-    _reasons: Counter[str] = field(default_factory=Counter)
-    _steps: int = 0
-    _before: TrueStep | None = None
-    _failures: list[FailedStep] = field(default_factory=list)
-    _failed_kinds: Counter[str] = field(default_factory=Counter)
-
-    def __post_init__(self) -> None:
-        self._scores = ScoreFile(len(_ANSWERERS), len(self.presets))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._scores.__exit__(kind, error, trace)
+    keep: Callable[[Mapping[str, Any]], None]
+    writer: TableWriter
+    report: ScoreReport = field(default_factory=ScoreReport)
+    kinds: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[str] = field(default_factory=Counter)
+    tasks: dict[str, int] = field(default_factory=dict)
+    trajectories: int = 0
+    before: TrueStep | None = None
+    failed_kinds: Counter[str] = field(default_factory=Counter)
 
     def add(self, step: TrueStep) -> None:
-        """Score the answers to a step; steps come by trajectory, in order."""
-        before = self._before
-        if before is not None and before.trajectory_id != step.trajectory_id:
-            before = None
-        self._before, self._steps = step, self._steps + 1
-        self._kinds[step.kind] += 1
+        """Score the answers to a step."""
+        before = self.before
+        if before is None or before.trajectory_id != step.trajectory_id:
+            before, self.trajectories = None, self.trajectories + 1
+        self.before = step
+        self.report.steps += 1
+        self.kinds[step.kind] += 1
         answer, reason = self._predicted(step)
         if reason:
-            self._reasons[reason] += 1
+            self.reasons[reason] += 1
         answers: list[Answer | None] = [answer]
         answers += [baseline(step, before) for baseline in BASELINES.values()]
         answers += [guessed_kind(kind, step) for kind in GUESSED_KINDS]
         distinct = {id(given): given for given in answers}  # baselines often answer the same
         hits = {key: _grounded(step, given) for key, given in distinct.items()}
-        grounded = [hits[id(given)] for given in answers]
-        labels = {
-            "task": step.task,
-            "trajectory": step.trajectory_id,
-            "action_type": step.kind,
-            "application": step.application,
-            "platform": step.platform,
-            "difficulty": step.difficulty,
-        }
+        labels = {"task": step.task, "action_type": step.kind, "application": step.application}
+        labels |= {"platform": step.platform, "difficulty": step.difficulty}
+        row = [self.trajectories, self.tasks.setdefault(step.task, len(self.tasks))]
+        row += [step.step_index, *(labels[name] for name in DIMENSIONS)]
+        row += [hits[id(given)] for given in answers]
         known = {
-            **{name: labels[name] for name in labels if name != "trajectory"},
+            **labels,
             "trajectory_id": step.trajectory_id,
             "step_index": step.step_index,
             "answered_type": None if answer is None else _answered_kind(answer),
-            "grounded": grounded[0],
+            "grounded": hits[id(answer)],
             "reason": reason,
         }
-        scores = []
-        for preset in self.presets:
-            values = {key: _score(preset, step, given) for key, given in distinct.items()}
-            scores.append([values[id(given)] for given in answers])
-        self._scores.append(labels, grounded, scores)
-        if scores[0][0] is not None and scores[0][0] < RIGHT:
-            self._note_failure(FailedStep(step, answer, reason))
-        if self.keep:
-            for preset, given in zip(self.presets, scores, strict=True):
-                self.keep({**known, "preset": preset.name, "score": given[0]})
-
-    def report(self, seed: int = 0) -> ScoreReport:
-        """What was found, once every step was added."""
-        lines = Counter(self.predictions.unusable)
-        if others := self.predictions.unasked():
-            lines[UNKNOWN_STEP] += others
-        names = [preset.name for preset in self.presets]
-        table = score_table(self._scores, names, self._shown(), seed) if self._steps else ()
-        return ScoreReport(
-            rows=list(table),
-            steps=self._steps,
-            answered=self._steps - self._reasons[MISSING],
-            lines=self.predictions.lines,
-            unusable_steps=dict(sorted(self._reasons.items())),
-            unusable_lines=dict(sorted(lines.items())),
-            failures=tuple(self._failures),
-        )
+        for number, rule in enumerate(self.rules):
+            scores = {key: _score(rule, step, given) for key, given in distinct.items()}
+            row += [scores[id(given)] for given in answers]
+            mine = scores[id(answer)]
+            if not number and mine is not None and mine < RIGHT:
+                self._note_failure(FailedStep(step, answer, reason))
+            self.keep({**known, "preset": self.presets[number], "score": mine})
+        self.writer.append(row)
 
     def _predicted(self, step: TrueStep) -> tuple[Answer | None, str | None]:
         """The answer, or why there is none."""
         try:
             text = self.predictions.answer((step.trajectory_id, step.step_index))
-            answer = self.decode(text, step.size)
+            return self.decode(text, step.size), None
         except UnusableAnswer as error:
             return None, str(error)
         except AnswerFormatError as error:
             return None, error.reason
         except (ValueError, OverflowError, RecursionError):
-            return None, _UNREADABLE  # of no decoder known; an answer must never end a run
-        return answer, None
-
-    def _shown(self) -> dict[str, int]:
-        """The answerers of the tables: of the guesses only the most frequent type."""
-        shown = {name: number for number, name in enumerate((PREDICTIONS, *BASELINES))}
-        kind = max(GUESSED_KINDS, key=lambda name: self._kinds[name])
-        return {**shown, MOST_FREQUENT: _ANSWERERS.index(kind)}
+            return None, "cannot be read"  # of no decoder known; an answer must never end a run
 
     def _note_failure(self, failed: FailedStep) -> None:
-        kind = failed.step.kind
-        if len(self._failures) < _MOST_FAILURES and self._failed_kinds[kind] < _OF_A_KIND:
-            self._failed_kinds[kind] += 1
-            self._failures.append(failed)
+        kind, failures = failed.step.kind, self.report.failures
+        if len(failures) < _MOST_FAILURES and self.failed_kinds[kind] < _OF_A_KIND:
+            self.failed_kinds[kind] += 1
+            failures.append(failed)
 
 
-def _score(preset: Preset, step: TrueStep, answer: Answer | None) -> float | None:
+def _score(rule: Rule, step: TrueStep, answer: Answer | None) -> float | None:
     """What an answer is worth; no usable answer is worth nothing where the rule judges the step."""
-    score = preset.score(step, answer or Answer(()))
+    score = rule(step, answer or Answer(()))
     return score if answer is not None or score is None else 0.0
 
 
@@ -338,28 +320,27 @@ _WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 640, 240, 46, 34, 24
 _MOST_POINTS, _MOST_NUMBERS, _MOST_LETTERS = 60, 12, 40
 
 
-def failures_sheet(failures: Sequence[FailedStep], quality: int = 80) -> bytes:
+def failures_sheet(failures: Sequence[FailedStep]) -> bytes:
     """A JPEG with a row for each failed step: what the person did, and what was answered."""
-    tiles = [tile for failed in failures for tile in _row(failed)]
-    return encode_jpeg(contact_sheet(tiles, _COLUMNS, _TILE_WIDTH, _title(tiles)), quality)
+    return _sheet(failures, _TILE_WIDTH, quality=80)
 
 
 def failures_preview(failures: Sequence[FailedStep]) -> bytes:
     """The same of the first failures, small enough for the event log."""
-    tiles = [tile for failed in failures[:_PREVIEWED] for tile in _row(failed)]
-    return encode_jpeg(contact_sheet(tiles, _COLUMNS, _PREVIEW_WIDTH, _title(tiles)))
+    return _sheet(failures[:_PREVIEWED], _PREVIEW_WIDTH)
 
 
-def _title(tiles: Sequence[Tile]) -> str:
-    return "what the person did | what was answered" if tiles else "no step was answered wrong"
+def _sheet(failures: Sequence[FailedStep], width: int, quality: int = 70) -> bytes:
+    tiles = [tile for failed in failures for tile in _row(failed)]
+    title = "what the person did | what was answered" if tiles else "no step was answered wrong"
+    return encode_jpeg(contact_sheet(tiles, _COLUMNS, width, title), quality)
 
 
 def _row(failed: FailedStep) -> tuple[Tile, Tile]:
-    step, box = failed.step, failed.step.box
+    step = failed.step
     name = f"{step.trajectory_id} step {step.step_index}"
-    around = None if box is None else tuple(round(part) for part in box)
-    left, top, width, height = around or (0, 0, 0, 0)
-    known = None if around is None else (left, top, width, height)
+    left, top, width, height = (round(part) for part in step.box or (0, 0, 0, 0))
+    known = (left, top, width, height) if step.box else None
     right = Tile(step.screenshot, name, step.kind, _drawn(step, step.answer), known)
     caption = f"no usable answer: {failed.reason}" if failed.reason else _said(failed.answer)
     return right, Tile(step.screenshot, name, caption, _drawn(step, failed.answer), known)

@@ -1,7 +1,6 @@
 """The steps that a model is asked about, with the answer that counts as right.
 
-Belongs here: choosing them by the loop of the training exports, so that they are the steps of the
-datasets. Not here: how an answer is judged.
+They are chosen by the loop of the training exports, so that they are the steps of the datasets.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -43,18 +42,13 @@ class TrueStep:
     """A step with its right answer.
 
     Attributes:
-        trajectory_id: demonstration id.
         step_index: 0-based; the number of steps for the closing `terminate`.
         task: the task group; demonstrations of the same task are in one group.
-        application: normalised name.
-        platform: windows, macos, linux.
-        difficulty: easy, medium, hard.
         size: width and height of the screenshot, pixels.
         answer: what the person did: one action, or a status and no action.
         box: left, top, width and height of the target, pixels; None: not known.
         tolerance: of the CUDAG record, RU (1000 per axis).
         reasoning: the sentence of the step.
-        screenshot: the PNG.
     """
 
     trajectory_id: str
@@ -121,7 +115,7 @@ def in_box(point: ScreenPoint, box: TargetBox) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class StepRecord:
-    """A true step and the record that the training exports make of it; see `ExportRecord`."""
+    """A true step and the record that the training exports make of it."""
 
     step: TrueStep
     draft: RecordDraft
@@ -130,12 +124,12 @@ class StepRecord:
 
     @property
     def prompt(self) -> str:
-        """What is asked about the screenshot."""
+        """See `ExportRecord`."""
         return self.draft.prompt
 
     @property
     def screenshot(self) -> Path:
-        """The PNG in the trajectory."""
+        """See `ExportRecord`."""
         return self.draft.screenshot
 
 
@@ -161,11 +155,10 @@ class _TrueStepExporter:
         for draft in record_drafts(trajectory, rows, candidate.hidden, self.settings):
             if isinstance(draft, Excluded):
                 yield draft
-            else:
-                step = _true_step(
-                    draft, steps.get(draft.metadata.step_index), task, trajectory, rows
-                )
-                yield StepRecord(step, draft, candidate, trajectory)
+                continue
+            files = steps.get(draft.metadata.step_index)
+            step = _true_step(draft, files, task, trajectory, rows)
+            yield StepRecord(step, draft, candidate, trajectory)
 
     def write(self, split: Split, record: StepRecord) -> Excluded | None:
         """Hand on a record of a wanted split."""
@@ -185,12 +178,6 @@ def each_true_step(
 
     They are the steps that the messages export and the CUDAG dataset hold. One trajectory is in
     memory at a time.
-
-    Args:
-        plan: see `plan_export`.
-        settings: what takes part.
-        splits: those whose steps are wanted.
-        receive: is called with each.
     """
     by_step = settings.prompt_style != "grounding"
     exporter = _TrueStepExporter(settings, plan.splits.members, splits, receive, by_step)
@@ -210,7 +197,8 @@ def _true_step(
     if files is not None:
         parameters = _with_our_keys(files.action.parameters)
         action = AnsweredAction(files.action.action_type, parameters)
-        answer, box = Answer((action,)), _box(row)
+        sides = [row[f"target_{side}"] for side in ("x", "y", "width", "height")]
+        answer, box = Answer((action,)), None if None in sides else tuple(sides)
     return TrueStep(
         trajectory_id=trajectory.id,
         step_index=known.step_index,
@@ -233,8 +221,3 @@ def _with_our_keys(parameters: Parameters) -> Parameters:
         return parameters
     keys = [answered_key(key) for key in parameters.keys]
     return parameters.model_copy(update={"keys": keys})
-
-
-def _box(row: ProvenanceRow) -> TargetBox | None:
-    left, top, width, height = (row[f"target_{part}"] for part in ("x", "y", "width", "height"))
-    return None if None in (left, top, width, height) else (left, top, width, height)

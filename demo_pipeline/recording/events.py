@@ -7,9 +7,10 @@ is parsed is in input_log.py.
 import logging
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice, starmap
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -168,10 +169,8 @@ def read_scans(folder: Path) -> list[dict[str, Any]]:
 
 def check_event_tables(folder: Path) -> list[Problem]:
     """Check that the written tables have exactly the declared columns, types and nullability."""
-    problems = []
-    for name, schema in EVENT_SCHEMAS.items():
-        problems.extend(schema_problems(folder / name, schema))
-    return problems
+    tables = EVENT_SCHEMAS.items()
+    return [fault for name, schema in tables for fault in schema_problems(folder / name, schema)]
 
 
 def check_line_accounting(folder: Path, log: Path) -> list[Problem]:
@@ -201,17 +200,9 @@ def require_events(summary: dict[str, Any], demonstration: str) -> list[Problem]
     if summary["events"]:
         return []
     first = summary["first_rejected"][0] if summary["first_rejected"] else f"{LOG_FILE}: is empty"
-    return [
-        Problem(
-            "no_events",
-            LOG_FILE,
-            f"no line could be read; the first problem: {first}",
-            line=1,
-            byte=0,
-            remedy="upload the log again",
-            demonstration=demonstration,
-        )
-    ]
+    message, remedy = f"no line could be read; the first problem: {first}", "upload the log again"
+    problem = Problem("no_events", LOG_FILE, message, line=1, byte=0, remedy=remedy)
+    return [replace(problem, demonstration=demonstration)]
 
 
 def check_recording_time(folder: Path, recorded_at: datetime, demonstration: str) -> list[Problem]:
@@ -231,16 +222,9 @@ def check_recording_time(folder: Path, recorded_at: datetime, demonstration: str
         f"is {recorded_at:%Y-%m-%d %H:%M} UTC"
     )
     remedy = "upload the log and the meta.json of the same recording, or correct meta.timestamp"
-    return [
-        Problem(
-            "log_not_of_this_recording",
-            LOG_FILE,
-            message,
-            line=events["event_index"][0].as_py(),
-            remedy=remedy,
-            demonstration=demonstration,
-        )
-    ]
+    problem = Problem("log_not_of_this_recording", LOG_FILE, message, remedy=remedy)
+    first = events["event_index"][0].as_py()
+    return [replace(problem, line=first, demonstration=demonstration)]
 
 
 def rejected_lines(folder: Path) -> list[Problem]:
@@ -249,13 +233,6 @@ def rejected_lines(folder: Path) -> list[Problem]:
         rows = list(islice(rejected, _MAX_REPORTED_LINES))
     remedy = "all other lines were read; upload an intact log to include this line"
     return [
-        Problem(
-            row["code"],
-            LOG_FILE,
-            row["message"],
-            line=row["line"],
-            byte=row["byte_offset"],
-            remedy=remedy,
-        )
-        for row in rows
+        Problem(code, LOG_FILE, message, line=line, byte=byte, remedy=remedy)
+        for line, byte, _, code, message in map(itemgetter(*REJECTED_SCHEMA.names), rows)
     ]

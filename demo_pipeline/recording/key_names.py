@@ -58,31 +58,20 @@ _UK_MAC_SHIFTED = _US_SHIFTED | {"3": "£"}
 
 DIGIT_WORDS = ("Zero", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine")
 
-# names of printable keys beyond letters and digits → unshifted character
-_SYMBOLS = {
-    # Windows recorders
-    "BackTick": "`",
-    "BackSlash": "\\",
-    "ForwardSlash": "/",
-    "Plus": "=",
-    "Minus": "-",
-    "FullStop": ".",
-    "Comma": ",",
-    "LeftSquareBracket": "[",
-    "RightSquareBracket": "]",
-    "SemiColon": ";",
-    "Apostrophe": "'",
-    "Hash": "#",
-    # Mac and Linux recorders
-    "BackQuote": "`",
-    "Equal": "=",
-    "LeftBracket": "[",
-    "RightBracket": "]",
-    "Quote": "'",
-    "Dot": ".",
-    "Slash": "/",
-    "IntlBackslash": "\\",
-}
+
+def _pairs(text: str) -> dict[str, str]:
+    """The names of keys and what each stands for, of `name value` pairs."""
+    words = text.split()
+    return dict(zip(words[::2], words[1::2], strict=True))
+
+
+# Names of printable keys beyond letters and digits, and their unshifted characters: those of
+# Windows recorders, then those of recorders on macOS and Linux.
+_SYMBOLS = _pairs(r"""
+    BackTick ` BackSlash \ ForwardSlash / Plus = Minus - FullStop . Comma ,
+    LeftSquareBracket [ RightSquareBracket ] SemiColon ; Apostrophe ' Hash #
+    BackQuote ` Equal = LeftBracket [ RightBracket ] Quote ' Dot . Slash / IntlBackslash \
+""")
 
 # (layout, platform) → name → unshifted character, where it is not that of `_SYMBOLS`. Linux and
 # macOS recorders name a key by its place; Windows recorders by the character. On a Mac, each name
@@ -95,91 +84,34 @@ _MOVED: dict[tuple[KeyboardLayout, str], dict[str, str]] = {
 }
 _PLATFORMS = ("windows", "macos", "linux", "")
 
-_KEYPAD = {
-    # Windows recorders
-    "Add": "+",
-    "Subtract": "-",
-    "Multiply": "*",
-    "Divide": "/",
-    "Decimal": ".",
-    "Separator": ",",
-    # Mac and Linux recorders
-    "KpMinus": "-",
-    "KpPlus": "+",
-    "KpMultiply": "*",
-    "KpDivide": "/",
-    "KpDecimal": ".",
-    "KpEqual": "=",
-    "KpComma": ",",
-}
+_KEYPAD = _pairs("""
+    Add + Subtract - Multiply * Divide / Decimal . Separator ,
+    KpMinus - KpPlus + KpMultiply * KpDivide / KpDecimal . KpEqual = KpComma ,
+""")
+_SPECIAL = _pairs("""
+    Escape esc Return enter Enter enter KpReturn enter Backspace backspace Tab tab
+    Left left Right right Up up Down down LeftArrow left RightArrow right UpArrow up
+    DownArrow down Home home End end PageUp pageup PageDown pagedown Insert insert
+    Delete delete KpDelete delete CapsLock capslock Numlock numlock NumLock numlock
+    ScrollLock scrolllock Pause pause PrintScreen printscreen KanaMode kana IntlRo intlro
+    IntlYen intlyen Apps apps Menu apps VolumeUp volumeup VolumeDown volumedown
+    VolumeMute volumemute PlayPause playpause PreviousTrack prevtrack NextTrack nexttrack
+""")
 
-_SPECIAL = {
-    "Escape": "esc",
-    "Return": "enter",
-    "Enter": "enter",
-    "KpReturn": "enter",
-    "Backspace": "backspace",
-    "Tab": "tab",
-    "Left": "left",
-    "Right": "right",
-    "Up": "up",
-    "Down": "down",
-    "LeftArrow": "left",
-    "RightArrow": "right",
-    "UpArrow": "up",
-    "DownArrow": "down",
-    "Home": "home",
-    "End": "end",
-    "PageUp": "pageup",
-    "PageDown": "pagedown",
-    "Insert": "insert",
-    "Delete": "delete",
-    "KpDelete": "delete",
-    "CapsLock": "capslock",
-    "Numlock": "numlock",
-    "NumLock": "numlock",
-    "ScrollLock": "scrolllock",
-    "Pause": "pause",
-    "PrintScreen": "printscreen",
-    "KanaMode": "kana",
-    "IntlRo": "intlro",
-    "IntlYen": "intlyen",
-    "Apps": "apps",
-    "Menu": "apps",
-    "VolumeUp": "volumeup",
-    "VolumeDown": "volumedown",
-    "VolumeMute": "volumemute",
-    "PlayPause": "playpause",
-    "PreviousTrack": "prevtrack",
-    "NextTrack": "nexttrack",
-}
-
-_MODIFIERS: dict[str, tuple[str, Side]] = {
-    "Shift": ("shift", ""),
-    "LeftShift": ("shift", "left"),
-    "RightShift": ("shift", "right"),
-    "ShiftLeft": ("shift", "left"),
-    "ShiftRight": ("shift", "right"),
-    "LeftCtrl": ("ctrl", "left"),
-    "RightCtrl": ("ctrl", "right"),
-    "ControlLeft": ("ctrl", "left"),
-    "ControlRight": ("ctrl", "right"),
-    "LeftAlt": ("alt", "left"),
-    "RightAlt": ("alt", "right"),
-    "Alt": ("alt", "left"),
-    "AltGr": ("altgr", "right"),
-    "Function": ("fn", ""),
-    "LeftWindows": ("win", "left"),
-    "RightWindows": ("win", "right"),
-    "LeftWin": ("win", "left"),
-    "RightWin": ("win", "right"),
-    "LeftMeta": ("win", "left"),
-    "RightMeta": ("win", "right"),
-    "MetaLeft": ("win", "left"),
-    "MetaRight": ("win", "right"),
-    "LeftCommand": ("command", "left"),
-    "RightCommand": ("command", "right"),
-    "Command": ("command", "left"),
+_MODIFIERS: dict[tuple[str, Side], str] = {
+    ("shift", ""): "Shift",
+    ("shift", "left"): "LeftShift ShiftLeft",
+    ("shift", "right"): "RightShift ShiftRight",
+    ("ctrl", "left"): "LeftCtrl ControlLeft",
+    ("ctrl", "right"): "RightCtrl ControlRight",
+    ("alt", "left"): "LeftAlt Alt",
+    ("alt", "right"): "RightAlt",
+    ("altgr", "right"): "AltGr",
+    ("fn", ""): "Function",
+    ("win", "left"): "LeftWindows LeftWin LeftMeta MetaLeft",
+    ("win", "right"): "RightWindows RightWin RightMeta MetaRight",
+    ("command", "left"): "LeftCommand Command",
+    ("command", "right"): "RightCommand",
 }
 
 
@@ -242,8 +174,8 @@ def _table(layout: KeyboardLayout, platform: str) -> MappingProxyType[str, Key]:
         table[raw] = Key(name)
     for number in range(1, 25):
         table[f"F{number}"] = Key(f"f{number}")
-    for raw, (name, side) in _MODIFIERS.items():
-        table[raw] = Key(name, modifier=True, side=side)
+    for (name, side), raws in _MODIFIERS.items():
+        table |= dict.fromkeys(raws.split(), Key(name, modifier=True, side=side))
     return MappingProxyType(table)
 
 

@@ -4,12 +4,12 @@ Belongs here: the manifest that later stages rely on, and checking that a file s
 Finding uploads is in store/uploads.py; parsing the log is in input_log.py.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -32,8 +32,6 @@ from demo_pipeline.settings import DEFAULT_LIMITS, LimitSettings, RecordingSetti
 
 MANIFEST_FILE = "manifest.json"
 _REBUILD = "process this demonstration again, from the uploaded files on"
-
-_Parsed = TypeVar("_Parsed")
 
 
 class FileFingerprint(BaseModel):
@@ -61,6 +59,10 @@ class RecordingManifest(BaseModel):
     meta: dict[str, Any] = Field(description="meta.json as parsed, unknown keys kept")
     video: VideoProbe
     warnings: tuple[dict[str, Any], ...] = ()
+
+    def file(self, name: str) -> FileFingerprint:
+        """One of the three files."""
+        return next(file for file in self.files if file.name == name)
 
     def parsed_meta(self) -> Meta:
         """meta.json as its model."""
@@ -112,32 +114,37 @@ def examine(
 
     Raises `DemonstrationError` with all problems of the three files.
     """
+    present = [file for file in RECORDING_FILES if (folder / file).is_file()]
+    sizes = {file: (folder / file).stat().st_size for file in present}
     problems = [
         Problem(
             "missing_file",
             file,
-            "is missing" if not (folder / file).exists() else "is not a regular file",
+            "is not a regular file" if (folder / file).exists() else "is missing",
             remedy=f"upload {file} to the folder of the other files",
         )
         for file in RECORDING_FILES
-        if not (folder / file).is_file()
+        if file not in present
     ]
-    video = folder / VIDEO_FILE
-    sizes = {file: (folder / file).stat().st_size for file in _present(folder)}
     problems += oversized_files(sizes, limits)
-    missing = {problem.file for problem in problems}
-    meta = _attempt(
-        problems, lambda: read_meta((folder / META_FILE).read_bytes()), META_FILE, missing
-    )
-    probe = _attempt(
-        problems, lambda: probe_video(video, settings, limits.min_video_side), VIDEO_FILE, missing
-    )
-    if LOG_FILE not in missing and not sizes[LOG_FILE]:
+    usable = {META_FILE, VIDEO_FILE} - {problem.file for problem in problems}
+    meta = probe = None
+    try:
+        if META_FILE in usable:
+            meta = read_meta((folder / META_FILE).read_bytes())
+    except DemonstrationError as error:
+        problems.extend(error.problems)
+    try:
+        if VIDEO_FILE in usable:
+            probe = probe_video(folder / VIDEO_FILE, settings, limits.min_video_side)
+    except DemonstrationError as error:
+        problems.extend(error.problems)
+    if sizes.get(LOG_FILE) == 0:
         remedy = "upload the log again"
         problems.append(Problem("empty_file", LOG_FILE, "is empty", line=1, remedy=remedy))
     if problems or meta is None or probe is None:
         raise DemonstrationError([replace(p, demonstration=demonstration) for p in problems])
-    warnings = [*meta[1], *probe[1], *_id_warning(meta[0], name), *_platform_warning(meta[0])]
+    warnings = [*meta[1], *probe[1], *_meta_warnings(meta[0], name)]
     files = tuple(fingerprint_file(folder / file) for file in RECORDING_FILES)
     return RecordingManifest(
         id=demonstration,
@@ -151,10 +158,6 @@ def examine(
     )
 
 
-def _present(folder: Path) -> list[str]:
-    return [file for file in RECORDING_FILES if (folder / file).is_file()]
-
-
 def _other_files(folder: Path) -> Iterator[FileFingerprint]:
     """The files of newer recorders; a link, or one that cannot be read, is left out."""
     for name in OTHER_FILES:
@@ -164,35 +167,22 @@ def _other_files(folder: Path) -> Iterator[FileFingerprint]:
                 yield fingerprint_file(path)
 
 
-def _attempt(
-    problems: list[Problem], read: Callable[[], _Parsed], file: str, missing: set[str]
-) -> _Parsed | None:
-    """What `read` returns; None after its problems were added to `problems`, or without a file."""
-    if file in missing:
-        return None
-    try:
-        return read()
-    except DemonstrationError as error:
-        problems.extend(error.problems)
-    return None
-
-
-def _id_warning(meta: Meta, name: str) -> list[Problem]:
-    if not meta.id or meta.id == name:
-        return []
-    message = "meta.id differs from the folder's name; the folder's name is the demonstration id"
-    return [Problem("id_differs", META_FILE, message, severity=Severity.WARNING)]
-
-
-def _platform_warning(meta: Meta) -> list[Problem]:
-    if meta.platform:
-        return []
-    found, code = ("is another", "unknown") if meta.platform_raw else ("is missing", "missing")
-    message = f"platform: expected windows, macos or linux, {found}; key names decide if they can"
-    remedy = "add the platform: keys, wheel and accessibility trees are read by it"
-    return [
-        Problem(f"{code}_platform", META_FILE, message, remedy=remedy, severity=Severity.WARNING)
-    ]
+def _meta_warnings(meta: Meta, name: str) -> Iterator[Problem]:
+    """Yield what is odd about an id and a platform."""
+    if meta.id and meta.id != name:
+        message = (
+            "meta.id differs from the folder's name; the folder's name is the demonstration id"
+        )
+        yield Problem("id_differs", META_FILE, message, severity=Severity.WARNING)
+    if not meta.platform:
+        found, code = ("is another", "unknown") if meta.platform_raw else ("is missing", "missing")
+        yield Problem(
+            f"{code}_platform",
+            META_FILE,
+            f"platform: expected windows, macos or linux, {found}; key names decide if they can",
+            remedy="add the platform: keys, wheel and accessibility trees are read by it",
+            severity=Severity.WARNING,
+        )
 
 
 def fingerprint_file(path: Path) -> FileFingerprint:
@@ -219,13 +209,12 @@ def read_manifest(folder: Path) -> RecordingManifest:
 
 
 def verified_file(folder: Path, name: str, manifest: RecordingManifest) -> Path:
-    """The path of an uploaded file after checking its size and hash against the manifest.
+    """The path of an uploaded file.
 
-    Raises `DemonstrationError` if the file changed since the manifest was written.
+    Raises `DemonstrationError` if its size or hash changed since the manifest was written.
     """
     path = folder / name
-    expected = next(file for file in manifest.files if file.name == name)
-    if not path.is_file() or fingerprint_file(path) != expected:
+    if not path.is_file() or fingerprint_file(path) != manifest.file(name):
         message = "changed since it was verified"
         raise DemonstrationError(
             Problem("upload_changed", name, message, remedy=_REBUILD, demonstration=manifest.id)
@@ -274,8 +263,7 @@ def kept_file(folder: Path, name: str, manifest: RecordingManifest) -> Path:
     the manifest was written.
     """
     path = folder / name
-    expected = next(file for file in manifest.files if file.name == name)
-    if not path.is_file() or path.stat().st_size != expected.size:
+    if not path.is_file() or path.stat().st_size != manifest.file(name).size:
         message = "is missing beside the recording's manifest"
         raise DemonstrationError(
             Problem("missing_file", name, message, remedy=_REBUILD, demonstration=manifest.id)

@@ -6,11 +6,11 @@ put into `evaluations/<name>/` of the store, and scoring them when something cha
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 from demo_pipeline.datasets.export_loop import ExportPlan, plan_export
 from demo_pipeline.datasets.splits import Split
@@ -18,14 +18,22 @@ from demo_pipeline.evaluation.answer_forms import ANSWER_FORMS
 from demo_pipeline.evaluation.predictions import Predictions, read_predictions, rows_as_predictions
 from demo_pipeline.evaluation.requests import (
     ImageForm,
-    RequestWriter,
+    batch_request,
+    copy_picture,
+    data_url,
     private_file,
     readable_by_others,
+    remove_old_pictures,
 )
 from demo_pipeline.evaluation.rules import PRESETS
 from demo_pipeline.evaluation.score_tables import ALL_STEPS, SCORES_SCHEMA, STEPS_SCHEMA
-from demo_pipeline.evaluation.scoring import Scorer, ScoreReport, failures_preview, failures_sheet
-from demo_pipeline.evaluation.true_steps import StepRecord, each_true_step
+from demo_pipeline.evaluation.scoring import (
+    ScoreReport,
+    failures_preview,
+    failures_sheet,
+    score_steps,
+)
+from demo_pipeline.evaluation.true_steps import StepRecord, TrueStep, each_true_step
 from demo_pipeline.files.json_files import JsonFileError, dump_json, json_bytes, load_json
 from demo_pipeline.files.parquet import TableWriter, write_rows
 from demo_pipeline.problems import Problem, Severity
@@ -105,26 +113,29 @@ def write_evaluation_requests(
     Raises:
         EvaluationError: the split holds no step.
     """
-    folder = out.with_name(f"{out.stem}_images")
+    form, settings = ANSWER_FORMS[asked.form].question, workspace.settings.datasets
+    folder, made = out.with_name(f"{out.stem}_images"), set[str]()
     if images == "path":
         folder.mkdir(mode=0o700, exist_ok=True)
-    with private_file(out) as file:
-        writer = RequestWriter(
-            out=file,
-            form=ANSWER_FORMS[asked.form].question,
-            settings=workspace.settings.datasets,
-            model=model,
-            system=system,
-            images=images,
-            folder=folder,
-        )
-        with _planned(workspace) as plan:
-            _each_step(workspace, plan, asked, writer.add)
-        if not writer.written:
-            raise _no_step(asked)
+
+    def line(record: StepRecord) -> dict[str, Any]:
+        def copied(picture: Path) -> str:
+            place = picture.relative_to(record.candidate.source.path).as_posix()
+            copy = folder / f"{record.step.trajectory_id}_{place.replace('/', '_')}"
+            if copy.name not in made:
+                copy_picture(picture, copy)
+                made.add(copy.name)
+            return copy.resolve().as_uri()
+
+        question = form(record, settings)
+        if system is not None:
+            question = replace(question, system=system)
+        return batch_request(record, question, model, copied if images == "path" else data_url)
+
+    number = _write_lines(workspace, out, asked, line)
     if images == "path":
-        writer.remove_old_pictures()
-    return writer.written
+        remove_old_pictures(folder, made)
+    return number
 
 
 def write_right_answers(workspace: Workspace, out: Path, asked: Evaluation) -> int:
@@ -133,25 +144,33 @@ def write_right_answers(workspace: Workspace, out: Path, asked: Evaluation) -> i
     Raises:
         EvaluationError: the split holds no step.
     """
-    right, number = ANSWER_FORMS[asked.form].right, 0
+    right = ANSWER_FORMS[asked.form].right
+
+    def line(record: StepRecord) -> dict[str, Any]:
+        key = {"trajectory_id": record.step.trajectory_id, "step_index": record.step.step_index}
+        return {**key, "response": right(record, workspace.settings.datasets)}
+
+    return _write_lines(workspace, out, asked, line)
+
+
+def _write_lines(
+    workspace: Workspace, out: Path, asked: Evaluation, line: Callable[[StepRecord], dict[str, Any]]
+) -> int:
+    """Write a line for every step of a split; returns their number."""
+    written = 0
 
     def add(record: StepRecord) -> None:
-        nonlocal number
-        number += 1
-        step = record.step
-        line = {
-            "trajectory_id": step.trajectory_id,
-            "step_index": step.step_index,
-            "response": right(record, workspace.settings.datasets),
-        }
-        file.write(json_bytes(line, compact=True))
+        nonlocal written
+        file.write(json_bytes(line(record), compact=True))
+        written += 1
 
     with private_file(out) as file:
-        with _planned(workspace) as plan:
+        with committed_trajectories(workspace) as committed:
+            plan = plan_export(committed.trajectories, workspace.settings.datasets)
             _each_step(workspace, plan, asked, add)
-        if not number:
+        if not written:
             raise _no_step(asked)
-    return number
+    return written
 
 
 def score_file(
@@ -169,10 +188,7 @@ def score_file(
         EvaluationError: the split holds no step.
         OSError: a file cannot be read or written.
     """
-    with _planned(workspace) as plan:
-        known = {candidate.source.id for candidate in plan.selection.chosen}
-        with read_predictions(predictions, known) as found:
-            return _score(workspace, plan, found, asked, out)
+    return _score(workspace, asked, lambda known: read_predictions(predictions, known), out)
 
 
 def score_rows(workspace: Workspace, rows: PredictionRows, asked: Evaluation) -> ScoreReport:
@@ -181,17 +197,7 @@ def score_rows(workspace: Workspace, rows: PredictionRows, asked: Evaluation) ->
     Raises:
         EvaluationError: the split holds no step.
     """
-    with _planned(workspace) as plan:
-        known = {candidate.source.id for candidate in plan.selection.chosen}
-        with rows_as_predictions(rows, known) as found:
-            return _score(workspace, plan, found, asked, None)
-
-
-@contextmanager
-def _planned(workspace: Workspace) -> Iterator[ExportPlan]:
-    """The plan of the exports of steps, while the trajectories are open."""
-    with committed_trajectories(workspace) as committed:
-        yield plan_export(committed.trajectories, workspace.settings.datasets)
+    return _score(workspace, asked, lambda known: rows_as_predictions(rows, known), None)
 
 
 def _each_step(
@@ -206,22 +212,29 @@ def _each_step(
 
 def _score(
     workspace: Workspace,
-    plan: ExportPlan,
-    predictions: Predictions,
     asked: Evaluation,
+    opened: Callable[[Collection[str]], AbstractContextManager[Predictions]],
     out: Path | None,
 ) -> ScoreReport:
-    presets = [PRESETS[name] for name in asked.presets]
-    decode = ANSWER_FORMS[asked.form].decoder(workspace.settings.datasets)
-    with Scorer(presets, decode, predictions) as scorer:
-        if out is None:
-            _each_step(workspace, plan, asked, lambda record: scorer.add(record.step))
-        else:
+    settings = workspace.settings.datasets
+    decode = ANSWER_FORMS[asked.form].decoder(settings)
+    with ExitStack() as stack:
+        committed = stack.enter_context(committed_trajectories(workspace))
+        plan = plan_export(committed.trajectories, settings)
+        known = {candidate.source.id for candidate in plan.selection.chosen}
+        predictions = stack.enter_context(opened(known))
+        keep: Callable[[Mapping[str, Any]], None] = lambda _: None  # noqa: E731
+        if out is not None:
             out.mkdir(parents=True, exist_ok=True)
-            with TableWriter(out / STEP_SCORES_FILE, STEPS_SCHEMA, batch_rows=_ROWS) as writer:
-                scorer.keep = writer.append_row
-                _each_step(workspace, plan, asked, lambda record: scorer.add(record.step))
-        report = scorer.report(asked.seed)
+            table = TableWriter(out / STEP_SCORES_FILE, STEPS_SCHEMA, batch_rows=_ROWS)
+            keep = stack.enter_context(table).append_row
+
+        def each_step(add: Callable[[TrueStep], None]) -> None:
+            _each_step(workspace, plan, asked, lambda record: add(record.step))
+
+        report = score_steps(
+            each_step, asked.presets, decode, predictions, keep=keep, seed=asked.seed
+        )
     if out is not None:
         write_rows(out / SCORES_FILE, report.rows, SCORES_SCHEMA)
         dump_json(out / REPORT_SUMMARY, report_summary(report, asked))
@@ -278,18 +291,15 @@ class DroppedEvaluation:
     @property
     def fingerprint(self) -> str:
         """Changes when one of the files does."""
-        etags = [self.predictions.etag, self.settings.etag if self.settings else ""]
-        return ":".join(etags)
+        return f"{self.predictions.etag}:{self.settings.etag if self.settings else ''}"
 
     @property
     def modified(self) -> float:
         """Epoch seconds of the last change."""
-        files = [self.predictions, *([self.settings] if self.settings else [])]
-        return max(file.modified for file in files)
+        return max(file.modified for file in (self.predictions, self.settings) if file)
 
 
-@dataclass(frozen=True, slots=True)
-class ListedEvaluations:
+class ListedEvaluations(NamedTuple):
     """The folders of predictions in the store.
 
     Attributes:
@@ -298,7 +308,7 @@ class ListedEvaluations:
     """
 
     found: tuple[DroppedEvaluation, ...] = ()
-    unreadable: Mapping[str, str] = field(default_factory=dict)
+    unreadable: Mapping[str, str] = {}
 
 
 def predictions_path(name: str) -> str:
@@ -333,9 +343,8 @@ def list_evaluations(workspace: Workspace) -> ListedEvaluations:
             dropped = find_evaluation(objects, name)
         except StorageError as error:
             unreadable[name] = str(error)
-            continue
-        if dropped is not None:
-            found.append(dropped)
+        else:
+            found += [dropped] if dropped else []
     return ListedEvaluations(tuple(found), unreadable)
 
 
@@ -343,10 +352,8 @@ def _folder_names(objects: Objects) -> Iterator[str]:
     token: str | None = None
     while True:
         page = objects.list_prefixes(f"{EVALUATIONS_FOLDER}/", token)
-        for prefix in page.prefixes:
-            name = prefix.rstrip("/").rpartition("/")[2]
-            if is_safe_id(name):
-                yield name
+        names = (prefix.rstrip("/").rpartition("/")[2] for prefix in page.prefixes)
+        yield from filter(is_safe_id, names)
         token = page.token
         if token is None:
             return
@@ -437,30 +444,23 @@ def _evaluation(value: Any) -> Evaluation:
 
 def _summary(report: ScoreReport, asked: Evaluation) -> dict[str, Any]:
     """What the manifest keeps: counts, and the rows over all steps."""
-    rows = [row for row in report.rows if row["dimension"] == ALL_STEPS]
-    headline = report.row(asked.presets[0])
     return {
         **report_summary(report, asked),
         "presets": list(asked.presets),
-        "score": headline["score"],
-        "rows": rows,
+        "score": report.row(asked.presets[0])["score"],
+        "rows": [row for row in report.rows if row["dimension"] == ALL_STEPS],
     }
 
 
 def _coverage(out: Path) -> CheckOutcome:
     counts = load_json(out / REPORT_SUMMARY)
+    remedy = "send the requests again; what has no usable answer counts as wrong"
     problems = [
-        _problem(f"{number} steps: {reason}") for reason, number in counts["unusable_steps"].items()
-    ]
-    problems += [
-        _problem(f"{number} lines: {reason}") for reason, number in counts["unusable_lines"].items()
+        Problem(COVERAGE, PREDICTIONS_FILE, f"{number} {what}: {reason}", remedy=remedy)
+        for what in ("steps", "lines")
+        for reason, number in counts[f"unusable_{what}"].items()
     ]
     return CheckOutcome(COVERAGE, not problems, tuple(problems), blocking=False)
-
-
-def _problem(message: str) -> Problem:
-    remedy = "send the requests again; what has no usable answer counts as wrong"
-    return Problem(COVERAGE, PREDICTIONS_FILE, message, remedy=remedy)
 
 
 def _is_open(workspace: Workspace, dropped: DroppedEvaluation) -> bool:

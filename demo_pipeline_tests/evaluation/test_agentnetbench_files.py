@@ -57,7 +57,7 @@ def test_the_truth_of_the_files_has_full_scores_where_there_is_a_rule(out: Path)
     scores = {}
     for step in steps(out):
         truth = [BenchAction(part["type"], value(part)) for part in step["ground_truth_actions"]]
-        scores[truth[0].name] = score_bench([truth], truth)
+        scores[truth[0].name] = score_bench(truth, truth)
     assert {name for name, score in scores.items() if score == 0} == {"middleClick", "wait"}
     assert {score for score in scores.values() if score} == {1}
 

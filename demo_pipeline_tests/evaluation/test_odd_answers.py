@@ -9,7 +9,7 @@ import pytest
 from demo_pipeline.evaluation.answer_forms import ANSWER_FORMS
 from demo_pipeline.evaluation.predictions import rows_as_predictions
 from demo_pipeline.evaluation.rules import PRESETS
-from demo_pipeline.evaluation.scoring import Scorer
+from demo_pipeline.evaluation.scoring import score_steps
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline_tests.evaluation.steps import EVERY_ACTION, answer, made_step
 
@@ -59,12 +59,10 @@ def test_an_answer_never_ends_a_run(form):
         for step, (_, text) in zip(steps, product(truths, answers), strict=True)
     ]
     decode, kept = ANSWER_FORMS[form].decoder(DatasetSettings()), list[Any]()
-    with (
-        rows_as_predictions(rows, {"demo"}) as predictions,
-        Scorer(list(PRESETS.values()), decode, predictions, kept.append) as scorer,
-    ):
-        for step in steps:
-            scorer.add(step)
+    with rows_as_predictions(rows, {"demo"}) as predictions:
+        score_steps(
+            lambda add: list(map(add, steps)), list(PRESETS), decode, predictions, keep=kept.append
+        )
     assert len(kept) == len(steps) * len(PRESETS)
     assert all(row["score"] is None or 0 <= row["score"] <= 1 for row in kept)
 
@@ -83,4 +81,4 @@ def test_agentnetbench_scores_a_call_by_its_name_and_place(right, code, score):
     step = made_step(right)
     given = ANSWER_FORMS["opencua"].decoder(DatasetSettings())(code, step.size)
     for name in ("agentnetbench", "agentnetbench_revised"):
-        assert PRESETS[name].score(step, given) == pytest.approx(score, abs=1e-9)
+        assert PRESETS[name](step, given) == pytest.approx(score, abs=1e-9)

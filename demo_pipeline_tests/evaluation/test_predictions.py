@@ -6,7 +6,6 @@ import pytest
 
 from demo_pipeline.evaluation.predictions import (
     LONGEST_ANSWER,
-    AnswerPlaces,
     UnusableAnswer,
     batch_key,
     read_predictions,
@@ -150,15 +149,3 @@ def test_the_key_of_a_batch_is_read_back(tmp_path):
         pytest.raises(UnusableAnswer, match="the request failed"),
     ):
         found.answer(key)
-
-
-def test_a_full_disk_is_an_error_of_the_system():
-    def fill():
-        for number in range(10_000):
-            places.note((TYPED, number), number)
-
-    with AnswerPlaces() as places:
-        places._database.execute("PRAGMA max_page_count = 4")
-        with pytest.raises(OSError, match="a temporary file cannot be written") as caught:
-            fill()
-    assert TYPED not in str(caught.value)

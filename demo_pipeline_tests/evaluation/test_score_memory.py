@@ -1,13 +1,11 @@
-"""Memory of scoring does not grow with the predictions, and blocks do not change a number."""
+"""The numbers of the table, and the memory that they need."""
 
-import json
 import tracemalloc
 
 import pytest
 
-from demo_pipeline.evaluation import score_tables
-from demo_pipeline.evaluation.predictions import read_predictions
-from demo_pipeline.evaluation.score_tables import DIMENSIONS, ScoreFile, score_table
+from demo_pipeline.evaluation.score_tables import DIMENSIONS, answers_schema, score_table
+from demo_pipeline.files.parquet import TableWriter
 
 KINDS = ("left_click", "type", "scroll")
 
@@ -31,15 +29,25 @@ def given(number):
     return [[first, 1.0], [None if number % 4 else second, None]]
 
 
-def add_steps(scores, count):
-    for number in range(count):
-        scores.append(label(number), [number % 2 == 0, None], given(number))
-
-
-def rows(count=33 * 7):
-    with ScoreFile(2, 2) as scores:
-        add_steps(scores, count)
-        return list(score_table(scores, ["a", "b"], {"model": 0, "truth": 1}, seed=1))
+def rows(folder, count=33 * 7):
+    file = folder / "answers.parquet"
+    with TableWriter(file, answers_schema(2, 2), batch_rows=100) as writer:
+        for number in range(count):
+            known = label(number)
+            first, second = given(number)
+            hits = [number % 2 == 0, None]
+            writer.append(
+                [
+                    number // 7,
+                    number // 7 % 11,
+                    number % 7,
+                    *map(known.get, DIMENSIONS),
+                    *hits,
+                    *first,
+                    *second,
+                ]
+            )
+    return list(score_table(file, ["a", "b"], {"model": 0, "truth": 1}, 11, seed=1))
 
 
 def expected(preset, answerer, dimension, value):
@@ -61,8 +69,8 @@ def expected(preset, answerer, dimension, value):
     return len(steps), mean, sum(means) / len(means), full
 
 
-def test_every_row_has_the_numbers_of_its_steps():
-    found = rows()
+def test_every_row_has_the_numbers_of_its_steps(tmp_path):
+    found = rows(tmp_path)
     assert {row["dimension"] for row in found} == {"all", *DIMENSIONS}
     for row in found:
         place = ("ab".index(row["preset"]), ("model", "truth").index(row["answers"]))
@@ -76,15 +84,6 @@ def test_every_row_has_the_numbers_of_its_steps():
     assert hits == [pytest.approx(116 / 231), None, 1.0, None]
 
 
-def test_the_size_of_a_block_changes_no_row(monkeypatch):
-    whole = rows()
-    monkeypatch.setattr(score_tables, "_BLOCK_STEPS", 10)
-    monkeypatch.setattr(score_tables, "_GROUPS_AT_ONCE", 2)
-    monkeypatch.setattr(score_tables, "_CELLS_AT_ONCE", 12)
-    for row, again in zip(whole, rows(), strict=True):
-        assert row == pytest.approx(again)
-
-
 def held(call):
     """What Python holds at most while it runs, bytes."""
     tracemalloc.start()
@@ -96,21 +95,7 @@ def held(call):
 
 
 @pytest.mark.no_cover  # other tests run the same lines
-def test_scores_of_more_steps_need_no_more_memory():
-    rows(7)  # imports
-    few, many = (held(lambda steps=steps: rows(steps)) for steps in (6_000, 24_000))
+def test_scores_of_more_steps_need_no_more_memory(tmp_path):
+    rows(tmp_path, 7)  # imports
+    few, many = (held(lambda steps=steps: rows(tmp_path, steps)) for steps in (6_000, 24_000))
     assert many - few < 18_000 * 10  # numbers of two answerers and rules, and labels, are 58 bytes
-
-
-def test_places_of_more_predictions_need_no_more_memory(tmp_path):
-    path = tmp_path / "predictions.jsonl"
-    with path.open("w") as file:
-        for number in range(20_000):
-            key = {"trajectory_id": "demo", "step_index": number}
-            file.write(json.dumps({**key, "response": "x"}) + "\n")
-
-    def read():
-        with read_predictions(path, {"demo"}) as found:
-            assert found.answer(("demo", 19_999)) == "x"
-
-    assert held(read) < 20_000 * 10

@@ -7,14 +7,13 @@ import numpy as np
 import pytest
 
 from demo_pipeline.evaluation.predictions import rows_as_predictions
-from demo_pipeline.evaluation.rules import PRESETS
-from demo_pipeline.evaluation.score_tables import TaskDraws
+from demo_pipeline.evaluation.score_tables import interval, task_draws
 from demo_pipeline.evaluation.scoring import (
     BASELINES,
     GUESSED_KINDS,
     PREDICTIONS,
-    Scorer,
     guessed_kind,
+    score_steps,
 )
 from demo_pipeline.evaluation.true_steps import action_kind
 from demo_pipeline.exports.answers import Answer, AnswerFormatError, ForeignAction
@@ -34,15 +33,9 @@ def decode(text, _size):
     return EVERY_ACTION[int(text)]
 
 
-def score(steps, rows, presets=("strict",), keep=None):
-    rules = [PRESETS[name] for name in presets]
-    with (
-        rows_as_predictions(rows, {step.trajectory_id for step in steps}) as predictions,
-        Scorer(rules, decode, predictions, keep) as scorer,
-    ):
-        for step in steps:
-            scorer.add(step)
-        return scorer.report()
+def score(steps, rows, presets=("strict",), **known):
+    with rows_as_predictions(rows, {step.trajectory_id for step in steps}) as predictions:
+        return score_steps(lambda add: list(map(add, steps)), presets, decode, predictions, **known)
 
 
 def steps_of(trajectory, count, **known):
@@ -119,13 +112,11 @@ def test_intervals_are_over_tasks_and_the_same_every_time():
 
 def test_whole_tasks_are_drawn():
     """Ten tasks of one outcome each are as uncertain as ten draws, however many steps they have."""
-    right, every = np.array([[1.0] * 5 + [0.0] * 5]), np.arange(10)
-    with TaskDraws(10) as draws:
-        few, many = draws.intervals(
-            [(every, right, np.ones((1, 10))), (every, right * 100, np.full((1, 10), 100.0))]
-        )
-    assert few.tolist() == many.tolist()
-    assert few[0].tolist() == pytest.approx([0.2, 0.8])
+    right, every = np.array([1.0] * 5 + [0.0] * 5), np.arange(10)
+    few = interval(task_draws(10), every, right, np.ones(10, np.int64))
+    many = interval(task_draws(10), every, right * 100, np.full(10, 100))
+    assert few == many
+    assert few == pytest.approx((0.2, 0.8))
 
 
 def test_baselines_answer_what_they_say():

@@ -23,4 +23,4 @@ def test_a_true_key_of_another_name_is_the_key_of_the_right_answer(
     record, known = records[0], ANSWER_FORMS[form]
     answer = known.decoder(settings)(known.right(record, settings), record.step.size)
     assert record.step.answer.actions == answer.actions
-    assert PRESETS["cudag"].score(record.step, answer) == 1
+    assert PRESETS["cudag"](record.step, answer) == 1

@@ -115,18 +115,19 @@ if TYPE_CHECKING:
 
 
 def is_recorded(workspace: "Workspace", home: Path, known: Sequence[str]) -> bool:
-    """Whether Dagster knows every upload and no run is open; what dead processes left is removed.
+    """Whether Dagster knows every upload and result; what dead processes left is removed.
 
     Args:
         workspace: the roots that are cleared.
         home: the folder in which Dagster records runs.
         known: ids in the uploads root.
     """
-    from demo_pipeline.defs.claims import unreported
-    from demo_pipeline.defs.home_files import is_settled
+    from demo_pipeline.defs.claims import are_registered, unreported
+    from demo_pipeline.runs.discovery_table import table_path
     from demo_pipeline.runs.health import clear_leftovers
 
-    if not is_settled(home, known) or unreported(home / "storage" / "discovery"):
+    folder = table_path(home / "storage", workspace.uploads.url).with_suffix("")
+    if not are_registered(folder, known) or unreported(folder):
         return False
     clear_leftovers(workspace)
     return True
@@ -175,14 +176,10 @@ def register() -> None:
     from demo_pipeline.runs.workspace import Workspace
 
     workspace = Workspace.open(usable_settings())
-    home = set_dagster_home()
-    ids = uploaded_ids(workspace)
-    new: list[str] = []
-    if not is_recorded(workspace, home, ids):
-        from demo_pipeline.defs.local_runs import register_uploads
+    require_dagster_home(set_dagster_home())
+    from demo_pipeline.defs.local_runs import register_uploads
 
-        require_dagster_home(home)
-        ids, new = register_uploads(workspace)
+    ids, new = register_uploads(workspace)
     for key in new:
         print_line(f"registered {key}")
     print_line(f"{len(ids)} demonstrations in {workspace.uploads.url}, {len(new)} newly registered")

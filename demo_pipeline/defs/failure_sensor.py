@@ -5,22 +5,20 @@ repeated, since they may quote typed text.
 """
 
 import hashlib
-import time
+from collections.abc import Mapping
 
 import dagster as dg
 
 from demo_pipeline.defs.demonstrations import CRASH_ENTRY
 from demo_pipeline.defs.jobs import demonstration_job, quarantine_job
-from demo_pipeline.defs.run_history import records_of, waiting_reason, waiting_tags
-from demo_pipeline.defs.sensors import attempts, unfinished
+from demo_pipeline.defs.run_history import records_of, waiting_tags
+from demo_pipeline.defs.sensors import run_unless_tried
 from demo_pipeline.defs.tags import (
-    INTERRUPTED_OUTCOME,
-    KILLED_OUTCOME,
     OUTCOME_TAG,
     PARTITION_NAME_TAG,
-    STATE_TAG,
+    RECORDED_OUTCOME,
     WAITING_OUTCOME,
-    WILL_RETRY_TAG,
+    WAITING_TAG,
 )
 from demo_pipeline.runs.batch import KILLED
 from demo_pipeline.runs.datasets import wanted_recipe
@@ -31,11 +29,8 @@ from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.names import is_safe_id
 
-_RECORDED = "quarantined"  # the outcome of a run whose failure has a quarantine record
-_AGAIN = {WAITING_OUTCOME, KILLED_OUTCOME, INTERRUPTED_OUTCOME}
 _PASSING = {"OSError", "OperationalError", "MemoryError"}  # names of classes
 _INTERVAL = 60  # seconds between two evaluations of quarantine_changed
-_Event = dg.DagsterEventType
 
 
 class UnrecordedError(dg.DagsterError):
@@ -77,15 +72,25 @@ def record_failure(context: dg.RunFailureSensorContext, workspace: Workspace) ->
     needless = _needs_no_record(instance, run, key)
     if needless is not None:
         return needless
-    reason = _passing_reason(context)
-    if reason is not None:
+    steps = context.get_step_failure_events()  # a run has one step
+    told, errors = _told(steps[0]) if steps else ({}, [])
+    passing = [f"Dagster's storage failed with {name}" for name in errors if name in _PASSING]
+    if WAITING_TAG in told or passing:  # the run's tag could not be written
+        reason = str(told[WAITING_TAG].value if WAITING_TAG in told else passing[0])
         instance.add_run_tags(run.run_id, waiting_tags(reason))
         return f"{key}: waiting: {reason}"
-    if _is_deliberate(context) and read_quarantine(workspace.store, key) is not None:
+    if told and CRASH_ENTRY not in told and read_quarantine(workspace.store, key) is not None:
         return f"{key}: the stage that failed wrote the quarantine record"
-    stage, cause = _cause(instance, run.run_id, context)
+    if not steps:
+        stage, cause = _killed_in(instance, run.run_id)
+    elif told:
+        stage = str(told["stage"].value if "stage" in told else steps[0].step_key)
+        unknown = "it failed without a quarantine record"
+        cause = str(told[CRASH_ENTRY].value if CRASH_ENTRY in told else unknown)
+    else:
+        stage, cause = str(steps[0].step_key), errors[-1] if errors else "an unknown error"
     record = record_crash(workspace, key, stage, cause)
-    instance.add_run_tags(run.run_id, {OUTCOME_TAG: _RECORDED})
+    instance.add_run_tags(run.run_id, {OUTCOME_TAG: RECORDED_OUTCOME})
     return f"{key}: quarantined in {record.stage}, {record.attempts} times in all"
 
 
@@ -93,11 +98,11 @@ def _needs_no_record(instance: dg.DagsterInstance, run: dg.DagsterRun, key: str)
     """Why no record is written, whatever ended the run; None when that decides."""
     if not is_safe_id(key):
         return f"run {run.run_id} was not for one demonstration"
-    if run.tags.get(OUTCOME_TAG) in _AGAIN:
+    if run.tags.get(OUTCOME_TAG) == WAITING_OUTCOME:
         return f"{key}: run {run.run_id} was not stopped by its recording, and is tried again"
-    if run.tags.get(OUTCOME_TAG) == _RECORDED:
+    if run.tags.get(OUTCOME_TAG) == RECORDED_OUTCOME:
         return f"{key}: the failure of run {run.run_id} is already recorded"
-    if run.tags.get(WILL_RETRY_TAG) == "true":
+    if run.is_complete_and_waiting_to_retry:
         return f"Dagster retries run {run.run_id}"
     newest = records_of(instance, key, 1)
     if newest and newest[0].dagster_run.run_id != run.run_id:
@@ -105,50 +110,24 @@ def _needs_no_record(instance: dg.DagsterInstance, run: dg.DagsterRun, key: str)
     return None
 
 
-def _passing_reason(context: dg.RunFailureSensorContext) -> str | None:
-    """What a run waits for whose tag could not be written; None when the run failed otherwise.
+def _told(event: dg.DagsterEvent) -> tuple[Mapping[str, dg.MetadataValue], list[str]]:
+    """(metadata of our own failure of a step, else names of the errors that ended it).
 
-    Only Dagster's own reading and writing raises errors of the system unchanged.
+    The cause is last. Only Dagster's own reading and writing raises errors of the system unchanged.
     """
-    for event in context.get_step_failure_events():
-        data = event.step_failure_data
-        reason = waiting_reason(data)
-        if reason is not None:
-            return reason
-        error = data.error if data.user_failure_data is None else None
-        while error is not None:
-            if error.cls_name in _PASSING:
-                return f"Dagster's storage failed with {error.cls_name}"
-            error = error.cause
-    return None
+    data = event.step_failure_data
+    if data.user_failure_data is not None:
+        return data.user_failure_data.metadata, []
+    names, error = [], data.error
+    while error is not None:
+        names.append(error.cls_name or "an unknown error")
+        error = error.cause
+    return {}, names
 
 
-def _is_deliberate(context: dg.RunFailureSensorContext) -> bool:
-    """Whether every step that failed did so with a `Failure`, and not for a defect."""
-    failed = [
-        event.step_failure_data.user_failure_data for event in context.get_step_failure_events()
-    ]
-    return bool(failed) and all(
-        data is not None and CRASH_ENTRY not in data.metadata for data in failed
-    )
-
-
-def _cause(
-    instance: dg.DagsterInstance, run_id: str, context: dg.RunFailureSensorContext
-) -> tuple[str, str]:
-    """(the stage that a run ended in, why it ended)."""
-    for event in context.get_step_failure_events():
-        data = event.step_failure_data
-        if data.user_failure_data is not None:
-            told = data.user_failure_data.metadata
-            stage = told["stage"].value if "stage" in told else event.step_key
-            why = told[CRASH_ENTRY].value if CRASH_ENTRY in told else ""
-            return str(stage), str(why or "it failed without a quarantine record")
-        error = data.error
-        while error is not None and error.cause is not None:
-            error = error.cause
-        return str(event.step_key), (error.cls_name if error else None) or "an unknown error"
-    if not instance.all_logs(run_id, of_type={_Event.STEP_START}):
+def _killed_in(instance: dg.DagsterInstance, run_id: str) -> tuple[str, str]:
+    """(the stage that a run was in when its process ended, why it ended)."""
+    if not instance.all_logs(run_id, of_type={dg.DagsterEventType.STEP_START}):
         return STAGES[0].name, "it ended before its first step"
     said = {entry.message.partition(":")[0] for entry in instance.all_logs(run_id)}
     begun = [stage.name for stage in STAGES if stage.name in said]  # each says what it builds
@@ -164,7 +143,7 @@ def _cause(
 )
 def quarantine_changed(
     context: dg.SensorEvaluationContext, workspace: dg.ResourceParam[Workspace]
-) -> dg.SensorResult | dg.SkipReason:
+) -> dg.RunRequest | dg.SkipReason:
     """Compare the records with those in the table, so that failed runs are repeated."""
     try:
         wanted = wanted_recipe(workspace, QUARANTINE_STAGE)
@@ -173,12 +152,7 @@ def quarantine_changed(
         return dg.SkipReason(str(error))
     if table is not None and table.manifest.recipe == wanted:
         return dg.SkipReason("the table contains every record")
-    if unfinished(context.instance, (quarantine_job.name,)):
-        return dg.SkipReason("the table is being written")
     both = f"{wanted.inputs}{table.manifest.recipe.inputs if table else None}"
     state = hashlib.sha256(both.encode()).hexdigest()[:16]
-    failed = attempts(context.instance, quarantine_job.name, state)
-    postponed = failed.postponed(time.time(), _INTERVAL)
-    if postponed is not None:
-        return dg.SkipReason(postponed)
-    return dg.SensorResult(run_requests=[dg.RunRequest(tags={STATE_TAG: state})])
+    job, busy = quarantine_job.name, "the table is being written"
+    return run_unless_tried(context.instance, job, state, _INTERVAL, busy)

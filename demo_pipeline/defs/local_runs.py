@@ -12,11 +12,10 @@ from contextlib import closing, contextmanager
 from functools import partial
 
 from demo_pipeline.defs import demonstrations, jobs
-from demo_pipeline.defs.claims import claim, unreported
+from demo_pipeline.defs.claims import claim, note_registered, unreported
 from demo_pipeline.defs.code_location import build_defs
 from demo_pipeline.defs.dataset_assets import BuiltBefore, built_before
 from demo_pipeline.defs.demonstrations import LogLine
-from demo_pipeline.defs.home_files import WaitingDemonstration
 from demo_pipeline.defs.jobs import BATCH_JOB
 from demo_pipeline.defs.local_instance import local_instance
 from demo_pipeline.defs.reporting import package_log
@@ -24,10 +23,11 @@ from demo_pipeline.defs.run_history import (
     BatchMember,
     batch_tags,
     claims_folder,
-    waiting_demonstrations,
+    note_results,
 )
 from demo_pipeline.defs.run_recovery import local_run_tags, recover
 from demo_pipeline.defs.sensors import batched, latest_trajectory
+from demo_pipeline.files.system_errors import best_effort
 from demo_pipeline.runs.batch import DemonstrationTask, process_patiently
 from demo_pipeline.runs.dataset_builds import BuiltDatasets, RetryPause, build_datasets
 from demo_pipeline.runs.failures import transient_reason
@@ -47,7 +47,9 @@ def register_uploads(workspace: Workspace) -> tuple[list[str], list[str]]:
     ids = [upload.id for upload in workspace.uploads.list_demonstrations()]
     with local_instance() as instance:
         recover(instance, workspace)
-        return ids, jobs.register_partitions(instance, ids)
+        new = jobs.register_partitions(instance, ids)
+        note_registered(claims_folder(instance, workspace), ids)
+        return ids, new
 
 
 def take_unreported(workspace: Workspace) -> list[str]:
@@ -57,12 +59,6 @@ def take_unreported(workspace: Workspace) -> list[str]:
     for file in left:
         file.unlink(missing_ok=True)
     return sorted({key for keys in left.values() for key in keys})
-
-
-def read_waiting() -> list[WaitingDemonstration]:
-    """The demonstrations that something passing stopped, such as a full disk."""
-    with local_instance() as instance:
-        return waiting_demonstrations(instance)
 
 
 def process_and_report(
@@ -99,6 +95,8 @@ def process_and_report(
                 run_id = str(uuid.uuid4())
                 demonstrations.processed[run_id] = some, lines
                 runs.append(_execute(workspace, BATCH_JOB, run_id, batch_tags(members)))
+            with best_effort(_LOG, "noting what waits"), local_instance() as instance:
+                note_results(instance, workspace, done, listed)
             if all(runs) and len(done) == len(part):
                 claims.unlink(missing_ok=True)
 
@@ -112,6 +110,7 @@ def build_and_report(
 ) -> BuiltDatasets:
     """Build the datasets of a job, and report them."""
     with local_instance() as instance:
+        claims = claim(claims_folder(instance, workspace), (), "datasets")
         seen = latest_trajectory(instance)  # before the store is read
         lines: list[LogLine] = []
         with package_log(partial(_keep, lines)):
@@ -119,6 +118,7 @@ def build_and_report(
         run_id = str(uuid.uuid4())
         built_before[run_id] = BuiltBefore(seen, built.results, lines)
         _execute(workspace, job, run_id, {})
+        claims.unlink(missing_ok=True)
     return built
 
 

@@ -7,7 +7,7 @@ none of them grows with the number of demonstrations.
 import hashlib
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -28,23 +28,23 @@ from demo_pipeline.defs.run_history import (
     batch_run_key,
     batch_tags,
     claims_folder,
-    open_ledger,
+    open_table,
 )
 from demo_pipeline.defs.run_recovery import recover
 from demo_pipeline.defs.tags import (
     FINGERPRINT_TAG,
+    KEY_TAG,
     OUTCOME_TAG,
     PRIORITY_TAG,
     REASON_TAG,
     STATE_TAG,
     WAITING_OUTCOME,
 )
-from demo_pipeline.runs.discovery import Tick, tick
+from demo_pipeline.runs.discovery import Request, RunOutcome, Tick, tick
 from demo_pipeline.runs.failures import DATASET_ATTEMPTS, retry_pause
 from demo_pipeline.runs.quarantine import quarantine_collisions
 from demo_pipeline.runs.stages import DATASET_STAGES
 from demo_pipeline.runs.task_catalog import CATALOG_OUTPUT
-from demo_pipeline.runs.upload_decisions import Request, RunOutcome
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import ExecutionSettings, Settings
 from demo_pipeline.stage import DATASETS_JOB
@@ -54,43 +54,70 @@ from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 SEEN = "trajectories_seen"
 _TRAJECTORIES = dg.AssetKey(TRAJECTORIES_STAGE.name)
 _MANUAL_JOB = "__ASSET_JOB"  # Dagster's name for what people materialize by hand
-_UNFINISHED = (
-    dg.DagsterRunStatus.QUEUED,
-    dg.DagsterRunStatus.NOT_STARTED,
-    dg.DagsterRunStatus.STARTING,
-    dg.DagsterRunStatus.STARTED,
-    dg.DagsterRunStatus.CANCELING,
-)
 _FAILED = (dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
+_UNFINISHED = [
+    status
+    for status in dg.DagsterRunStatus
+    if status not in {*_FAILED, dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.MANAGED}
+]
+_TRIED_BEFORE = {RunOutcome.LOST, RunOutcome.WAITING}
+_NO_CATALOG = (
+    "waiting for the catalog of OSWorld tasks, which demonstrations are compared with; the sensor "
+    "tasks_changed launches the job read_osworld_tasks"
+)
+_Said = dg.SensorResult | dg.SkipReason
+_T = TypeVar("_T")
 
 
-@dataclass(frozen=True)
-class Attempts:
-    """The failed runs for one state.
+def unfinished(instance: dg.DagsterInstance, jobs: Sequence[str]) -> bool:
+    """Whether a run of one of these jobs is queued or running."""
+    filters = [dg.RunsFilter(job_name=job, statuses=_UNFINISHED) for job in jobs]
+    return any(instance.get_run_ids(filter_, limit=1) for filter_ in filters)
 
-    Attributes:
-        failed: number of runs that failed or were cancelled.
-        ended: when the last of them ended, epoch seconds.
-        waited: how many of them something passing stopped, such as a full disk; these are tried
-            again without end.
+
+def postponed(failed: int, waited: int, since_s: float, interval_s: float) -> str | None:
+    """Why the next attempt at building a state has to wait; None when it may start.
+
+    Args:
+        failed: number of runs for it that failed or were cancelled.
+        waited: how many of them something passing stopped; these are tried again without end.
+        since_s: seconds since the last of them ended.
+        interval_s: pause after the first; it doubles with each, up to half an hour.
     """
+    if failed - waited >= DATASET_ATTEMPTS:
+        return f"{failed} attempts failed: open the last run, then launch the job by hand"
+    left = retry_pause(failed, interval_s) - since_s if failed else 0.0
+    return f"attempt {failed} failed; the next is in {left:.0f} s" if left > 0 else None
 
-    failed: int = 0
-    ended: float = 0.0
-    waited: int = 0
 
-    def postponed(self, now: float, interval_s: float) -> str | None:
-        """Why the next attempt has to wait; None when it may start.
+def run_unless_tried(
+    instance: dg.DagsterInstance, job: str, state: str, interval_s: float, busy: str
+) -> dg.RunRequest | dg.SkipReason:
+    """A run of a job for a state that is not built yet, or why there is none now.
 
-        The pause after a failed attempt doubles with each, starting at `interval_s` seconds, up to
-        half an hour.
-        """
-        if not self.failed:
-            return None
-        if self.failed - self.waited >= DATASET_ATTEMPTS:
-            return f"{self.failed} attempts failed: open the last run, then launch the job by hand"
-        left = self.ended + retry_pause(self.failed, interval_s) - now
-        return f"attempt {self.failed} failed; the next is in {left:.0f} s" if left > 0 else None
+    Args:
+        instance: to ask.
+        job: its name.
+        state: of what it reads, the same as long as nothing changes.
+        interval_s: pause after the first failed attempt.
+        busy: what is said while a run of the job is queued or running.
+    """
+    if unfinished(instance, (job,)):
+        return dg.SkipReason(busy)
+    tags = {STATE_TAG: state}
+    failed = dg.RunsFilter(job_name=job, tags=tags, statuses=_FAILED)
+    waited = dg.RunsFilter(
+        job_name=job, tags={**tags, OUTCOME_TAG: WAITING_OUTCOME}, statuses=_FAILED
+    )
+    last = instance.get_run_records(failed, limit=1)
+    ends = [record.end_time or record.update_timestamp.timestamp() for record in last]
+    counts = instance.get_runs_count(failed), instance.get_runs_count(waited)
+    reason = postponed(*counts, time.time() - max(ends, default=0.0), interval_s)
+    if reason is not None:
+        return dg.SkipReason(reason)
+    # A key launches once: without the number, the first run would be the last.
+    before = instance.get_runs_count(dg.RunsFilter(job_name=job, tags=tags))
+    return dg.RunRequest(run_key=f"{job}@{state}#{before}", tags=tags)
 
 
 @dataclass(frozen=True)
@@ -102,16 +129,12 @@ class Progress:
         built: the newest materialization that every dataset contains.
         waiting_since: when the oldest trajectory after `built` was materialized, epoch seconds.
         processing: a demonstration is queued or being processed.
-        building: the datasets are queued or being built.
-        attempts: the failed runs that should have built `latest`.
     """
 
     latest: int
     built: int
     waiting_since: float
     processing: bool
-    building: bool
-    attempts: Attempts = field(default_factory=Attempts)
 
 
 def latest_trajectory(instance: dg.DagsterInstance) -> int:
@@ -138,35 +161,7 @@ def progress(instance: dg.DagsterInstance, settings: Settings) -> Progress:
         built=built,
         waiting_since=_first_after(instance, built) if latest > built else 0.0,
         processing=unfinished(instance, (*DEMONSTRATION_JOBS, _MANUAL_JOB)),
-        building=unfinished(instance, (DATASETS_JOB,)),
-        attempts=attempts(instance, DATASETS_JOB, str(latest)),
     )
-
-
-def attempts(instance: dg.DagsterInstance, job: str, state: str) -> Attempts:
-    """The failed runs of a job for this state."""
-    filters = dg.RunsFilter(job_name=job, tags={STATE_TAG: state}, statuses=_FAILED)
-    records = instance.get_run_records(filters, limit=1)
-    ends = [record.end_time or record.update_timestamp.timestamp() for record in records]
-    tags = {STATE_TAG: state, OUTCOME_TAG: WAITING_OUTCOME}
-    waiting = dg.RunsFilter(job_name=job, tags=tags, statuses=_FAILED)
-    return Attempts(
-        instance.get_runs_count(filters),
-        max(ends, default=0.0),
-        instance.get_runs_count(waiting),
-    )
-
-
-def last_failed(instance: dg.DagsterInstance, job: str, state: str) -> bool:
-    """Whether the newest run of a job for this state failed or was cancelled."""
-    runs = instance.get_runs(dg.RunsFilter(job_name=job, tags={STATE_TAG: state}), limit=1)
-    return bool(runs) and runs[0].status in _FAILED
-
-
-def unfinished(instance: dg.DagsterInstance, jobs: Sequence[str]) -> bool:
-    """Whether a run of one of these jobs is queued or running."""
-    filters = [dg.RunsFilter(job_name=job, statuses=_UNFINISHED) for job in jobs]
-    return any(instance.get_run_ids(filter_, limit=1) for filter_ in filters)
 
 
 def _built(instance: dg.DagsterInstance, datasets: Sequence[dg.AssetKey]) -> int:
@@ -186,6 +181,53 @@ def _first_after(instance: dg.DagsterInstance, storage_id: int) -> float:
     return records[0].timestamp if records else 0.0
 
 
+def should_rebuild(state: Progress, now: float, max_age_s: float) -> tuple[bool, str]:
+    """(whether to build the datasets now, the reason).
+
+    Args:
+        state: how far they are behind.
+        now: epoch seconds.
+        max_age_s: the longest time that a new trajectory waits while others are processed.
+    """
+    if state.latest <= state.built:
+        return False, "the datasets contain every trajectory"
+    if not state.processing:
+        return True, "trajectories changed, and no demonstration is being processed"
+    waited = now - state.waiting_since
+    if waited >= max_age_s:
+        return True, f"a trajectory has been waiting for {waited:.0f} s"
+    return False, "demonstrations are being processed; the datasets are built afterwards"
+
+
+def build_rebuild_datasets(interval_seconds: int) -> dg.SensorDefinition:
+    """The sensor `rebuild_datasets`, evaluated every `interval_seconds`."""
+
+    @dg.sensor(
+        name="rebuild_datasets",
+        job_name=DATASETS_JOB,
+        minimum_interval_seconds=interval_seconds,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Builds the datasets after trajectories changed: when no demonstration is "
+        "being processed, or a trajectory has waited for `discovery.max_dataset_age_seconds`.",
+    )
+    def evaluate(
+        context: dg.SensorEvaluationContext, workspace: dg.ResourceParam[Workspace]
+    ) -> dg.RunRequest | dg.SkipReason:
+        instance = context.instance
+        for line in recover(instance, workspace):
+            context.log.warning(line)
+        state = progress(instance, workspace.settings)
+        max_age_s = workspace.settings.discovery.max_dataset_age_seconds
+        rebuild, reason = should_rebuild(state, time.time(), max_age_s)
+        if not rebuild:
+            return dg.SkipReason(reason)
+        context.log.info(reason)
+        busy = "the datasets are being built"
+        return run_unless_tried(instance, DATASETS_JOB, str(state.latest), interval_seconds, busy)
+
+    return evaluate
+
+
 def build_tasks_changed(interval_seconds: int) -> dg.SensorDefinition:
     """The sensor `tasks_changed`, evaluated every `interval_seconds`."""
 
@@ -199,27 +241,21 @@ def build_tasks_changed(interval_seconds: int) -> dg.SensorDefinition:
     )
     def evaluate(
         context: dg.SensorEvaluationContext, workspace: dg.ResourceParam[Workspace]
-    ) -> dg.SensorResult | dg.SkipReason:
-        instance, listing = context.instance, _listing_hash(workspace.tasks)
-        again = last_failed(instance, tasks_job.name, listing)
+    ) -> _Said:
+        instance, job, state = context.instance, tasks_job.name, _listing_hash(workspace.tasks)
+        runs = instance.get_runs(dg.RunsFilter(job_name=job, tags={STATE_TAG: state}), limit=1)
+        failed = bool(runs) and runs[0].status in _FAILED
         try:
             built = workspace.store.current(CATALOG_OUTPUT) is not None
         except StorageError as failure:
             return dg.SkipReason(str(failure))
-        if listing == context.cursor and built and not again:
+        if state == context.cursor and built and not failed:
             return dg.SkipReason("the task files did not change")
-        if unfinished(instance, (tasks_job.name,)):
-            return dg.SkipReason("the catalog is being built")
-        if again:
-            failed = attempts(instance, tasks_job.name, listing)
-            postponed = failed.postponed(time.time(), interval_seconds)
-            if postponed is not None:
-                return dg.SkipReason(postponed)
-        # A key launches once: without the number, one failed run would be the last.
-        before = instance.get_runs_count(dg.RunsFilter(job_name=tasks_job.name))
-        key = f"tasks@{listing}" + (f"#{before}" if before else "")
-        request = dg.RunRequest(run_key=key, tags={STATE_TAG: listing})
-        return dg.SensorResult(run_requests=[request], cursor=listing)
+        busy = "the catalog is being built"
+        said = run_unless_tried(instance, job, state, interval_seconds, busy)
+        if isinstance(said, dg.SkipReason):
+            return said
+        return dg.SensorResult(run_requests=[said], cursor=state)
 
     return evaluate
 
@@ -243,15 +279,6 @@ def _listing_hash(folder: Path) -> str:
     return digest.hexdigest()[:16]
 
 
-_NO_CATALOG = (
-    "waiting for the catalog of OSWorld tasks, which demonstrations are compared with; the sensor "
-    "tasks_changed launches the job read_osworld_tasks"
-)
-
-_T = TypeVar("_T")
-_TRIED_BEFORE = {RunOutcome.LOST, RunOutcome.WAITING}
-
-
 def build_new_uploads(interval_seconds: int, *batch_jobs: dg.JobDefinition) -> dg.SensorDefinition:
     """The sensor `new_uploads`, evaluated every `interval_seconds`; it launches these jobs too."""
 
@@ -265,19 +292,19 @@ def build_new_uploads(interval_seconds: int, *batch_jobs: dg.JobDefinition) -> d
     )
     def evaluate(
         context: dg.SensorEvaluationContext, workspace: dg.ResourceParam[Workspace]
-    ) -> dg.SensorResult | dg.SkipReason:
+    ) -> _Said:
         for line in recover(context.instance, workspace):
             context.log.warning(line)
         try:
             if needs_catalog(workspace):
                 return dg.SkipReason(_NO_CATALOG)
-            result = _tick(context.instance, workspace)
+            result = discover(context.instance, workspace)
         except StorageError as failure:
             return dg.SkipReason(str(failure))
         for error in result.errors:
             context.log.warning(error)
-        new = unregistered(context.instance, result.new_ids)
-        if not new and not result.requests:
+        new = unregistered(context.instance, sorted(one.id for one in result.requests))
+        if not result.requests:
             reason = "; ".join(result.errors) or "no new or changed upload is complete"
             return dg.SensorResult(skip_reason=dg.SkipReason(reason), cursor=result.cursor)
         return dg.SensorResult(
@@ -289,17 +316,18 @@ def build_new_uploads(interval_seconds: int, *batch_jobs: dg.JobDefinition) -> d
     return evaluate
 
 
-def _tick(instance: dg.DagsterInstance, workspace: Workspace) -> Tick:
+def discover(instance: dg.DagsterInstance, workspace: Workspace) -> Tick:
+    """One tick of discovery; what killed commands did not report is requested before it."""
     runs, settings = InstanceRuns(instance, workspace), workspace.settings.discovery
-    with open_ledger(instance, workspace) as ledger:
+    with open_table(instance, workspace) as table:
         for file, ids in unreported(claims_folder(instance, workspace)).items():
             for key in ids:
-                ledger.request_rerun(key, "unreported")
+                table.request_rerun(key, "unreported")
             file.unlink(missing_ok=True)
-        result = tick(workspace.uploads.objects, ledger, runs, time.time(), settings)
+        result = tick(workspace.uploads.objects, table, runs, time.time(), settings)
         released, errors = quarantine_collisions(workspace, result.collisions)
         for key in released:
-            ledger.request_rerun(key, "collision ended")
+            table.request_rerun(key, "collision ended")
         return replace(result, errors=(*result.errors, *errors))
 
 
@@ -311,12 +339,11 @@ def run_requests(
     In the queue, what was tried before waits for new and changed uploads.
     """
     if len(requests) < settings.batch_from or settings.partitions_per_run == 1:
-        yield from map(_run_request, requests)
+        yield from (_run_request([one]) for one in requests)
         return
     for again in (False, True):
         chosen = [one for one in requests if (one.reason in _TRIED_BEFORE) is again]
-        for part in batched(chosen, settings.partitions_per_run):
-            yield _batch_request(part) if len(part) > 1 else _run_request(part[0])
+        yield from map(_run_request, batched(chosen, settings.partitions_per_run))
 
 
 def batched(items: Sequence[_T], size: int) -> Iterator[Sequence[_T]]:
@@ -325,83 +352,17 @@ def batched(items: Sequence[_T], size: int) -> Iterator[Sequence[_T]]:
         yield items[start : start + size]
 
 
-def _batch_request(requests: Sequence[Request]) -> dg.RunRequest:
-    members = [BatchMember(one.id, one.fingerprint, one.run_key) for one in requests]
-    reasons = sorted({one.reason for one in requests})
-    tags = batch_tags(members) | {REASON_TAG: ", ".join(reasons)}
-    if requests[0].reason in _TRIED_BEFORE:
+def _run_request(requests: Sequence[Request]) -> dg.RunRequest:
+    """A run for these uploads, of one or of many."""
+    first = requests[0]
+    tags = {REASON_TAG: ", ".join(sorted({one.reason for one in requests}))}
+    if first.reason in _TRIED_BEFORE:
         tags[PRIORITY_TAG] = "-1"
-    run_key = batch_run_key(one.run_key for one in requests)
-    return dg.RunRequest(run_key=run_key, job_name=BATCH_JOB, tags=tags)
-
-
-def _run_request(request: Request) -> dg.RunRequest:
-    tags = {FINGERPRINT_TAG: request.fingerprint, REASON_TAG: request.reason}
-    if request.reason in _TRIED_BEFORE:
-        tags[PRIORITY_TAG] = "-1"
-    return dg.RunRequest(
-        run_key=request.run_key,
-        job_name=demonstration_job.name,
-        partition_key=request.id,
-        tags=tags,
-    )
-
-
-def should_rebuild(
-    state: Progress, now: float, max_age_s: float, interval_s: float
-) -> tuple[bool, str]:
-    """(whether to build the datasets now, the reason).
-
-    Args:
-        state: how far they are behind.
-        now: epoch seconds.
-        max_age_s: the longest time that a new trajectory waits while others are processed.
-        interval_s: pause after the first failed attempt.
-    """
-    if state.latest <= state.built:
-        return False, "the datasets contain every trajectory"
-    if state.building:
-        return False, "the datasets are being built"
-    postponed = state.attempts.postponed(now, interval_s)
-    if postponed is not None:
-        return False, postponed
-    waited = now - state.waiting_since
-    if not state.processing:
-        return True, "trajectories changed, and no demonstration is being processed"
-    if waited >= max_age_s:
-        return True, f"a trajectory has been waiting for {waited:.0f} s"
-    return False, "demonstrations are being processed; the datasets are built afterwards"
-
-
-def build_rebuild_datasets(interval_seconds: int) -> dg.SensorDefinition:
-    """The sensor `rebuild_datasets`, evaluated every `interval_seconds`."""
-
-    @dg.sensor(
-        name="rebuild_datasets",
-        job_name=DATASETS_JOB,
-        minimum_interval_seconds=interval_seconds,
-        default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Builds the datasets after trajectories changed: when no demonstration is "
-        "being processed, or a trajectory has waited for `discovery.max_dataset_age_seconds`.",
-    )
-    def evaluate(
-        context: dg.SensorEvaluationContext, workspace: dg.ResourceParam[Workspace]
-    ) -> dg.SensorResult | dg.SkipReason:
-        for line in recover(context.instance, workspace):
-            context.log.warning(line)
-        state = progress(context.instance, workspace.settings)
-        max_age_s = workspace.settings.discovery.max_dataset_age_seconds
-        rebuild, reason = should_rebuild(state, time.time(), max_age_s, interval_seconds)
-        if not rebuild:
-            return dg.SkipReason(reason)
-        context.log.info(reason)
-        return dg.SensorResult(run_requests=[_request(state)])
-
-    return evaluate
-
-
-def _request(state: Progress) -> dg.RunRequest:
-    """A run; ticks that see the same state and attempts request the same run key."""
-    attempt = f"#{state.attempts.failed}" if state.attempts.failed else ""
-    tags = {STATE_TAG: str(state.latest)}
-    return dg.RunRequest(run_key=f"datasets@{state.latest}{attempt}", tags=tags)
+    if len(requests) == 1:
+        tags |= {FINGERPRINT_TAG: first.fingerprint, KEY_TAG: first.run_key}
+        return dg.RunRequest(
+            first.run_key, job_name=demonstration_job.name, partition_key=first.id, tags=tags
+        )
+    tags |= batch_tags([BatchMember(one.id, one.fingerprint, one.run_key) for one in requests])
+    key = batch_run_key(one.run_key for one in requests)
+    return dg.RunRequest(key, job_name=BATCH_JOB, tags=tags)

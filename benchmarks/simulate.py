@@ -1,4 +1,4 @@
-"""Simulate uploads in any order, kills and lost ledgers, and count what discovery misses.
+"""Simulate uploads in any order, kills and lost tables, and count what discovery misses.
 
 Run: `make simulate`, or `.venv/bin/python benchmarks/simulate.py [--runs N] [--demonstrations N]
 [--seed N] [--processes N]`. The same seed gives the same table; beside discovery it
@@ -61,14 +61,14 @@ def main() -> int:
         f"{sum(result.runs for result in results):,} runs launched, "
         f"{sum(result.superseded for result in results):,} of them superseded, "
         f"{sum(result.kills for result in results):,} kills, "
-        f"{sum(result.ledgers_lost for result in results):,} ledgers deleted"
+        f"{sum(result.tables_lost for result in results):,} tables deleted"
     )
     print(f"{'':<24}" + "".join(f"{field.name.replace('_', ' '):>18}" for field in fields(Figures)))
     print(f"{'discovery':<24}" + "".join(f"{figure:>18,}" for figure in ours))
     usual = totals(results, lambda result: result.cursor)
     print(f"{'last-modified cursor':<24}" + "".join(f"{figure:>18,}" for figure in usual))
     misjudged = sum(result.misjudged for result in results)
-    print(f"folders whose state in the ledger is wrong at the end: {misjudged}")
+    print(f"folders whose state in the table is wrong at the end: {misjudged}")
     return 1 if any(ours) or misjudged else 0
 
 

@@ -3,7 +3,6 @@
 Belongs here: what people read about single demonstrations.
 """
 
-import os
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated
 
@@ -60,7 +59,7 @@ def show_quarantine() -> None:
             reason = f"{problem['message']} ({remedy}){attempts}"
             print_line(f"{record.demonstration} {record.stage} {problem['file']}{line}: {reason}")
     print_line(f"{len(records)} quarantined")
-    _show_waiting()
+    _show_waiting(workspace)
     _show_incomplete(workspace)
 
 
@@ -80,23 +79,19 @@ def _show_incomplete(workspace: "Workspace") -> None:
         print_line(f"{len(incomplete)} incomplete: the daemon processes each when it has its files")
 
 
-def _show_waiting() -> None:
-    """List what is tried again by itself; nothing when no run was recorded yet."""
-    from demo_pipeline.defs.home_files import waiting_in_home
+def _show_waiting(workspace: "Workspace") -> None:
+    """List what is tried again by itself."""
+    from demo_pipeline.runs.discovery_table import DiscoveryTable, table_path
 
-    home = dagster_home()
-    if not any((home / name).exists() for name in ("dagster.yaml", "history")):
+    path = table_path(dagster_home() / "storage", workspace.uploads.url)
+    if not path.is_file():
         return
-    waiting = waiting_in_home(home)
-    if waiting is None:  # in another database than files: only Dagster knows how to read it
-        os.environ["DAGSTER_HOME"] = str(home)
-        from demo_pipeline.defs.local_runs import read_waiting
-
-        try:
-            waiting = read_waiting()
-        except Exception as error:  # noqa: BLE001 - the quarantine itself was shown
-            print_error(f"what waits cannot be read: {failure_sentence(error)}")
-            return
+    try:
+        with DiscoveryTable.open(path) as table:
+            waiting = table.waiting()
+    except Exception as error:  # noqa: BLE001 - the quarantine itself was shown
+        print_error(f"what waits cannot be read: {failure_sentence(error)}")
+        return
     for found in waiting:
         attempts = f" [{found.attempts} attempts]" if found.attempts > 1 else ""
         print_line(f"{found.demonstration} waiting: {found.reason}{attempts}")

@@ -115,18 +115,19 @@ if TYPE_CHECKING:
 
 
 def is_recorded(workspace: "Workspace", home: Path, known: Sequence[str]) -> bool:
-    """Whether Dagster knows every upload and no run is open; what dead processes left is removed.
+    """Whether Dagster knows every upload and result; what dead processes left is removed.
 
     Args:
         workspace: the roots that are cleared.
         home: the folder in which Dagster records runs.
         known: ids in the uploads root.
     """
-    from demo_pipeline.defs.claims import unreported
-    from demo_pipeline.defs.home_files import is_settled
+    from demo_pipeline.defs.claims import are_registered, unreported
+    from demo_pipeline.runs.discovery_table import table_path
     from demo_pipeline.runs.health import clear_leftovers
 
-    if not is_settled(home, known) or unreported(home / "storage" / "discovery"):
+    folder = table_path(home / "storage", workspace.uploads.url).with_suffix("")
+    if not are_registered(folder, known) or unreported(folder):
         return False
     clear_leftovers(workspace)
     return True

@@ -1,50 +1,63 @@
-"""Which uploads a command of this machine works on, and has not reported to Dagster yet.
+"""What commands of this machine leave beside the table of discovery, for the daemon and each other.
 
-Belongs here: a small file for each such command, beside discovery's ledger. While its process
-lives, no run is requested for these uploads; when it was killed, what it built is reported by the
-next command or tick.
+Belongs here: which uploads a command works on and has not reported to Dagster yet, and which ids
+are registered. While a command lives, no run is requested for its uploads; when it was killed, what
+it built is reported by the next command or tick.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from demo_pipeline.files.processes import has_ended, this_process
 
 _SUFFIX = ".claims"
+_REGISTERED = "registered.json"
 
 
-def claim(folder: Path, uploads: Mapping[str, str]) -> Path:
-    """Claim uploads for this process; returns the file, which is deleted when all is reported.
+def claim(folder: Path, ids: Iterable[str], of: str = "demonstrations") -> Path:
+    """Claim demonstrations for this process; returns the file, deleted when all is reported.
 
-    Args:
-        folder: of the claims.
-        uploads: demonstration → fingerprint of the listing of its upload; empty: it has none.
+    The work `of` datasets claims none, and is known to be unfinished by its file.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / f"{this_process().mark}{_SUFFIX}"
-    file.write_text(json.dumps(uploads), encoding="utf-8")
-    return file
+    return _write(folder / f"{this_process().mark}.{of}{_SUFFIX}", ids)
 
 
-def living_claims(folder: Path) -> dict[str, str]:
-    """The uploads that a living command works on."""
-    files = [file for file in _files(folder) if not has_ended(file.stem)]
-    return {key: listed for file in files for key, listed in _read(file).items()}
+def living_claims(folder: Path) -> set[str]:
+    """The demonstrations that a living command works on."""
+    return {key for file in _files(folder, ended=False) for key in _read(file)}
 
 
 def unreported(folder: Path) -> dict[Path, list[str]]:
     """File → the demonstrations that a command that was killed may have built."""
-    return {file: list(_read(file)) for file in _files(folder) if has_ended(file.stem)}
+    return {file: _read(file) for file in _files(folder, ended=True)}
 
 
-def _files(folder: Path) -> list[Path]:
-    return sorted(folder.rglob(f"*{_SUFFIX}"))
+def note_registered(folder: Path, ids: Iterable[str]) -> None:
+    """Note that Dagster knows these demonstrations."""
+    _write(folder / _REGISTERED, ids)
 
 
-def _read(file: Path) -> dict[str, str]:
+def are_registered(folder: Path, ids: Collection[str]) -> bool:
+    """Whether Dagster knows all of these, as far as a command has told it."""
+    return (folder / _REGISTERED).is_file() and set(ids) <= set(_read(folder / _REGISTERED))
+
+
+def _files(folder: Path, *, ended: bool) -> list[Path]:
+    """Of commands that have ended, or have not."""
+    files = sorted(folder.glob(f"*{_SUFFIX}"))
+    return [file for file in files if has_ended(file.name.partition(".")[0]) is ended]
+
+
+def _write(file: Path, ids: Iterable[str]) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(sorted(ids)), encoding="utf-8")
+    return file
+
+
+def _read(file: Path) -> list[str]:
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):  # its process ended, or was killed while it wrote
-        return {}
-    return found if isinstance(found, dict) else {}
+        return []
+    return found if isinstance(found, list) else []

@@ -15,7 +15,7 @@ import dagster as dg
 
 from demo_pipeline.defs import reporting
 from demo_pipeline.defs.reporting import package_log
-from demo_pipeline.defs.run_history import InstanceRuns, open_ledger, waiting_failure
+from demo_pipeline.defs.run_history import open_table, waiting_failure
 from demo_pipeline.defs.run_recovery import claim_run
 from demo_pipeline.defs.sensors import SEEN, latest_trajectory
 from demo_pipeline.defs.tags import FORCE_TAG, OWNERS
@@ -29,11 +29,10 @@ from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.failures import TransientError, redacted_errors
 from demo_pipeline.runs.quarantine import list_quarantine
 from demo_pipeline.runs.quarantine_table import QUARANTINE_SCHEMA, QUARANTINE_STAGE, TABLE_FILE
-from demo_pipeline.runs.reconciliation import Reconciliation, reconcile, unfinished_uploads
+from demo_pipeline.runs.reconciliation import Reconciliation, reconcile
 from demo_pipeline.runs.results import BuildResult, Status
 from demo_pipeline.runs.stages import DATASET_STAGES, STAGES, training_exports, upstream
 from demo_pipeline.runs.task_catalog import TASKS_STAGE
-from demo_pipeline.runs.upload_decisions import UploadState
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 from demo_pipeline.stage import Stage
@@ -47,24 +46,23 @@ _RECENT_SECONDS = 900.0  # longer than a tick of new_uploads and the pause after
 def reconcile_uploads(instance: dg.DagsterInstance, workspace: Workspace) -> Reconciliation:
     """Count every upload once.
 
-    The uploads are listed before the ledger is read, so that the ledger can only know more.
+    The uploads are listed before the table of discovery is read, so that it can only know more. A
+    folder without a file of a recording is no upload.
 
     Raises:
-        StorageError: the uploads, the store or the ledger cannot be read.
+        StorageError: the uploads, the store or the table cannot be read.
     """
-    listed = {upload.id for upload in workspace.uploads.list_demonstrations()}
-    listed |= set(workspace.uploads.collisions())
+    listed = workspace.uploads.list_demonstrations()
+    colliding = set(workspace.uploads.collisions())
     quarantined = {record.demonstration for record in list_quarantine(workspace.store)}
-    finished = _finished(workspace)
-    runs = InstanceRuns(instance, workspace)
-    failed = runs.failed()
-    with open_ledger(instance, workspace) as ledger:
-        accepted = {key for key, state in ledger.states().items() if state is UploadState.ACCEPTED}
-        uncertain = sorted(accepted - finished | accepted & failed)
-        unfinished = unfinished_uploads(uncertain, finished, runs)
-        last_tick = ledger.last_tick()
-        recent = last_tick is not None and time.time() - last_tick < _RECENT_SECONDS
-        return reconcile(ledger, quarantined, listed, unfinished, recent_tick=recent)
+    with open_table(instance, workspace) as table:
+        known, position = table.by_id(), table.position()
+        colliding |= table.collisions().keys()
+    present = {upload.id for upload in listed if upload.files or upload.id in known}
+    recent = position is not None and time.time() - position.wall < _RECENT_SECONDS
+    return reconcile(
+        known, colliding, quarantined, _finished(workspace), present, recent_tick=recent
+    )
 
 
 def _finished(workspace: Workspace) -> set[str]:
@@ -300,9 +298,9 @@ def _damage(
     damage = left_out_damage(result.summary)
     launched = context.run.remote_job_origin is not None  # the command line does it by itself
     if damage and launched and result.status is Status.BUILT:
-        with open_ledger(context.instance, workspace) as ledger:
+        with open_table(context.instance, workspace) as table:
             for key in {problem.demonstration for problem in damage}:
-                ledger.request_rerun(key, "damaged")
+                table.request_rerun(key, "damaged")
     compared = {"trajectories": len(workspace.store.outputs(TRAJECTORIES_STAGE.folder))}
     return CheckOutcome(_WHOLE, not damage, tuple(damage), compared, blocking=False)
 

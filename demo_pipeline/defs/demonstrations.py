@@ -37,7 +37,7 @@ from demo_pipeline.defs.run_history import (
     launched_for,
     members_of,
     note_outcomes,
-    open_ledger,
+    open_table,
     waiting_failure,
 )
 from demo_pipeline.defs.run_recovery import claim_run
@@ -62,7 +62,6 @@ from demo_pipeline.runs.results import (
 )
 from demo_pipeline.runs.stages import STAGE_BY_NAME, STAGES
 from demo_pipeline.runs.task_catalog import OSWORLD_TASKS
-from demo_pipeline.runs.upload_decisions import SUPERSEDED_REASON
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.stage import Check
 from demo_pipeline.store.errors import StorageError
@@ -349,7 +348,6 @@ class _Run:
             words = result.stage, result.demonstration, _SUPERSEDED
             self._context.log.warning("%s of %s: %s", *words)
             self._instance.add_run_tags(self._run.run_id, {OUTCOME_TAG: SUPERSEDED_OUTCOME})
-        self._request_again(result.demonstration, SUPERSEDED_REASON)
         return dg.AssetObservation(
             result.stage,
             partition=result.demonstration,
@@ -359,8 +357,8 @@ class _Run:
     def _request_again(self, key: str, reason: str) -> None:
         """Have discovery look at a demonstration again; when that fails, its next sweep does."""
         try:
-            with open_ledger(self._instance, self._workspace) as ledger:
-                ledger.request_rerun(key, reason)
+            with open_table(self._instance, self._workspace) as table:
+                table.request_rerun(key, reason)
         except Exception as error:  # noqa: BLE001 - the other demonstrations go on
             self._context.log.warning("%s cannot be requested again: %s", key, type(error).__name__)
 

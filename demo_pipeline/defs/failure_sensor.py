@@ -5,22 +5,22 @@ repeated, since they may quote typed text.
 """
 
 import hashlib
-import time
+from typing import Any
 
 import dagster as dg
 
 from demo_pipeline.defs.demonstrations import CRASH_ENTRY
 from demo_pipeline.defs.jobs import demonstration_job, quarantine_job
-from demo_pipeline.defs.run_history import records_of, waiting_reason, waiting_tags
-from demo_pipeline.defs.sensors import attempts, unfinished
+from demo_pipeline.defs.run_history import records_of, waiting_tags
+from demo_pipeline.defs.sensors import run_unless_tried
 from demo_pipeline.defs.tags import (
     INTERRUPTED_OUTCOME,
     KILLED_OUTCOME,
     OUTCOME_TAG,
     PARTITION_NAME_TAG,
-    STATE_TAG,
+    RECORDED_OUTCOME,
     WAITING_OUTCOME,
-    WILL_RETRY_TAG,
+    WAITING_TAG,
 )
 from demo_pipeline.runs.batch import KILLED
 from demo_pipeline.runs.datasets import wanted_recipe
@@ -31,11 +31,9 @@ from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.names import is_safe_id
 
-_RECORDED = "quarantined"  # the outcome of a run whose failure has a quarantine record
 _AGAIN = {WAITING_OUTCOME, KILLED_OUTCOME, INTERRUPTED_OUTCOME}
 _PASSING = {"OSError", "OperationalError", "MemoryError"}  # names of classes
 _INTERVAL = 60  # seconds between two evaluations of quarantine_changed
-_Event = dg.DagsterEventType
 
 
 class UnrecordedError(dg.DagsterError):
@@ -77,15 +75,18 @@ def record_failure(context: dg.RunFailureSensorContext, workspace: Workspace) ->
     needless = _needs_no_record(instance, run, key)
     if needless is not None:
         return needless
-    reason = _passing_reason(context)
+    failed = [event.step_failure_data for event in context.get_step_failure_events()]
+    reason = next(filter(None, map(_passing_reason, failed)), None)
     if reason is not None:
         instance.add_run_tags(run.run_id, waiting_tags(reason))
         return f"{key}: waiting: {reason}"
-    if _is_deliberate(context) and read_quarantine(workspace.store, key) is not None:
+    told = [data.user_failure_data for data in failed]
+    deliberate = bool(told) and all(one and CRASH_ENTRY not in one.metadata for one in told)
+    if deliberate and read_quarantine(workspace.store, key) is not None:
         return f"{key}: the stage that failed wrote the quarantine record"
     stage, cause = _cause(instance, run.run_id, context)
     record = record_crash(workspace, key, stage, cause)
-    instance.add_run_tags(run.run_id, {OUTCOME_TAG: _RECORDED})
+    instance.add_run_tags(run.run_id, {OUTCOME_TAG: RECORDED_OUTCOME})
     return f"{key}: quarantined in {record.stage}, {record.attempts} times in all"
 
 
@@ -95,9 +96,9 @@ def _needs_no_record(instance: dg.DagsterInstance, run: dg.DagsterRun, key: str)
         return f"run {run.run_id} was not for one demonstration"
     if run.tags.get(OUTCOME_TAG) in _AGAIN:
         return f"{key}: run {run.run_id} was not stopped by its recording, and is tried again"
-    if run.tags.get(OUTCOME_TAG) == _RECORDED:
+    if run.tags.get(OUTCOME_TAG) == RECORDED_OUTCOME:
         return f"{key}: the failure of run {run.run_id} is already recorded"
-    if run.tags.get(WILL_RETRY_TAG) == "true":
+    if run.is_complete_and_waiting_to_retry:
         return f"Dagster retries run {run.run_id}"
     newest = records_of(instance, key, 1)
     if newest and newest[0].dagster_run.run_id != run.run_id:
@@ -105,32 +106,21 @@ def _needs_no_record(instance: dg.DagsterInstance, run: dg.DagsterRun, key: str)
     return None
 
 
-def _passing_reason(context: dg.RunFailureSensorContext) -> str | None:
-    """What a run waits for whose tag could not be written; None when the run failed otherwise.
+def _passing_reason(data: Any) -> str | None:
+    """What a step waits for, by its `StepFailureData`; None when it failed otherwise.
 
-    Only Dagster's own reading and writing raises errors of the system unchanged.
+    The run's tag could not be written then. Only Dagster's own reading and writing raises errors of
+    the system unchanged.
     """
-    for event in context.get_step_failure_events():
-        data = event.step_failure_data
-        reason = waiting_reason(data)
-        if reason is not None:
-            return reason
-        error = data.error if data.user_failure_data is None else None
-        while error is not None:
-            if error.cls_name in _PASSING:
-                return f"Dagster's storage failed with {error.cls_name}"
-            error = error.cause
+    if data.user_failure_data is not None:
+        entry = data.user_failure_data.metadata.get(WAITING_TAG)
+        return None if entry is None else str(entry.value)
+    error = data.error
+    while error is not None:
+        if error.cls_name in _PASSING:
+            return f"Dagster's storage failed with {error.cls_name}"
+        error = error.cause
     return None
-
-
-def _is_deliberate(context: dg.RunFailureSensorContext) -> bool:
-    """Whether every step that failed did so with a `Failure`, and not for a defect."""
-    failed = [
-        event.step_failure_data.user_failure_data for event in context.get_step_failure_events()
-    ]
-    return bool(failed) and all(
-        data is not None and CRASH_ENTRY not in data.metadata for data in failed
-    )
 
 
 def _cause(
@@ -148,7 +138,7 @@ def _cause(
         while error is not None and error.cause is not None:
             error = error.cause
         return str(event.step_key), (error.cls_name if error else None) or "an unknown error"
-    if not instance.all_logs(run_id, of_type={_Event.STEP_START}):
+    if not instance.all_logs(run_id, of_type={dg.DagsterEventType.STEP_START}):
         return STAGES[0].name, "it ended before its first step"
     said = {entry.message.partition(":")[0] for entry in instance.all_logs(run_id)}
     begun = [stage.name for stage in STAGES if stage.name in said]  # each says what it builds
@@ -173,12 +163,8 @@ def quarantine_changed(
         return dg.SkipReason(str(error))
     if table is not None and table.manifest.recipe == wanted:
         return dg.SkipReason("the table contains every record")
-    if unfinished(context.instance, (quarantine_job.name,)):
-        return dg.SkipReason("the table is being written")
     both = f"{wanted.inputs}{table.manifest.recipe.inputs if table else None}"
     state = hashlib.sha256(both.encode()).hexdigest()[:16]
-    failed = attempts(context.instance, quarantine_job.name, state)
-    postponed = failed.postponed(time.time(), _INTERVAL)
-    if postponed is not None:
-        return dg.SkipReason(postponed)
-    return dg.SensorResult(run_requests=[dg.RunRequest(tags={STATE_TAG: state})])
+    job, busy = quarantine_job.name, "the table is being written"
+    said = run_unless_tried(context.instance, job, state, _INTERVAL, busy)
+    return dg.SkipReason(said) if isinstance(said, str) else dg.SensorResult(run_requests=[said])

@@ -14,10 +14,9 @@ import dagster as dg
 
 from demo_pipeline.defs.code_location import build_defs
 from demo_pipeline.defs.local_instance import ask_instance, instance_fault
-from demo_pipeline.defs.run_history import ledger_path
+from demo_pipeline.defs.run_history import discovery_path
+from demo_pipeline.runs.discovery_table import DiscoveryTable, UploadState
 from demo_pipeline.runs.health import Finding, HealthLevel, healthy
-from demo_pipeline.runs.ledger import Ledger
-from demo_pipeline.runs.upload_decisions import UploadState
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.store.errors import StorageError
 
@@ -164,12 +163,12 @@ def _sensor(
 
 def _waiting(instance: dg.DagsterInstance, workspace: Workspace) -> Finding:
     """The uploads by state, as the sensor `new_uploads` last saw them."""
-    path = ledger_path(instance, workspace)
+    path = discovery_path(instance, workspace)
     if not path.is_file():
         return healthy("waiting", "the sensor new_uploads has seen no upload yet")
     try:
-        with Ledger.open(path) as ledger:
-            counts = ledger.counts()
+        with DiscoveryTable.open(path) as table:
+            counts = table.counts()
     except StorageError as error:
         return Finding("waiting", HealthLevel.ERROR, str(error))
     waiting = counts.get(UploadState.PENDING, 0) + counts.get(UploadState.REQUESTED, 0)

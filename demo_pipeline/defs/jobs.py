@@ -10,7 +10,6 @@ from typing import Any
 import dagster as dg
 
 from demo_pipeline.defs import reporting
-from demo_pipeline.defs.home_files import PARTITIONS_NAME
 from demo_pipeline.defs.tags import ONE_AT_A_TIME_TAG, OWNERS
 from demo_pipeline.runs.quarantine import collision_problem, list_quarantine
 from demo_pipeline.runs.quarantine_table import QUARANTINE_STAGE
@@ -37,7 +36,7 @@ demonstration_job = dg.define_asset_job(
     description="Processes one demonstration from its uploaded files to its contact sheets.",
 )
 
-BATCH_JOB = "process_batch"  # many demonstrations in one run, see batch_job.py
+BATCH_JOB = "process_batch"  # many demonstrations in one run, see demonstrations.py
 DEMONSTRATION_JOBS = (demonstration_job.name, BATCH_JOB)
 
 catalog_job = dg.define_asset_job(
@@ -68,12 +67,13 @@ def build_datasets_job(settings: Settings) -> AssetJob:
 ASSET_JOBS = (demonstration_job, catalog_job, tasks_job, quarantine_job)
 
 
+PARTITIONS_NAME = "demonstrations"
 DEMONSTRATIONS = dg.DynamicPartitionsDefinition(name=PARTITIONS_NAME)
 
 
 def unregistered(instance: dg.DagsterInstance, ids: Iterable[str]) -> list[str]:
     """The ids that are not a partition yet, without duplicates, in order."""
-    known = set(instance.get_dynamic_partitions(DEMONSTRATIONS.name or ""))
+    known = set(instance.get_dynamic_partitions(PARTITIONS_NAME))
     return [key for key in dict.fromkeys(ids) if key not in known]
 
 
@@ -81,7 +81,7 @@ def register_partitions(instance: dg.DagsterInstance, ids: Iterable[str]) -> lis
     """Register the ids that are not a partition yet; returns these, in order."""
     new = unregistered(instance, ids)
     if new:
-        instance.add_dynamic_partitions(DEMONSTRATIONS.name or "", new)
+        instance.add_dynamic_partitions(PARTITIONS_NAME, new)
     return new
 
 

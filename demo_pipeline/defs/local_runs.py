@@ -12,11 +12,10 @@ from contextlib import closing, contextmanager
 from functools import partial
 
 from demo_pipeline.defs import demonstrations, jobs
-from demo_pipeline.defs.claims import claim, unreported
+from demo_pipeline.defs.claims import claim, note_registered, unreported
 from demo_pipeline.defs.code_location import build_defs
 from demo_pipeline.defs.dataset_assets import BuiltBefore, built_before
 from demo_pipeline.defs.demonstrations import LogLine
-from demo_pipeline.defs.home_files import WaitingDemonstration
 from demo_pipeline.defs.jobs import BATCH_JOB
 from demo_pipeline.defs.local_instance import local_instance
 from demo_pipeline.defs.reporting import package_log
@@ -24,16 +23,18 @@ from demo_pipeline.defs.run_history import (
     BatchMember,
     batch_tags,
     claims_folder,
-    waiting_demonstrations,
+    discovery_path,
+    open_table,
 )
 from demo_pipeline.defs.run_recovery import local_run_tags, recover
 from demo_pipeline.defs.sensors import batched, latest_trajectory
+from demo_pipeline.files.system_errors import best_effort
 from demo_pipeline.runs.batch import DemonstrationTask, process_patiently
 from demo_pipeline.runs.dataset_builds import BuiltDatasets, RetryPause, build_datasets
 from demo_pipeline.runs.failures import transient_reason
-from demo_pipeline.runs.results import DemonstrationResult
+from demo_pipeline.runs.results import DemonstrationResult, Status
 from demo_pipeline.runs.workspace import Workspace
-from demo_pipeline.store.uploads import upload_listing_fingerprint
+from demo_pipeline.store.uploads import folder_files, upload_listing_fingerprint
 
 _LOG = logging.getLogger(__package__)
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
@@ -47,7 +48,9 @@ def register_uploads(workspace: Workspace) -> tuple[list[str], list[str]]:
     ids = [upload.id for upload in workspace.uploads.list_demonstrations()]
     with local_instance() as instance:
         recover(instance, workspace)
-        return ids, jobs.register_partitions(instance, ids)
+        new = jobs.register_partitions(instance, ids)
+        note_registered(claims_folder(instance, workspace), ids)
+        return ids, new
 
 
 def take_unreported(workspace: Workspace) -> list[str]:
@@ -57,12 +60,6 @@ def take_unreported(workspace: Workspace) -> list[str]:
     for file in left:
         file.unlink(missing_ok=True)
     return sorted({key for keys in left.values() for key in keys})
-
-
-def read_waiting() -> list[WaitingDemonstration]:
-    """The demonstrations that something passing stopped, such as a full disk."""
-    with local_instance() as instance:
-        return waiting_demonstrations(instance)
 
 
 def process_and_report(
@@ -99,8 +96,23 @@ def process_and_report(
                 run_id = str(uuid.uuid4())
                 demonstrations.processed[run_id] = some, lines
                 runs.append(_execute(workspace, BATCH_JOB, run_id, batch_tags(members)))
+            _note_waiting(workspace, done, listed)
             if all(runs) and len(done) == len(part):
                 claims.unlink(missing_ok=True)
+
+
+def _note_waiting(
+    workspace: Workspace, done: Sequence[DemonstrationResult], listed: Mapping[str, str]
+) -> None:
+    """Note in the table of discovery which demonstrations wait, and for what."""
+    waits = {one.demonstration: one.reason for one in done if one.status is Status.WAITING}
+    with best_effort(_LOG, "noting what waits"), local_instance() as instance:
+        if not waits and not discovery_path(instance, workspace).is_file():
+            return
+        with open_table(instance, workspace) as table:
+            for key in (one.demonstration for one in done):
+                names = folder_files(workspace.uploads.objects, key)[0] if key in waits else ()
+                table.note_result(key, names, listed[key], waits.get(key, ""))
 
 
 def _keep(lines: list[LogLine], level: int, text: str) -> None:
@@ -112,6 +124,7 @@ def build_and_report(
 ) -> BuiltDatasets:
     """Build the datasets of a job, and report them."""
     with local_instance() as instance:
+        claims = claim(claims_folder(instance, workspace), (), "datasets")
         seen = latest_trajectory(instance)  # before the store is read
         lines: list[LogLine] = []
         with package_log(partial(_keep, lines)):
@@ -119,6 +132,7 @@ def build_and_report(
         run_id = str(uuid.uuid4())
         built_before[run_id] = BuiltBefore(seen, built.results, lines)
         _execute(workspace, job, run_id, {})
+        claims.unlink(missing_ok=True)
     return built
 
 

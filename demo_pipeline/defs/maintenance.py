@@ -7,13 +7,13 @@ so that nothing runs twice.
 
 import datetime as dt
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import dagster as dg
 from pydantic import Field
 
 from demo_pipeline.defs.jobs import CATALOG_ASSET
-from demo_pipeline.defs.run_history import demonstrations_of, newest_launch, open_ledger, records_of
+from demo_pipeline.defs.run_history import demonstrations_of, open_table
 from demo_pipeline.runs.quarantine import is_quarantined, list_quarantine
 from demo_pipeline.runs.stage_runs import is_outdated
 from demo_pipeline.runs.stages import DATASET_STAGES, STAGES
@@ -33,8 +33,8 @@ def prune_runs(instance: dg.DagsterInstance, before: float) -> list[str]:
     """Delete finished runs created before `before`, with their events.
 
     The run of the newest materialization of every partition and dataset is kept, since without it
-    the asset counts as never materialized. The newest run of every partition and the newest that
-    was launched for an upload are kept, since discovery reads from it which upload that was.
+    the asset counts as never materialized; and the newest of them of every demonstration, which
+    says how it ended.
 
     Args:
         instance: that holds the runs.
@@ -46,14 +46,12 @@ def prune_runs(instance: dg.DagsterInstance, before: float) -> list[str]:
     kept = set(_runs_behind_assets(instance))
     partitions: set[str] = set()
     deleted = []
-    for run in list(_old_runs(instance, before)):
-        for key in demonstrations_of(run):
-            if key not in partitions:
-                partitions.add(key)
-                kept |= set(_newest(instance, key))
-        if run.run_id not in kept:
+    for run in list(_old_runs(instance, before)):  # the newest first
+        keys = set(demonstrations_of(run))
+        if run.run_id not in kept and keys <= partitions:
             instance.delete_run(run.run_id)
             deleted.append(run.run_id)
+        partitions |= keys
     return deleted
 
 
@@ -66,33 +64,18 @@ def _old_runs(instance: dg.DagsterInstance, before: float) -> Iterator[dg.Dagste
         cursor = records[-1].dagster_run.run_id
 
 
-def _newest(instance: dg.DagsterInstance, partition: str) -> Iterator[str]:
-    yield from (record.dagster_run.run_id for record in records_of(instance, partition, 1))
-    launch = newest_launch(instance, partition)
-    if launch is not None:
-        yield launch.run_id
-
-
 def _runs_behind_assets(instance: dg.DagsterInstance) -> Iterator[str]:
     for stage in STAGES:
         key = dg.AssetKey(stage.name)
-        ids = instance.get_latest_storage_id_by_partition(key, _MATERIALIZATION)
-        yield from _runs_of(instance, key, sorted(ids.values()))
+        ids = sorted(instance.get_latest_storage_id_by_partition(key, _MATERIALIZATION).values())
+        for start in range(0, len(ids), _PAGE):
+            wanted = dg.AssetRecordsFilter(asset_key=key, storage_ids=ids[start : start + _PAGE])
+            found = instance.fetch_materializations(wanted, limit=_PAGE).records
+            yield from (record.run_id for record in found)
     records = instance.get_asset_records([dg.AssetKey(name) for name in _UNPARTITIONED])
     for record in records:
         if record.asset_entry.last_materialization is not None:
             yield record.asset_entry.last_materialization.run_id
-
-
-def _runs_of(
-    instance: dg.DagsterInstance, key: dg.AssetKey, storage_ids: list[int]
-) -> Iterable[str]:
-    for start in range(0, len(storage_ids), _PAGE):
-        wanted = dg.AssetRecordsFilter(
-            asset_key=key, storage_ids=storage_ids[start : start + _PAGE]
-        )
-        for record in instance.fetch_materializations(wanted, limit=_PAGE).records:
-            yield record.run_id
 
 
 RETRY, REPROCESS = "retry", "reprocess"
@@ -148,9 +131,9 @@ def _is_to_reprocess(context: dg.OpExecutionContext, workspace: Workspace, key: 
 def _request_reruns(
     context: dg.OpExecutionContext, workspace: Workspace, ids: list[str], reason: str
 ) -> None:
-    with open_ledger(context.instance, workspace) as ledger:
+    with open_table(context.instance, workspace) as table:
         for key in ids:
-            ledger.request_rerun(key, reason)
+            table.request_rerun(key, reason)
     context.log.info("%d demonstrations to %s; new_uploads launches them", len(ids), reason)
     context.add_output_metadata({"demonstrations": len(ids), "reason": reason})
 

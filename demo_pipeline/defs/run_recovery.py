@@ -12,7 +12,6 @@ import time
 
 import dagster as dg
 
-from demo_pipeline.defs.home_files import UNFINISHED
 from demo_pipeline.defs.tags import (
     INTERRUPTED_OUTCOME,
     KILLED_OUTCOME,
@@ -28,7 +27,12 @@ from demo_pipeline.runs.health import clear_leftovers
 from demo_pipeline.runs.workspace import Workspace
 
 _LOG = logging.getLogger(__package__)
-_UNFINISHED_STATUSES = [dg.DagsterRunStatus(name) for name in UNFINISHED]
+_UNFINISHED = (
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+)
 _STARTING_SECONDS = 15.0  # in which a launched process says who it is; it takes 2 to 5
 _LAUNCHING_SECONDS = 30.0  # in which the launcher notes its address; it takes less than one
 _CONNECTING_SECONDS = 2.0
@@ -64,7 +68,7 @@ def close_dead_runs(instance: dg.DagsterInstance) -> list[str]:
     that launched it, whose address Dagster notes.
     """
     here, lines = this_process(), []
-    for record in instance.get_run_records(dg.RunsFilter(statuses=_UNFINISHED_STATUSES)):
+    for record in instance.get_run_records(dg.RunsFilter(statuses=_UNFINISHED)):
         run, owner = record.dagster_run, _owner(record.dagster_run)
         if owner is not None:
             reason = _reason(owner, here) if owner.is_gone(here, process_start) else ""

@@ -1,8 +1,7 @@
 """The tags that this project writes on runs, and the owners it writes on assets.
 
 Belongs here: names of tags and their values. The UI shows no tag that begins with `.dagster/`: what
-only programs read has such a name. Dagster's own names are written out, so that commands that only
-read tags need not import it; a test compares them.
+only programs read has such a name. Of Dagster's own names, a test compares those written out here.
 """
 
 LAUNCHED_BY_TAG = ".dagster/grpc_info"  # where the code server that launched a run answers
@@ -10,8 +9,6 @@ MAX_RETRIES_TAG = "dagster/max_retries"
 PARTITION_NAME_TAG = "dagster/partition"
 PRIORITY_TAG = "dagster/priority"
 REPOSITORY_TAG = ".dagster/repository"  # by it the UI lists a run under its job
-RUN_KEY_TAG = "dagster/run_key"
-WILL_RETRY_TAG = "dagster/will_retry"
 OUR_REPOSITORY = "__repository__@demo_pipeline"  # the location's name as in workspace.yaml
 OWNERS = ["team:demonstrations"]
 
@@ -24,13 +21,15 @@ WAITING_OUTCOME = "waiting"  # something that passes by itself stopped it; WAITI
 WAITING_TAG = "demo_pipeline/waiting_for"
 KILLED_OUTCOME = "killed"  # the process of a run of the command line ended without a result
 INTERRUPTED_OUTCOME = "interrupted"  # the same by Ctrl-C or a restart of the machine
+RECORDED_OUTCOME = "quarantined"  # its failure has a quarantine record
 BATCH_TAG = "demo_pipeline/batch"  # number of demonstrations of a batch run; in dagster.yaml
 
 # For programs.
 FINGERPRINT_TAG = ".dagster/demo_pipeline_fingerprint"  # of the listing that the run is for
+KEY_TAG = ".dagster/demo_pipeline_key"  # of discovery's request; Dagster copies it when it retries
 STATE_TAG = ".dagster/demo_pipeline_state"  # what a run of dataset stages was launched for
 PROCESS_TAG = ".dagster/demo_pipeline_process"  # run id, then the executing `ProcessIdentity`
-MEMBERS_TAG = ".dagster/demo_pipeline_members"  # of a batch run, see batch_members.py
+MEMBERS_TAG = ".dagster/demo_pipeline_members"  # of a batch run, see run_history.py
 MEMBER_TAG_PREFIX = ".dagster/demo_pipeline_member"
 ONE_AT_A_TIME_TAG = ".dagster/demo_pipeline_one_at_a_time"  # name of a job; in dagster.yaml
 BATCH_OUTCOMES_TAG = ".dagster/demo_pipeline_outcomes"  # run id and the members that are not done

@@ -1,8 +1,10 @@
 """Discovery: which uploads are complete, changed or gone, and which runs they need.
 
-Belongs here: one tick, bounded in time and safe to interrupt between any two of its steps. Only a
-poll of a single folder decides what happens to an upload; a page of a listing only marks folders as
-due. Nothing is launched here: a request that is not launched is repeated, with the same key.
+Belongs here: the rules, as pure functions, and one tick, bounded in time and safe to interrupt
+between any two of its steps. Only a poll of a single folder decides what happens to an upload; a
+page of a listing only marks folders as due. Nothing is launched here: a request that is not
+launched is repeated, with the same key. The modification time that storage reports is only compared
+for equality: another value means that a file was written again; it never tells when.
 """
 
 import json
@@ -11,441 +13,245 @@ import os
 import sqlite3
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from functools import partial
+from typing import Protocol
 
 from demo_pipeline.files.recording_files import RECORDING_FILES
-from demo_pipeline.runs.failures import FIRST_PAUSE_SECONDS, RETRIES_PER_HOUR
-from demo_pipeline.runs.ledger import Ledger, ListingCursor, ListingKind
-from demo_pipeline.runs.upload_decisions import (
-    Launch,
+from demo_pipeline.runs.discovery_table import (
+    DiscoveryTable,
     ObservedFile,
-    Request,
-    RunHistory,
-    RunOutcome,
-    UploadObservation,
-    UploadRecord,
+    Position,
+    Upload,
     UploadState,
-    accept,
-    apply_observation,
-    is_complete,
-    next_run_key,
-    observed_file,
-    reason_to_run,
-    restart_wait,
+)
+from demo_pipeline.runs.failures import (
+    FIRST_PAUSE_SECONDS,
+    MAX_LOST_RUNS,
+    RETRIES_PER_HOUR,
+    retry_pause,
 )
 from demo_pipeline.settings import DiscoverySettings
 from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.names import printable_name, safe_id
-from demo_pipeline.store.objects import Objects, Page
-
-
-class TickBudget:
-    """Time within one tick.
-
-    Args:
-        start: the ledger's time when the tick began, seconds.
-        clock: a clock in seconds; only differences are used.
-
-    Attributes:
-        start: see above.
-        errors: messages of the storage errors, in order.
-    """
-
-    def __init__(self, start: float, clock: Callable[[], float]) -> None:
-        self.start = start
-        self.errors: list[str] = []
-        self._clock, self._begun = clock, clock()
-
-    def spent(self) -> float:
-        """Seconds since the tick began."""
-        return max(0.0, self._clock() - self._begun)
-
-    def time(self) -> float:
-        """The ledger's time now, seconds."""
-        return self.start + self.spent()
-
+from demo_pipeline.store.objects import ObjectInfo, Objects, Page
+from demo_pipeline.store.uploads import listing_fingerprint
 
 _LOG = logging.getLogger(__package__)
-
-
-def mark_lost_due(ledger: Ledger, history: RunHistory, budget: TickBudget) -> None:
-    """Mark accepted uploads as due when their run was lost or has to wait since the last tick."""
-    ended = history.ended(ledger.listing_cursor(ListingKind.ENDS).token)
-    pauses = {key: _pause(history, key) for key in ledger.idle(ended.ids)}
-    with ledger.transaction():
-        for key, pause in pauses.items():
-            if pause is not None:
-                ledger.mark_due([key], budget.start + pause)
-        ledger.set_listing_cursor(ListingKind.ENDS, ListingCursor(ended.token))
-
-
-def _pause(history: RunHistory, demonstration: str) -> float | None:
-    """Seconds until its next run; None when none follows.
-
-    0 also when the history cannot be read now: the poll reads it again.
-    """
-    try:
-        last = history.last(demonstration)
-    except Exception as error:  # noqa: BLE001 - the others are examined whatever it is
-        _LOG.debug("%s: its runs are read again later (%s)", demonstration, type(error).__name__)
-        return 0.0
-    return last.retry_after if last is not None else None
-
-
+_MAX_WAIT = 10  # times `stable_seconds`: the longest time between polls of an incomplete upload
 _MAX_REFUSALS = 3  # of one token; then it counts as expired and the listing starts again
-
-
-def list_folders(
-    objects: Objects, ledger: Ledger, budget: TickBudget, pages: int, until: float
-) -> int:
-    """Read some pages of folders.
-
-    Args:
-        objects: the uploads.
-        ledger: what is known.
-        budget: the tick's time.
-        pages: the most pages to read.
-        until: seconds of the tick after which only one page is read.
-
-    Returns:
-        How many pages were requested.
-    """
-
-    def store(page: Page, _: ListingCursor) -> None:
-        names = sorted({prefix.rstrip("/") for prefix in page.prefixes})
-        _store_names(ledger, [name for name in names if _is_visible(name)], budget.start)
-
-    return _read_pages(
-        ListingKind.FOLDERS,
-        fetch=objects.list_prefixes,
-        store=store,
-        ledger=ledger,
-        budget=budget,
-        pages=pages,
-        until=until,
-    )
-
-
-def sweep(objects: Objects, ledger: Ledger, budget: TickBudget, pages: int, until: float) -> int:
-    """Read some pages of all objects; the end of a sweep marks what it did not see as due.
-
-    Arguments and result are those of `list_folders`.
-    """
-
-    def store(page: Page, cursor: ListingCursor) -> None:
-        _store_objects(ledger, page, cursor.number, budget.start)
-        if page.token is None:
-            ledger.mark_unseen_due(cursor.number, budget.start)
-
-    return _read_pages(
-        ListingKind.SWEEP,
-        fetch=objects.list_page,
-        store=store,
-        ledger=ledger,
-        budget=budget,
-        pages=pages,
-        until=until,
-    )
-
-
-def _read_pages(
-    kind: ListingKind,
-    *,
-    fetch: Callable[[str, str | None], Page],
-    store: Callable[[Page, ListingCursor], None],
-    ledger: Ledger,
-    budget: TickBudget,
-    pages: int,
-    until: float,
-) -> int:
-    for used in range(pages):
-        if used and budget.spent() >= until:
-            return used
-        cursor = ledger.listing_cursor(kind)
-        try:
-            page = fetch("", cursor.token)
-        except StorageError as error:
-            budget.errors.append(str(error))
-            ledger.set_listing_cursor(kind, _refused(cursor))
-            return used + 1
-        ended = page.token is None
-        with ledger.transaction():
-            store(page, cursor)
-            ledger.set_listing_cursor(kind, ListingCursor(page.token, cursor.number + ended))
-        if ended:
-            return used + 1
-    return pages
-
-
-def _refused(cursor: ListingCursor) -> ListingCursor:
-    failures = cursor.failures + 1
-    if failures < _MAX_REFUSALS:
-        return replace(cursor, failures=failures)
-    return ListingCursor(None, cursor.number)
-
-
-def _is_visible(name: str) -> bool:
-    return name != "" and not name.startswith(".")
-
-
-def _new(name: str, time: float) -> UploadRecord:
-    return UploadRecord(name, safe_id(name), changed=time, due=time)
-
-
-def _store_names(ledger: Ledger, names: list[str], time: float) -> dict[str, UploadRecord]:
-    """Record new and returned folders; returns the records of all of them, by name."""
-    known = ledger.records(names)
-    returned = [
-        record for record in known.values() if record.missing or record.state is UploadState.GONE
-    ]
-    written = [_new(name, time) for name in names if name not in known]
-    written += [_returned(record, time) for record in returned]
-    ledger.save(written)
-    return known | {record.name: record for record in written}
-
-
-def _store_objects(ledger: Ledger, page: Page, number: int, time: float) -> None:
-    folders: dict[str, dict[str, ObservedFile]] = defaultdict(dict)
-    for info in page.objects:
-        name, slash, rest = info.key.partition("/")
-        if slash and _is_visible(name):
-            folders[name] |= {rest: observed_file(rest, info)} if rest in RECORDING_FILES else {}
-    known = _store_names(ledger, list(folders), time)
-    ledger.save(
-        _due_by(known[name], time)
-        for name, files in folders.items()
-        if _differs(known[name], files)
-    )
-    ledger.mark_seen(number, folders.items())
-
-
-def _differs(record: UploadRecord, files: dict[str, ObservedFile]) -> bool:
-    return any(file not in record.files for file in files.values())
-
-
-def _due_by(record: UploadRecord, time: float) -> UploadRecord:
-    soon = time if record.due is None else min(record.due, time)
-    if record.state is UploadState.PENDING:  # it was stable and is no longer
-        return restart_wait(record, soon)
-    return replace(record, due=soon)
-
-
-def _returned(record: UploadRecord, time: float) -> UploadRecord:
-    state = UploadState.PENDING if record.state is UploadState.GONE else record.state
-    return replace(record, state=state, missing=0, missing_sweep=-1, due=time)
-
-
 _MAX_ERRORS = 3  # slow ones in a row; then storage counts as out of order
 _SLOW_SECONDS = 0.5  # of an error; folders that cannot be read fail at once
 _ERROR_WAIT_SECONDS = 30.0  # before a folder with an error is polled again, at least
+_CONFIRMING, _LISTING = 0.2, 0.6  # shares of `seconds_per_tick` after which these end
 
 
-def observe_folder(
-    objects: Objects, name: str, marker: str, budget: TickBudget
-) -> UploadObservation:
-    """What one folder holds, by one request unless it holds more than a page.
+class RunOutcome(StrEnum):
+    """How a run ended for an upload.
 
-    Args:
-        objects: the uploads.
-        name: the folder's name.
-        marker: name of the file that marks an upload as complete; empty for none.
-        budget: the tick's time.
-
-    Raises:
-        StorageError: the uploads cannot be read.
+    `done`: with a result. `superseded`: without one, because the upload had changed. `lost`:
+    cancelled, dead or without a result; the store may say that it came to one. `interrupted`: lost,
+    when nothing about the upload can be the reason. `waiting`: stopped by something that passes.
     """
-    began = budget.time()
-    prefix = f"{name}/"
-    page = objects.list_page(prefix)
-    infos = {info.key.removeprefix(prefix): info for info in page.objects}
-    if page.token is not None:
-        names = sorted({*RECORDING_FILES, marker} - {""})
-        heads = {file: objects.head(f"{prefix}{file}") for file in names}
-        infos = {file: info for file, info in heads.items() if info is not None}
-    present = bool(page.objects or page.token or infos)
-    files = tuple(observed_file(file, infos[file]) for file in RECORDING_FILES if file in infos)
-    return UploadObservation(files, present, marker in infos, began, budget.time())
+
+    DONE = "done"
+    SUPERSEDED = "superseded"
+    LOST = "lost"
+    INTERRUPTED = "interrupted"
+    WAITING = "waiting"
 
 
-class Poller:
-    """The polls of one tick.
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a run ended, and what a waiting one waits for, in plain words."""
 
-    Args:
-        objects: the uploads.
-        ledger: what is known.
-        history: the runs that were launched.
-        settings: bounds.
-        budget: the tick's time.
+    outcome: RunOutcome
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EndedRun:
+    """A run that is not under way any more.
 
     Attributes:
-        requests: runs to launch.
-        complete: ids that were complete, whether a run is requested or was launched before.
-        polls: number of folders polled.
+        run: its id.
+        ending: of every demonstration but the `members`.
+        members: demonstration → its own ending.
+        successor: id of the run that repeats this one; nothing has ended then.
     """
 
-    def __init__(
-        self,
-        objects: Objects,
-        ledger: Ledger,
-        history: RunHistory,
-        settings: DiscoverySettings,
-        budget: TickBudget,
-    ) -> None:
-        self.requests: list[Request] = []
-        self.complete: list[str] = []
-        self.polls = 0
-        self._objects, self._ledger, self._history = objects, ledger, history
-        self._settings, self._budget = settings, budget
-        self._failed = 0
-        self._retries: int | None = None  # still allowed in this hour; counted when needed
+    run: str
+    ending: Ending
+    members: Mapping[str, Ending] = field(default_factory=dict)
+    successor: str | None = None
 
-    def confirm_launched(self, until: float) -> None:
-        """Accept those whose requested run was launched; the others stay requested."""
-        for done, record in enumerate(self._ledger.requested(self._settings.polls_per_tick)):
-            if done and self._budget.spent() >= until:
-                return
-            if record.run_key is None or not self._history.has_run(record.run_key):
-                continue
-            self._attempt(record, partial(self._confirm, record))
 
-    def poll(self, colliding: Collection[str]) -> None:
-        """Poll those that are due: the complete first, while more runs may be requested."""
-        sweep = self._ledger.listing_cursor(ListingKind.SWEEP).number
-        for complete in (True, False):
-            left = self._settings.polls_per_tick - self.polls
-            due = self._ledger.due(self._budget.start, max(1, left), complete=complete)
-            self._poll_each(due, sweep, colliding)
+class Runs(Protocol):
+    """What discovery asks about runs, and about what they left in the store."""
 
-    def _poll_each(
-        self, due: Sequence[UploadRecord], sweep: int, colliding: Collection[str]
-    ) -> None:
-        for done, record in enumerate(due):
-            full = len(self.requests) >= self._settings.requests_per_tick
-            late = done > 0 and self._budget.spent() >= self._settings.seconds_per_tick
-            if late or self._failed >= _MAX_ERRORS or (full and record.fingerprint is not None):
-                return
-            self.polls += 1
-            began = self._budget.spent()
-            if self._attempt(record, partial(self._poll_one, record, sweep, colliding, full=full)):
-                self._failed = 0
-            else:  # storage that is out of order takes its time to say so; a bad folder does not
-                self._failed += self._budget.spent() - began > _SLOW_SECONDS
+    @property
+    def claimed(self) -> Collection[str]:
+        """Ids that a command of this machine works on."""
 
-    def _poll_one(
-        self, record: UploadRecord, sweep: int, colliding: Collection[str], *, full: bool
-    ) -> None:
-        marker = self._settings.complete_marker
-        observation = observe_folder(self._objects, record.name, marker, self._budget)
-        observed = apply_observation(record, observation, sweep, self._settings)
-        files = (len(observation.files), len(RECORDING_FILES))
-        _LOG.debug("%s: %d of %d files, %s", record.id, *files, observed.state.value)
-        self._decide(observed, observation, colliding, full=full)
+    def launched(self, run_key: str) -> str | None:
+        """Id of the newest run with this key."""
 
-    def _confirm(self, record: UploadRecord) -> None:
-        last = self._history.last(record.id)
-        with self._ledger.transaction():
-            self._ledger.forget_reruns(record.id, record.run_key)
-            self._ledger.save([_confirmed(record, last, self._budget)])
+    def live(self, demonstration: str, fingerprint: str) -> str | None:
+        """Id of a run under way that processes this upload."""
 
-    def _attempt(self, record: UploadRecord, work: Callable[[], None]) -> bool:
-        """Whether `work` succeeded; trouble with one folder is reported, and it is polled later."""
-        try:
-            work()
-        except sqlite3.Error:  # of the ledger, which all of them need
-            raise
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is this folder's alone
-            self._budget.errors.append(_described(record, error))
-            wait = max(self._settings.stable_seconds, _ERROR_WAIT_SECONDS)
-            self._ledger.save([replace(record, due=self._budget.time() + wait)])
-            return False
+    def ended(self, runs: Sequence[str]) -> Iterable[EndedRun]:
+        """Those of these runs that ended, or were deleted."""
+
+    def settled(self, demonstration: str, fingerprint: str) -> bool:
+        """Whether the store has outputs or a quarantine record of this upload."""
+
+    def recent_waits(self) -> int:
+        """How many runs ended waiting within the last hour."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A run to launch. Equal uploads have equal keys, so that a repeated request launches once.
+
+    Attributes:
+        id: the demonstration, which is the partition.
+        run_key: `id@fingerprint[:16]`, with `#n` when runs with the keys before were launched.
+        fingerprint: of the upload, 64 hex.
+        reason: `new`, `changed`, `superseded`, `lost`, `waiting` or the reason of a requested
+            rerun.
+    """
+
+    id: str
+    run_key: str
+    fingerprint: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What a poll of one folder found.
+
+    Attributes:
+        files: those of `RECORDING_FILES` in the folder, sorted.
+        present: whether the folder holds anything at all.
+        marked: whether it holds the marker of completeness.
+        began: when the poll began.
+        ended: when it ended.
+    """
+
+    files: tuple[ObservedFile, ...]
+    present: bool
+    marked: bool
+    began: float
+    ended: float
+
+
+def observed_file(name: str, info: ObjectInfo) -> ObservedFile:
+    """A file as it is compared; listings give fractions of a second that a HEAD does not."""
+    return ObservedFile(name, info.etag, info.size, int(info.modified))
+
+
+def fingerprint_of(files: Iterable[ObservedFile]) -> str | None:
+    """The fingerprint of a complete upload, None while a file is missing."""
+    listed = [(name, etag, size) for name, etag, size, _ in files if name in RECORDING_FILES]
+    return listing_fingerprint(listed) if len(listed) == len(RECORDING_FILES) else None
+
+
+def advance(position: Position | None, now: float) -> Position:
+    """The position at machine time `now`; a machine clock set back and forth adds no time."""
+    if position is None:
+        return Position(now, now)
+    passed = now - position.wall
+    debt = position.debt - min(passed, 0.0)
+    passed = max(passed, 0.0)
+    if debt and passed >= debt:
+        passed, debt = passed - debt, 0.0
+    return replace(position, time=position.time + passed, wall=now, debt=debt)
+
+
+def observe(upload: Upload, seen: Observation, settings: DiscoverySettings) -> Upload:
+    """The row after a poll; it stays accepted or requested only if nothing changed.
+
+    An upload is gone when a second poll, after another listing that lacks it, finds nothing.
+    """
+    same = seen.files == upload.files
+    fingerprint = fingerprint_of(seen.files)
+    if same and fingerprint is not None and fingerprint == upload.fingerprint:
+        return upload
+    if not seen.present and not upload.files:
+        return replace(upload, state=UploadState.GONE, fingerprint=None, run_key=None, due=None)
+    since = upload.since if same and fingerprint is None else seen.ended
+    if fingerprint is not None:
+        due: float | None = seen.ended + settings.stable_seconds
+    elif not seen.present:
+        due = None
+    else:  # again after half the time since the last change: an active upload in every tick
+        wait = min((seen.ended - since) / 2, _MAX_WAIT * settings.stable_seconds)
+        due = seen.ended + wait
+    return replace(
+        upload,
+        state=UploadState.PENDING,
+        files=seen.files,
+        fingerprint=fingerprint,
+        since=since,
+        run_key=None,
+        due=due,
+    )
+
+
+def is_complete(upload: Upload, seen: Observation, stable_seconds: float) -> bool:
+    """Whether an upload with all its files may be processed: stable long enough, or marked.
+
+    A marker counts for the first upload only: after a later upload it may still be the old marker.
+    """
+    if seen.marked and upload.accepted is None:
         return True
-
-    def _decide(
-        self,
-        record: UploadRecord,
-        observation: UploadObservation,
-        colliding: Collection[str],
-        *,
-        full: bool,
-    ) -> None:
-        """Write the record and, for a complete upload, what follows from it."""
-        wait = self._settings.stable_seconds
-        if record.fingerprint is None:
-            self._write(record)
-        elif record.id in colliding:
-            accepted = record.state is UploadState.ACCEPTED
-            self._write(replace(record, due=None if accepted else observation.ended + wait))
-        elif full or not is_complete(
-            record, observation, self._was_launched(record, observation), wait
-        ):
-            self._write(replace(record, due=record.since + wait))
-        else:
-            self._request_run(record, record.fingerprint, observation.ended)
-
-    def _was_launched(self, record: UploadRecord, observation: UploadObservation) -> bool:
-        return observation.marked and self._history.last(record.id) is not None
-
-    def _request_run(self, record: UploadRecord, fingerprint: str, time: float) -> None:
-        """Request a run for a complete upload, unless the last run was for it."""
-        last = self._history.last(record.id)
-        reason = reason_to_run(record, last, self._rerun_reason(record.id))
-        if reason is None:
-            self._write(accept(record))
-        elif reason == RunOutcome.WAITING and not self._may_retry():
-            self._write(replace(record, due=time + FIRST_PAUSE_SECONDS))
-        else:
-            key = next_run_key(self._history, record, fingerprint)
-            self._write(
-                replace(record, state=UploadState.REQUESTED, run_key=key, due=time), granted=key
-            )
-            self.requests.append(Request(record.id, key, fingerprint, reason))
-            _LOG.info("%s: a run is requested: %s", record.id, reason)
-        self.complete.append(record.id)
-
-    def _may_retry(self) -> bool:
-        """Whether another run that had to wait may be tried in this hour."""
-        if self._retries is None:
-            self._retries = RETRIES_PER_HOUR - self._history.recent_waits()
-        self._retries -= 1
-        return self._retries >= 0
-
-    def _rerun_reason(self, demonstration: str) -> str | None:
-        """The reason of a requested rerun that was not launched yet."""
-        reruns = self._ledger.reruns(demonstration)
-        for key in {key for _, key in reruns if key is not None and self._history.has_run(key)}:
-            self._ledger.forget_reruns(demonstration, key)
-        return next((reason for reason, _ in self._ledger.reruns(demonstration)), None)
-
-    def _write(self, record: UploadRecord, granted: str | None = None) -> None:
-        with self._ledger.transaction():
-            self._ledger.save([record])
-            if granted is not None:
-                self._ledger.grant_reruns(record.id, granted)
-            if record.state is UploadState.GONE:
-                self._ledger.forget_reruns(record.id, None)
+    return not stable_seconds or seen.began - upload.since >= stable_seconds
 
 
-def _described(record: UploadRecord, error: Exception) -> str:
-    """The words of an error that are ours, else what the system or Python calls it."""
-    if isinstance(error, StorageError):
-        return str(error)
-    number = error.errno if isinstance(error, OSError) else None
-    return f"{record.id}: {os.strerror(number) if number else type(error).__name__}"
+def end(upload: Upload, ending: Ending, time: float) -> Upload:
+    """The row after its run ended; due when another run may have to follow."""
+    cause = RunOutcome.LOST if ending.outcome is RunOutcome.INTERRUPTED else ending.outcome
+    if cause is RunOutcome.DONE:
+        return replace(upload, run=None, cause="", reason="", attempts=0)
+    before = upload.attempts if upload.cause == cause else 0
+    attempts = before + (ending.outcome is not RunOutcome.INTERRUPTED)
+    ended = replace(upload, run=None, cause=cause, reason=ending.reason, attempts=attempts)
+    if upload.state is not UploadState.ACCEPTED or upload.accepted != upload.fingerprint:
+        return ended  # its files changed meanwhile
+    if cause is RunOutcome.SUPERSEDED:  # as if its files had just changed
+        return replace(ended, state=UploadState.PENDING, fingerprint=None, due=time)
+    pause = retry_pause(attempts) if cause is RunOutcome.WAITING else 0.0
+    return replace(ended, due=time + pause)
 
 
-def _confirmed(record: UploadRecord, last: Launch | None, budget: TickBudget) -> UploadRecord:
-    """The accepted record, unless the requested run was superseded; due when it has to be rerun."""
-    if last is None or last.fingerprint != record.fingerprint:
-        return accept(record)
-    if last.superseded:
-        return restart_wait(record, budget.time())
-    pause = last.retry_after
-    return replace(accept(record), due=None if pause is None else budget.start + pause)
+def needs_run(upload: Upload) -> bool:
+    """Whether a complete upload may need a run, as far as its row tells."""
+    return upload.accepted != upload.fingerprint or (upload.run is None and upload.cause != "")
 
 
-_SHARES = (0.2, 0.4, 0.6)  # of `seconds_per_tick`: the ends of confirming, listing and sweeping
+def accept(upload: Upload, run: str | None = None) -> Upload:
+    """The row of an upload that needs no run, or for which a run is under way."""
+    return replace(
+        upload,
+        state=UploadState.ACCEPTED,
+        accepted=upload.fingerprint,
+        run_key=None,
+        run=run,
+        due=None,
+    )
+
+
+def reason_to_run(upload: Upload) -> str | None:
+    """Why an upload that needs a run is to get one; None when it was lost too often."""
+    if upload.accepted is None:
+        return "new"
+    if upload.accepted != upload.fingerprint:
+        return "changed"
+    too_often = upload.cause == RunOutcome.LOST and upload.attempts >= MAX_LOST_RUNS
+    return None if too_often else upload.cause
 
 
 @dataclass(frozen=True, slots=True)
@@ -481,8 +287,8 @@ class Tick:
 
 def tick(  # noqa: PLR0917 - what a tick needs, in the order of its steps
     objects: Objects,
-    ledger: Ledger,
-    history: RunHistory,
+    table: DiscoveryTable,
+    runs: Runs,
     now: float,
     settings: DiscoverySettings,
     clock: Callable[[], float] = time.monotonic,
@@ -491,46 +297,283 @@ def tick(  # noqa: PLR0917 - what a tick needs, in the order of its steps
 
     Args:
         objects: the uploads.
-        ledger: kept between ticks; an empty one is filled again.
-        history: the runs that were ever launched.
+        table: kept between ticks; an empty one is filled again.
+        runs: what is known of runs.
         now: epoch seconds by this machine's clock, which may jump.
         settings: thresholds and bounds.
         clock: a clock in seconds, for the bound on a tick's time.
 
     Raises:
-        StorageError: the ledger cannot be read or written. Errors of the uploads' storage are in
+        StorageError: the table cannot be read or written. Errors of the uploads' storage are in
             `Tick.errors` instead.
     """
     try:
-        return _tick(objects, ledger, history, settings, TickBudget(ledger.begin_tick(now), clock))
+        position = advance(table.position(), now)
+        with table.transaction():
+            table.set_position(position)
+            table.mark_wished_due(position.time)
+        return _Tick(objects, table, runs, settings, position, clock).run()
     except sqlite3.Error as error:
         raise StorageError(
-            f"the ledger of uploads cannot be used: {error}; check its disk"
+            f"the table of uploads cannot be used: {error}; check its disk"
         ) from None
 
 
-def _tick(
-    objects: Objects,
-    ledger: Ledger,
-    history: RunHistory,
-    settings: DiscoverySettings,
-    budget: TickBudget,
-) -> Tick:
-    confirming, listing, sweeping = (share * settings.seconds_per_tick for share in _SHARES)
-    poller = Poller(objects, ledger, history, settings, budget)
-    mark_lost_due(ledger, history, budget)
-    poller.confirm_launched(confirming)
-    pages = list_folders(objects, ledger, budget, settings.pages_per_tick // 2, listing)
-    pages += sweep(objects, ledger, budget, settings.pages_per_tick - pages, sweeping)
-    collisions = ledger.collisions()
-    poller.poll(collisions.keys())
-    return Tick(
-        new_ids=tuple(sorted(set(poller.complete))),
-        requests=tuple(poller.requests),
-        collisions={key: tuple(map(printable_name, names)) for key, names in collisions.items()},
-        states=ledger.counts(),
-        sweep=ledger.listing_cursor(ListingKind.SWEEP).number,
-        pages=pages,
-        polls=poller.polls,
-        errors=tuple(budget.errors),
-    )
+class _Tick:
+    """The steps of one tick over the same things."""
+
+    def __init__(  # noqa: PLR0917 - see `tick`
+        self,
+        objects: Objects,
+        table: DiscoveryTable,
+        runs: Runs,
+        settings: DiscoverySettings,
+        position: Position,
+        clock: Callable[[], float],
+    ) -> None:
+        self._objects, self._table, self._runs, self._settings = objects, table, runs, settings
+        self._position, self._start = position, position.time
+        self._clock, self._begun = clock, clock()
+        self._errors: list[str] = []
+        self._requests: list[Request] = []
+        self._complete: list[str] = []
+        self._polls = self._slow_errors = 0
+        self._retries: int | None = None  # still allowed in this hour; counted when needed
+
+    def run(self) -> Tick:
+        """All steps, in order."""
+        self._end_runs()
+        self._confirm_launched()
+        pages = self._sweep()
+        collisions = self._table.collisions()
+        for complete in (True, False):
+            left = max(1, self._settings.polls_per_tick - self._polls)
+            due = self._table.due(self._start, left, complete=complete)
+            self._poll_each(due, collisions.keys())
+        shown = {key: tuple(map(printable_name, names)) for key, names in collisions.items()}
+        return Tick(
+            new_ids=tuple(sorted(set(self._complete))),
+            requests=tuple(self._requests),
+            collisions=shown,
+            states=self._table.counts(),
+            sweep=self._position.sweep,
+            pages=pages,
+            polls=self._polls,
+            errors=tuple(self._errors),
+        )
+
+    def _spent(self) -> float:
+        return max(0.0, self._clock() - self._begun)
+
+    def _time(self) -> float:
+        return self._start + self._spent()
+
+    def _end_runs(self) -> None:
+        """Take in how runs ended since the last tick."""
+        for ended in self._runs.ended(self._table.runs()):
+            uploads = self._table.of_run(ended.run)
+            with self._table.transaction():
+                self._table.save(
+                    replace(upload, run=ended.successor)
+                    if ended.successor
+                    else end(upload, ended.members.get(upload.id, ended.ending), self._start)
+                    for upload in uploads
+                )
+
+    def _confirm_launched(self) -> None:
+        """Accept those whose requested run was launched; the others stay requested."""
+        until = _CONFIRMING * self._settings.seconds_per_tick
+        for done, upload in enumerate(self._table.requested(self._settings.polls_per_tick)):
+            if done and self._spent() >= until:
+                return
+            self._attempt(upload, partial(self._confirm, upload))
+
+    def _confirm(self, upload: Upload) -> None:
+        run = self._runs.launched(upload.run_key or "")
+        if run is not None:
+            with self._table.transaction():
+                self._table.save([accept(upload, run)])
+
+    def _sweep(self) -> int:
+        """Read some pages of all objects; its end marks what it did not see as due."""
+        pages, until = self._settings.pages_per_tick, _LISTING * self._settings.seconds_per_tick
+        for used in range(pages):
+            if used and self._spent() >= until:
+                return used
+            try:
+                page = self._objects.list_page("", self._position.token)
+            except StorageError as error:
+                self._errors.append(str(error))
+                self._go_on_from(_refused(self._position))
+                return used + 1
+            with self._table.transaction():
+                self._store_page(page)
+                sweep = self._position.sweep + (page.token is None)
+                self._go_on_from(replace(self._position, token=page.token, sweep=sweep, refusals=0))
+            if page.token is None:
+                return used + 1
+        return pages
+
+    def _go_on_from(self, position: Position) -> None:
+        self._position = position
+        self._table.set_position(position)
+
+    def _store_page(self, page: Page) -> None:
+        folders: dict[str, list[ObservedFile]] = defaultdict(list)
+        for info in page.objects:
+            name, slash, rest = info.key.partition("/")
+            if slash and name and not name.startswith("."):
+                folders[name] += [observed_file(rest, info)] if rest in RECORDING_FILES else []
+        known = self._table.named(list(folders))
+        self._table.save(_listed(folders, known, self._start))
+        counts = ((name, len(files)) for name, files in folders.items())
+        self._table.mark_seen(self._position.sweep, counts)
+        if page.token is None:
+            self._table.mark_unseen_due(self._position.sweep, self._start)
+
+    def _poll_each(self, due: Sequence[Upload], colliding: Collection[str]) -> None:
+        for done, upload in enumerate(due):
+            full = len(self._requests) >= self._settings.requests_per_tick
+            late = done > 0 and self._spent() >= self._settings.seconds_per_tick
+            if late or self._slow_errors >= _MAX_ERRORS or (full and upload.fingerprint):
+                return
+            self._polls += 1
+            began = self._spent()
+            if self._attempt(upload, partial(self._poll, upload, colliding, full=full)):
+                self._slow_errors = 0
+            else:  # storage that is out of order takes its time to say so; a bad folder does not
+                self._slow_errors += self._spent() - began > _SLOW_SECONDS
+
+    def _attempt(self, upload: Upload, work: Callable[[], None]) -> bool:
+        """Whether `work` succeeded; trouble with one folder is reported, and it is polled later."""
+        try:
+            work()
+        except sqlite3.Error:  # of the table, which all of them need
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is this folder's alone
+            self._errors.append(_described(upload, error))
+            wait = max(self._settings.stable_seconds, _ERROR_WAIT_SECONDS)
+            self._table.save([replace(upload, due=self._time() + wait)])
+            return False
+        return True
+
+    def _observation(self, name: str) -> Observation:
+        """What one folder holds, by one request unless it holds more than a page."""
+        began, marker, prefix = self._time(), self._settings.complete_marker, f"{name}/"
+        page = self._objects.list_page(prefix)
+        infos = {info.key.removeprefix(prefix): info for info in page.objects}
+        if page.token is not None:
+            names = sorted({*RECORDING_FILES, marker} - {""})
+            heads = {file: self._objects.head(f"{prefix}{file}") for file in names}
+            infos = {file: info for file, info in heads.items() if info is not None}
+        present = bool(page.objects or page.token or infos)
+        files = tuple(observed_file(file, infos[file]) for file in RECORDING_FILES if file in infos)
+        return Observation(files, present, marker in infos, began, self._time())
+
+    def _poll(self, before: Upload, colliding: Collection[str], *, full: bool) -> None:
+        seen = self._observation(before.name)
+        upload = observe(before, seen, self._settings)
+        files = (len(seen.files), len(RECORDING_FILES))
+        _LOG.debug("%s: %d of %d files, %s", upload.id, *files, upload.state.value)
+        wait = self._settings.stable_seconds
+        if upload.fingerprint is None:
+            with self._table.transaction():
+                self._table.save([upload])
+                if upload.state is UploadState.GONE:
+                    self._table.clear_wish(upload.id)
+        elif upload.id in colliding or upload.id in self._runs.claimed:
+            accepted = upload.state is UploadState.ACCEPTED and upload.id in colliding
+            self._table.save([replace(upload, due=None if accepted else seen.ended + wait)])
+        elif full or not is_complete(upload, seen, wait):
+            self._table.save([replace(upload, due=upload.since + wait)])
+        else:
+            self._decide(upload, upload.fingerprint, seen.ended)
+            self._complete.append(upload.id)
+
+    def _decide(self, upload: Upload, fingerprint: str, time: float) -> None:
+        """Request a run for a complete upload, or note that it needs none."""
+        if upload.state is UploadState.REQUESTED:  # it was not launched yet
+            self._request(upload, fingerprint, upload.cause, time)
+        elif upload.wish is not None:
+            self._request(upload, fingerprint, upload.wish, time)
+        elif not needs_run(upload):
+            self._table.save([accept(upload, upload.run)])
+        elif self._runs.settled(upload.id, fingerprint):
+            self._table.save([replace(accept(upload), cause="", reason="", attempts=0)])
+        elif (run := self._runs.live(upload.id, fingerprint)) is not None:
+            self._table.save([accept(upload, run)])
+        elif (reason := reason_to_run(upload)) is None:
+            self._table.save([accept(upload)])
+        elif reason == RunOutcome.WAITING and not self._may_retry():
+            self._table.save([replace(upload, due=time + FIRST_PAUSE_SECONDS)])
+        else:
+            self._request(upload, fingerprint, reason, time)
+
+    def _request(self, upload: Upload, fingerprint: str, reason: str, time: float) -> None:
+        key = upload.run_key or self._next_key(upload, fingerprint)
+        attempts = upload.attempts if reason == upload.cause else 0
+        with self._table.transaction():
+            self._table.save(
+                [
+                    replace(
+                        upload,
+                        state=UploadState.REQUESTED,
+                        cause=reason,
+                        attempts=attempts,
+                        run_key=key,
+                        run=None,
+                        due=time,
+                    )
+                ]
+            )
+            if reason == upload.wish:
+                self._table.clear_wish(upload.id)
+        self._requests.append(Request(upload.id, key, fingerprint, reason))
+        _LOG.info("%s: a run is requested: %s", upload.id, reason)
+
+    def _next_key(self, upload: Upload, fingerprint: str) -> str:
+        """The first key that no run has."""
+        number = upload.attempts
+        while True:
+            suffix = f"#{number}" if number else ""
+            key = f"{upload.id}@{fingerprint[:16]}{suffix}"
+            if self._runs.launched(key) is None:
+                return key
+            number += 1
+
+    def _may_retry(self) -> bool:
+        """Whether another run that had to wait may be tried in this hour."""
+        if self._retries is None:
+            self._retries = RETRIES_PER_HOUR - self._runs.recent_waits()
+        self._retries -= 1
+        return self._retries >= 0
+
+
+def _refused(position: Position) -> Position:
+    if position.refusals + 1 < _MAX_REFUSALS:
+        return replace(position, refusals=position.refusals + 1)
+    return replace(position, token=None, sweep=position.sweep + 1, refusals=0)
+
+
+def _listed(
+    folders: Mapping[str, Sequence[ObservedFile]], known: Mapping[str, Upload], time: float
+) -> Iterator[Upload]:
+    """The rows that a page of a listing changes: new and returned folders, and changed ones."""
+    for name, files in folders.items():
+        upload = known.get(name)
+        if upload is None:
+            yield Upload(name, safe_id(name), since=time, due=time)
+        elif upload.state is UploadState.GONE:
+            yield replace(upload, state=UploadState.PENDING, due=time)
+        elif any(file not in upload.files for file in files):
+            soon = time if upload.due is None else min(upload.due, time)
+            pending = upload.state is UploadState.PENDING  # it was stable and is no longer
+            yield replace(upload, due=soon, fingerprint=None if pending else upload.fingerprint)
+
+
+def _described(upload: Upload, error: Exception) -> str:
+    """The words of an error that are ours, else what the system or Python calls it."""
+    if isinstance(error, StorageError):
+        return str(error)
+    number = error.errno if isinstance(error, OSError) else None
+    return f"{upload.id}: {os.strerror(number) if number else type(error).__name__}"

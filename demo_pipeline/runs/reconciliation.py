@@ -1,17 +1,18 @@
 """The check that no upload is lost: listed = accepted + quarantined + pending + gone.
 
-Belongs here: that sum, and the problems that name whatever does not fit into it.
+Belongs here: that sum, the problems that name whatever does not fit into it, and whether the store
+accounts for an upload.
 """
 
-import logging
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 from demo_pipeline.problems import Problem, Severity
-from demo_pipeline.runs.ledger import Ledger
-from demo_pipeline.runs.upload_decisions import RunHistory, RunOutcome, UploadState
-
-_LOG = logging.getLogger(__package__)
+from demo_pipeline.runs.discovery import RunOutcome
+from demo_pipeline.runs.discovery_table import Upload, UploadState
+from demo_pipeline.runs.quarantine import read_quarantine
+from demo_pipeline.runs.stages import STAGES
+from demo_pipeline.runs.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +21,7 @@ class Reconciliation:
 
     Attributes:
         listed: ids in the uploads, and those that were there once.
-        accepted: a run for the present files has built the trajectory, or is queued or running.
+        accepted: a run for the present files has built the outputs, or is queued or running.
         quarantined: with a quarantine record, or several folders have the id.
         pending: not seen yet, incomplete, not yet stable, returned after it was gone, or to be run
             again because a run was lost or had to wait.
@@ -41,93 +42,96 @@ class Reconciliation:
         return self.listed == self.accepted + self.quarantined + self.pending + self.gone
 
 
-@dataclass(frozen=True, slots=True)
-class UnfinishedUploads:
-    """Accepted uploads whose last run built nothing.
-
-    Attributes:
-        again: discovery requests another run.
-        lost: no other run follows.
-        waiting: those of `again` that something passing stopped → what that is.
-    """
-
-    again: frozenset[str] = frozenset()
-    lost: frozenset[str] = frozenset()
-    waiting: Mapping[str, str] = field(default_factory=dict)
-
-
-def unfinished_uploads(
-    accepted: Iterable[str], built: Collection[str], history: RunHistory
-) -> UnfinishedUploads:
-    """Find the accepted uploads whose last run built nothing.
-
-    Args:
-        accepted: ids of which it is not certain that their last run built a trajectory.
-        built: ids with a committed trajectory.
-        history: the runs that were launched.
-    """
-    again, lost, waiting = set(), set(), {}
-    for key in accepted:
-        try:
-            last = history.last(key)
-        except Exception as error:  # noqa: BLE001 - the others are counted whatever it is
-            _LOG.debug("%s: its runs are read at the next count (%s)", key, type(error).__name__)
-            again.add(key)
-            continue
-        if last is not None and (last.superseded or last.retry_after is not None):
-            again.add(key)
-            if last.outcome is RunOutcome.WAITING:
-                waiting[key] = last.reason
-        elif last is not None and last.outcome is RunOutcome.LIVE:
-            continue
-        elif key not in built or (last is not None and last.outcome is RunOutcome.LOST):
-            lost.add(key)
-    return UnfinishedUploads(frozenset(again), frozenset(lost), waiting)
-
-
 def reconcile(
-    ledger: Ledger,
+    uploads: Mapping[str, Upload],
+    colliding: Collection[str],
     quarantined: Collection[str],
-    listed: Collection[str] | None,
-    unfinished: UnfinishedUploads = UnfinishedUploads(),
+    built: Collection[str],
+    listed: Collection[str],
     *,
     recent_tick: bool = False,
 ) -> Reconciliation:
     """Count every demonstration once.
 
     Args:
-        ledger: what discovery knows.
+        uploads: what discovery knows of each id.
+        colliding: ids that several folders have.
         quarantined: ids with a quarantine record.
-        listed: ids in the uploads by a new listing; None: those in the ledger.
-        unfinished: of the ids that the ledger has as accepted.
+        built: ids with an output of the last stage.
+        listed: ids in the uploads by a new listing.
         recent_tick: discovery ticked a short time ago, so what it does not know has just arrived.
     """
-    states = ledger.states()
-    known_present = {key for key, state in states.items() if state is not UploadState.GONE}
-    colliding = ledger.collisions().keys()
-    present = known_present if listed is None else set(listed) | colliding
-    unknown = present - states.keys()
-    gone = states.keys() - present
-    in_quarantine = (set(quarantined) | colliding) & (present - unknown)
+    present = {*listed, *colliding}
+    unknown = present - uploads.keys()
+    gone = uploads.keys() - present
+    in_quarantine = {*quarantined, *colliding} & (present - unknown)
     rest = present - unknown - in_quarantine
-    launched = {key for key in rest if states[key] is UploadState.ACCEPTED}
-    lost, waiting = launched & unfinished.lost, unfinished.waiting.keys()
-    accepted = launched - unfinished.again - lost
-    pending = rest - accepted - lost | (unknown if recent_tick else set())
+    accepted = {key for key in rest if _is_accepted(uploads[key])}
+    lost = {key for key in accepted if _is_lost(uploads[key], is_built=key in built)}
+    pending = rest - accepted
+    waiting = sorted(key for key in pending if uploads[key].cause == RunOutcome.WAITING)
+    vanished = sorted(key for key in gone if uploads[key].state is not UploadState.GONE)
     return Reconciliation(
         listed=len(present | gone),
-        accepted=len(accepted),
+        accepted=len(accepted - lost),
         quarantined=len(in_quarantine),
-        pending=len(pending),
+        pending=len(pending | unknown if recent_tick else pending),
         gone=len(gone),
         problems=(
             *(_unknown(key, recent_tick=recent_tick) for key in sorted(unknown)),
             *map(_lost, sorted(lost)),
-            *(_waiting(key, unfinished.waiting[key]) for key in sorted(pending & waiting)),
-            *map(_vanished, sorted(gone & known_present)),
-            *map(_stray, sorted(set(quarantined) - present - gone)),
+            *(_waiting(key, uploads[key].reason) for key in waiting),
+            *map(_vanished, vanished),
+            *map(_stray, sorted({*quarantined} - present - gone)),
         ),
     )
+
+
+def is_settled(workspace: Workspace, demonstration: str, fingerprint: str) -> bool:
+    """Whether the store has every output, or a quarantine record, of this upload.
+
+    By whatever code: new code is no reason to process every upload again.
+
+    Args:
+        workspace: roots and settings.
+        demonstration: its id.
+        fingerprint: of the upload's listing, which is its identity in a bucket.
+
+    Raises:
+        StorageError: the store or the upload cannot be read.
+    """
+    record = read_quarantine(workspace.store, demonstration)
+    built = _built_from(workspace, demonstration)
+    if record is None and built is None:
+        return False
+    copies = workspace.uploads.copies
+    identity = fingerprint if copies else workspace.uploads.identity(demonstration)
+    return identity == built or (record is not None and record.fingerprint == identity)
+
+
+def _built_from(workspace: Workspace, demonstration: str) -> str | None:
+    """Identity of the upload that every output was built from; None without one."""
+    contents: dict[str, str] = {}
+    upload = None
+    for stage in STAGES:
+        current = workspace.store.current(stage.output(demonstration))
+        if current is None:
+            return None
+        inputs = current.manifest.recipe.inputs
+        if any(inputs[name] != contents[name] for name in stage.inputs):
+            return None
+        upload = inputs.get("upload", upload)
+        contents[stage.name] = current.content
+    return upload
+
+
+def _is_accepted(upload: Upload) -> bool:
+    """Whether no run has to follow."""
+    return upload.state is UploadState.ACCEPTED and (upload.run is not None or upload.due is None)
+
+
+def _is_lost(upload: Upload, *, is_built: bool) -> bool:
+    return upload.run is None and (upload.cause == RunOutcome.LOST or not is_built)
 
 
 def _unknown(demonstration: str, *, recent_tick: bool) -> Problem:
@@ -137,54 +141,40 @@ def _unknown(demonstration: str, *, recent_tick: bool) -> Problem:
     else:
         message = "is in the uploads, and discovery is not running"
         remedy = "switch on the sensor new_uploads, and check its ticks"
-    return Problem(
-        "unknown_upload",
-        ".",
-        message,
-        remedy=remedy,
-        severity=Severity.WARNING if recent_tick else Severity.ERROR,
-        demonstration=demonstration,
-    )
+    severity = Severity.WARNING if recent_tick else Severity.ERROR
+    return _problem("unknown_upload", demonstration, message, remedy, severity)
 
 
 def _lost(demonstration: str) -> Problem:
-    return Problem(
-        "lost_upload",
-        ".",
-        "has no trajectory from its last run, which was cancelled, died or was deleted",
-        remedy="check its runs in the UI, then process the demonstration again",
-        demonstration=demonstration,
-    )
+    message = "has no trajectory from its last run, which was cancelled, died or was deleted"
+    remedy = "check its runs in the UI, then process the demonstration again"
+    return _problem("lost_upload", demonstration, message, remedy, Severity.ERROR)
 
 
 def _waiting(demonstration: str, reason: str) -> Problem:
-    return Problem(
-        "waiting_upload",
-        ".",
-        f"is waiting: {reason}",
-        remedy="nothing, if that passes: it is tried again with growing pauses, up to half an hour",
-        severity=Severity.WARNING,
-        demonstration=demonstration,
-    )
+    remedy = "nothing, if that passes: it is tried again with growing pauses, up to half an hour"
+    return _problem("waiting_upload", demonstration, f"is waiting: {reason}", remedy)
 
 
 def _vanished(demonstration: str) -> Problem:
-    return Problem(
-        "vanished_upload",
-        ".",
-        "is no longer in the uploads; discovery records that after two sweeps",
-        remedy="nothing, if it was deleted on purpose; what was built from it stays",
-        severity=Severity.WARNING,
-        demonstration=demonstration,
-    )
+    message = "is no longer in the uploads; discovery records that after two sweeps"
+    remedy = "nothing, if it was deleted on purpose; what was built from it stays"
+    return _problem("vanished_upload", demonstration, message, remedy)
 
 
 def _stray(demonstration: str) -> Problem:
+    message = "has a quarantine record and was never seen in the uploads"
+    remedy = "upload it, or delete its records, quarantine/<id>/ in the store"
+    return _problem("stray_quarantine", demonstration, message, remedy)
+
+
+def _problem(
+    code: str,
+    demonstration: str,
+    message: str,
+    remedy: str,
+    severity: Severity = Severity.WARNING,
+) -> Problem:
     return Problem(
-        "stray_quarantine",
-        ".",
-        "has a quarantine record and was never seen in the uploads",
-        remedy="upload it, or delete its records, quarantine/<id>/ in the store",
-        severity=Severity.WARNING,
-        demonstration=demonstration,
+        code, ".", message, remedy=remedy, severity=severity, demonstration=demonstration
     )

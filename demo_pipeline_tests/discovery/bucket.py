@@ -3,7 +3,8 @@
 import zlib
 from collections.abc import Callable
 
-from demo_pipeline.runs.upload_decisions import ObservedFile, observed_file
+from demo_pipeline.runs.discovery import observed_file
+from demo_pipeline.runs.discovery_table import ObservedFile
 from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.objects import PAGE, ObjectInfo, Page
 

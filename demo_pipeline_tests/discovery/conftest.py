@@ -9,4 +9,4 @@ from demo_pipeline_tests.discovery.scene import Scene
 
 @pytest.fixture
 def scene(tmp_path: Path) -> Scene:
-    return Scene(tmp_path / "discovery" / "ledger.sqlite")
+    return Scene(tmp_path / "discovery" / "table.sqlite")

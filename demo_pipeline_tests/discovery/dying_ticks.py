@@ -3,14 +3,14 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from demo_pipeline.runs.ledger import Ledger
+from demo_pipeline.runs.discovery_table import DiscoveryTable
 
 
 class Killed(BaseException):
     """The process was killed."""
 
 
-class DyingLedger(Ledger):
+class DyingTable(DiscoveryTable):
     """Calls `before` before, within and after each transaction; it may raise."""
 
     before: Callable[[str], None] = staticmethod(lambda _: None)

@@ -1,4 +1,4 @@
-"""A bucket, a ledger, runs and a clock, for tests of one incident each."""
+"""A bucket, a table, runs and a clock, for tests of one incident each."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Any, cast
 
 from demo_pipeline.files.recording_files import RECORDING_FILES
-from demo_pipeline.runs.discovery import Tick, tick
-from demo_pipeline.runs.ledger import Ledger
-from demo_pipeline.runs.upload_decisions import Request, UploadState
+from demo_pipeline.runs.discovery import Request, Tick, tick
+from demo_pipeline.runs.discovery_table import DiscoveryTable, Upload, UploadState
 from demo_pipeline.settings import DiscoverySettings
 from demo_pipeline.store.objects import Objects
 from demo_pipeline_tests.discovery.bucket import Bucket
 from demo_pipeline_tests.discovery.dagster_like import Runs
-from demo_pipeline_tests.discovery.dying_ticks import DyingLedger
+from demo_pipeline_tests.discovery.dying_ticks import DyingTable
 
 STABLE = 60
 
@@ -23,10 +22,10 @@ class Scene:
     """One place and what is known of it.
 
     Attributes:
-        path: of the ledger.
+        path: of the table.
         objects: used instead of the bucket.
         seconds_a_request: that pass within a tick.
-        before: called before every step of a tick, in the ledger too; may raise.
+        before: called before every step of a tick, in the table too; may raise.
     """
 
     path: Path
@@ -57,9 +56,9 @@ class Scene:
         """A tick some seconds later; nothing of it is launched."""
         self.now += after
         objects: Objects = self.objects or cast("Objects", self.bucket)
-        with DyingLedger.open(self.path) as ledger:
-            ledger.before = self.before
-            return tick(objects, ledger, self.runs, self.now, self.settings, lambda: self._spent)
+        with DyingTable.open(self.path) as table:
+            table.before = self.before
+            return tick(objects, table, self.runs, self.now, self.settings, lambda: self._spent)
 
     def launch(self, found: Tick) -> list[str]:
         """Keys of the runs that are launched."""
@@ -73,13 +72,17 @@ class Scene:
             launched += [each for each in found.requests if self.runs.launch(each, self.now)]
         return launched
 
+    def row(self, name: str) -> Upload | None:
+        with DiscoveryTable.open(self.path) as table:
+            return table.by_id().get(name)
+
     def state(self, name: str) -> UploadState | None:
-        with Ledger.open(self.path) as ledger:
-            return ledger.states().get(name)
+        row = self.row(name)
+        return row.state if row else None
 
     def request_rerun(self, name: str, reason: str) -> None:
-        with Ledger.open(self.path) as ledger:
-            ledger.request_rerun(name, reason)
+        with DiscoveryTable.open(self.path) as table:
+            table.request_rerun(name, reason)
 
     def _ask(self, name: str) -> None:
         self.before(name)
@@ -88,6 +91,6 @@ class Scene:
         self._spent += self.seconds_a_request
         self.before(name)
 
-    def lose_ledger(self) -> None:
+    def lose_table(self) -> None:
         for ending in ("", "-wal", "-shm"):
             self.path.with_name(self.path.name + ending).unlink(missing_ok=True)

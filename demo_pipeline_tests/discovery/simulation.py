@@ -1,4 +1,4 @@
-"""A simulated world: people upload, sensor, daemon and runs die, the ledger is deleted, the clock
+"""A simulated world: people upload, sensor, daemon and runs die, the table is deleted, the clock
 jumps back, tokens expire, pages change during a listing. Then it counts what was missed.
 
 Beside the real `tick`, the usual sensor with a last-modified cursor polls the same bucket; it
@@ -16,21 +16,15 @@ from pathlib import Path
 from random import Random
 from typing import cast
 
-from demo_pipeline.runs.discovery import Tick, tick
+from demo_pipeline.runs.discovery import Request, RunOutcome, Tick, fingerprint_of, tick
+from demo_pipeline.runs.discovery_table import DiscoveryTable, UploadState
 from demo_pipeline.runs.failures import MAX_LOST_RUNS
-from demo_pipeline.runs.ledger import Ledger
-from demo_pipeline.runs.upload_decisions import (
-    SUPERSEDED_REASON,
-    Request,
-    UploadState,
-    fingerprint_of,
-)
 from demo_pipeline.settings import DiscoverySettings
 from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.objects import Objects
 from demo_pipeline_tests.discovery.bucket import Bucket
 from demo_pipeline_tests.discovery.dagster_like import Run, Runs
-from demo_pipeline_tests.discovery.dying_ticks import DyingLedger, Killed
+from demo_pipeline_tests.discovery.dying_ticks import DyingTable, Killed
 from demo_pipeline_tests.discovery.people import STABLE, Change, people
 
 SETTINGS = DiscoverySettings(
@@ -69,13 +63,13 @@ class Result:
     Attributes:
         ours: of `tick`.
         cursor: of the last-modified cursor.
-        misjudged: folders whose state in the ledger differs from the bucket at the end.
+        misjudged: folders whose state in the table differs from the bucket at the end.
         demonstrations: complete at the end.
         runs: launched by us.
         superseded: of those.
         lost: of those; cancelled or dead.
         kills: of sensor or daemon.
-        ledgers_lost: how often the ledger was deleted.
+        tables_lost: how often the table was deleted.
     """
 
     ours: Figures
@@ -86,7 +80,7 @@ class Result:
     superseded: int
     lost: int
     kills: int
-    ledgers_lost: int
+    tables_lost: int
 
 
 class CursorSensor:
@@ -112,16 +106,16 @@ class World:
     Args:
         seed: everything follows from it.
         count: demonstrations.
-        folder: for the ledger.
+        folder: for the table.
     """
 
     def __init__(self, seed: int, count: int, folder: Path) -> None:
-        self.time, self.kills, self.ledgers_lost, self.ticks_lost = 0.0, 0, 0, 0
+        self.time, self.kills, self.tables_lost, self.ticks_lost = 0.0, 0, 0, 0
         self.random = Random(seed)
         self.bucket = Bucket(150, self._request, lambda: self.time, token_seconds=300)
         self.runs, self.cursor = Runs(self._step), CursorSensor()
         self.finished: dict[str, list[tuple[float, str | None]]] = defaultdict(list)
-        self._path = folder / "ledger.sqlite"
+        self._path = folder / "table.sqlite"
         self._steps_left: int | None = None
         self._jump, self._peace = 0.0, False
         self._resumed: list[Request] = []
@@ -131,7 +125,7 @@ class World:
             self._at(change.time, partial(self._apply, change))
         self._end = max(time for time, _, _ in self._events)
         for _ in range(self.random.choice((1, 1, 2, 3))):
-            self._at(self.random.uniform(0, self._end), self._lose_ledger)
+            self._at(self.random.uniform(0, self._end), self._lose_table)
         self._at(self.random.uniform(0, self._end), self._set_clock_back)
 
     def run(self) -> None:
@@ -147,8 +141,8 @@ class World:
             peaceful = 0 if self._events else peaceful + 1
 
     def states(self) -> dict[str, UploadState]:
-        with Ledger.open(self._path) as ledger:
-            return ledger.states()
+        with DiscoveryTable.open(self._path) as table:
+            return {key: upload.state for key, upload in table.by_id().items()}
 
     def _live(self, seconds: float) -> None:
         """Wait, then tick and launch; it may be killed on the way."""
@@ -161,7 +155,7 @@ class World:
                 self._launch(request)
             self._resumed = []
             self._launch_all(self._tick())
-        except StorageError:  # the ledger was deleted during this tick
+        except StorageError:  # the table was deleted during this tick
             self.ticks_lost += 1
         except Killed:
             self.kills += 1
@@ -170,10 +164,10 @@ class World:
 
     def _tick(self) -> Tick:
         now = EPOCH + self.time - self._jump
-        with DyingLedger.open(self._path) as ledger:
-            ledger.before = self._step
+        with DyingTable.open(self._path) as table:
+            table.before = self._step
             bucket = cast("Objects", self.bucket)
-            return tick(bucket, ledger, self.runs, now, SETTINGS, lambda: self.time)
+            return tick(bucket, table, self.runs, now, SETTINGS, lambda: self.time)
 
     def _launch_all(self, found: Tick) -> None:
         assert len(found.cursor) < 1024
@@ -199,15 +193,11 @@ class World:
     def _read(self, run: Run) -> None:
         """The run compares its upload with its fingerprint; its outcome is known later."""
         run.read = self.time
+        same = fingerprint_of(self.bucket.files(run.id)) == run.fingerprint
+        outcome = RunOutcome.DONE if same else RunOutcome.SUPERSEDED
         if self.random.random() < 0.06:
-            self.runs.lose(run)
-        elif fingerprint_of(self.bucket.files(run.id)) != run.fingerprint:
-            run.superseded = True
-            self._at(self.time + self.random.uniform(0, 60), lambda: self._request_rerun(run.id))
-
-    def _request_rerun(self, demonstration: str) -> None:
-        with Ledger.open(self._path) as ledger:
-            ledger.request_rerun(demonstration, SUPERSEDED_REASON)
+            outcome = RunOutcome.LOST
+        self._at(self.time + self.random.uniform(0, 60), partial(run.end, outcome))
 
     def _apply(self, change: Change) -> None:
         if change.etag is None:
@@ -242,9 +232,9 @@ class World:
                 self._steps_left = None
                 raise Killed
 
-    def _lose_ledger(self) -> None:
+    def _lose_table(self) -> None:
         """The file is deleted, perhaps during a tick."""
-        self.ledgers_lost += 1
+        self.tables_lost += 1
         for ending in ("", "-wal", "-shm"):
             self._path.with_name(self._path.name + ending).unlink(missing_ok=True)
 
@@ -269,12 +259,12 @@ def simulate(seed: int, count: int) -> Result:
         superseded=sum(run.superseded for run in runs),
         lost=sum(run.lost for run in runs),
         kills=world.kills,
-        ledgers_lost=world.ledgers_lost,
+        tables_lost=world.tables_lost,
     )
 
 
 def _truth(world: World, name: str) -> tuple[UploadState | None, ...]:
-    """States that are right at the end; a new ledger never knew uploads that are gone."""
+    """States that are right at the end; a new table never knew uploads that are gone."""
     files = world.bucket.files(name)
     if not files:
         return (UploadState.GONE, None)

@@ -1,4 +1,4 @@
-"""No demonstration is lost in simulated worlds of uploads, kills and lost ledgers."""
+"""No demonstration is lost in simulated worlds of uploads, kills and lost tables."""
 
 import pytest
 
@@ -14,13 +14,13 @@ def test_no_upload_is_missed_run_too_early_or_run_twice(results):
     assert [each.ours for each in results] == [Figures(0, 0, 0, 0)] * 5
 
 
-def test_the_ledger_agrees_with_the_uploads(results):
+def test_the_table_agrees_with_the_uploads(results):
     assert [each.misjudged for each in results] == [0] * 5
 
 
 def test_every_fault_occurred(results):
     assert sum(each.kills for each in results) > 20
-    assert sum(each.ledgers_lost for each in results) >= 5
+    assert sum(each.tables_lost for each in results) >= 5
     assert sum(each.superseded for each in results) > 0
     assert sum(each.lost for each in results) > 20
 

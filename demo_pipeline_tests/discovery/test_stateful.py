@@ -1,4 +1,4 @@
-"""Invariants of discovery under any order of uploads, clock jumps, kills and lost ledgers."""
+"""Invariants of discovery under any order of uploads, clock jumps, kills and lost tables."""
 
 import tempfile
 from itertools import pairwise
@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from demo_pipeline.files.recording_files import RECORDING_FILES
-from demo_pipeline.runs.upload_decisions import ObservedFile, UploadState, fingerprint_of
+from demo_pipeline.runs.discovery import RunOutcome, fingerprint_of
+from demo_pipeline.runs.discovery_table import ObservedFile, UploadState
 from demo_pipeline.store.names import safe_id
 from demo_pipeline_tests.discovery.bucket import Bucket
 from demo_pipeline_tests.discovery.dying_ticks import Fuse, Killed
@@ -24,7 +25,7 @@ class Uploads(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self._folder = tempfile.TemporaryDirectory()
-        path = Path(self._folder.name) / "ledger.sqlite"
+        path = Path(self._folder.name) / "table.sqlite"
         self.scene = Scene(path, bucket=Bucket(page=2))
         self.changed = dict.fromkeys(NAMES, 0.0)
         self.early: list[str] = []
@@ -68,11 +69,11 @@ class Uploads(RuleBasedStateMachine):
         """At most one of each upload's: three are the limit."""
         runs = self.scene.runs.by_id.get(self._id(name), [])
         if runs and not any(run.lost for run in runs):
-            self.scene.runs.lose(runs[-1])
+            runs[-1].end(RunOutcome.LOST)
 
     @rule()
-    def lose_ledger(self) -> None:
-        self.scene.lose_ledger()
+    def lose_table(self) -> None:
+        self.scene.lose_table()
 
     @invariant()
     def no_run_is_early_or_double(self) -> None:

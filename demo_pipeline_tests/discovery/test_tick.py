@@ -6,8 +6,8 @@ import re
 import pytest
 
 from demo_pipeline.files.recording_files import RECORDING_FILES
-from demo_pipeline.runs.ledger import Ledger
-from demo_pipeline.runs.upload_decisions import SUPERSEDED_REASON, UploadState, fingerprint_of
+from demo_pipeline.runs.discovery import EndedRun, Ending, RunOutcome, fingerprint_of
+from demo_pipeline.runs.discovery_table import UploadState
 from demo_pipeline.settings import DiscoverySettings
 from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.objects import FolderObjects
@@ -17,6 +17,11 @@ from demo_pipeline_tests.discovery.scene import Scene
 
 def keys(requests):
     return [each.run_key for each in requests]
+
+
+def end(scene, outcome):
+    """The newest run ends, or goes on when the outcome is None."""
+    scene.runs.by_id["demo"][-1].outcome = outcome
 
 
 class TestUploading:
@@ -124,31 +129,33 @@ class TestLaunching:
         scene.tick()
         assert scene.tick(61).new_ids == ("a",)
 
-    def test_a_run_launched_elsewhere_counts(self, scene):
-        """`demo-pipeline run` processed the upload before the sensor."""
+    @pytest.mark.parametrize("outcome", [None, RunOutcome.DONE])
+    def test_a_run_launched_elsewhere_counts(self, scene, outcome):
+        """`demo-pipeline run` processed the upload before the sensor, or another run does it."""
         scene.upload("demo")
         scene.go_on()
-        scene.lose_ledger()
+        end(scene, outcome)
+        scene.lose_table()
         assert scene.go_on() == []
         assert scene.state("demo") is UploadState.ACCEPTED
 
     def test_pruning_the_run_history_requests_no_run(self, scene):
         scene.upload("demo")
         scene.go_on()
-        scene.runs.by_id.clear()
+        end(scene, RunOutcome.DONE)
+        scene.tick()
+        scene.runs.by_key.clear()
         scene.upload("demo", "2")
         scene.tick()
         scene.upload("demo")
         assert scene.go_on() == []
 
-    def test_a_key_whose_run_was_pruned_from_the_history_is_not_used_twice(self, scene):
+    def test_what_a_command_works_on_is_left_to_it(self, scene):
+        scene.runs.claimed.add("demo")
         scene.upload("demo")
-        [first] = scene.go_on()
-        scene.upload("demo", "2")
-        scene.go_on()
-        del scene.runs.by_id["demo"][0]  # the run is no longer counted, its key still is
-        scene.upload("demo")
-        assert keys(scene.go_on()) == [f"{first.run_key}#1"]
+        assert scene.go_on() == []
+        scene.runs.claimed.clear()
+        assert [each.reason for each in scene.go_on()] == ["new"]
 
 
 class TestUploadingAgain:
@@ -156,12 +163,15 @@ class TestUploadingAgain:
     def _first(self, scene):
         scene.upload("demo")
         [self.first] = scene.go_on()
+        end(scene, RunOutcome.DONE)
 
     def test_a_new_version_is_run_and_so_is_the_return_to_the_old(self, scene):
         scene.upload("demo", "2", RECORDING_FILES[:1])
         [second] = scene.go_on()
+        end(scene, RunOutcome.DONE)
         scene.upload("demo", "1")
         [third] = scene.go_on()
+        end(scene, RunOutcome.DONE)
         assert second.reason == "changed"
         assert third.run_key == f"{self.first.run_key}#1"
         scene.upload("demo", "2", RECORDING_FILES[:1])
@@ -207,46 +217,31 @@ class TestUploadingAgain:
     @pytest.mark.parametrize("lost", [False, True])
     def test_a_superseded_run_is_repeated_though_the_upload_changed_back(self, scene, lost):
         """A was launched, its run read B, and A is uploaded again with the same ETags."""
-        scene.runs.by_id["demo"][-1].superseded = True
+        scene.upload("demo", "2")
+        [second] = scene.go_on()
+        end(scene, RunOutcome.SUPERSEDED)
         if lost:
-            scene.lose_ledger()
-        else:
-            scene.request_rerun("demo", SUPERSEDED_REASON)
+            scene.lose_table()
         assert scene.tick().requests == ()  # it changed just now: it has to be stable first
         [again] = scene.go_on()
-        assert (again.run_key, again.reason) == (f"{self.first.run_key}#1", SUPERSEDED_REASON)
+        assert again.run_key == f"{second.run_key}#1"
+        assert again.reason == ("new" if lost else "superseded")
         assert scene.go_on(1200) == []
 
     def test_an_old_superseded_run_does_not_run_the_new_upload_twice(self, scene):
-        self.last = scene.runs.by_id["demo"][-1]
         scene.upload("demo", "2")
         assert len(scene.go_on()) == 1
-        self.last.superseded = True
-        scene.request_rerun("demo", SUPERSEDED_REASON)
+        older = scene.runs.by_id["demo"][-1]
+        scene.upload("demo", "3")
+        assert len(scene.go_on()) == 1
+        older.end(RunOutcome.SUPERSEDED)
         assert scene.go_on() == []
-
-    def test_a_superseded_run_reported_during_a_tick_waits_for_the_next(self, scene):
-        """The ledger was lost, the last run is for the present files, and an old run reports."""
-        scene.lose_ledger()
-        scene.tick()
-        reported: list[str] = []
-
-        def tell(step):
-            if step == "last" and not reported:
-                reported.append(step)
-                scene.request_rerun("demo", SUPERSEDED_REASON)
-
-        scene.before = tell
-        assert scene.tick(61).requests == ()
-        assert reported
-        assert scene.go_on() == []
-        assert scene.state("demo") is UploadState.ACCEPTED
 
     def test_a_superseded_run_that_ended_before_it_was_confirmed(self, scene):
         scene.upload("demo", "2")
         scene.tick()
         [key] = scene.launch(scene.tick(61))
-        scene.runs.by_id["demo"][-1].superseded = True
+        end(scene, RunOutcome.SUPERSEDED)
         assert keys(scene.go_on()) == [f"{key}#1"]
 
 
@@ -260,7 +255,7 @@ class TestRunsThatCameToNothing:
 
     @staticmethod
     def lose(scene):
-        scene.runs.lose(scene.runs.by_id["demo"][-1])
+        end(scene, RunOutcome.LOST)
 
     def test_it_is_repeated_in_the_next_tick_and_only_once(self, scene):
         assert scene.go_on() == []
@@ -287,8 +282,6 @@ class TestRunsThatCameToNothing:
             assert keys(scene.go_on()) == [f"{self.first.run_key}#{attempt}"]
         self.lose(scene)
         assert scene.go_on(3600) == []
-        scene.lose_ledger()
-        assert scene.go_on(3600) == []
         scene.upload("demo", "2")
         assert [each.reason for each in scene.go_on()] == ["changed"]
         self.lose(scene)
@@ -301,16 +294,41 @@ class TestRunsThatCameToNothing:
         scene.request_rerun("demo", "retry")
         assert [each.reason for each in scene.go_on()] == ["retry"]
 
-    def test_it_was_lost_together_with_the_ledger(self, scene):
-        scene.lose_ledger()
+    def test_it_was_lost_together_with_the_table(self, scene):
+        scene.lose_table()
+        self.lose(scene)
+        assert keys(scene.go_on()) == [f"{self.first.run_key}#1"]
+
+    def test_it_was_lost_after_the_table(self, scene):
+        scene.lose_table()
+        assert scene.go_on() == []
         self.lose(scene)
         assert [each.reason for each in scene.go_on()] == ["lost"]
+
+    def test_a_run_that_was_deleted_is_lost(self, scene):
+        scene.runs.by_key.clear()
+        assert [each.reason for each in scene.go_on()] == ["lost"]
+
+    def test_a_lost_run_that_came_to_its_last_output_is_not_repeated(self, scene):
+        self.lose(scene)
+        scene.runs.settled = lambda *_: True
+        assert scene.go_on() == []
+        assert scene.row("demo").cause == ""
+
+    def test_a_repeated_run_is_followed(self, scene):
+        """Dagster itself tries a run again whose process died."""
+        second = scene.runs.by_key.pop(self.first.run_key)
+        scene.runs.by_key["again"] = second
+        moved = EndedRun(self.first.run_key, Ending(RunOutcome.LOST), successor="again")
+        scene.runs.ended = lambda runs: [moved] if self.first.run_key in runs else []
+        assert scene.go_on() == []
+        assert scene.row("demo").run == "again"
 
     def test_the_end_of_an_older_run_changes_nothing(self, scene):
         older = scene.runs.by_id["demo"][-1]
         scene.upload("demo", "2")
         assert len(scene.go_on()) == 1
-        scene.runs.lose(older)
+        older.end(RunOutcome.LOST)
         assert scene.go_on(1200) == []
 
     def test_an_upload_deleted_meanwhile_is_not_run(self, scene):
@@ -413,8 +431,8 @@ class TestListings:
         scene.upload("")
         scene.upload("demo", files=("deep/meta.json", "notes.txt"))
         assert scene.go_on() == []
-        with Ledger.open(scene.path) as ledger:
-            assert ledger.states() == {"demo": UploadState.PENDING}
+        assert scene.state("demo") is UploadState.PENDING
+        assert scene.state(".trash") is None
 
     def test_a_tick_is_bounded_and_the_rest_is_not_forgotten(self, scene):
         scene.settings = DiscoverySettings(
@@ -490,14 +508,6 @@ class TestNames:
         assert [each.id for each in scene.go_on()] == names
         (tmp_path / names[-1] / "recording.mp4").write_bytes(b"corrected")
         assert [each.id for each in scene.go_on()] == [names[-1]]
-
-    def test_an_empty_local_folder_stays_pending(self, scene, tmp_path):
-        root = tmp_path / "uploads"
-        (root / "demo").mkdir(parents=True)
-        scene.objects = FolderObjects(root)
-        for _ in range(10):
-            scene.tick()
-            assert scene.state("demo") is UploadState.PENDING
 
 
 def test_the_cursor_is_short_and_for_people(scene):

@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
+from demo_pipeline.runs.discovery import RunOutcome
+from demo_pipeline.runs.discovery_table import DiscoveryTable, UploadState
 from demo_pipeline.runs.failures import (
     FIRST_PAUSE_SECONDS,
     LONGEST_PAUSE_SECONDS,
     RETRIES_PER_HOUR,
     retry_pause,
 )
-from demo_pipeline.runs.ledger import Ledger
-from demo_pipeline.runs.reconciliation import reconcile, unfinished_uploads
-from demo_pipeline.runs.upload_decisions import UploadState
+from demo_pipeline.runs.reconciliation import reconcile
 from demo_pipeline_tests.discovery.scene import STABLE, Scene
 
 HOUR = 3600
@@ -21,7 +21,7 @@ HOUR = 3600
 @pytest.fixture
 def scene(tmp_path: Path) -> Scene:
     """The run for a complete upload was stopped by a full disk."""
-    made = Scene(tmp_path / "ledger.sqlite")
+    made = Scene(tmp_path / "table.sqlite")
     made.upload("demo")
     assert [request.reason for request in made.go_on()] == ["new"]
     stop(made)
@@ -29,7 +29,7 @@ def scene(tmp_path: Path) -> Scene:
 
 
 def stop(scene: Scene, name: str = "demo") -> None:
-    scene.runs.stop(scene.runs.by_id[name][-1])
+    scene.runs.by_id[name][-1].end(RunOutcome.WAITING)
 
 
 def stopped_again(scene: Scene, seconds: float) -> list[float]:
@@ -63,7 +63,7 @@ def test_it_is_tried_again_after_growing_pauses_and_never_given_up(scene: Scene)
 
 
 def test_the_pause_survives_a_restart_of_the_daemon(scene: Scene) -> None:
-    """The ledger is opened anew at every tick; nothing of the pause is in the process."""
+    """The table is opened anew at every tick; nothing of the pause is in the process."""
     scene.tick()
     assert scene.go_on(FIRST_PAUSE_SECONDS - 60) == []
     assert [request.reason for request in scene.go_on(120)] == ["waiting"]
@@ -91,9 +91,9 @@ def test_a_full_hour_of_failed_runs_stops_further_attempts_until_it_has_passed(
 
 def test_what_waits_is_pending_and_says_why(scene: Scene) -> None:
     scene.tick()
-    unfinished = unfinished_uploads({"demo"}, set(), scene.runs)
-    with Ledger.open(scene.path) as ledger:
-        counted = reconcile(ledger, (), {"demo"}, unfinished)
+    with DiscoveryTable.open(scene.path) as table:
+        counted = reconcile(table.by_id(), (), (), (), {"demo"})
+        assert table.waiting() == [("demo", "the disk is full", 1)]
     assert (counted.pending, counted.accepted, counted.balanced) == (1, 0, True)
     [problem] = counted.problems
     assert problem.severity == "warning"

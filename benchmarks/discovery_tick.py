@@ -21,9 +21,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from demo_pipeline.files.recording_files import RECORDING_FILES
-from demo_pipeline.runs.discovery import Tick, tick
-from demo_pipeline.runs.ledger import Ledger
-from demo_pipeline.runs.upload_decisions import accept, fingerprint_of, observed_file
+from demo_pipeline.runs.discovery import Tick, accept, fingerprint_of, observed_file, tick
+from demo_pipeline.runs.discovery_table import DiscoveryTable
 from demo_pipeline.settings import DiscoverySettings
 from demo_pipeline.store.objects import PAGE, ObjectInfo, Page, list_all
 from demo_pipeline.store.s3 import S3Objects
@@ -99,8 +98,8 @@ def timed_tick(
 ) -> tuple[float, Tick]:
     """One tick, whose requests are launched, and the seconds it took."""
     begun = time.perf_counter()
-    with Ledger.open(path) as ledger:
-        result = tick(objects, ledger, runs, now, settings)  # type: ignore[arg-type]
+    with DiscoveryTable.open(path) as table:
+        result = tick(objects, table, runs, now, settings)  # type: ignore[arg-type]
     seconds = time.perf_counter() - begun
     for request in result.requests:
         runs.launch(request, now)
@@ -110,11 +109,11 @@ def timed_tick(
 def accept_all(objects: Many | Bucket, path: Path) -> None:
     """Accept every upload, as after the hours in which all of them are processed."""
     files_of = objects.everything()
-    with Ledger.open(path) as ledger:
+    with DiscoveryTable.open(path) as table:
         while records := [
             record
             for complete in (False, True)
-            for record in ledger.due(float("inf"), 5000, complete=complete)
+            for record in table.due(float("inf"), 5000, complete=complete)
         ]:
             done = []
             for record in records:
@@ -122,8 +121,8 @@ def accept_all(objects: Many | Bucket, path: Path) -> None:
                 files = tuple(sorted(observed_file(i.key.rpartition("/")[2], i) for i in infos))
                 full = replace(record, files=files, fingerprint=fingerprint_of(files))
                 done.append(accept(full))
-            with ledger.transaction():
-                ledger.save(done)
+            with table.transaction():
+                table.save(done)
 
 
 def print_times(name: str, seconds: list[float]) -> None:
@@ -138,10 +137,10 @@ def print_times(name: str, seconds: list[float]) -> None:
 
 
 def measure(objects: Many | Bucket, ticks: int, settings: DiscoverySettings) -> None:
-    """Run both phases with a new ledger and print their times."""
+    """Run both phases with a new table and print their times."""
     runs, now = Runs(), 1_700_000_000.0
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "ledger.sqlite"
+        path = Path(folder) / "table.sqlite"
         first_ticks: list[float] = []
         first = launched = pages = 0
         for _ in range(ticks):

@@ -187,14 +187,14 @@ class InstanceRuns:
                 return run.run_id
         return None
 
-    def live(self, demonstration: str, fingerprint: str) -> str | None:
-        """Id of a run under way for this upload, or for whichever is there."""
+    def live(self, demonstration: str) -> tuple[str, str | None] | None:
+        """Id of the newest run under way, and the fingerprint that it was launched for."""
         for record in records_of(self._instance, demonstration, _NEWEST_RUNS):
             run = record.dagster_run
             whole = run.asset_selection is None or _LAST in run.asset_selection
             lives = not run.is_finished or run.is_complete_and_waiting_to_retry
-            if whole and lives and launched_for(run, demonstration) in {None, fingerprint}:
-                return run.run_id
+            if whole and lives:
+                return run.run_id, launched_for(run, demonstration)
         return None
 
     def ended(self, runs: Sequence[str]) -> Iterator[EndedRun]:
@@ -214,8 +214,13 @@ class InstanceRuns:
                     yield ended
 
     def settled(self, demonstration: str, fingerprint: str) -> bool:
-        """Whether the store has outputs or a quarantine record of this upload."""
-        return is_settled(self._workspace, demonstration, fingerprint)
+        """Whether the store has outputs or a quarantine record of this upload, known to Dagster.
+
+        A run that finds everything built tells a new instance so.
+        """
+        if not is_settled(self._workspace, demonstration, fingerprint):
+            return False
+        return bool(records_of(self._instance, demonstration, 1))
 
     def recent_waits(self) -> int:
         """Number of runs that ended waiting within the last hour."""

@@ -98,8 +98,8 @@ class Runs(Protocol):
     def launched(self, run_key: str) -> str | None:
         """Id of the newest run with this key."""
 
-    def live(self, demonstration: str, fingerprint: str) -> str | None:
-        """Id of a run under way that processes this upload."""
+    def live(self, demonstration: str) -> tuple[str, str | None] | None:
+        """Id of the newest run under way, and the fingerprint that it was launched for."""
 
     def ended(self, runs: Sequence[str]) -> Iterable[EndedRun]:
         """Those of these runs that ended, or were deleted."""
@@ -342,8 +342,8 @@ class _Tick:
 
     def run(self) -> Tick:
         """All steps, in order."""
-        self._end_runs()
         self._confirm_launched()
+        self._end_runs()
         pages = self._sweep()
         collisions = self._table.collisions()
         for complete in (True, False):
@@ -368,18 +368,6 @@ class _Tick:
     def _time(self) -> float:
         return self._start + self._spent()
 
-    def _end_runs(self) -> None:
-        """Take in how runs ended since the last tick."""
-        for ended in self._runs.ended(self._table.runs()):
-            uploads = self._table.of_run(ended.run)
-            with self._table.transaction():
-                self._table.save(
-                    replace(upload, run=ended.successor)
-                    if ended.successor
-                    else end(upload, ended.members.get(upload.id, ended.ending), self._start)
-                    for upload in uploads
-                )
-
     def _confirm_launched(self) -> None:
         """Accept those whose requested run was launched; the others stay requested."""
         until = _CONFIRMING * self._settings.seconds_per_tick
@@ -393,6 +381,18 @@ class _Tick:
         if run is not None:
             with self._table.transaction():
                 self._table.save([accept(upload, run)])
+
+    def _end_runs(self) -> None:
+        """Take in how runs ended since the last tick."""
+        for ended in self._runs.ended(self._table.runs()):
+            uploads = self._table.of_run(ended.run)
+            with self._table.transaction():
+                self._table.save(
+                    replace(upload, run=ended.successor)
+                    if ended.successor
+                    else end(upload, ended.members.get(upload.id, ended.ending), self._start)
+                    for upload in uploads
+                )
 
     def _sweep(self) -> int:
         """Read some pages of all objects; its end marks what it did not see as due."""
@@ -498,10 +498,12 @@ class _Tick:
             self._request(upload, fingerprint, upload.wish, time)
         elif not needs_run(upload):
             self._table.save([accept(upload, upload.run)])
-        elif self._runs.settled(upload.id, fingerprint):
+        elif (live := self._runs.live(upload.id)) is not None and live[1] in {None, fingerprint}:
+            known = live[1] is not None  # which upload a person's run reads is seen in the store
+            due = time + self._settings.stable_seconds
+            self._table.save([accept(upload, live[0]) if known else replace(upload, due=due)])
+        elif live is None and self._runs.settled(upload.id, fingerprint):
             self._table.save([replace(accept(upload), cause="", reason="", attempts=0)])
-        elif (run := self._runs.live(upload.id, fingerprint)) is not None:
-            self._table.save([accept(upload, run)])
         elif (reason := reason_to_run(upload)) is None:
             self._table.save([accept(upload)])
         elif reason == RunOutcome.WAITING and not self._may_retry():

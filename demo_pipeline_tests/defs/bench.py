@@ -3,7 +3,7 @@
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,14 @@ from dagster._core.storage.tags import (
     ASSET_PARTITION_RANGE_END_TAG,
     ASSET_PARTITION_RANGE_START_TAG,
     PARTITION_NAME_TAG,
-    RUN_KEY_TAG,
 )
 
 from demo_pipeline.defs import demonstrations
 from demo_pipeline.defs.code_location import build_defs
 from demo_pipeline.defs.jobs import register_partitions
+from demo_pipeline.defs.run_history import open_table
 from demo_pipeline.runs.batch import AStage, DemonstrationTask, run_demonstration
+from demo_pipeline.runs.discovery_table import Upload
 from demo_pipeline.runs.results import DemonstrationResult as Processed
 from demo_pipeline.runs.task_catalog import CATALOG_OUTPUT
 from demo_pipeline.runs.workspace import Workspace
@@ -156,16 +157,27 @@ def ticked(made: Bench, sensor: str, cursor: str | None = None) -> Ticked:
 
 def launched(made: Bench, request: dg.RunRequest, job: str = "process_demonstration") -> Result:
     """Run at once what the daemon would launch for a request."""
-    tags = dict(request.tags) | ({RUN_KEY_TAG: request.run_key} if request.run_key else {})
-    return made.run(job, request.partition_key, **tags)
+    return made.run(job, request.partition_key, **request.tags)
 
 
 def cancel(made: Bench, request: dg.RunRequest) -> None:
     """A run that the daemon launched for a request and that a person cancelled."""
-    key = {PARTITION_NAME_TAG: str(request.partition_key), RUN_KEY_TAG: str(request.run_key)}
+    key = {PARTITION_NAME_TAG: str(request.partition_key)}
     job = made.definitions.resolve_job_def("process_demonstration")
     run = made.instance.create_run_for_job(job, tags={**request.tags, **key})
     made.instance.report_run_canceled(run)
+
+
+def known(made: Bench, key: str) -> Upload:
+    """What discovery knows of an upload."""
+    with open_table(made.instance, made.workspace) as table:
+        return table.by_id()[key]
+
+
+def make_due(made: Bench, key: str) -> None:
+    """Let the pause of an upload that waits be over."""
+    with open_table(made.instance, made.workspace) as table:
+        table.save([replace(table.by_id()[key], due=0.0)])
 
 
 def in_this_process(patch: pytest.MonkeyPatch) -> None:

@@ -6,24 +6,24 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-from dagster._core.events import DagsterEvent, StepMaterializationData
+from dagster._core.storage.tags import WILL_RETRY_TAG
 
 from demo_pipeline.defs.dataset_assets import reconcile_uploads
 from demo_pipeline.defs.run_history import (
     InstanceRuns,
     MemberOutcome,
     demonstrations_of,
-    ledger_path,
+    discovery_path,
     members_of,
     note_outcomes,
-    waiting_demonstrations,
+    open_table,
 )
-from demo_pipeline.defs.tags import OUTCOME_TAG, REASON_TAG, RUN_KEY_TAG, WILL_RETRY_TAG
+from demo_pipeline.defs.tags import OUTCOME_TAG, REASON_TAG
 from demo_pipeline.files.recording_files import RECORDING_FILES
+from demo_pipeline.runs.discovery import RunOutcome
 from demo_pipeline.runs.failures import FIRST_PAUSE_SECONDS
 from demo_pipeline.runs.quarantine import read_quarantine, record_crash, write_quarantine
 from demo_pipeline.runs.results import Status
-from demo_pipeline.runs.upload_decisions import RunOutcome
 from demo_pipeline.store.uploads import LocalUploads, upload_listing_fingerprint
 from demo_pipeline_tests.defs.bench import Bench, bench, failures, ticked
 from demo_pipeline_tests.uploads import spoil_log, upload
@@ -57,15 +57,13 @@ def created(
     """The run that the daemon makes of a request."""
     assert request.job_name is not None
     job = made.definitions.resolve_job_def(request.job_name)
-    tags = {**request.tags, RUN_KEY_TAG: str(request.run_key)}
-    return made.instance.create_run_for_job(job, tags=tags, status=status)
+    return made.instance.create_run_for_job(job, tags=dict(request.tags), status=status)
 
 
-def outcome(made: Bench, key: str) -> RunOutcome:
-    last = InstanceRuns(made.instance, made.workspace).last(key)
-    assert last is not None
-    assert last.fingerprint == upload_listing_fingerprint(made.workspace.uploads, key)
-    return last.outcome
+def endings(made: Bench, run_id: str) -> dict[str, str]:
+    """How a run ended for each of its members; empty while it lives."""
+    ended = list(InstanceRuns(made.instance, made.workspace).ended([run_id]))
+    return {key: one.members.get(key, one.ending).outcome for one in ended for key in KEYS}
 
 
 def later(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
@@ -103,7 +101,7 @@ class TestRequests:
             arrive(made, *KEYS)
             assert [request.partition_key for request in requested(made)] == list(KEYS)
 
-    def test_what_is_launched_is_not_requested_again_also_without_the_ledger(
+    def test_what_is_launched_is_not_requested_again_also_without_the_table(
         self, made: Bench
     ) -> None:
         arrive(made, *KEYS)
@@ -112,7 +110,7 @@ class TestRequests:
         assert again.run_key == request.run_key
         created(made, request)
         assert requested(made) == []
-        for file in ledger_path(made.instance, made.workspace).parent.iterdir():
+        for file in discovery_path(made.instance, made.workspace).parent.iterdir():
             file.unlink()
         assert requested(made) == []
         arrive(made, "e")
@@ -128,8 +126,7 @@ class TestOutcomes:
         assert requested(made) == []
 
     def test_each_member_has_the_outcome_that_the_run_noted(self, made: Bench) -> None:
-        assert {outcome(made, key) for key in KEYS} == {RunOutcome.LIVE}
-        record_crash(made.workspace, "d", "events", "MemoryError")
+        assert endings(made, self.run.run_id) == {}
         noted = {
             "b": MemberOutcome(Status.SUPERSEDED),
             "c": MemberOutcome(Status.WAITING, "No space left on device"),
@@ -137,11 +134,11 @@ class TestOutcomes:
         }
         note_outcomes(made.instance, self.run.run_id, noted)
         made.instance.report_run_failed(self.run)
-        wanted = (RunOutcome.ENDED, RunOutcome.SUPERSEDED, RunOutcome.WAITING, RunOutcome.ENDED)
-        assert tuple(outcome(made, key) for key in KEYS) == wanted
-        [waiting] = waiting_demonstrations(made.instance)
-        assert (waiting.demonstration, waiting.reason) == ("c", "No space left on device")
-        assert InstanceRuns(made.instance, made.workspace).failed() == {"b", "c", "d"}
+        wanted = (RunOutcome.DONE, RunOutcome.SUPERSEDED, RunOutcome.WAITING, RunOutcome.DONE)
+        assert tuple(endings(made, self.run.run_id).values()) == wanted
+        ticked(made, "new_uploads")
+        with open_table(made.instance, made.workspace) as table:
+            assert table.waiting() == [("c", "No space left on device", 1)]
 
     def test_one_that_waits_is_requested_again_after_its_pause(
         self, made: Bench, monkeypatch: pytest.MonkeyPatch
@@ -157,8 +154,7 @@ class TestOutcomes:
     def test_after_a_lost_run_only_what_it_had_not_done_is_requested(
         self, made: Bench, *, canceled: bool
     ) -> None:
-        event = dg.AssetMaterialization("contact_sheets", partition="a")
-        _report(made, self.run, event)
+        record_crash(made.workspace, "a", "events", "MemoryError")
         if canceled:
             made.instance.report_run_canceled(self.run)
         else:
@@ -189,32 +185,21 @@ class TestOutcomes:
         note_outcomes(made.instance, self.run.run_id, {"b": MemberOutcome(Status.REJECTED)})
         made.instance.report_run_failed(self.run)
         monkeypatch.setattr(LocalUploads, "identity", lambda *_: pytest.fail("it was read"))
-        assert outcome(made, "b") is RunOutcome.ENDED
+        assert requested(made) == []
 
     def test_a_run_that_dagster_retries_still_lives(self, made: Bench) -> None:
         made.instance.add_run_tags(self.run.run_id, {WILL_RETRY_TAG: "true"})
         made.instance.report_run_failed(self.run)
-        assert {outcome(made, key) for key in KEYS} == {RunOutcome.LIVE}
+        assert endings(made, self.run.run_id) == {}
 
     def test_no_upload_is_lost_in_the_accounting(self, made: Bench) -> None:
         noted = dict.fromkeys(KEYS, MemberOutcome(Status.WAITING, "full"))
         note_outcomes(made.instance, self.run.run_id, noted)
         made.instance.report_run_failed(self.run)
+        ticked(made, "new_uploads")
         counts = reconcile_uploads(made.instance, made.workspace)
         assert counts.balanced
         assert (counts.listed, counts.pending) == (4, 4)
-
-
-def _report(made: Bench, run: dg.DagsterRun, event: dg.AssetMaterialization) -> None:
-    made.instance.report_dagster_event(
-        DagsterEvent(
-            dg.DagsterEventType.ASSET_MATERIALIZATION.value,
-            run.job_name,
-            step_key="all_stages",
-            event_specific_data=StepMaterializationData(event),
-        ),
-        run.run_id,
-    )
 
 
 def test_a_run_notes_what_became_of_each_member(made: Bench, recording: Path) -> None:
@@ -231,10 +216,5 @@ def test_a_run_notes_what_became_of_each_member(made: Bench, recording: Path) ->
     run = made.instance.get_run_by_id(result.run_id)
     assert run is not None
     assert OUTCOME_TAG not in run.tags
-    runs = InstanceRuns(made.instance, made.workspace)
-    outcomes = {key: runs.last(key) for key in ("a", "b", "c")}
-    assert {key: last.outcome.value for key, last in outcomes.items() if last is not None} == {
-        "a": "ended",
-        "b": "ended",
-        "c": "superseded",
-    }
+    outcomes = tuple(endings(made, run.run_id).values())[:3]
+    assert outcomes == (RunOutcome.DONE, RunOutcome.DONE, RunOutcome.SUPERSEDED)

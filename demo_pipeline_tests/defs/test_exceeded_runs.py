@@ -8,7 +8,6 @@ import pytest
 
 from demo_pipeline.defs import demonstrations
 from demo_pipeline.defs.code_location import build_defs
-from demo_pipeline.defs.run_history import waiting_demonstrations
 from demo_pipeline.recording.recording_stages import RecordingInputs
 from demo_pipeline.runs.quarantine import read_quarantine
 from demo_pipeline.runs.stages import STAGES
@@ -43,5 +42,4 @@ def test_it_is_quarantined_in_the_same_run_and_nothing_waits(
         record = read_quarantine(made.workspace.store, "one")
         assert record is not None
         assert record.problems[0]["message"] == f"{WORDS}, also alone in a process"
-        assert waiting_demonstrations(made.instance) == []
     assert (tmp_path / "attempts").read_text() == "one\none\n"

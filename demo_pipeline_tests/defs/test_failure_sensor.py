@@ -6,11 +6,11 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from dagster._core.storage.tags import WILL_RETRY_TAG
 
 from demo_pipeline.defs import demonstrations, failure_sensor
 from demo_pipeline.defs.code_location import build_defs
 from demo_pipeline.defs.failure_sensor import UnrecordedError, quarantine_failures, record_failure
-from demo_pipeline.defs.tags import WILL_RETRY_TAG
 from demo_pipeline.runs.quarantine import (
     QuarantineRecord,
     list_quarantine,

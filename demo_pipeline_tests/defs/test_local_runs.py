@@ -16,12 +16,11 @@ from demo_pipeline.defs import local_runs
 from demo_pipeline.defs.claims import claim, living_claims
 from demo_pipeline.defs.local_runs import process_and_report, register_uploads, take_unreported
 from demo_pipeline.defs.run_history import (
-    InstanceRuns,
     claims_folder,
     demonstrations_of,
-    open_ledger,
+    open_table,
 )
-from demo_pipeline.defs.sensors import _tick
+from demo_pipeline.defs.sensors import discover
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.runs import batch
 from demo_pipeline.runs.batch import DemonstrationTask
@@ -29,10 +28,8 @@ from demo_pipeline.runs.quarantine import list_quarantine
 from demo_pipeline.runs.results import DemonstrationResult, Status
 from demo_pipeline.runs.stage_runs import run_stage
 from demo_pipeline.runs.stages import STAGES
-from demo_pipeline.runs.upload_decisions import RunOutcome
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DiscoverySettings, Settings
-from demo_pipeline.store.uploads import upload_listing_fingerprint
 from demo_pipeline_tests.dagster_homes import WITHOUT_OUTPUT_YAML
 from demo_pipeline_tests.uploads import spoil_log, upload
 
@@ -103,11 +100,9 @@ def test_many_are_reported_by_one_run_and_the_bad_one_is_red(workspace: Workspac
         [run] = instance.get_runs()
         assert run.job_name == "process_batch"
         assert not run.is_success
-        history = InstanceRuns(instance, workspace)
-        launches = [history.last(key) for key in IDS]
+        assert demonstrations_of(run) == IDS
+        assert [one for _ in range(2) for one in discover(instance, workspace).requests] == []
         made = instance.get_materialized_partitions(dg.AssetKey("trajectories"))
-    assert {last.outcome for last in launches if last is not None} == {RunOutcome.ENDED}
-    assert len([last for last in launches if last is not None]) == len(IDS)
     assert made == {"one", "two", "four"}
 
 
@@ -131,12 +126,9 @@ def test_what_was_done_before_an_interruption_is_reported(workspace: Workspace) 
 
 def test_no_run_is_requested_for_what_a_living_command_works_on(workspace: Workspace) -> None:
     with dg.DagsterInstance.get() as instance:
-        listed = {
-            key: str(upload_listing_fingerprint(workspace.uploads, key)) for key in ("one", "two")
-        }
-        claims = claim(claims_folder(instance, workspace), listed)
+        claims = claim(claims_folder(instance, workspace), ["one", "two"])
         requested = [
-            request.id for _ in range(3) for request in _tick(instance, workspace).requests
+            request.id for _ in range(3) for request in discover(instance, workspace).requests
         ]
         assert set(requested) == {"three", "four"}
         assert claims.is_file()
@@ -151,7 +143,7 @@ def killed(workspace: Workspace) -> Workspace:
         folder = claims_folder(instance, workspace)
     code = (
         "import sys; from pathlib import Path; from demo_pipeline.defs.claims import claim;"
-        "claim(Path(sys.argv[1]), {'one': ''})"
+        "claim(Path(sys.argv[1]), ['one'])"
     )
     subprocess.run([sys.executable, "-c", code, str(folder)], check=True)
     return workspace
@@ -169,10 +161,10 @@ def test_the_next_command_reports_what_a_killed_one_built(killed: Workspace) -> 
 
 def test_the_next_tick_requests_a_run_that_reports_it(killed: Workspace) -> None:
     with dg.DagsterInstance.get() as instance:
-        requests = [one for _ in range(3) for one in _tick(instance, killed).requests]
+        requests = [one for _ in range(3) for one in discover(instance, killed).requests]
         assert {one.reason for one in requests if one.id == "one"} == {"unreported"}
-        with open_ledger(instance, killed) as ledger:
-            assert "one" in ledger.states()
+        with open_table(instance, killed) as table:
+            assert "one" in table.by_id()
     assert take_unreported(killed) == []
 
 

@@ -31,8 +31,8 @@ from demo_pipeline.defs.tags import (
     PROCESS_TAG,
 )
 from demo_pipeline.files.processes import ProcessIdentity, this_process
+from demo_pipeline.runs.discovery import RunOutcome
 from demo_pipeline.runs.quarantine import list_quarantine
-from demo_pipeline.runs.upload_decisions import RunOutcome
 from demo_pipeline_tests.defs.bench import Bench, bench, ticked
 from demo_pipeline_tests.uploads import upload
 
@@ -152,30 +152,16 @@ def test_one_run_that_cannot_be_closed_keeps_no_other_open(
 class TestAfterwards:
     """What discovery makes of it: the upload is processed again, without quarantine."""
 
-    def kill(self, made: Bench, process: ProcessIdentity = GONE) -> None:
-        for_one = {PARTITION_NAME_TAG: "one", FINGERPRINT_TAG: "f" * 64}
-        started(made, process, **for_one)
+    def kill(self, made: Bench, process: ProcessIdentity = GONE) -> RunOutcome:
+        run_id = started(made, process, **{PARTITION_NAME_TAG: "one", FINGERPRINT_TAG: "f" * 64})
         close_dead_runs(made.instance)
-
-    def test_the_upload_is_processed_again_at_once(self, made: Bench) -> None:
-        self.kill(made)
-        last = InstanceRuns(made.instance, made.workspace).last("one")
-        assert last is not None
-        assert (last.outcome, last.lost, last.retry_after) == (RunOutcome.LOST, 1, 0.0)
-        assert list_quarantine(made.workspace.store) == []
+        [ended] = InstanceRuns(made.instance, made.workspace).ended([run_id])
+        return ended.ending.outcome
 
     def test_kills_are_counted_and_restarts_of_the_machine_are_not(self, made: Bench) -> None:
-        history = InstanceRuns(made.instance, made.workspace)
-        for _ in range(5):
-            self.kill(made, RESTARTED)
-            last = history.last("one")
-            assert last is not None
-            assert last.retry_after == 0.0
-        for _ in range(3):
-            self.kill(made)
-        last = history.last("one")
-        assert last is not None
-        assert last.retry_after is None
+        assert self.kill(made) is RunOutcome.LOST
+        assert self.kill(made, RESTARTED) is RunOutcome.INTERRUPTED
+        assert list_quarantine(made.workspace.store) == []
 
     def test_the_sensors_close_it_at_the_beginning_of_a_tick(self, made: Bench) -> None:
         for sensor in ("new_uploads", "rebuild_datasets"):

@@ -6,6 +6,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 import yaml
+from dagster._core.storage import tags as dagster_tags
 from dagster._core.storage.tags import REPOSITORY_LABEL_TAG, TagType, get_tag_type
 
 from demo_pipeline.defs import tags
@@ -64,6 +65,14 @@ def test_the_queue_limits_runs_by_tags_that_exist(file: str) -> None:
         "dagster/backfill",
     }
     assert ours == {tags.BATCH_TAG, tags.ONE_AT_A_TIME_TAG}
+
+
+def test_the_names_of_dagsters_tags_are_those_of_dagster() -> None:
+    names = [name for name in vars(tags) if name.isupper() and hasattr(dagster_tags, name)]
+    assert len(names) >= 3
+    assert {name: getattr(tags, name) for name in names} == {
+        name: getattr(dagster_tags, name) for name in names
+    }
 
 
 @dg.job

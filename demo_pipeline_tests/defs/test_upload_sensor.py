@@ -7,27 +7,24 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from dagster._core.storage.tags import WILL_RETRY_TAG
 
 from demo_pipeline.defs.local_runs import process_and_report
 from demo_pipeline.defs.run_history import (
     FAILURE_GRACE_SECONDS,
-    InstanceRuns,
-    ledger_path,
-    open_ledger,
+    discovery_path,
+    open_table,
 )
 from demo_pipeline.defs.sensors import build_new_uploads
 from demo_pipeline.defs.tags import (
     FINGERPRINT_TAG,
-    FORCE_TAG,
     PARTITION_NAME_TAG,
-    RUN_KEY_TAG,
-    WILL_RETRY_TAG,
 )
 from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.runs.batch import DemonstrationTask
+from demo_pipeline.runs.discovery_table import UploadState
 from demo_pipeline.runs.quarantine import list_quarantine, read_quarantine, record_crash
 from demo_pipeline.runs.results import Status
-from demo_pipeline.runs.upload_decisions import UploadState
 from demo_pipeline.store.uploads import upload_listing_fingerprint
 from demo_pipeline_tests.defs.bench import Bench, Ticked, bench, cancel, launched, ticked
 from demo_pipeline_tests.uploads import upload
@@ -111,10 +108,10 @@ class TestOneRunAnUpload:
         [again] = ticked(made, "new_uploads").requests
         assert again.run_key == first.run_key
 
-    def test_a_lost_ledger_launches_nothing_twice(self, made: Bench) -> None:
+    def test_a_lost_table_launches_nothing_twice(self, made: Bench) -> None:
         arrive(made, "one")
         launch_all(made, looked(made))
-        path = ledger_path(made.instance, made.workspace)
+        path = discovery_path(made.instance, made.workspace)
         assert path.is_file()
         for file in path.parent.iterdir():
             file.unlink()
@@ -133,9 +130,9 @@ class TestOneRunAnUpload:
             )
             assert [result.status for result in running] == [Status.BUILT]
             assert looked(made).requests == ()
-            with open_ledger(made.instance, made.workspace) as ledger:
-                assert ledger.states() == {"one": UploadState.ACCEPTED}
-            (made.uploads / "one" / "meta.json").touch()
+            with open_table(made.instance, made.workspace) as table:
+                assert table.by_id()["one"].state is UploadState.ACCEPTED
+            (made.uploads / "one" / "meta.json").write_bytes(b"{}")
             assert looked(made).keys == ["one"]
 
 
@@ -209,7 +206,7 @@ class TestRunsThatCameToNothing:
         """A run whose process ended without an event for a sensor."""
         job = made.definitions.resolve_job_def("process_demonstration")
         started = dg.DagsterRunStatus.STARTED
-        tags = {**self.request.tags, PARTITION_NAME_TAG: "one", RUN_KEY_TAG: _key(self.request)}
+        tags = {**self.request.tags, PARTITION_NAME_TAG: "one"}
         run = made.instance.create_run_for_job(job, tags=tags, status=started)
         assert looked(made).requests == ()
         made.instance.report_run_failed(run)
@@ -247,37 +244,17 @@ class TestRunsThatCameToNothing:
         _pass(monkeypatch, 2 * FAILURE_GRACE_SECONDS)
         assert looked(made).requests == ()
 
-    def test_a_run_that_a_person_repeated_is_not_requested_again(
+    def test_while_a_person_repeats_it_no_run_is_requested(
         self, made: Bench, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         self.die(made)
         job = made.definitions.resolve_job_def("process_demonstration")
-        tags, done = {PARTITION_NAME_TAG: "one"}, dg.DagsterRunStatus.SUCCESS
-        made.instance.create_run_for_job(job, tags=tags, status=done)
+        tags, started = {PARTITION_NAME_TAG: "one"}, dg.DagsterRunStatus.STARTED
+        made.instance.create_run_for_job(job, tags=tags, status=started)
         _pass(monkeypatch, 2 * FAILURE_GRACE_SECONDS)
         assert looked(made).requests == ()
-
-
-def _key(request: dg.RunRequest) -> str:
-    return str(request.run_key)
 
 
 def _pass(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     later = time.time() + seconds
     monkeypatch.setattr(time, "time", lambda: later)
-
-
-class TestLaunchedRuns:
-    def test_a_run_that_a_person_starts_says_nothing_about_the_upload(self, made: Bench) -> None:
-        arrive(made, "one")
-        made.instance.add_dynamic_partitions("demonstrations", ["one"])
-        made.run("process_demonstration", "one", **{FINGERPRINT_TAG: "a" * 64})
-        made.run("process_demonstration", "one", **{FORCE_TAG: "true"})
-        runs = InstanceRuns(made.instance, made.workspace)
-        last = runs.last("one")
-        assert last is not None
-        assert (last.fingerprint, last.superseded) == ("a" * 64, True)
-        assert runs.times("one", "a" * 64) == 1
-        assert runs.times("one", "b" * 64) == 0
-        assert runs.last("two") is None
-        assert not runs.has_run("one@aaaaaaaaaaaaaaaa")

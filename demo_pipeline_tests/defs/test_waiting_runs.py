@@ -15,19 +15,28 @@ from demo_pipeline.defs import demonstrations
 from demo_pipeline.defs.code_location import build_defs
 from demo_pipeline.defs.dataset_assets import reconcile_uploads
 from demo_pipeline.defs.failure_sensor import record_failure
-from demo_pipeline.defs.run_history import InstanceRuns, open_ledger, waiting_demonstrations
+from demo_pipeline.defs.run_history import open_table
 from demo_pipeline.defs.tags import OUTCOME_TAG, WAITING_TAG
 from demo_pipeline.problems import Problem
 from demo_pipeline.runs import batch
 from demo_pipeline.runs.batch import DemonstrationTask, process_patiently
+from demo_pipeline.runs.discovery_table import Waiting
 from demo_pipeline.runs.failures import COMMAND_PAUSES, TransientError, transient_reason
 from demo_pipeline.runs.quarantine import list_quarantine
 from demo_pipeline.runs.results import DemonstrationResult as Processed
 from demo_pipeline.runs.results import Status
 from demo_pipeline.runs.stages import STAGES
-from demo_pipeline.runs.upload_decisions import RunOutcome
 from demo_pipeline.store.errors import MissingOutput, StorageError
-from demo_pipeline_tests.defs.bench import Bench, Result, bench, failures, launched, ticked
+from demo_pipeline_tests.defs.bench import (
+    Bench,
+    Result,
+    bench,
+    failures,
+    known,
+    launched,
+    make_due,
+    ticked,
+)
 from demo_pipeline_tests.uploads import upload
 
 FULL = "No space left on device"
@@ -66,6 +75,11 @@ def run_of(made: Bench, result: Result) -> dg.DagsterRun:
     return run
 
 
+def waiting(made: Bench) -> list[Waiting]:
+    with open_table(made.instance, made.workspace) as table:
+        return table.waiting()
+
+
 def told(made: Bench, result: Result) -> str:
     """The failure sensor, told of a run that failed."""
     context = dg.build_run_status_sensor_context(
@@ -92,9 +106,9 @@ def test_a_full_disk_lets_the_run_wait_and_quarantines_nothing(
     assert run_of(full, result).tags[WAITING_TAG] == FULL
     assert "tried again" in told(full, result)
     assert list_quarantine(full.workspace.store) == []
-    last = InstanceRuns(full.instance, full.workspace).last("one")
-    assert last is not None
-    assert (last.outcome, last.waits, last.reason) == (RunOutcome.WAITING, 1, FULL)
+    ticked(full, "new_uploads")
+    row = known(full, "one")
+    assert (row.cause, row.attempts, row.reason) == ("waiting", 1, FULL)
     assert "a defect" not in str(result.get_step_failure_events())
 
 
@@ -117,26 +131,23 @@ def test_a_run_whose_tag_could_not_be_written_waits_all_the_same(
 
 
 @pytest.mark.no_cover  # other tests run the same lines
-def test_the_ledger_the_accounting_and_the_list_agree_on_what_waits(
+def test_the_accounting_and_the_list_agree_on_what_waits(
     made: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     full = with_stage(made, monkeypatch, "events", full_disk)
     for _ in range(2):
         launched(full, requested(full))
         ticked(full, "new_uploads")
-        with open_ledger(full.instance, full.workspace) as ledger:
-            ledger.mark_due(["one"], 0.0)
-    assert [
-        (one.demonstration, one.reason, one.attempts)
-        for one in waiting_demonstrations(full.instance)
-    ] == [("one", FULL, 2)]
+        make_due(full, "one")
+    assert waiting(full) == [("one", FULL, 2)]
     counted = reconcile_uploads(full.instance, full.workspace)
     assert (counted.pending, counted.quarantined, counted.balanced) == (1, 0, True)
     assert FULL in str(counted.problems)
     monkeypatch.undo()
     good = replace(made, definitions=build_defs(made.settings))
     assert good.process("one").success
-    assert waiting_demonstrations(full.instance) == []
+    ticked(good, "new_uploads")
+    assert waiting(good) == []
 
 
 def test_what_waited_goes_behind_new_uploads_in_the_queue(
@@ -145,8 +156,7 @@ def test_what_waited_goes_behind_new_uploads_in_the_queue(
     full = with_stage(made, monkeypatch, "events", full_disk)
     launched(full, requested(full))
     ticked(full, "new_uploads")
-    with open_ledger(full.instance, full.workspace) as ledger:
-        ledger.mark_due(["one"], 0.0)
+    make_due(full, "one")
     again = requested(full)
     assert again.tags["demo_pipeline/reason"] == "waiting"
     assert again.tags["dagster/priority"] == "-1"

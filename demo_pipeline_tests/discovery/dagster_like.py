@@ -49,12 +49,11 @@ class Runs:
         self.before("launched")
         return run_key if run_key in self.by_key else None
 
-    def live(self, demonstration: str, fingerprint: str) -> str | None:
+    def live(self, demonstration: str) -> tuple[str, str | None] | None:
         self.before("live")
-        for key, run in self.by_key.items():
-            wanted = (run.id, run.fingerprint) == (demonstration, fingerprint)
-            if wanted and run.outcome is None:
-                return key
+        for key, run in reversed(self.by_key.items()):
+            if run.id == demonstration and run.outcome is None:
+                return key, run.fingerprint
         return None
 
     def ended(self, runs: Sequence[str]) -> Iterator[EndedRun]:

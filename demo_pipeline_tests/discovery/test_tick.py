@@ -177,6 +177,13 @@ class TestUploadingAgain:
         scene.upload("demo", "2", RECORDING_FILES[:1])
         assert keys(scene.go_on()) == [f"{second.run_key}#1"]
 
+    def test_a_return_to_what_is_built_is_run_while_a_run_for_another_version_lives(self, scene):
+        """The live run may have read its upload before, and build it afterwards."""
+        scene.upload("demo", "2")
+        assert len(scene.go_on()) == 1
+        scene.upload("demo", "1")
+        assert [each.reason for each in scene.go_on()] == ["changed"]
+
     def test_a_version_withdrawn_before_it_was_stable_is_not_run(self, scene):
         scene.upload("demo", "2")
         scene.tick()

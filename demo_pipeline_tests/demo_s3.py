@@ -21,12 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from demo_pipeline.cli.console import print_line
-from demo_pipeline.defs.sensors import progress
+from demo_pipeline.defs.sensors import progress, unfinished
 from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.runs.quarantine import list_quarantine
 from demo_pipeline.runs.stages import DATASET_STAGES
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
+from demo_pipeline.stage import DATASETS_JOB
 from demo_pipeline_tests.defs.daemon import (
     LOG,
     ROOT,
@@ -113,7 +114,7 @@ class Demo:
     def _is_done(self, runs: list[Run]) -> bool:
         processed = {run.key for run in runs if run.key and run.ended}
         state = progress(self.instance, self.workspace.settings)
-        built = 0 < state.latest <= state.built and not state.building
+        built = 0 < state.latest <= state.built and not unfinished(self.instance, (DATASETS_JOB,))
         return built and not state.processing and processed == {*GOOD, BROKEN}
 
 

@@ -94,6 +94,6 @@ def _show_waiting(workspace: "Workspace") -> None:
         return
     for found in waiting:
         attempts = f" [{found.attempts} attempts]" if found.attempts > 1 else ""
-        print_line(f"{found.demonstration} waiting: {found.reason}{attempts}")
+        print_line(f"{found.id} waiting: {found.reason}{attempts}")
     if waiting:
         print_line(f"{len(waiting)} waiting: tried again by the daemon and by `demo-pipeline run`")

@@ -154,7 +154,7 @@ def _cause(
 )
 def quarantine_changed(
     context: dg.SensorEvaluationContext, workspace: dg.ResourceParam[Workspace]
-) -> dg.SensorResult | dg.SkipReason:
+) -> dg.RunRequest | dg.SkipReason:
     """Compare the records with those in the table, so that failed runs are repeated."""
     try:
         wanted = wanted_recipe(workspace, QUARANTINE_STAGE)
@@ -166,5 +166,4 @@ def quarantine_changed(
     both = f"{wanted.inputs}{table.manifest.recipe.inputs if table else None}"
     state = hashlib.sha256(both.encode()).hexdigest()[:16]
     job, busy = quarantine_job.name, "the table is being written"
-    said = run_unless_tried(context.instance, job, state, _INTERVAL, busy)
-    return dg.SkipReason(said) if isinstance(said, str) else dg.SensorResult(run_requests=[said])
+    return run_unless_tried(context.instance, job, state, _INTERVAL, busy)

@@ -23,8 +23,7 @@ from demo_pipeline.defs.run_history import (
     BatchMember,
     batch_tags,
     claims_folder,
-    discovery_path,
-    open_table,
+    note_results,
 )
 from demo_pipeline.defs.run_recovery import local_run_tags, recover
 from demo_pipeline.defs.sensors import batched, latest_trajectory
@@ -32,9 +31,9 @@ from demo_pipeline.files.system_errors import best_effort
 from demo_pipeline.runs.batch import DemonstrationTask, process_patiently
 from demo_pipeline.runs.dataset_builds import BuiltDatasets, RetryPause, build_datasets
 from demo_pipeline.runs.failures import transient_reason
-from demo_pipeline.runs.results import DemonstrationResult, Status
+from demo_pipeline.runs.results import DemonstrationResult
 from demo_pipeline.runs.workspace import Workspace
-from demo_pipeline.store.uploads import folder_files, upload_listing_fingerprint
+from demo_pipeline.store.uploads import upload_listing_fingerprint
 
 _LOG = logging.getLogger(__package__)
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
@@ -96,23 +95,10 @@ def process_and_report(
                 run_id = str(uuid.uuid4())
                 demonstrations.processed[run_id] = some, lines
                 runs.append(_execute(workspace, BATCH_JOB, run_id, batch_tags(members)))
-            _note_waiting(workspace, done, listed)
+            with best_effort(_LOG, "noting what waits"), local_instance() as instance:
+                note_results(instance, workspace, done, listed)
             if all(runs) and len(done) == len(part):
                 claims.unlink(missing_ok=True)
-
-
-def _note_waiting(
-    workspace: Workspace, done: Sequence[DemonstrationResult], listed: Mapping[str, str]
-) -> None:
-    """Note in the table of discovery which demonstrations wait, and for what."""
-    waits = {one.demonstration: one.reason for one in done if one.status is Status.WAITING}
-    with best_effort(_LOG, "noting what waits"), local_instance() as instance:
-        if not waits and not discovery_path(instance, workspace).is_file():
-            return
-        with open_table(instance, workspace) as table:
-            for key in (one.demonstration for one in done):
-                names = folder_files(workspace.uploads.objects, key)[0] if key in waits else ()
-                table.note_result(key, names, listed[key], waits.get(key, ""))
 
 
 def _keep(lines: list[LogLine], level: int, text: str) -> None:

@@ -37,9 +37,10 @@ from demo_pipeline.runs.discovery import EndedRun, Ending, RunOutcome
 from demo_pipeline.runs.discovery_table import DiscoveryTable, table_path
 from demo_pipeline.runs.quarantine import read_quarantine
 from demo_pipeline.runs.reconciliation import is_settled
-from demo_pipeline.runs.results import Status
+from demo_pipeline.runs.results import DemonstrationResult, Status
 from demo_pipeline.runs.stages import STAGES
 from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline.store.uploads import folder_files
 
 FAILURE_GRACE_SECONDS = 300.0  # for the sensor quarantine_failures to record a failed run
 _LOG = logging.getLogger(__package__)
@@ -277,6 +278,31 @@ def claims_folder(instance: dg.DagsterInstance, workspace: Workspace) -> Path:
 def open_table(instance: dg.DagsterInstance, workspace: Workspace) -> DiscoveryTable:
     """Open the table of discovery of these uploads, creating it if missing."""
     return DiscoveryTable.open(discovery_path(instance, workspace))
+
+
+def note_results(
+    instance: dg.DagsterInstance,
+    workspace: Workspace,
+    results: Iterable[DemonstrationResult],
+    listed: Mapping[str, str],
+) -> None:
+    """Note in the table of discovery which results of a command wait, and which do not any more.
+
+    Args:
+        instance: beside which the table is.
+        workspace: with the uploads.
+        results: of demonstrations.
+        listed: demonstration → fingerprint of the upload that was processed.
+    """
+    done = {one.demonstration: one.status is Status.WAITING and one.reason for one in results}
+    if not any(done.values()) and not discovery_path(instance, workspace).is_file():
+        return
+    with open_table(instance, workspace) as table:
+        table.note_done(key for key, reason in done.items() if not reason)
+        for key, reason in done.items():
+            if reason:
+                names, _ = folder_files(workspace.uploads.objects, key)
+                table.note_waiting(key, names, listed[key], reason)
 
 
 def waiting_failure(instance: dg.DagsterInstance, run_id: str, reason: str) -> dg.Failure:

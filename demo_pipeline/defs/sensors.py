@@ -7,7 +7,7 @@ none of them grows with the number of demonstrations.
 import hashlib
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -69,62 +69,31 @@ _Said = dg.SensorResult | dg.SkipReason
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True)
-class Attempts:
-    """The failed runs for one state.
-
-    Attributes:
-        failed: number of runs that failed or were cancelled.
-        ended: when the last of them ended, epoch seconds.
-        waited: how many of them something passing stopped, such as a full disk; these are tried
-            again without end.
-    """
-
-    failed: int = 0
-    ended: float = 0.0
-    waited: int = 0
-
-    def postponed(self, now: float, interval_s: float) -> str | None:
-        """Why the next attempt has to wait; None when it may start.
-
-        The pause after a failed attempt doubles with each, starting at `interval_s` seconds, up to
-        half an hour.
-        """
-        if not self.failed:
-            return None
-        if self.failed - self.waited >= DATASET_ATTEMPTS:
-            return f"{self.failed} attempts failed: open the last run, then launch the job by hand"
-        left = self.ended + retry_pause(self.failed, interval_s) - now
-        return f"attempt {self.failed} failed; the next is in {left:.0f} s" if left > 0 else None
-
-
-def attempts(instance: dg.DagsterInstance, job: str, state: str) -> Attempts:
-    """The failed runs of a job for this state."""
-    filters = dg.RunsFilter(job_name=job, tags={STATE_TAG: state}, statuses=_FAILED)
-    tags = {STATE_TAG: state, OUTCOME_TAG: WAITING_OUTCOME}
-    waiting = dg.RunsFilter(job_name=job, tags=tags, statuses=_FAILED)
-    last = instance.get_run_records(filters, limit=1)
-    ends = [record.end_time or record.update_timestamp.timestamp() for record in last]
-    return Attempts(
-        instance.get_runs_count(filters), max(ends, default=0.0), instance.get_runs_count(waiting)
-    )
-
-
 def unfinished(instance: dg.DagsterInstance, jobs: Sequence[str]) -> bool:
     """Whether a run of one of these jobs is queued or running."""
     filters = [dg.RunsFilter(job_name=job, statuses=_UNFINISHED) for job in jobs]
     return any(instance.get_run_ids(filter_, limit=1) for filter_ in filters)
 
 
-def run_for_state(job: str, state: str, number: int) -> dg.RunRequest:
-    """A run of a job for a state; a key launches once, so the next run has another number."""
-    return dg.RunRequest(run_key=f"{job}@{state}#{number}", tags={STATE_TAG: state})
+def postponed(failed: int, waited: int, since_s: float, interval_s: float) -> str | None:
+    """Why the next attempt at building a state has to wait; None when it may start.
+
+    Args:
+        failed: number of runs for it that failed or were cancelled.
+        waited: how many of them something passing stopped; these are tried again without end.
+        since_s: seconds since the last of them ended.
+        interval_s: pause after the first; it doubles with each, up to half an hour.
+    """
+    if failed - waited >= DATASET_ATTEMPTS:
+        return f"{failed} attempts failed: open the last run, then launch the job by hand"
+    left = retry_pause(failed, interval_s) - since_s if failed else 0.0
+    return f"attempt {failed} failed; the next is in {left:.0f} s" if left > 0 else None
 
 
 def run_unless_tried(
     instance: dg.DagsterInstance, job: str, state: str, interval_s: float, busy: str
-) -> dg.RunRequest | str:
-    """A run of a job for a state that is not built; or why there is none now.
+) -> dg.RunRequest | dg.SkipReason:
+    """A run of a job for a state that is not built yet, or why there is none now.
 
     Args:
         instance: to ask.
@@ -134,10 +103,21 @@ def run_unless_tried(
         busy: what is said while a run of the job is queued or running.
     """
     if unfinished(instance, (job,)):
-        return busy
-    postponed = attempts(instance, job, state).postponed(time.time(), interval_s)
-    before = instance.get_runs_count(dg.RunsFilter(job_name=job, tags={STATE_TAG: state}))
-    return postponed or run_for_state(job, state, before)
+        return dg.SkipReason(busy)
+    tags = {STATE_TAG: state}
+    failed = dg.RunsFilter(job_name=job, tags=tags, statuses=_FAILED)
+    waited = dg.RunsFilter(
+        job_name=job, tags={**tags, OUTCOME_TAG: WAITING_OUTCOME}, statuses=_FAILED
+    )
+    last = instance.get_run_records(failed, limit=1)
+    ends = [record.end_time or record.update_timestamp.timestamp() for record in last]
+    counts = instance.get_runs_count(failed), instance.get_runs_count(waited)
+    reason = postponed(*counts, time.time() - max(ends, default=0.0), interval_s)
+    if reason is not None:
+        return dg.SkipReason(reason)
+    # A key launches once: without the number, the first run would be the last.
+    before = instance.get_runs_count(dg.RunsFilter(job_name=job, tags=tags))
+    return dg.RunRequest(run_key=f"{job}@{state}#{before}", tags=tags)
 
 
 @dataclass(frozen=True)
@@ -149,16 +129,12 @@ class Progress:
         built: the newest materialization that every dataset contains.
         waiting_since: when the oldest trajectory after `built` was materialized, epoch seconds.
         processing: a demonstration is queued or being processed.
-        building: the datasets are queued or being built.
-        attempts: the failed runs that should have built `latest`.
     """
 
     latest: int
     built: int
     waiting_since: float
     processing: bool
-    building: bool
-    attempts: Attempts = field(default_factory=Attempts)
 
 
 def latest_trajectory(instance: dg.DagsterInstance) -> int:
@@ -185,8 +161,6 @@ def progress(instance: dg.DagsterInstance, settings: Settings) -> Progress:
         built=built,
         waiting_since=_first_after(instance, built) if latest > built else 0.0,
         processing=unfinished(instance, (*DEMONSTRATION_JOBS, _MANUAL_JOB)),
-        building=unfinished(instance, (DATASETS_JOB,)),
-        attempts=attempts(instance, DATASETS_JOB, str(latest)),
     )
 
 
@@ -207,27 +181,19 @@ def _first_after(instance: dg.DagsterInstance, storage_id: int) -> float:
     return records[0].timestamp if records else 0.0
 
 
-def should_rebuild(
-    state: Progress, now: float, max_age_s: float, interval_s: float
-) -> tuple[bool, str]:
+def should_rebuild(state: Progress, now: float, max_age_s: float) -> tuple[bool, str]:
     """(whether to build the datasets now, the reason).
 
     Args:
         state: how far they are behind.
         now: epoch seconds.
         max_age_s: the longest time that a new trajectory waits while others are processed.
-        interval_s: pause after the first failed attempt.
     """
     if state.latest <= state.built:
         return False, "the datasets contain every trajectory"
-    if state.building:
-        return False, "the datasets are being built"
-    postponed = state.attempts.postponed(now, interval_s)
-    if postponed is not None:
-        return False, postponed
-    waited = now - state.waiting_since
     if not state.processing:
         return True, "trajectories changed, and no demonstration is being processed"
+    waited = now - state.waiting_since
     if waited >= max_age_s:
         return True, f"a trajectory has been waiting for {waited:.0f} s"
     return False, "demonstrations are being processed; the datasets are built afterwards"
@@ -246,17 +212,18 @@ def build_rebuild_datasets(interval_seconds: int) -> dg.SensorDefinition:
     )
     def evaluate(
         context: dg.SensorEvaluationContext, workspace: dg.ResourceParam[Workspace]
-    ) -> _Said:
-        for line in recover(context.instance, workspace):
+    ) -> dg.RunRequest | dg.SkipReason:
+        instance = context.instance
+        for line in recover(instance, workspace):
             context.log.warning(line)
-        state = progress(context.instance, workspace.settings)
+        state = progress(instance, workspace.settings)
         max_age_s = workspace.settings.discovery.max_dataset_age_seconds
-        rebuild, reason = should_rebuild(state, time.time(), max_age_s, interval_seconds)
+        rebuild, reason = should_rebuild(state, time.time(), max_age_s)
         if not rebuild:
             return dg.SkipReason(reason)
         context.log.info(reason)
-        request = run_for_state(DATASETS_JOB, str(state.latest), state.attempts.failed)
-        return dg.SensorResult(run_requests=[request])
+        busy = "the datasets are being built"
+        return run_unless_tried(instance, DATASETS_JOB, str(state.latest), interval_seconds, busy)
 
     return evaluate
 
@@ -286,8 +253,8 @@ def build_tasks_changed(interval_seconds: int) -> dg.SensorDefinition:
             return dg.SkipReason("the task files did not change")
         busy = "the catalog is being built"
         said = run_unless_tried(instance, job, state, interval_seconds, busy)
-        if isinstance(said, str):
-            return dg.SkipReason(said)
+        if isinstance(said, dg.SkipReason):
+            return said
         return dg.SensorResult(run_requests=[said], cursor=state)
 
     return evaluate
@@ -336,8 +303,8 @@ def build_new_uploads(interval_seconds: int, *batch_jobs: dg.JobDefinition) -> d
             return dg.SkipReason(str(failure))
         for error in result.errors:
             context.log.warning(error)
-        new = unregistered(context.instance, result.new_ids)
-        if not new and not result.requests:
+        new = unregistered(context.instance, sorted(one.id for one in result.requests))
+        if not result.requests:
             reason = "; ".join(result.errors) or "no new or changed upload is complete"
             return dg.SensorResult(skip_reason=dg.SkipReason(reason), cursor=result.cursor)
         return dg.SensorResult(

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.runs.discovery_table import (
@@ -42,8 +42,6 @@ from demo_pipeline.store.uploads import listing_fingerprint
 _LOG = logging.getLogger(__package__)
 _MAX_WAIT = 10  # times `stable_seconds`: the longest time between polls of an incomplete upload
 _MAX_REFUSALS = 3  # of one token; then it counts as expired and the listing starts again
-_MAX_ERRORS = 3  # slow ones in a row; then storage counts as out of order
-_SLOW_SECONDS = 0.5  # of an error; folders that cannot be read fail at once
 _ERROR_WAIT_SECONDS = 30.0  # before a folder with an error is polled again, at least
 _CONFIRMING, _LISTING = 0.2, 0.6  # shares of `seconds_per_tick` after which these end
 
@@ -51,9 +49,9 @@ _CONFIRMING, _LISTING = 0.2, 0.6  # shares of `seconds_per_tick` after which the
 class RunOutcome(StrEnum):
     """How a run ended for an upload.
 
-    `done`: with a result. `superseded`: without one, because the upload had changed. `lost`:
-    cancelled, dead or without a result; the store may say that it came to one. `interrupted`: lost,
-    when nothing about the upload can be the reason. `waiting`: stopped by something that passes.
+    `superseded`: without a result, as the upload had changed. `lost`: cancelled or dead, though the
+    store may hold a result. `interrupted`: lost, and the upload cannot be the reason. `waiting`:
+    stopped by something that passes.
     """
 
     DONE = "done"
@@ -63,8 +61,7 @@ class RunOutcome(StrEnum):
     WAITING = "waiting"
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
+class Ending(NamedTuple):
     """How a run ended, and what a waiting one waits for, in plain words."""
 
     outcome: RunOutcome
@@ -73,13 +70,9 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class EndedRun:
-    """A run that is not under way any more.
+    """The id of a run that ended, and how: for each of its `members`, and for all others.
 
-    Attributes:
-        run: its id.
-        ending: of every demonstration but the `members`.
-        members: demonstration → its own ending.
-        successor: id of the run that repeats this one; nothing has ended then.
+    With a `successor`, which repeats it, nothing has ended yet.
     """
 
     run: str
@@ -113,14 +106,10 @@ class Runs(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A run to launch. Equal uploads have equal keys, so that a repeated request launches once.
+    """A run to launch for a demonstration and the fingerprint of its upload; see `Upload.cause`.
 
-    Attributes:
-        id: the demonstration, which is the partition.
-        run_key: `id@fingerprint[:16]`, with `#n` when runs with the keys before were launched.
-        fingerprint: of the upload, 64 hex.
-        reason: `new`, `changed`, `superseded`, `lost`, `waiting` or the reason of a requested
-            rerun.
+    Equal uploads have equal keys, so that a repeated request launches once: `id@fingerprint[:16]`,
+    with `#n` when runs with the keys before were launched.
     """
 
     id: str
@@ -131,15 +120,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What a poll of one folder found.
-
-    Attributes:
-        files: those of `RECORDING_FILES` in the folder, sorted.
-        present: whether the folder holds anything at all.
-        marked: whether it holds the marker of completeness.
-        began: when the poll began.
-        ended: when it ended.
-    """
+    """What a poll of one folder found: its `RECORDING_FILES`, anything at all, and the marker."""
 
     files: tuple[ObservedFile, ...]
     present: bool
@@ -259,17 +240,15 @@ class Tick:
     """The result of one tick.
 
     Attributes:
-        new_ids: to register as partitions: every id that is requested or was complete in this tick.
         requests: runs to launch, at most one per id.
         collisions: ids that several folders have, with the folders' names; none is requested.
         states: how many folders are in each state.
         sweep: number of completed sweeps over all objects.
-        pages: number of pages requested from listings in this tick.
-        polls: number of folders polled in this tick.
+        pages: of listings that were requested.
+        polls: number of folders that were polled.
         errors: messages of storage errors, in order; later ticks try again.
     """
 
-    new_ids: tuple[str, ...]
     requests: tuple[Request, ...]
     collisions: dict[str, tuple[str, ...]]
     states: dict[UploadState, int]
@@ -301,11 +280,10 @@ def tick(  # noqa: PLR0917 - what a tick needs, in the order of its steps
         runs: what is known of runs.
         now: epoch seconds by this machine's clock, which may jump.
         settings: thresholds and bounds.
-        clock: a clock in seconds, for the bound on a tick's time.
+        clock: in seconds, for the bound on a tick's time.
 
     Raises:
-        StorageError: the table cannot be read or written. Errors of the uploads' storage are in
-            `Tick.errors` instead.
+        StorageError: the table cannot be used; errors of the uploads' storage are in `Tick.errors`.
     """
     try:
         position = advance(table.position(), now)
@@ -336,8 +314,7 @@ class _Tick:
         self._clock, self._begun = clock, clock()
         self._errors: list[str] = []
         self._requests: list[Request] = []
-        self._complete: list[str] = []
-        self._polls = self._slow_errors = 0
+        self._polls = 0
         self._retries: int | None = None  # still allowed in this hour; counted when needed
 
     def run(self) -> Tick:
@@ -352,7 +329,6 @@ class _Tick:
             self._poll_each(due, collisions.keys())
         shown = {key: tuple(map(printable_name, names)) for key, names in collisions.items()}
         return Tick(
-            new_ids=tuple(sorted(set(self._complete))),
             requests=tuple(self._requests),
             collisions=shown,
             states=self._table.counts(),
@@ -435,17 +411,13 @@ class _Tick:
         for done, upload in enumerate(due):
             full = len(self._requests) >= self._settings.requests_per_tick
             late = done > 0 and self._spent() >= self._settings.seconds_per_tick
-            if late or self._slow_errors >= _MAX_ERRORS or (full and upload.fingerprint):
+            if late or (full and upload.fingerprint):
                 return
             self._polls += 1
-            began = self._spent()
-            if self._attempt(upload, partial(self._poll, upload, colliding, full=full)):
-                self._slow_errors = 0
-            else:  # storage that is out of order takes its time to say so; a bad folder does not
-                self._slow_errors += self._spent() - began > _SLOW_SECONDS
+            self._attempt(upload, partial(self._poll, upload, colliding, full=full))
 
-    def _attempt(self, upload: Upload, work: Callable[[], None]) -> bool:
-        """Whether `work` succeeded; trouble with one folder is reported, and it is polled later."""
+    def _attempt(self, upload: Upload, work: Callable[[], None]) -> None:
+        """Do the work; trouble with one folder is reported, and it is polled later."""
         try:
             work()
         except sqlite3.Error:  # of the table, which all of them need
@@ -454,8 +426,6 @@ class _Tick:
             self._errors.append(_described(upload, error))
             wait = max(self._settings.stable_seconds, _ERROR_WAIT_SECONDS)
             self._table.save([replace(upload, due=self._time() + wait)])
-            return False
-        return True
 
     def _observation(self, name: str) -> Observation:
         """What one folder holds, by one request unless it holds more than a page."""
@@ -488,7 +458,6 @@ class _Tick:
             self._table.save([replace(upload, due=upload.since + wait)])
         else:
             self._decide(upload, upload.fingerprint, seen.ended)
-            self._complete.append(upload.id)
 
     def _decide(self, upload: Upload, fingerprint: str, time: float) -> None:
         """Request a run for a complete upload, or note that it needs none."""

@@ -21,7 +21,6 @@ from demo_pipeline.store.names import is_folder_name
 
 VERSION = 2
 _BUSY_SECONDS = 30
-_QUERY_NAMES = 500  # names in one query
 
 
 class UploadState(StrEnum):
@@ -105,14 +104,6 @@ class Position:
     token: str | None = None
     sweep: int = 0
     refusals: int = 0
-
-
-class Waiting(NamedTuple):
-    """An upload that something passing stopped: what that is, and how many runs ended so."""
-
-    demonstration: str
-    reason: str
-    attempts: int
 
 
 _COLUMNS = ", ".join(field.name for field in fields(Upload))
@@ -213,12 +204,7 @@ class DiscoveryTable:
         self._connection.execute("INSERT OR REPLACE INTO position VALUES (1, ?)", (value,))
 
     def request_rerun(self, demonstration: str, reason: str) -> None:
-        """Request another run of a demonstration, whether or not its upload changed.
-
-        Args:
-            demonstration: its id; nothing runs while its upload is gone.
-            reason: goes into the run's request.
-        """
+        """Request another run of an id whose upload is there, whether or not it changed."""
         with self.transaction():
             if is_folder_name(demonstration):
                 self._add([demonstration], demonstration)
@@ -226,37 +212,37 @@ class DiscoveryTable:
                 "UPDATE uploads SET wish = ? WHERE id = ?", (reason, demonstration)
             )
 
-    def note_result(
-        self, demonstration: str, names: Sequence[str], fingerprint: str, waits_for: str
+    def note_done(self, ids: Iterable[str]) -> None:
+        """Note that a command processed these: they do not wait."""
+        self._connection.executemany(
+            "UPDATE uploads SET cause = '', reason = '', attempts = 0 "
+            "WHERE id = ? AND cause = 'waiting'",
+            ((key,) for key in ids),
+        )
+
+    def note_waiting(
+        self, demonstration: str, names: Sequence[str], fingerprint: str, reason: str
     ) -> None:
-        """Note how a command ended that processed a demonstration.
+        """Note that something passing stopped a command; the daemon may not know the folders yet.
 
         Args:
             demonstration: its id.
-            names: of its folders, which discovery may not have seen.
+            names: of its folders.
             fingerprint: of the upload that was processed.
-            waits_for: what stopped it and passes by itself; empty: it does not wait.
+            reason: what stopped it, in plain words.
         """
         position = self.position() or Position(0.0, 0.0)
         with self.transaction():
-            if not waits_for:
-                self._connection.execute(
-                    "UPDATE uploads SET cause = '', reason = '', attempts = 0 "
-                    "WHERE id = ? AND cause = 'waiting'",
-                    (demonstration,),
-                )
-                return
             self._add(names, demonstration)
             self._connection.execute(
                 "UPDATE uploads SET accepted = ?, attempts = 1 + attempts * (cause = 'waiting'), "
                 "cause = 'waiting', reason = ?, run = NULL, due = ? WHERE id = ?",
-                (fingerprint, waits_for, position.time + FIRST_PAUSE_SECONDS, demonstration),
+                (fingerprint, reason, position.time + FIRST_PAUSE_SECONDS, demonstration),
             )
 
-    def _add(self, names: Iterable[str], demonstration: str) -> None:
-        new = [Upload(name, demonstration) for name in names]
-        known = self.named([upload.name for upload in new])
-        self.save(upload for upload in new if upload.name not in known)
+    def _add(self, names: Sequence[str], demonstration: str) -> None:
+        known = self.named(names)
+        self.save(Upload(name, demonstration) for name in names if name not in known)
 
     def counts(self) -> dict[UploadState, int]:
         """How many folders are in each state."""
@@ -280,12 +266,11 @@ class DiscoveryTable:
         found = self._select("ORDER BY state = 'gone' DESC, name DESC")
         return {upload.id: upload for upload in found}
 
-    def waiting(self) -> list[Waiting]:
+    def waiting(self) -> list[Upload]:
         """The uploads that something passing stopped, such as a full disk, sorted by id."""
-        found = self._select(
+        return self._select(
             "WHERE cause = 'waiting' AND run IS NULL AND state != 'gone' ORDER BY id"
         )
-        return [Waiting(upload.id, upload.reason, upload.attempts) for upload in found]
 
     def requested(self, limit: int) -> list[Upload]:
         """Uploads that a run was requested for, longest waiting first."""
@@ -325,12 +310,9 @@ class DiscoveryTable:
 
     def named(self, names: Sequence[str]) -> dict[str, Upload]:
         """The rows of these folders, by name; unknown names are left out."""
-        found: dict[str, Upload] = {}
-        for start in range(0, len(names), _QUERY_NAMES):
-            part = [_bytes(name) for name in names[start : start + _QUERY_NAMES]]
-            marks = ", ".join("?" * len(part))
-            found |= {row.name: row for row in self._select(f"WHERE name IN ({marks})", *part)}
-        return found
+        marks = ", ".join("?" * len(names))
+        found = self._select(f"WHERE name IN ({marks})", *map(_bytes, names))
+        return {upload.name: upload for upload in found}
 
     def save(self, uploads: Iterable[Upload]) -> None:
         """Insert or replace rows, but for their `wish`."""

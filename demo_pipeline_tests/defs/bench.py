@@ -147,6 +147,8 @@ def ticked(made: Bench, sensor: str, cursor: str | None = None) -> Ticked:
         said = definition(context)
     if isinstance(said, dg.SkipReason):
         return Ticked(said.skip_message or "", (), cursor)
+    if isinstance(said, dg.RunRequest):
+        return Ticked("", (said,), cursor)
     assert isinstance(said, dg.SensorResult)
     for one in said.dynamic_partitions_requests or []:
         assert isinstance(one, dg.AddDynamicPartitionsRequest)

@@ -138,7 +138,9 @@ class TestOutcomes:
         assert tuple(endings(made, self.run.run_id).values()) == wanted
         ticked(made, "new_uploads")
         with open_table(made.instance, made.workspace) as table:
-            assert table.waiting() == [("c", "No space left on device", 1)]
+            assert [(one.id, one.reason) for one in table.waiting()] == [
+                ("c", "No space left on device")
+            ]
 
     def test_one_that_waits_is_requested_again_after_its_pause(
         self, made: Bench, monkeypatch: pytest.MonkeyPatch

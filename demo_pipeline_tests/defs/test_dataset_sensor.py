@@ -12,57 +12,40 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from demo_pipeline.defs import dataset_assets
-from demo_pipeline.defs.sensors import Attempts, Progress, progress, should_rebuild
+from demo_pipeline.defs.sensors import Progress, postponed, progress, should_rebuild
 from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.failures import DATASET_ATTEMPTS
 from demo_pipeline.store.errors import StorageError
 from demo_pipeline_tests.defs.bench import Bench, bench, launched, ticked
 
-SETTLED = Progress(latest=9, built=5, waiting_since=100.0, processing=False, building=False)
+SETTLED = Progress(latest=9, built=5, waiting_since=100.0, processing=False)
 
 
 class TestDecision:
-    def test_a_change_is_built_when_no_demonstration_is_processed(self) -> None:
-        assert should_rebuild(SETTLED, 101.0, 900, 30)[0]
-
     def test_without_a_change_nothing_is_built(self) -> None:
-        assert not should_rebuild(replace(SETTLED, built=9), 10_000.0, 900, 30)[0]
+        assert not should_rebuild(replace(SETTLED, built=9), 10_000.0, 900)[0]
 
     def test_a_batch_is_built_once_at_its_end_and_not_once_per_demonstration(self) -> None:
         during = replace(SETTLED, processing=True)
-        assert not should_rebuild(during, 999.0, 900, 30)[0]
-        assert should_rebuild(during, 1000.0, 900, 30)[0]
-
-    def test_two_builds_never_run_at_once(self) -> None:
-        assert not should_rebuild(replace(SETTLED, building=True), 10_000.0, 900, 30)[0]
+        assert not should_rebuild(during, 999.0, 900)[0]
+        assert should_rebuild(during, 1000.0, 900)[0]
 
     def test_a_failed_build_is_retried_after_doubling_pauses_up_to_a_limit(self) -> None:
-        pauses = []
-        for failed in range(1, DATASET_ATTEMPTS):
-            after = replace(SETTLED, attempts=Attempts(failed, 1000.0))
-            pauses.append(
-                next(s for s in range(0, 1000, 10) if should_rebuild(after, 1000.0 + s, 900, 30)[0])
-            )
+        pauses = [
+            next(seconds for seconds in range(0, 1000, 10) if not postponed(failed, 0, seconds, 30))
+            for failed in range(1, DATASET_ATTEMPTS)
+        ]
         assert pauses == [30, 60, 120, 240]
-        rebuild, why = should_rebuild(
-            replace(SETTLED, attempts=Attempts(DATASET_ATTEMPTS, 0.0)), 1e9, 900, 30
-        )
-        assert not rebuild
-        assert "by hand" in why
+        assert "by hand" in str(postponed(DATASET_ATTEMPTS, 0, 1e9, 30))
+        assert postponed(DATASET_ATTEMPTS, 1, 1e9, 30) is None
 
-    @given(st.integers(0, 5), st.integers(0, 5), st.floats(0, 2000), st.booleans(), st.booleans())
-    def test_a_change_is_built_within_the_maximal_age_unless_it_is_being_built(
-        self,
-        latest: int,
-        built: int,
-        now: float,
-        processing: bool,
-        building: bool,
+    @given(st.integers(0, 5), st.integers(0, 5), st.floats(0, 2000), st.booleans())
+    def test_a_change_is_built_within_the_maximal_age(
+        self, latest: int, built: int, now: float, processing: bool
     ) -> None:
-        state = Progress(latest, built, 0.0, processing, building)
-        rebuild, why = should_rebuild(state, now, 900, 30)
+        rebuild, why = should_rebuild(Progress(latest, built, 0.0, processing), now, 900)
         assert why
-        assert rebuild == (latest > built and not building and (not processing or now >= 900))
+        assert rebuild == (latest > built and (not processing or now >= 900))
 
 
 @pytest.fixture
@@ -188,6 +171,4 @@ def test_a_build_that_waits_for_something_is_tried_again_without_end(
 
 
 def test_before_anything_has_run_there_is_nothing_to_build(made: Bench) -> None:
-    assert progress(made.instance, made.settings) == Progress(
-        0, 0, 0.0, processing=False, building=False
-    )
+    assert progress(made.instance, made.settings) == Progress(0, 0, 0.0, processing=False)

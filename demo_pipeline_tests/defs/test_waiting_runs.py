@@ -20,7 +20,6 @@ from demo_pipeline.defs.tags import OUTCOME_TAG, WAITING_TAG
 from demo_pipeline.problems import Problem
 from demo_pipeline.runs import batch
 from demo_pipeline.runs.batch import DemonstrationTask, process_patiently
-from demo_pipeline.runs.discovery_table import Waiting
 from demo_pipeline.runs.failures import COMMAND_PAUSES, TransientError, transient_reason
 from demo_pipeline.runs.quarantine import list_quarantine
 from demo_pipeline.runs.results import DemonstrationResult as Processed
@@ -75,9 +74,9 @@ def run_of(made: Bench, result: Result) -> dg.DagsterRun:
     return run
 
 
-def waiting(made: Bench) -> list[Waiting]:
+def waiting(made: Bench) -> list[tuple[str, str, int]]:
     with open_table(made.instance, made.workspace) as table:
-        return table.waiting()
+        return [(one.id, one.reason, one.attempts) for one in table.waiting()]
 
 
 def told(made: Bench, result: Result) -> str:

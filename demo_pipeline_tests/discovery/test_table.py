@@ -10,7 +10,6 @@ from demo_pipeline.runs.discovery_table import (
     ObservedFile,
     Upload,
     UploadState,
-    Waiting,
 )
 from demo_pipeline.store.errors import StorageError
 from demo_pipeline_tests.discovery.scene import Scene
@@ -92,9 +91,11 @@ class TestCommands:
         scene.upload("demo")
         with DiscoveryTable.open(scene.path) as table:
             for attempts in (1, 2):
-                table.note_result("demo", ["demo"], "f", "no room")
-                assert table.waiting() == [Waiting("demo", "no room", attempts)]
-            table.note_result("demo", [], "f", "")
+                table.note_waiting("demo", ["demo"], "f", "no room")
+                [waiting] = table.waiting()
+                assert (waiting.id, waiting.reason) == ("demo", "no room")
+                assert waiting.attempts == attempts
+            table.note_done(["demo"])
             assert table.waiting() == []
 
     def test_the_daemon_tries_again_what_waited_in_a_command(self, known):
@@ -102,7 +103,7 @@ class TestCommands:
         known.tick()
         fingerprint = known.row("demo").fingerprint
         with DiscoveryTable.open(known.path) as table:
-            table.note_result("demo", ["demo"], fingerprint, "no room")
+            table.note_waiting("demo", ["demo"], fingerprint, "no room")
         assert known.tick().requests == ()
         known.runs.settled = lambda *_: False
         assert [each.reason for each in known.go_on(120)] == ["waiting"]

@@ -123,12 +123,6 @@ class TestLaunching:
         [fresh] = scene.go_on()
         assert fresh.fingerprint != stale.fingerprint
 
-    def test_ids_are_given_for_registration_with_their_request(self, scene):
-        scene.upload("a")
-        scene.upload("b", files=RECORDING_FILES[:1])
-        scene.tick()
-        assert scene.tick(61).new_ids == ("a",)
-
     @pytest.mark.parametrize("outcome", [None, RunOutcome.DONE])
     def test_a_run_launched_elsewhere_counts(self, scene, outcome):
         """`demo-pipeline run` processed the upload before the sensor, or another run does it."""

@@ -93,7 +93,8 @@ def test_what_waits_is_pending_and_says_why(scene: Scene) -> None:
     scene.tick()
     with DiscoveryTable.open(scene.path) as table:
         counted = reconcile(table.by_id(), (), (), (), {"demo"})
-        assert table.waiting() == [("demo", "the disk is full", 1)]
+        [waiting] = table.waiting()
+    assert (waiting.id, waiting.reason, waiting.attempts) == ("demo", "the disk is full", 1)
     assert (counted.pending, counted.accepted, counted.balanced) == (1, 0, True)
     [problem] = counted.problems
     assert problem.severity == "warning"

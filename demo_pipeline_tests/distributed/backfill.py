@@ -26,11 +26,12 @@ from dagster._core.storage.tags import (
 
 from demo_pipeline.cli.console import print_line
 from demo_pipeline.defs.jobs import DEMONSTRATIONS
-from demo_pipeline.defs.sensors import progress
+from demo_pipeline.defs.sensors import progress, unfinished
 from demo_pipeline.defs.tags import PARTITION_NAME_TAG, PROCESS_TAG
 from demo_pipeline.files.processes import ProcessIdentity
 from demo_pipeline.runs.stages import STAGES
 from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline.stage import DATASETS_JOB
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 from demo_pipeline_tests.defs.daemon import ROOT
 from demo_pipeline_tests.distributed.processes import process_states, title_of
@@ -89,7 +90,7 @@ class Backfill:
         backfill = self.instance.get_backfill(self.id)
         state = progress(self.instance, self.workspace.settings)
         finished = backfill is not None and backfill.status.value.startswith(("COMPLETED", "FAIL"))
-        built = 0 < state.latest <= state.built and not state.building
+        built = 0 < state.latest <= state.built and not unfinished(self.instance, (DATASETS_JOB,))
         return finished and built and all(run.dagster_run.status in _ENDED for run in runs)
 
     def retry_of(self, kill: Kill) -> dg.RunRecord | None:

@@ -14,8 +14,6 @@ from demo_pipeline.defs.jobs import demonstration_job, quarantine_job
 from demo_pipeline.defs.run_history import records_of, waiting_tags
 from demo_pipeline.defs.sensors import run_unless_tried
 from demo_pipeline.defs.tags import (
-    INTERRUPTED_OUTCOME,
-    KILLED_OUTCOME,
     OUTCOME_TAG,
     PARTITION_NAME_TAG,
     RECORDED_OUTCOME,
@@ -31,7 +29,6 @@ from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.names import is_safe_id
 
-_AGAIN = {WAITING_OUTCOME, KILLED_OUTCOME, INTERRUPTED_OUTCOME}
 _PASSING = {"OSError", "OperationalError", "MemoryError"}  # names of classes
 _INTERVAL = 60  # seconds between two evaluations of quarantine_changed
 
@@ -94,7 +91,7 @@ def _needs_no_record(instance: dg.DagsterInstance, run: dg.DagsterRun, key: str)
     """Why no record is written, whatever ended the run; None when that decides."""
     if not is_safe_id(key):
         return f"run {run.run_id} was not for one demonstration"
-    if run.tags.get(OUTCOME_TAG) in _AGAIN:
+    if run.tags.get(OUTCOME_TAG) == WAITING_OUTCOME:
         return f"{key}: run {run.run_id} was not stopped by its recording, and is tried again"
     if run.tags.get(OUTCOME_TAG) == RECORDED_OUTCOME:
         return f"{key}: the failure of run {run.run_id} is already recorded"

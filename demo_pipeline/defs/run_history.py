@@ -20,9 +20,7 @@ from demo_pipeline.defs.tags import (
     BATCH_OUTCOMES_TAG,
     BATCH_TAG,
     FINGERPRINT_TAG,
-    INTERRUPTED_OUTCOME,
     KEY_TAG,
-    KILLED_OUTCOME,
     MEMBER_TAG_PREFIX,
     MEMBERS_TAG,
     OUTCOME_TAG,
@@ -56,12 +54,6 @@ _ENDED = (
     dg.DagsterRunStatus.FAILURE,
     dg.DagsterRunStatus.CANCELED,
 )
-_OUTCOMES = {
-    SUPERSEDED_OUTCOME: RunOutcome.SUPERSEDED,
-    WAITING_OUTCOME: RunOutcome.WAITING,
-    KILLED_OUTCOME: RunOutcome.LOST,
-    INTERRUPTED_OUTCOME: RunOutcome.INTERRUPTED,
-}
 _MEMBER_OUTCOMES = {
     Status.SUPERSEDED: RunOutcome.SUPERSEDED,
     Status.WAITING: RunOutcome.WAITING,
@@ -189,13 +181,12 @@ class InstanceRuns:
         return None
 
     def live(self, demonstration: str) -> tuple[str, str | None] | None:
-        """Id of the newest run under way, and the fingerprint that it was launched for."""
+        """Id of the newest run, if it is under way, and the fingerprint that it is for."""
         for record in records_of(self._instance, demonstration, _NEWEST_RUNS):
             run = record.dagster_run
-            whole = run.asset_selection is None or _LAST in run.asset_selection
-            lives = not run.is_finished or run.is_complete_and_waiting_to_retry
-            if whole and lives:
-                return run.run_id, launched_for(run, demonstration)
+            if run.asset_selection is None or _LAST in run.asset_selection:
+                lives = not run.is_finished or run.is_complete_and_waiting_to_retry
+                return (run.run_id, launched_for(run, demonstration)) if lives else None
         return None
 
     def ended(self, runs: Sequence[str]) -> Iterator[EndedRun]:
@@ -249,8 +240,9 @@ class InstanceRuns:
         newest = self.launched(keys[0]) if keys[0] else None
         if newest not in {None, run.run_id}:
             return EndedRun(run.run_id, _LOST, successor=newest)
-        if tag in _OUTCOMES:
-            return EndedRun(run.run_id, Ending(_OUTCOMES[tag], run.tags.get(WAITING_TAG, "")))
+        if tag == WAITING_OUTCOME:
+            waiting = Ending(RunOutcome.WAITING, run.tags.get(WAITING_TAG, ""))
+            return EndedRun(run.run_id, waiting)
         return None if self._may_be_recorded(record) else EndedRun(run.run_id, _LOST)
 
     def _may_be_recorded(self, record: dg.RunRecord) -> bool:

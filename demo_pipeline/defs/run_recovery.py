@@ -13,12 +13,9 @@ import time
 import dagster as dg
 
 from demo_pipeline.defs.tags import (
-    INTERRUPTED_OUTCOME,
-    KILLED_OUTCOME,
     LAUNCHED_BY_TAG,
     MAX_RETRIES_TAG,
     OUR_REPOSITORY,
-    OUTCOME_TAG,
     PROCESS_TAG,
     REPOSITORY_TAG,
 )
@@ -62,29 +59,35 @@ def recover(instance: dg.DagsterInstance, workspace: Workspace) -> list[str]:
 
 
 def close_dead_runs(instance: dg.DagsterInstance) -> list[str]:
-    """Report the runs to Dagster whose process is gone; returns a line for each.
-
-    A run that was launched and whose process did not say yet who it is belongs to the code server
-    that launched it, whose address Dagster notes.
-    """
-    here, lines = this_process(), []
+    """Report the runs to Dagster whose process is gone; returns a line for each."""
+    lines = []
     for record in instance.get_run_records(dg.RunsFilter(statuses=_UNFINISHED)):
-        run, owner = record.dagster_run, _owner(record.dagster_run)
-        if owner is not None:
-            reason = _reason(owner, here) if owner.is_gone(here, process_start) else ""
-        else:
-            silent = time.time() - record.update_timestamp.timestamp()
-            gone = _is_local(instance) and _launcher_is_gone(run, silent)
-            reason = "the process that launched it ended before it began" if gone else ""
-        if not reason:
-            continue
-        on_purpose = owner is not None and _ended_with_machine(owner, here)
+        run, reason = record.dagster_run, _dead(instance, record)
         try:
-            if _close(instance, run.run_id, reason, on_purpose=on_purpose):
+            if reason and _close(instance, run.run_id, reason):
                 lines.append(f"run {run.run_id} ({run.job_name}) was closed: {reason}")
         except Exception as error:  # noqa: BLE001 - one run must not keep the others open
             _LOG.warning("run %s cannot be closed: %s", run.run_id, type(error).__name__)
     return lines
+
+
+def _dead(instance: dg.DagsterInstance, record: dg.RunRecord) -> str:
+    """Why the process of a run is certainly gone; empty when it may live.
+
+    A run that was launched and whose process did not say yet who it is belongs to the code server
+    that launched it, whose address Dagster notes.
+    """
+    owner, here = _owner(record.dagster_run), this_process()
+    if owner is None:
+        silent = time.time() - record.update_timestamp.timestamp()
+        gone = _is_local(instance) and _launcher_is_gone(record.dagster_run, silent)
+        return "the process that launched it ended before it began" if gone else ""
+    if not owner.is_gone(here, process_start):
+        return ""
+    name = f"process {owner.pid} on {owner.host.partition('/')[0]}"
+    if owner.boot != here.boot and "-" not in {owner.boot, here.boot}:
+        return f"{name} ended when the machine was restarted"
+    return f"{name} ended without a result: it was killed, or ran out of memory"
 
 
 def _is_local(instance: dg.DagsterInstance) -> bool:
@@ -119,14 +122,11 @@ def _answers(address: str) -> bool:
     return True
 
 
-def _close(instance: dg.DagsterInstance, run_id: str, reason: str, *, on_purpose: bool) -> bool:
+def _close(instance: dg.DagsterInstance, run_id: str, reason: str) -> bool:
     """Close a run unless it has ended: a process reports its result before it ends."""
     run = instance.get_run_by_id(run_id)
     if run is None or run.is_finished:
         return False
-    if run.remote_job_origin is None:  # of the command line; other runs are Dagster's to retry
-        outcome = INTERRUPTED_OUTCOME if on_purpose else KILLED_OUTCOME
-        instance.add_run_tags(run_id, {OUTCOME_TAG: outcome})
     if run.status is dg.DagsterRunStatus.CANCELING:
         instance.report_run_canceled(run, reason)
     else:
@@ -142,16 +142,3 @@ def _process_tag(run_id: str) -> dict[str, str]:
 def _owner(run: dg.DagsterRun) -> ProcessIdentity | None:
     run_id, _, process = run.tags.get(PROCESS_TAG, "").partition(" ")
     return ProcessIdentity.parse(process) if run_id == run.run_id else None
-
-
-def _ended_with_machine(process: ProcessIdentity, here: ProcessIdentity) -> bool:
-    """Whether a process of this machine ended because the machine was started again."""
-    known = "-" not in {process.boot, here.boot}
-    return known and process.host == here.host and process.boot != here.boot
-
-
-def _reason(process: ProcessIdentity, here: ProcessIdentity) -> str:
-    name = f"process {process.pid} on {process.host.partition('/')[0]}"
-    if _ended_with_machine(process, here):
-        return f"{name} ended when the machine was restarted"
-    return f"{name} ended without a result: it was killed, or ran out of memory"

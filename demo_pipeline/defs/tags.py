@@ -19,8 +19,6 @@ REASON_TAG = "demo_pipeline/reason"  # why discovery requested the run
 SUPERSEDED_OUTCOME = "superseded"
 WAITING_OUTCOME = "waiting"  # something that passes by itself stopped it; WAITING_TAG says what
 WAITING_TAG = "demo_pipeline/waiting_for"
-KILLED_OUTCOME = "killed"  # the process of a run of the command line ended without a result
-INTERRUPTED_OUTCOME = "interrupted"  # the same by Ctrl-C or a restart of the machine
 RECORDED_OUTCOME = "quarantined"  # its failure has a quarantine record
 BATCH_TAG = "demo_pipeline/batch"  # number of demonstrations of a batch run; in dagster.yaml
 

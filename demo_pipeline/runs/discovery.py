@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
+from itertools import count
 from typing import NamedTuple, Protocol
 
 from demo_pipeline.files.recording_files import RECORDING_FILES
@@ -29,6 +30,7 @@ from demo_pipeline.runs.discovery_table import (
 )
 from demo_pipeline.runs.failures import (
     FIRST_PAUSE_SECONDS,
+    LONGEST_PAUSE_SECONDS,
     MAX_LOST_RUNS,
     RETRIES_PER_HOUR,
     retry_pause,
@@ -50,14 +52,12 @@ class RunOutcome(StrEnum):
     """How a run ended for an upload.
 
     `superseded`: without a result, as the upload had changed. `lost`: cancelled or dead, though the
-    store may hold a result. `interrupted`: lost, and the upload cannot be the reason. `waiting`:
-    stopped by something that passes.
+    store may hold a result. `waiting`: stopped by something that passes.
     """
 
     DONE = "done"
     SUPERSEDED = "superseded"
     LOST = "lost"
-    INTERRUPTED = "interrupted"
     WAITING = "waiting"
 
 
@@ -92,7 +92,7 @@ class Runs(Protocol):
         """Id of the newest run with this key."""
 
     def live(self, demonstration: str) -> tuple[str, str | None] | None:
-        """Id of the newest run under way, and the fingerprint that it was launched for."""
+        """Id of the newest run, if it is under way, and the fingerprint that it is for."""
 
     def ended(self, runs: Sequence[str]) -> Iterable[EndedRun]:
         """Those of these runs that ended, or were deleted."""
@@ -119,7 +119,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Observation:
+class UploadObservation:
     """What a poll of one folder found: its `RECORDING_FILES`, anything at all, and the marker."""
 
     files: tuple[ObservedFile, ...]
@@ -152,7 +152,7 @@ def advance(position: Position | None, now: float) -> Position:
     return replace(position, time=position.time + passed, wall=now, debt=debt)
 
 
-def observe(upload: Upload, seen: Observation, settings: DiscoverySettings) -> Upload:
+def observe(upload: Upload, seen: UploadObservation, settings: DiscoverySettings) -> Upload:
     """The row after a poll; it stays accepted or requested only if nothing changed.
 
     An upload is gone when a second poll, after another listing that lacks it, finds nothing.
@@ -182,7 +182,7 @@ def observe(upload: Upload, seen: Observation, settings: DiscoverySettings) -> U
     )
 
 
-def is_complete(upload: Upload, seen: Observation, stable_seconds: float) -> bool:
+def is_complete(upload: Upload, seen: UploadObservation, stable_seconds: float) -> bool:
     """Whether an upload with all its files may be processed: stable long enough, or marked.
 
     A marker counts for the first upload only: after a later upload it may still be the old marker.
@@ -194,11 +194,10 @@ def is_complete(upload: Upload, seen: Observation, stable_seconds: float) -> boo
 
 def end(upload: Upload, ending: Ending, time: float) -> Upload:
     """The row after its run ended; due when another run may have to follow."""
-    cause = RunOutcome.LOST if ending.outcome is RunOutcome.INTERRUPTED else ending.outcome
+    cause = ending.outcome
     if cause is RunOutcome.DONE:
         return replace(upload, run=None, cause="", reason="", attempts=0)
-    before = upload.attempts if upload.cause == cause else 0
-    attempts = before + (ending.outcome is not RunOutcome.INTERRUPTED)
+    attempts = 1 + (upload.attempts if upload.cause == cause else 0)
     ended = replace(upload, run=None, cause=cause, reason=ending.reason, attempts=attempts)
     if upload.state is not UploadState.ACCEPTED or upload.accepted != upload.fingerprint:
         return ended  # its files changed meanwhile
@@ -206,11 +205,6 @@ def end(upload: Upload, ending: Ending, time: float) -> Upload:
         return replace(ended, state=UploadState.PENDING, fingerprint=None, due=time)
     pause = retry_pause(attempts) if cause is RunOutcome.WAITING else 0.0
     return replace(ended, due=time + pause)
-
-
-def needs_run(upload: Upload) -> bool:
-    """Whether a complete upload may need a run, as far as its row tells."""
-    return upload.accepted != upload.fingerprint or (upload.run is None and upload.cause != "")
 
 
 def accept(upload: Upload, run: str | None = None) -> Upload:
@@ -225,14 +219,19 @@ def accept(upload: Upload, run: str | None = None) -> Upload:
     )
 
 
-def reason_to_run(upload: Upload) -> str | None:
-    """Why an upload that needs a run is to get one; None when it was lost too often."""
+def reason_to_run(upload: Upload) -> str:
+    """Why a complete upload may need a run; empty when its row tells that it needs none."""
     if upload.accepted is None:
         return "new"
     if upload.accepted != upload.fingerprint:
         return "changed"
-    too_often = upload.cause == RunOutcome.LOST and upload.attempts >= MAX_LOST_RUNS
-    return None if too_often else upload.cause
+    return "" if upload.run is not None else upload.cause
+
+
+def is_given_up(upload: Upload) -> bool:
+    """Whether so many runs for an upload were lost that no other follows."""
+    lost = upload.run is None and upload.cause == RunOutcome.LOST
+    return lost and upload.accepted == upload.fingerprint and upload.attempts >= MAX_LOST_RUNS
 
 
 @dataclass(frozen=True, slots=True)
@@ -427,7 +426,7 @@ class _Tick:
             wait = max(self._settings.stable_seconds, _ERROR_WAIT_SECONDS)
             self._table.save([replace(upload, due=self._time() + wait)])
 
-    def _observation(self, name: str) -> Observation:
+    def _observation(self, name: str) -> UploadObservation:
         """What one folder holds, by one request unless it holds more than a page."""
         began, marker, prefix = self._time(), self._settings.complete_marker, f"{name}/"
         page = self._objects.list_page(prefix)
@@ -438,7 +437,7 @@ class _Tick:
             infos = {file: info for file, info in heads.items() if info is not None}
         present = bool(page.objects or page.token or infos)
         files = tuple(observed_file(file, infos[file]) for file in RECORDING_FILES if file in infos)
-        return Observation(files, present, marker in infos, began, self._time())
+        return UploadObservation(files, present, marker in infos, began, self._time())
 
     def _poll(self, before: Upload, colliding: Collection[str], *, full: bool) -> None:
         seen = self._observation(before.name)
@@ -461,20 +460,21 @@ class _Tick:
 
     def _decide(self, upload: Upload, fingerprint: str, time: float) -> None:
         """Request a run for a complete upload, or note that it needs none."""
+        reason = upload.wish or reason_to_run(upload)
+        later = time + self._settings.stable_seconds
         if upload.state is UploadState.REQUESTED:  # it was not launched yet
             self._request(upload, fingerprint, upload.cause, time)
-        elif upload.wish is not None:
+        elif upload.wish:
             self._request(upload, fingerprint, upload.wish, time)
-        elif not needs_run(upload):
+        elif not reason:
             self._table.save([accept(upload, upload.run)])
         elif (live := self._runs.live(upload.id)) is not None and live[1] in {None, fingerprint}:
             known = live[1] is not None  # which upload a person's run reads is seen in the store
-            due = time + self._settings.stable_seconds
-            self._table.save([accept(upload, live[0]) if known else replace(upload, due=due)])
+            self._table.save([accept(upload, live[0]) if known else replace(upload, due=later)])
         elif live is None and self._runs.settled(upload.id, fingerprint):
             self._table.save([replace(accept(upload), cause="", reason="", attempts=0)])
-        elif (reason := reason_to_run(upload)) is None:
-            self._table.save([accept(upload)])
+        elif is_given_up(upload):  # unless a person has it processed
+            self._table.save([replace(accept(upload), due=time + LONGEST_PAUSE_SECONDS)])
         elif reason == RunOutcome.WAITING and not self._may_retry():
             self._table.save([replace(upload, due=time + FIRST_PAUSE_SECONDS)])
         else:
@@ -482,21 +482,17 @@ class _Tick:
 
     def _request(self, upload: Upload, fingerprint: str, reason: str, time: float) -> None:
         key = upload.run_key or self._next_key(upload, fingerprint)
-        attempts = upload.attempts if reason == upload.cause else 0
+        requested = replace(
+            upload,
+            state=UploadState.REQUESTED,
+            cause=reason,
+            attempts=upload.attempts if reason == upload.cause else 0,
+            run_key=key,
+            run=None,
+            due=time,
+        )
         with self._table.transaction():
-            self._table.save(
-                [
-                    replace(
-                        upload,
-                        state=UploadState.REQUESTED,
-                        cause=reason,
-                        attempts=attempts,
-                        run_key=key,
-                        run=None,
-                        due=time,
-                    )
-                ]
-            )
+            self._table.save([requested])
             if reason == upload.wish:
                 self._table.clear_wish(upload.id)
         self._requests.append(Request(upload.id, key, fingerprint, reason))
@@ -504,13 +500,12 @@ class _Tick:
 
     def _next_key(self, upload: Upload, fingerprint: str) -> str:
         """The first key that no run has."""
-        number = upload.attempts
-        while True:
+        for number in count(upload.attempts if upload.accepted == fingerprint else 0):
             suffix = f"#{number}" if number else ""
             key = f"{upload.id}@{fingerprint[:16]}{suffix}"
             if self._runs.launched(key) is None:
-                return key
-            number += 1
+                break
+        return key
 
     def _may_retry(self) -> bool:
         """Whether another run that had to wait may be tried in this hour."""

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from demo_pipeline.problems import Problem, Severity
-from demo_pipeline.runs.discovery import RunOutcome
+from demo_pipeline.runs.discovery import RunOutcome, is_given_up
 from demo_pipeline.runs.discovery_table import Upload, UploadState
 from demo_pipeline.runs.quarantine import read_quarantine
 from demo_pipeline.runs.stages import STAGES
@@ -67,7 +67,8 @@ def reconcile(
     in_quarantine = {*quarantined, *colliding} & (present - unknown)
     rest = present - unknown - in_quarantine
     accepted = {key for key in rest if _is_accepted(uploads[key])}
-    lost = {key for key in accepted if _is_lost(uploads[key], is_built=key in built)}
+    ended = {key for key in accepted if uploads[key].run is None}
+    lost = {key for key in ended if key not in built or is_given_up(uploads[key])}
     pending = rest - accepted
     waiting = sorted(key for key in pending if uploads[key].cause == RunOutcome.WAITING)
     vanished = sorted(key for key in gone if uploads[key].state is not UploadState.GONE)
@@ -127,11 +128,8 @@ def _built_from(workspace: Workspace, demonstration: str) -> str | None:
 
 def _is_accepted(upload: Upload) -> bool:
     """Whether no run has to follow."""
-    return upload.state is UploadState.ACCEPTED and (upload.run is not None or upload.due is None)
-
-
-def _is_lost(upload: Upload, *, is_built: bool) -> bool:
-    return upload.run is None and (upload.cause == RunOutcome.LOST or not is_built)
+    over = upload.run is not None or upload.due is None or is_given_up(upload)
+    return upload.state is UploadState.ACCEPTED and over
 
 
 def _unknown(demonstration: str, *, recent_tick: bool) -> Problem:

@@ -15,7 +15,6 @@ import dagster as dg
 import pytest
 
 from demo_pipeline.defs import run_recovery
-from demo_pipeline.defs.run_history import InstanceRuns
 from demo_pipeline.defs.run_recovery import (
     claim_run,
     close_dead_runs,
@@ -23,16 +22,11 @@ from demo_pipeline.defs.run_recovery import (
     recover,
 )
 from demo_pipeline.defs.tags import (
-    FINGERPRINT_TAG,
     LAUNCHED_BY_TAG,
     MAX_RETRIES_TAG,
-    OUTCOME_TAG,
-    PARTITION_NAME_TAG,
     PROCESS_TAG,
 )
 from demo_pipeline.files.processes import ProcessIdentity, this_process
-from demo_pipeline.runs.discovery import RunOutcome
-from demo_pipeline.runs.quarantine import list_quarantine
 from demo_pipeline_tests.defs.bench import Bench, bench, ticked
 from demo_pipeline_tests.uploads import upload
 
@@ -79,13 +73,15 @@ def tag(made: Bench, run_id: str, name: str) -> str | None:
     return run.tags.get(name)
 
 
-def test_the_run_of_a_killed_process_is_closed_and_says_so(made: Bench) -> None:
-    run_id = started(made, GONE)
+@pytest.mark.parametrize(("process", "said"), [(GONE, "killed"), (RESTARTED, "was restarted")])
+def test_the_run_of_a_dead_process_is_closed_and_says_so(
+    made: Bench, process: ProcessIdentity, said: str
+) -> None:
+    run_id = started(made, process)
     [line] = close_dead_runs(made.instance)
     assert f"run {run_id}" in line
-    assert "killed" in line
+    assert said in line
     assert status(made, run_id) is dg.DagsterRunStatus.FAILURE
-    assert tag(made, run_id, OUTCOME_TAG) == "killed"
     assert close_dead_runs(made.instance) == []
 
 
@@ -140,28 +136,17 @@ def test_one_run_that_cannot_be_closed_keeps_no_other_open(
     runs = [started(made, GONE) for _ in range(3)]
     close = run_recovery._close
 
-    def fail(instance: dg.DagsterInstance, run_id: str, *rest: str, on_purpose: bool) -> bool:
+    def fail(instance: dg.DagsterInstance, run_id: str, reason: str) -> bool:
         if run_id == runs[1]:
             raise OSError
-        return close(instance, run_id, *rest, on_purpose=on_purpose)
+        return close(instance, run_id, reason)
 
     monkeypatch.setattr(run_recovery, "_close", fail)
     assert len(close_dead_runs(made.instance)) == 2
 
 
 class TestAfterwards:
-    """What discovery makes of it: the upload is processed again, without quarantine."""
-
-    def kill(self, made: Bench, process: ProcessIdentity = GONE) -> RunOutcome:
-        run_id = started(made, process, **{PARTITION_NAME_TAG: "one", FINGERPRINT_TAG: "f" * 64})
-        close_dead_runs(made.instance)
-        [ended] = InstanceRuns(made.instance, made.workspace).ended([run_id])
-        return ended.ending.outcome
-
-    def test_kills_are_counted_and_restarts_of_the_machine_are_not(self, made: Bench) -> None:
-        assert self.kill(made) is RunOutcome.LOST
-        assert self.kill(made, RESTARTED) is RunOutcome.INTERRUPTED
-        assert list_quarantine(made.workspace.store) == []
+    """Nothing waits for what is dead."""
 
     def test_the_sensors_close_it_at_the_beginning_of_a_tick(self, made: Bench) -> None:
         for sensor in ("new_uploads", "rebuild_datasets"):

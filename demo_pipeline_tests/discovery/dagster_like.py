@@ -52,8 +52,8 @@ class Runs:
     def live(self, demonstration: str) -> tuple[str, str | None] | None:
         self.before("live")
         for key, run in reversed(self.by_key.items()):
-            if run.id == demonstration and run.outcome is None:
-                return key, run.fingerprint
+            if run.id == demonstration:
+                return (key, run.fingerprint) if run.outcome is None else None
         return None
 
     def ended(self, runs: Sequence[str]) -> Iterator[EndedRun]:

@@ -283,11 +283,10 @@ def _figures(world: World, runs: Mapping[str, list[Run]], final: dict[str, str |
 
 
 def _has_run(runs: list[Run], fingerprint: str) -> bool:
-    """Whether the last run was for it, and good, or one of as many as are tried."""
-    if not runs or runs[-1].fingerprint != fingerprint or runs[-1].superseded:
-        return False
+    """Whether the last good run was for it, or as many were lost as are tried."""
+    good = [run for run in runs if run.outcome is RunOutcome.DONE]
     lost = sum(run.lost for run in runs if run.fingerprint == fingerprint)
-    return not runs[-1].lost or lost >= MAX_LOST_RUNS
+    return lost >= MAX_LOST_RUNS or (bool(good) and good[-1].fingerprint == fingerprint)
 
 
 def _again(earlier: Run, later: Run) -> bool:

@@ -288,6 +288,14 @@ class TestRunsThatCameToNothing:
         self.lose(scene)
         assert [each.reason for each in scene.go_on()] == ["lost"]
 
+    def test_what_was_lost_too_often_is_accepted_once_a_person_had_it_processed(self, scene):
+        for _ in range(3):
+            self.lose(scene)
+            scene.go_on()
+        scene.runs.settled = lambda *_: True
+        assert scene.go_on(3600) == []
+        assert scene.row("demo").cause == ""
+
     def test_a_retry_is_granted_also_after_that(self, scene):
         for _ in range(3):
             self.lose(scene)

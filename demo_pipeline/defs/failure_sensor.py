@@ -5,7 +5,7 @@ repeated, since they may quote typed text.
 """
 
 import hashlib
-from typing import Any
+from collections.abc import Mapping
 
 import dagster as dg
 
@@ -72,16 +72,23 @@ def record_failure(context: dg.RunFailureSensorContext, workspace: Workspace) ->
     needless = _needs_no_record(instance, run, key)
     if needless is not None:
         return needless
-    failed = [event.step_failure_data for event in context.get_step_failure_events()]
-    reason = next(filter(None, map(_passing_reason, failed)), None)
-    if reason is not None:
+    steps = context.get_step_failure_events()  # a run has one step
+    told, errors = _told(steps[0]) if steps else ({}, [])
+    passing = [f"Dagster's storage failed with {name}" for name in errors if name in _PASSING]
+    if WAITING_TAG in told or passing:  # the run's tag could not be written
+        reason = str(told[WAITING_TAG].value if WAITING_TAG in told else passing[0])
         instance.add_run_tags(run.run_id, waiting_tags(reason))
         return f"{key}: waiting: {reason}"
-    told = [data.user_failure_data for data in failed]
-    deliberate = bool(told) and all(one and CRASH_ENTRY not in one.metadata for one in told)
-    if deliberate and read_quarantine(workspace.store, key) is not None:
+    if told and CRASH_ENTRY not in told and read_quarantine(workspace.store, key) is not None:
         return f"{key}: the stage that failed wrote the quarantine record"
-    stage, cause = _cause(instance, run.run_id, context)
+    if not steps:
+        stage, cause = _killed_in(instance, run.run_id)
+    elif told:
+        stage = str(told["stage"].value if "stage" in told else steps[0].step_key)
+        unknown = "it failed without a quarantine record"
+        cause = str(told[CRASH_ENTRY].value if CRASH_ENTRY in told else unknown)
+    else:
+        stage, cause = str(steps[0].step_key), errors[-1] if errors else "an unknown error"
     record = record_crash(workspace, key, stage, cause)
     instance.add_run_tags(run.run_id, {OUTCOME_TAG: RECORDED_OUTCOME})
     return f"{key}: quarantined in {record.stage}, {record.attempts} times in all"
@@ -103,38 +110,23 @@ def _needs_no_record(instance: dg.DagsterInstance, run: dg.DagsterRun, key: str)
     return None
 
 
-def _passing_reason(data: Any) -> str | None:
-    """What a step waits for, by its `StepFailureData`; None when it failed otherwise.
+def _told(event: dg.DagsterEvent) -> tuple[Mapping[str, dg.MetadataValue], list[str]]:
+    """(metadata of our own failure of a step, else names of the errors that ended it).
 
-    The run's tag could not be written then. Only Dagster's own reading and writing raises errors of
-    the system unchanged.
+    The cause is last. Only Dagster's own reading and writing raises errors of the system unchanged.
     """
+    data = event.step_failure_data
     if data.user_failure_data is not None:
-        entry = data.user_failure_data.metadata.get(WAITING_TAG)
-        return None if entry is None else str(entry.value)
-    error = data.error
+        return data.user_failure_data.metadata, []
+    names, error = [], data.error
     while error is not None:
-        if error.cls_name in _PASSING:
-            return f"Dagster's storage failed with {error.cls_name}"
+        names.append(error.cls_name or "an unknown error")
         error = error.cause
-    return None
+    return {}, names
 
 
-def _cause(
-    instance: dg.DagsterInstance, run_id: str, context: dg.RunFailureSensorContext
-) -> tuple[str, str]:
-    """(the stage that a run ended in, why it ended)."""
-    for event in context.get_step_failure_events():
-        data = event.step_failure_data
-        if data.user_failure_data is not None:
-            told = data.user_failure_data.metadata
-            stage = told["stage"].value if "stage" in told else event.step_key
-            why = told[CRASH_ENTRY].value if CRASH_ENTRY in told else ""
-            return str(stage), str(why or "it failed without a quarantine record")
-        error = data.error
-        while error is not None and error.cause is not None:
-            error = error.cause
-        return str(event.step_key), (error.cls_name if error else None) or "an unknown error"
+def _killed_in(instance: dg.DagsterInstance, run_id: str) -> tuple[str, str]:
+    """(the stage that a run was in when its process ended, why it ended)."""
     if not instance.all_logs(run_id, of_type={dg.DagsterEventType.STEP_START}):
         return STAGES[0].name, "it ended before its first step"
     said = {entry.message.partition(":")[0] for entry in instance.all_logs(run_id)}

@@ -149,33 +149,31 @@ def _prune(
     context.add_output_metadata({"runs": len(runs), "versions": len(versions)})
 
 
-@dg.job(
-    description="Retries quarantined demonstrations whose upload did not change (config: `ids`; "
-    "default: all)."
+def _job(name: str, op: dg.OpDefinition, description: str) -> dg.JobDefinition:
+    @dg.job(name=name, description=description)
+    def job() -> None:
+        op()
+
+    return job
+
+
+retry_quarantined = _job(
+    "retry_quarantined",
+    _request_retries,
+    "Retries quarantined demonstrations whose upload did not change (config: `ids`; default: all).",
 )
-def retry_quarantined() -> None:
-    """Request the runs; each run reads the record and runs the stage again."""
-    _request_retries()
-
-
-@dg.job(
-    description="Processes again the demonstrations whose outputs were built by other code or with "
-    "other settings."
+reprocess_changed = _job(
+    "reprocess_changed",
+    _request_reprocessing,
+    "Processes again the demonstrations whose outputs were built by other code or with other "
+    "settings.",
 )
-def reprocess_changed() -> None:
-    """Request the runs; a changed upload is noticed by the sensor `new_uploads` itself."""
-    _request_reprocessing()
-
-
-@dg.job(
-    description="Deletes finished runs older than `days`, except the newest run of each partition "
-    "and dataset, and versions in the store that nothing refers to."
+prune_history = _job(
+    "prune_history",
+    _prune,
+    "Deletes finished runs older than `days`, except the newest run of each partition and dataset, "
+    "and versions in the store that nothing refers to.",
 )
-def prune_history() -> None:
-    """Dagster itself never deletes a run."""
-    _prune()
-
-
 weekly_prune = dg.ScheduleDefinition(
     name="prune_history_weekly",
     job=prune_history,

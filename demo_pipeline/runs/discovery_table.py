@@ -107,33 +107,18 @@ class Position:
 
 
 _COLUMNS = ", ".join(field.name for field in fields(Upload))
-_SAVED = _COLUMNS.removesuffix(", wish")
+_SAVED = [field.name for field in fields(Upload) if field.name != "wish"]
 _SCHEMA = f"""
 BEGIN IMMEDIATE;
 CREATE TABLE IF NOT EXISTS uploads (
-    name BLOB PRIMARY KEY,
-    id TEXT NOT NULL,
-    state TEXT NOT NULL,
-    files TEXT NOT NULL,
-    fingerprint TEXT,
-    since REAL NOT NULL,
-    accepted TEXT,
-    cause TEXT NOT NULL,
-    reason TEXT NOT NULL,
-    attempts INTEGER NOT NULL,
-    run_key TEXT,
-    run TEXT,
-    due REAL,
-    wish TEXT,
-    sweep INTEGER NOT NULL DEFAULT -1,
-    seen INTEGER NOT NULL DEFAULT 0
+    {_COLUMNS}, sweep DEFAULT -1, seen DEFAULT 0, PRIMARY KEY (name)
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS ids ON uploads (id, state);
 CREATE INDEX IF NOT EXISTS states ON uploads (state, due);
 CREATE INDEX IF NOT EXISTS dues ON uploads ((fingerprint IS NULL), due, name);
 CREATE INDEX IF NOT EXISTS runs ON uploads (run) WHERE run IS NOT NULL;
 CREATE INDEX IF NOT EXISTS wishes ON uploads (wish) WHERE wish IS NOT NULL;
-CREATE TABLE IF NOT EXISTS position (one INTEGER PRIMARY KEY CHECK (one = 1), value TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS position (one PRIMARY KEY, value);
 PRAGMA user_version = {VERSION};
 COMMIT;
 """
@@ -316,11 +301,10 @@ class DiscoveryTable:
 
     def save(self, uploads: Iterable[Upload]) -> None:
         """Insert or replace rows, but for their `wish`."""
-        columns = _SAVED.split(", ")
-        updates = ", ".join(f"{column} = excluded.{column}" for column in columns[1:])
+        updates = ", ".join(f"{column} = excluded.{column}" for column in _SAVED[1:])
         self._connection.executemany(
-            f"INSERT INTO uploads ({_SAVED}) VALUES ({', '.join('?' * len(columns))}) "  # noqa: S608
-            f"ON CONFLICT (name) DO UPDATE SET {updates}",
+            f"INSERT INTO uploads ({', '.join(_SAVED)}) "  # noqa: S608 - constants
+            f"VALUES ({', '.join('?' * len(_SAVED))}) ON CONFLICT (name) DO UPDATE SET {updates}",
             map(_values, uploads),
         )
 
@@ -377,7 +361,7 @@ def _upload(row: tuple[Any, ...]) -> Upload:
 
 
 def _values(upload: Upload) -> tuple[Any, ...]:
-    name, key, state, files, *rest = (getattr(upload, name) for name in _SAVED.split(", "))
+    name, key, state, files, *rest = (getattr(upload, name) for name in _SAVED)
     return (_bytes(name), key, state, json.dumps(files), *rest)
 
 

@@ -178,8 +178,7 @@ class TestStarting:
         now = time.time
         monkeypatch.setattr(time, "time", lambda: now() + seconds)
 
-    @pytest.mark.parametrize("state", ["STARTING", "STARTED"])
-    @pytest.mark.parametrize("left", [True, False])
+    @pytest.mark.parametrize(("state", "left"), [("STARTING", True), ("STARTED", False)])
     def test_it_is_closed_when_its_code_server_does_not_answer(
         self,
         kept: Bench,

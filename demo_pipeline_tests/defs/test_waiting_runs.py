@@ -91,12 +91,10 @@ def told(made: Bench, result: Result) -> str:
     return record_failure(context, made.workspace)
 
 
-@pytest.mark.no_cover  # other tests run the same lines
-@pytest.mark.parametrize("stage", ["raw_recordings", "screenshots", "contact_sheets"])
 def test_a_full_disk_lets_the_run_wait_and_quarantines_nothing(
-    made: Bench, monkeypatch: pytest.MonkeyPatch, stage: str
+    made: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    full = with_stage(made, monkeypatch, stage, full_disk)
+    full = with_stage(made, monkeypatch, "events", full_disk)
     result = launched(full, requested(full))
     assert not result.success
     [said] = failures(result).values()
@@ -166,9 +164,15 @@ def test_what_waited_goes_behind_new_uploads_in_the_queue(
 
 
 @pytest.mark.parametrize(
-    ("number", "waits"), [(errno.EIO, True), (errno.EMFILE, True), (errno.EACCES, False)]
+    ("number", "waits", "file"),
+    [
+        (errno.EIO, True, "meta.json"),
+        (errno.EMFILE, True, "recording.mp4"),
+        (errno.EACCES, False, "meta.json"),
+        (errno.EACCES, False, "input_log.jsonl"),
+        (errno.EACCES, False, "recording.mp4"),
+    ],
 )
-@pytest.mark.parametrize("file", ["meta.json", "input_log.jsonl", "recording.mp4"])
 def test_an_uploaded_file_is_at_fault_only_when_its_disk_is_not(
     made: Bench, monkeypatch: pytest.MonkeyPatch, number: int, waits: bool, file: str
 ) -> None:

@@ -28,8 +28,3 @@ def test_every_fault_occurred(results):
 def test_a_last_modified_cursor_fails_in_the_same_worlds(results):
     assert sum(each.cursor.missed for each in results) > 20
     assert sum(each.cursor.premature for each in results) > 10
-
-
-@pytest.mark.no_cover  # other tests run the same lines
-def test_the_same_seed_gives_the_same_world(results):
-    assert simulate(0, 100) == results[0]

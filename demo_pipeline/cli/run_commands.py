@@ -134,13 +134,10 @@ def register() -> None:
     from demo_pipeline.runs.workspace import Workspace
 
     workspace = Workspace.open(usable_settings())
-    home = set_dagster_home()
-    ids, new = uploaded_ids(workspace), list[str]()
-    if not _is_recorded(workspace, home, ids):
-        require_dagster_home(home)
-        from demo_pipeline.defs.local_runs import register_uploads
+    require_dagster_home(set_dagster_home())
+    from demo_pipeline.defs.local_runs import register_uploads
 
-        ids, new = register_uploads(workspace)
+    ids, new = register_uploads(workspace)
     for key in new:
         print_line(f"registered {key}")
     print_line(f"{len(ids)} demonstrations in {workspace.uploads.url}, {len(new)} newly registered")

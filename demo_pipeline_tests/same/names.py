@@ -15,13 +15,46 @@ import typer
 from pydantic.fields import FieldInfo
 from typer.testing import CliRunner
 
+from demo_pipeline.actions.action_tables import ACCOUNTING_SCHEMA, ACTIONS_SCHEMA
 from demo_pipeline.cli.app import app
+from demo_pipeline.datasets.index import EXPORTS_SCHEMA, TRAJECTORIES_SCHEMA
 from demo_pipeline.defs.code_location import build_defs
+from demo_pipeline.evaluation.score_tables import SCORES_SCHEMA, STEPS_SCHEMA
+from demo_pipeline.exports.sft import SFT_SCHEMA
+from demo_pipeline.observation.frames.screenshot_writer import THUMBNAILS_SCHEMA
+from demo_pipeline.observation.frames.screenshots import FRAMES_SCHEMA
+from demo_pipeline.observation.trees.ui_trees import UI_TREES_SCHEMA
+from demo_pipeline.osworld.task_table import CATALOG_SCHEMA, PROBLEMS_SCHEMA
+from demo_pipeline.recording.input_log import EVENTS_SCHEMA, REJECTED_SCHEMA, SCANS_SCHEMA
+from demo_pipeline.runs.quarantine_table import QUARANTINE_SCHEMA
 from demo_pipeline.settings import ExportName, Section, Settings, project_root
-from demo_pipeline_tests.pages import TABLES
+from demo_pipeline.trajectories.provenance import HIDDEN_ACTIONS_SCHEMA, PROVENANCE_SCHEMA
 
 PACKAGE = Path(__file__).resolve().parents[2] / "demo_pipeline"
 TERMINAL = {"COLUMNS": "120", "LINES": "50", "TERM": "dumb", "NO_COLOR": "1"}
+# Path in the store → the columns. `<id>` is a demonstration.
+TABLES = {
+    "events/<id>/events.parquet": EVENTS_SCHEMA,
+    "events/<id>/rejected.parquet": REJECTED_SCHEMA,
+    "events/<id>/trees.parquet": SCANS_SCHEMA,
+    "actions/<id>/actions.parquet": ACTIONS_SCHEMA,
+    "actions/<id>/ledger.parquet": ACCOUNTING_SCHEMA,
+    "screenshots/<id>/frames.parquet": FRAMES_SCHEMA,
+    "screenshots/<id>/thumbnails.parquet": THUMBNAILS_SCHEMA,
+    "ui_trees/<id>/trees.parquet": UI_TREES_SCHEMA,
+    "trajectories/<id>/provenance.parquet": PROVENANCE_SCHEMA,
+    "dataset/steps.parquet": PROVENANCE_SCHEMA,
+    "trajectories/<id>/hidden_actions.parquet": HIDDEN_ACTIONS_SCHEMA,
+    "dataset/hidden_actions.parquet": HIDDEN_ACTIONS_SCHEMA,
+    "dataset/trajectories.parquet": TRAJECTORIES_SCHEMA,
+    "dataset/exports.parquet": EXPORTS_SCHEMA,
+    "sft/*.parquet": SFT_SCHEMA,
+    "osworld/tasks/catalog.parquet": CATALOG_SCHEMA,
+    "osworld/tasks/problems.parquet": PROBLEMS_SCHEMA,
+    "quarantine_table/quarantine.parquet": QUARANTINE_SCHEMA,
+    "evaluation_scores/<name>/scores.parquet": SCORES_SCHEMA,
+    "evaluation_scores/<name>/steps.parquet": STEPS_SCHEMA,
+}
 EVERY_EXPORT: tuple[str, ...] = get_args(ExportName)
 
 
@@ -94,7 +127,7 @@ def _setting(field: FieldInfo) -> str:
 
 
 def _columns() -> Iterator[tuple[str, str]]:
-    for path, _, schema in TABLES:
+    for path, schema in TABLES.items():
         for place, field in enumerate(schema):
             meaning = (field.metadata or {}).get(b"description", b"").decode()
             yield f"column {path} {field.name}", f"{place} {field.type} {field.nullable} {meaning}"

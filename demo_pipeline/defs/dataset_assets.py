@@ -21,6 +21,7 @@ from demo_pipeline.defs.sensors import SEEN, latest_trajectory
 from demo_pipeline.defs.tags import FORCE_TAG, OWNERS
 from demo_pipeline.exports.charts import read_charts
 from demo_pipeline.exports.dataset_statistics import STATISTICS_STAGE, read_statistics
+from demo_pipeline.exports.record_stages import RECORDS_STAGE
 from demo_pipeline.files.parquet import read_rows
 from demo_pipeline.problems import errors
 from demo_pipeline.runs.damage import left_out_damage, storage_message
@@ -39,7 +40,6 @@ from demo_pipeline.settings import Settings
 from demo_pipeline.stage import Stage
 from demo_pipeline.store.errors import OutputError
 from demo_pipeline.store.version_manifest import CheckOutcome
-from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
 _RECENT_SECONDS = 900.0  # longer than a tick of new_uploads and the pause after it
 
@@ -165,7 +165,7 @@ def build_dataset_assets(settings: Settings) -> list[dg.AssetsDefinition]:
     """One asset per dataset stage; a training export that is switched off has none."""
     built = {stage.name: stage for stage in DATASET_STAGES if stage.is_built(settings)}
     return [
-        _asset(stage, [TRAJECTORIES_STAGE.name, *built], ADDITIONS.get(name, Addition()))
+        _asset(stage, [RECORDS_STAGE.name, *built], ADDITIONS.get(name, Addition()))
         for name, stage in built.items()
     ]
 
@@ -251,7 +251,7 @@ def _trajectories_seen(
     if not stage.reads_trajectories:
         return {}
     with _explained(context, stage):
-        committed = workspace.store.outputs(TRAJECTORIES_STAGE.folder)
+        committed = workspace.store.outputs(RECORDS_STAGE.folder)
     if not committed:
         raise _no_trajectory(stage.name)
     before = built_before.get(context.run.run_id)
@@ -303,7 +303,7 @@ def _damage(
         with open_ledger(context.instance, workspace) as ledger:
             for key in {problem.demonstration for problem in damage}:
                 ledger.request_rerun(key, "damaged")
-    compared = {"trajectories": len(workspace.store.outputs(TRAJECTORIES_STAGE.folder))}
+    compared = {"trajectories": len(workspace.store.outputs(RECORDS_STAGE.folder))}
     return CheckOutcome(_WHOLE, not damage, tuple(damage), compared, blocking=False)
 
 
@@ -314,7 +314,7 @@ def _charts(folder: Path) -> dict[str, dg.MetadataValue]:
 
 def _no_trajectory(name: str) -> dg.Failure:
     message = (
-        f"{name}: no trajectory is committed yet; materialize `trajectories` of a demonstration "
+        f"{name}: no trajectory is committed yet; materialize `records` of a demonstration "
         "first, or run `demo-pipeline run`"
     )
     return dg.Failure(message, allow_retries=False)

@@ -4,6 +4,7 @@ Belongs here: the wiring between store and build functions, the same for the orc
 command line; whether an output is up to date, and whether the upload changed meanwhile.
 """
 
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -13,6 +14,7 @@ from typing import Self
 
 from demo_pipeline import __version__
 from demo_pipeline.actions.action_stages import ACTIONS_STAGE
+from demo_pipeline.files.atomic_write import read_digest
 from demo_pipeline.files.processes import return_free_memory, return_large_blocks
 from demo_pipeline.osworld.task_matching import NO_CATALOG, TaskMatch
 from demo_pipeline.problems import DemonstrationError, Problem, errors
@@ -66,7 +68,8 @@ def stage_recipe(
 ) -> Recipe:
     """Everything that the stage's output depends on."""
     settings = stage.fingerprint(workspace.settings)
-    return Recipe(stage.name, stage.code_version, settings, dict(inputs))
+    inputs = {**inputs, **stage.parts(workspace.settings)}
+    return Recipe(stage.name, stage.code_version, settings, inputs)
 
 
 def is_outdated(workspace: Workspace, demonstration: str) -> bool:
@@ -368,12 +371,17 @@ def _build(
     with _opened(workspace, stage, demonstration) as (context, versions):
         limit = _limit(context, versions)
         inputs = stage_inputs(workspace, stage, demonstration, versions, context.source)
+        recipe = stage_recipe(workspace, stage, inputs)
 
         def build(staging: Staging) -> Summary:
             staging.hardlink_sources.extend(versions.values())
             for name, folder in context.folders.items():  # what is read has the bytes of its commit
                 if damage := document_damage(folder, STAGE_BY_NAME[name].output(demonstration)):
                     raise damage.as_error()
+            if stage.linked_input:
+                staging.link(stage.linked_input, versions[stage.linked_input])
+            if not force:
+                _copy_parts(workspace, stage, staging, recipe)
             return_free_memory()  # of the stage before
             download = _with_download(workspace, stage, context, inputs)
             try:
@@ -393,9 +401,26 @@ def _build(
             return outcomes
 
         mend = partial(_mend, workspace, stage, demonstration, watch)
-        recipe = stage_recipe(workspace, stage, inputs)
         output = stage.output(demonstration)
         return build_if_stale(workspace.store, output, recipe, build, check, force=force, mend=mend)
+
+
+def _copy_parts(
+    workspace: Workspace, stage: Stage[RecordingInputs], staging: Staging, recipe: Recipe
+) -> None:
+    """Copy the files that a build would write as they are; see `Stage.parts`."""
+    before, parts = workspace.store.current(staging.output), stage.parts(workspace.settings)
+    known = before.manifest.recipe if before and parts else None
+    if known is None or known.code_version != recipe.code_version:
+        return
+    if any(known.inputs.get(name) != recipe.inputs[name] for name in stage.inputs):
+        return
+    with workspace.store.open(staging.output) as (folder, version):
+        for name, text in parts.items():
+            entry = version.manifest.files.find(name)
+            same = entry is not None and known.inputs.get(name) == text
+            if same and entry and read_digest(folder / name).sha256 == entry.sha256:
+                shutil.copyfile(folder / name, staging.path / name)
 
 
 def _limit(context: RecordingInputs, versions: Mapping[str, Version]) -> StageLimit:

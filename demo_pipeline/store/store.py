@@ -9,9 +9,10 @@ its folder (bucket.py).
 import hashlib
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TypeVar
 
 from pydantic import JsonValue
 
@@ -39,7 +40,6 @@ from demo_pipeline.store.version_manifest import (
     CheckOutcome,
     Recipe,
     Version,
-    VersionName,
     make_manifest,
 )
 from demo_pipeline.store.versions import (
@@ -53,6 +53,7 @@ from demo_pipeline.store.versions import (
     verify_version,
 )
 
+KeptT = TypeVar("KeptT")
 _MANY = 1000  # files and folders that are synced by one call for the file system
 _LOG = logging.getLogger(__package__)
 
@@ -125,16 +126,19 @@ class Store:
         yield self._bring_files(version, pattern), version
 
     @contextmanager
-    def open_all(self, outputs: Sequence[str]) -> Iterator[Sequence[tuple[str, VersionName]]]:
+    def open_all(
+        self, outputs: Sequence[str], keep: Callable[[Version], KeptT]
+    ) -> Iterator[Sequence[tuple[str, KeptT]]]:
         """Like `open`, for very many outputs; those without a whole version are left out.
 
-        The folders are text, which takes a tenth of the memory of a `Path`.
+        The folders are text, which takes a tenth of the memory of a `Path`; of a version stays
+        what `keep` returns.
         """
-        opened: list[tuple[str, VersionName]] = []
+        opened: list[tuple[str, KeptT]] = []
         for version in filter(None, map(self.current, outputs)):
             with suppress(MissingOutput):
                 self._bring(version)
-                opened.append((str(self._content(version)), version.name))
+                opened.append((str(self._content(version)), keep(version)))
         yield opened
 
     @contextmanager

@@ -5,6 +5,7 @@ compared with the records. What a record holds is decided in its form.
 """
 
 import logging
+import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,7 +24,7 @@ from demo_pipeline.datasets.splits import (
     connected_groups,
     shared_instructions,
 )
-from demo_pipeline.files.comparison import differing_files
+from demo_pipeline.files.comparison import differing_files, files_below
 from demo_pipeline.files.parquet import TableWriter
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.settings import DatasetSettings
@@ -294,7 +295,7 @@ class _FormExporter:
         files: _OutFiles,
         out: Path,
         settings: DatasetSettings,
-        links: dict[str, Path] | None,
+        links: dict[str, str] | None,
     ) -> None:
         self._form, self._files, self._out, self._settings = form, files, out, settings
         self._links, self._folders = links, set[str]()
@@ -324,45 +325,48 @@ class _FormExporter:
         for part, names in self._targets[split].items():
             value = record.parts.get(part)
             if value is not None and part in self._tables:
-                value = form.row(value, split, self._settings, candidate.source.path)
+                value = form.row(value, split, self._settings, candidate.source.folder)
             for name in names if value is not None else ():
                 self._files.writer(part, name)(value)
         for name, text in form.documents(split, record).items():
-            self._place(name).write_text(text, encoding="utf-8")
+            Path(self._place(name)).write_text(text, encoding="utf-8")
         self.counts.update(record.counts)
         self.ids[record.id] += 1
         if self._links is not None and form.file not in candidate.source.digests:
             self.problems += form.problems(record, form.file, None, candidate.source.path)
         return ""
 
-    def _picture(self, name: str, source: Path, record: KeptRecord, candidate: Candidate) -> bool:
+    def _picture(self, name: str, source: str, record: KeptRecord, candidate: Candidate) -> bool:
         """Write a picture, if it is not there; returns whether it could be."""
-        path = self._place(name)
-        made = self._form.make(source, path, record, self._settings)
+        made = self._form.make(source, f"{self._out}/{name}", record, self._settings)
         if made is not None:
             return made
         if self._links is not None:
             self._links[name] = source
             return True
+        path = self._place(name)
         try:
-            path.hardlink_to(source)
+            os.link(source, path)
         except FileExistsError:
             return True
         except FileNotFoundError:
             if not candidate.source.content:
                 raise
             output = f"trajectories/{candidate.source.id}"
-            raise ChangedOutput(output, source.name) from None
+            raise ChangedOutput(
+                output, source.removeprefix(f"{candidate.source.folder}/")
+            ) from None
         except OSError:
             shutil.copyfile(source, path)
         return True
 
-    def _place(self, name: str) -> Path:
-        folder = name.rpartition("/")[0]
+    def _place(self, name: str) -> str:
+        """The path of a file, in a folder that exists."""
+        folder = f"{self._out}/{name}".rpartition("/")[0]
         if folder not in self._folders:
-            (self._out / folder).mkdir(parents=True, exist_ok=True)
+            os.makedirs(folder, exist_ok=True)  # noqa: PTH103 - a hundred thousand times
             self._folders.add(folder)
-        return self._out / name
+        return f"{self._out}/{name}"
 
 
 def build_form(
@@ -384,7 +388,7 @@ def _written(
     trajectories: Sequence[DatasetTrajectory],
     out: Path,
     settings: DatasetSettings,
-    links: dict[str, Path] | None = None,
+    links: dict[str, str] | None = None,
 ) -> tuple[ExportSummary, ExportPlan, _FormExporter]:
     """Write a dataset; returns its summary, its plan, and what has written it."""
     whole = form.whole_trajectories
@@ -424,17 +428,15 @@ def form_problems(
     """
     with TemporaryDirectory(dir=out.parent) as folder:
         again, expected = Path(folder), dict[str, bytes | Path]()
-        links: dict[str, Path] = {}
+        links: dict[str, str] = {}
         level = _LOG.level
         _LOG.setLevel(logging.CRITICAL)  # the build has said it all
         try:
             _, plan, written = _written(form, trajectories, again, settings, links)
         finally:
             _LOG.setLevel(level)
-        expected |= {
-            path.relative_to(again).as_posix(): path for path in again.rglob("*") if path.is_file()
-        }
-        expected |= links
+        expected |= {name: again / name for name in files_below(again)}
+        expected |= {name: Path(path) for name, path in links.items()}
         found = differing_files(out, expected, besides)
     found += written.problems
     for name, times in written.ids.items():

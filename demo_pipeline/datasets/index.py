@@ -352,14 +352,14 @@ def build_index(
             tally.entries[source.id] = json.dumps(_entry(source.id, head))
             for row in known:
                 steps.append_row(row)
-            for row in hidden_rows(source.id, head.hidden.actions):
-                hidden.append_row(row)
+            for action in hidden_rows(source.id, head.hidden.actions):
+                hidden.append_row(action)
             rows.append_row(_trajectory_row(source.id, head, known))
     entries = map(json.loads, tally.entries.values())
     dump_long_json(out / "index.json", tally.index(), "trajectories", entries)
     dump_json(out / "metadata.json", _metadata(tally, settings, created_by))
-    known = [source for source in trajectories if source.id in tally.entries]
-    write_exports(out, exports, known, settings)
+    indexed = [source for source in trajectories if source.id in tally.entries]
+    write_exports(out, exports, indexed, settings)
     return IndexSummary(
         trajectories=tally.counted.trajectories,
         successful=tally.counted.successful,

@@ -116,10 +116,10 @@ Files = Mapping[str, Sequence[str]]
 
 def link_names(
     candidate: Candidate, _split: Split, record: KeptRecord, _settings: DatasetSettings
-) -> Mapping[str, Path]:
+) -> Mapping[str, str]:
     """The files of a record under their names; see `Form.pictures`."""
-    folder = candidate.source.path
-    return {name: folder / path for name, path in record.files.items()}
+    folder = candidate.source.folder
+    return {name: f"{folder}/{path}" for name, path in record.files.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,14 +164,14 @@ class Form:
     files: Callable[[Split, DatasetSettings], Files]
     written: Callable[[Split, str], bool] = lambda split, _part: split is not Split.HELD_OUT
     tables: Callable[[DatasetSettings], Mapping[str, Table]] = lambda _: {}
-    row: Callable[[Mapping[str, Any], Split, DatasetSettings, Path], Mapping[str, Any]] = (
+    row: Callable[[Mapping[str, Any], Split, DatasetSettings, str], Mapping[str, Any]] = (
         lambda row, _split, _settings, _folder: row
     )
     documents: Callable[[Split, KeptRecord], Mapping[str, str]] = lambda _split, _record: {}
-    pictures: Callable[[Candidate, Split, KeptRecord, DatasetSettings], Mapping[str, Path]] = (
+    pictures: Callable[[Candidate, Split, KeptRecord, DatasetSettings], Mapping[str, str]] = (
         link_names
     )
-    make: Callable[[Path, Path, KeptRecord, DatasetSettings], bool | None] = (
+    make: Callable[[str, str, KeptRecord, DatasetSettings], bool | None] = (
         lambda _source, _target, _record, _settings: None
     )
     prepare: Callable[[Candidate, Sequence[KeptRecord], DatasetSettings, Path], None] = (
@@ -230,17 +230,14 @@ def write_records(
     """
     head, rows = read_head(source)
     (out / TRAJECTORY_FILE).write_bytes(b"".join(trajectory_lines(head, rows)))
-    loaded = load(source)
-    counts = {}
+    loaded = load(source, rows)
+    counts: dict[str, int] = {}
     for form in forms:
-        path = out / form.file
+        path, own = out / form.file, form.of_records(settings)
         if not path.exists():
-            lines = list(record_lines(form, source, head, loaded, settings))
-            path.write_bytes(b"".join(lines))
-        kept = path.read_bytes().split(b"\n")[1:-1]
-        own = form.of_records(settings)
-        candidate = candidate_of(source, head, own)
-        form.prepare(candidate, list(map(_RECORD.decode, kept)), own, out)
+            path.write_bytes(b"".join(record_lines(form, source, head, loaded, own)))
+        kept = [_RECORD.decode(line) for line in path.read_bytes().split(b"\n")[1:-1]]
+        form.prepare(candidate_of(source, head, own), kept, own, out)
         counts[form.name] = len(kept)
     return counts
 
@@ -250,10 +247,12 @@ def record_lines(
     source: DatasetTrajectory,
     head: Head,
     loaded: tuple[Trajectory, Mapping[int, ProvenanceRow]],
-    settings: DatasetSettings,
+    own: DatasetSettings,
 ) -> Iterator[bytes]:
-    """Yield the lines that keep the records of a trajectory: `KeptCounts`, then `KeptRecord`s."""
-    own = form.of_records(settings)
+    """Yield the lines that keep the records of a trajectory: `KeptCounts`, then `KeptRecord`s.
+
+    `own`: see `Form.of_records`.
+    """
     tables = form.tables(own)
     candidate = candidate_of(source, head, own)
     lines, excluded = [], Counter[str]()
@@ -306,5 +305,6 @@ def kept_records(
     lines = kept_lines(source, form.file)
     if lines is None:
         head = read_head(source)[0]
-        lines = list(record_lines(form, source, head, load_committed(source), settings))
+        own = form.of_records(settings)
+        lines = list(record_lines(form, source, head, load_committed(source), own))
     return _COUNTS.decode(lines[0]), map(_RECORD.decode, lines[1:])

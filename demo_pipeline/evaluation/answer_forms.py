@@ -47,7 +47,7 @@ def ask_opencua(record: StepRecord, _settings: DatasetSettings) -> Question:
     done = list(enumerate(_done_before(record), start=1))
     parts += [f"# Step {number}:\n{said}" for number, said in done[-_MOST_STEPS:]]
     text = replace_surrogates("\n\n".join(parts))
-    content = [{"type": "image", "image": record.screenshot}, {"type": "text", "text": text}]
+    content = [{"type": "image", "image": record.draft.screenshot}, {"type": "text", "text": text}]
     return Question(_SYSTEM, [{"role": "user", "content": content}])
 
 
@@ -132,7 +132,7 @@ def _question(
     record: StepRecord, settings: DatasetSettings, *, action_line: bool | None = None
 ) -> Question:
     words = replace_surrogates(record.draft.prompt)
-    parts = [{"type": "image", "image": record.screenshot}, {"type": "text", "text": words}]
+    parts = [{"type": "image", "image": record.draft.screenshot}, {"type": "text", "text": words}]
     line = settings.action_line if action_line is None else action_line
     system = system_prompt(settings, action_line=line)
     return Question(system, [{"role": "user", "content": parts}])

@@ -547,7 +547,8 @@ AGENTNET = Form(
         "computer": (AGENTNET_META,),
     },
     pictures=lambda candidate, _split, record, _settings: {
-        f"{IMAGES}/{name}": candidate.source.path / path for name, path in record.files.items()
+        f"{IMAGES}/{name}": f"{candidate.source.folder}/{path}"
+        for name, path in record.files.items()
     },
     whole_trajectories=True,
     finish=_finish,

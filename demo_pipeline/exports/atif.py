@@ -449,7 +449,7 @@ def _records(
     _add_end(turns, trajectory, candidate, rows)
     document = _document(trajectory, turns.steps, rows[trajectory.steps[0].index])
     name, screenshot = document["trajectory_id"], calls[0].files.screenshot
-    parts = {split.value: _entry(split, name) for split in Split}
+    parts: dict[str, Any] = {split.value: _entry(split, name) for split in Split}
     parts["document"] = json_bytes(document).decode()
     counts = {"steps": len(calls)}
     yield Record(name, turns.instruction, screenshot, parts, turns.images, counts)
@@ -568,7 +568,7 @@ ATIF = Form(
     files=lambda split, _: {split.value: (ATIF_LIST,)},
     documents=_documents,
     pictures=lambda candidate, split, record, _settings: {
-        f"{split.value}/{record.id}/{name}": candidate.source.path / path
+        f"{split.value}/{record.id}/{name}": f"{candidate.source.folder}/{path}"
         for name, path in record.files.items()
     },
     finish=finish_losses,

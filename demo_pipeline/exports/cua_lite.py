@@ -97,7 +97,7 @@ def lite_image(name: str, split: Split, image: str) -> str:
 
 
 def placed_row(
-    row: Mapping[str, Any], split: Split, settings: DatasetSettings, _folder: Path
+    row: Mapping[str, Any], split: Split, settings: DatasetSettings, _folder: str
 ) -> Mapping[str, Any]:
     """A row with the paths of its images in a split."""
     images = [lite_image(settings.name_prefix, split, image) for image in row["images"]]
@@ -200,7 +200,7 @@ CUA_LITE = Form(
     tables=lambda _: {"row": LITE_TABLE},
     row=placed_row,
     pictures=lambda candidate, split, record, settings: {
-        lite_image(settings.name_prefix, split, name): candidate.source.path / path
+        lite_image(settings.name_prefix, split, name): f"{candidate.source.folder}/{path}"
         for name, path in record.files.items()
     },
     whole_trajectories=True,

@@ -80,9 +80,9 @@ def form_stage(
     name: str,
     folder: str,
     description: str,
+    *,
     kinds: Collection[str],
     check: str,
-    *,
     files: tuple[str, ...],
     validate: Validate,
     counted: str,
@@ -99,7 +99,11 @@ def form_stage(
 
     Args:
         form: of the records.
-        name, folder, description, kinds, counts: of the stage.
+        name: of the stage.
+        folder: of the stage.
+        description: of the stage.
+        kinds: of the stage.
+        counts: of the stage.
         check: name of the check that compares the dataset with the records.
         files: names by which `demo-pipeline validate` recognises it.
         validate: what is wrong with its folder.
@@ -214,8 +218,8 @@ SFT_STAGE = form_stage(
     "sft",
     "OSWorld-Desktopd SFT samples: one per step with instruction, screenshot, tree, history, "
     "action and reasoning, together and by split. Failed demonstrations are left out and counted.",
-    ("json", "parquet"),
-    "sft_schema",
+    kinds=("json", "parquet"),
+    check="sft_schema",
     files=("samples.jsonl",),
     validate=validate_sft_folder,
     validate_file=validate_sft,
@@ -241,8 +245,8 @@ MESSAGES_STAGE = form_stage(
     "messages",
     "The same steps as chats: lines as qwen-vl-utils and ms-swift read them, tables as TRL, "
     "Axolotl and ms-swift do. The splits are those of the other exports.",
-    ("json", "parquet"),
-    "messages_schema",
+    kinds=("json", "parquet"),
+    check="messages_schema",
     files=(SCHEMA_FILE,),
     validate=validate_messages,
     validate_file=validate_messages_file,
@@ -266,8 +270,8 @@ CUDAG_STAGE = form_stage(
     "datasets",
     "A CUDAG dataset: data, train and val as JSONL, test with images. No task and no demonstration "
     "is in two splits.",
-    ("json",),
-    "cudag_schema",
+    kinds=("json",),
+    check="cudag_schema",
     files=("data.jsonl", "train.jsonl", "val.jsonl", "config.json", "images", "test"),
     validate=validate_cudag,
     validate_file=validate_cudag_file,
@@ -295,8 +299,8 @@ CUA_LITE_STAGE = form_stage(
     "cua_lite",
     "Whole trajectories in CUA-Lite's form, from which its adapters render the training data of "
     "many agents. A row is the longest stretch of a trajectory that can be shown and said.",
-    ("parquet",),
-    "cua_lite_rows",
+    kinds=("parquet",),
+    check="cua_lite_rows",
     files=(LITE_ROOT,),
     validate=validate_cua_lite,
     counted="cua-lite/*.parquet",
@@ -310,8 +314,8 @@ AGENTNET_STAGE = form_stage(
     "agentnet",
     "Whole trajectories as AgentNet's JSON Lines: each action as pyautogui code, in the full form "
     "and in that of OpenCUA's thought generator.",
-    ("json",),
-    "agentnet_lines",
+    kinds=("json",),
+    check="agentnet_lines",
     files=(AGENTNET_META,),
     validate=validate_agentnet,
     counted="*.jsonl",
@@ -325,8 +329,8 @@ ATIF_STAGE = form_stage(
     "atif",
     "Trajectories in the Agent Trajectory Interchange Format 1.8, a file each with its images. "
     "What no screenshot shows is said in words.",
-    ("json",),
-    "atif_files",
+    kinds=("json",),
+    check="atif_files",
     files=(ATIF_LIST,),
     validate=validate_atif,
     validate_file=validate_atif_file,
@@ -341,8 +345,8 @@ GROUNDING_STAGE = form_stage(
     "grounding",
     "A screenshot, words that name one element of it, its box and point: the elements of trees "
     "that agree with their screenshot, as far as they can be seen and told apart.",
-    ("json", "parquet"),
-    "grounding_schema",
+    kinds=("json", "parquet"),
+    check="grounding_schema",
     files=(GROUNDING_SCHEMA_FILE,),
     validate=validate_grounding,
     counted="*.parquet",
@@ -365,8 +369,8 @@ TRANSITIONS_STAGE = form_stage(
     "transitions",
     "The screenshot before a step, its action, and the screenshot after it. No transition spans "
     "an action that no screenshot shows.",
-    ("parquet",),
-    "transitions_schema",
+    kinds=("parquet",),
+    check="transitions_schema",
     files=(TRANSITIONS_SCHEMA_FILE,),
     validate=validate_transitions,
     counted="*.parquet",
@@ -388,8 +392,8 @@ STEP_LABELS_STAGE = form_stage(
     "Demonstrations for reward models, in TRL's form of stepwise supervision: a label per step of "
     "those that did their task, and a label per demonstration of all. Failed demonstrations are "
     "in this export, and in no other.",
-    ("parquet",),
-    "step_labels_schema",
+    kinds=("parquet",),
+    check="step_labels_schema",
     files=(STEP_LABELS_SCHEMA_FILE,),
     validate=validate_step_labels,
     counted="outcome/*.parquet",

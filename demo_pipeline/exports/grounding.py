@@ -470,21 +470,21 @@ def _files(split: Split, settings: DatasetSettings) -> Mapping[str, Sequence[str
 
 
 def _placed_row(
-    row: Mapping[str, Any], split: Split, settings: DatasetSettings, folder: Path
+    row: Mapping[str, Any], split: Split, settings: DatasetSettings, folder: str
 ) -> Mapping[str, Any]:
     return placed_row(row, split, settings, folder) if "images" in row else row
 
 
 def _pictures(
     candidate: Candidate, split: Split, record: KeptRecord, settings: DatasetSettings
-) -> Mapping[str, Path]:
+) -> Mapping[str, str]:
     """The screenshot by its name, and by its content for CUA-Lite."""
     found = {}
     for name, path in record.files.items():
         content = name.removeprefix(f"{LITE_FOLDER}/")
         image = lite_image(settings.name_prefix, split, content)
         place = name if content == name else f"{LITE_FOLDER}/{image}"
-        found[place] = candidate.source.path / path
+        found[place] = f"{candidate.source.folder}/{path}"
     return found
 
 

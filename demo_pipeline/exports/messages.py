@@ -173,13 +173,13 @@ def _tables(settings: DatasetSettings) -> Mapping[str, Table]:
 
 
 def _row(
-    row: Mapping[str, Any], _split: Split, settings: DatasetSettings, folder: Path
+    row: Mapping[str, Any], _split: Split, settings: DatasetSettings, folder: str
 ) -> Mapping[str, Any]:
     """A row with its picture, if pictures are embedded."""
     if not settings.embed_images:
         return row
     (path,) = row["images"]
-    data = (folder / path.split("/", 2)[2]).read_bytes()
+    data = Path(folder, path.split("/", 2)[2]).read_bytes()
     return {**row, "images": [{"bytes": data, "path": path}]}
 
 

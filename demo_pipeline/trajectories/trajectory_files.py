@@ -64,13 +64,13 @@ def sorted_by_id(trajectories: Sequence[DatasetTrajectory]) -> list[DatasetTraje
 
 
 def load(
-    source: DatasetTrajectory, columns: Sequence[str] | None = None
+    source: DatasetTrajectory, rows: Sequence[ProvenanceRow] | None = None
 ) -> tuple[Trajectory, dict[int, ProvenanceRow]]:
     """Read a trajectory, under the id it is committed as, and its provenance by step index.
 
     Args:
         source: the trajectory.
-        columns: columns of the provenance beside `step_index`; all of them when None.
+        rows: its provenance; None: it is read.
 
     Raises:
         DemonstrationError: it cannot be read, or a step has no provenance.
@@ -79,15 +79,12 @@ def load(
         trajectory = replace(read_trajectory(source.path), id=source.id)
     except DemonstrationError as error:
         raise DemonstrationError(of_demonstration(error.problems, source)) from None
-    wanted = None if columns is None else ("step_index", *columns)
-    rows: dict[int, ProvenanceRow] = {
-        row["step_index"]: row for row in load_provenance(source, wanted)
-    }
+    known = {row["step_index"]: row for row in rows or load_provenance(source)}
     for step in trajectory.steps:
-        if step.index not in rows:
+        if step.index not in known:
             message = f"step {step.index} has no row"
             raise DemonstrationError(_problem(source, "provenance_step", message))
-    return trajectory, rows
+    return trajectory, known
 
 
 def load_provenance(

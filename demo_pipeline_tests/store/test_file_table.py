@@ -128,7 +128,7 @@ def commit(store: Store, name: str, text: str, other: str = "other.json") -> str
 
 
 def opened(store: Store) -> dict[str, str]:
-    with store.open_all(store.outputs("trajectories")) as versions:
+    with store.open_all(store.outputs("trajectories"), lambda version: version.name) as versions:
         assert all(Path(folder, "task.json").is_file() for folder, _ in versions)
         return {version.output.rpartition("/")[2]: version.id for _, version in versions}
 
@@ -165,6 +165,6 @@ def test_damage_of_a_known_version_is_seen(store: Store, harm: str) -> None:
     elif harm == "manifest":
         file.write_bytes(data.replace(b"task.json", b"tusk.json"))
     assert store.current("trajectories/d2") is None
-    with store.open_all(store.outputs("trajectories")) as versions:
+    with store.open_all(store.outputs("trajectories"), lambda version: version.name) as versions:
         found = {version.output for _, version in versions}
     assert found == {f"trajectories/d{number}" for number in (0, 1, 3, 4, 5)}

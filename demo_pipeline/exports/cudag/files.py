@@ -20,6 +20,7 @@ from demo_pipeline.exports.cudag.models import CudagMetadata
 from demo_pipeline.exports.cudag.tool_calls import RU_MAX
 from demo_pipeline.files.png import Pixels, PngRows, PngWriter
 from demo_pipeline.settings import DatasetSettings
+from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
 
 MADE = "cudag"  # the folder of images beside the kept records
 _POINT = (255, 0, 0)
@@ -35,41 +36,47 @@ def image_suffix(settings: DatasetSettings) -> str:
 
 def cudag_pictures(
     candidate: Candidate, split: Split, record: KeptRecord, settings: DatasetSettings
-) -> Mapping[str, Path]:
+) -> Mapping[str, str]:
     """The pictures of a record; see `Form.pictures`. A JPEG may be made of a screenshot."""
     (path,) = record.files.values()
-    screenshot, kept = candidate.source.path / path, Path(candidate.source.records) / MADE
+    source = candidate.source
+    screenshot = f"{source.folder}/{path}"
     if split is not Split.TEST:
         image = f"{record.id}{image_suffix(settings)}"
-        return {f"images/{image}": _first(kept / image, screenshot)}
+        return {f"images/{image}": _first(source, image, screenshot)}
     found = {f"test/images/{record.id}.png": screenshot}
     if record.counts["places"]:
         drawn = f"{record.id}_annotated.png"
-        found[f"test/annotated/{drawn}"] = _first(kept / drawn, screenshot)
+        found[f"test/annotated/{drawn}"] = _first(source, drawn, screenshot)
     return found
 
 
-def _first(made: Path, screenshot: Path) -> Path:
-    return made if made.is_file() else screenshot
+def _first(source: DatasetTrajectory, image: str, screenshot: str) -> str:
+    """The image beside the kept records if there is one, else the screenshot."""
+    kept = f"{MADE}/{image}"
+    return f"{source.records}/{kept}" if kept in source.digests else screenshot
 
 
 def make_cudag_picture(
-    source: Path, target: Path, record: KeptRecord, settings: DatasetSettings
+    source: str, target: str, record: KeptRecord, settings: DatasetSettings
 ) -> bool | None:
     """Write what is no link; see `Form.make`.
 
     A screenshot that cannot be decoded gives no JPEG, and no annotated picture.
     """
-    if source.name != target.name and target.name.endswith("_annotated.png"):
-        annotate(source, target, _metadata(record))
-        return True
-    if source.suffix != target.suffix:
-        picture = cv2.imread(str(source), cv2.IMREAD_COLOR)
-        quality = [cv2.IMWRITE_JPEG_QUALITY, settings.jpeg_quality]
-        return picture is not None and bool(cv2.imwrite(str(target), picture, quality))
-    if settings.image_mode != "copy":
+    draws = target.endswith("_annotated.png") and not source.endswith("_annotated.png")
+    converts = target.endswith(".jpg") and not source.endswith(".jpg")
+    if not (draws or converts or settings.image_mode == "copy"):
         return None
-    shutil.copyfile(source, target)
+    Path(target).parent.mkdir(parents=True, exist_ok=True)
+    if draws:
+        annotate(Path(source), Path(target), _metadata(record))
+    elif converts:
+        picture = cv2.imread(source, cv2.IMREAD_COLOR)
+        quality = [cv2.IMWRITE_JPEG_QUALITY, settings.jpeg_quality]
+        return picture is not None and bool(cv2.imwrite(target, picture, quality))
+    else:
+        shutil.copyfile(source, target)
     return True
 
 
@@ -80,15 +87,13 @@ def prepare_cudag_pictures(
 
     A dataset makes those itself that it lacks since its tasks are joined, or fill an empty split.
     """
-    source = replace(candidate.source, records="")
+    known = replace(candidate, source=replace(candidate.source, digests={}))
     position = stable_position(settings.seed, candidate.split_groups[0])
     split = split_at(position, split_intervals(settings))
     for record in records:
-        known = replace(candidate, source=source)
         for name, screenshot in cudag_pictures(known, split, record, settings).items():
-            target = out / MADE / Path(name).name
-            if target.suffix == ".jpg" or target.name.endswith("_annotated.png"):
-                target.parent.mkdir(exist_ok=True)
+            target = f"{out}/{MADE}/{Path(name).name}"
+            if target.endswith((".jpg", "_annotated.png")):
                 make_cudag_picture(screenshot, target, record, settings)
 
 

@@ -22,11 +22,13 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from demo_pipeline.exports.record_stages import RECORDS_STAGE
 from demo_pipeline.files.atomic_write import file_digest
 from demo_pipeline.files.json_files import dump_json, load_json
 from demo_pipeline.files.parquet import write_table
 from demo_pipeline.files.processes import save_memory
 from demo_pipeline.runs.datasets import run_dataset_stage
+from demo_pipeline.runs.stage_runs import run_stage
 from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
@@ -151,14 +153,21 @@ def build(root: Path, stage: str) -> str:
     return run_dataset_stage(workspace, DATASET_STAGE_BY_NAME[stage]).status
 
 
-def measured(work: Callable[..., str], *arguments: Path | str) -> Cost:
+def make_records(root: Path, ids: Sequence[str]) -> str:
+    """Make the records of some trajectories, one after the other."""
+    places = {name: str(root / name) for name in ("uploads", "store", "cache")}
+    workspace = Workspace.open(Settings(**places, osworld_tasks=str(root / "tasks")))
+    return [run_stage(workspace, RECORDS_STAGE, name).status for name in ids][-1]
+
+
+def measured(work: Callable[..., str], *arguments: Any) -> Cost:
     """Run a task in a process of its own and measure it."""
     spawned = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=spawned) as pool:
         return pool.submit(_measure, work, arguments).result()
 
 
-def _measure(work: Callable[..., str], arguments: tuple[Path | str, ...]) -> Cost:
+def _measure(work: Callable[..., str], arguments: tuple[Any, ...]) -> Cost:
     save_memory()  # as every process of the program does
     wall, cpu = time.perf_counter(), time.process_time()
     result = work(*arguments)
@@ -170,10 +179,13 @@ def measure_size(root: Path, sample: Path, size: int, stages: Sequence[str]) -> 
     """Build from this many trajectories, then again from one more, and print both."""
     place = root / str(size)
     commit_clones(place, sample, range(size))
-    full = [measured(build, place, stage) for stage in stages]
+    ids = [f"demo_{number:06d}" for number in range(size + 1)]
+    full = [measured(make_records, place, ids[:-1])]
+    full += [measured(build, place, stage) for stage in stages]
     commit_clones(place, sample, [size])
-    again = [measured(build, place, stage) for stage in stages]
-    for stage, first, second in zip(stages, full, again, strict=True):
+    again = [measured(make_records, place, ids[-1:])]
+    again += [measured(build, place, stage) for stage in stages]
+    for stage, first, second in zip((RECORDS_STAGE.name, *stages), full, again, strict=True):
         print_line(size, stage, first, second)
     print_line(size, "together", together(full), together(again))
     # The folders stay until the end: a file system without a journal looks through the inodes

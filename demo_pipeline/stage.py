@@ -16,7 +16,7 @@ from demo_pipeline.problems import Problem
 from demo_pipeline.settings import Section, Settings
 
 Summary = Mapping[str, Any]
-TRAJECTORIES = "trajectories"  # the demonstration stage that datasets are built from
+RECORDS = "records"  # the demonstration stage that datasets are built from
 DATASETS_JOB, DEMONSTRATION_JOB = "build_datasets", "process_demonstration"
 
 
@@ -123,16 +123,15 @@ class TrainingExport:
         name: in `datasets.exports`.
         files: glob pattern of the files that `records` reads, below the output.
         records: trajectory → number of its records, from the output's folder.
+        kept: the file of a demonstration's records that it is put together from; empty: none.
         hub_tables: each `HubTable` in the layout for the Hugging Face Hub; empty: it has none.
-        all_written: `records` counts exactly what the exporter has written, so that the counts of
-            the build can stand for it.
     """
 
     name: str
     files: str
     records: Callable[[Path], Mapping[str, int]]
+    kept: str = ""
     hub_tables: tuple[Any, ...] = ()
-    all_written: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,6 +160,9 @@ class Stage(Generic[AnyInputs]):
         subfolder: name of the output below `folder`; None: the output is `folder`.
         replaces: of the names of the stage's published outputs, those that a new one (its name is
             the second argument) replaces; they are unpublished once it is published.
+        linked_input: input whose exact version the output links as a folder of its name, if any.
+        parts: file of the output → what it is built from besides the inputs. A file whose entry and
+            inputs did not change is copied from the version before; the build leaves it as it is.
         links_trajectories: the output holds `trajectories/<id>` links to the versions it was built
             from.
         validated_as: how `demo-pipeline validate` recognises and validates its output.
@@ -179,7 +181,7 @@ class Stage(Generic[AnyInputs]):
     build: Callable[[AnyInputs, Path], Summary]
     checks: tuple[Check[AnyInputs], ...]
     group: str = "datasets"
-    inputs: tuple[str, ...] = (TRAJECTORIES,)
+    inputs: tuple[str, ...] = (RECORDS,)
     section: Callable[[Settings], Section] | None = None
     columns: pa.Schema | None = None
     exported: bool = True
@@ -190,6 +192,8 @@ class Stage(Generic[AnyInputs]):
     limits: Mapping[str, Callable[[Settings], Section]] = field(default_factory=dict)
     subfolder: Callable[[AnyInputs], str] | None = None
     replaces: Callable[[AnyInputs, str, Collection[str]], Sequence[str]] | None = None
+    linked_input: str = ""
+    parts: Callable[[Settings], Mapping[str, str]] = lambda _: {}
     links_trajectories: bool = False
     validated_as: ValidatedFormat | None = None
     views: tuple[Any, ...] = ()
@@ -208,7 +212,7 @@ class Stage(Generic[AnyInputs]):
     @property
     def reads_trajectories(self) -> bool:
         """Whether it is built from the committed trajectories of all demonstrations."""
-        return TRAJECTORIES in self.inputs and self.job != DEMONSTRATION_JOB
+        return RECORDS in self.inputs
 
     def is_built(self, settings: Settings) -> bool:
         """Whether the settings want it."""

@@ -4,16 +4,14 @@ Belongs here: the committed trajectories, and the types that dataset stages get.
 `runs/`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
-from typing import Any
 
 from demo_pipeline.datasets.index import ExportState
 from demo_pipeline.datasets.selection import counted_provenance
 from demo_pipeline.datasets.views import View
-from demo_pipeline.stage import Inputs, Summary
+from demo_pipeline.stage import Inputs
 from demo_pipeline.store.version_manifest import Version, VersionName
 from demo_pipeline.trajectories.provenance import Provenance
 from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
@@ -25,13 +23,15 @@ class CommittedTrajectories:
 
     Attributes:
         trajectories: sorted by id.
-        versions: id → the version that is read.
+        versions: id → the version of the trajectory.
+        records: id → the version of its records.
         left_out: reason → number of demonstrations without a usable trajectory.
         damaged: the outputs that `left_out` counts as broken.
     """
 
     trajectories: tuple[DatasetTrajectory, ...] = ()
     versions: Mapping[str, VersionName] = field(default_factory=dict)
+    records: Mapping[str, VersionName] = field(default_factory=dict)
     left_out: Mapping[str, int] = field(default_factory=dict)
     damaged: tuple[str, ...] = ()
 
@@ -50,7 +50,7 @@ class DatasetInputs(Inputs):
     """What the code of a dataset stage receives.
 
     Attributes:
-        committed: the trajectories, for a stage with the input `trajectories`.
+        committed: the trajectories, for a stage with the input `records`.
         views: over every output of the store, for the stage that writes them down.
         published: the stage's published outputs by name, for a stage with several.
         code_version: of the stage.
@@ -62,24 +62,3 @@ class DatasetInputs(Inputs):
     published: Mapping[str, Version] = field(default_factory=dict)
     code_version: str = ""
     exports: tuple[ExportState, ...] = ()
-
-
-def built(
-    build: Callable[..., Any], describe: Callable[..., object] | None = None
-) -> Callable[[DatasetInputs, Path], Summary]:
-    """The build of a stage that exports the committed trajectories, and describes them in a card.
-
-    Args:
-        build: gets the trajectories, the folder and the settings; returns a summary.
-        describe: gets the folder, the settings, the provenance and what was left out.
-    """
-
-    def run(inputs: DatasetInputs, out: Path) -> Summary:
-        committed, settings = inputs.committed, inputs.settings.datasets
-        summary = build(committed.trajectories, out, settings)
-        if describe is not None:
-            describe(out, settings, committed.provenance, summary.left_out)
-        counted: Summary = summary.as_dict()
-        return counted
-
-    return run

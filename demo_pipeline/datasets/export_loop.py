@@ -1,134 +1,52 @@
-"""The loop of all training exports: select, split, load, guard, write and count.
+"""Puts a dataset together from the records of its trajectories: select, split, guard, write.
 
-Belongs here: what an exporter is, what all exports have in common, and what an export wrote. How a
-trajectory becomes records, and where these are written, is up to the exporter.
+Belongs here: which trajectories take part, the files of every form, and how a written dataset is
+compared with the records. What a record holds is decided in its form.
 """
 
 import logging
+import os
+import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+from tempfile import TemporaryDirectory
+from typing import Any, BinaryIO, Protocol, TypeVar
 
-from demo_pipeline.datasets.export_parts import (
-    LARGEST_PART,
-    KeptParts,
-    Part,
-    PartSink,
-    join_parts,
-    kept_parts,
-    split_part,
-)
+from demo_pipeline.datasets.records import Form, KeptRecord, Table, kept_records
 from demo_pipeline.datasets.selection import Candidate, Selection, select
 from demo_pipeline.datasets.splits import (
-    CrossSplitGuard,
     Split,
     SplitPlan,
     assign_splits,
     connected_groups,
+    shared_instructions,
 )
-from demo_pipeline.desktopd.reader import Trajectory
-from demo_pipeline.files.atomic_write import cut_into_parts
+from demo_pipeline.files.comparison import differing_files, files_below
+from demo_pipeline.files.parquet import TableWriter
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.settings import DatasetSettings
-from demo_pipeline.trajectories.provenance import ProvenanceRow
-from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory, load
+from demo_pipeline.store.errors import ChangedOutput
+from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
 
 SPLIT_LEAK = "split_leak"
-
-
-class ExportRecord(Protocol):
-    """A record of an export, made of a step or of a whole trajectory.
-
-    The same screenshot with the same prompt is never written to two splits. The record of a whole
-    trajectory gives the screenshot and prompt of its first step.
-    """
-
-    @property
-    def prompt(self) -> str:
-        """What is asked about the screenshot."""
-
-    @property
-    def screenshot(self) -> Path:
-        """A file of the trajectory."""
-
-
-@dataclass(frozen=True, slots=True)
-class Excluded:
-    """Stands for a record that is not written.
-
-    Attributes:
-        reason: one of the exporter's `exclusions`.
-    """
-
-    reason: str
-
-
-RecordT = TypeVar("RecordT", bound=ExportRecord)
-
-
-class Exporter(Protocol[RecordT]):
-    """How trajectories become the records of one format, and where they are written."""
-
-    @property
-    def unit(self) -> str:
-        """What the summary counts: `samples`, `records`, or `steps` of whole trajectories."""
-
-    @property
-    def exclusions(self) -> Sequence[str]:
-        """Why a record may be left out; each reason is counted from 0."""
-
-    @property
-    def provenance_columns(self) -> Sequence[str]:
-        """Columns of the provenance that `records` reads."""
-
-    @property
-    def instruction_in_prompt(self) -> bool:
-        """Whether every prompt holds the instruction."""
-
-    def records(
-        self, candidate: Candidate, trajectory: Trajectory, rows: Mapping[int, ProvenanceRow]
-    ) -> Iterator[RecordT | Excluded]:
-        """Yield the records of a trajectory, and an `Excluded` for each that is left out.
-
-        Args:
-            candidate: the trajectory's id, folder, instruction and hidden actions. When a hidden
-                action follows the last step, the final screenshot is not that step's doing.
-            trajectory: the trajectory, under its committed id.
-            rows: its provenance by step index.
-        """
-
-    def write(self, split: Split, record: RecordT) -> Excluded | None:
-        """Add a record to a split; `Excluded` when it turns out that it cannot be written."""
-
-
-@runtime_checkable
-class PartedExporter(Protocol):
-    """An exporter whose records are kept in parts, so that the next build makes only new ones.
-
-    What it writes of a trajectory depends on nothing but that trajectory, its split and the
-    settings, and `write` changes nothing but the sinks.
-    """
-
-    @property
-    def sinks(self) -> Sequence[PartSink[Any]]:
-        """Where it writes."""
+_REMEDY = "build the dataset again"
+_LOG = logging.getLogger(__package__)
 
 
 @dataclass(frozen=True, slots=True)
 class ExportPlan:
-    """What an export is made of: the trajectories that take part, and the split of each.
+    """What an export is made of.
 
     Attributes:
-        selection: the trajectories.
+        selection: the trajectories that take part.
         splits: of each.
-        whole_trajectories: the export is of whole trajectories, not of steps.
     """
 
     selection: Selection
     splits: SplitPlan
-    whole_trajectories: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,182 +102,6 @@ class ExportSummary:
         }
 
 
-_LOG = logging.getLogger(__package__)
-
-
-@dataclass(slots=True)
-class _Counts:
-    """What a few trajectories, or all, gave."""
-
-    written: Counter[str] = field(default_factory=Counter)
-    excluded: Counter[str] = field(default_factory=Counter)
-    hidden: Counter[str] = field(default_factory=Counter)
-    by_trajectory: Counter[str] = field(default_factory=Counter)
-
-    def add(self, other: "_Counts") -> None:
-        self.written.update(other.written)
-        self.excluded.update(other.excluded)
-        self.hidden.update(other.hidden)
-        self.by_trajectory.update(other.by_trajectory)
-
-
-class ExportRun(Generic[RecordT]):
-    """One run of the loop and its counts."""
-
-    def __init__(self, plan: ExportPlan, exporter: Exporter[RecordT]) -> None:
-        self._plan, self._exporter = plan, exporter
-        self._sinks = exporter.sinks if isinstance(exporter, PartedExporter) else ()
-        self._guard = CrossSplitGuard.of(
-            plan.selection.chosen,
-            plan.splits.splits,
-            instruction_in_prompt=exporter.instruction_in_prompt,
-        )
-        self._counts = _Counts()
-        self._unreadable = 0
-        self._problems = list(plan.selection.problems)
-
-    def run(self) -> ExportSummary:
-        """Export all trajectories."""
-        parts = kept_parts()
-        if parts:
-            parts.used.clear()
-            parts.written.clear()
-            parts.linked.clear()
-        chosen = self._plan.selection.chosen
-        for candidates in cut_into_parts(chosen, [candidate.source.id for candidate in chosen]):
-            self._add_part(candidates)
-        if parts:
-            parts.written.update(self._counts.by_trajectory)
-        excluded = dict(self._plan.selection.excluded)
-        excluded["unreadable"] += self._unreadable
-        reasons = (*self._exporter.exclusions, SPLIT_LEAK)
-        return ExportSummary(
-            unit=self._exporter.unit,
-            records={split.value: self._counts.written[split.value] for split in Split},
-            trajectories=len(self._counts.by_trajectory),
-            excluded_trajectories=excluded,
-            excluded_records=dict.fromkeys(reasons, 0) | self._counts.excluded,
-            hidden_actions=dict(sorted(self._counts.hidden.items())),
-            problems=tuple(self._problems),
-        )
-
-    def _add_part(self, candidates: Sequence[Candidate]) -> None:
-        """Export a few trajectories, from the kept part if there is one."""
-        parts = kept_parts()
-        key = self._key(candidates, parts) if parts and self._sinks else None
-        if parts is None or key is None:
-            for candidate in candidates:
-                self._export_trajectory(candidate, self._counts)
-            return
-        linked = self._from_kept(parts.get(key), candidates)
-        if linked is None:
-            made = self._made_part(candidates)
-            if made is None:
-                return
-            part, linked = made
-            parts.put(key, part)
-        parts.used.append(key)
-        parts.linked[key] = tuple(dict.fromkeys(linked))
-
-    def _from_kept(self, part: Part | None, candidates: Sequence[Candidate]) -> list[str] | None:
-        """Export a few trajectories from their part; returns the folders of their links.
-
-        None: there is no part, or not all that it needs; nothing was written.
-        """
-        packed = split_part(part) if part else []
-        segments = [sink.unpack(one) for sink, one in zip(self._sinks, packed, strict=False)]
-        if part is None or any(segment is None for segment in segments):
-            return None
-        folders = {candidate.source.id: candidate.source.folder for candidate in candidates}
-        for sink, segment in zip(self._sinks, segments, strict=True):
-            sink.add(segment, folders)
-        self._counts.add(_Counts(*map(Counter, part.header["counts"])))
-        return self._linked([[segment] for segment in segments])
-
-    def _linked(self, segments: Sequence[Sequence[Any]]) -> list[str]:
-        """The folders that hold nothing but hard links of these segments of each sink."""
-        return [
-            folder
-            for sink, some in zip(self._sinks, segments, strict=True)
-            for segment in some
-            for folder in sink.linked(segment)
-        ]
-
-    def _key(self, candidates: Sequence[Candidate], parts: KeptParts) -> str | None:
-        """The key of the part; None when it depends on more than these trajectories."""
-        shared = self._guard.shared_instructions
-        if any(one.instruction in shared or not one.source.content for one in candidates):
-            return None
-        splits = self._plan.splits.splits
-        facts = [(one.source.id, one.source.content, splits[one.source.id]) for one in candidates]
-        return parts.key("records 5", [self._plan.whole_trajectories, facts])
-
-    def _made_part(self, candidates: Sequence[Candidate]) -> tuple[Part, list[str]] | None:
-        """Export a few trajectories; returns their part, if it can be kept, and such folders."""
-        counts, unreadable, size = _Counts(), self._unreadable, 0
-        made: list[list[Any]] = [[] for _ in self._sinks]
-        for candidate in candidates:
-            segments = self._export_trajectory(candidate, counts)
-            size += sum(segment.size for segment in segments)
-            for segment, known in zip(segments, made, strict=False):
-                known.append(segment)
-            if size > LARGEST_PART:
-                made = []
-        self._counts.add(counts)
-        if not made or self._unreadable > unreadable:
-            return None
-        packed = [sink.pack(known) for sink, known in zip(self._sinks, made, strict=True)]
-        values = (counts.written, counts.excluded, counts.hidden, counts.by_trajectory)
-        return join_parts({"counts": values}, packed), self._linked(made)
-
-    def _export_trajectory(self, candidate: Candidate, counts: _Counts) -> list[Any]:
-        """Export a trajectory; returns what it added to each sink."""
-        for sink in self._sinks:
-            sink.hold()
-        self._export_records(candidate, counts)
-        source = candidate.source
-        segments = [sink.take(source.id, source.folder) for sink in self._sinks]
-        for sink, segment in zip(self._sinks, segments, strict=True):
-            sink.add(segment, {source.id: source.folder})
-        return segments
-
-    def _export_records(self, candidate: Candidate, counts: _Counts) -> None:
-        split = self._plan.splits.splits[candidate.source.id]
-        try:
-            columns = tuple(dict.fromkeys(self._exporter.provenance_columns))
-            trajectory, rows = load(candidate.source, columns)
-        except DemonstrationError as error:
-            self._problems.extend(error.problems)
-            self._unreadable += 1
-            return
-        counts.hidden.update(candidate.hidden.by_reason())
-        if self._plan.whole_trajectories:
-            stretch = candidate.stretch or range(0)
-            steps = tuple(step for step in trajectory.steps if step.index in stretch)
-            trajectory = replace(trajectory, steps=steps)
-        written = 0
-        for record in self._exporter.records(candidate, trajectory, rows):
-            excluded = self._write(record, candidate, split)
-            if excluded:
-                counts.excluded[excluded.reason] += 1
-                _LOG.debug("%s: a record is left out: %s", candidate.source.id, excluded.reason)
-            else:
-                written += 1
-        if written:
-            counts.written[split.value] += written
-            counts.by_trajectory[candidate.source.id] = written
-
-    def _write(
-        self, record: RecordT | Excluded, candidate: Candidate, split: Split
-    ) -> Excluded | None:
-        if isinstance(record, Excluded):
-            return record
-        instruction = candidate.instruction
-        if self._guard.leaks(instruction, record.prompt, record.screenshot, split):
-            return Excluded(SPLIT_LEAK)
-        return self._exporter.write(split, record)
-
-
 def plan_splits(
     trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings
 ) -> tuple[Selection, SplitPlan]:
@@ -406,17 +148,311 @@ def plan_export(
     return ExportPlan(
         replace(selection, chosen=chosen, excluded=excluded),
         splits.only({candidate.source.id for candidate in chosen}),
-        whole_trajectories,
     )
 
 
-def export_records(plan: ExportPlan, exporter: Exporter[RecordT]) -> ExportSummary:
+RecordT = TypeVar("RecordT")
+
+
+class Exporter(Protocol[RecordT]):
+    """Where the records of trajectories come from, and where they go."""
+
+    @property
+    def unit(self) -> str:
+        """What the summary counts."""
+
+    @property
+    def exclusions(self) -> Sequence[str]:
+        """Why a record may be left out; each reason is counted from 0."""
+
+    @property
+    def instruction_in_prompt(self) -> bool:
+        """Whether every prompt holds the instruction."""
+
+    def records(self, candidate: Candidate) -> tuple[Mapping[str, int], Iterator[RecordT]]:
+        """The records of a trajectory, and what it leaves out by reason.
+
+        Raises:
+            DemonstrationError: it cannot be read.
+        """
+
+    def question(self, record: RecordT) -> str:
+        """Equal for the same prompt about the same screenshot."""
+
+    def write(self, candidate: Candidate, split: Split, record: RecordT) -> str:
+        """Write a record of a split; returns why it cannot be written, or nothing."""
+
+
+def export_records(plan: ExportPlan, exporter: Exporter[Any]) -> ExportSummary:
     """Write the records of all planned trajectories, by trajectory id and step.
 
-    When the plan is of whole trajectories, the exporter gets the longest stretch of steps without a
-    hidden action between them, as `candidate.stretch` says.
-
     One trajectory is in memory at a time. One that cannot be read is counted and costs the others
-    nothing.
+    nothing. The same screenshot with the same prompt is written to one split only.
     """
-    return ExportRun(plan, exporter).run()
+    chosen, splits = plan.selection.chosen, plan.splits.splits
+    shared = shared_instructions(
+        chosen, splits, instruction_in_prompt=exporter.instruction_in_prompt
+    )
+    asked: dict[str, Split] = {}
+    problems, unreadable, trajectories = list(plan.selection.problems), 0, 0
+    written, excluded, hidden = Counter[str](), Counter[str](), Counter[str]()
+    for candidate in chosen:
+        split = splits[candidate.source.id]
+        try:
+            left_out, records = exporter.records(candidate)
+        except DemonstrationError as error:
+            problems.extend(error.problems)
+            unreadable += 1
+            continue
+        excluded.update(left_out)
+        hidden.update(candidate.hidden.by_reason())
+        before = written[split.value]
+        for record in records:
+            guarded = candidate.instruction in shared
+            if guarded and asked.setdefault(exporter.question(record), split) is not split:
+                excluded[SPLIT_LEAK] += 1
+            elif reason := exporter.write(candidate, split, record):
+                excluded[reason] += 1
+            else:
+                written[split.value] += 1
+        trajectories += written[split.value] > before
+    reasons = (*exporter.exclusions, SPLIT_LEAK)
+    gone = {**plan.selection.excluded}
+    gone["unreadable"] += unreadable
+    return ExportSummary(
+        unit=exporter.unit,
+        records={split.value: written[split.value] for split in Split},
+        trajectories=trajectories,
+        excluded_trajectories=gone,
+        excluded_records=dict.fromkeys(reasons, 0) | excluded,
+        hidden_actions=dict(sorted(hidden.items())),
+        problems=tuple(problems),
+    )
+
+
+class _OutFiles:
+    """The open files of a dataset; each gets values of one part."""
+
+    def __init__(self, out: Path, tables: Mapping[str, Table], stack: ExitStack) -> None:
+        self._out, self._tables, self._stack = out, tables, stack
+        self._writers: dict[str, Callable[[Any], object]] = {}
+
+    def writer(self, part: str, name: str) -> Callable[[Any], object]:
+        """What adds a value to a file, which is opened by the first call."""
+        if name not in self._writers:
+            path = self._out / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._writers[name] = self._opened(part, path)
+        return self._writers[name]
+
+    def _opened(self, part: str, path: Path) -> Callable[[Any], object]:
+        if path.suffix == ".parquet":
+            table = self._tables[part]
+            writer = TableWriter(path, table.schema, table.rows, table.characters)
+            return self._stack.enter_context(writer).append_row
+        file = self._stack.enter_context(path.open("wb"))
+        if path.suffix == ".jsonl":
+            return lambda text: file.write(f"{text}\n".encode())
+        array = _ArrayFile(file)
+        self._stack.callback(array.end)
+        return array.add
+
+
+@dataclass(slots=True)
+class _ArrayFile:
+    """A JSON array with a member a line."""
+
+    file: BinaryIO
+    members: int = 0
+
+    def add(self, text: str) -> None:
+        self.file.write(f"{',' if self.members else '['}\n{text}".encode())
+        self.members += 1
+
+    def end(self) -> None:
+        self.file.write(b"\n]\n" if self.members else b"[]\n")
+
+
+class _FormExporter:
+    """Writes the kept records of a form.
+
+    Args:
+        form: of the records.
+        files: where rows and lines go.
+        out: folder of the dataset.
+        settings: of the datasets.
+        links: sources of pictures by name, instead of making the links; None: they are made.
+
+    Attributes:
+        counts: over the records that were written.
+        ids: of them, each with how often it was written.
+        problems: of those that no stage of a demonstration has checked; if `links` are wanted.
+    """
+
+    def __init__(
+        self,
+        form: Form,
+        files: _OutFiles,
+        out: Path,
+        settings: DatasetSettings,
+        links: dict[str, str] | None,
+    ) -> None:
+        self._form, self._files, self._out, self._settings = form, files, out, settings
+        self._links, self._folders = links, set[str]()
+        self.unit, self.exclusions = form.unit, form.exclusions
+        self.instruction_in_prompt = form.instruction_in_prompt(settings)
+        self._tables = form.tables(settings)
+        self._targets = {split: form.files(split, settings) for split in Split}
+        self.counts, self.ids = Counter[str](), Counter[str]()
+        self.problems: list[Problem] = []
+
+    def records(self, candidate: Candidate) -> tuple[Mapping[str, int], Iterator[KeptRecord]]:
+        """See `Exporter`."""
+        head, records = kept_records(self._form, candidate.source, self._settings)
+        self.counts.update(head.counts)
+        return head.excluded, records
+
+    def question(self, record: KeptRecord) -> str:
+        """See `Exporter`."""
+        return record.question
+
+    def write(self, candidate: Candidate, split: Split, record: KeptRecord) -> str:
+        """See `Exporter`."""
+        form = self._form
+        pictures = form.pictures(candidate, split, record, self._settings)
+        if not all(self._picture(*one, record, candidate) for one in pictures.items()):
+            return "missing_frame"
+        for part, names in self._targets[split].items():
+            value = record.parts.get(part)
+            if value is not None and part in self._tables:
+                value = form.row(value, split, self._settings, candidate.source.folder)
+            for name in names if value is not None else ():
+                self._files.writer(part, name)(value)
+        for name, text in form.documents(split, record).items():
+            Path(self._place(name)).write_text(text, encoding="utf-8")
+        self.counts.update(record.counts)
+        self.ids[record.id] += 1
+        if self._links is not None and form.file not in candidate.source.digests:
+            self.problems += form.problems(record, form.file, None, candidate.source.path)
+        return ""
+
+    def _picture(self, name: str, source: str, record: KeptRecord, candidate: Candidate) -> bool:
+        """Write a picture, if it is not there; returns whether it could be."""
+        made = self._form.make(source, f"{self._out}/{name}", record, self._settings)
+        if made is not None:
+            return made
+        if self._links is not None:
+            self._links[name] = source
+            return True
+        path = self._place(name)
+        try:
+            os.link(source, path)
+        except FileExistsError:
+            return True
+        except FileNotFoundError:
+            if not candidate.source.content:
+                raise
+            output = f"trajectories/{candidate.source.id}"
+            raise ChangedOutput(
+                output, source.removeprefix(f"{candidate.source.folder}/")
+            ) from None
+        except OSError:
+            shutil.copyfile(source, path)
+        return True
+
+    def _place(self, name: str) -> str:
+        """The path of a file, in a folder that exists."""
+        folder = f"{self._out}/{name}".rpartition("/")[0]
+        if folder not in self._folders:
+            os.makedirs(folder, exist_ok=True)  # noqa: PTH103 - a hundred thousand times
+            self._folders.add(folder)
+        return f"{self._out}/{name}"
+
+
+def build_form(
+    form: Form, trajectories: Sequence[DatasetTrajectory], out: Path, settings: DatasetSettings
+) -> ExportSummary:
+    """Write a dataset in a form; the same trajectories and settings give the same bytes.
+
+    Args:
+        form: of the dataset.
+        trajectories: committed and valid ones, in any order.
+        out: directory to write into; it is created.
+        settings: what takes part, the splits, and what the form reads.
+    """
+    return _written(form, trajectories, out, settings)[0]
+
+
+def _written(
+    form: Form,
+    trajectories: Sequence[DatasetTrajectory],
+    out: Path,
+    settings: DatasetSettings,
+    links: dict[str, str] | None = None,
+) -> tuple[ExportSummary, ExportPlan, _FormExporter]:
+    """Write a dataset; returns its summary, its plan, and what has written it."""
+    whole = form.whole_trajectories
+    plan: ExportPlan = (
+        form.plan(trajectories, settings)
+        if form.plan
+        else plan_export(trajectories, settings, whole_trajectories=whole)
+    )
+    out.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        files = _OutFiles(out, form.tables(settings), stack)
+        for split in Split:
+            for part, names in form.files(split, settings).items():
+                for name in names if form.written(split, part) else ():
+                    files.writer(part, name)
+        exporter = _FormExporter(form, files, out, settings, links)
+        summary = export_records(plan, exporter)
+    details = form.finish(out, plan, summary, exporter.counts, settings)
+    return replace(summary, details=details), plan, exporter
+
+
+def form_problems(
+    form: Form,
+    trajectories: Sequence[DatasetTrajectory],
+    out: Path,
+    settings: DatasetSettings,
+    besides: Sequence[str] = (),
+) -> list[Problem]:
+    """How a dataset differs from the records of its trajectories, and these from each other.
+
+    Args:
+        form: of the dataset.
+        trajectories: as of `build_form`.
+        out: the folder of the dataset.
+        settings: as of `build_form`.
+        besides: its further files, whatever they contain.
+    """
+    with TemporaryDirectory(dir=out.parent) as folder:
+        again, expected = Path(folder), dict[str, bytes | Path]()
+        links: dict[str, str] = {}
+        level = _LOG.level
+        _LOG.setLevel(logging.CRITICAL)  # the build has said it all
+        try:
+            _, plan, written = _written(form, trajectories, again, settings, links)
+        finally:
+            _LOG.setLevel(level)
+        expected |= {name: again / name for name in files_below(again)}
+        expected |= {name: Path(path) for name, path in links.items()}
+        found = differing_files(out, expected, besides)
+    found += written.problems
+    for name, times in written.ids.items():
+        if times > 1:
+            message = f"{times} records have the id {name!r}"
+            found.append(Problem("duplicate_id", form.file, message, remedy=_REMEDY))
+    return [*found, *_torn_tasks(form, plan)]
+
+
+def _torn_tasks(form: Form, plan: ExportPlan) -> Iterator[Problem]:
+    """Yield a problem for every task group in two splits."""
+    places: dict[str, set[str]] = {}
+    for candidate in plan.selection.chosen:
+        for group in candidate.split_groups:
+            places.setdefault(group, set()).add(plan.splits.splits[candidate.source.id].value)
+    for group, splits in sorted(places.items()):
+        if len(splits) > 1:
+            message = f"task {group!r} is in more than one split: {', '.join(sorted(splits))}"
+            yield Problem("torn_task", form.file, message, remedy=_REMEDY)

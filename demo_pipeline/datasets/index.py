@@ -15,11 +15,9 @@ from typing import Any, Literal, NamedTuple, get_args
 import pyarrow as pa
 
 from demo_pipeline.datasets.export_loop import plan_splits
-from demo_pipeline.datasets.export_parts import KeptParts, Part, kept_parts, table_bytes, table_of
+from demo_pipeline.datasets.selection import Head, facts_of, load_committed
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.models import Creator, Difficulty, Index, Metadata
-from demo_pipeline.desktopd.reader import Trajectory
-from demo_pipeline.files.atomic_write import cut_into_parts
 from demo_pipeline.files.column_values import COUNT, TEXT, one_of
 from demo_pipeline.files.json_files import dump_json, dump_long_json
 from demo_pipeline.files.parquet import TableWriter, described_schema, rows_table, whole_table
@@ -33,15 +31,12 @@ from demo_pipeline.trajectories.provenance import (
     PROVENANCE_SCHEMA,
     QUEST_COLUMNS,
     QUEST_NAMES,
-    HiddenActions,
     HiddenReason,
     ProvenanceRow,
     hidden_rows,
 )
 from demo_pipeline.trajectories.trajectory_files import (
     DatasetTrajectory,
-    load,
-    load_hidden_actions,
     sorted_by_id,
 )
 
@@ -217,161 +212,51 @@ class CountedTrajectories:
     )
     leaks: LeakRates = field(default_factory=LeakRates)
 
-    def add(self, other: "CountedTrajectories") -> None:
-        """Add the counts over other trajectories."""
-        self.trajectories += other.trajectories
-        self.successful += other.successful
-        self.complete += other.complete
-        self.steps += other.steps
-        self.leaks += other.leaks
-        for name in COUNTED:
-            self.by_name[name].update(other.by_name[name])
-
-    def add_trajectory(
-        self, trajectory: Trajectory, rows: Sequence[ProvenanceRow], hidden: HiddenActions
-    ) -> None:
-        """Add one trajectory with its provenance and hidden actions."""
-        task, count = trajectory.task, self.by_name
+    def add(self, head: Head, rows: Sequence[ProvenanceRow]) -> None:
+        """Add a trajectory with its provenance."""
+        count = self.by_name
         self.trajectories += 1
-        self.successful += trajectory.result.success
-        self.complete += not hidden
-        self.steps += len(trajectory.steps)
+        self.successful += head.success
+        self.complete += not head.hidden
+        self.steps += len(rows)
         self.leaks += leak_rates(rows)
-        count["hidden"].update(hidden.by_reason())
-        count["applications"][task.application] += 1
-        count["flags"]["contaminated"] += task.osworld_task_id is not None
-        count["actions"].update(step.action.action_type.value for step in trajectory.steps)
+        count["hidden"].update(head.hidden.by_reason())
+        count["applications"][head.application] += 1
+        count["flags"]["contaminated"] += head.osworld_task_id is not None
         count["platforms"].update(row["platform"] for row in rows[:1])
         for row in rows:
+            count["actions"][row["action_type"]] += 1
             count["reasons"][row["reason_code"]] += 1
             count["freshness"][row["freshness"]] += 1
             count["flags"]["off_screen"] += row["off_screen"]
             count["flags"]["missing_frames"] += row["pts"] is None
 
-    def as_header(self) -> dict[str, Any]:
-        """The counts as JSON values."""
-        numbers = (self.trajectories, self.successful, self.complete, self.steps)
-        leaks = (self.leaks.pointer_actions, self.leaks.leaks, self.leaks.unavoidable_leaks)
-        return {"numbers": numbers, "leaks": leaks, "by_name": self.by_name}
 
-    @classmethod
-    def of_header(cls, header: dict[str, Any]) -> "CountedTrajectories":
-        """The counts that `as_header` gave."""
-        by_name = {name: Counter(counts) for name, counts in header["by_name"].items()}
-        leaks = LeakRates(*header["leaks"])
-        trajectories, successful, complete, steps = header["numbers"]
-        return cls(trajectories, successful, complete, steps, by_name, leaks)
-
-
-@dataclass(frozen=True, slots=True)
-class IndexPart:
-    """What some trajectories add to the index.
-
-    Attributes:
-        entries: of `index.json`, as JSON values.
-        rows: of `trajectories.parquet`.
-        steps: of `steps.parquet`.
-        hidden: of `hidden_actions.parquet`.
-        counts: over them.
-        problems: why the others cannot be read.
-        unreadable: how many these are.
-    """
-
-    entries: list[dict[str, Any]]
-    rows: list[dict[str, Any]]
-    steps: pa.Table
-    hidden: pa.Table
-    counts: CountedTrajectories
-    problems: tuple[Problem, ...] = ()
-    unreadable: int = 0
-
-
-def index_part(sources: Sequence[DatasetTrajectory]) -> IndexPart:
-    """The part of a few trajectories, as it was kept or as their files have it."""
-    parts = kept_parts()
-    if parts is None or not all(source.content for source in sources):
-        return _read_part(sources)
-    key = parts.shared_key("index", [(source.id, source.content) for source in sources])
-    kept = parts.get(key)
-    if kept is not None:
-        return IndexPart(
-            kept.header["entries"],
-            kept.header["rows"],
-            table_of(kept.blobs["steps"]),
-            table_of(kept.blobs["hidden"]),
-            CountedTrajectories.of_header(kept.header["counts"]),
-        )
-    part = _read_part(sources)
-    if not part.unreadable:
-        _keep(part, key, parts)
-    return part
-
-
-def _keep(part: IndexPart, key: str, parts: KeptParts) -> None:
-    header = {"entries": part.entries, "rows": part.rows, "counts": part.counts.as_header()}
-    blobs = {"steps": table_bytes(part.steps), "hidden": table_bytes(part.hidden)}
-    parts.put(key, Part(header, blobs))
-
-
-def _read_part(sources: Sequence[DatasetTrajectory]) -> IndexPart:
-    counts, problems, unreadable = CountedTrajectories(), list[Problem](), 0
-    entries, table_rows = list[dict[str, Any]](), list[dict[str, Any]]()
-    steps, hidden_actions = [PROVENANCE_SCHEMA.empty_table()], list[Any]()
-    for source in sources:
-        try:
-            trajectory, by_step = load(source)
-            hidden = load_hidden_actions(source)
-        except DemonstrationError as error:
-            problems.extend(error.problems)
-            unreadable += 1
-            continue
-        rows = [by_step[index] for index in sorted(by_step)]
-        counts.add_trajectory(trajectory, rows, hidden)
-        entries.append(_entry(trajectory))
-        table_rows.append(_trajectory_row(trajectory, hidden, rows))
-        steps.append(pa.Table.from_pylist(rows, schema=PROVENANCE_SCHEMA))
-        hidden_actions += hidden_rows(trajectory.id, hidden.actions)
-    return IndexPart(
-        entries,
-        table_rows,
-        # Of one chunk: thirty columns of many small chunks take ten times the memory.
-        pa.concat_tables(steps).combine_chunks(),
-        pa.Table.from_pylist(hidden_actions, schema=HIDDEN_ACTIONS_SCHEMA),
-        counts,
-        tuple(problems),
-        unreadable,
-    )
-
-
-def _entry(trajectory: Trajectory) -> dict[str, Any]:
+def _entry(trajectory: str, head: Head) -> dict[str, Any]:
     return {
-        "id": trajectory.id,
-        "task_id": trajectory.task.task_id,
-        "success": trajectory.result.success,
-        "steps": len(trajectory.steps),
-        "application": trajectory.task.application,
+        "id": trajectory,
+        "task_id": head.task_id,
+        "success": head.success,
+        "steps": head.steps,
+        "application": head.application,
     }
 
 
-def _trajectory_row(
-    trajectory: Trajectory, hidden: HiddenActions, rows: Sequence[ProvenanceRow]
-) -> dict[str, Any]:
+def _trajectory_row(trajectory: str, head: Head, rows: Sequence[ProvenanceRow]) -> dict[str, Any]:
     """A trajectory as a row of `TRAJECTORIES_SCHEMA`."""
-    task, result = trajectory.task, trajectory.result
+    task = head.osworld_task_id
     return {
-        "trajectory_id": trajectory.id,
-        "task_id": replace_surrogates(task.task_id),
-        "osworld_task_id": None
-        if task.osworld_task_id is None
-        else replace_surrogates(task.osworld_task_id),
-        "application": replace_surrogates(task.application),
-        "difficulty": task.difficulty,
-        "success": result.success,
-        "steps": len(trajectory.steps),
-        "completion_time_ms": result.completion_time_ms,
-        "complete": not hidden,
-        "hidden_actions": len(hidden),
-        "hidden_reasons": dict.fromkeys(HiddenReason, 0) | hidden.by_reason(),
+        "trajectory_id": trajectory,
+        "task_id": replace_surrogates(head.task_id),
+        "osworld_task_id": None if task is None else replace_surrogates(task),
+        "application": replace_surrogates(head.application),
+        "difficulty": head.difficulty,
+        "success": head.success,
+        "steps": head.steps,
+        "completion_time_ms": head.completion_time_ms,
+        "complete": not head.hidden,
+        "hidden_actions": len(head.hidden),
+        "hidden_reasons": dict.fromkeys(HiddenReason, 0) | head.hidden.by_reason(),
         **{name: rows[0][name] if rows else None for name in QUEST_NAMES},
     }
 
@@ -447,23 +332,34 @@ def build_index(
         exports: the training exports as they are committed now.
     """
     out.mkdir(parents=True, exist_ok=True)
-    sources = sorted_by_id(trajectories)
     tally = _Tally()
     with (
         TableWriter(out / STEPS_FILE, PROVENANCE_SCHEMA, _ROWS_IN_MEMORY) as steps,
         TableWriter(out / HIDDEN_ACTIONS_FILE, HIDDEN_ACTIONS_SCHEMA, _ROWS_IN_MEMORY) as hidden,
         whole_table(out / TRAJECTORIES_FILE, TRAJECTORIES_SCHEMA) as rows,
     ):
-        for some in cut_into_parts(sources, [source.id for source in sources]):
-            part = index_part(some)
-            tally.add(part)
-            steps.append_table(part.steps)
-            hidden.append_table(part.hidden)
-            rows.append_table(pa.Table.from_pylist(part.rows, schema=TRAJECTORIES_SCHEMA))
-    dump_long_json(out / "index.json", tally.index(), "trajectories", tally.entries())
+        for source in sorted_by_id(trajectories):
+            try:
+                if not source.digests:
+                    load_committed(source)  # a trajectory without records may lack a file
+                head, known = facts_of(source)
+            except DemonstrationError as error:
+                tally.problems += error.problems
+                tally.unreadable += 1
+                continue
+            tally.counted.add(head, known)
+            # As text, which is a tenth of the size.
+            tally.entries[source.id] = json.dumps(_entry(source.id, head))
+            for row in known:
+                steps.append_row(row)
+            for action in hidden_rows(source.id, head.hidden.actions):
+                hidden.append_row(action)
+            rows.append_row(_trajectory_row(source.id, head, known))
+    entries = map(json.loads, tally.entries.values())
+    dump_long_json(out / "index.json", tally.index(), "trajectories", entries)
     dump_json(out / "metadata.json", _metadata(tally, settings, created_by))
-    known = [source for source in trajectories if source.id in tally.indexed]
-    write_exports(out, exports, known, settings)
+    indexed = [source for source in trajectories if source.id in tally.entries]
+    write_exports(out, exports, indexed, settings)
     return IndexSummary(
         trajectories=tally.counted.trajectories,
         successful=tally.counted.successful,
@@ -480,24 +376,10 @@ def build_index(
 class _Tally:
     """The entries and the counts over the trajectories so far."""
 
-    texts: list[str] = field(default_factory=list)
-    indexed: set[str] = field(default_factory=set)
+    entries: dict[str, str] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     unreadable: int = 0
     counted: CountedTrajectories = field(default_factory=CountedTrajectories)
-
-    def add(self, part: IndexPart) -> None:
-        # As text, which is a tenth of the size.
-        self.texts.append(json.dumps(part.entries))
-        self.indexed.update(entry["id"] for entry in part.entries)
-        self.problems += part.problems
-        self.unreadable += part.unreadable
-        self.counted.add(part.counts)
-
-    def entries(self) -> Iterator[dict[str, Any]]:
-        """Yield the entries of `index.json`."""
-        for text in self.texts:
-            yield from json.loads(text)
 
     def index(self) -> dict[str, Any]:
         """The content of `index.json` without its entries, in the order of `Index`."""

@@ -6,21 +6,16 @@ OSWorld's tools read, and the check of these files.
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from demo_pipeline.desktopd.models import Task
-from demo_pipeline.desktopd.reader import read_document
+from demo_pipeline.datasets.selection import head_of
 from demo_pipeline.files.json_files import dump_json
 from demo_pipeline.osworld.task import OsworldTask, write_task
 from demo_pipeline.osworld.task_files import EXAMPLES, LIST_FILE, entries, read_task_folder
 from demo_pipeline.osworld.task_text import slug
-from demo_pipeline.problems import DemonstrationError, Problem, errors
-from demo_pipeline.trajectories.trajectory_files import (
-    DatasetTrajectory,
-    load_provenance,
-    sorted_by_id,
-)
+from demo_pipeline.problems import DemonstrationError, Problem
+from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory, sorted_by_id
 
 _NO_APPLICATION = "unknown"
 
@@ -72,18 +67,14 @@ def build_quests(trajectories: Sequence[DatasetTrajectory], out: Path) -> QuestS
 
 
 def _task(source: DatasetTrajectory) -> OsworldTask | None:
-    rows = load_provenance(source, ("instruction_source",))
-    task, problems = read_document(Task, source.path / "task.json", "task.json")
-    if task is None:
-        named = [replace(problem, demonstration=source.id) for problem in errors(problems)]
-        raise DemonstrationError(named)
-    if not any(row["instruction_source"].startswith("quest.") for row in rows[:1]):
+    head = head_of(source)
+    if not head.instruction_source.startswith("quest."):
         return None
-    apps = [] if task.application == _NO_APPLICATION else [task.application]
+    apps = [] if head.application == _NO_APPLICATION else [head.application]
     return OsworldTask(
         id=source.id,
         snapshot=apps[0] if apps else None,
-        instruction=task.instruction,
+        instruction=head.instruction,
         related_apps=apps,
         trajectory=f"trajectories/{source.id}",
         evaluator=None,

@@ -1,32 +1,41 @@
 """Selects the trajectories of a training export, by the little that decides it.
 
-Belongs here: reading heads, or taking them from kept parts, and the rules that leave out a whole
-trajectory. The rules that leave out a single step are in the exporters.
+Belongs here: what is known of a trajectory (`TRAJECTORY_FILE` of its records), and the rules that
+leave out a whole trajectory. The rules that leave out a single step are in the forms.
 """
 
+import hashlib
+import json
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 
-from demo_pipeline.datasets.export_parts import KeptParts, Part, kept_parts, table_bytes, table_of
 from demo_pipeline.desktopd.models import ActionType, Result, Task
-from demo_pipeline.desktopd.reader import read_document
-from demo_pipeline.files.atomic_write import cut_into_parts
+from demo_pipeline.desktopd.reader import Trajectory, read_document
+from demo_pipeline.files.parquet import rows_table
 from demo_pipeline.problems import DemonstrationError, Problem, errors
 from demo_pipeline.settings import DatasetSettings
+from demo_pipeline.stage import RECORDS
+from demo_pipeline.store.errors import ChangedOutput
+from demo_pipeline.store.versions import document_damage
 from demo_pipeline.trajectories.provenance import (
     NOTHING_HIDDEN,
     PROVENANCE_SCHEMA,
     HiddenAction,
     HiddenActions,
+    ProvenanceRow,
 )
 from demo_pipeline.trajectories.trajectory_files import (
     DatasetTrajectory,
+    load,
     load_hidden_actions,
     load_provenance,
     of_demonstration,
@@ -38,20 +47,19 @@ COUNTED_COLUMNS = (
     *("trajectory_id", "step_index", "action_type", "leak", "unavoidable", "split_group"),
     *("platform", "scale", "pad_x", "pad_y"),
 )
-_PARTS_IN_MEMORY = 64
-_HEAD_COLUMNS = tuple(dict.fromkeys((*COUNTED_COLUMNS, "status", "recorded_at")))
+TRAJECTORY_FILE = "trajectory.jsonl"  # of the records: what is known of the trajectory
 _COUNTED_SCHEMA = pa.schema([PROVENANCE_SCHEMA.field(name) for name in COUNTED_COLUMNS])
+_ROW = msgspec.json.Decoder(msgspec.defstruct("_Row", [(name, Any) for name in COUNTED_COLUMNS]))
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What is known of a trajectory before its steps are read.
+    """What datasets need of a trajectory besides its records and its provenance.
 
     Attributes:
-        instruction, application, task_id, osworld_task_id: of task.json.
-        success: of result.json.
-        status: of its provenance; None without steps.
-        recorded_at: of its provenance; empty without steps.
+        instruction, application, task_id, osworld_task_id, difficulty: of task.json.
+        success, completion_time_ms: of result.json.
+        status, recorded_at, instruction_source: of its provenance; empty without steps.
         split_groups: of its provenance, sorted.
         steps: how many.
         waits: indexes of the steps that are waits.
@@ -62,12 +70,15 @@ class Head:
     application: str
     task_id: str
     osworld_task_id: str | None
+    difficulty: str
     success: bool
-    status: str | None
+    completion_time_ms: int
+    status: str
     recorded_at: str
+    instruction_source: str
     split_groups: tuple[str, ...]
     steps: int
-    waits: frozenset[int]
+    waits: tuple[int, ...]
     hidden: HiddenActions
 
     @property
@@ -85,107 +96,112 @@ def utc(text: str) -> datetime:
     return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
 
 
-def read_heads(
-    trajectories: Sequence[DatasetTrajectory],
-) -> Iterator[tuple[DatasetTrajectory, Head | DemonstrationError]]:
-    """Yield every trajectory with its head, or why it cannot be read.
+def read_head(source: DatasetTrajectory) -> tuple[Head, list[dict[str, Any]]]:
+    """What is known of a trajectory, from its files, and its provenance.
 
-    Args:
-        trajectories: in the order of their ids.
+    Raises:
+        DemonstrationError: a file cannot be read.
     """
-    parts = kept_parts()
-    for sources in cut_into_parts(trajectories, [source.id for source in trajectories]):
-        part = _kept(sources, parts) if parts else None
-        if part is None:
-            for source in sources:
-                yield source, _head_or_error(source)[0]
-        else:
-            for source, values in zip(sources, part.header["heads"], strict=True):
-                yield source, _head_of(values)
-
-
-def counted_provenance(trajectories: Sequence[DatasetTrajectory]) -> pa.Table | None:
-    """The rows and columns of all provenance tables that statistics need, from kept parts.
-
-    None when they are not kept; then the tables have to be read.
-    """
-    parts = kept_parts()
-    if parts is None:
-        return None
-    tables = [_COUNTED_SCHEMA.empty_table()]
-    for sources in cut_into_parts(trajectories, [source.id for source in trajectories]):
-        part = _kept(sources, parts)
-        if part is None:
-            return None
-        tables.append(table_of(part.blobs["rows"]))
-        if len(tables) == _PARTS_IN_MEMORY:  # a table of few rows takes as much again as they do
-            tables = [pa.concat_tables(tables).combine_chunks()]
-    return pa.concat_tables(tables)
-
-
-def _kept(sources: Sequence[DatasetTrajectory], parts: KeptParts) -> Part | None:
-    """The part of these trajectories; None when one of them cannot be read or identified."""
-    if not all(source.content for source in sources):
-        return None
-    key = parts.shared_key("heads 2", [(source.id, source.content) for source in sources])
-    part = parts.get(key)
-    if part is None:
-        part = _made(sources)
-        if part is not None:
-            parts.put(key, part)
-    return part
-
-
-def _made(sources: Sequence[DatasetTrajectory]) -> Part | None:
-    heads, tables = [], [_COUNTED_SCHEMA.empty_table()]
-    for source in sources:
-        head, rows = _head_or_error(source)
-        if isinstance(head, DemonstrationError):
-            return None
-        heads.append({**asdict(head), "waits": sorted(head.waits)})
-        counted = [{name: row[name] for name in COUNTED_COLUMNS} for row in rows]
-        tables.append(pa.Table.from_pylist(counted, schema=_COUNTED_SCHEMA))
-    return Part({"heads": heads}, {"rows": table_bytes(pa.concat_tables(tables))})
-
-
-def _head_of(values: dict[str, Any]) -> Head:
-    hidden = HiddenActions(tuple(HiddenAction(**one) for one in values["hidden"]["actions"]))
-    groups = tuple(values["split_groups"])
-    waits = frozenset(values["waits"])
-    return Head(**{**values, "hidden": hidden, "split_groups": groups, "waits": waits})
-
-
-def _head_or_error(
-    source: DatasetTrajectory,
-) -> tuple[Head | DemonstrationError, list[dict[str, Any]]]:
-    try:
-        rows = load_provenance(source, _HEAD_COLUMNS)
-        task, result = _read_documents(source)
-        hidden = load_hidden_actions(source)
-    except DemonstrationError as error:
-        return error, []
+    rows = load_provenance(source)
+    task, problems = read_document(Task, source.path / "task.json", "task.json")
+    result, more = read_document(Result, source.path / "result.json", "result.json")
+    if task is None or result is None:
+        raise DemonstrationError(of_demonstration(errors([*problems, *more]), source))
+    first = rows[0] if rows else {}
     head = Head(
         instruction=task.instruction,
         application=task.application,
         task_id=task.task_id,
         osworld_task_id=task.osworld_task_id,
+        difficulty=task.difficulty,
         success=result.success,
-        status=rows[0]["status"] if rows else None,
-        recorded_at=rows[0]["recorded_at"] if rows else "",
+        completion_time_ms=result.completion_time_ms,
+        status=first.get("status", ""),
+        recorded_at=first.get("recorded_at", ""),
+        instruction_source=first.get("instruction_source", ""),
         split_groups=tuple(sorted({row["split_group"] for row in rows})) or (task.task_id,),
         steps=len(rows),
-        waits=frozenset(row["step_index"] for row in rows if row["action_type"] == ActionType.WAIT),
-        hidden=hidden,
+        waits=tuple(row["step_index"] for row in rows if row["action_type"] == ActionType.WAIT),
+        hidden=load_hidden_actions(source),
     )
     return head, rows
 
 
-def _read_documents(source: DatasetTrajectory) -> tuple[Task, Result]:
-    task, problems = read_document(Task, source.path / "task.json", "task.json")
-    result, more = read_document(Result, source.path / "result.json", "result.json")
-    if task is None or result is None:
-        raise DemonstrationError(of_demonstration(errors([*problems, *more]), source))
-    return task, result
+def trajectory_lines(head: Head, rows: Sequence[Mapping[str, Any]]) -> Iterator[bytes]:
+    """Yield the lines of `TRAJECTORY_FILE`: the head, then a line per row of the provenance."""
+    for value in (asdict(head), *rows):
+        yield f"{json.dumps(value)}\n".encode()
+
+
+def load_committed(
+    source: DatasetTrajectory,
+) -> tuple[Trajectory, dict[int, ProvenanceRow]]:
+    """Read a trajectory; one of a store has then the bytes of its commit.
+
+    Raises:
+        DemonstrationError: it cannot be read.
+        ChangedOutput: a file is not the one that was committed.
+    """
+    if source.content:
+        damage = document_damage(source.path.resolve(), f"trajectories/{source.id}")
+        if damage is not None:
+            raise damage.as_error()
+    return load(source)
+
+
+def kept_lines(source: DatasetTrajectory, name: str) -> list[bytes] | None:
+    """The lines of a file of a trajectory's records; None: it has no such file, or an older one.
+
+    Raises:
+        ChangedOutput: the file is not the one that was committed.
+    """
+    if name not in source.digests:
+        return None
+    try:
+        data = Path(source.records, name).read_bytes()
+    except FileNotFoundError:
+        data = b""
+    if hashlib.sha256(data).hexdigest() != source.digests[name]:
+        raise ChangedOutput(f"{RECORDS}/{source.id}", name)
+    return data.split(b"\n")[:-1]
+
+
+def head_of(source: DatasetTrajectory) -> Head:
+    """What is known of a trajectory, from its records if it has any. Raises as `read_head`."""
+    lines = kept_lines(source, TRAJECTORY_FILE)
+    return read_head(source)[0] if lines is None else _parsed(lines[0])
+
+
+def facts_of(source: DatasetTrajectory) -> tuple[Head, list[dict[str, Any]]]:
+    """The same, and its provenance. Raises as `read_head`."""
+    lines = kept_lines(source, TRAJECTORY_FILE)
+    if lines is None:
+        return read_head(source)
+    return _parsed(lines[0]), [msgspec.json.decode(line) for line in lines[1:]]
+
+
+def _parsed(line: bytes) -> Head:
+    values = json.loads(line)
+    hidden = HiddenActions(tuple(HiddenAction(**one) for one in values["hidden"]["actions"]))
+    groups, waits = tuple(values["split_groups"]), tuple(values["waits"])
+    return Head(**{**values, "hidden": hidden, "split_groups": groups, "waits": waits})
+
+
+def counted_provenance(trajectories: Sequence[DatasetTrajectory]) -> pa.Table | None:
+    """The rows and columns of all provenance tables that statistics need, from the records.
+
+    None: a trajectory has no records; then the tables have to be read.
+    """
+    columns: list[list[Any]] = [[] for _ in COUNTED_COLUMNS]
+    for source in trajectories:
+        lines = kept_lines(source, TRAJECTORY_FILE)
+        if lines is None:
+            return None
+        for line in lines[1:]:
+            row = _ROW.decode(line)
+            for column, name in zip(columns, COUNTED_COLUMNS, strict=True):
+                column.append(getattr(row, name))
+    return rows_table(columns, _COUNTED_SCHEMA)
 
 
 _LOG = logging.getLogger(__package__)
@@ -261,9 +277,11 @@ def select(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings)
     newest = EPOCH
     reasons = ("failed", "aborted", "contaminated", "incomplete", "unreadable")
     excluded: Counter[str] = Counter(dict.fromkeys(reasons, 0))
-    for source, head in read_heads(sorted_by_id(trajectories)):
-        if isinstance(head, DemonstrationError):
-            problems.extend(head.problems)
+    for source in sorted_by_id(trajectories):
+        try:
+            head = head_of(source)
+        except DemonstrationError as error:
+            problems.extend(error.problems)
             excluded["unreadable"] += 1
             _LOG.debug("%s takes no part: unreadable", source.id)
             continue
@@ -273,12 +291,14 @@ def select(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings)
             left_out[source.id] = LeftOut(reason, head.split_groups[0])
             _LOG.debug("%s takes no part: %s", source.id, reason)
         else:
-            chosen.append(_candidate(source, head, settings))
+            chosen.append(candidate_of(source, head, settings))
     return Selection(tuple(chosen), excluded, tuple(problems), newest, left_out)
 
 
-def _candidate(source: DatasetTrajectory, head: Head, settings: DatasetSettings) -> Candidate:
-    incomplete = head.hidden.incomplete_steps(head.steps, head.waits, settings.max_hidden_share)
+def candidate_of(source: DatasetTrajectory, head: Head, settings: DatasetSettings) -> Candidate:
+    """A trajectory as a candidate; which steps it gives depends on `max_hidden_share`."""
+    waits, share = frozenset(head.waits), settings.max_hidden_share
+    incomplete = head.hidden.incomplete_steps(head.steps, waits, share)
     return Candidate(
         source=source,
         instruction=head.instruction,
@@ -297,7 +317,7 @@ def _left_out(head: Head, settings: DatasetSettings) -> str:
 
     A demonstration whose `status` is not `completed` is aborted, whatever its `reason` is.
     """
-    aborted = head.status is not None and head.status != "completed"
+    aborted = bool(head.steps) and head.status != "completed"
     included = settings.include_aborted if aborted else settings.include_failed
     if not head.success and not included:
         return "aborted" if aborted else "failed"
@@ -308,6 +328,8 @@ def _left_out(head: Head, settings: DatasetSettings) -> str:
 
 def newest_recording(trajectories: Sequence[DatasetTrajectory]) -> datetime:
     """When the newest readable recording was made, in UTC; the epoch when none has a time."""
-    heads = (head for _, head in read_heads(sorted_by_id(trajectories)))
-    known = (head.recorded for head in heads if isinstance(head, Head))
-    return max(known, default=EPOCH)
+    newest = EPOCH
+    for source in trajectories:
+        with suppress(DemonstrationError):
+            newest = max(newest, head_of(source).recorded)
+    return newest

@@ -1,17 +1,16 @@
-"""Assigns trajectories to splits, and keeps the same screenshot and prompt out of two of them.
+"""Assigns trajectories to splits.
 
 Belongs here: grouping the demonstrations of a task and assigning groups by a stable hash, so that
-no task is in two splits and a new demonstration does not move an old one; and comparing what is
-about to be written with what was written.
+no task is in two splits and a new demonstration does not move an old one; and which instructions
+could be asked about the same screenshot in two splits.
 """
 
 import hashlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from pathlib import Path
 
 from demo_pipeline.datasets.selection import Candidate
 from demo_pipeline.files.shown_text import escape_markers
@@ -112,12 +111,12 @@ def assign_splits(
     held = {normalise_app(name): name for name in settings.held_out_applications}
     used = {key: normalise_app(name) for key, name in (applications or {}).items()}
     held_out = {group for key, group in groups.items() if used.get(key) in held}
-    intervals = _intervals(settings)
+    intervals = split_intervals(settings)
     position = {
         group: stable_position(settings.seed, group)
         for group in sorted(set(groups.values()) - held_out)
     }
-    hashed = {group: _split_at(where, intervals) for group, where in position.items()}
+    hashed = {group: split_at(where, intervals) for group, where in position.items()}
     counted = {group for key, group in groups.items() if key not in besides}
     assigned = {group: split for group, split in hashed.items() if group in counted}
     filled = _fill(assigned, position, intervals)
@@ -139,7 +138,7 @@ def stable_position(seed: int, group: str) -> float:
     return (int.from_bytes(digest[:8], "big") >> 11) / 2**53
 
 
-def _intervals(settings: DatasetSettings) -> dict[Split, tuple[float, float]]:
+def split_intervals(settings: DatasetSettings) -> dict[Split, tuple[float, float]]:
     """The interval of [0, 1) that belongs to each split with a ratio above 0."""
     ratios = {
         Split.TRAIN: settings.train_ratio,
@@ -154,7 +153,7 @@ def _intervals(settings: DatasetSettings) -> dict[Split, tuple[float, float]]:
     return bounds
 
 
-def _split_at(position: float, intervals: Mapping[Split, tuple[float, float]]) -> Split:
+def split_at(position: float, intervals: Mapping[Split, tuple[float, float]]) -> Split:
     """The split whose interval holds the position; the last split also takes rounding errors."""
     splits = (split for split, (_, high) in intervals.items() if position < high)
     return next(splits, list(intervals)[-1])
@@ -187,55 +186,27 @@ def _can_spare(assigned: Mapping[str, Split]) -> Collection[str]:
     return [group for group, split in assigned.items() if groups[split] > 1]
 
 
-@dataclass(slots=True)
-class CrossSplitGuard:
-    """The prompts and screenshots that were written, and in which split.
+def shared_instructions(
+    candidates: Sequence[Candidate],
+    splits: Mapping[str, Split],
+    *,
+    instruction_in_prompt: bool = True,
+) -> frozenset[str]:
+    """The instructions that could give the same prompt in two splits.
 
-    Attributes:
-        shared_instructions: instructions that could give the same prompt in two splits. Records of
-            other instructions differ by their prompt and are not compared.
-        split_of: SHA-256 of prompt and screenshot → split.
+    Records of other instructions differ by their prompt; no other split has their question.
+
+    Args:
+        candidates: the trajectories that take part.
+        splits: split of every trajectory, by id.
+        instruction_in_prompt: whether every prompt holds the instruction; when not, it is shared by
+            all.
     """
-
-    shared_instructions: frozenset[str]
-    split_of: dict[bytes, Split] = field(default_factory=dict)
-
-    @classmethod
-    def of(
-        cls,
-        candidates: Sequence[Candidate],
-        splits: Mapping[str, Split],
-        *,
-        instruction_in_prompt: bool = True,
-    ) -> "CrossSplitGuard":
-        """A guard for an export of `candidates`.
-
-        Args:
-            candidates: the trajectories that take part.
-            splits: split of every trajectory, by id.
-            instruction_in_prompt: whether every prompt holds the instruction; when not, every
-                screenshot is compared.
-        """
-        prompts = {
-            candidate.instruction: (
-                escape_markers(candidate.instruction)[0] if instruction_in_prompt else ""
-            )
-            for candidate in candidates
-        }
-        used: dict[str, set[Split]] = {}
-        for candidate in candidates:
-            prompt = prompts[candidate.instruction]
-            used.setdefault(prompt, set()).add(splits[candidate.source.id])
-        return cls(
-            frozenset(
-                instruction for instruction, prompt in prompts.items() if len(used[prompt]) > 1
-            )
-        )
-
-    def leaks(self, instruction: str, prompt: str, screenshot: Path, split: Split) -> bool:
-        """Whether another split already has the same screenshot with the same prompt."""
-        if instruction not in self.shared_instructions:
-            return False
-        question = hashlib.sha256(prompt.encode(errors="replace"))
-        question.update(hashlib.sha256(screenshot.read_bytes()).digest())
-        return self.split_of.setdefault(question.digest(), split) is not split
+    prompts = {
+        one.instruction: escape_markers(one.instruction)[0] if instruction_in_prompt else ""
+        for one in candidates
+    }
+    used: dict[str, set[Split]] = {}
+    for one in candidates:
+        used.setdefault(prompts[one.instruction], set()).add(splits[one.source.id])
+    return frozenset(text for text, prompt in prompts.items() if len(used[prompt]) > 1)

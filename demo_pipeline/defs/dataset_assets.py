@@ -21,6 +21,7 @@ from demo_pipeline.defs.sensors import SEEN, latest_trajectory
 from demo_pipeline.defs.tags import FORCE_TAG, OWNERS
 from demo_pipeline.exports.charts import read_charts
 from demo_pipeline.exports.dataset_statistics import STATISTICS_STAGE, read_statistics
+from demo_pipeline.exports.record_stages import RECORDS_STAGE
 from demo_pipeline.files.parquet import read_rows
 from demo_pipeline.problems import errors
 from demo_pipeline.runs.damage import left_out_damage, storage_message
@@ -38,7 +39,6 @@ from demo_pipeline.settings import Settings
 from demo_pipeline.stage import Stage
 from demo_pipeline.store.errors import OutputError
 from demo_pipeline.store.version_manifest import CheckOutcome
-from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
 _RECENT_SECONDS = 900.0  # longer than a tick of new_uploads and the pause after it
 _PRIORITY = "dagster/priority"  # of a step among those that can run
@@ -48,7 +48,7 @@ _WHOLE = "trajectories_whole"
 _WHOLE_TEXT = "Every committed trajectory that was read has the SHA-256 of its manifest."
 _SHOWN = ("demonstration", "stage", "code", "file", "line", "message", "remedy", "attempts")
 _NO_TRAJECTORY = (
-    "no trajectory is committed yet; materialize `trajectories` of a demonstration first, or run "
+    "no trajectory is committed yet; materialize `records` of a demonstration first, or run "
     "`demo-pipeline run`"
 )
 _Results = Iterator[dg.MaterializeResult | dg.AssetCheckResult]
@@ -128,7 +128,7 @@ built_before: dict[str, BuiltBefore] = {}
 def build_dataset_assets(settings: Settings) -> list[dg.AssetsDefinition]:
     """One asset per dataset stage; a training export that is switched off has none."""
     built = {stage.name: stage for stage in DATASET_STAGES if stage.is_built(settings)}
-    existing = {TRAJECTORIES_STAGE.name, *built}
+    existing = {RECORDS_STAGE.name, *built}
     return [_asset(stage, existing) for stage in built.values()]
 
 
@@ -186,7 +186,7 @@ def _computed(context: dg.AssetExecutionContext, workspace: Workspace, stage: St
     with _explained(context, stage):
         if stage.reads_trajectories:
             # Before the store is read: a trajectory that is committed meanwhile is not in it.
-            if not workspace.store.outputs(TRAJECTORIES_STAGE.folder):
+            if not workspace.store.outputs(RECORDS_STAGE.folder):
                 raise dg.Failure(f"{stage.name}: {_NO_TRAJECTORY}", allow_retries=False)
             seen = before.seen if before else latest_trajectory(context.instance)
             metadata[SEEN] = dg.MetadataValue.int(seen)
@@ -255,5 +255,5 @@ def _damage(
         with open_table(context.instance, workspace) as table:
             for key in {problem.demonstration for problem in damage}:
                 table.request_rerun(key, "damaged")
-    compared = {"trajectories": len(workspace.store.outputs(TRAJECTORIES_STAGE.folder))}
+    compared = {"trajectories": len(workspace.store.outputs(RECORDS_STAGE.folder))}
     return CheckOutcome(_WHOLE, not damage, tuple(damage), compared, blocking=False)

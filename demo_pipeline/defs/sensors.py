@@ -40,6 +40,7 @@ from demo_pipeline.defs.tags import (
     STATE_TAG,
     WAITING_OUTCOME,
 )
+from demo_pipeline.exports.record_stages import RECORDS_STAGE
 from demo_pipeline.runs.discovery import Request, RunOutcome, Tick, tick
 from demo_pipeline.runs.failures import DATASET_ATTEMPTS, retry_pause
 from demo_pipeline.runs.quarantine import quarantine_collisions
@@ -49,10 +50,9 @@ from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import ExecutionSettings, Settings
 from demo_pipeline.stage import DATASETS_JOB
 from demo_pipeline.store.errors import StorageError
-from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
 SEEN = "trajectories_seen"
-_TRAJECTORIES = dg.AssetKey(TRAJECTORIES_STAGE.name)
+_RECORDS = dg.AssetKey(RECORDS_STAGE.name)
 _MANUAL_JOB = "__ASSET_JOB"  # Dagster's name for what people materialize by hand
 _FAILED = (dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
 _UNFINISHED = [
@@ -139,7 +139,7 @@ class Progress:
 
 def latest_trajectory(instance: dg.DagsterInstance) -> int:
     """Storage id of the newest materialization of any trajectory; 0 without one."""
-    records = instance.get_asset_records([_TRAJECTORIES])
+    records = instance.get_asset_records([_RECORDS])
     return (records[0].asset_entry.last_materialization_storage_id or 0) if records else 0
 
 
@@ -176,7 +176,7 @@ def _built(instance: dg.DagsterInstance, datasets: Sequence[dg.AssetKey]) -> int
 
 
 def _first_after(instance: dg.DagsterInstance, storage_id: int) -> float:
-    newer = dg.AssetRecordsFilter(asset_key=_TRAJECTORIES, after_storage_id=storage_id)
+    newer = dg.AssetRecordsFilter(asset_key=_RECORDS, after_storage_id=storage_id)
     records = instance.fetch_materializations(newer, limit=1, ascending=True).records
     return records[0].timestamp if records else 0.0
 

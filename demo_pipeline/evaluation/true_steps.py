@@ -3,13 +3,14 @@
 They are chosen by the loop of the training exports, so that they are the steps of the datasets.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
-from demo_pipeline.datasets.export_loop import Excluded, ExportPlan, ExportSummary, export_records
-from demo_pipeline.datasets.selection import Candidate
+from demo_pipeline.datasets.export_loop import ExportPlan, ExportSummary, export_records
+from demo_pipeline.datasets.records import Excluded, question
+from demo_pipeline.datasets.selection import Candidate, load_committed
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.models import (
     ActionType,
@@ -22,12 +23,7 @@ from demo_pipeline.desktopd.models import (
 )
 from demo_pipeline.desktopd.reader import StepFiles, Trajectory
 from demo_pipeline.exports.answers import Answer, AnsweredAction, ForeignAction, answered_key
-from demo_pipeline.exports.cudag.records import (
-    DRAFT_EXCLUSIONS,
-    PROVENANCE_COLUMNS,
-    RecordDraft,
-    record_drafts,
-)
+from demo_pipeline.exports.cudag.records import DRAFT_EXCLUSIONS, RecordDraft, record_drafts
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.provenance import ProvenanceRow
 
@@ -122,50 +118,43 @@ class StepRecord:
     candidate: Candidate
     trajectory: Trajectory
 
-    @property
-    def prompt(self) -> str:
-        """See `ExportRecord`."""
-        return self.draft.prompt
-
-    @property
-    def screenshot(self) -> Path:
-        """See `ExportRecord`."""
-        return self.draft.screenshot
-
 
 @dataclass(frozen=True, slots=True)
 class _TrueStepExporter:
-    """Hands on the records of some splits instead of writing them."""
+    """Hands on the records of some splits instead of writing them; see `Exporter`."""
 
-    unit: ClassVar[str] = "steps"
-    exclusions: ClassVar[Sequence[str]] = (*DRAFT_EXCLUSIONS, OTHER_SPLIT)
-    provenance_columns: ClassVar[Sequence[str]] = (*PROVENANCE_COLUMNS, "platform")
     settings: DatasetSettings
     tasks: Mapping[str, str]
     splits: Collection[Split]
     receive: Callable[[StepRecord], None]
-    instruction_in_prompt: bool = field(default=True)
+    instruction_in_prompt: bool
+    unit: str = "steps"
+    exclusions: Sequence[str] = (*DRAFT_EXCLUSIONS, OTHER_SPLIT)
 
-    def records(
-        self, candidate: Candidate, trajectory: Trajectory, rows: Mapping[int, ProvenanceRow]
-    ) -> Iterator[StepRecord | Excluded]:
-        """Yield a record of every step that the exports of steps write."""
+    def records(self, candidate: Candidate) -> tuple[Mapping[str, int], Iterator[StepRecord]]:
+        """A record of every step that the exports of steps write."""
+        trajectory, rows = load_committed(candidate.source)
         steps = {step.index: step for step in trajectory.steps}
-        task = self.tasks[candidate.source.id]
+        task, excluded, found = self.tasks[candidate.source.id], Counter[str](), []
         for draft in record_drafts(trajectory, rows, candidate.hidden, self.settings):
             if isinstance(draft, Excluded):
-                yield draft
+                excluded[draft.reason] += 1
                 continue
             files = steps.get(draft.metadata.step_index)
             step = _true_step(draft, files, task, trajectory, rows)
-            yield StepRecord(step, draft, candidate, trajectory)
+            found.append(StepRecord(step, draft, candidate, trajectory))
+        return excluded, iter(found)
 
-    def write(self, split: Split, record: StepRecord) -> Excluded | None:
+    def question(self, record: StepRecord) -> str:
+        """See `Exporter`."""
+        return question(record.draft.prompt, record.draft.screenshot)
+
+    def write(self, _candidate: Candidate, split: Split, record: StepRecord) -> str:
         """Hand on a record of a wanted split."""
         if split not in self.splits:
-            return Excluded(OTHER_SPLIT)
+            return OTHER_SPLIT
         self.receive(record)
-        return None
+        return ""
 
 
 def each_true_step(

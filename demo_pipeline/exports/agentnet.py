@@ -9,19 +9,17 @@ generator reads.
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
-from types import TracebackType
-from typing import Annotated, Any, ClassVar, Literal, Self, TextIO, cast
+from typing import Annotated, Any, ClassVar, Literal, cast
 
 from pydantic import ConfigDict, Field
 
-from demo_pipeline.datasets.export_loop import Excluded, ExportSummary, export_records
+from demo_pipeline.datasets.export_loop import ExportPlan, ExportSummary, build_form
+from demo_pipeline.datasets.records import Excluded, Form, Record
 from demo_pipeline.datasets.selection import Candidate
-from demo_pipeline.datasets.split_files import ALWAYS_WRITTEN, FileRecord, json_text
-from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.models import (
     ActionType,
     Button,
@@ -48,21 +46,19 @@ from demo_pipeline.exports.answers import (
 )
 from demo_pipeline.exports.whole_trajectories import (
     AGENTNET_LOSSES,
-    STRETCH_COLUMNS,
     STRETCH_EXCLUSIONS,
+    STRETCH_SETTINGS,
     UNKNOWN_SYSTEM,
     Place,
     Stretch,
     agentnet_code,
     end_sentence,
+    finish_losses,
     lines_of,
     longest_stretch,
-    plan_whole_trajectories,
     sentence,
     share_text,
-    write_losses,
 )
-from demo_pipeline.files.atomic_write import link_or_copy
 from demo_pipeline.files.base_model import Document, DocumentT, check
 from demo_pipeline.files.image_header import probe_image
 from demo_pipeline.files.json_files import JsonFileError, parse_json
@@ -71,7 +67,6 @@ from demo_pipeline.files.system_errors import raise_system_trouble
 from demo_pipeline.problems import Problem
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.provenance import ProvenanceRow
-from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
 
 _SPLIT_FILES = ("train", "val", "test", "held_out")
 
@@ -465,114 +460,25 @@ def _click(call: CodeCall, x: int, y: int) -> AnsweredAction | None:
 _SYSTEMS = {"windows": "Windows", "macos": "Darwin", "linux": "Ubuntu"}
 
 
-def build_agentnet(
-    trajectories: Sequence[DatasetTrajectory], out: Path, settings: DatasetSettings
-) -> ExportSummary:
-    """Write `train`, `val`, `test` (and `held_out`) as JSON Lines, full and in `code_only/`.
-
-    A line is the longest stretch of a trajectory (see `whole_trajectories`). Beside the lines are
-    `images/`, `meta_data_merged.jsonl` with the computer of each task, and `metadata.json` with
-    what was left out.
-
-    Args:
-        trajectories: committed and valid ones, in any order.
-        out: directory to write into; it is created.
-        settings: what takes part, and the splits.
-    """
-    plan = plan_whole_trajectories(trajectories, settings)
-    with AgentNetFiles(out) as files:
-        exporter = AgentNetExporter(files, settings)
-        summary = export_records(plan, exporter)
-    summary = replace(summary, details={"steps": exporter.steps.total()})
-    write_losses(out, summary)
-    return summary
+def _records(
+    candidate: Candidate,
+    trajectory: Trajectory,
+    rows: Mapping[int, ProvenanceRow],
+    settings: DatasetSettings,
+) -> Iterator[Record | Excluded]:
+    """Yield the line of a trajectory, and an `Excluded` for each step that it does not show."""
+    stretch = longest_stretch(candidate, trajectory, rows, settings, agentnet_code)
+    left_out = stretch.left_out if isinstance(stretch, Stretch) else stretch
+    yield from map(Excluded, left_out.elements())
+    if isinstance(stretch, Stretch):
+        row = rows[stretch.steps[0].files.index]
+        if row["platform"] in _SYSTEMS:
+            yield _record(stretch, trajectory, row)
+        else:
+            yield from [Excluded(UNKNOWN_SYSTEM)] * len(stretch.steps)
 
 
-class AgentNetFiles:
-    """The open files of lines. Train, val and test are written even when empty.
-
-    Args:
-        out: folder to write into; it is created.
-    """
-
-    def __init__(self, out: Path) -> None:
-        self._out = out
-        self._stack = ExitStack()
-        self._files: dict[str, TextIO] = {}
-
-    def __enter__(self) -> Self:
-        (self._out / CODE_ONLY).mkdir(parents=True, exist_ok=True)
-        (self._out / IMAGES).mkdir(exist_ok=True)
-        for split in ALWAYS_WRITTEN:
-            self._open(f"{split.value}.jsonl")
-            self._open(f"{CODE_ONLY}/{split.value}.jsonl")
-        self._open(AGENTNET_META)
-        return self
-
-    def _open(self, name: str) -> TextIO:
-        if name not in self._files:
-            file = (self._out / name).open("w", encoding="utf-8", newline="\n")
-            self._files[name] = self._stack.enter_context(file)
-        return self._files[name]
-
-    def write(self, split: Split, record: FileRecord) -> None:
-        """Add a line to both forms of a split, and link its images."""
-        name = f"{split.value}.jsonl"
-        lines = ((name, record.line), (f"{CODE_ONLY}/{name}", _code_only(record.line)))
-        for file, line in (*lines, (AGENTNET_META, record.row)):
-            self._open(file).write(json_text(line) + "\n")
-        for image, source in record.files.items():
-            link_or_copy(source, self._out / IMAGES / image)
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stack.__exit__(kind, error, trace)
-
-
-@dataclass(frozen=True, slots=True)
-class AgentNetExporter:
-    """Makes a line of every trajectory; see `export_loop.Exporter`.
-
-    Attributes:
-        files: where the lines go.
-        settings: of the datasets.
-        steps: how many steps were written, by split.
-    """
-
-    unit: ClassVar[str] = "steps"
-    exclusions: ClassVar[Sequence[str]] = (*STRETCH_EXCLUSIONS, *AGENTNET_LOSSES, UNKNOWN_SYSTEM)
-    provenance_columns: ClassVar[Sequence[str]] = STRETCH_COLUMNS
-    instruction_in_prompt: ClassVar[bool] = True
-    files: AgentNetFiles
-    settings: DatasetSettings
-    steps: Counter[Split] = field(default_factory=Counter)
-
-    def records(
-        self, candidate: Candidate, trajectory: Trajectory, rows: Mapping[int, ProvenanceRow]
-    ) -> Iterator[FileRecord | Excluded]:
-        """Yield the line of a trajectory, and an `Excluded` for each step that it does not show."""
-        stretch = longest_stretch(candidate, trajectory, rows, self.settings, agentnet_code)
-        left_out = stretch.left_out if isinstance(stretch, Stretch) else stretch
-        yield from map(Excluded, left_out.elements())
-        if isinstance(stretch, Stretch):
-            row = rows[stretch.steps[0].files.index]
-            if row["platform"] in _SYSTEMS:
-                yield _record(stretch, trajectory, row)
-            else:
-                yield from [Excluded(UNKNOWN_SYSTEM)] * len(stretch.steps)
-
-    def write(self, split: Split, record: FileRecord) -> None:
-        """Add a line to the files."""
-        self.files.write(split, record)
-        codes = [step["value"]["code"] for step in record.line["traj"]]
-        self.steps[split] += len(codes) - codes[-1].startswith("computer.terminate(")
-
-
-def _record(stretch: Stretch, trajectory: Trajectory, row: ProvenanceRow) -> FileRecord:
+def _record(stretch: Stretch, trajectory: Trajectory, row: ProvenanceRow) -> Record:
     task, success = trajectory.task, trajectory.result.success
     name = replace_surrogates(trajectory.id)
     steps, files = [], {}
@@ -601,7 +507,9 @@ def _record(stretch: Stretch, trajectory: Trajectory, row: ProvenanceRow) -> Fil
         line["task_completed"] = success
     computer = {"task_id": name, "system": _SYSTEMS[row["platform"]]}
     shot = stretch.steps[0].files.screenshot
-    return FileRecord(line, computer, line["instruction"], shot, files)
+    parts = {"line": line, "code": _code_only(line), "computer": computer}
+    shown = {"steps": len(stretch.steps)}
+    return Record(name, line["instruction"], shot, parts, files, shown)
 
 
 def _code_only(line: Mapping[str, Any]) -> dict[str, Any]:
@@ -610,6 +518,42 @@ def _code_only(line: Mapping[str, Any]) -> dict[str, Any]:
         {"image": step["image"], "value": {"code": step["value"]["code"]}} for step in line["traj"]
     ]
     return {"task_id": line["task_id"], "instruction": line["instruction"], "traj": steps}
+
+
+def _finish(
+    out: Path,
+    plan: ExportPlan,
+    summary: ExportSummary,
+    counts: Mapping[str, int],
+    settings: DatasetSettings,
+) -> Mapping[str, Any]:
+    (out / IMAGES).mkdir(exist_ok=True)
+    return finish_losses(out, plan, summary, counts, settings)
+
+
+# A line is the longest stretch of a trajectory. Beside the lines are `images/`,
+# `meta_data_merged.jsonl` with the computer of each task, and `metadata.json` with what was left
+# out.
+AGENTNET = Form(
+    name="agentnet",
+    code_version="5",
+    settings=STRETCH_SETTINGS,
+    unit="steps",
+    exclusions=(*STRETCH_EXCLUSIONS, *AGENTNET_LOSSES, UNKNOWN_SYSTEM),
+    records=_records,
+    files=lambda split, _: {
+        "line": (f"{split.value}.jsonl",),
+        "code": (f"{CODE_ONLY}/{split.value}.jsonl",),
+        "computer": (AGENTNET_META,),
+    },
+    pictures=lambda candidate, _split, record, _settings: {
+        f"{IMAGES}/{name}": f"{candidate.source.folder}/{path}"
+        for name, path in record.files.items()
+    },
+    whole_trajectories=True,
+    finish=_finish,
+)
+build_agentnet = partial(build_form, AGENTNET)
 
 
 def agentnet_record_counts(folder: Path) -> Mapping[str, int]:

@@ -9,18 +9,18 @@ cut.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import takewhile
 from pathlib import Path, PurePosixPath
-from types import TracebackType
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from demo_pipeline.datasets.export_loop import Excluded, ExportSummary, export_records, plan_export
+from demo_pipeline.datasets.export_loop import build_form
+from demo_pipeline.datasets.records import Excluded, Form, KeptRecord, Record
 from demo_pipeline.datasets.selection import Candidate
-from demo_pipeline.datasets.split_files import FileRecord, json_text
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.models import PARAMETERS, ActionType, Parameters, Pixel, Text
 from demo_pipeline.desktopd.reader import StepFiles, Trajectory, json_problem
@@ -29,19 +29,17 @@ from demo_pipeline.exports.cudag.actions import is_last_end_filmed
 from demo_pipeline.exports.prompts import hidden_words
 from demo_pipeline.exports.whole_trajectories import (
     NO_STEPS,
-    STRETCH_COLUMNS,
     Place,
     SaidStep,
+    finish_losses,
     lines_of,
     readable_size,
     said_step,
     sentence,
-    write_losses,
 )
-from demo_pipeline.files.atomic_write import link_or_copy
 from demo_pipeline.files.base_model import Document, check, unknown_fields
 from demo_pipeline.files.image_header import ImageInfo, probe_image
-from demo_pipeline.files.json_files import JsonFileError, dump_json, load_json, parse_json
+from demo_pipeline.files.json_files import JsonFileError, json_bytes, load_json, parse_json
 from demo_pipeline.files.shown_text import escape_markers, replace_surrogates
 from demo_pipeline.files.system_errors import raise_system_trouble
 from demo_pipeline.problems import Problem, errors
@@ -53,7 +51,6 @@ from demo_pipeline.trajectories.provenance import (
     HiddenReason,
     ProvenanceRow,
 )
-from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
 
 ATIF_VERSION = "ATIF-v1.8"
 ATIF_FILE = "trajectory.json"
@@ -413,27 +410,6 @@ _NOTES = (
 _REASONS = {"off_screen": HiddenReason.OFF_SCREEN, "missing_frame": HiddenReason.UNDECODABLE}
 
 
-def build_atif(
-    trajectories: Sequence[DatasetTrajectory], out: Path, settings: DatasetSettings
-) -> ExportSummary:
-    """Write `<split>/<trajectory>/trajectory.json` with its `images/`, and a list of all.
-
-    `metadata.json` says which steps are words, by reason.
-
-    Args:
-        trajectories: committed and valid ones, in any order.
-        out: directory to write into; it is created.
-        settings: what takes part, and the splits.
-    """
-    plan = plan_export(trajectories, settings)
-    with AtifFiles(out) as files:
-        exporter = AtifExporter(files, settings)
-        summary = export_records(plan, exporter)
-    summary = replace(summary, details={"steps": exporter.steps.total()})
-    write_losses(out, summary)
-    return summary
-
-
 def atif_call(action: AnsweredAction, _size: Pixel) -> dict[str, Any]:
     """An action as name and arguments of a call; every action can be said."""
     arguments = {
@@ -443,106 +419,58 @@ def atif_call(action: AnsweredAction, _size: Pixel) -> dict[str, Any]:
     return {"function_name": action.action_type.value, "arguments": arguments}
 
 
-class AtifFiles:
-    """The files of an export; the list of trajectories is written even when empty.
-
-    Args:
-        out: folder to write into; it is created.
-    """
-
-    def __init__(self, out: Path) -> None:
-        self._out = out
-
-    def __enter__(self) -> Self:
-        self._out.mkdir(parents=True, exist_ok=True)
-        self._list = (self._out / ATIF_LIST).open("w", encoding="utf-8", newline="\n")
-        return self
-
-    def write(self, split: Split, record: FileRecord) -> None:
-        """Write a trajectory's file, link its images, and list it."""
-        name = record.row["trajectory_id"]
-        folder = self._out / split.value / name
-        (folder / "images").mkdir(parents=True)
-        dump_json(folder / ATIF_FILE, record.line)
-        for path, source in record.files.items():
-            link_or_copy(source, folder / path)
-        file = f"{split.value}/{name}/{ATIF_FILE}"
-        entry = {"trajectory_id": name, "split": split.value, "file": file}
-        self._list.write(json_text(entry) + "\n")
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._list.close()
-
-
-@dataclass(frozen=True, slots=True)
-class AtifExporter:
-    """Makes a file of every trajectory; see `export_loop.Exporter`.
-
-    Attributes:
-        files: where they go.
-        settings: of the datasets.
-        steps: how many steps are calls, by split.
-    """
-
-    unit: ClassVar[str] = "steps"
-    exclusions: ClassVar[Sequence[str]] = (
-        *("off_screen", "missing_frame", INCOMPLETE),
-        *LEAK_EXCLUSIONS,
-        NO_STEPS,
-    )
-    provenance_columns: ClassVar[Sequence[str]] = (*STRETCH_COLUMNS, "press_ms")
-    instruction_in_prompt: ClassVar[bool] = True
-    files: AtifFiles
-    settings: DatasetSettings
-    steps: Counter[Split] = field(default_factory=Counter)
-
-    def records(
-        self, candidate: Candidate, trajectory: Trajectory, rows: Mapping[int, ProvenanceRow]
-    ) -> Iterator[FileRecord | Excluded]:
-        """Yield the file of a trajectory, and an `Excluded` for each step that is words."""
-        shown = [
-            INCOMPLETE
-            if step.index in candidate.incomplete
-            else said_step(step, rows[step.index], self.settings, atif_call)
-            for step in trajectory.steps
-        ]
-        yield from (Excluded(said) for said in shown if isinstance(said, str))
-        calls = [said for said in shown if isinstance(said, SaidStep)]
-        if not calls:
-            yield Excluded(NO_STEPS)
-            return
-        turns = _Turns(trajectory)
-        for step, said in zip(trajectory.steps, shown, strict=True):
-            for hidden in candidate.hidden.before(step.index):
-                turns.add_words(hidden_words(hidden), hidden.press_ms)
-            press_ms = rows[step.index]["press_ms"]
-            if isinstance(said, SaidStep):
-                turns.add_call(said, press_ms)
-            else:
-                turns.add_words(_words(step, said), press_ms)
-        later = candidate.hidden.before(len(trajectory.steps))
-        filmed = list(takewhile(lambda one: one.reason != HiddenReason.AFTER_VIDEO, later))
-        for hidden in filmed:
+def _records(
+    candidate: Candidate,
+    trajectory: Trajectory,
+    rows: Mapping[int, ProvenanceRow],
+    settings: DatasetSettings,
+) -> Iterator[Record | Excluded]:
+    """Yield the file of a trajectory, and an `Excluded` for each step that is words."""
+    shown = [
+        INCOMPLETE
+        if step.index in candidate.incomplete
+        else said_step(step, rows[step.index], settings, atif_call)
+        for step in trajectory.steps
+    ]
+    yield from (Excluded(said) for said in shown if isinstance(said, str))
+    calls = [said for said in shown if isinstance(said, SaidStep)]
+    if not calls:
+        yield Excluded(NO_STEPS)
+        return
+    turns = _Turns(trajectory)
+    for step, said in zip(trajectory.steps, shown, strict=True):
+        for hidden in candidate.hidden.before(step.index):
             turns.add_words(hidden_words(hidden), hidden.press_ms)
-        ended = is_last_end_filmed(trajectory.steps, rows)
-        if ended and readable_size(trajectory.final_screenshot):
-            turns.show(trajectory.final_screenshot, "final")
-        for hidden in later[len(filmed) :]:
-            turns.add_words(hidden_words(hidden), hidden.press_ms)
-        line = _document(trajectory, turns.steps, rows[trajectory.steps[0].index])
-        prompt = turns.instruction
-        name = {"trajectory_id": line["trajectory_id"], "calls": len(calls)}
-        yield FileRecord(line, name, prompt, calls[0].files.screenshot, turns.images)
+        press_ms = rows[step.index]["press_ms"]
+        if isinstance(said, SaidStep):
+            turns.add_call(said, press_ms)
+        else:
+            turns.add_words(_words(step, said), press_ms)
+    _add_end(turns, trajectory, candidate, rows)
+    document = _document(trajectory, turns.steps, rows[trajectory.steps[0].index])
+    name, screenshot = document["trajectory_id"], calls[0].files.screenshot
+    parts: dict[str, Any] = {split.value: _entry(split, name) for split in Split}
+    parts["document"] = json_bytes(document).decode()
+    counts = {"steps": len(calls)}
+    yield Record(name, turns.instruction, screenshot, parts, turns.images, counts)
 
-    def write(self, split: Split, record: FileRecord) -> None:
-        """Write a trajectory."""
-        self.files.write(split, record)
-        self.steps[split] += record.row["calls"]
+
+def _add_end(
+    turns: "_Turns",
+    trajectory: Trajectory,
+    candidate: Candidate,
+    rows: Mapping[int, ProvenanceRow],
+) -> None:
+    """Add the last screen, and what was done after the last step."""
+    later = candidate.hidden.before(len(trajectory.steps))
+    filmed = list(takewhile(lambda one: one.reason != HiddenReason.AFTER_VIDEO, later))
+    for hidden in filmed:
+        turns.add_words(hidden_words(hidden), hidden.press_ms)
+    ended = is_last_end_filmed(trajectory.steps, rows)
+    if ended and readable_size(trajectory.final_screenshot):
+        turns.show(trajectory.final_screenshot, "final")
+    for hidden in later[len(filmed) :]:
+        turns.add_words(hidden_words(hidden), hidden.press_ms)
 
 
 def _words(step: StepFiles, reason: str) -> str:
@@ -616,6 +544,36 @@ def _document(
         "notes": _NOTES,
         "extra": extra,
     }
+
+
+def _documents(split: Split, record: KeptRecord) -> Mapping[str, str]:
+    return {f"{split.value}/{record.id}/{ATIF_FILE}": record.parts["document"]}
+
+
+def _entry(split: Split, name: str) -> Mapping[str, str]:
+    """The line of a trajectory in the list."""
+    file = f"{split.value}/{name}/{ATIF_FILE}"
+    return {"trajectory_id": name, "split": split.value, "file": file}
+
+
+# `<split>/<trajectory>/trajectory.json` with its `images/`, and a list of all. `metadata.json` says
+# which steps are words, by reason.
+ATIF = Form(
+    name="atif",
+    code_version="5",
+    settings=("max_hidden_share", "include_avoidable_leaks", "include_unavoidable_leaks"),
+    unit="steps",
+    exclusions=("off_screen", "missing_frame", INCOMPLETE, *LEAK_EXCLUSIONS, NO_STEPS),
+    records=_records,
+    files=lambda split, _: {split.value: (ATIF_LIST,)},
+    documents=_documents,
+    pictures=lambda candidate, split, record, _settings: {
+        f"{split.value}/{record.id}/{name}": f"{candidate.source.folder}/{path}"
+        for name, path in record.files.items()
+    },
+    finish=finish_losses,
+)
+build_atif = partial(build_form, ATIF)
 
 
 def atif_record_counts(folder: Path) -> Mapping[str, int]:

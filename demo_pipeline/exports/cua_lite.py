@@ -5,17 +5,15 @@ train and validation; what must not be trained on is a dataset of its own beside
 its validation split. The models are in cua_lite_models.py.
 """
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import Any
 
-from demo_pipeline.datasets.export_loop import Excluded, ExportSummary, export_records
+from demo_pipeline.datasets.export_loop import build_form
+from demo_pipeline.datasets.records import Excluded, Form, Record, Table
 from demo_pipeline.datasets.selection import Candidate
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.models import points
@@ -25,23 +23,21 @@ from demo_pipeline.exports.cua_lite_validator import LITE_SCHEMA
 from demo_pipeline.exports.cudag.models import GENERATOR, to_ru
 from demo_pipeline.exports.whole_trajectories import (
     LITE_LOSSES,
-    STRETCH_COLUMNS,
     STRETCH_EXCLUSIONS,
+    STRETCH_SETTINGS,
     Place,
     SaidStep,
     Stretch,
+    finish_losses,
     lite_actions,
     longest_stretch,
-    plan_whole_trajectories,
     sentence,
-    write_losses,
 )
-from demo_pipeline.files.atomic_write import link_or_copy
-from demo_pipeline.files.parquet import TableWriter, read_table
+from demo_pipeline.files.atomic_write import file_digest
+from demo_pipeline.files.parquet import read_table
 from demo_pipeline.files.shown_text import escape_markers, replace_surrogates
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.provenance import ProvenanceRow
-from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
 
 VARIANT = "demonstrations"
 # Split → what is added to the dataset's name, and CUA-Lite's split.
@@ -51,169 +47,82 @@ _PLACES: Mapping[Split, tuple[str, str]] = {
     Split.TEST: ("-test", "validation"),
     Split.HELD_OUT: ("-held-out", "validation"),
 }
-_ROWS_IN_MEMORY = 64
+_DIMS = ("desktop", "use")
+LITE_TABLE = Table(LITE_SCHEMA, 64, 8 * 2**20)
 
 
-class CuaLiteFiles:
-    """Writes rows of one platform and task type. The training file is written even when empty.
+def lite_files(name: str, dims: tuple[str, str], split: Split) -> str:
+    """The table of a split of ours, of one platform and task type; `name`: of the dataset."""
+    added, folder = _PLACES[split]
+    return "/".join((LITE_ROOT, f"{name}{added}", *dims, folder, f"{VARIANT}.parquet"))
+
+
+def lite_row(
+    images: Sequence[Path],
+    messages: Sequence[Mapping[str, Any]],
+    dims: tuple[str, str],
+    others: Mapping[str, Any],
+) -> dict[str, Any]:
+    """A row before its split is known.
 
     Args:
-        out: folder that gets `cua-lite/`; it is created.
-        name: of the dataset.
+        images: PNG files in the order of their indexes; the row has their names, by content.
+        messages: the turns.
         dims: platform and task type.
+        others: what is known about the row: `id`, `resolution`, `os` and so on.
     """
+    metadata = {
+        "metadata_kind": "cua",
+        "dims": list(dims),
+        "extra_tool_schemas": [],
+        "valid_actions": None,
+        "others": others,
+    }
+    return {
+        "images": [content_name(image) for image in images],
+        "messages": replace_surrogates(json.dumps(messages, ensure_ascii=False)),
+        "metadata": replace_surrogates(json.dumps(metadata, ensure_ascii=False)),
+    }
 
-    def __init__(self, out: Path, name: str, dims: tuple[str, str]) -> None:
-        self._out, self._name, self._dims = out, name, dims
-        self._stack = ExitStack()
-        self._tables: dict[Split, TableWriter] = {}
 
-    def __enter__(self) -> Self:
-        self._open(Split.TRAIN)
-        return self
+def content_name(image: Path) -> str:
+    """The name of a PNG file by its content, below the folder of images."""
+    digest = file_digest(image).sha256
+    return f"{digest[:2]}/{digest}.png"
 
-    def _open(self, split: Split) -> None:
-        added, folder = _PLACES[split]
-        home = self._out / LITE_ROOT / f"{self._name}{added}"
-        path = home.joinpath(*self._dims, folder, f"{VARIANT}.parquet")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        table = TableWriter(path, LITE_SCHEMA, _ROWS_IN_MEMORY)
-        self._tables[split] = self._stack.enter_context(table)
 
-    def write(
-        self,
-        split: Split,
-        images: Sequence[Path],
-        messages: Sequence[Mapping[str, Any]],
-        others: Mapping[str, Any],
-    ) -> None:
-        """Add a row.
+def lite_image(name: str, split: Split, image: str) -> str:
+    """Where the rows of a split have an image; `name`: of the dataset."""
+    return f"{LITE_ROOT}/{name}{_PLACES[split][0]}/images/{image}"
 
-        Args:
-            split: ours.
-            images: PNG files in the order of their indexes; they are linked, each content once.
-            messages: the turns.
-            others: what is known about the row: `id`, `resolution`, `os` and so on.
-        """
-        if split not in self._tables:
-            self._open(split)
-        metadata = {
-            "metadata_kind": "cua",
-            "dims": list(self._dims),
-            "extra_tool_schemas": [],
-            "valid_actions": None,
-            "others": others,
-        }
-        row = {
-            "images": [self._link(split, image) for image in images],
-            "messages": replace_surrogates(json.dumps(messages, ensure_ascii=False)),
-            "metadata": replace_surrogates(json.dumps(metadata, ensure_ascii=False)),
-        }
-        self._tables[split].append_row(row)
 
-    def _link(self, split: Split, image: Path) -> str:
-        digest = hashlib.sha256(image.read_bytes()).hexdigest()
-        folder = f"{LITE_ROOT}/{self._name}{_PLACES[split][0]}/images/{digest[:2]}"
-        path = self._out / folder / f"{digest}.png"
-        if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            link_or_copy(image, path)
-        return f"{folder}/{path.name}"
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stack.__exit__(kind, error, trace)
+def placed_row(
+    row: Mapping[str, Any], split: Split, settings: DatasetSettings, _folder: str
+) -> Mapping[str, Any]:
+    """A row with the paths of its images in a split."""
+    images = [lite_image(settings.name_prefix, split, image) for image in row["images"]]
+    return {**row, "images": images}
 
 
 # The form's only word for Linux is the name of one distribution.
 LITE_SYSTEMS = {"windows": "windows", "macos": "macos", "linux": "ubuntu"}
 
 
-def build_cua_lite(
-    trajectories: Sequence[DatasetTrajectory], out: Path, settings: DatasetSettings
-) -> ExportSummary:
-    """Write `cua-lite/<prefix>/desktop/use/…`, and `metadata.json` with what was left out.
-
-    A row is the longest stretch of a trajectory (see `whole_trajectories`). The splits test and
-    held_out are datasets of their own, `<prefix>-test` and `<prefix>-held-out`.
-
-    Args:
-        trajectories: committed and valid ones, in any order.
-        out: directory to write into; it is created.
-        settings: what takes part, the splits, `name_prefix`.
-    """
-    plan = plan_whole_trajectories(trajectories, settings)
-    with CuaLiteFiles(out, settings.name_prefix, ("desktop", "use")) as files:
-        exporter = CuaLiteExporter(files, settings)
-        summary = export_records(plan, exporter)
-    summary = replace(summary, details={"steps": exporter.steps.total()})
-    write_losses(out, summary)
-    return summary
+def _records(
+    candidate: Candidate,
+    trajectory: Trajectory,
+    rows: Mapping[int, ProvenanceRow],
+    settings: DatasetSettings,
+) -> Iterator[Record | Excluded]:
+    """Yield the row of a trajectory, and an `Excluded` for each step that it does not show."""
+    stretch = longest_stretch(candidate, trajectory, rows, settings, lite_actions)
+    left_out = stretch.left_out if isinstance(stretch, Stretch) else stretch
+    yield from map(Excluded, left_out.elements())
+    if isinstance(stretch, Stretch):
+        yield _record(stretch, trajectory, rows[stretch.steps[0].files.index])
 
 
-@dataclass(frozen=True, slots=True)
-class LiteRecord:
-    """A row before its split is known.
-
-    Attributes:
-        prompt: the text of the first turn.
-        images: in the order of their indexes.
-        messages: the turns.
-        others: what is known about the row.
-        steps: how many steps it shows.
-    """
-
-    prompt: str
-    images: tuple[Path, ...]
-    messages: tuple[Mapping[str, Any], ...]
-    others: Mapping[str, Any]
-    steps: int
-
-    @property
-    def screenshot(self) -> Path:
-        """The first image."""
-        return self.images[0]
-
-
-@dataclass(frozen=True, slots=True)
-class CuaLiteExporter:
-    """Makes a row of every trajectory; see `export_loop.Exporter`.
-
-    Attributes:
-        files: where the rows go.
-        settings: of the datasets.
-        steps: how many steps were written, by split.
-    """
-
-    unit: ClassVar[str] = "steps"
-    exclusions: ClassVar[Sequence[str]] = (*STRETCH_EXCLUSIONS, *LITE_LOSSES)
-    provenance_columns: ClassVar[Sequence[str]] = STRETCH_COLUMNS
-    instruction_in_prompt: ClassVar[bool] = True
-    files: CuaLiteFiles
-    settings: DatasetSettings
-    steps: Counter[Split] = field(default_factory=Counter)
-
-    def records(
-        self, candidate: Candidate, trajectory: Trajectory, rows: Mapping[int, ProvenanceRow]
-    ) -> Iterator[LiteRecord | Excluded]:
-        """Yield the row of a trajectory, and an `Excluded` for each step that it does not show."""
-        stretch = longest_stretch(candidate, trajectory, rows, self.settings, lite_actions)
-        left_out = stretch.left_out if isinstance(stretch, Stretch) else stretch
-        yield from map(Excluded, left_out.elements())
-        if isinstance(stretch, Stretch):
-            yield _record(stretch, trajectory, rows[stretch.steps[0].files.index])
-
-    def write(self, split: Split, record: LiteRecord) -> None:
-        """Add a row to the files."""
-        self.files.write(split, record.images, record.messages, record.others)
-        self.steps[split] += record.steps
-
-
-def _record(stretch: Stretch, trajectory: Trajectory, row: ProvenanceRow) -> LiteRecord:
+def _record(stretch: Stretch, trajectory: Trajectory, row: ProvenanceRow) -> Record:
     prompt = _prompt(stretch, trajectory)
     asked = [{"type": "image", "index": 0}, {"type": "text", "text": prompt}]
     turns: list[dict[str, Any]] = [{"role": "user", "content": asked}]
@@ -226,8 +135,10 @@ def _record(stretch: Stretch, trajectory: Trajectory, row: ProvenanceRow) -> Lit
     if ended and stretch.final is not None:
         images.append(stretch.final)
         turns.append({"role": "assistant", "content": [{"type": "text", "text": LITE_DONE}]})
-    others = _others(stretch, trajectory, row)
-    return LiteRecord(prompt, tuple(images), tuple(turns), others, len(stretch.steps))
+    line = lite_row(images, turns, _DIMS, _others(stretch, trajectory, row))
+    files = dict(zip(line["images"], images, strict=True))
+    steps = {"steps": len(stretch.steps)}
+    return Record(trajectory.id, prompt, images[0], {"row": line}, files, steps)
 
 
 def _prompt(stretch: Stretch, trajectory: Trajectory) -> str:
@@ -273,6 +184,29 @@ def _others(stretch: Stretch, trajectory: Trajectory, row: ProvenanceRow) -> dic
         "terminate_status": None if success else "failure",
     }
     return {name: value for name, value in known.items() if value is not None}
+
+
+# A row is the longest stretch of a trajectory. The splits test and held_out are datasets of their
+# own, `<prefix>-test` and `<prefix>-held-out`; `metadata.json` says what was left out.
+CUA_LITE = Form(
+    name="cua_lite",
+    code_version="5",
+    settings=STRETCH_SETTINGS,
+    unit="steps",
+    exclusions=(*STRETCH_EXCLUSIONS, *LITE_LOSSES),
+    records=_records,
+    files=lambda split, settings: {"row": (lite_files(settings.name_prefix, _DIMS, split),)},
+    written=lambda split, _: split is Split.TRAIN,
+    tables=lambda _: {"row": LITE_TABLE},
+    row=placed_row,
+    pictures=lambda candidate, split, record, settings: {
+        lite_image(settings.name_prefix, split, name): f"{candidate.source.folder}/{path}"
+        for name, path in record.files.items()
+    },
+    whole_trajectories=True,
+    finish=finish_losses,
+)
+build_cua_lite = partial(build_form, CUA_LITE)
 
 
 def cua_lite_record_counts(folder: Path) -> Mapping[str, int]:

@@ -1,312 +1,420 @@
-"""The training exports that are built on request: trajectories, grounding, transitions, labels.
+"""The training exports: what differs between their datasets, in a line or two a form.
 
-Belongs here: their declarations. `datasets.exports` names those that are built.
+Belongs here: their declarations. `datasets.exports` names those that are built. What a form's
+records and files hold is decided in its module; how a dataset is put together, in `export_loop`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from demo_pipeline.datasets.dataset_inputs import DatasetInputs, built
+from demo_pipeline.datasets.dataset_inputs import DatasetInputs
+from demo_pipeline.datasets.export_loop import build_form, form_problems
+from demo_pipeline.datasets.records import Form
+from demo_pipeline.datasets.views import OF_SPLIT, View
 from demo_pipeline.exports.agentnet import (
+    AGENTNET,
     AGENTNET_META,
-    agentnet_places,
     agentnet_record_counts,
-    build_agentnet,
     validate_agentnet,
 )
 from demo_pipeline.exports.atif import (
+    ATIF,
     ATIF_LIST,
-    atif_places,
     atif_record_counts,
-    build_atif,
     validate_atif,
     validate_atif_file,
 )
 from demo_pipeline.exports.cards import (
+    CARD,
+    describe_cudag,
     describe_grounding,
+    describe_messages,
+    describe_sft,
     describe_step_labels,
     describe_transitions,
 )
-from demo_pipeline.exports.cua_lite import build_cua_lite, cua_lite_places, cua_lite_record_counts
+from demo_pipeline.exports.cua_lite import CUA_LITE, cua_lite_record_counts
 from demo_pipeline.exports.cua_lite_models import LITE_ROOT
 from demo_pipeline.exports.cua_lite_validator import validate_cua_lite
+from demo_pipeline.exports.cudag.dataset import (
+    CUDAG,
+    SETTINGS_DETAIL,
+    dataset_directory_name,
+    decisive_settings,
+)
+from demo_pipeline.exports.cudag.validator import validate_cudag, validate_cudag_file
 from demo_pipeline.exports.dataset_counts import (
+    cudag_record_counts,
     outcome_record_counts,
+    sft_record_counts,
     table_record_counts,
-    table_stats,
 )
-from demo_pipeline.exports.grounding import (
-    GROUNDING_SCHEMA_FILE,
-    build_grounding,
-    validate_grounding,
-)
+from demo_pipeline.exports.grounding import GROUNDING, GROUNDING_SCHEMA_FILE, validate_grounding
 from demo_pipeline.exports.hub_layout import HubTable
+from demo_pipeline.exports.messages import MESSAGES, SCHEMA_FILE
+from demo_pipeline.exports.messages_validator import validate_messages, validate_messages_file
+from demo_pipeline.exports.sft import SFT
+from demo_pipeline.exports.sft_validator import validate_sft, validate_sft_folder
 from demo_pipeline.exports.step_labels import (
     OUTCOME_FOLDER,
+    STEP_LABELS,
     STEP_LABELS_SCHEMA_FILE,
-    build_step_labels,
     validate_step_labels,
 )
 from demo_pipeline.exports.transitions import (
+    TRANSITIONS,
     TRANSITIONS_SCHEMA_FILE,
-    build_transitions,
     validate_transitions,
 )
-from demo_pipeline.exports.whole_trajectories import LOSSES_FILE, Place, torn_task_problems
-from demo_pipeline.problems import Problem, errors
-from demo_pipeline.stage import Check, Stage, TrainingExport, ValidatedFormat, built_again
+from demo_pipeline.problems import Problem
+from demo_pipeline.stage import Check, Stage, Summary, TrainingExport, ValidatedFormat
+from demo_pipeline.store.version_manifest import Version
+
+Describe = Callable[..., object]
+Validate = Callable[[Path], Sequence[Problem]]
 
 
-def _whole(
-    validate: Callable[[Path], list[Problem]], listed: Callable[[Path], Iterator[Place]]
-) -> Callable[[DatasetInputs, Path], list[Problem]]:
-    """The check of whole trajectories against their form, and that no task is in two splits."""
+def form_stage(
+    form: Form,
+    name: str,
+    folder: str,
+    description: str,
+    *,
+    kinds: Collection[str],
+    check: str,
+    files: tuple[str, ...],
+    validate: Validate,
+    counted: str,
+    records: Callable[[Path], Mapping[str, int]],
+    validate_file: Validate | None = None,
+    describe: Describe | None = None,
+    hub_tables: tuple[HubTable, ...] = (),
+    counts: tuple[str, ...] = ("records",),
+    checks: tuple[Check[DatasetInputs], ...] = (),
+    format_keys: Mapping[str, Any] | None = None,
+    **more: Any,
+) -> Stage[DatasetInputs]:
+    """The stage of a form's dataset.
 
-    def check(inputs: DatasetInputs, out: Path) -> list[Problem]:
-        found = validate(out)
-        if errors(found):
-            return found
-        provenance = [trajectory.provenance for trajectory in inputs.committed.trajectories]
-        return [*found, *torn_task_problems(listed(out), provenance, LOSSES_FILE)]
+    Args:
+        form: of the records.
+        name: of the stage.
+        folder: of the stage.
+        description: of the stage.
+        kinds: of the stage.
+        counts: of the stage.
+        check: name of the check that compares the dataset with the records.
+        files: names by which `demo-pipeline validate` recognises it.
+        validate: what is wrong with its folder.
+        counted: pattern of the files that `records` reads.
+        records: trajectory → number of its records.
+        validate_file: what is wrong with a single file of it.
+        describe: writes the card; gets folder, settings, provenance and what was left out.
+        hub_tables: see `TrainingExport`.
+        checks: before that comparison.
+        format_keys: further ones of its `ValidatedFormat`.
+        more: further ones of the stage.
+    """
 
-    return check
+    def build(inputs: DatasetInputs, out: Path) -> Summary:
+        committed, settings = inputs.committed, inputs.settings.datasets
+        summary = build_form(form, committed.trajectories, out, settings)
+        if describe is not None:
+            describe(out, settings, committed.provenance, summary.left_out)
+        return summary.as_dict()
+
+    def verify(inputs: DatasetInputs, out: Path) -> list[Problem]:
+        plots = [path.relative_to(out).as_posix() for path in (out / "plots").glob("*")]
+        besides = [CARD, *plots] if describe else []
+        trajectories, settings = inputs.committed.trajectories, inputs.settings.datasets
+        return form_problems(form, trajectories, out, settings, besides)
+
+    def validate_path(path: Path, _settings: object) -> Sequence[Problem]:
+        return validate_file(path) if validate_file and path.is_file() else validate(path)
+
+    text = "Its records are those of the demonstrations; ids are unique, splits share no task."
+    return Stage(
+        name=name,
+        folder=folder,
+        description=description,
+        kinds=frozenset(kinds),
+        code_version=form.code_version,
+        section=lambda settings: settings.datasets,
+        build=build,
+        checks=(*checks, Check(check, text, verify, compared=("records",))),
+        export=TrainingExport(
+            name=form.name, files=counted, records=records, kept=form.file, hub_tables=hub_tables
+        ),
+        validated_as=ValidatedFormat(
+            name=form.name,
+            files=files,
+            validate=validate_path,
+            **{"decisive": True, **(format_keys or {})},
+        ),
+        counts=counts,
+        **more,
+    )
 
 
-def _rows(
-    validate: Callable[[Path], list[Problem]], column: str, folder: str = ""
-) -> Callable[[DatasetInputs, Path], list[Problem]]:
-    """The check of rows against their form, and that no task is in two splits."""
+def replaced_directories(
+    inputs: DatasetInputs, directory: str, published: Collection[str]
+) -> list[str]:
+    """The published directories that a new one replaces: of its prefix and user, at another time.
 
-    def check(inputs: DatasetInputs, out: Path) -> list[Problem]:
-        found = validate(out)
-        if errors(found):
-            return found
-        return [*found, *table_stats(out / folder, inputs.committed.provenance, column)[1]]
+    Args:
+        inputs: for the setting `keep_previous`, with which there are none.
+        directory: name of the new output.
+        published: names of the stage's published outputs.
+    """
+    if inputs.settings.datasets.keep_previous:
+        return []
+    return [name for name in published if name != directory and _family(name) == _family(directory)]
 
-    return check
+
+def verify_one_configuration(inputs: DatasetInputs, _out: Path) -> list[Problem]:
+    """A problem for each directory of the same prefix and user that other settings have made.
+
+    Directories of another code version are not compared: an update may change a default.
+    """
+    settings = inputs.settings.datasets
+    family = f"{settings.name_prefix}--{settings.user}"
+    problems = []
+    for name, version in inputs.published.items():
+        is_comparable = version.manifest.recipe.code_version == inputs.code_version
+        if _family(name.rpartition("/")[2]) != family or not is_comparable:
+            continue
+        if names := ", ".join(_differing(version, decisive_settings(settings))):
+            problems.append(_other_settings(name, names))
+    return problems
 
 
-CUA_LITE_STAGE: Stage[DatasetInputs] = Stage(
-    name="cua_lite_dataset",
-    folder="cua_lite",
-    description="Whole trajectories in CUA-Lite's form, from which its adapters render the "
-    "training data of many agents. A row is the longest stretch of a trajectory that can be shown "
-    "and said.",
-    kinds=frozenset({"parquet"}),
-    code_version="4",
-    section=lambda settings: settings.datasets,
-    build=built(build_cua_lite),
+def _other_settings(directory: str, names: str) -> Problem:
+    return Problem(
+        "other_settings",
+        "config.json",
+        f"{directory} has the same prefix and user, but was built with other values of {names}; "
+        "it stays published",
+        remedy="give these settings another datasets.name_prefix, so that both can be told apart",
+    )
+
+
+def _differing(version: Version, wanted: Mapping[str, object]) -> Iterator[str]:
+    built = version.manifest.summary.get(SETTINGS_DETAIL)
+    if isinstance(built, Mapping):
+        for name, value in wanted.items():
+            if name in built and built[name] != value:
+                yield f"datasets.{name}"
+
+
+def _family(directory: str) -> str:
+    """Prefix and user of `<prefix>--<user>--<timestamp>`."""
+    return directory.rpartition("--")[0]
+
+
+SFT_STAGE = form_stage(
+    SFT,
+    "sft_samples",
+    "sft",
+    "OSWorld-Desktopd SFT samples: one per step with instruction, screenshot, tree, history, "
+    "action and reasoning, together and by split. Failed demonstrations are left out and counted.",
+    kinds=("json", "parquet"),
+    check="sft_schema",
+    files=("samples.jsonl",),
+    validate=validate_sft_folder,
+    validate_file=validate_sft,
+    format_keys={"file_suffix": ".jsonl", "line_key": "input"},
+    counted="samples.parquet",
+    records=sft_record_counts,
+    describe=describe_sft,
+    hub_tables=(
+        HubTable(
+            "sft",
+            "a step: instruction, screenshot, tree and earlier actions, with the action that "
+            "the person took (OSWorld-Desktopd's SFT samples; nested values are JSON text)",
+            pictures=("screenshot",),
+            trees=("ui_tree",),
+        ),
+    ),
+    views=(View("sft", "an SFT sample with its split", "sft/samples.parquet"),),
+)
+
+MESSAGES_STAGE = form_stage(
+    MESSAGES,
+    "messages_dataset",
+    "messages",
+    "The same steps as chats: lines as qwen-vl-utils and ms-swift read them, tables as TRL, "
+    "Axolotl and ms-swift do. The splits are those of the other exports.",
+    kinds=("json", "parquet"),
+    check="messages_schema",
+    files=(SCHEMA_FILE,),
+    validate=validate_messages,
+    validate_file=validate_messages_file,
+    format_keys={"line_key": "messages"},
+    counted="*.parquet",
+    records=table_record_counts,
+    describe=describe_messages,
+    hub_tables=(
+        HubTable(
+            "messages",
+            "a step as a chat: `messages` and `images`; the answer is calls of `computer_use`",
+            pictures=("images",),
+        ),
+    ),
+    views=(View("messages", "a chat record with its split", "messages/*.parquet", OF_SPLIT),),
+)
+
+CUDAG_STAGE = form_stage(
+    CUDAG,
+    "cudag_dataset",
+    "datasets",
+    "A CUDAG dataset: data, train and val as JSONL, test with images. No task and no demonstration "
+    "is in two splits.",
+    kinds=("json",),
+    check="cudag_schema",
+    files=("data.jsonl", "train.jsonl", "val.jsonl", "config.json", "images", "test"),
+    validate=validate_cudag,
+    validate_file=validate_cudag_file,
+    format_keys={"decisive": False, "line_key": "conversations"},
+    counted="*.json*",
+    records=cudag_record_counts,
+    describe=describe_cudag,
     checks=(
         Check(
-            "cua_lite_rows",
-            "Every row fits CUA-Lite's form; images have the content that their names say.",
-            built_again(built(build_cua_lite), _whole(validate_cua_lite, cua_lite_places)),
+            "one_configuration",
+            "No published directory of the same prefix and user was built with other settings.",
+            verify_one_configuration,
             compared=("records",),
         ),
     ),
-    export=TrainingExport(
-        name="cua_lite", files="cua-lite/*.parquet", records=cua_lite_record_counts
+    subfolder=lambda inputs: dataset_directory_name(
+        inputs.committed.trajectories, inputs.settings.datasets
     ),
-    validated_as=ValidatedFormat(
-        name="cua_lite",
-        files=(LITE_ROOT,),
-        validate=lambda path, _: validate_cua_lite(path),
-        decisive=True,
-    ),
+    replaces=replaced_directories,
+)
+
+CUA_LITE_STAGE = form_stage(
+    CUA_LITE,
+    "cua_lite_dataset",
+    "cua_lite",
+    "Whole trajectories in CUA-Lite's form, from which its adapters render the training data of "
+    "many agents. A row is the longest stretch of a trajectory that can be shown and said.",
+    kinds=("parquet",),
+    check="cua_lite_rows",
+    files=(LITE_ROOT,),
+    validate=validate_cua_lite,
+    counted="cua-lite/*.parquet",
+    records=cua_lite_record_counts,
     counts=("records", "steps"),
 )
 
-
-AGENTNET_STAGE: Stage[DatasetInputs] = Stage(
-    name="agentnet_dataset",
-    folder="agentnet",
-    description="Whole trajectories as AgentNet's JSON Lines: each action as pyautogui code, in "
-    "the full form and in that of OpenCUA's thought generator.",
-    kinds=frozenset({"json"}),
-    code_version="4",
-    section=lambda settings: settings.datasets,
-    build=built(build_agentnet),
-    checks=(
-        Check(
-            "agentnet_lines",
-            "Every line fits AgentNet's form; its code is nothing but the form's calls.",
-            built_again(built(build_agentnet), _whole(validate_agentnet, agentnet_places)),
-            compared=("records",),
-        ),
-    ),
-    export=TrainingExport(name="agentnet", files="*.jsonl", records=agentnet_record_counts),
-    validated_as=ValidatedFormat(
-        name="agentnet",
-        files=(AGENTNET_META,),
-        validate=lambda path, _: validate_agentnet(path),
-        decisive=True,
-    ),
+AGENTNET_STAGE = form_stage(
+    AGENTNET,
+    "agentnet_dataset",
+    "agentnet",
+    "Whole trajectories as AgentNet's JSON Lines: each action as pyautogui code, in the full form "
+    "and in that of OpenCUA's thought generator.",
+    kinds=("json",),
+    check="agentnet_lines",
+    files=(AGENTNET_META,),
+    validate=validate_agentnet,
+    counted="*.jsonl",
+    records=agentnet_record_counts,
     counts=("records", "steps"),
 )
 
-
-ATIF_STAGE: Stage[DatasetInputs] = Stage(
-    name="atif_trajectories",
-    folder="atif",
-    description="Trajectories in the Agent Trajectory Interchange Format 1.8, a file each with its "
-    "images. What no screenshot shows is said in words.",
-    kinds=frozenset({"json"}),
-    code_version="4",
-    section=lambda settings: settings.datasets,
-    build=built(build_atif),
-    checks=(
-        Check(
-            "atif_files",
-            "Every file fits the format; its calls are actions, its images open.",
-            built_again(built(build_atif), _whole(validate_atif, atif_places)),
-            compared=("records",),
-        ),
-    ),
-    export=TrainingExport(name="atif", files="atif_trajectories.jsonl", records=atif_record_counts),
-    validated_as=ValidatedFormat(
-        name="atif",
-        files=(ATIF_LIST,),
-        validate=lambda path, _: validate_atif(path) if path.is_dir() else validate_atif_file(path),
-        decisive=True,
-    ),
+ATIF_STAGE = form_stage(
+    ATIF,
+    "atif_trajectories",
+    "atif",
+    "Trajectories in the Agent Trajectory Interchange Format 1.8, a file each with its images. "
+    "What no screenshot shows is said in words.",
+    kinds=("json",),
+    check="atif_files",
+    files=(ATIF_LIST,),
+    validate=validate_atif,
+    validate_file=validate_atif_file,
+    counted="atif_trajectories.jsonl",
+    records=atif_record_counts,
     counts=("records", "steps"),
 )
 
-
-GROUNDING_STAGE: Stage[DatasetInputs] = Stage(
-    name="grounding_dataset",
-    folder="grounding",
-    description="A screenshot, words that name one element of it, its box and point: the elements "
-    "of trees that agree with their screenshot, as far as they can be seen and told apart.",
-    kinds=frozenset({"json", "parquet"}),
-    code_version="4",
-    section=lambda settings: settings.datasets,
-    build=built(build_grounding, describe_grounding),
-    checks=(
-        Check(
-            "grounding_schema",
-            "Every row fits the schema; boxes are in their picture, points in their box.",
-            built_again(
-                built(build_grounding, describe_grounding), _rows(validate_grounding, "role")
-            ),
-            compared=("records",),
+GROUNDING_STAGE = form_stage(
+    GROUNDING,
+    "grounding_dataset",
+    "grounding",
+    "A screenshot, words that name one element of it, its box and point: the elements of trees "
+    "that agree with their screenshot, as far as they can be seen and told apart.",
+    kinds=("json", "parquet"),
+    check="grounding_schema",
+    files=(GROUNDING_SCHEMA_FILE,),
+    validate=validate_grounding,
+    counted="*.parquet",
+    records=table_record_counts,
+    describe=describe_grounding,
+    hub_tables=(
+        HubTable(
+            "grounding",
+            "a named element of a screenshot with its box (`[x1, y1, x2, y2]` in pixels, both "
+            "ends inside) and centre",
+            pictures=("image",),
+            task_categories=("image-text-to-text", "zero-shot-object-detection"),
         ),
     ),
-    export=TrainingExport(
-        name="grounding",
-        files="*.parquet",
-        records=table_record_counts,
-        hub_tables=(
-            HubTable(
-                "grounding",
-                "a named element of a screenshot with its box (`[x1, y1, x2, y2]` in pixels, both "
-                "ends inside) and centre",
-                pictures=("image",),
-                task_categories=("image-text-to-text", "zero-shot-object-detection"),
-            ),
-        ),
-    ),
-    validated_as=ValidatedFormat(
-        name="grounding",
-        files=(GROUNDING_SCHEMA_FILE,),
-        validate=lambda path, _: validate_grounding(path),
-        decisive=True,
-    ),
-    counts=("records",),
 )
 
-
-TRANSITIONS_STAGE: Stage[DatasetInputs] = Stage(
-    name="transitions_dataset",
-    folder="transitions",
-    description="The screenshot before a step, its action, and the screenshot after it. No "
-    "transition spans an action that no screenshot shows.",
-    kinds=frozenset({"parquet"}),
-    code_version="4",
-    section=lambda settings: settings.datasets,
-    build=built(build_transitions, describe_transitions),
-    checks=(
-        Check(
-            "transitions_schema",
-            "Every row fits the schema; actions parse, both pictures open and differ.",
-            built_again(
-                built(build_transitions, describe_transitions),
-                _rows(validate_transitions, "action_type"),
-            ),
-            compared=("records",),
+TRANSITIONS_STAGE = form_stage(
+    TRANSITIONS,
+    "transitions_dataset",
+    "transitions",
+    "The screenshot before a step, its action, and the screenshot after it. No transition spans "
+    "an action that no screenshot shows.",
+    kinds=("parquet",),
+    check="transitions_schema",
+    files=(TRANSITIONS_SCHEMA_FILE,),
+    validate=validate_transitions,
+    counted="*.parquet",
+    records=table_record_counts,
+    describe=describe_transitions,
+    hub_tables=(
+        HubTable(
+            "transitions",
+            "the screenshot before an action, the action as JSON, and the screenshot after it",
+            pictures=("before", "after"),
         ),
     ),
-    export=TrainingExport(
-        name="transitions",
-        files="*.parquet",
-        records=table_record_counts,
-        hub_tables=(
-            HubTable(
-                "transitions",
-                "the screenshot before an action, the action as JSON, and the screenshot after it",
-                pictures=("before", "after"),
-            ),
-        ),
-    ),
-    validated_as=ValidatedFormat(
-        name="transitions",
-        files=(TRANSITIONS_SCHEMA_FILE,),
-        validate=lambda path, _: validate_transitions(path),
-        decisive=True,
-    ),
-    counts=("records",),
 )
 
-
-STEP_LABELS_STAGE: Stage[DatasetInputs] = Stage(
-    name="step_labels_dataset",
-    folder="step_labels",
-    description="Demonstrations for reward models, in TRL's form of stepwise supervision: a label "
-    "per step of those that did their task, and a label per demonstration of all. Failed "
-    "demonstrations are in this export, and in no other.",
-    kinds=frozenset({"parquet"}),
-    code_version="3",
-    section=lambda settings: settings.datasets,
-    build=built(build_step_labels, describe_step_labels),
-    checks=(
-        Check(
-            "step_labels_schema",
-            "Every row fits the schema; labels agree with the outcome, pictures open.",
-            built_again(
-                built(build_step_labels, describe_step_labels),
-                _rows(validate_step_labels, "outcome", OUTCOME_FOLDER),
-            ),
-            compared=("records",),
+STEP_LABELS_STAGE = form_stage(
+    STEP_LABELS,
+    "step_labels_dataset",
+    "step_labels",
+    "Demonstrations for reward models, in TRL's form of stepwise supervision: a label per step of "
+    "those that did their task, and a label per demonstration of all. Failed demonstrations are "
+    "in this export, and in no other.",
+    kinds=("parquet",),
+    check="step_labels_schema",
+    files=(STEP_LABELS_SCHEMA_FILE,),
+    validate=validate_step_labels,
+    counted="outcome/*.parquet",
+    records=outcome_record_counts,
+    describe=describe_step_labels,
+    hub_tables=(
+        HubTable(
+            "step_labels",
+            "a demonstration that did its task, as TRL's stepwise supervision: all labels are "
+            "true, which says that the task could still be done after the step; without "
+            "pictures",
+            without=("images",),
+            task_categories=("text-classification",),
+        ),
+        HubTable(
+            "outcome_labels",
+            "a demonstration, also one that failed, with one label: whether its task was done; "
+            "without pictures",
+            folder=OUTCOME_FOLDER,
+            without=("images",),
+            task_categories=("text-classification",),
         ),
     ),
-    export=TrainingExport(
-        name="step_labels",
-        files="outcome/*.parquet",
-        records=outcome_record_counts,
-        hub_tables=(
-            HubTable(
-                "step_labels",
-                "a demonstration that did its task, as TRL's stepwise supervision: all labels are "
-                "true, which says that the task could still be done after the step; without "
-                "pictures",
-                without=("images",),
-                task_categories=("text-classification",),
-            ),
-            HubTable(
-                "outcome_labels",
-                "a demonstration, also one that failed, with one label: whether its task was done; "
-                "without pictures",
-                folder=OUTCOME_FOLDER,
-                without=("images",),
-                task_categories=("text-classification",),
-            ),
-        ),
-    ),
-    validated_as=ValidatedFormat(
-        name="step_labels",
-        files=(STEP_LABELS_SCHEMA_FILE,),
-        validate=lambda path, _: validate_step_labels(path),
-        decisive=True,
-    ),
-    counts=("records",),
 )

@@ -7,21 +7,26 @@ convention is ScreenSpot-Pro's: [x1, y1, x2, y2] in pixels, both ends inside the
 is `null`. Which elements are asked for is decided in grounding_elements.py.
 """
 
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Annotated, Any, ClassVar, Literal, Self, TextIO
+from typing import Annotated, Any, Literal
 
 import pyarrow as pa
 from pydantic import Field
 
-from demo_pipeline.datasets.export_loop import Excluded, ExportSummary, export_records, plan_export
+from demo_pipeline.datasets.export_loop import build_form
+from demo_pipeline.datasets.records import (
+    Excluded,
+    Form,
+    KeptRecord,
+    Record,
+    Table,
+    trajectory_name,
+)
 from demo_pipeline.datasets.selection import Candidate
-from demo_pipeline.datasets.split_files import ALWAYS_WRITTEN, FileRecord, SplitFiles
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.models import (
     CANVAS_HEIGHT,
@@ -33,7 +38,15 @@ from demo_pipeline.desktopd.models import (
 )
 from demo_pipeline.desktopd.reader import StepFiles, Trajectory, json_problem
 from demo_pipeline.exports.answers import Answer, AnsweredAction, AnswerFormatError, ForeignAction
-from demo_pipeline.exports.cua_lite import LITE_SYSTEMS, CuaLiteFiles
+from demo_pipeline.exports.cua_lite import (
+    LITE_SYSTEMS,
+    LITE_TABLE,
+    content_name,
+    lite_files,
+    lite_image,
+    lite_row,
+    placed_row,
+)
 from demo_pipeline.exports.cua_lite_models import BBOX, POINT
 from demo_pipeline.exports.cua_lite_validator import decode_cua_lite_answer, validate_cua_lite
 from demo_pipeline.exports.cudag.models import GENERATOR, cudag_id, to_ru
@@ -57,13 +70,11 @@ from demo_pipeline.files.image_header import ImageInfo
 from demo_pipeline.files.json_files import JsonFileError, dump_json, load_json, parse_json
 from demo_pipeline.files.parquet import open_rows
 from demo_pipeline.files.shown_text import replace_surrogates
-from demo_pipeline.observation.trees.tree_agreement import Agreement
 from demo_pipeline.problems import Problem, errors
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.pointer_leaks import LEAK_EXCLUSIONS, leak_exclusion
 from demo_pipeline.trajectories.provenance import INCOMPLETE, ProvenanceRow
 from demo_pipeline.trajectories.step_sentences import TypedTexts
-from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
 
 GROUNDING_SCHEMA_FILE = "grounding.schema.json"
 SCREENSPOT_FOLDER = "screenspot"
@@ -260,48 +271,27 @@ _TOOLS: Mapping[str, tuple[str, Callable[[Any, Any], list[int]]]] = {
 }
 
 
-class LiteGroundingFiles:
-    """Writes `cua_lite/cua-lite/<name>/desktop/grounding.point/…` and `grounding.bbox/…`.
+def _lite_rows(row: Mapping[str, Any], screenshot: Path) -> Mapping[str, Any]:
+    """A row of the grounding export in CUA-Lite's form, by the tool that answers it."""
+    others = {
+        "id": row["id"],
+        "resolution": row["image_size"],
+        "os": LITE_SYSTEMS.get(row["platform"]),
+        "source": GENERATOR,
+        "source_id": row["trajectory_id"],
+        "domain": row["application"],
+    }
+    known = {name: value for name, value in others.items() if value is not None}
+    return {
+        tool: lite_row(
+            [screenshot], lite_turns(row, tool), _dims(tool), known | {"id": f"{row['id']}_{tool}"}
+        )
+        for tool in _TOOLS
+    }
 
-    Args:
-        out: folder of the export.
-        name: of the dataset.
-    """
 
-    def __init__(self, out: Path, name: str) -> None:
-        root = out / LITE_FOLDER
-        self._stack = ExitStack()
-        self._files = {
-            tool: CuaLiteFiles(root, name, ("desktop", f"grounding.{tool}")) for tool in _TOOLS
-        }
-
-    def __enter__(self) -> Self:
-        for files in self._files.values():
-            self._stack.enter_context(files)
-        return self
-
-    def write(self, split: Split, row: Mapping[str, Any], screenshot: Path) -> None:
-        """Add a row of the grounding export."""
-        others = {
-            "id": row["id"],
-            "resolution": row["image_size"],
-            "os": LITE_SYSTEMS.get(row["platform"]),
-            "source": GENERATOR,
-            "source_id": row["trajectory_id"],
-            "domain": row["application"],
-        }
-        known = {name: value for name, value in others.items() if value is not None}
-        for tool, files in self._files.items():
-            turns = lite_turns(row, tool)
-            files.write(split, [screenshot], turns, known | {"id": f"{row['id']}_{tool}"})
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stack.__exit__(kind, error, trace)
+def _dims(tool: str) -> tuple[str, str]:
+    return "desktop", f"grounding.{tool}"
 
 
 def lite_turns(row: Mapping[str, Any], tool: str) -> list[dict[str, Any]]:
@@ -327,47 +317,6 @@ _WORDS = frozenset(
     }
 )
 _PICTURES = frozenset({"icon", "image"})
-
-
-class ScreenSpotFiles:
-    """Writes `screenspot/<split>.json`; those of train, val and test also when they are empty."""
-
-    def __init__(self, out: Path) -> None:
-        self._folder = out / SCREENSPOT_FOLDER
-        self._stack = ExitStack()
-        self._files: dict[str, TextIO] = {}
-        self._counts: dict[str, int] = {}
-
-    def __enter__(self) -> Self:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        for split in ALWAYS_WRITTEN:
-            self._open(split)
-        return self
-
-    def _open(self, split: Split) -> None:
-        path = self._folder / f"{split.value}.json"
-        file = path.open("w", encoding="utf-8", newline="\n")
-        self._files[split] = self._stack.enter_context(file)
-        self._counts[split] = 0
-
-    def write(self, split: Split, row: Mapping[str, Any]) -> None:
-        """Add a row of the grounding export."""
-        if split not in self._files:
-            self._open(split)
-        entry = screenspot_entry(row).model_dump(mode="json")
-        self._files[split].write(",\n" if self._counts[split] else "[\n")
-        self._files[split].write(json.dumps(entry, ensure_ascii=False))
-        self._counts[split] += 1
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        with self._stack:
-            for split, file in self._files.items():
-                file.write("\n]\n" if self._counts[split] else "[]\n")
 
 
 def screenspot_entry(row: Mapping[str, Any]) -> ScreenSpotEntry:
@@ -414,104 +363,57 @@ _SCREEN_EXCLUSIONS = (
 _REPEATED = "repeated"  # the same element was asked for at an earlier step
 
 
-def build_grounding(
-    trajectories: Sequence[DatasetTrajectory], out: Path, settings: DatasetSettings
-) -> ExportSummary:
-    """Write `<split>.parquet`, `screenspot/`, `cua_lite/`, the schema of a row, and screenshots.
+def _records(
+    candidate: Candidate,
+    trajectory: Trajectory,
+    rows: Mapping[int, ProvenanceRow],
+    settings: DatasetSettings,
+) -> Iterator[Record | Excluded]:
+    """Yield a row per element that is asked for."""
+    seen: set[tuple[str, tuple[int, ...]]] = set()
+    typed = TypedTexts(_typed(trajectory))
+    for step in trajectory.steps:
+        row = rows[step.index]
+        reason = _screen_exclusion(candidate, step, row, settings)
+        screen = None if reason else _screen(step, row)
+        if screen is None:
+            yield Excluded(reason or "unreadable_tree")
+            continue
+        elements, left_out = choose_elements(screen, _limits(row, typed, settings))
+        yield from map(Excluded, left_out.elements())
+        for element in elements:
+            key = (element.text, element.node.box)
+            yield (
+                Excluded(_REPEATED)
+                if key in seen
+                else _record(candidate, trajectory, step, row, element)
+            )
+            seen.add(key)
 
-    Args:
-        trajectories: committed and valid ones, in any order.
-        out: directory to write into; it is created.
-        settings: what takes part, the splits, `grounding_per_screen` and `grounding_min_side`.
-    """
-    plan = plan_export(trajectories, settings)
-    with ExitStack() as stack:
-        files = stack.enter_context(SplitFiles(out, GROUNDING_SCHEMA, json_lines=False))
-        entries = stack.enter_context(ScreenSpotFiles(out))
-        lite = stack.enter_context(LiteGroundingFiles(out, settings.name_prefix))
-        summary = export_records(plan, GroundingExporter(files, entries, lite, settings))
-    dump_json(out / GROUNDING_SCHEMA_FILE, GroundingRow.model_json_schema())
-    return summary
+
+def _screen_exclusion(
+    candidate: Candidate, step: StepFiles, row: ProvenanceRow, settings: DatasetSettings
+) -> str:
+    """Why a step's tree may not say what its screenshot shows; empty when it does."""
+    if row["pts"] is None or not step.screenshot.is_file() or not step.ui_tree.is_file():
+        return "missing_frame"
+    if step.index in candidate.incomplete:
+        return INCOMPLETE
+    if reason := leak_exclusion(row, settings):
+        return reason
+    before = (one for one in candidate.hidden.actions if one.before_step <= step.index)
+    if any(one.action_type == ActionType.TYPE for one in before):
+        return "hidden_typing"  # its text is not known, and may be on the screen
+    if row["tree_agreement"] != "agrees":
+        return "tree_differs" if row["tree_agreement"] == "differs" else "tree_unchecked"
+    age, lead = row["tree_age_ms"], row["lead_ms"]
+    return "" if age is not None and lead is not None and age >= lead else "scan_after_frame"
 
 
-@dataclass(frozen=True, slots=True)
-class GroundingExporter:
-    """Makes rows of the elements of every screenshot; see `export_loop.Exporter`."""
-
-    unit: ClassVar[str] = "samples"
-    exclusions: ClassVar[Sequence[str]] = (*_SCREEN_EXCLUSIONS, *ELEMENT_EXCLUSIONS, _REPEATED)
-    provenance_columns: ClassVar[Sequence[str]] = (
-        *(
-            "pts",
-            "leak",
-            "unavoidable",
-            "platform",
-            "tree_agreement",
-        ),
-        *("tree_age_ms", "lead_ms", "pad_x", "pad_y"),
-    )
-    instruction_in_prompt: ClassVar[bool] = False
-    files: SplitFiles
-    entries: ScreenSpotFiles
-    lite: LiteGroundingFiles
-    settings: DatasetSettings
-    _seen: set[tuple[str, tuple[int, ...]]] = field(default_factory=set)
-
-    def records(
-        self, candidate: Candidate, trajectory: Trajectory, rows: Mapping[int, ProvenanceRow]
-    ) -> Iterator[FileRecord | Excluded]:
-        """Yield a row per element that is asked for."""
-        self._seen.clear()
-        typed = TypedTexts(_typed(trajectory))
-        for step in trajectory.steps:
-            row = rows[step.index]
-            reason = self._screen_exclusion(candidate, step, row)
-            screen = None if reason else _screen(step, row)
-            if screen is None:
-                yield Excluded(reason or "unreadable_tree")
-                continue
-            elements, left_out = choose_elements(screen, self._limits(row, typed))
-            yield from map(Excluded, left_out.elements())
-            for element in elements:
-                key = (element.text, element.node.box)
-                yield (
-                    Excluded(_REPEATED)
-                    if key in self._seen
-                    else _record(candidate, trajectory, step, row, element)
-                )
-                self._seen.add(key)
-
-    def _screen_exclusion(self, candidate: Candidate, step: StepFiles, row: ProvenanceRow) -> str:
-        """Why a step's tree may not say what its screenshot shows; empty when it does."""
-        if row["pts"] is None or not step.screenshot.is_file() or not step.ui_tree.is_file():
-            return "missing_frame"
-        if step.index in candidate.incomplete:
-            return INCOMPLETE
-        if reason := leak_exclusion(row, self.settings):
-            return reason
-        before = (one for one in candidate.hidden.actions if one.before_step <= step.index)
-        if any(one.action_type == ActionType.TYPE for one in before):
-            return "hidden_typing"  # its text is not known, and may be on the screen
-        if row["tree_agreement"] != Agreement.AGREES:
-            differs = row["tree_agreement"] == Agreement.DIFFERS
-            return "tree_differs" if differs else "tree_unchecked"
-        age, lead = row["tree_age_ms"], row["lead_ms"]
-        return "" if age is not None and lead is not None and age >= lead else "scan_after_frame"
-
-    def _limits(self, row: ProvenanceRow, typed: TypedTexts) -> ElementLimits:
-        across, down = round(row["pad_x"]), round(row["pad_y"])
-        area = (across, down, CANVAS_WIDTH - across, CANVAS_HEIGHT - down)
-        settings = self.settings
-        return ElementLimits(
-            area, typed, settings.grounding_min_side, settings.grounding_per_screen
-        )
-
-    def write(self, split: Split, record: FileRecord) -> None:
-        """Add a row in every form."""
-        self.files.write(split, record.line, record.row)
-        self.entries.write(split, record.row)
-        self.lite.write(split, record.row, record.screenshot)
-        self.files.link_files(record.files)
+def _limits(row: ProvenanceRow, typed: TypedTexts, settings: DatasetSettings) -> ElementLimits:
+    across, down = round(row["pad_x"]), round(row["pad_y"])
+    area = (across, down, CANVAS_WIDTH - across, CANVAS_HEIGHT - down)
+    return ElementLimits(area, typed, settings.grounding_min_side, settings.grounding_per_screen)
 
 
 def _typed(trajectory: Trajectory) -> Iterator[str]:
@@ -533,9 +435,8 @@ def _record(
     step: StepFiles,
     source: ProvenanceRow,
     element: GroundingElement,
-) -> FileRecord:
-    path = step.screenshot.relative_to(candidate.source.path).as_posix()
-    image = f"trajectories/{trajectory.id}/{path}"
+) -> Record:
+    image = trajectory_name(candidate, step.screenshot)
     left, top, right, bottom = element.node.box
     box = inclusive_box(left, top, right - left, bottom - top)
     text = replace_surrogates(element.text)
@@ -552,4 +453,64 @@ def _record(
         "image_size": [CANVAS_WIDTH, CANVAS_HEIGHT],
         "image": image,
     }
-    return FileRecord({}, row, text, step.screenshot, {image: step.screenshot})
+    entry = screenspot_entry(row).model_dump(mode="json")
+    lite = _lite_rows(row, step.screenshot)
+    content = {f"{LITE_FOLDER}/{content_name(step.screenshot)}": step.screenshot}
+    files = {image: step.screenshot, **content}
+    return Record(row["id"], text, step.screenshot, {"row": row, "entry": entry, **lite}, files)
+
+
+def _files(split: Split, settings: DatasetSettings) -> Mapping[str, Sequence[str]]:
+    name = settings.name_prefix
+    return {
+        "row": (f"{split.value}.parquet",),
+        "entry": (f"{SCREENSPOT_FOLDER}/{split.value}.json",),
+        **{tool: (f"{LITE_FOLDER}/{lite_files(name, _dims(tool), split)}",) for tool in _TOOLS},
+    }
+
+
+def _placed_row(
+    row: Mapping[str, Any], split: Split, settings: DatasetSettings, folder: str
+) -> Mapping[str, Any]:
+    return placed_row(row, split, settings, folder) if "images" in row else row
+
+
+def _pictures(
+    candidate: Candidate, split: Split, record: KeptRecord, settings: DatasetSettings
+) -> Mapping[str, str]:
+    """The screenshot by its name, and by its content for CUA-Lite."""
+    found = {}
+    for name, path in record.files.items():
+        content = name.removeprefix(f"{LITE_FOLDER}/")
+        image = lite_image(settings.name_prefix, split, content)
+        place = name if content == name else f"{LITE_FOLDER}/{image}"
+        found[place] = f"{candidate.source.folder}/{path}"
+    return found
+
+
+def _finish(out: Path, *_: object) -> Mapping[str, Any]:
+    dump_json(out / GROUNDING_SCHEMA_FILE, GroundingRow.model_json_schema())
+    return {}
+
+
+GROUNDING = Form(
+    name="grounding",
+    code_version="5",
+    settings=(
+        *("max_hidden_share", "include_avoidable_leaks", "include_unavoidable_leaks"),
+        *("grounding_per_screen", "grounding_min_side"),
+    ),
+    unit="samples",
+    exclusions=(*_SCREEN_EXCLUSIONS, *ELEMENT_EXCLUSIONS, _REPEATED),
+    records=_records,
+    files=_files,
+    written=lambda split, part: (
+        split is Split.TRAIN or (split is not Split.HELD_OUT and part not in _TOOLS)
+    ),
+    tables=lambda _: {"row": Table(GROUNDING_SCHEMA), **dict.fromkeys(_TOOLS, LITE_TABLE)},
+    row=_placed_row,
+    pictures=_pictures,
+    instruction_in_prompt=lambda _: False,
+    finish=_finish,
+)
+build_grounding = partial(build_form, GROUNDING)

@@ -8,24 +8,23 @@ further rules are in messages_validator.py.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 import pyarrow as pa
 from pydantic import Field, Tag
 
-from demo_pipeline.datasets.export_loop import Excluded, ExportSummary, export_records, plan_export
+from demo_pipeline.datasets.export_loop import build_form
+from demo_pipeline.datasets.records import Excluded, Form, Record, Table, trajectory_name
 from demo_pipeline.datasets.selection import Candidate
-from demo_pipeline.datasets.split_files import FileRecord, SplitFiles
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.reader import Trajectory
 from demo_pipeline.exports.answers import Answer, AnswerDecoder
 from demo_pipeline.exports.cudag.decoder import WheelUnits, answer_blocks, decode_calls
 from demo_pipeline.exports.cudag.records import (
     DRAFT_EXCLUSIONS,
-    PROVENANCE_COLUMNS,
+    DRAFT_SETTINGS,
     RecordDraft,
     record_drafts,
 )
@@ -37,7 +36,6 @@ from demo_pipeline.files.json_files import dump_json, load_json
 from demo_pipeline.files.shown_text import replace_surrogates
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.provenance import ProvenanceRow
-from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
 
 SCHEMA_FILE = "messages.schema.json"
 PROMPT_COMPLETION = "prompt_completion"  # the folder of TRL's rows
@@ -122,10 +120,6 @@ def _decode_messages(text: str, size: tuple[int, int], *, wheel: WheelUnits) -> 
 
 
 _PICTURES_IN_MEMORY = 16  # rows; a PNG of the canvas is about 0.7 MB
-MESSAGES_FILES = (
-    r"(train|val|test|held_out)\.(jsonl|parquet)|prompt_completion/(train|val|test|held_out)\.parquet"
-    r"|messages\.schema\.json|README\.md|plots/\w+\.png"
-)
 _TURNS = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
 _IDENTITY = (
     ("id", pa.string()),
@@ -152,83 +146,68 @@ def _table_schema(chat: Sequence[tuple[str, pa.DataType]], settings: DatasetSett
     return with_hub_features(schema) if settings.embed_images else schema
 
 
-def build_messages(
-    trajectories: Sequence[DatasetTrajectory], out: Path, settings: DatasetSettings
-) -> ExportSummary:
-    """Write `train`, `val`, `test` (and `held_out`) as JSON Lines and Parquet, and the schema.
+def _records(
+    candidate: Candidate,
+    trajectory: Trajectory,
+    rows: Mapping[int, ProvenanceRow],
+    settings: DatasetSettings,
+) -> Iterator[Record | Excluded]:
+    """Yield the chat of every CUDAG record."""
+    for draft in record_drafts(trajectory, rows, candidate.hidden, settings):
+        if isinstance(draft, Excluded):
+            yield draft
+        else:
+            line, row = chat_of(draft, candidate, settings)
+            asked, answered = row["messages"][:-1], row["messages"][-1:]
+            pair = {**row, "prompt": asked, "completion": answered}
+            del pair["messages"]
+            parts = {"line": line, "chat": row, "pair": pair}
+            files = {row["images"][0]: draft.screenshot}
+            yield Record(draft.id, draft.prompt, draft.screenshot, parts, files)
 
-    The same steps, prompts and splits as the CUDAG dataset. `prompt_completion/` has the same
-    records again as TRL's rows.
 
-    Args:
-        trajectories: committed and valid ones, in any order.
-        out: directory to write into; it is created.
-        settings: what takes part, the splits, `action_line` and `embed_images`.
-    """
-    plan = plan_export(trajectories, settings)
+def _tables(settings: DatasetSettings) -> Mapping[str, Table]:
     rows = _PICTURES_IN_MEMORY if settings.embed_images else 512
-    with (
-        SplitFiles(out, messages_table_schema(settings), rows_in_memory=rows) as chats,
-        SplitFiles(
-            out / PROMPT_COMPLETION,
-            prompt_completion_schema(settings),
-            json_lines=False,
-            rows_in_memory=rows,
-        ) as pairs,
-    ):
-        summary = export_records(plan, MessagesExporter(chats, pairs, settings))
+    schemas = {"chat": messages_table_schema(settings), "pair": prompt_completion_schema(settings)}
+    return {name: Table(schema, rows) for name, schema in schemas.items()}
+
+
+def _row(
+    row: Mapping[str, Any], _split: Split, settings: DatasetSettings, folder: str
+) -> Mapping[str, Any]:
+    """A row with its picture, if pictures are embedded."""
+    if not settings.embed_images:
+        return row
+    (path,) = row["images"]
+    data = Path(folder, path.split("/", 2)[2]).read_bytes()
+    return {**row, "images": [{"bytes": data, "path": path}]}
+
+
+def _finish(out: Path, *_: object) -> Mapping[str, Any]:
     dump_json(out / SCHEMA_FILE, committed_schema())
-    return summary
+    return {}
 
 
-@dataclass(frozen=True, slots=True)
-class MessagesExporter:
-    """Makes a chat of every CUDAG record; see `export_loop.Exporter`.
-
-    Attributes:
-        chats: the files of lines, and of rows with `messages`.
-        pairs: the files of rows with `prompt` and `completion`.
-    """
-
-    unit: ClassVar[str] = "samples"
-    exclusions: ClassVar[Sequence[str]] = DRAFT_EXCLUSIONS
-    provenance_columns: ClassVar[Sequence[str]] = PROVENANCE_COLUMNS
-    chats: SplitFiles
-    pairs: SplitFiles
-    settings: DatasetSettings
-
-    @property
-    def sinks(self) -> Sequence[SplitFiles]:
-        """See `export_loop.PartedExporter`; embedded pictures are not kept a second time."""
-        return () if self.settings.embed_images else (self.chats, self.pairs)
-
-    @property
-    def instruction_in_prompt(self) -> bool:
-        """False when the prompt names the target instead."""
-        return self.settings.prompt_style != "grounding"
-
-    def records(
-        self, candidate: Candidate, trajectory: Trajectory, rows: Mapping[int, ProvenanceRow]
-    ) -> Iterator[FileRecord | Excluded]:
-        """Yield the chat of every CUDAG record."""
-        for draft in record_drafts(trajectory, rows, candidate.hidden, self.settings):
-            if isinstance(draft, Excluded):
-                yield draft
-            else:
-                line, row = chat_of(draft, candidate, self.settings)
-                files = {row["images"][0]: draft.screenshot}
-                yield FileRecord(line, row, draft.prompt, draft.screenshot, files)
-
-    def write(self, split: Split, record: FileRecord) -> None:
-        """Add a chat to the files."""
-        row = record.row
-        if self.settings.embed_images:
-            (path,) = row["images"]
-            row = {**row, "images": [{"bytes": record.screenshot.read_bytes(), "path": path}]}
-        self.chats.write(split, record.line, row)
-        self.chats.link_files(record.files)
-        asked, answered = row["messages"][:-1], row["messages"][-1:]
-        self.pairs.write(split, record.line, {**row, "prompt": asked, "completion": answered})
+# The same steps, prompts and splits as the CUDAG dataset. `prompt_completion/` has the same records
+# again as TRL's rows.
+MESSAGES = Form(
+    name="messages",
+    code_version="12",
+    settings=(*DRAFT_SETTINGS, "action_line"),
+    unit="samples",
+    exclusions=DRAFT_EXCLUSIONS,
+    records=_records,
+    files=lambda split, _: {
+        "line": (f"{split.value}.jsonl",),
+        "chat": (f"{split.value}.parquet",),
+        "pair": (f"{PROMPT_COMPLETION}/{split.value}.parquet",),
+    },
+    tables=_tables,
+    row=_row,
+    instruction_in_prompt=lambda settings: settings.prompt_style != "grounding",
+    finish=_finish,
+)
+build_messages = partial(build_form, MESSAGES)
 
 
 def chat_of(
@@ -239,8 +218,7 @@ def chat_of(
     The line names the picture in the chat, the row beside it: TRL and ms-swift refuse both at once,
     and Axolotl would show the picture twice.
     """
-    path = draft.screenshot.relative_to(candidate.source.path).as_posix()
-    image = f"trajectories/{candidate.source.id}/{path}"
+    image = trajectory_name(candidate, draft.screenshot)
     identity = {
         "id": draft.id,
         "trajectory_id": replace_surrogates(draft.metadata.trajectory_id),

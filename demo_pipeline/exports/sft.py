@@ -5,16 +5,16 @@ that samples are small; trees too, unless `datasets.sft_trees` asks for the tree
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pyarrow as pa
 
-from demo_pipeline.datasets.export_loop import Excluded, ExportSummary, export_records, plan_export
+from demo_pipeline.datasets.export_loop import build_form
+from demo_pipeline.datasets.records import Excluded, Form, Record, Table, json_text
 from demo_pipeline.datasets.selection import Candidate
-from demo_pipeline.datasets.split_files import FileRecord, SplitFiles, json_text
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.models import (
     AGREEMENTS,
@@ -31,16 +31,13 @@ from demo_pipeline.files.column_values import COUNT, TEXT, one_of
 from demo_pipeline.files.json_files import JsonFileError, load_json
 from demo_pipeline.files.parquet import described_schema
 from demo_pipeline.files.shown_text import replace_surrogates
-from demo_pipeline.observation.trees.tree_agreement import Agreement
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.pointer_leaks import LEAK_EXCLUSIONS, leak_exclusion
 from demo_pipeline.trajectories.provenance import INCOMPLETE, HiddenAction, ProvenanceRow
-from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
 
 Tree = dict[str, Any] | str | None
 _TREE_COLUMNS = ("freshness", "tree_agreement")  # of the provenance
 SAMPLES_FILE = "samples.jsonl"
-SFT_FILES = r"(samples|train|val|test|held_out)\.(jsonl|parquet)|README\.md|plots/\w+\.png"
 _COPIED_COLUMNS = ("reasoning_source",)  # of the provenance
 _BATCH_CHARACTERS = 64 * 2**20  # of trees in memory; a tree can have millions
 
@@ -76,84 +73,58 @@ SFT_SCHEMA = described_schema(
 )
 
 
-def build_sft(
-    trajectories: Sequence[DatasetTrajectory], out: Path, settings: DatasetSettings
-) -> ExportSummary:
-    """Write the samples, by trajectory id and step.
+def _records(
+    candidate: Candidate,
+    trajectory: Trajectory,
+    rows: Mapping[int, ProvenanceRow],
+    settings: DatasetSettings,
+) -> Iterator[Record | Excluded]:
+    """Yield a sample per step; its history holds all steps and gaps before it."""
+    history: list[dict[str, Any]] = []
+    for step in trajectory.steps:
+        history = [*history, *map(_gap, candidate.hidden.before(step.index))]
+        action = step.action.model_dump(mode="json")
+        incomplete = step.index in candidate.incomplete
+        reason = _exclusion(step, rows[step.index], settings, incomplete=incomplete)
+        shows_tree = settings.include_stale_trees or _fits(rows[step.index])
+        inline = settings.sft_trees == "object"
+        tree: Tree = None if reason or not shows_tree else _tree(step, trajectory, inline=inline)
+        if reason or (shows_tree and tree is None):
+            yield Excluded(reason or "missing_frame")
+        else:
+            sample, files = _sample(trajectory, step, (action, history), tree)
+            sample |= {name: rows[step.index][name] for name in _TREE_COLUMNS}
+            row = {name: rows[step.index][name] for name in _COPIED_COLUMNS}
+            row |= _row(sample, trajectory)
+            prompt = f"{candidate.instruction}\n{json.dumps(history)}"
+            name = f"{trajectory.id}/{step.index:03d}"
+            yield Record(name, prompt, step.screenshot, {"line": sample, "row": row}, files)
+        history = [*history, action]
 
-    `samples.jsonl` and `samples.parquet` hold all; `train`, `val`, `test` and, when it has a
-    sample, `held_out` hold the splits. Paths are relative to the dataset root:
-    `trajectories/<id>/steps/000/screenshot.png`; only files that a sample names are there, as hard
-    links. Steps off the screen, without a frame or with one that leaks avoidably give no sample and
-    stay in the history, whose actions are those of action.json; hidden actions are gaps in it. A
-    tree that differs from its screenshot is left out unless `include_stale_trees`.
 
-    Args:
-        trajectories: committed and valid ones, in any order.
-        out: directory to write into; it is created.
-        settings: what takes part, and the splits.
-    """
-    plan = plan_export(trajectories, settings)
-    with SplitFiles(out, SFT_SCHEMA, "samples", batch_characters=_BATCH_CHARACTERS) as files:
-        return export_records(plan, SftExporter(files, settings))
-
-
-@dataclass(frozen=True, slots=True)
-class SftExporter:
-    """Makes a sample of every step; see `export_loop.Exporter`."""
-
-    unit: ClassVar[str] = "samples"
-    exclusions: ClassVar[Sequence[str]] = (
-        *("off_screen", "missing_frame", INCOMPLETE),
-        *LEAK_EXCLUSIONS,
-    )
-    provenance_columns: ClassVar[Sequence[str]] = (
-        "pts",
-        "leak",
-        "unavoidable",
-        "off_screen",
-        *_COPIED_COLUMNS,
-        *_TREE_COLUMNS,
-    )
-    instruction_in_prompt: ClassVar[bool] = True
-    files: SplitFiles
-    settings: DatasetSettings
-
-    @property
-    def sinks(self) -> Sequence[SplitFiles]:
-        """See `export_loop.PartedExporter`."""
-        return (self.files,)
-
-    def records(
-        self, candidate: Candidate, trajectory: Trajectory, rows: Mapping[int, ProvenanceRow]
-    ) -> Iterator[FileRecord | Excluded]:
-        """Yield a sample per step; its history holds all steps and gaps before it."""
-        history: list[dict[str, Any]] = []
-        for step in trajectory.steps:
-            history = [*history, *map(_gap, candidate.hidden.before(step.index))]
-            action = step.action.model_dump(mode="json")
-            incomplete = step.index in candidate.incomplete
-            reason = _exclusion(step, rows[step.index], self.settings, incomplete=incomplete)
-            shows_tree = self.settings.include_stale_trees or _fits(rows[step.index])
-            inline = self.settings.sft_trees == "object"
-            tree: Tree = (
-                None if reason or not shows_tree else _tree(step, trajectory, inline=inline)
-            )
-            if reason or (shows_tree and tree is None):
-                yield Excluded(reason or "missing_frame")
-            else:
-                sample, files = _sample(trajectory, step, (action, history), tree)
-                sample |= {name: rows[step.index][name] for name in _TREE_COLUMNS}
-                prompt = f"{candidate.instruction}\n{json.dumps(history)}"
-                row = {name: rows[step.index][name] for name in _COPIED_COLUMNS}
-                row |= _row(sample, trajectory)
-                yield FileRecord(sample, row, prompt, step.screenshot, files)
-            history = [*history, action]
-
-    def write(self, split: Split, record: FileRecord) -> None:
-        """Add a sample to the files."""
-        self.files.write(split, record.line, {**record.row, "split": split.value})
-        self.files.link_files(record.files)
+# `samples` holds all; `train`, `val`, `test` and, when it has a sample, `held_out` hold the splits.
+# Paths are relative to the dataset's root; only files that a sample names are there. Steps off the
+# screen, without a frame or with one that leaks avoidably give no sample and stay in the history,
+# whose actions are those of action.json; hidden actions are gaps in it. A tree that differs from
+# its screenshot is left out unless `include_stale_trees`.
+SFT = Form(
+    name="sft",
+    code_version="12",
+    settings=(
+        *("max_hidden_share", "include_avoidable_leaks", "include_unavoidable_leaks"),
+        *("include_stale_trees", "sft_trees"),
+    ),
+    unit="samples",
+    exclusions=("off_screen", "missing_frame", INCOMPLETE, *LEAK_EXCLUSIONS),
+    records=_records,
+    files=lambda split, _: {
+        "line": (SAMPLES_FILE, f"{split.value}.jsonl"),
+        "row": ("samples.parquet", f"{split.value}.parquet"),
+    },
+    tables=lambda _: {"row": Table(SFT_SCHEMA, characters=_BATCH_CHARACTERS)},
+    row=lambda row, split, _settings, _folder: {**row, "split": split.value},
+)
+build_sft = partial(build_form, SFT)
 
 
 def _exclusion(
@@ -173,7 +144,7 @@ def _gap(action: HiddenAction) -> dict[str, Any]:
 
 
 def _fits(row: ProvenanceRow) -> bool:
-    return bool(row["tree_agreement"] != Agreement.DIFFERS)
+    return bool(row["tree_agreement"] != "differs")
 
 
 def _tree(step: StepFiles, trajectory: Trajectory, *, inline: bool) -> Tree:

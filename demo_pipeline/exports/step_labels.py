@@ -12,23 +12,17 @@ labels of steps, all of them true, and the others have a label as a whole.
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 from pydantic import Field
 
-from demo_pipeline.datasets.export_loop import (
-    Excluded,
-    ExportPlan,
-    ExportSummary,
-    export_records,
-    plan_export,
-    plan_splits,
-)
+from demo_pipeline.datasets.export_loop import ExportPlan, build_form, plan_export, plan_splits
+from demo_pipeline.datasets.records import Excluded, Form, Record, Table, trajectory_name
 from demo_pipeline.datasets.selection import Candidate, Selection
-from demo_pipeline.datasets.split_files import FileRecord, SplitFiles
 from demo_pipeline.datasets.splits import Split, assign_splits, connected_groups
 from demo_pipeline.desktopd.models import CANVAS_HEIGHT, CANVAS_WIDTH
 from demo_pipeline.desktopd.reader import Trajectory
@@ -139,35 +133,15 @@ _COLUMNS: tuple[tuple[str, pa.DataType], ...] = (
 STEP_LABELS_SCHEMA = pa.schema([pa.field(name, kind, nullable=False) for name, kind in _COLUMNS])
 
 
-def build_step_labels(
-    trajectories: Sequence[DatasetTrajectory], out: Path, settings: DatasetSettings
-) -> ExportSummary:
-    """Write `<split>.parquet`, `outcome/<split>.parquet`, the schema of a row, and screenshots.
+def plan_labels(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings) -> ExportPlan:
+    """The plan of all other exports, with the failed demonstrations added.
 
     Demonstrations that were completed without doing their task take part, whatever
     `include_failed` is. Aborted ones do not unless `include_aborted` is set: that the person did
     not say that the task was done does not say that it was not.
 
-    Args:
-        trajectories: committed and valid ones, in any order.
-        out: directory to write into; it is created.
-        settings: what takes part, and the splits.
-    """
-    with (
-        SplitFiles(out, STEP_LABELS_SCHEMA, json_lines=False) as stepwise,
-        SplitFiles(out / OUTCOME_FOLDER, STEP_LABELS_SCHEMA, json_lines=False) as outcomes,
-    ):
-        exporter = StepLabelsExporter(stepwise, outcomes)
-        summary = export_records(plan_labels(trajectories, settings), exporter)
-    dump_json(out / STEP_LABELS_SCHEMA_FILE, StepLabelsRow.model_json_schema())
-    return summary
-
-
-def plan_labels(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings) -> ExportPlan:
-    """The plan of all other exports, with the failed demonstrations added.
-
-    These get the split of their task and change no other's split. One whose task groups are in
-    two splits is left out as `torn_task`.
+    The added ones get the split of their task and change no other's split. One whose task groups
+    are in two splits is left out as `torn_task`.
     """
     selection, splits = plan_splits(trajectories, settings)
     known = {candidate.source.id for candidate in selection.chosen}
@@ -225,53 +199,34 @@ def _hashed(
     return assign_splits(members, settings, applications, besides=frozenset(members)).splits
 
 
-@dataclass(frozen=True, slots=True)
-class StepLabelsExporter:
-    """Makes rows of whole demonstrations; see `export_loop.Exporter`.
+def _records(
+    candidate: Candidate,
+    trajectory: Trajectory,
+    rows: Mapping[int, ProvenanceRow],
+    _settings: DatasetSettings,
+) -> Iterator[Record | Excluded]:
+    """Yield the record of a demonstration: one that did its task gives two rows."""
+    reason = _exclusion(trajectory, rows)
+    if not reason and len(trajectory.steps) in candidate.incomplete:  # a row is all or nothing
+        reason = INCOMPLETE
+    if reason:
+        yield Excluded(reason)
+        return
+    pictures = [step.screenshot for step in trajectory.steps] + [trajectory.final_screenshot]
+    files = {trajectory_name(candidate, path): path for path in pictures}
+    row = _row(candidate, trajectory, rows) | {"images": list(files)}
+    trailing, done = row.pop("trailing"), row["outcome"] == "success"
+    whole = "\n".join([*row["completions"], *trailing])
+    parts = {"outcome": row | {"completions": [whole], "labels": [done]}}
+    if done:
+        steps = {"labels": [True] * row["steps"], "images": row["images"][:-1]}
+        parts["steps"] = row | steps
+    yield Record(row["id"], row["prompt"], pictures[0], parts, files)
 
-    A demonstration that did its task gives two rows, which count as one record.
 
-    Attributes:
-        stepwise: the files with a label per step.
-        outcomes: the files with a label per demonstration.
-    """
-
-    unit: ClassVar[str] = "samples"
-    exclusions: ClassVar[Sequence[str]] = ("off_screen", "missing_frame", "no_step", INCOMPLETE)
-    provenance_columns: ClassVar[Sequence[str]] = ("pts", "off_screen", "status")
-    instruction_in_prompt: ClassVar[bool] = True
-    stepwise: SplitFiles
-    outcomes: SplitFiles
-
-    def records(
-        self, candidate: Candidate, trajectory: Trajectory, rows: Mapping[int, ProvenanceRow]
-    ) -> Iterator[FileRecord | Excluded]:
-        """Yield the record of a demonstration."""
-        reason = _exclusion(trajectory, rows)
-        if not reason and len(trajectory.steps) in candidate.incomplete:  # a row is all or nothing
-            reason = INCOMPLETE
-        if reason:
-            yield Excluded(reason)
-            return
-        pictures = [step.screenshot for step in trajectory.steps] + [trajectory.final_screenshot]
-        names = [
-            f"trajectories/{trajectory.id}/{path.relative_to(candidate.source.path).as_posix()}"
-            for path in pictures
-        ]
-        row = _row(candidate, trajectory, rows) | {"images": names}
-        prompt = str(row["prompt"])
-        yield FileRecord({}, row, prompt, pictures[0], dict(zip(names, pictures, strict=True)))
-
-    def write(self, split: Split, record: FileRecord) -> None:
-        """Add the rows of a demonstration to both tables."""
-        row, done = dict(record.row), record.row["outcome"] == "success"
-        trailing = row.pop("trailing")
-        if done:
-            steps = {"labels": [True] * row["steps"], "images": row["images"][:-1]}
-            self.stepwise.write(split, {}, row | steps)
-        whole = "\n".join([*row["completions"], *trailing])
-        self.outcomes.write(split, {}, row | {"completions": [whole], "labels": [done]})
-        self.stepwise.link_files(record.files)
+def _finish(out: Path, *_: object) -> Mapping[str, Any]:
+    dump_json(out / STEP_LABELS_SCHEMA_FILE, StepLabelsRow.model_json_schema())
+    return {}
 
 
 def _exclusion(trajectory: Trajectory, rows: Mapping[int, ProvenanceRow]) -> str:
@@ -316,3 +271,21 @@ def _row(
 
 def _words(actions: Sequence[HiddenAction]) -> Iterator[str]:
     return (hidden_words(action) for action in actions)
+
+
+STEP_LABELS = Form(
+    name="step_labels",
+    code_version="4",
+    settings=("max_hidden_share",),
+    unit="samples",
+    exclusions=("off_screen", "missing_frame", "no_step", INCOMPLETE),
+    records=_records,
+    files=lambda split, _: {
+        "steps": (f"{split.value}.parquet",),
+        "outcome": (f"{OUTCOME_FOLDER}/{split.value}.parquet",),
+    },
+    tables=lambda _: dict.fromkeys(("steps", "outcome"), Table(STEP_LABELS_SCHEMA)),
+    plan=plan_labels,
+    finish=_finish,
+)
+build_step_labels = partial(build_form, STEP_LABELS)

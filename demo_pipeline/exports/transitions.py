@@ -5,17 +5,16 @@ steps have a picture of what they did, and the rows.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pyarrow as pa
 from pydantic import Field
 
-from demo_pipeline.datasets.export_loop import Excluded, ExportSummary, export_records, plan_export
+from demo_pipeline.datasets.export_loop import build_form
+from demo_pipeline.datasets.records import Excluded, Form, Record, Table, trajectory_name
 from demo_pipeline.datasets.selection import Candidate
-from demo_pipeline.datasets.split_files import FileRecord, SplitFiles
-from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.models import CANVAS_HEIGHT, CANVAS_WIDTH, WaitParameters
 from demo_pipeline.desktopd.reader import StepFiles, Trajectory
 from demo_pipeline.exports.answers import (
@@ -35,7 +34,6 @@ from demo_pipeline.problems import Problem
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.pointer_leaks import LEAK_EXCLUSIONS, leak_exclusion
 from demo_pipeline.trajectories.provenance import INCOMPLETE, ProvenanceRow
-from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
 
 TRANSITIONS_SCHEMA_FILE = "transitions.schema.json"
 
@@ -105,74 +103,39 @@ _COLUMNS: tuple[tuple[str, pa.DataType], ...] = (
 TRANSITIONS_SCHEMA = pa.schema([pa.field(name, kind, nullable=False) for name, kind in _COLUMNS])
 
 
-def build_transitions(
-    trajectories: Sequence[DatasetTrajectory], out: Path, settings: DatasetSettings
-) -> ExportSummary:
-    """Write `<split>.parquet`, the schema of a row, and the screenshots that rows name.
+def _records(
+    candidate: Candidate,
+    trajectory: Trajectory,
+    rows: Mapping[int, ProvenanceRow],
+    settings: DatasetSettings,
+) -> Iterator[Record | Excluded]:
+    """Yield a transition per step whose effect is in a picture.
 
-    Args:
-        trajectories: committed and valid ones, in any order.
-        out: directory to write into; it is created.
-        settings: what takes part, and the splits.
+    A wait is no transition of its own: its screenshot is from before its action's effect, and it
+    belongs to the action. No transition spans a hidden action (`hidden_after`), and none ends with
+    a picture from before the end of its action (`early_after`).
     """
-    plan = plan_export(trajectories, settings)
-    with SplitFiles(out, TRANSITIONS_SCHEMA, json_lines=False) as files:
-        summary = export_records(plan, TransitionsExporter(files, settings))
-    dump_json(out / TRANSITIONS_SCHEMA_FILE, TransitionRow.model_json_schema())
-    return summary
+    for number, step in enumerate(trajectory.steps):
+        waits, after = _until_next(trajectory.steps[number + 1 :])
+        reason = _exclusion(step, rows[step.index], settings)
+        if not reason and step.index in candidate.incomplete:
+            reason = INCOMPLETE
+        reason = reason or _spanned(step, len(waits), after, candidate, rows)
+        picture = trajectory.final_screenshot if after is None else after.screenshot
+        if reason or not picture.is_file():
+            yield Excluded(reason or "missing_frame")
+        else:
+            yield _record(candidate, trajectory, step, waits, picture)
 
 
-@dataclass(frozen=True, slots=True)
-class TransitionsExporter:
-    """Makes a transition of every step whose effect is in a picture; see `export_loop.Exporter`.
-
-    A wait is no transition of its own: its screenshot is from before its action's effect. No
-    transition spans a hidden action (`hidden_after`), and none ends with a picture from before the
-    end of its action (`early_after`).
-    """
-
-    unit: ClassVar[str] = "samples"
-    exclusions: ClassVar[Sequence[str]] = (
-        *("off_screen", "missing_frame", INCOMPLETE, *LEAK_EXCLUSIONS),
-        *("wait", "hidden_after", "early_after"),
-    )
-    provenance_columns: ClassVar[Sequence[str]] = (
-        *("pts", "leak", "unavoidable", "off_screen"),
-        *("press_ms", "end_ms", "end_filmed", "lead_ms"),
-    )
-    instruction_in_prompt: ClassVar[bool] = False  # what an action does is asked without the task
-    files: SplitFiles
-    settings: DatasetSettings
-
-    def records(
-        self, candidate: Candidate, trajectory: Trajectory, rows: Mapping[int, ProvenanceRow]
-    ) -> Iterator[FileRecord | Excluded]:
-        """Yield a transition per step; the waits after an action belong to it."""
-        for number, step in enumerate(trajectory.steps):
-            waits, after = _until_next(trajectory.steps[number + 1 :])
-            reason = self._exclusion(step, rows[step.index])
-            if not reason and step.index in candidate.incomplete:
-                reason = INCOMPLETE
-            reason = reason or _spanned(step, len(waits), after, candidate, rows)
-            picture = trajectory.final_screenshot if after is None else after.screenshot
-            if reason or not picture.is_file():
-                yield Excluded(reason or "missing_frame")
-            else:
-                yield _record(candidate, trajectory, step, waits, picture)
-
-    def _exclusion(self, step: StepFiles, row: ProvenanceRow) -> str:
-        if isinstance(step.action.parameters, WaitParameters):
-            return "wait"
-        if is_off_screen(step.action, row, (CANVAS_WIDTH, CANVAS_HEIGHT)):
-            return "off_screen"
-        if row["pts"] is None or not step.screenshot.is_file():
-            return "missing_frame"
-        return leak_exclusion(row, self.settings)
-
-    def write(self, split: Split, record: FileRecord) -> None:
-        """Add a transition to the table."""
-        self.files.write(split, record.line, record.row)
-        self.files.link_files(record.files)
+def _exclusion(step: StepFiles, row: ProvenanceRow, settings: DatasetSettings) -> str:
+    if isinstance(step.action.parameters, WaitParameters):
+        return "wait"
+    if is_off_screen(step.action, row, (CANVAS_WIDTH, CANVAS_HEIGHT)):
+        return "off_screen"
+    if row["pts"] is None or not step.screenshot.is_file():
+        return "missing_frame"
+    return leak_exclusion(row, settings)
 
 
 def _until_next(steps: Sequence[StepFiles]) -> tuple[list[float], StepFiles | None]:
@@ -212,13 +175,10 @@ def _record(
     step: StepFiles,
     waits: Sequence[float],
     after: Path,
-) -> FileRecord:
+) -> Record:
     action = step.action
     text = action_text(action.action_type, action.parameters)
-    files = {
-        f"trajectories/{trajectory.id}/{path.relative_to(candidate.source.path).as_posix()}": path
-        for path in (step.screenshot, after)
-    }
+    files = {trajectory_name(candidate, path): path for path in (step.screenshot, after)}
     before_name, after_name = files
     row: dict[str, Any] = {
         "id": f"{cudag_id(trajectory.id)}_{step.index:03d}",
@@ -234,4 +194,27 @@ def _record(
         "after": after_name,
         "after_is_final": after == trajectory.final_screenshot,
     }
-    return FileRecord({}, row, text, step.screenshot, files)
+    return Record(row["id"], text, step.screenshot, {"row": row}, files)
+
+
+def _finish(out: Path, *_: object) -> Mapping[str, Any]:
+    dump_json(out / TRANSITIONS_SCHEMA_FILE, TransitionRow.model_json_schema())
+    return {}
+
+
+TRANSITIONS = Form(
+    name="transitions",
+    code_version="5",
+    settings=("max_hidden_share", "include_avoidable_leaks", "include_unavoidable_leaks"),
+    unit="samples",
+    exclusions=(
+        *("off_screen", "missing_frame", INCOMPLETE, *LEAK_EXCLUSIONS),
+        *("wait", "hidden_after", "early_after"),
+    ),
+    records=_records,
+    files=lambda split, _: {"row": (f"{split.value}.parquet",)},
+    tables=lambda _: {"row": Table(TRANSITIONS_SCHEMA)},
+    instruction_in_prompt=lambda _: False,  # what an action does is asked without the task
+    finish=_finish,
+)
+build_transitions = partial(build_form, TRANSITIONS)

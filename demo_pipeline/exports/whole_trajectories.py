@@ -14,9 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
-from demo_pipeline.datasets.export_loop import ExportPlan, ExportSummary, plan_export
+from demo_pipeline.datasets.export_loop import ExportSummary
 from demo_pipeline.datasets.selection import Candidate
 from demo_pipeline.desktopd.models import (
     CANVAS_HEIGHT,
@@ -43,11 +41,9 @@ from demo_pipeline.exports.prompts import hidden_words
 from demo_pipeline.files.image_header import png_size
 from demo_pipeline.files.json_files import dump_json
 from demo_pipeline.files.shown_text import escape_markers, replace_surrogates
-from demo_pipeline.problems import Problem
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.pointer_leaks import LEAK_EXCLUSIONS, leak_exclusion
-from demo_pipeline.trajectories.provenance import INCOMPLETE, ProvenanceRow, read_provenance
-from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
+from demo_pipeline.trajectories.provenance import INCOMPLETE, ProvenanceRow
 
 Place = tuple[str, str]
 """A trajectory, and the part of the export that one of its records is in."""
@@ -213,7 +209,7 @@ LOSSES_FILE = "metadata.json"
 OUTSIDE, TOO_SHORT = "outside_stretch", "too_short"
 UNKNOWN_SYSTEM, NO_STEPS = "unknown_system", "no_steps"
 STRETCH_EXCLUSIONS = ("off_screen", "missing_frame", *LEAK_EXCLUSIONS, OUTSIDE, TOO_SHORT)
-STRETCH_COLUMNS = ("end_filmed", "pts", "leak", "unavoidable", "off_screen", "platform")
+STRETCH_SETTINGS = ("min_steps", "include_avoidable_leaks", "include_unavoidable_leaks")
 _MEANINGS = {
     "off_screen": "the action is outside the screenshot",
     "missing_frame": "the step has no screenshot",
@@ -260,14 +256,6 @@ class Stretch:
     left_out: Counter[str]
 
 
-def plan_whole_trajectories(
-    trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings
-) -> ExportPlan:
-    """The plan of an export of whole trajectories that cuts them itself, by `longest_stretch`."""
-    plan = plan_export(trajectories, settings, whole_trajectories=True)
-    return replace(plan, whole_trajectories=False)
-
-
 def longest_stretch(
     candidate: Candidate,
     trajectory: Trajectory,
@@ -283,7 +271,7 @@ def longest_stretch(
     Args:
         candidate: its hidden actions cut the trajectory.
         trajectory: the whole of it.
-        rows: its provenance by step index, with `STRETCH_COLUMNS`.
+        rows: its provenance by step index.
         settings: which leaks take part, and the shortest stretch.
         encode: writes an action in the form.
 
@@ -376,7 +364,13 @@ def end_sentence(*, success: bool) -> str:
     return _ENDS[success]
 
 
-def write_losses(out: Path, summary: ExportSummary) -> None:
+def finish_losses(
+    out: Path,
+    _plan: object,
+    summary: ExportSummary,
+    counts: Mapping[str, int],
+    _settings: DatasetSettings,
+) -> Mapping[str, Any]:
     """Write `metadata.json`: what the export holds, and what it leaves out, by reason.
 
     The reasons that the form has are listed even when nothing was left out for them.
@@ -385,8 +379,11 @@ def write_losses(out: Path, summary: ExportSummary) -> None:
         reason: {"count": count, "meaning": _MEANINGS[reason]}
         for reason, count in summary.excluded_records.items()
     }
-    counts = {name: value for name, value in summary.as_dict().items() if name != "problems"}
-    dump_json(out / LOSSES_FILE, {**counts, "excluded_steps": left_out})
+    details = {"steps": counts.get("steps", 0)}
+    known = replace(summary, details=details).as_dict()
+    shown = {name: value for name, value in known.items() if name != "problems"}
+    dump_json(out / LOSSES_FILE, {**shown, "excluded_steps": left_out})
+    return details
 
 
 def lines_of(path: Path) -> Iterator[Mapping[str, object]]:
@@ -394,40 +391,3 @@ def lines_of(path: Path) -> Iterator[Mapping[str, object]]:
     if path.is_file():
         with path.open(encoding="utf-8") as lines:
             yield from map(json.loads, lines)
-
-
-def torn_task_problems(
-    places: Iterator[Place], provenance: Sequence[Path], file: str
-) -> list[Problem]:
-    """A problem for every task group in two places.
-
-    Args:
-        places: of every record.
-        provenance: provenance.parquet of the trajectories; files that cannot be read are skipped.
-        file: the file that the problems name.
-    """
-    groups = dict(_groups(provenance))
-    found: dict[str, set[str]] = {}
-    for trajectory, place in places:
-        for group in groups.get(trajectory, ()):
-            found.setdefault(group, set()).add(place)
-    return [
-        Problem(
-            "torn_task",
-            file,
-            f"task {group!r} is in more than one split: {', '.join(sorted(splits))}",
-            remedy="build the dataset again",
-        )
-        for group, splits in sorted(found.items())
-        if len(splits) > 1
-    ]
-
-
-def _groups(provenance: Sequence[Path]) -> Iterator[tuple[str, set[str]]]:
-    for path in provenance:
-        try:
-            rows = read_provenance(path, ("trajectory_id", "split_group"))
-        except (OSError, pa.ArrowException):
-            continue
-        if rows:
-            yield rows[0]["trajectory_id"], {row["split_group"] for row in rows}

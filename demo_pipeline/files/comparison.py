@@ -4,7 +4,8 @@ Belongs here: problems that name the file, never what is in it.
 """
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -27,8 +28,8 @@ def differing_files(
         expected: path below the folder → its content, or the file that it is a link to or copy of.
         besides: further paths that must be there, whatever they contain; None: any may be.
     """
-    paths = folder.rglob("*") if besides is not None else map(folder.joinpath, expected)
-    written = {path.relative_to(folder).as_posix() for path in paths if path.is_file()}
+    known = files_below(folder) if besides is not None else iter(expected)
+    written = {name for name in known if besides is not None or (folder / name).is_file()}
     wanted = {*expected, *(besides or ())}
     problems = [_differs(name, "is missing") for name in sorted(wanted - written)]
     problems += [_differs(name, "does not belong here") for name in sorted(written - wanted)]
@@ -43,6 +44,14 @@ def differing_files(
     return problems
 
 
+def files_below(folder: Path) -> Iterator[str]:
+    """Yield the path of each file below a folder; links to folders are not followed."""
+    top = len(str(folder)) + 1
+    for place, _, files in os.walk(folder):
+        above = f"{place[top:]}/" if len(place) >= top else ""
+        yield from (f"{above}{name}" for name in files)
+
+
 def differing_build(folder: Path, build: Callable[[Path], object]) -> list[Problem]:
     """How the files of a folder differ from those that a build writes into an empty one."""
     with TemporaryDirectory(dir=folder.parent) as made:
@@ -52,16 +61,16 @@ def differing_build(folder: Path, build: Callable[[Path], object]) -> list[Probl
             build(Path(made))
         finally:
             _PACKAGE_LOG.setLevel(level)
-        files = {path.relative_to(made).as_posix(): path for path in Path(made).rglob("*")}
-        return differing_files(folder, {name: p for name, p in files.items() if p.is_file()})
+        return differing_files(folder, {name: Path(made, name) for name in files_below(Path(made))})
 
 
 def _is_same(path: Path, expected: bytes | Path) -> bool:
     if isinstance(expected, bytes):
         return path.read_bytes() == expected
-    if path.samefile(expected):
+    status, wanted = path.stat(), expected.stat()
+    if (status.st_ino, status.st_dev) == (wanted.st_ino, wanted.st_dev):
         return True
-    if path.stat().st_size != expected.stat().st_size:
+    if status.st_size != wanted.st_size:
         return False
     with path.open("rb") as one, expected.open("rb") as other:
         return all(block == other.read(_BLOCK) for block in iter(partial(one.read, _BLOCK), b""))

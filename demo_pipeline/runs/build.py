@@ -27,7 +27,6 @@ def build_if_stale(
     check: Callable[[Path], Sequence[CheckOutcome]],
     *,
     force: bool = False,
-    reuse_links: bool = False,
     mend: Callable[[], None] = lambda: None,
 ) -> BuildResult:
     """Build, check and commit `output`, unless its current version has this recipe and its bytes.
@@ -39,7 +38,6 @@ def build_if_stale(
         build: writes the files under `Staging.path` and returns a JSON object about them.
         check: reads the files back from a folder.
         force: build although nothing changed.
-        reuse_links: hard links that the current version has under the same path are not read again.
         mend: called before a damaged version is built again, whose inputs may be damaged, too.
 
     Raises:
@@ -58,8 +56,6 @@ def build_if_stale(
     reason = f"{damage.file} {damage.message}" if damage else _reason(current, recipe)
     _LOG.info("%s: building %s, because %s", recipe.stage, output, reason)
     with store.stage(output) as staging:
-        if current and reuse_links and damage is None:
-            staging.previous.append(current)
         result = _built(store, staging, recipe, build, check)
     if damage and result.version and (left := _damage(store, output)):
         raise left.as_error()

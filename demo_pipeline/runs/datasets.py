@@ -9,15 +9,16 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
-from dataclasses import replace
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self
 
 from demo_pipeline.datasets.dataset_inputs import CommittedTrajectories, DatasetInputs
-from demo_pipeline.datasets.export_parts import KeptParts, Part, kept_parts, using_parts
 from demo_pipeline.datasets.index import ExportState
+from demo_pipeline.datasets.selection import TRAJECTORY_FILE
 from demo_pipeline.desktopd.validator import validate_trajectory
-from demo_pipeline.files.image_header import linked_images_are_whole
+from demo_pipeline.exports.record_stages import RECORDS_STAGE
 from demo_pipeline.files.json_files import json_bytes
 from demo_pipeline.files.processes import reduced_python_gc
 from demo_pipeline.problems import DemonstrationError, errors
@@ -31,9 +32,9 @@ from demo_pipeline.stage import Stage, Summary, TrainingExport
 from demo_pipeline.store.errors import ChangedOutput, MissingOutput, StorageError
 from demo_pipeline.store.names import is_former_id, safe_id
 from demo_pipeline.store.store import Store
-from demo_pipeline.store.version_manifest import CheckOutcome, Recipe, Version
+from demo_pipeline.store.version_manifest import CheckOutcome, Recipe, Version, VersionName
 from demo_pipeline.store.versions import Staging, document_damage
-from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory, before_reading, load
+from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory, load
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
 _BROKEN = "left out: broken"
@@ -57,11 +58,18 @@ def dataset_recipe(
     inputs = dict(fingerprints)
     if stage.reads_trajectories:
         committed = context.committed
-        inputs |= {key: version.content for key, version in committed.versions.items()}
+        kept = (TRAJECTORY_FILE, *filter(None, [stage.export.kept if stage.export else ""]))
+        inputs |= {source.id: _fingerprint(source, kept) for source in committed.trajectories}
         inputs |= {f"left out: {name}": str(n) for name, n in committed.left_out.items()}
     settings = context.settings
     inputs |= {name: section(settings).fingerprint() for name, section in stage.limits.items()}
     return Recipe(stage.name, stage.code_version, stage.fingerprint(settings), inputs)
+
+
+def _fingerprint(source: DatasetTrajectory, kept: Sequence[str]) -> str:
+    """What a dataset reads of a trajectory and its records."""
+    known = (source.content, *(source.digests.get(name, "") for name in kept))
+    return hashlib.sha256(" ".join(known).encode()).hexdigest()
 
 
 def is_present(built: Recipe, wanted: Recipe) -> bool:
@@ -84,31 +92,73 @@ _damaged: set[tuple[str, str]] = set()
 although they may not have to read it."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What is needed of a version of records: names, and the files that are as they are wanted."""
+
+    name: VersionName
+    trajectory: VersionName
+    digests: Mapping[str, str]
+
+    @classmethod
+    def of(cls, version: Version, wanted: Mapping[str, str]) -> Self:
+        """Of a version; `wanted`: file → what it has to depend on."""
+        manifest = version.manifest
+        current = manifest.code_version == RECORDS_STAGE.code_version
+        fresh = {name for name, text in wanted.items() if manifest.inputs.get(name) == text}
+        fresh |= {TRAJECTORY_FILE} | {one.path for one in manifest.files if "/" in one.path}
+        digests = {one.path: one.sha256 for one in manifest.files if current and one.path in fresh}
+        link = manifest.links[TRAJECTORIES_STAGE.name]
+        content = manifest.inputs[TRAJECTORIES_STAGE.name]
+        return cls(version.name, VersionName(link.output, link.version, content), digests)
+
+
 @contextmanager
 def committed_trajectories(workspace: Workspace) -> Iterator[CommittedTrajectories]:
-    """Every committed trajectory as a local folder; damaged and missing ones are counted.
+    """Every trajectory with records as a local folder; damaged and missing ones are counted.
 
     A trajectory under the id that an earlier version gave its folder is left out and counted when
     there is one under the present id, so that no demonstration is in a dataset twice.
-    A quarantined demonstration whose last good trajectory is still committed is included with it.
+    A quarantined demonstration whose last good records are still committed is included with them.
+    A file of records that other settings or other code have made is left out of `digests`.
     """
     left_out: Counter[str] = Counter(broken=0, quarantined=0)
     names, renamed = _present_names(workspace.store)
     if renamed:
         left_out["renamed"] = renamed
-    noted = _still_damaged(workspace.store)
-    with workspace.store.open_all([name for name in names if name not in noted]) as opened:
-        damaged = sorted(set(names) - {version.output for _, version in opened})
-        left_out["broken"] = len(damaged)
-        versions = {version.output.rpartition("/")[2]: version for _, version in opened}
+    noted = {name.rpartition("/")[2] for name in _still_damaged(workspace.store)}
+    present = [name for name in names if name.rpartition("/")[2] not in noted]
+    wanted = RECORDS_STAGE.parts(workspace.settings)
+    with workspace.store.open_all(present, lambda version: _Kept.of(version, wanted)) as opened:
+        kept = {one.name.output.rpartition("/")[2]: one for _, one in opened}
         trajectories = tuple(
-            DatasetTrajectory(key, folder, version.content)
-            for key, (folder, version) in zip(versions, opened, strict=True)
+            DatasetTrajectory(
+                key,
+                f"{folder}/{TRAJECTORIES_STAGE.name}",
+                one.trajectory.content,
+                records=folder,
+                digests=one.digests,
+            )
+            for (key, one), (folder, _) in zip(kept.items(), opened, strict=True)
         )
-        del names, opened  # thousands of texts
+        gone = [name for name in names if name.rpartition("/")[2] not in kept]
+        damaged = sorted(_damaged_output(workspace.store, name) for name in gone)
+        left_out["broken"] = len(damaged)
         for record in list_quarantine(workspace.store):
-            left_out["quarantined"] += record.demonstration not in versions
-        yield CommittedTrajectories(trajectories, versions, left_out, tuple(damaged))
+            left_out["quarantined"] += record.demonstration not in kept
+        yield CommittedTrajectories(
+            trajectories,
+            {key: one.trajectory for key, one in kept.items()},
+            {key: one.name for key, one in kept.items()},
+            left_out,
+            tuple(damaged),
+        )
+
+
+def _damaged_output(store: Store, records: str) -> str:
+    """The output that is damaged when records cannot be opened: theirs, or the trajectory's."""
+    trajectory = TRAJECTORIES_STAGE.output(records.rpartition("/")[2])
+    return trajectory if store.verify(trajectory) else records
 
 
 def _still_damaged(store: Store) -> set[str]:
@@ -126,33 +176,9 @@ def note_damage(store: Store, output: str) -> bool:
     return (store.url, output) in _damaged
 
 
-class DocumentComparison:
-    """Compares the files of trajectories but their pictures with their manifests, each once.
-
-    What a build reads has then the SHA-256 of its commit, at a millisecond a trajectory. Pictures
-    are linked, not read: the commit compares those that were written to since.
-
-    Args:
-        committed: the trajectories.
-    """
-
-    def __init__(self, committed: CommittedTrajectories) -> None:
-        self._versions, self._compared = committed.versions, set[str]()
-
-    def __call__(self, source: DatasetTrajectory) -> None:
-        """Compare one. Raises `ChangedOutput` for a damaged one."""
-        version = self._versions.get(source.id)
-        if version is None or source.id in self._compared:
-            return
-        damage = document_damage(source.path, version.output)
-        if damage is not None:
-            raise damage.as_error()
-        self._compared.add(source.id)
-
-
 def _present_names(store: Store) -> tuple[list[str], int]:
-    """The outputs of trajectories under their present ids, and how many others there are."""
-    outputs = store.outputs(TRAJECTORIES_STAGE.folder)
+    """The outputs of records under their present ids, and how many others there are."""
+    outputs = store.outputs(RECORDS_STAGE.folder)
     known = frozenset(outputs)
     names = [output for output in outputs if not _is_renamed(output, known)]
     return names, len(outputs) - len(names)
@@ -161,7 +187,7 @@ def _present_names(store: Store) -> tuple[list[str], int]:
 def _is_renamed(output: str, outputs: frozenset[str]) -> bool:
     """Whether the trajectory stands under its present id, too."""
     key = output.rpartition("/")[2]
-    return is_former_id(key) and TRAJECTORIES_STAGE.output(safe_id(key)) in outputs
+    return is_former_id(key) and RECORDS_STAGE.output(safe_id(key)) in outputs
 
 
 def without_unreadable(committed: CommittedTrajectories) -> CommittedTrajectories:
@@ -175,13 +201,14 @@ def without_outputs(
     committed: CommittedTrajectories, outputs: Collection[str]
 ) -> CommittedTrajectories:
     """The trajectories but those of these outputs, which are counted as broken."""
-    gone = {key for key, version in committed.versions.items() if version.output in outputs}
+    ids = {name.rpartition("/")[2]: name for name in outputs}
+    gone = {one.id: ids[one.id] for one in committed.trajectories if one.id in ids}
     kept = tuple(one for one in committed.trajectories if one.id not in gone)
     versions = {key: version for key, version in committed.versions.items() if key not in gone}
-    broken = [committed.versions[key].output for key in gone]
-    damaged = tuple(sorted({*committed.damaged, *broken}))
+    records = {key: version for key, version in committed.records.items() if key not in gone}
+    damaged = tuple(sorted({*committed.damaged, *gone.values()}))
     left_out = {**committed.left_out, "broken": len(damaged)}
-    return CommittedTrajectories(kept, versions, left_out, damaged)
+    return CommittedTrajectories(kept, versions, records, left_out, damaged)
 
 
 def _is_valid(trajectory: DatasetTrajectory) -> bool:
@@ -224,7 +251,7 @@ def _state(
         return ExportState(export.name, stage.name, "disabled")
     output = dataset_output(stage, context)
     reason = failed_before(workspace.store, stage)
-    version, records = _counted(workspace, stage, export, output, count=count)
+    version, records = _counted(workspace, export, output, count=count)
     if version is None:
         return ExportState(
             export.name, stage.name, "failed" if reason else "missing", reason=reason
@@ -245,40 +272,19 @@ def _state(
 
 def _counted(
     workspace: Workspace,
-    stage: Stage[DatasetInputs],
     export: TrainingExport,
     output: str,
     *,
     count: bool,
 ) -> tuple[Version | None, Mapping[str, int]]:
     """The current version of an export, and with `count` its records of each trajectory."""
-    store = workspace.store
-    version = store.current(output) if export.all_written or not count else None
     if not count:
-        return version, {}
-    parts = kept_parts()
-    kept = parts.get(_counts_key(stage, version)) if parts and version else None
-    if kept is not None:
-        return version, kept.header["records"]
+        return workspace.store.current(output), {}
     try:
-        with store.open_files(output, export.files) as (folder, version):
+        with workspace.store.open_files(output, export.files) as (folder, version):
             return version, export.records(folder)
     except MissingOutput:
         return None, {}
-
-
-def keep_record_counts(stage: Stage[DatasetInputs], result: BuildResult) -> None:
-    """Keep how many records of each trajectory a built export holds, as its exporter counted."""
-    parts = kept_parts()
-    counted = stage.export is not None and stage.export.all_written
-    if parts and counted and result.status is Status.BUILT and result.version is not None:
-        part = Part({"records": parts.written})
-        parts.put(_counts_key(stage, result.version), part)
-
-
-def _counts_key(stage: Stage[DatasetInputs], version: Version) -> str:
-    facts = json.dumps(["record counts", stage.name, version.output, version.id])
-    return hashlib.sha256(facts.encode()).hexdigest()
 
 
 def note_result(store: Store, stage: Stage[DatasetInputs], result: BuildResult) -> None:
@@ -313,7 +319,6 @@ def _document(stage: Stage[DatasetInputs]) -> str:
 
 
 _LOG = logging.getLogger(__package__)
-_NOTABLE_WAIT = 1.0  # seconds
 
 
 def run_dataset_stage(
@@ -321,7 +326,6 @@ def run_dataset_stage(
 ) -> BuildResult:
     """Build one dataset from what is committed now, unless it is up to date.
 
-    On one machine one process at a time builds it; another waits, and then finds it up to date.
     When a check rejects a dataset of trajectories, every trajectory is validated again. Those that
     were damaged after their commit are left out and counted, and the dataset is built from the
     others; likewise when a file that would be hard-linked is not the one that was committed.
@@ -331,19 +335,15 @@ def run_dataset_stage(
         MissingOutput: an input that the stage requires has not been built, or one has lost a file.
         StorageError: the store or the source cannot be read.
     """
-    with workspace.store.parts.one_build(stage.name) as waited:
-        if waited > _NOTABLE_WAIT:
-            _LOG.info("%s: another process built it for %.0f s", stage.name, waited)
-        try:
-            # Thousands of trajectories are held, which a search for cycles goes through.
-            with using_parts(None if force else _parts(workspace, stage)), reduced_python_gc():
-                result = _run(workspace, stage, force=force)
-        except Exception as error:
-            with suppress(StorageError, OSError):
-                note_error(workspace.store, stage, error)
-            raise
-        note_result(workspace.store, stage, result)
-        return result
+    try:
+        with reduced_python_gc():  # thousands of trajectories are held, without cycles
+            result = _run(workspace, stage, force=force)
+    except Exception as error:
+        with suppress(StorageError, OSError):
+            note_error(workspace.store, stage, error)
+        raise
+    note_result(workspace.store, stage, result)
+    return result
 
 
 def _run(workspace: Workspace, stage: Stage[DatasetInputs], *, force: bool) -> BuildResult:
@@ -353,8 +353,7 @@ def _run(workspace: Workspace, stage: Stage[DatasetInputs], *, force: bool) -> B
         while True:
             before = context.committed
             try:
-                with before_reading(DocumentComparison(before)):
-                    result = _build(workspace, stage, context, fingerprints, force=force)
+                result = _build(workspace, stage, context, fingerprints, force=force)
             except ChangedOutput as error:
                 damaged = [name for name, output in _read(stage).items() if output == error.output]
                 if damaged:
@@ -368,7 +367,6 @@ def _run(workspace: Workspace, stage: Stage[DatasetInputs], *, force: bool) -> B
             else:
                 if result.status is not Status.REJECTED:
                     _unpublish_replaced(workspace, stage, context, result)
-                    keep_record_counts(stage, result)
                     return result
                 if not stage.reads_trajectories:
                     return result
@@ -399,14 +397,8 @@ def wanted_recipe(workspace: Workspace, stage: Stage[DatasetInputs]) -> Recipe:
     Raises:
         StorageError: the store or the source cannot be read.
     """
-    with using_parts(_parts(workspace, stage)), _opened(workspace, stage) as opened:
+    with _opened(workspace, stage) as opened:
         return dataset_recipe(stage, *opened)
-
-
-def _parts(workspace: Workspace, stage: Stage[DatasetInputs]) -> KeptParts:
-    """The parts that a build of the stage keeps and uses."""
-    settings = stage.fingerprint(workspace.settings)
-    return KeptParts(workspace.store.parts, stage.name, stage.code_version, settings)
 
 
 def unchanged_output(
@@ -451,7 +443,7 @@ def _opened(
     fingerprints: dict[str, str] = {}
     with ExitStack() as stack:
         for name in stage.inputs:
-            if name == TRAJECTORIES_STAGE.name:
+            if name == RECORDS_STAGE.name:
                 committed = opened or stack.enter_context(committed_trajectories(workspace))
                 continue
             if not DATASET_STAGE_BY_NAME[name].is_built(workspace.settings):
@@ -500,17 +492,12 @@ def _build(
     *,
     force: bool,
 ) -> BuildResult:
-    anew = ExitStack()
-
     def build(staging: Staging) -> Summary:
-        parts = kept_parts()
+        committed = context.committed
         if stage.export is not None:
-            staging.hardlink_sources.extend(context.committed.versions.values())
-            if parts and not staging.previous:
-                # The output has a new name: what it replaces has the same pictures.
-                staging.previous.extend(list(context.published.values())[-1:])
-        if parts:
-            parts.earlier[:] = [staging.find_earlier]
+            made = [one.id for one in committed.trajectories if any("/" in n for n in one.digests)]
+            staging.hardlink_sources.extend(committed.versions.values())
+            staging.hardlink_sources.extend(committed.records[key] for key in made)
         for output, folder in context.folders.items():  # what is read has the bytes of its commit
             if found := document_damage(folder, output):
                 raise found.as_error()
@@ -518,30 +505,22 @@ def _build(
         if not stage.reads_trajectories:
             return summary
         if stage.links_trajectories:
-            for key, version in context.committed.versions.items():
+            for key, version in committed.versions.items():
                 staging.link(TRAJECTORIES_STAGE.output(key), version)
         unreadable = tuple(summary.get("problems", ()))
-        damage = [*trajectory_damage(workspace.store, context.committed.damaged, unreadable)]
+        damage = [*trajectory_damage(workspace.store, committed.damaged, unreadable)]
         summary |= {"damaged": [problem.as_dict() for problem in damage]} if damage else {}
         problems = [str(problem) for problem in unreadable]
-        return summary | {"problems": problems, "left_out": dict(context.committed.left_out)}
+        return summary | {"problems": problems, "left_out": dict(committed.left_out)}
 
-    def check(out: Path) -> Sequence[CheckOutcome]:
-        # The commit of an export compares its hard links; that of the index has none to compare.
-        with linked_images_are_whole() if stage.export else nullcontext():
-            return _checked(stage, context, out)
-
-    with anew:
-        return build_if_stale(
-            workspace.store,
-            dataset_output(stage, context),
-            dataset_recipe(stage, context, fingerprints),
-            build,
-            check,
-            force=force,
-            reuse_links=stage.export is not None and not force,
-            mend=lambda: anew.enter_context(using_parts(None)),  # no link is taken as it is
-        )
+    return build_if_stale(
+        workspace.store,
+        dataset_output(stage, context),
+        dataset_recipe(stage, context, fingerprints),
+        build,
+        lambda out: _checked(stage, context, out),
+        force=force,
+    )
 
 
 def _checked(stage: Stage[DatasetInputs], context: DatasetInputs, out: Path) -> list[CheckOutcome]:

@@ -4,6 +4,7 @@ Belongs here: the wiring between store and build functions, the same for the orc
 command line; whether an output is up to date, and whether the upload changed meanwhile.
 """
 
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from demo_pipeline import __version__
 from demo_pipeline.actions.action_stages import ACTIONS_STAGE
+from demo_pipeline.files.atomic_write import read_digest
 from demo_pipeline.files.processes import return_free_memory, return_large_blocks
 from demo_pipeline.osworld.task_matching import NO_CATALOG, TaskMatch
 from demo_pipeline.problems import DemonstrationError, Problem, errors
@@ -134,6 +136,7 @@ def _recipe(
         # Only its own match, so that another task in the catalog rebuilds no trajectory.
         inputs[OSWORLD_TASKS] = match.fingerprint
     settings = stage.fingerprint(workspace.settings)
+    inputs |= stage.parts(workspace.settings)
     return Recipe(stage.name, stage.code_version, settings, inputs)
 
 
@@ -282,6 +285,10 @@ class _StageRun:
                     # What is read has the bytes of its commit.
                     if damage := document_damage(folder, STAGE_BY_NAME[name].output(self._key)):
                         raise damage.as_error()
+                if linked := self._stage.linked_input:
+                    staging.link(linked, versions[linked])
+                if not self._force:
+                    self._copy_parts(staging, recipe)
                 return_free_memory()  # of the stage before
                 with self._with_download(context, recipe) as ready, self._watched(limit):
                     return self._stage.build(ready, staging.path)
@@ -299,6 +306,22 @@ class _StageRun:
             return build_if_stale(
                 self._store, output, recipe, build, check, force=force, mend=self._mend
             )
+
+    def _copy_parts(self, staging: Staging, recipe: Recipe) -> None:
+        """Copy the files that a build would write as they are; see `Stage.parts`."""
+        parts = self._stage.parts(self._workspace.settings)
+        before = self._store.current(staging.output) if parts else None
+        known = before.manifest.recipe if before else None
+        if known is None or known.code_version != recipe.code_version:
+            return
+        if any(known.inputs.get(name) != recipe.inputs[name] for name in self._stage.inputs):
+            return
+        with self._store.open(staging.output) as (folder, version):
+            for name, text in parts.items():
+                entry = version.manifest.files.find(name)
+                same = entry is not None and known.inputs.get(name) == text
+                if same and entry and read_digest(folder / name).sha256 == entry.sha256:
+                    shutil.copyfile(folder / name, staging.path / name)
 
     @contextmanager
     def _watched(self, limit: StageLimit) -> Iterator[None]:

@@ -17,11 +17,14 @@ from demo_pipeline.exports.export_stages import (
     AGENTNET_STAGE,
     ATIF_STAGE,
     CUA_LITE_STAGE,
+    CUDAG_STAGE,
     GROUNDING_STAGE,
+    MESSAGES_STAGE,
+    SFT_STAGE,
     STEP_LABELS_STAGE,
     TRANSITIONS_STAGE,
 )
-from demo_pipeline.exports.training_stages import CUDAG_STAGE, MESSAGES_STAGE, SFT_STAGE
+from demo_pipeline.exports.record_stages import RECORDS_STAGE
 from demo_pipeline.observation.observation_stages import SCREENSHOTS_STAGE, UI_TREES_STAGE
 from demo_pipeline.recording.recording_stages import (
     EVENTS_STAGE,
@@ -41,6 +44,7 @@ STAGES: tuple[Stage[RecordingInputs], ...] = (
     SCREENSHOTS_STAGE,
     UI_TREES_STAGE,
     TRAJECTORIES_STAGE,
+    RECORDS_STAGE,
     CONTACT_SHEETS_STAGE,
 )
 STAGE_BY_NAME: Mapping[str, Stage[RecordingInputs]] = {stage.name: stage for stage in STAGES}

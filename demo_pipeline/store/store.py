@@ -5,9 +5,10 @@ as its folder, which the bucket is compared with before a read and after a commi
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TypeVar
 
 from pydantic import JsonValue
 
@@ -30,8 +31,10 @@ from demo_pipeline.store.publishing import (
     staged,
     unpublish,
 )
-from demo_pipeline.store.version_manifest import CheckOutcome, Recipe, Version, VersionName
+from demo_pipeline.store.version_manifest import CheckOutcome, Recipe, Version
 from demo_pipeline.store.versions import OutputDamage, Staging, has_all_files, verify_version
+
+KeptT = TypeVar("KeptT")
 
 
 class Store:
@@ -116,17 +119,20 @@ class Store:
             yield Path(self._folder.content(*version.key)), version
 
     @contextmanager
-    def open_all(self, outputs: Sequence[str]) -> Iterator[Sequence[tuple[str, VersionName]]]:
+    def open_all(
+        self, outputs: Sequence[str], keep: Callable[[Version], KeptT]
+    ) -> Iterator[Sequence[tuple[str, KeptT]]]:
         """Like `open`, for very many outputs; those without a whole version are left out.
 
-        The folders are text, which takes a tenth of the memory of a `Path`.
+        The folders are text, which takes a tenth of the memory of a `Path`; of a version stays
+        what `keep` returns.
         """
-        opened: list[tuple[str, VersionName]] = []
+        opened: list[tuple[str, KeptT]] = []
         for version in filter(None, map(self.current, outputs)):
             with suppress(MissingOutput):
                 if self._bucket:
                     self._bucket.bring(version)
-                opened.append((self._folder.content(*version.key), version.name))
+                opened.append((self._folder.content(*version.key), keep(version)))
         yield opened
 
     @contextmanager

@@ -4,10 +4,8 @@ Belongs here: errors that name the demonstration. Which trajectories take part i
 `selection`.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +36,16 @@ class DatasetTrajectory:
         folder: path of its folder, in the OSWorld-Desktopd layout, or of a link to it.
         content: changes whenever a file of it does; empty: not known.
         table: path of its provenance, below its folder or from the root.
+        records: path of the folder of its records; empty: they are made when they are needed.
+        digests: name → SHA-256 of each file of its records.
     """
 
     id: str
     folder: str
     content: str = ""
     table: str = _PROVENANCE
+    records: str = ""
+    digests: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def path(self) -> Path:
@@ -56,52 +58,33 @@ class DatasetTrajectory:
         return Path(self.folder, self.table)
 
 
-_BEFORE_READING: ContextVar[Callable[[DatasetTrajectory], None]] = ContextVar(
-    "before reading", default=lambda _source: None
-)
-
-
-@contextmanager
-def before_reading(compare: Callable[[DatasetTrajectory], None]) -> Iterator[None]:
-    """Inside, `compare` is called before a trajectory's files are read; it raises for damage."""
-    token = _BEFORE_READING.set(compare)
-    try:
-        yield
-    finally:
-        _BEFORE_READING.reset(token)
-
-
 def sorted_by_id(trajectories: Sequence[DatasetTrajectory]) -> list[DatasetTrajectory]:
     """The trajectories by id, so that outputs do not depend on the order of discovery."""
     return sorted(trajectories, key=lambda trajectory: trajectory.id)
 
 
 def load(
-    source: DatasetTrajectory, columns: Sequence[str] | None = None
+    source: DatasetTrajectory, rows: Sequence[ProvenanceRow] | None = None
 ) -> tuple[Trajectory, dict[int, ProvenanceRow]]:
     """Read a trajectory, under the id it is committed as, and its provenance by step index.
 
     Args:
         source: the trajectory.
-        columns: columns of the provenance beside `step_index`; all of them when None.
+        rows: its provenance; None: it is read.
 
     Raises:
         DemonstrationError: it cannot be read, or a step has no provenance.
     """
-    _BEFORE_READING.get()(source)
     try:
         trajectory = replace(read_trajectory(source.path), id=source.id)
     except DemonstrationError as error:
         raise DemonstrationError(of_demonstration(error.problems, source)) from None
-    wanted = None if columns is None else ("step_index", *columns)
-    rows: dict[int, ProvenanceRow] = {
-        row["step_index"]: row for row in load_provenance(source, wanted)
-    }
+    known = {row["step_index"]: row for row in rows or load_provenance(source)}
     for step in trajectory.steps:
-        if step.index not in rows:
+        if step.index not in known:
             message = f"step {step.index} has no row"
             raise DemonstrationError(_problem(source, "provenance_step", message))
-    return trajectory, rows
+    return trajectory, known
 
 
 def load_provenance(
@@ -112,7 +95,6 @@ def load_provenance(
     Raises:
         DemonstrationError: the file is missing or damaged, or lacks a required value.
     """
-    _BEFORE_READING.get()(source)
     try:
         rows = read_provenance(source.provenance, columns)
     except (OSError, pa.ArrowException) as error:

@@ -6,12 +6,10 @@ Belongs here: the recordings, the builds, and copies of an output that may be br
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
-from demo_pipeline.files.image_header import linked_images_are_whole
 from demo_pipeline.problems import DemonstrationError, errors
 from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.stage_runs import run_stage
@@ -40,15 +38,11 @@ class Output:
 
     def problems(self, folder: Path) -> list[str]:
         """The names of the checks that fail for a folder, with their first error."""
-        with self._as_in_a_build():
-            return [
-                f"{check.name}: {found[0]}"
-                for check in self.stage.checks
-                if (found := _errors(check, self.context, folder))
-            ]
-
-    def _as_in_a_build(self) -> Any:
-        return linked_images_are_whole() if self.stage.export else nullcontext()
+        return [
+            f"{check.name}: {found[0]}"
+            for check in self.stage.checks
+            if (found := _errors(check, self.context, folder))
+        ]
 
     def copy(self, folder: Path) -> Path:
         """A folder of hard links to the files; every change has to put a file in their place."""

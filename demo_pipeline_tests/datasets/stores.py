@@ -1,9 +1,11 @@
-"""A store with tiny committed trajectories, for tests of what is built from them."""
+"""A store with tiny committed trajectories and their records, for tests of what is made of them."""
 
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
+from demo_pipeline.exports.record_stages import RECORDS_STAGE
+from demo_pipeline.runs.stage_runs import run_stage
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.store.version_manifest import Recipe, Version
 from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
@@ -11,12 +13,15 @@ from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
 
 def commit_trajectory(workspace: Workspace, made: DatasetTrajectory) -> Version:
-    """Commit what `make_trajectory` made as the demonstration's trajectory."""
+    """Commit what `make_trajectory` made as the demonstration's trajectory, with its records."""
     with workspace.store.stage(TRAJECTORIES_STAGE.output(made.id)) as staging:
         shutil.copytree(made.path, staging.path, dirs_exist_ok=True)
         shutil.copyfile(made.provenance, staging.path / "provenance.parquet")
         recipe = Recipe(TRAJECTORIES_STAGE.name, "made", "made", {})
-        return workspace.store.commit(staging, recipe, {})
+        version = workspace.store.commit(staging, recipe, {})
+    result = run_stage(workspace, RECORDS_STAGE, made.id)
+    assert result.version is not None, result.checks
+    return version
 
 
 def commit_trajectories(workspace: Workspace, made: Iterable[DatasetTrajectory]) -> None:

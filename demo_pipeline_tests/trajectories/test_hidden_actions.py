@@ -1,17 +1,16 @@
 """Hidden actions: what they say about a trajectory, and what the exports make of them."""
 
 import json
-from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from demo_pipeline.datasets.export_loop import export_records, plan_export
+from demo_pipeline.datasets.export_loop import plan_export
 from demo_pipeline.datasets.index import build_index
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.validator import validate_trajectory
@@ -238,46 +237,19 @@ class TestSelection:
         assert len(whole.splits) == 9
 
 
-@dataclass
-class Episodes:
-    """An exporter of whole trajectories: the indexes of their steps."""
-
-    unit: ClassVar[str] = "episodes"
-    exclusions: ClassVar[tuple[str, ...]] = ()
-    provenance_columns: ClassVar[tuple[str, ...]] = ("pts",)
-    instruction_in_prompt: ClassVar[bool] = True
-    written: dict[str, list[int]] = field(default_factory=dict)
-
-    def records(self, candidate, trajectory, _rows):
-        self.written[trajectory.id] = [step.index for step in trajectory.steps]
-        yield Episode(candidate.instruction, trajectory.steps[0].screenshot)
-
-    def write(self, _split, _record) -> None:
-        return None
-
-
-@dataclass(frozen=True)
-class Episode:
-    """A record of a whole trajectory."""
-
-    prompt: str
-    screenshot: Path
-
-
 def test_whole_trajectories_are_the_longest_stretch_without_a_gap(tmp_path: Path) -> None:
     demos = [
         demo_with(tmp_path, "complete", 2),
         demo_with(tmp_path, "torn", 9, 0, 0, 0, 4, 4, 4, 4, 4, 9),
         demo_with(tmp_path, "scraps", 4, 2),
     ]
-    exporter = Episodes()
     plan = plan_export(demos, ALL_TRAIN, whole_trajectories=True)
-    summary = export_records(plan, exporter)
-    assert exporter.written == {"complete": [0, 1], "torn": [4, 5, 6, 7, 8]}
-    assert summary.excluded_trajectories["incomplete"] == 1
+    stretches = {one.source.id: list(one.stretch or ()) for one in plan.selection.chosen}
+    assert stretches == {"complete": [0, 1], "torn": [4, 5, 6, 7, 8]}
+    assert plan.selection.excluded["incomplete"] == 1
     shorter = ALL_TRAIN.model_copy(update={"min_steps": 2})
     plan = plan_export(demos, shorter, whole_trajectories=True)
-    assert export_records(plan, Episodes()).total == 3
+    assert len(plan.selection.chosen) == 3
 
 
 def test_index_tables_card_and_metadata_count_them_by_reason(tmp_path: Path) -> None:

@@ -6,37 +6,37 @@ system prompt as files, LLaMA-Factory's `dataset_info.json`, the split report. R
 records.py.
 """
 
+import json
 import re
 import shutil
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from pydantic import JsonValue
 
-from demo_pipeline.datasets.export_loop import Excluded, ExportSummary, export_records, plan_export
+from demo_pipeline.datasets.export_loop import ExportPlan, ExportSummary, build_form
+from demo_pipeline.datasets.records import Excluded, Form, Record
 from demo_pipeline.datasets.selection import EPOCH, Candidate, newest_recording
 from demo_pipeline.datasets.splits import Split, SplitPlan
 from demo_pipeline.desktopd.reader import Trajectory
 from demo_pipeline.exports.cudag.cross_checks import REPORT_FILE
-from demo_pipeline.exports.cudag.files import CudagFiles
-from demo_pipeline.exports.cudag.models import DIRECTORY_PATTERN, GENERATOR
-from demo_pipeline.exports.cudag.records import (
-    DRAFT_EXCLUSIONS,
-    PROVENANCE_COLUMNS,
-    RecordDraft,
-    record_drafts,
+from demo_pipeline.exports.cudag.files import (
+    cudag_pictures,
+    image_suffix,
+    make_cudag_picture,
+    prepare_cudag_pictures,
 )
-from demo_pipeline.exports.cudag.validator import RECORD_FILES
+from demo_pipeline.exports.cudag.models import DIRECTORY_PATTERN, GENERATOR
+from demo_pipeline.exports.cudag.records import DRAFT_EXCLUSIONS, DRAFT_SETTINGS, record_drafts
+from demo_pipeline.exports.cudag.tool_calls import render_tool_calls
+from demo_pipeline.exports.cudag.validator import RECORD_FILES, TEST_RECORDS
 from demo_pipeline.exports.prompts import scroll_rule, system_prompt, tool_schema, units_per_notch
-from demo_pipeline.files.comparison import differing_files
-from demo_pipeline.files.json_files import dump_json, json_bytes, load_json
+from demo_pipeline.files.json_files import dump_json
 from demo_pipeline.files.shown_text import escape_markers
-from demo_pipeline.problems import Problem
 from demo_pipeline.settings import NAME_PART, DatasetSettings
 from demo_pipeline.trajectories.provenance import ProvenanceRow
 from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
@@ -260,121 +260,85 @@ def split_report(
 
 
 _DATA = (Split.TRAIN, Split.VAL, Split.HELD_OUT)
+_PROMPTS, _CALLS, _TASK = "markers of prompts", "markers of calls", "task "  # what is counted
 
 
-CUDAG_FILES = (
-    r"README\.md|plots/\w+\.png|(config|splits|dataset_info|tools)\.json|system_prompt\.txt"
-    r"|(data|train|val|held_out)\.jsonl|test/(test\.json|records\.jsonl)"
-    r"|(test/)?(images|annotated)/[^/]+"
-)
+def _records(
+    candidate: Candidate,
+    trajectory: Trajectory,
+    rows: Mapping[int, ProvenanceRow],
+    settings: DatasetSettings,
+) -> Iterator[Record | Excluded]:
+    """Yield the drafts of a trajectory as lines of all kinds of splits."""
+    for draft in record_drafts(trajectory, rows, candidate.hidden, settings):
+        if isinstance(draft, Excluded):
+            yield draft
+            continue
+        test = json.dumps(draft.test().model_dump(mode="json"), ensure_ascii=False)
+        parts = {
+            "line": draft.training_record(image_suffix(settings)).line(),
+            "test": test,
+            "test_line": draft.training_record(folder="test/").line(),
+        }
+        counts = {
+            _PROMPTS: draft.markers,
+            _CALLS: render_tool_calls(draft.calls)[1],
+            "places": int(draft.metadata.has_coordinate),
+            f"{_TASK}{draft.metadata.task_type}": 1,
+        }
+        files = {draft.id: draft.screenshot}
+        yield Record(draft.id, draft.prompt, draft.screenshot, parts, files, counts)
 
 
-def configuration_problems(
-    out: Path, trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings
-) -> list[Problem]:
-    """How `config.json` of a valid dataset differs from the settings and the split plan."""
-    written = load_json(out / "config.json")
-    plan = plan_export(trajectories, settings)
-    time = generated_at(plan.selection.newest, settings)
-    counts, escaped = written["task_counts"], written["escaped_markers"]
-    expected = json_bytes(configuration(settings, time, counts, plan.splits, escaped))
-    return differing_files(out, {"config.json": expected}, None)
+def _instruction_markers(trajectory: Trajectory, settings: DatasetSettings) -> Mapping[str, int]:
+    in_prompt = settings.prompt_style != "grounding"
+    return {_PROMPTS: escape_markers(trajectory.task.instruction)[1] if in_prompt else 0}
 
 
-def build_cudag(
-    trajectories: Sequence[DatasetTrajectory], out: Path, settings: DatasetSettings
-) -> ExportSummary:
-    """Write a whole dataset; the same input and settings give the same bytes.
-
-    Args:
-        trajectories: committed and valid ones, in any order.
-        out: directory to write into; it is created, and must be empty.
-        settings: see `DatasetSettings`.
+def _finish(
+    out: Path,
+    plan: ExportPlan,
+    summary: ExportSummary,
+    counts: Counter[str],
+    settings: DatasetSettings,
+) -> Mapping[str, Any]:
+    """Write what is made of all records.
 
     Returns:
-        The summary; its details are `name` (of the directory that the dataset should have),
-        `trajectories` (planned, by split), `task_counts` (records by task type), `escaped` (number
-        of escaped markers in prompts and in tool calls), `empty_splits` (wanted, but without a
-        record although there are task groups) and `settings` (see `decisive_settings`).
+        `name` (of the directory that the dataset should have), `trajectories` (planned, by split),
+        `task_counts` (records by task type), `escaped` (number of escaped markers in prompts and in
+        tool calls), `empty_splits` (wanted, but without a record although there are task groups)
+        and `settings` (see `decisive_settings`).
 
     Raises:
-        FileExistsError: `out` is not empty.
         ValueError: a setting cannot be used in the dataset's name.
     """
-    plan = plan_export(trajectories, settings)
     time = generated_at(plan.selection.newest, settings)
-    name = directory_name(time, settings)
-    _prepare(out)
-    with ExitStack() as stack:
-        files = CudagFiles(out, settings, stack)
-        summary = export_records(plan, CudagExporter(files, settings))
-        files.end_tests()
+    tasks = Counter(
+        {name.removeprefix(_TASK): n for name, n in counts.items() if name.startswith(_TASK)}
+    )
+    escaped = {"prompts": counts[_PROMPTS], "tool_calls": counts[_CALLS]}
+    for folder in ("images", "test/images", "test/annotated"):
+        (out / folder).mkdir(parents=True, exist_ok=True)
     _concatenate(out)
-    config = configuration(settings, time, files.tasks, plan.splits, files.escaped)
+    config = configuration(settings, time, tasks, plan.splits, escaped)
     dump_json(out / "config.json", config)
-    write_sidecars(out, files.splits, settings)
+    write_sidecars(out, {s for s in Split if (out / RECORD_FILES[s.value]).is_file()}, settings)
     dump_json(out / REPORT_FILE, split_report(plan.splits, settings, summary))
     planned = Counter(plan.splits.splits.values())
-    details = {
-        "name": name,
+    return {
+        "name": directory_name(time, settings),
         "trajectories": {split.value: planned[split] for split in Split},
-        "task_counts": dict(sorted(files.tasks.items())),
-        "escaped": dict(files.escaped),
+        "task_counts": dict(sorted(tasks.items())),
+        "escaped": escaped,
         "empty_splits": _empty_splits(summary, settings) if plan.splits.groups else [],
         SETTINGS_DETAIL: decisive_settings(settings),
     }
-    return replace(summary, details=details)
 
 
 def _empty_splits(summary: ExportSummary, settings: DatasetSettings) -> list[str]:
     ratios = split_ratios(settings)
     return [split for split, ratio in ratios.items() if ratio > 0 and not summary.records[split]]
-
-
-def _prepare(out: Path) -> None:
-    out.mkdir(parents=True, exist_ok=True)
-    if any(out.iterdir()):
-        raise FileExistsError(f"{out.name} is not empty; give a new directory")
-    for folder in ("images", "test/images", "test/annotated"):
-        (out / folder).mkdir(parents=True)
-
-
-@dataclass(frozen=True, slots=True)
-class CudagExporter:
-    """Makes CUDAG records; see `export_loop.Exporter`.
-
-    Attributes:
-        files: where they are written.
-        settings: the settings that the dataset is made with.
-    """
-
-    unit: ClassVar[str] = "records"
-    exclusions: ClassVar[Sequence[str]] = DRAFT_EXCLUSIONS
-    provenance_columns: ClassVar[Sequence[str]] = PROVENANCE_COLUMNS
-    files: CudagFiles
-    settings: DatasetSettings
-
-    @property
-    def sinks(self) -> Sequence[CudagFiles]:
-        """See `export_loop.PartedExporter`."""
-        return (self.files,)
-
-    @property
-    def instruction_in_prompt(self) -> bool:
-        """False when the prompt names the target instead."""
-        return self.settings.prompt_style != "grounding"
-
-    def records(
-        self, candidate: Candidate, trajectory: Trajectory, rows: Mapping[int, ProvenanceRow]
-    ) -> Iterator[RecordDraft | Excluded]:
-        """Yield the drafts of a trajectory; see `record_drafts`."""
-        if self.instruction_in_prompt:
-            self.files.count_prompt_markers(escape_markers(trajectory.task.instruction)[1])
-        return record_drafts(trajectory, rows, candidate.hidden, self.settings)
-
-    def write(self, split: Split, record: RecordDraft) -> Excluded | None:
-        """Write a record and its image; `missing_frame` when the screenshot cannot be decoded."""
-        return None if self.files.write(split, record) else Excluded("missing_frame")
 
 
 def _concatenate(out: Path) -> None:
@@ -385,3 +349,28 @@ def _concatenate(out: Path) -> None:
             if path.is_file():
                 with path.open("rb") as source:
                     shutil.copyfileobj(source, data)
+
+
+CUDAG = Form(
+    name="cudag",
+    code_version="12",
+    settings=(
+        *DRAFT_SETTINGS,
+        *("image_mode", "jpeg_quality", "seed", "train_ratio", "val_ratio", "test_ratio"),
+    ),
+    unit="records",
+    exclusions=DRAFT_EXCLUSIONS,
+    records=_records,
+    files=lambda split, _: (
+        {"test": ("test/test.json",), "test_line": (TEST_RECORDS,)}
+        if split is Split.TEST
+        else {"line": (f"{split.value}.jsonl",)}
+    ),
+    pictures=cudag_pictures,
+    make=make_cudag_picture,
+    prepare=prepare_cudag_pictures,
+    instruction_in_prompt=lambda settings: settings.prompt_style != "grounding",
+    of_trajectory=_instruction_markers,
+    finish=_finish,
+)
+build_cudag = partial(build_form, CUDAG)

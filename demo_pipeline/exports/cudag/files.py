@@ -1,32 +1,28 @@
-"""The files of a CUDAG dataset that hold its records, and their images.
+"""The images of a CUDAG dataset: links, copies, JPEGs and annotated screenshots.
 
-Belongs here: opening, filling and closing them, what a kept part has of them; links, copies, JPEG
-and annotation of images. What a record holds is decided in records.py.
+Not here: what a record holds (records.py).
 """
 
 import json
 import math
 import shutil
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO
 
 import cv2
 
-from demo_pipeline.datasets.export_parts import Part, kept_parts, make_links
-from demo_pipeline.datasets.splits import Split
+from demo_pipeline.datasets.records import KeptRecord
+from demo_pipeline.datasets.selection import Candidate
+from demo_pipeline.datasets.splits import Split, split_at, split_intervals, stable_position
 from demo_pipeline.exports.cudag.actions import DRAG
 from demo_pipeline.exports.cudag.models import CudagMetadata
-from demo_pipeline.exports.cudag.records import RecordDraft
-from demo_pipeline.exports.cudag.tool_calls import RU_MAX, render_tool_calls
-from demo_pipeline.exports.cudag.validator import TEST_RECORDS
-from demo_pipeline.files.atomic_write import link_or_copy, read_digest
+from demo_pipeline.exports.cudag.tool_calls import RU_MAX
 from demo_pipeline.files.png import Pixels, PngRows, PngWriter
 from demo_pipeline.settings import DatasetSettings
+from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
 
+MADE = "cudag"  # the folder of images beside the kept records
 _POINT = (255, 0, 0)
 _BOX = (0, 200, 0)
 _MARGIN = 8  # pixels that lines and the point reach beyond the places they are drawn at
@@ -38,29 +34,71 @@ def image_suffix(settings: DatasetSettings) -> str:
     return ".jpg" if settings.image_mode == "jpeg" else ".png"
 
 
-def write_training_image(source: Path, target: Path, settings: DatasetSettings) -> bool:
-    """Write a training image as `image_mode` says.
+def cudag_pictures(
+    candidate: Candidate, split: Split, record: KeptRecord, settings: DatasetSettings
+) -> Mapping[str, str]:
+    """The pictures of a record; see `Form.pictures`. A JPEG may be made of a screenshot."""
+    (path,) = record.files.values()
+    source = candidate.source
+    screenshot = f"{source.folder}/{path}"
+    if split is not Split.TEST:
+        image = f"{record.id}{image_suffix(settings)}"
+        return {f"images/{image}": _first(source, image, screenshot)}
+    found = {f"test/images/{record.id}.png": screenshot}
+    if record.counts["places"]:
+        drawn = f"{record.id}_annotated.png"
+        found[f"test/annotated/{drawn}"] = _first(source, drawn, screenshot)
+    return found
 
-    Returns:
-        Whether it was written; a screenshot that cannot be decoded gives no JPEG.
+
+def _first(source: DatasetTrajectory, image: str, screenshot: str) -> str:
+    """The image beside the kept records if there is one, else the screenshot."""
+    kept = f"{MADE}/{image}"
+    return f"{source.records}/{kept}" if kept in source.digests else screenshot
+
+
+def make_cudag_picture(
+    source: str, target: str, record: KeptRecord, settings: DatasetSettings
+) -> bool | None:
+    """Write what is no link; see `Form.make`.
+
+    A screenshot that cannot be decoded gives no JPEG, and no annotated picture.
     """
-    if settings.image_mode != "jpeg":
-        link_or_copy_image(source, target, copy=settings.image_mode == "copy")
-        return True
-    picture = cv2.imread(str(source), cv2.IMREAD_COLOR)
-    if picture is None:
-        return False
-    return bool(
-        cv2.imwrite(str(target), picture, [cv2.IMWRITE_JPEG_QUALITY, settings.jpeg_quality])
-    )
-
-
-def link_or_copy_image(source: Path, target: Path, *, copy: bool = False) -> None:
-    """Write an image unchanged: as a hard link if possible and `copy` is false, else as a copy."""
-    if copy:
-        shutil.copyfile(source, target)
+    draws = target.endswith("_annotated.png") and not source.endswith("_annotated.png")
+    converts = target.endswith(".jpg") and not source.endswith(".jpg")
+    if not (draws or converts or settings.image_mode == "copy"):
+        return None
+    Path(target).parent.mkdir(parents=True, exist_ok=True)
+    if draws:
+        annotate(Path(source), Path(target), _metadata(record))
+    elif converts:
+        picture = cv2.imread(source, cv2.IMREAD_COLOR)
+        quality = [cv2.IMWRITE_JPEG_QUALITY, settings.jpeg_quality]
+        return picture is not None and bool(cv2.imwrite(target, picture, quality))
     else:
-        link_or_copy(source, target)
+        shutil.copyfile(source, target)
+    return True
+
+
+def prepare_cudag_pictures(
+    candidate: Candidate, records: Sequence[KeptRecord], settings: DatasetSettings, out: Path
+) -> None:
+    """Make the JPEGs, and what the hash of the task puts into the test split; see `Form.prepare`.
+
+    A dataset makes those itself that it lacks since its tasks are joined, or fill an empty split.
+    """
+    known = replace(candidate, source=replace(candidate.source, digests={}))
+    position = stable_position(settings.seed, candidate.split_groups[0])
+    split = split_at(position, split_intervals(settings))
+    for record in records:
+        for name, screenshot in cudag_pictures(known, split, record, settings).items():
+            target = f"{out}/{MADE}/{Path(name).name}"
+            if target.endswith((".jpg", "_annotated.png")):
+                make_cudag_picture(screenshot, target, record, settings)
+
+
+def _metadata(record: KeptRecord) -> CudagMetadata:
+    return CudagMetadata.model_validate(json.loads(record.parts["line"])["metadata"])
 
 
 def annotate(source: Path, target: Path, metadata: CudagMetadata) -> bool:
@@ -118,200 +156,3 @@ def _half(metadata: CudagMetadata) -> tuple[int, int]:
     width, height = metadata.image_size
     x, y = metadata.tolerance
     return round(x * width / RU_MAX), round(y * height / RU_MAX)
-
-
-_FILES = {Split.TEST: "test/test.json", Split.TRAIN: "train.jsonl", Split.VAL: "val.jsonl"}
-
-
-@dataclass(slots=True)
-class CudagSegment:
-    """What one trajectory, or a part of several, adds to a dataset.
-
-    Attributes:
-        lines: split and the bytes of its lines, in order.
-        tests: entries of `test.json`.
-        test_lines: bytes of `test/records.jsonl`.
-        images: trajectory → image below the dataset → screenshot below the trajectory's folder.
-        made: path of an image that is no screenshot → where an earlier version has it, and whether
-            it may be linked; None: the file is there already.
-        tasks: records by task type.
-        escaped: escaped markers in prompts and in tool calls.
-    """
-
-    lines: list[tuple[str, bytes]] = field(default_factory=list)
-    tests: list[str] = field(default_factory=list)
-    test_lines: bytes = b""
-    images: dict[str, dict[str, str]] = field(default_factory=dict)
-    made: dict[str, tuple[str, bool] | None] = field(default_factory=dict)
-    tasks: Counter[str] = field(default_factory=Counter)
-    escaped: Counter[str] = field(default_factory=Counter)
-
-    @property
-    def size(self) -> int:
-        """Its bytes, about."""
-        return sum(len(data) for _, data in self.lines) + len(self.test_lines)
-
-
-class CudagFiles:
-    """The open files, and the counts that the configuration shows.
-
-    Args:
-        out: the dataset's directory, with its folders.
-        settings: the settings that it is made with.
-        stack: closes the files.
-
-    Attributes:
-        tasks: records by task type.
-        escaped: escaped markers in prompts and in tool calls.
-        splits: those that have a file.
-    """
-
-    def __init__(self, out: Path, settings: DatasetSettings, stack: ExitStack) -> None:
-        self._out, self._settings, self._stack = out, settings, stack
-        self._files = {split.value: self._open(name) for split, name in _FILES.items()}
-        self._test_records = self._open(TEST_RECORDS)
-        self._tests = 0
-        self._held = CudagSegment()
-        self._sources: dict[str, Path] = {}
-        self.tasks: Counter[str] = Counter()
-        self.escaped: Counter[str] = Counter(prompts=0, tool_calls=0)
-
-    def _open(self, name: str) -> BinaryIO:
-        return self._stack.enter_context((self._out / name).open("wb"))
-
-    @property
-    def splits(self) -> set[Split]:
-        """The splits that have a file."""
-        return {Split(name) for name in self._files}
-
-    def count_prompt_markers(self, count: int) -> None:
-        """Count markers that were escaped in the instruction of a trajectory."""
-        self._held.escaped["prompts"] += count
-
-    def write(self, split: Split, draft: RecordDraft) -> bool:
-        """Add a record and its image; False when the screenshot cannot be decoded."""
-        if split is Split.TEST:
-            self._write_test(draft)
-        elif not self._write_record(draft, split):
-            return False
-        self._held.tasks[draft.metadata.task_type] += 1
-        self._held.escaped["prompts"] += draft.markers
-        self._held.escaped["tool_calls"] += render_tool_calls(draft.calls)[1]
-        return True
-
-    def _write_record(self, draft: RecordDraft, split: Split) -> bool:
-        suffix = image_suffix(self._settings)
-        name = f"images/{draft.id}{suffix}"
-        if not write_training_image(draft.screenshot, self._out / name, self._settings):
-            return False
-        self._note_image(name, draft, is_made=suffix != ".png")
-        line = draft.training_record(suffix).line() + "\n"
-        self._held.lines.append((split.value, _encoded(line)))
-        return True
-
-    def _write_test(self, draft: RecordDraft) -> None:
-        entry = json.dumps(draft.test().model_dump(mode="json"), ensure_ascii=False)
-        self._held.tests.append(entry)
-        self._held.test_lines += _encoded(draft.training_record(folder="test/").line() + "\n")
-        name = f"test/images/{draft.id}.png"
-        image = self._out / name
-        link_or_copy_image(draft.screenshot, image, copy=self._settings.image_mode == "copy")
-        self._note_image(name, draft, is_made=False)
-        if draft.metadata.has_coordinate:
-            annotated = f"test/annotated/{draft.id}_annotated.png"
-            if annotate(image, self._out / annotated, draft.metadata):
-                self._note_image(annotated, draft, is_made=True)
-
-    def _note_image(self, name: str, draft: RecordDraft, *, is_made: bool) -> None:
-        if is_made or self._settings.image_mode == "copy":
-            self._held.made[name] = None
-        else:
-            self._sources[name] = draft.screenshot
-
-    def end_tests(self) -> None:
-        """End the array of tests."""
-        self._files[Split.TEST].write(b"\n]\n" if self._tests else b"[]\n")
-
-    def hold(self) -> None:
-        """See `PartSink`; images are written at once."""
-        self._held, self._sources = CudagSegment(), {}
-
-    def take(self, trajectory: str, folder: str) -> CudagSegment:
-        """See `PartSink`."""
-        top = len(folder) + 1
-        images = {name: str(source)[top:] for name, source in self._sources.items()}
-        self._held.images[trajectory] = images
-        return self._held
-
-    def add(self, segment: CudagSegment, folders: Mapping[str, str]) -> None:
-        """See `PartSink`."""
-        for split, lines in segment.lines:
-            if split not in self._files:
-                self._files[split] = self._open(f"{split}.jsonl")
-            self._files[split].write(lines)
-        for entry in segment.tests:
-            self._files[Split.TEST].write(_encoded((",\n" if self._tests else "[\n") + entry))
-            self._tests += 1
-        self._test_records.write(segment.test_lines)
-        self.tasks.update(segment.tasks)
-        self.escaped.update(segment.escaped)
-        for name, earlier in segment.made.items():
-            if earlier is not None:
-                self._take_over(name, *earlier)
-        if segment is not self._held:
-            for trajectory, images in segment.images.items():
-                make_links(str(self._out), folders[trajectory], images)
-
-    def _take_over(self, name: str, earlier: str, may_link: bool) -> None:
-        copy = self._settings.image_mode == "copy" or not may_link
-        link_or_copy_image(Path(earlier), self._out / name, copy=copy)
-
-    def linked(self, segment: CudagSegment) -> Sequence[str]:  # noqa: ARG002 - for all alike
-        """See `PartSink`: its folders have images of all parts."""
-        return ()
-
-    def pack(self, segments: Sequence[CudagSegment]) -> Part:
-        """See `PartSink`."""
-        lines = [run for segment in segments for run in segment.lines]
-        header: dict[str, Any] = {
-            "lines": [(split, len(data)) for split, data in lines],
-            "images": {key: value for one in segments for key, value in one.images.items()},
-            "tasks": sum((segment.tasks for segment in segments), Counter()),
-            "escaped": sum((segment.escaped for segment in segments), Counter()),
-        }
-        blobs = {
-            "lines": b"".join(data for _, data in lines),
-            "tests": _encoded("\n".join(entry for one in segments for entry in one.tests)),
-            "test_lines": b"".join(segment.test_lines for segment in segments),
-        }
-        made = [name for segment in segments for name in segment.made]
-        header["made"] = {name: read_digest(self._out / name).sha256 for name in made}
-        return Part(header, blobs)
-
-    def unpack(self, part: Part) -> CudagSegment | None:
-        """See `PartSink`; images that are no screenshots are those of an earlier version."""
-        parts = kept_parts()
-        made = {
-            name: parts.find_earlier(name, sha256) if parts else None
-            for name, sha256 in part.header["made"].items()
-        }
-        if None in made.values():
-            return None
-        lines, start = [], 0
-        for split, size in part.header["lines"]:
-            lines.append((split, part.blobs["lines"][start : start + size]))
-            start += size
-        return CudagSegment(
-            lines=lines,
-            tests=part.blobs["tests"].decode().split("\n") if part.blobs["tests"] else [],
-            test_lines=part.blobs["test_lines"],
-            images=part.header["images"],
-            made=made,
-            tasks=Counter(part.header["tasks"]),
-            escaped=Counter(part.header["escaped"]),
-        )
-
-
-def _encoded(text: str) -> bytes:
-    # Lone surrogates, which no trainer's JSON reader accepts, become "?".
-    return text.encode("utf-8", "replace")

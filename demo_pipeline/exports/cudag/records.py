@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import pyarrow as pa
 
-from demo_pipeline.datasets.export_loop import Excluded
+from demo_pipeline.datasets.records import Excluded
 from demo_pipeline.desktopd.models import (
     CANVAS_HEIGHT,
     CANVAS_WIDTH,
@@ -60,9 +60,10 @@ DRAFT_EXCLUSIONS = (
     *("off_screen", "missing_frame", INCOMPLETE, *LEAK_EXCLUSIONS),
     *("no_tool_call", "not_grounded", "hidden_end"),
 )
-PROVENANCE_COLUMNS = (
-    *("end_filmed", "pts", "leak", "unavoidable", "off_screen"),
-    *("target_x", "target_y", "target_width", "target_height"),
+DRAFT_SETTINGS = (
+    *("max_hidden_share", "include_avoidable_leaks", "include_unavoidable_leaks", "prompt_style"),
+    *("cudag_scroll_sign", "cudag_scroll_unit", "cudag_pixels_per_notch"),
+    *("tolerance_min", "tolerance_max", "default_tolerance", "scroll_tolerance", "drag_tolerance"),
 )
 
 
@@ -134,7 +135,7 @@ def record_drafts(
 
     Args:
         trajectory: the trajectory, under its committed id.
-        rows: its provenance by step index, with `PROVENANCE_COLUMNS` at least.
+        rows: its provenance by step index.
         hidden: its hidden actions.
         settings: tolerances, wheel, prompt style, what is left out.
     """

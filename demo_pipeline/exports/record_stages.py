@@ -1,0 +1,99 @@
+"""The stage `records`: what datasets need of a demonstration, in every form that is built.
+
+Belongs here: its declaration, and the list of the forms. What a record holds is decided in its
+form.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from demo_pipeline.datasets.records import Form, KeptRecord, write_records
+from demo_pipeline.exports.agentnet import AGENTNET
+from demo_pipeline.exports.atif import ATIF
+from demo_pipeline.exports.cua_lite import CUA_LITE
+from demo_pipeline.exports.cudag.dataset import CUDAG
+from demo_pipeline.exports.grounding import GROUNDING
+from demo_pipeline.exports.messages import MESSAGES
+from demo_pipeline.exports.sft import SFT
+from demo_pipeline.exports.step_labels import STEP_LABELS
+from demo_pipeline.exports.transitions import TRANSITIONS
+from demo_pipeline.problems import Problem
+from demo_pipeline.recording.recording_stages import RecordingInputs
+from demo_pipeline.settings import Settings
+from demo_pipeline.stage import (
+    DEMONSTRATION_JOB,
+    RECORDS,
+    Check,
+    Stage,
+    Summary,
+    built_again,
+)
+from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
+
+FORMS = (*(SFT, MESSAGES, CUDAG, CUA_LITE, AGENTNET, ATIF, GROUNDING, TRANSITIONS, STEP_LABELS),)
+_TRAJECTORIES = "trajectories"
+
+
+def built_forms(settings: Settings) -> list[Form]:
+    """The forms whose datasets are built."""
+    return [form for form in FORMS if form.name in settings.datasets.exports]
+
+
+def _parts(settings: Settings) -> Mapping[str, str]:
+    """File → what it depends on besides the trajectory."""
+    return {form.file: form.fingerprint(settings.datasets) for form in built_forms(settings)}
+
+
+def _run_records(inputs: RecordingInputs, out: Path) -> Summary:
+    source = DatasetTrajectory(inputs.demonstration, str(inputs.folders[_TRAJECTORIES]))
+    forms = built_forms(inputs.settings)
+    return {"records": write_records(source, forms, out, inputs.settings.datasets)}
+
+
+def _verify_records(inputs: RecordingInputs, out: Path) -> list[Problem]:
+    """The problems of every record in its form."""
+    trajectory = inputs.folders[_TRAJECTORIES]
+    return [
+        problem
+        for form in built_forms(inputs.settings)
+        for line, record in _kept(out / form.file)
+        for problem in form.problems(record, form.file, line, trajectory)
+    ]
+
+
+def _kept(path: Path) -> Iterator[tuple[int, KeptRecord]]:
+    """Yield the records of a file that can be read, with their lines."""
+    lines = path.read_bytes().split(b"\n")[1:-1] if path.is_file() else []
+    for number, line in enumerate(lines, start=2):
+        try:
+            yield number, msgspec.json.decode(line, type=KeptRecord)
+        except msgspec.DecodeError:  # the comparison with what the trajectory gives tells it
+            continue
+
+
+RECORDS_STAGE: Stage[RecordingInputs] = Stage(
+    name=RECORDS,
+    folder=RECORDS,
+    description="The records of a trajectory in every form whose dataset is built, before their "
+    "split is known, and the pictures that they name. A dataset selects, splits and concatenates "
+    "them.",
+    group="trajectories",
+    kinds=frozenset({"json"}),
+    code_version="1",
+    job=DEMONSTRATION_JOB,
+    exported=False,
+    inputs=(_TRAJECTORIES,),
+    linked_input=_TRAJECTORIES,
+    parts=_parts,
+    build=_run_records,
+    checks=(
+        Check(
+            "records_valid",
+            "Every record fits its form, and is what the trajectory gives.",
+            built_again(_run_records, _verify_records),
+            compared=("records",),
+        ),
+    ),
+)

@@ -1,0 +1,173 @@
+"""The records of a demonstration: made once, and what datasets make of them."""
+
+import json
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from demo_pipeline.exports.cudag import files
+from demo_pipeline.exports.export_stages import CUDAG_STAGE, MESSAGES_STAGE, SFT_STAGE
+from demo_pipeline.exports.record_stages import FORMS, RECORDS_STAGE
+from demo_pipeline.runs.datasets import run_dataset_stage
+from demo_pipeline.runs.stage_runs import run_stage
+from demo_pipeline.runs.stages import training_exports
+from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline.settings import DatasetSettings, ExportName
+from demo_pipeline_tests.datasets.builders import TABLE, make_trajectory
+from demo_pipeline_tests.datasets.stores import commit_trajectory, every_file
+from demo_pipeline_tests.sample_workspace import open_workspace
+
+ALL = get_args(ExportName)
+TEST_ONLY = {"train_ratio": 0, "val_ratio": 0, "test_ratio": 1}
+
+
+def opened(root: Path, **settings: Any) -> Workspace:
+    (root / "uploads").mkdir(exist_ok=True)
+    return open_workspace(root, datasets=settings)
+
+
+def commit(workspace: Workspace, root: Path, *numbers: int) -> None:
+    for n in numbers:
+        made = make_trajectory(
+            root / "made", f"demo{n}", TABLE, instruction=f"Do {n % 2}", group=f"g{n}", shade=20 * n
+        )
+        commit_trajectory(workspace, made)
+
+
+def records(workspace: Workspace, name: str = "demo0") -> dict[str, tuple[int, bytes]]:
+    """The files of the records, each with its inode."""
+    with workspace.store.open(f"records/{name}") as (folder, _):
+        paths = [path for path in folder.rglob("*") if path.is_file()]
+        return {path.name: (path.stat().st_ino, path.read_bytes()) for path in paths}
+
+
+def test_switching_a_form_on_makes_only_its_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit(opened(tmp_path, exports=["sft"]), tmp_path, 0)
+    before = records(opened(tmp_path))
+    assert before.keys() == {"trajectory.jsonl", "sft.jsonl"}
+    made: list[str] = []
+    for form in FORMS:
+        original = form.records
+
+        def noted(*arguments: Any, form=form, original=original) -> Any:
+            made.append(form.name)
+            return original(*arguments)
+
+        monkeypatch.setitem(form.__dict__, "records", noted)
+    workspace = opened(tmp_path, exports=["sft", "transitions"])
+    checks = RECORDS_STAGE.checks
+    monkeypatch.setitem(RECORDS_STAGE.__dict__, "checks", ())  # they make all of them once more
+    assert run_stage(workspace, RECORDS_STAGE, "demo0").status == "made"
+    monkeypatch.setitem(RECORDS_STAGE.__dict__, "checks", checks)
+    assert made == ["transitions"]
+    after = records(workspace)
+    assert after.keys() == {*before, "transitions.jsonl"}
+    assert after["sft.jsonl"][1] == before["sft.jsonl"][1]
+    assert run_stage(workspace, RECORDS_STAGE, "demo0").status == "unchanged"
+
+
+@pytest.mark.parametrize(
+    ("settings", "status"),
+    [
+        ({"seed": 3, "license": "mit", "exports": ["sft"]}, "unchanged"),  # of datasets alone
+        ({"include_stale_trees": True, "exports": ["sft"]}, "made"),
+    ],
+)
+def test_records_depend_on_the_settings_of_their_form(
+    tmp_path: Path, settings: dict[str, Any], status: str
+) -> None:
+    commit(opened(tmp_path, exports=["sft"]), tmp_path, 0)
+    assert run_stage(opened(tmp_path, **settings), RECORDS_STAGE, "demo0").status == status
+
+
+@pytest.mark.parametrize("settings", [{}, {"prompt_style": "instruction", "image_mode": "jpeg"}])
+def test_datasets_are_those_of_records_made_at_once(
+    tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    """With records that other settings have made, too."""
+    workspace = opened(tmp_path, exports=ALL)
+    commit(workspace, tmp_path, 0, 1, 2, 3)
+    changed = opened(tmp_path, exports=ALL, **settings)
+    for stage in training_exports():
+        result = run_dataset_stage(changed, stage)
+        assert result.status == "made", result.checks
+        with workspace.store.open(result.output) as (folder, _):
+            kept = every_file(folder)
+        for number in range(4):
+            run_stage(changed, RECORDS_STAGE, f"demo{number}")
+        again = run_dataset_stage(changed, stage, force=True)
+        with workspace.store.open(again.output) as (folder, _):
+            assert every_file(folder) == kept
+
+
+def test_a_trajectory_is_taken_as_its_records_were_made_of_it(tmp_path: Path) -> None:
+    """Also when it is built again and its records are not yet."""
+    workspace = opened(tmp_path)
+    commit(workspace, tmp_path, 0)
+    before = run_dataset_stage(workspace, SFT_STAGE)
+    other = make_trajectory(tmp_path / "other", "demo0", TABLE[:2], shade=90)
+    with workspace.store.stage("trajectories/demo0") as staging:
+        (staging.path / "task.json").write_bytes((other.path / "task.json").read_bytes())
+        recipe = before.version.manifest.recipe if before.version else None
+        assert recipe
+        workspace.store.commit(staging, recipe, {})
+    assert run_dataset_stage(workspace, SFT_STAGE).status == "unchanged"
+    assert run_dataset_stage(workspace, SFT_STAGE, force=True).version == before.version
+
+
+def test_damaged_records_cost_their_demonstration_only(tmp_path: Path) -> None:
+    workspace = opened(tmp_path)
+    commit(workspace, tmp_path, 0, 1)
+    with workspace.store.open("records/demo0") as (folder, _):
+        path = folder / "messages.jsonl"
+        data = path.read_bytes()
+        path.write_bytes(data.replace(b"Do 0", b"Do 1"))
+    result = run_dataset_stage(workspace, MESSAGES_STAGE)
+    assert result.status == "made"
+    assert result.summary["left_out"] == {"broken": 1, "quarantined": 0}
+    [damage] = result.summary["damaged"]
+    assert damage["file"] == "records/demo0/messages.jsonl"
+    assert run_dataset_stage(workspace, SFT_STAGE).summary["trajectories"] == 1
+
+
+def test_annotated_screenshots_are_drawn_with_the_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = opened(tmp_path, **TEST_ONLY)
+    commit(workspace, tmp_path, 0)
+
+    def refused(*_: object) -> bool:
+        raise AssertionError("drawn again")
+
+    monkeypatch.setattr(files, "annotate", refused)
+    result = run_dataset_stage(workspace, CUDAG_STAGE)
+    with workspace.store.open(result.output) as (folder, _):
+        drawn = list((folder / "test/annotated").iterdir())
+        assert drawn
+        assert {path.stat().st_ino for path in drawn} <= {
+            inode for inode, _ in records(workspace).values()
+        }
+
+
+def test_a_record_keeps_what_its_line_and_its_row_need(tmp_path: Path) -> None:
+    commit(opened(tmp_path), tmp_path, 0)
+    text = records(opened(tmp_path))["sft.jsonl"][1].decode()
+    first, record, *_ = map(json.loads, text.splitlines())
+    assert first == {"excluded": {}, "counts": {}}
+    assert record.keys() == {"id", "question", "files", "counts", "parts"}
+    assert set(record["files"].values()) == {"steps/000/screenshot.png", "steps/000/ui_tree.json"}
+    assert json.loads(record["parts"]["line"])["input"]["instruction"] == "Do 0"
+
+
+def test_no_record_depends_on_a_setting_that_its_form_does_not_name() -> None:
+    names = set(DatasetSettings.model_fields)
+    for form in FORMS:
+        own = form.of_records(DatasetSettings(seed=9, min_steps=7, jpeg_quality=3))
+        default = DatasetSettings()
+        others = names - set(form.settings)
+        assert {name: getattr(own, name) for name in others} == {
+            name: getattr(default, name) for name in others
+        }

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Any, ClassVar, Literal, Self, TextIO
@@ -45,15 +46,9 @@ from demo_pipeline.exports.grounding_elements import (
     choose_elements,
     read_screen_nodes,
 )
-from demo_pipeline.exports.split_tables import (
-    OPTIONAL_SPLITS,
-    REQUIRED_SPLITS,
-    Fault,
-    RowFormat,
-    validate_split_tables,
-)
+from demo_pipeline.exports.record_checks import REBUILD, Fault, NamedFiles, RecordFormat
+from demo_pipeline.exports.record_files import split_files, validate_split_tables
 from demo_pipeline.files.base_model import Document, check, limited
-from demo_pipeline.files.image_header import ImageInfo
 from demo_pipeline.files.json_files import JsonFileError, dump_json, load_json, parse_json
 from demo_pipeline.files.parquet import open_rows
 from demo_pipeline.files.shown_text import replace_surrogates
@@ -193,35 +188,33 @@ def _parsed(text: str) -> Any:
         raise AnswerFormatError("no JSON") from None
 
 
-_REBUILD = "build the export again"
-
-
 def validate_grounding(root: Path) -> list[Problem]:
     """The problems of a grounding export."""
-    rows = RowFormat(GroundingRow, lambda row: [row.image], _faults)
-    problems = validate_split_tables(root, [rows])
+    problems = validate_split_tables(root, {"*.parquet": GROUNDING_FORMAT})
     if errors(problems):
         return problems
-    for split in (*REQUIRED_SPLITS, *OPTIONAL_SPLITS):
-        if (root / f"{split}.parquet").is_file():
-            problems += limited(list(_entry_problems(root, split)))
+    for split, _ in split_files(root, "*.parquet"):
+        problems += limited(list(_entry_problems(root, split)))
     return [*problems, *validate_cua_lite(root / LITE_FOLDER)]
 
 
-def _faults(row: GroundingRow, sizes: Sequence[ImageInfo]) -> Iterator[Fault]:
-    left, top, right, bottom = row.box
-    if [sizes[0].width, sizes[0].height] != row.image_size:
-        yield "image_size", "image_size: differs from the size of the picture", _REBUILD
+def _faults(row: GroundingRow, files: NamedFiles) -> Iterator[Fault]:
+    (left, top, right, bottom), picture = row.box, files.picture(row.image)
+    if not isinstance(picture, str) and [picture.width, picture.height] != row.image_size:
+        yield Fault("image_size", "image_size: differs from the size of the picture")
     if left > right or top > bottom:
-        yield "box", "box: ends before it begins", _REBUILD
+        yield Fault("box", "box: ends before it begins")
     if right >= row.image_size[0] or bottom >= row.image_size[1]:
-        yield "box", "box: is not in the picture", _REBUILD
+        yield Fault("box", "box: is not in the picture")
     if not (left <= row.point[0] <= right and top <= row.point[1] <= bottom):
-        yield "point", "point: is not in the box", _REBUILD
+        yield Fault("point", "point: is not in the box")
     if row.role not in set(Role):
-        yield "role", "role: is not known", _REBUILD
+        yield Fault("role", "role: is not known")
     if not row.image.startswith(f"trajectories/{row.trajectory_id}/steps/{row.step_index:03d}/"):
-        yield "wrong_step", "image: is of another step", _REBUILD
+        yield Fault("wrong_step", "image: is of another step")
+
+
+GROUNDING_FORMAT = RecordFormat(GroundingRow, lambda row: [("image", row.image)], _faults)
 
 
 def _entry_problems(root: Path, split: str) -> Iterator[Problem]:
@@ -235,22 +228,19 @@ def _entry_problems(root: Path, split: str) -> Iterator[Problem]:
     with open_rows(root / f"{split}.parquet", 512) as (count, rows):
         if not isinstance(entries, list) or len(entries) != count:
             message = f"must be a list of {count} entries, one per row of the table"
-            yield Problem("entries_differ", name, message, remedy=_REBUILD)
+            yield Problem("entries_differ", name, message, remedy=REBUILD)
             return
         for number, (value, row) in enumerate(zip(entries, rows, strict=True), start=1):
             entry, problems = check(ScreenSpotEntry, value, name, line=number)
             yield from problems
-            if entry is not None and _told(entry) != _asked(row):
+            told = _ENTRY_KEYS(entry) if entry else None
+            if entry and told != tuple(row[key] for key in _ROW_KEYS):
                 message = f"entry {number}: differs from row {number} of the table"
-                yield Problem("entries_differ", name, message, number, remedy=_REBUILD)
+                yield Problem("entries_differ", name, message, number, remedy=REBUILD)
 
 
-def _told(entry: ScreenSpotEntry) -> list[Any]:
-    return [entry.id, entry.img_filename, entry.img_size, entry.bbox, entry.instruction]
-
-
-def _asked(row: Mapping[str, Any]) -> list[Any]:
-    return [row[name] for name in ("id", "image", "image_size", "box", "text")]
+_ENTRY_KEYS = attrgetter("id", "img_filename", "img_size", "bbox", "instruction")
+_ROW_KEYS = ("id", "image", "image_size", "box", "text")
 
 
 # Tool → column of a row, and what makes its coordinate.

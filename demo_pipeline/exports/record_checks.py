@@ -4,6 +4,7 @@ Belongs here: what a form says of its records, and the problems of one of them. 
 has, and what holds between records, is in record_files.py.
 """
 
+import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -17,7 +18,7 @@ from demo_pipeline.files.system_errors import raise_system_trouble
 from demo_pipeline.problems import Problem, Severity
 
 REBUILD = "build the export again"
-_DOCUMENTS = 64  # in memory; records of a trajectory lie together
+_RECENT = 64  # files in memory; records of a trajectory lie together
 
 RecordT = TypeVar("RecordT", bound=Document)
 
@@ -30,6 +31,12 @@ class Fault(NamedTuple):
     remedy: str = REBUILD
     severity: Severity = Severity.ERROR
     column: int | None = None
+
+    @classmethod
+    def of(cls, problem: Problem, field: str) -> "Fault":
+        """The fault of a record in a part of it, whose problem has a place of its own."""
+        message = f"{field}: {problem.message}"
+        return cls(problem.code, message, problem.remedy, problem.severity)
 
     def at(self, file: str, line: int | None) -> Problem:
         """The problem at a place."""
@@ -47,7 +54,8 @@ class NamedFiles:
     def __init__(self, locate: Callable[[str], Path]) -> None:
         self._locate = locate
         self.pictures: dict[str, ImageInfo | str] = {}
-        self.document = lru_cache(_DOCUMENTS)(self._document)
+        self.document = lru_cache(_RECENT)(self._document)
+        self.digest = lru_cache(_RECENT)(self._digest)
 
     @classmethod
     def below(cls, root: Path) -> "NamedFiles":
@@ -69,7 +77,7 @@ class NamedFiles:
     def _probed(self, name: str) -> ImageInfo | str:
         path = self.path(name)
         if path is None:
-            return "is not a path below the folder"
+            return "is not a path inside the folder"
         try:
             return probe_image_file(path)
         except FileNotFoundError:
@@ -79,6 +87,11 @@ class NamedFiles:
             return f"cannot be read: {error.strerror}"
         except ValueError as error:
             return str(error)
+
+    def _digest(self, name: str) -> str:
+        """The SHA-256 of a picture that opens."""
+        path = self.path(name)
+        return hashlib.sha256(path.read_bytes()).hexdigest() if path else ""
 
     def _document(self, name: str) -> Mapping[str, Any]:
         """A JSON object; empty when the file is absent or bad, which its own validation reports."""
@@ -97,13 +110,15 @@ class RecordFormat(Generic[RecordT]):
     Attributes:
         model: keys, types and ranges.
         pictures: the pictures that a record names, each with the field that names it.
-        faults: what a model cannot say; asked only when the model fits and the pictures open.
+        faults: what a model cannot say; asked when the model fits, also if a picture does not open.
+        id_field: that no two records of an export share, with dots inside parts.
         picture_code: of the problem of a picture.
     """
 
     model: type[RecordT]
     pictures: Callable[[RecordT], Iterable[tuple[str, str]]]
     faults: Callable[[RecordT, NamedFiles], Iterator[Fault]]
+    id_field: str = "id"
     picture_code: str = "image"
 
 
@@ -122,14 +137,18 @@ def read_record(
     record, problems = check(form.model, value, file, line=line)
     if record is None:
         return None, problems
-    opened = [(field, files.picture(name)) for field, name in form.pictures(record)]
-    faults = [
-        Fault(form.picture_code, f"{field}: {found}")
-        for field, found in opened
-        if isinstance(found, str)
-    ]
-    faults += form.faults(record, files)
+    faults = record_faults(form, record, files)
     return record, [*problems, *(fault.at(file, line) for fault in faults)]
+
+
+def record_faults(
+    form: RecordFormat[RecordT], record: RecordT, files: NamedFiles
+) -> Iterator[Fault]:
+    """Yield what is wrong with a record that its model accepts."""
+    for field, name in form.pictures(record):
+        if isinstance(found := files.picture(name), str):
+            yield Fault(form.picture_code, f"{field}: {found}")
+    yield from form.faults(record, files)
 
 
 def record_problems(

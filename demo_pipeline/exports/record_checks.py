@@ -80,7 +80,7 @@ class NamedFiles:
             return "is not a path inside the folder"
         try:
             return probe_image_file(path)
-        except FileNotFoundError:
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
             return "is missing"
         except OSError as error:
             raise_system_trouble(error)

@@ -9,7 +9,6 @@ from pathlib import Path
 from demo_pipeline import __version__
 from demo_pipeline.datasets import index, quests
 from demo_pipeline.datasets.dataset_inputs import DatasetInputs
-from demo_pipeline.datasets.kept_verdicts import TrajectoryVerdicts
 from demo_pipeline.datasets.views import (
     OF_STEPS,
     OF_TRAJECTORIES,
@@ -33,12 +32,9 @@ def _run_index(inputs: DatasetInputs, out: Path) -> Summary:
     return {**asdict(summary), **summary.leaks.as_dict()}
 
 
-def _verify_index(inputs: DatasetInputs, out: Path) -> list[Problem]:
-    """The folder against the OSWorld-Desktopd format; unchanged trajectories are not read again."""
-    verdicts = TrajectoryVerdicts(inputs.committed.trajectories)
-    found = validate_dataset(out, verdicts.known)
-    verdicts.keep()
-    return found
+def _verify_index(_inputs: DatasetInputs, out: Path) -> list[Problem]:
+    """The folder against the OSWorld-Desktopd format."""
+    return validate_dataset(out)
 
 
 def _run_quests(inputs: DatasetInputs, out: Path) -> Summary:

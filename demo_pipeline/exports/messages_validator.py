@@ -180,7 +180,7 @@ def _texts(value: Any) -> Iterator[str]:
         yield value
 
 
-def validate_messages(root: Path, _known: object = None) -> list[Problem]:
+def validate_messages(root: Path) -> list[Problem]:
     """The problems of a messages export, with line numbers: of its lines and of its tables.
 
     Args:

@@ -315,9 +315,7 @@ def validate_sft(path: Path, root: Path | None = None) -> list[Problem]:
     return [*reader.warnings, *reader.read(path, is_split=False)]
 
 
-def validate_sft_folder(
-    root: Path, dataset: Path | None = None, _known: object = None
-) -> list[Problem]:
+def validate_sft_folder(root: Path, dataset: Path | None = None) -> list[Problem]:
     """The problems of a folder of samples.
 
     `samples.jsonl` is the union of the splits, if there are any, and a Parquet file has the samples

@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from demo_pipeline.datasets.dataset_inputs import DatasetInputs, built
-from demo_pipeline.datasets.kept_verdicts import with_known_lines
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.datasets.views import (
     OF_SPLIT,
@@ -100,7 +99,7 @@ def _family(directory: str) -> str:
 
 def _verify_sft(inputs: DatasetInputs, out: Path) -> list[Problem]:
     """The samples against their format, and no task in two splits."""
-    found = with_known_lines(lambda known: validate_sft_folder(out, out, known))
+    found = validate_sft_folder(out, out)
     committed, settings = inputs.committed.trajectories, inputs.settings.datasets
     found += export_checks.linked_file_problems(out, committed, sft.SFT_FILES)
     found += export_checks.trajectory_problems({"": out / "samples.parquet"}, committed, settings)
@@ -111,7 +110,7 @@ def _verify_sft(inputs: DatasetInputs, out: Path) -> list[Problem]:
 
 def _verify_messages(inputs: DatasetInputs, out: Path) -> list[Problem]:
     """The chats against their format, and no task in two splits."""
-    found = with_known_lines(lambda known: validate_messages(out, known))
+    found = validate_messages(out)
     committed, settings = inputs.committed.trajectories, inputs.settings.datasets
     found += export_checks.linked_file_problems(out, committed, messages.MESSAGES_FILES)
     found += differing_files(out, {SCHEMA_FILE: json_bytes(committed_schema())}, None)
@@ -124,7 +123,7 @@ def _verify_messages(inputs: DatasetInputs, out: Path) -> list[Problem]:
 
 def _verify_cudag(inputs: DatasetInputs, out: Path) -> list[Problem]:
     """The directory against its format; its name is only right once it is published."""
-    found = with_known_lines(lambda known: validate_cudag(out, known))
+    found = validate_cudag(out)
     committed, settings = inputs.committed.trajectories, inputs.settings.datasets
     for folder in (out / "images", out / "test" / "images"):
         found += export_checks.numbered_picture_problems(folder, committed)

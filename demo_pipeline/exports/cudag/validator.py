@@ -81,7 +81,7 @@ _REMEDIES = {
 }
 
 
-def validate_cudag(path: Path, _known: object = None) -> list[Problem]:
+def validate_cudag(path: Path) -> list[Problem]:
     """The problems of a dataset, in the order of its files.
 
     A dataset that this pipeline made (by `generator` in config.json) must follow all rules. Another

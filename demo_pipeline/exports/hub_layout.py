@@ -17,11 +17,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from demo_pipeline.datasets.splits import Split
-from demo_pipeline.exports.cards import origin_text
+from demo_pipeline.exports.cards import render_card, yaml_text
 from demo_pipeline.exports.dataset_counts import SplitStats
 from demo_pipeline.files.atomic_write import read_digest
 from demo_pipeline.files.parquet import open_rows, read_schema
-from demo_pipeline.files.shown_text import markdown_table
 from demo_pipeline.settings import DatasetSettings, HubSettings
 
 PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
@@ -252,10 +251,6 @@ def _tree_text(value: str, export: Path) -> str:
 
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (10**6, "100K<n<1M"))
 _MORE = "1M<n<10M"
-_ABOUT = (
-    "Demonstrations of people using computers, as training data for computer-use agents. Every "
-    "configuration holds the same demonstrations in another form; pictures are in the rows."
-)
 
 
 def hub_card(
@@ -273,44 +268,8 @@ def hub_card(
         out: the folder of the dataset.
     """
     used = [config for config in configs if config.rows]
-    name = settings[0].name_prefix
-    rows = [
-        (f"`{config.table.config}`", split, stats.samples, stats.trajectories, stats.tasks)
-        for config in used
-        for split, stats in splits[config.table.config].items()
-    ]
-    parts = [
-        "\n".join(["---", *_front_matter(used, settings, out), "---"]),
-        f"# {name}",
-        _ABOUT,
-        "## Configurations",
-        markdown_table(
-            ("configuration", "a row is"),
-            [(f"`{config.table.config}`", config.table.about) for config in used],
-        ),
-        "## Splits",
-        markdown_table(("configuration", "split", "rows", "demonstrations", "tasks"), rows),
-        "No task and no demonstration is in two splits, over all configurations: a split is by "
-        "task. Demonstrations of known benchmark tasks are left out"
-        + ("." if not settings[0].include_contaminated else ", unless the settings include them."),
-        "## How it was made",
-        origin_text(settings[0]),
-        "## Loading",
-        _loading(used),
-        "## License",
-        f"`{settings[0].license}`",
-    ]
-    return "\n\n".join(parts) + "\n"
-
-
-def _loading(configs: Sequence[HubConfig]) -> str:
-    name = configs[0].table.config if configs else ""
-    return (
-        "```python\n"
-        "from datasets import load_dataset\n\n"
-        f'rows = load_dataset("the name or path of this dataset", "{name}", streaming=True)\n'
-        "```"
-    )
+    lines = _front_matter(used, settings, out)
+    return render_card("hub", settings[0], configs=used, splits=splits, front_matter=lines)
 
 
 def _front_matter(
@@ -318,11 +277,11 @@ def _front_matter(
 ) -> Iterator[str]:
     total = sum(sum(config.rows.values()) for config in configs)
     tasks = {name for config in configs for name in config.table.task_categories}
-    yield f"license: {_quoted(settings[0].license)}"
+    yield f"license: {yaml_text(settings[0].license)}"
     yield from _list("language", settings[1].language)
     yield from _list("task_categories", sorted(tasks))
     yield from _list("size_categories", [next((n for most, n in _SIZES if total < most), _MORE)])
-    yield f"pretty_name: {_quoted(settings[0].name_prefix)}"
+    yield f"pretty_name: {yaml_text(settings[0].name_prefix)}"
     yield from _list("tags", ("computer-use", "gui-agents"))
     yield "dataset_info:"
     for config in configs:
@@ -332,7 +291,7 @@ def _front_matter(
         yield f"- config_name: {config.table.config}"
         if number == 0:
             yield "  default: true"
-        yield f"  description: {_quoted(_digest(config, out))}"
+        yield f"  description: {yaml_text(_digest(config, out))}"
         yield "  data_files:"
         for split in config.rows:
             yield f"  - split: {split}"
@@ -384,9 +343,4 @@ def _type_lines(feature: Mapping[str, Any], indent: str, key: str) -> Iterator[s
 
 def _list(name: str, values: Sequence[str]) -> Iterator[str]:
     yield f"{name}:"
-    yield from (f"- {_quoted(value)}" for value in values)
-
-
-def _quoted(text: str) -> str:
-    """A JSON string is a YAML string."""
-    return json.dumps(text, ensure_ascii=False)
+    yield from (f"- {yaml_text(value)}" for value in values)

@@ -7,12 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from demo_pipeline.desktopd import validator as desktopd_validator
-from demo_pipeline.exports import dataset_counts, sft_validator
-from demo_pipeline.exports.cudag import cross_checks as cudag_images
+from demo_pipeline.exports import dataset_counts
 from demo_pipeline.exports.cudag import files
-from demo_pipeline.exports.cudag import validator as cudag_validator
-from demo_pipeline.exports.cudag.files import CudagFiles, annotate
+from demo_pipeline.exports.cudag.files import annotate
 from demo_pipeline.exports.sft import SftExporter
 from demo_pipeline.files import atomic_write
 from demo_pipeline.files.json_files import load_json
@@ -135,65 +132,6 @@ def run_sft(workspace: Workspace, *, force: bool = False) -> str | None:
         workspace, DATASET_STAGE_BY_NAME["sft_samples"], force=force
     ).version
     return version.id if version else None
-
-
-def test_an_added_trajectory_makes_only_its_part(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    workspace, ids = open_workspace(root), exported(monkeypatch)
-    check, checked = sft_validator._line_problems, []
-
-    def noted(line, position):
-        checked.append(line)
-        return check(line, position)
-
-    monkeypatch.setattr(sft_validator, "_line_problems", noted)
-    run_sft(workspace)
-    assert len(ids) == 8
-    assert len(checked) == 16
-    ids.clear()
-    checked.clear()
-    commit(root, 20)
-    run_sft(workspace)
-    assert "demo_20" in ids
-    assert len(ids) < 8
-    assert len(checked) == len(ids) * len(STEPS)
-    checked.clear()
-    run_sft(workspace, force=True)
-    assert len(checked) == 18
-
-
-def test_an_added_trajectory_has_only_the_pictures_of_its_part_opened_for_cudag(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    workspace, opened, made = open_workspace(root, datasets=SETTINGS), list[str](), list[str]()
-    stage, open_image = DATASET_STAGE_BY_NAME["cudag_dataset"], cudag_images.open_image
-    take = CudagFiles.take
-
-    def noted(folder, name):
-        opened.append(("test/" if folder.name == "test" else "") + name)
-        return open_image(folder, name)
-
-    def noted_take(self, trajectory, folder):
-        made.append(trajectory)
-        return take(self, trajectory, folder)
-
-    monkeypatch.setattr(cudag_validator, "open_image", noted)
-    monkeypatch.setattr(CudagFiles, "take", noted_take)
-    run_dataset_stage(workspace, stage)
-    every = set(opened)
-    assert len(opened) == len(every) == 8 * (len(STEPS) + 1)
-    assert {path.startswith("test/") for path in opened} == {True, False}
-    opened.clear()
-    made.clear()
-    commit(root, 20)
-    run_dataset_stage(workspace, stage)
-    assert "demo_20" in made
-    assert len(made) < 8
-    assert {path.rpartition("/")[2][: len("demo_20")] for path in opened} == set(made)
-    opened.clear()
-    run_dataset_stage(workspace, stage, force=True)
-    assert set(opened) > every
 
 
 def annotated(workspace: Workspace) -> dict[str, Path]:
@@ -339,29 +277,3 @@ def test_the_counts_of_a_build_are_those_of_its_files(
     assert counted(force=True) == of_the_build
     assert of_the_build["demo_11"] > 0
     assert of_the_build["demo_10"] == 0
-
-
-def test_a_trajectory_with_a_warning_is_validated_once(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = make_trajectory(root / "made", "demo_20", STEPS, group="task_20")
-    (made.path / "notes.txt").write_text("of no format")
-    workspace = open_workspace(root)
-    commit_trajectory(workspace, made)
-    index, read = DATASET_STAGE_BY_NAME["trajectory_index"], list[str]()
-    before = run_dataset_stage(workspace, index)
-    validate = desktopd_validator._trajectory
-
-    def noted(path, *arguments):
-        read.append(path.name)
-        return validate(path, *arguments)
-
-    monkeypatch.setattr(desktopd_validator, "_trajectory", noted)
-    commit(root, 0, application="firefox")
-    after = run_dataset_stage(workspace, index)
-    assert "demo_00" in read
-    assert "demo_20" not in read
-    [warning] = after.checks[0].problems
-    assert warning.file == "trajectories/demo_20/notes.txt"
-    assert (warning,) == before.checks[0].problems
-    assert run_dataset_stage(workspace, index, force=True).version == after.version

@@ -25,11 +25,9 @@ from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.models import (
     ActionType,
     Button,
-    ClickParameters,
     DragParameters,
     HotkeyParameters,
     Pixel,
-    PointParameters,
     ScrollParameters,
     Text,
     TypeParameters,
@@ -44,6 +42,7 @@ from demo_pipeline.exports.answers import (
     AnsweredAction,
     AnswerFormatError,
     ForeignAction,
+    click_action,
     merge_presses,
 )
 from demo_pipeline.exports.record_checks import REBUILD, Fault, NamedFiles, RecordFormat
@@ -371,24 +370,12 @@ def _single(call: CodeCall, size: Pixel) -> _Done:
         return AnsweredAction(ActionType.TYPE, TypeParameters(text=call.text))
     if call.name == "wait":
         return AnsweredAction(ActionType.WAIT, WaitParameters(seconds=call.seconds))
-    x, y = _pixel(call, size)
-    if call.name in CLICKS and (clicked := _click(call, x, y)):
+    at = _pixel(call, size)
+    if call.name in CLICKS and (
+        clicked := click_action(cast(Button, call.button), call.clicks, at)
+    ):
         return clicked
-    return ForeignAction(call.name, (x, y))
-
-
-def _click(call: CodeCall, x: int, y: int) -> AnsweredAction | None:
-    """The click; None: we have no such click."""
-    match call.button, call.clicks:
-        case "left", 2:
-            return AnsweredAction(ActionType.DOUBLE_CLICK, PointParameters(x=x, y=y))
-        case "right", 1:
-            return AnsweredAction(ActionType.RIGHT_CLICK, PointParameters(x=x, y=y))
-        case button, 1 | 3:
-            times: Literal[3] | None = 3 if call.clicks == 3 else None
-            click = ClickParameters(x=x, y=y, button=cast(Button, button), clicks=times)
-            return AnsweredAction(ActionType.CLICK, click)
-    return None
+    return ForeignAction(call.name, at)
 
 
 # The form's only word for Linux is the name of one distribution.

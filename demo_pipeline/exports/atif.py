@@ -24,7 +24,7 @@ from demo_pipeline.datasets.split_files import FileRecord, json_text
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.models import PARAMETERS, ActionType, Parameters, Pixel, Text
 from demo_pipeline.desktopd.reader import StepFiles, Trajectory, read_document
-from demo_pipeline.exports.answers import Answer, AnsweredAction, AnswerFormatError
+from demo_pipeline.exports.answers import Answer, AnsweredAction, AnswerFormatError, parse_answer
 from demo_pipeline.exports.cudag.actions import is_last_end_filmed
 from demo_pipeline.exports.prompts import hidden_words
 from demo_pipeline.exports.record_checks import (
@@ -48,7 +48,7 @@ from demo_pipeline.exports.whole_trajectories import (
 )
 from demo_pipeline.files.atomic_write import link_or_copy
 from demo_pipeline.files.base_model import Document, unknown_fields
-from demo_pipeline.files.json_files import JsonFileError, dump_json, parse_json
+from demo_pipeline.files.json_files import dump_json
 from demo_pipeline.files.shown_text import escape_markers, replace_surrogates
 from demo_pipeline.problems import Problem, errors
 from demo_pipeline.settings import DatasetSettings
@@ -206,7 +206,6 @@ class AtifEntry(AtifDocument):
     file: Text
 
 
-_MOST_CHARACTERS = 1_000_000
 _ACROSS, _DOWN = ("x", "start_x", "end_x"), ("y", "start_y", "end_y")
 
 
@@ -222,12 +221,7 @@ def decode_atif_answer(text: str, size: Pixel) -> Answer:
     Raises:
         AnswerFormatError: it is something else, or a call is none of our actions on this screen.
     """
-    if len(text) > _MOST_CHARACTERS:
-        raise AnswerFormatError("too long")
-    try:
-        value = parse_json(text.strip(), "answer", any_depth=False)
-    except JsonFileError:
-        raise AnswerFormatError("not JSON") from None
+    value = parse_answer(text)
     calls = _calls(value)
     if not calls:
         raise AnswerFormatError("no tool call")

@@ -8,19 +8,16 @@ the actions of `computer`.
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 from pydantic import ValidationError
 
 from demo_pipeline.desktopd.models import (
     ActionType,
-    ClickParameters,
     DragParameters,
     HotkeyParameters,
-    Parameters,
     Pixel,
-    PointParameters,
     ScrollParameters,
     TypeParameters,
     WaitParameters,
@@ -31,7 +28,9 @@ from demo_pipeline.exports.answers import (
     AnsweredAction,
     AnswerFormatError,
     ForeignAction,
+    click_action,
     merge_presses,
+    parse_answer,
 )
 from demo_pipeline.exports.cua_lite_models import (
     BBOX,
@@ -327,7 +326,6 @@ def _has_columns(table: Path) -> bool:
 
 _Done = AnsweredAction | ForeignAction
 _WORDS = ("inline_reasoning", "action_description", "text")
-_MOST_CHARACTERS = 1_000_000
 
 
 def decode_cua_lite_answer(text: str, size: Pixel) -> Answer:
@@ -344,14 +342,9 @@ def decode_cua_lite_answer(text: str, size: Pixel) -> Answer:
     Raises:
         AnswerFormatError: it is something else, or a call is not as the form defines it.
     """
-    if len(text) > _MOST_CHARACTERS:
-        raise AnswerFormatError("too long")
-    try:
-        value = parse_json(text.strip(), "answer", any_depth=False)
-    except JsonFileError:
-        if text.strip() == LITE_DONE:
-            return Answer((), "success")
-        raise AnswerFormatError("not JSON") from None
+    if text.strip() == LITE_DONE:
+        return Answer((), "success")
+    value = parse_answer(text)
     words = _words(value)
     calls = _answered_calls(value)
     if not calls and words == LITE_DONE:
@@ -456,7 +449,7 @@ def _pointing(
 ) -> AnsweredAction | None:
     match action:
         case LiteClick(coordinate=[_, _] as place):
-            return _click(action, _pixel(place, size), modifiers)
+            return click_action(action.button, action.clicks, _pixel(place, size), modifiers)
         case LiteDrag(start_coordinate=[_, _] as start):
             (x, y), (to_x, to_y) = _pixel(start, size), _pixel(action.coordinate, size)
             button = None if action.button == "left" else action.button
@@ -469,26 +462,6 @@ def _pointing(
                 x=x, y=y, direction=direction, amount=amount, modifiers=modifiers
             )
             return AnsweredAction(ActionType.SCROLL, scroll)
-    return None
-
-
-def _click(action: LiteClick, at: Pixel, modifiers: list[str] | None) -> AnsweredAction | None:
-    x, y = at
-    parameters: Parameters
-    match action.button, action.clicks:
-        case "left", 2:
-            parameters = PointParameters(x=x, y=y, modifiers=modifiers)
-            return AnsweredAction(ActionType.DOUBLE_CLICK, parameters)
-        case "right", 1:
-            parameters = PointParameters(x=x, y=y, modifiers=modifiers)
-            return AnsweredAction(ActionType.RIGHT_CLICK, parameters)
-        case _, 1 | 3:
-            clicks: Literal[3] | None = 3 if action.clicks == 3 else None
-            button = action.button
-            parameters = ClickParameters(
-                x=x, y=y, button=button, clicks=clicks, modifiers=modifiers
-            )
-            return AnsweredAction(ActionType.CLICK, parameters)
     return None
 
 

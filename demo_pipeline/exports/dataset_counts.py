@@ -230,10 +230,8 @@ def _read_provenance(sql: "DuckDBPyConnection", provenance: Provenance) -> None:
 
 def _insert(sql: "DuckDBPyConnection", paths: Sequence[Path]) -> None:
     if paths:
-        # By name: in tables written before a column was added it is NULL.
-        source = _table(paths, ", union_by_name = true")
-        columns = f"COLUMNS('^({'|'.join(_PROVENANCE)})$')"
-        sql.execute(f"INSERT INTO provenance BY NAME SELECT {columns} FROM {source}")  # noqa: S608 - ours
+        columns = ", ".join(_PROVENANCE)
+        sql.execute(f"INSERT INTO provenance SELECT {columns} FROM {_table(paths)}")  # noqa: S608 - ours
 
 
 def _task_in_two_splits(group: str, splits: str) -> Problem:

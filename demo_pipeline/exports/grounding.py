@@ -33,7 +33,13 @@ from demo_pipeline.desktopd.models import (
     TypeParameters,
 )
 from demo_pipeline.desktopd.reader import StepFiles, Trajectory, json_problem
-from demo_pipeline.exports.answers import Answer, AnsweredAction, AnswerFormatError, ForeignAction
+from demo_pipeline.exports.answers import (
+    Answer,
+    AnsweredAction,
+    AnswerFormatError,
+    ForeignAction,
+    parse_answer,
+)
 from demo_pipeline.exports.cua_lite import LITE_SYSTEMS, CuaLiteFiles
 from demo_pipeline.exports.cua_lite_models import BBOX, POINT
 from demo_pipeline.exports.cua_lite_validator import decode_cua_lite_answer, validate_cua_lite
@@ -49,7 +55,7 @@ from demo_pipeline.exports.grounding_elements import (
 from demo_pipeline.exports.record_checks import REBUILD, Fault, NamedFiles, RecordFormat
 from demo_pipeline.exports.record_files import split_files, validate_split_tables
 from demo_pipeline.files.base_model import Document, check, limited
-from demo_pipeline.files.json_files import JsonFileError, dump_json, load_json, parse_json
+from demo_pipeline.files.json_files import JsonFileError, dump_json, load_json
 from demo_pipeline.files.parquet import open_rows
 from demo_pipeline.files.shown_text import replace_surrogates
 from demo_pipeline.observation.trees.tree_agreement import Agreement
@@ -131,7 +137,7 @@ def decode_point_text(text: str, size: tuple[int, int]) -> Answer:
     Raises:
         AnswerFormatError: the text is nothing of these, or not in the picture.
     """
-    value = _parsed(text)
+    value = parse_answer(text)
     if value is None:
         return Answer((), status="failure")
     if not isinstance(value, list) or len(value) not in {2, 4} or not all(map(_is_finite, value)):
@@ -179,13 +185,6 @@ def decode_lite_grounding(text: str, size: tuple[int, int]) -> Answer:
 def _is_finite(value: Any) -> bool:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     return number and abs(value) < 2**31
-
-
-def _parsed(text: str) -> Any:
-    try:
-        return parse_json(text, "answer", any_depth=False)
-    except (JsonFileError, RecursionError, ValueError):
-        raise AnswerFormatError("no JSON") from None
 
 
 def validate_grounding(root: Path) -> list[Problem]:

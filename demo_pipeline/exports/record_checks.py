@@ -20,7 +20,7 @@ from demo_pipeline.problems import Problem, Severity
 REBUILD = "build the export again"
 _RECENT = 64  # files in memory; records of a trajectory lie together
 
-RecordT = TypeVar("RecordT", bound=Document)
+FormRecordT = TypeVar("FormRecordT", bound=Document)
 
 
 class Fault(NamedTuple):
@@ -104,7 +104,7 @@ class NamedFiles:
 
 
 @dataclass(frozen=True, slots=True)
-class RecordFormat(Generic[RecordT]):
+class RecordFormat(Generic[FormRecordT]):
     """What a form says of its records.
 
     Attributes:
@@ -115,16 +115,16 @@ class RecordFormat(Generic[RecordT]):
         picture_code: of the problem of a picture.
     """
 
-    model: type[RecordT]
-    pictures: Callable[[RecordT], Iterable[tuple[str, str]]]
-    faults: Callable[[RecordT, NamedFiles], Iterator[Fault]]
+    model: type[FormRecordT]
+    pictures: Callable[[FormRecordT], Iterable[tuple[str, str]]]
+    faults: Callable[[FormRecordT, NamedFiles], Iterator[Fault]]
     id_field: str = "id"
     picture_code: str = "image"
 
 
 def read_record(
-    form: RecordFormat[RecordT], value: Any, file: str, line: int | None, files: NamedFiles
-) -> tuple[RecordT | None, list[Problem]]:
+    form: RecordFormat[FormRecordT], value: Any, file: str, line: int | None, files: NamedFiles
+) -> tuple[FormRecordT | None, list[Problem]]:
     """A JSON value or row as a record of a form, and its problems; None: the model rejects it.
 
     Args:
@@ -142,7 +142,7 @@ def read_record(
 
 
 def record_faults(
-    form: RecordFormat[RecordT], record: RecordT, files: NamedFiles
+    form: RecordFormat[FormRecordT], record: FormRecordT, files: NamedFiles
 ) -> Iterator[Fault]:
     """Yield what is wrong with a record that its model accepts."""
     for field, name in form.pictures(record):
@@ -152,7 +152,7 @@ def record_faults(
 
 
 def record_problems(
-    form: RecordFormat[RecordT], value: Any, file: str, line: int | None, files: NamedFiles
+    form: RecordFormat[FormRecordT], value: Any, file: str, line: int | None, files: NamedFiles
 ) -> list[Problem]:
     """The problems of one record; see `read_record`."""
     return read_record(form, value, file, line, files)[1]

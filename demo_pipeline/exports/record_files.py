@@ -17,9 +17,9 @@ from demo_pipeline.desktopd.reader import json_problem
 from demo_pipeline.exports.record_checks import (
     REBUILD,
     Fault,
+    FormRecordT,
     NamedFiles,
     RecordFormat,
-    RecordT,
     read_record,
     record_faults,
 )
@@ -101,8 +101,8 @@ class ExportReader:
         self._splits: dict[str, str] = {}
 
     def records(
-        self, form: RecordFormat[RecordT], file: str, split: str = ""
-    ) -> Iterator[tuple[RecordT | None, list[Problem]]]:
+        self, form: RecordFormat[FormRecordT], file: str, split: str = ""
+    ) -> Iterator[tuple[FormRecordT | None, list[Problem]]]:
         """Yield every record of a file with its problems; None: the model rejects it.
 
         Args:
@@ -120,14 +120,18 @@ class ExportReader:
             yield record, problems
 
     def document_problems(
-        self, form: RecordFormat[RecordT], record: RecordT, file: str
+        self, form: RecordFormat[FormRecordT], record: FormRecordT, file: str
     ) -> Iterator[Problem]:
         """Yield the problems of a record that is a file of its own and fits its model."""
         yield from self._repeated(form, record, (file, None), "")
         yield from (f.at(file, None) for f in record_faults(form, record, self.files))
 
     def _repeated(
-        self, form: RecordFormat[RecordT], record: RecordT, at: tuple[str, int | None], split: str
+        self,
+        form: RecordFormat[FormRecordT],
+        record: FormRecordT,
+        at: tuple[str, int | None],
+        split: str,
     ) -> Iterator[Problem]:
         place, key = ":".join(str(part) for part in at if part), getattr(record, form.id_field)
         if key is not None and (first := self.places.setdefault(key, place)) != place:
@@ -139,7 +143,7 @@ class ExportReader:
             message = f"trajectory_id: the trajectory is in the split {other} too"
             yield Fault("split_leak", message).at(*at)
 
-    def split_problems(self, form: RecordFormat[RecordT], pattern: str) -> Iterator[Problem]:
+    def split_problems(self, form: RecordFormat[FormRecordT], pattern: str) -> Iterator[Problem]:
         """Yield the problems of the files of all splits; ids are unique among these."""
         self.places.clear()
         for split, file in split_files(self.root, pattern):

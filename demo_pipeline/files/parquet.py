@@ -256,17 +256,15 @@ def read_table(
     path: Path,
     schema: pa.Schema | None = None,
     columns: Sequence[str] | None = None,
-    missing: Mapping[str, Any] | None = None,
 ) -> pa.Table:
     """Read one Parquet file.
 
     Args:
         path: the file.
-        schema: the wanted schema: a column that the file lacks is filled, a column that the schema
+        schema: the wanted schema: a column that the file lacks is null, a column that the schema
             lacks is left out, other types are cast. None: the columns as written.
         columns: names of the wanted columns, which come in the order of the schema (the file's
             without one); None: all.
-        missing: column name → the value of a column that the file lacks; otherwise null.
 
     Raises:
         pa.ArrowInvalid: the file is not a Parquet file, a value does not fit the schema's type, or
@@ -281,11 +279,10 @@ def read_table(
         if schema is None and columns is not None and (gone := set(columns) - set(names)):
             raise pa.ArrowInvalid(f"{path.name} has no column {', '.join(sorted(gone))}")
         table = file.read(columns=names, use_threads=False)
-    values = missing or {}
     arrays = [
         table[field.name].cast(field.type)
         if field.name in names
-        else _filled(field, values.get(field.name), table.num_rows)
+        else pa.nulls(table.num_rows, field.type)
         for field in fields
     ]
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
@@ -313,13 +310,6 @@ def row_count(path: Path) -> int:
         return int(file.metadata.num_rows)
 
 
-def _filled(field: pa.Field, value: Any, rows: int) -> pa.Array:
-    # `pa.scalar` imports pandas, so not for nulls.
-    if value is None:
-        return pa.nulls(rows, field.type)
-    return pa.repeat(pa.scalar(value, field.type), rows)
-
-
 def _wanted(schema: pa.Schema, columns: Sequence[str] | None) -> list[pa.Field]:
     return [field for field in schema if columns is None or field.name in columns]
 
@@ -328,10 +318,9 @@ def read_rows(
     path: Path,
     schema: pa.Schema | None = None,
     columns: Sequence[str] | None = None,
-    missing: Mapping[str, Any] | None = None,
 ) -> list[dict[str, Any]]:
     """The rows of one Parquet file as column name → value; arguments as of `read_table`."""
-    rows: list[dict[str, Any]] = read_table(path, schema, columns, missing).to_pylist()
+    rows: list[dict[str, Any]] = read_table(path, schema, columns).to_pylist()
     return rows
 
 

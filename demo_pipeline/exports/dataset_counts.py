@@ -50,10 +50,6 @@ QUERIES, _AGREEMENTS = _queries("statistics.sql"), _queries("agreements.sql")
 _NUMBERS = {query.name: query.sql for query in _queries("numbers.sql")}
 # The table of samples has these columns; `split` is NULL when a dataset has no splits.
 _SFT = "SELECT trajectory_id, step_index, split, application, action_type AS kind FROM {files}"
-_MESSAGES = (
-    "SELECT trajectory_id, step_index, parse_filename(filename, true) AS split, application,"
-    " task_type AS kind FROM {files}"
-)
 _INDEX = (
     "SELECT s.trajectory_id, s.step_index, NULL::VARCHAR AS split, t.application,"
     " s.action_type AS kind FROM {files} s JOIN {trajectories} t USING (trajectory_id)"
@@ -133,8 +129,7 @@ def sft_stats(out: Path, provenance: Provenance) -> tuple[DatasetStats, list[Pro
 
 def messages_stats(out: Path, provenance: Provenance) -> tuple[DatasetStats, list[Problem]]:
     """The same for the Parquet files of a messages export."""
-    files = sorted(out.glob("*.parquet"))
-    return _measure(_MESSAGES.format(files=_table(files, ", filename = true")), provenance)
+    return table_stats(out, provenance, "task_type")
 
 
 def cudag_stats(out: Path, provenance: Provenance) -> tuple[DatasetStats, list[Problem]]:

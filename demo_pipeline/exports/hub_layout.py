@@ -7,11 +7,10 @@ stay text in a column of strings: the Hub's viewer fails on types that are neste
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -53,76 +52,52 @@ _FOOTER_BYTES = 256 * 1024  # of a file with the row groups that fit into it
 _OPTIONS = {"compression": "zstd", "compression_level": 3}
 
 
-class ShardWriter:
-    """Writes `<stem>-00000-of-00002.parquet`, …; nothing without a row.
+def write_shards(
+    rows: Iterable[Mapping[str, Any]], folder: Path, stem: str, schema: pa.Schema, max_bytes: int
+) -> int:
+    """Write `<stem>-00000-of-00002.parquet`, …; nothing without a row. Returns the number of rows.
 
     Args:
+        rows: column name → value.
         folder: it exists.
         stem: of the names.
         schema: the columns.
         max_bytes: of a file; a single row that is larger gets a file of its own.
-
-    Attributes:
-        rows: number of rows.
     """
+    drafts, writer, count = list[Path](), None, 0
+    strings = [field.name for field in schema if pa.types.is_string(field.type)]
+    try:
+        for group, size in _groups(rows, min(_GROUP_BYTES, max_bytes)):
+            if writer and drafts[-1].stat().st_size + size + _FOOTER_BYTES > max_bytes:
+                writer.close()
+                writer = None
+            if writer is None:
+                drafts.append(folder / f".{stem}-{len(drafts):05d}")
+                writer = pq.ParquetWriter(drafts[-1], schema, use_dictionary=strings, **_OPTIONS)
+            writer.write_table(pa.Table.from_pylist(group, schema=schema))
+            count += len(group)
+    finally:
+        if writer:
+            writer.close()
+    for number, draft in enumerate(drafts):
+        draft.rename(folder / f"{stem}-{number:05d}-of-{len(drafts):05d}.parquet")
+    return count
 
-    def __init__(self, folder: Path, stem: str, schema: pa.Schema, max_bytes: int) -> None:
-        self._folder, self._stem, self._schema, self._max = folder, stem, schema, max_bytes
-        self._pending: list[Mapping[str, Any]] = []
-        self._pending_bytes = 0
-        self._drafts: list[Path] = []
-        self._writer: pq.ParquetWriter | None = None
-        self.rows = 0
 
-    def __enter__(self) -> Self:
-        return self
-
-    def append(self, row: Mapping[str, Any]) -> None:
-        """Add a row: column name → value."""
+def _groups(
+    rows: Iterable[Mapping[str, Any]], most: int
+) -> Iterator[tuple[list[Mapping[str, Any]], int]]:
+    """Yield successive rows that become a row group, with about their bytes."""
+    group, total = list[Mapping[str, Any]](), 0
+    for row in rows:
         size = _bytes_of(row)
-        full = len(self._pending) >= _GROUP_ROWS
-        if self._pending and (full or self._pending_bytes + size > min(_GROUP_BYTES, self._max)):
-            self._flush()
-        self._pending.append(row)
-        self._pending_bytes += size
-        self.rows += 1
-
-    def _flush(self) -> None:
-        if not self._pending:
-            return
-        table = pa.Table.from_pylist(self._pending, schema=self._schema)
-        written = self._drafts[-1].stat().st_size if self._writer else 0
-        if self._writer and written + self._pending_bytes + _FOOTER_BYTES > self._max:
-            self._close()
-        if self._writer is None:
-            self._drafts.append(self._folder / f".{self._stem}-{len(self._drafts):05d}")
-            strings = [field.name for field in self._schema if pa.types.is_string(field.type)]
-            self._writer = pq.ParquetWriter(
-                self._drafts[-1], self._schema, use_dictionary=strings, **_OPTIONS
-            )
-        self._writer.write_table(table)
-        self._pending, self._pending_bytes = [], 0
-
-    def _close(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        try:
-            if kind is None:
-                self._flush()
-        finally:
-            self._close()
-        if kind is None:
-            for number, draft in enumerate(self._drafts):
-                count = len(self._drafts)
-                draft.rename(self._folder / f"{self._stem}-{number:05d}-of-{count:05d}.parquet")
+        if group and (len(group) >= _GROUP_ROWS or total + size > most):
+            yield group, total
+            group, total = [], 0
+        group.append(row)
+        total += size
+    if group:
+        yield group, total
 
 
 def _bytes_of(value: Any) -> int:
@@ -194,14 +169,11 @@ def write_hub_config(table: HubTable, export: Path, out: Path, max_bytes: int) -
     sources = list(_sources(table, export))
     schema = _hub_schema(read_schema(sources[0][1]), table)
     for split, source in sources:
-        with (
-            ShardWriter(folder, split, schema, max_bytes) as writer,
-            open_rows(source, _ROWS_IN_MEMORY) as (_, values),
-        ):
-            for row in values:
-                writer.append(_hub_row(row, table, export))
-        if writer.rows:
-            rows[split] = writer.rows
+        with open_rows(source, _ROWS_IN_MEMORY) as (_, values):
+            made = (_hub_row(row, table, export) for row in values)
+            count = write_shards(made, folder, split, schema, max_bytes)
+        if count:
+            rows[split] = count
             sizes[split] = sum(file.stat().st_size for file in folder.glob(f"{split}-*"))
     if not rows:
         folder.rmdir()

@@ -36,7 +36,7 @@ from demo_pipeline.recording.manifest import RecordingManifest
 from demo_pipeline.recording.meta import Quest
 from demo_pipeline.recording.video_probe import VideoProbe
 from demo_pipeline.settings import TrajectorySettings
-from demo_pipeline.trajectories.pointer_leaks import check_leak_rates, leak_rates
+from demo_pipeline.trajectories.pointer_leaks import leak_rates
 from demo_pipeline.trajectories.provenance import (
     HIDDEN_ACTIONS_FILE,
     HIDDEN_ACTIONS_SCHEMA,
@@ -296,8 +296,3 @@ def check_every_action_shown(folder: Path) -> list[Problem]:
         "and the video from the first action to the last"
     )
     return [Problem("hidden_actions", HIDDEN_ACTIONS_FILE, message, remedy=remedy)]
-
-
-def check_trajectory_leaks(folder: Path, settings: TrajectorySettings) -> list[Problem]:
-    """A warning for every leak rate of the trajectory that is above its limit."""
-    return check_leak_rates(folder / PROVENANCE_FILE, settings)

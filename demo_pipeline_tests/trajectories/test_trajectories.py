@@ -23,6 +23,7 @@ from demo_pipeline.problems import DemonstrationError, errors
 from demo_pipeline.recording.manifest import RecordingManifest, read_manifest
 from demo_pipeline.settings import TrajectorySettings
 from demo_pipeline.trajectories import trajectories
+from demo_pipeline.trajectories.pointer_leaks import check_leak_rates
 from demo_pipeline.trajectories.provenance import (
     HIDDEN_ACTIONS_FILE,
     PROVENANCE_SCHEMA,
@@ -36,7 +37,6 @@ from demo_pipeline.trajectories.trajectories import (
     check_every_action_shown,
     check_provenance,
     check_trajectory,
-    check_trajectory_leaks,
 )
 from demo_pipeline_tests.datasets.builders import snapshot
 
@@ -315,11 +315,11 @@ def test_leaks_give_rates_and_a_warning(
     rows = read_provenance(tmp_path / "out" / PROVENANCE_FILE)
     assert [row["unavoidable"] for row in rows] == [unavoidable, unavoidable, False, False]
     assert rows[0]["pointer_distance_px"] == 3.0
-    problems = check_trajectory_leaks(tmp_path / "out", TrajectorySettings())
+    problems = check_leak_rates(tmp_path / "out" / PROVENANCE_FILE, TrajectorySettings())
     assert problems[0].code.startswith(code)
     assert "2 of 3 pointing actions" in problems[0].message
     loose = TrajectorySettings(max_leak_rate=1, max_avoidable_leak_rate=1)
-    assert check_trajectory_leaks(tmp_path / "out", loose) == []
+    assert check_leak_rates(tmp_path / "out" / PROVENANCE_FILE, loose) == []
 
 
 def end_at(manifest: RecordingManifest, last_s: float) -> RecordingManifest:

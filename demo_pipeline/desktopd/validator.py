@@ -27,7 +27,6 @@ from demo_pipeline.desktopd.reader import (
     trajectory_folders,
 )
 from demo_pipeline.desktopd.tree_validator import Nodes, check_action, check_tree_bytes
-from demo_pipeline.files.atomic_write import FileId, file_id
 from demo_pipeline.files.base_model import line_of
 from demo_pipeline.files.image_header import probe_image_file
 from demo_pipeline.files.json_files import (
@@ -43,8 +42,6 @@ from demo_pipeline.files.system_errors import raise_system_trouble
 from demo_pipeline.problems import Problem, Severity
 
 IndexFault = tuple[str, Location, str]
-CheckedTrees = Mapping[FileId, Nodes]
-"""Trees that were read before and are valid → their nodes that actions may refer to."""
 _STEP_FILES = {"screenshot.png", "ui_tree.json", "action.json"}
 _TRAJECTORY_FILES = {"task.json", "result.json", "final_screenshot.png", "steps"}
 # additions of this pipeline
@@ -82,7 +79,7 @@ def validate_dataset(path: Path) -> list[Problem]:
         return [Problem("missing_folder", ".", message, remedy=remedy)]
     problems, summaries = list[Problem](), dict[str, IndexCounts]()
     for folder in trajectory_folders(path):
-        summaries[folder.name], found = _trajectory(folder, folder.name, {})
+        summaries[folder.name], found = _trajectory(folder, folder.name)
         prefix = f"trajectories/{folder.name}/"
         problems += [replace(problem, file=prefix + problem.file) for problem in found]
     return [*_metadata(path), *check_index(path / "index.json", summaries), *problems]
@@ -155,24 +152,20 @@ def _against_folders(index: Index, summaries: Mapping[str, IndexCounts]) -> Iter
 
 
 @reduced_python_gc()
-def validate_trajectory(
-    path: Path, trajectory_id: str | None = None, checked: CheckedTrees | None = None
-) -> list[Problem]:
+def validate_trajectory(path: Path, trajectory_id: str | None = None) -> list[Problem]:
     """The problems of one trajectory.
 
     Args:
         path: its folder, or a link to it.
         trajectory_id: the expected id in result.json; None: the folder's name.
-        checked: trees that are not read again.
 
     Returns:
         Problems with `demonstration` set and files relative to `path`; empty if there are none.
     """
-    name = path.name if trajectory_id is None else trajectory_id
-    return _trajectory(path, name, checked or {})[1]
+    return _trajectory(path, path.name if trajectory_id is None else trajectory_id)[1]
 
 
-def _trajectory(path: Path, name: str, checked: CheckedTrees) -> tuple[IndexCounts, list[Problem]]:
+def _trajectory(path: Path, name: str) -> tuple[IndexCounts, list[Problem]]:
     task, problems = read_document(Task, path / "task.json", "task.json")
     result, found = read_document(Result, path / "result.json", "result.json")
     folders = step_folders(path)
@@ -181,7 +174,7 @@ def _trajectory(path: Path, name: str, checked: CheckedTrees) -> tuple[IndexCoun
     problems += _numbering(path, folders)
     problems += _with_lines(_totals(name, task, result, len(folders)), path, "")
     for number, folder in folders:
-        problems += _step(number, folder, f"steps/{folder.name}", checked)
+        problems += _step(number, folder, f"steps/{folder.name}")
     problems += check_png(path / "final_screenshot.png", "final_screenshot.png")
     summary = IndexCounts(
         len(folders),
@@ -239,10 +232,10 @@ def _totals(name: str, task: Task | None, result: Result | None, steps: int) -> 
         yield _warning("expected_steps", "task.json", message)
 
 
-def _step(number: int, folder: Path, name: str, checked: CheckedTrees) -> Iterator[Problem]:
+def _step(number: int, folder: Path, name: str) -> Iterator[Problem]:
     yield from _unknown_files(folder, _STEP_FILES, name)
     yield from check_png(folder / "screenshot.png", f"{name}/screenshot.png")
-    nodes, problems = _tree(folder / "ui_tree.json", f"{name}/ui_tree.json", checked)
+    nodes, problems = _tree(folder / "ui_tree.json", f"{name}/ui_tree.json")
     yield from problems
     file = f"{name}/action.json"
     action, problems = read_document(StepAction, folder / "action.json", file)
@@ -272,11 +265,8 @@ def _with_lines(problems: Iterable[Problem], folder: Path, prefix: str) -> Itera
         yield replace(problem, line=line, column=column)
 
 
-def _tree(path: Path, file: str, checked: CheckedTrees) -> tuple[Nodes | None, list[Problem]]:
+def _tree(path: Path, file: str) -> tuple[Nodes | None, list[Problem]]:
     """The nodes, or None if the file cannot be read, and the problems of the tree."""
-    known = file_id(path)
-    if known is not None and known in checked:
-        return checked[known], []
     try:
         return check_tree_bytes(read_bytes(path, file), file)
     except JsonFileError as error:

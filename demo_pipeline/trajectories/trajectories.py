@@ -27,10 +27,10 @@ from demo_pipeline.observation.frames.evidence import Evidence
 from demo_pipeline.observation.frames.last_action import FINAL_FILE
 from demo_pipeline.observation.frames.screenshots import read_evidence, read_frames
 from demo_pipeline.observation.frames.video_reader import Span
-from demo_pipeline.observation.trees.ui_trees import read_checked_targets, read_tree_rows
+from demo_pipeline.observation.trees.ui_trees import read_tree_rows
 from demo_pipeline.osworld.task_matching import NO_CATALOG, TaskMatch
 from demo_pipeline.osworld.task_text import Assignment, assignment_of, strip_app_tags
-from demo_pipeline.problems import DemonstrationError, Problem
+from demo_pipeline.problems import DemonstrationError, Problem, Severity
 from demo_pipeline.recording.events import read_events
 from demo_pipeline.recording.manifest import RecordingManifest
 from demo_pipeline.recording.meta import Quest
@@ -267,13 +267,17 @@ def _film_warning(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         )
 
 
-def check_trajectory(folder: Path, demonstration: str, trees_folder: Path) -> list[Problem]:
+def check_trajectory(folder: Path, demonstration: str) -> list[Problem]:
     """The written folder is a valid OSWorld-Desktopd trajectory of `demonstration`.
 
-    Trees that are hard links to files of `trees_folder` were checked by the stage that wrote them;
-    their warnings are not repeated.
+    The warnings about trees are told by the stage that wrote them.
     """
-    return validate_trajectory(folder, demonstration, read_checked_targets(trees_folder))
+    found = validate_trajectory(folder, demonstration)
+    return [
+        one
+        for one in found
+        if one.severity is Severity.ERROR or not one.file.endswith("/ui_tree.json")
+    ]
 
 
 def check_provenance(folder: Path) -> list[Problem]:

@@ -50,9 +50,7 @@ TRAJECTORIES_STAGE: Stage[RecordingInputs] = Stage(
         Check(
             "desktopd_trajectory",
             "The folder fits the OSWorld-Desktopd format: files, sizes, bounds, ids, targets.",
-            lambda inputs, out: trajectories.check_trajectory(
-                out, inputs.demonstration, inputs.folders["ui_trees"]
-            ),
+            lambda inputs, out: trajectories.check_trajectory(out, inputs.demonstration),
             compared=("steps", "targets"),
         ),
         Check(

@@ -246,18 +246,6 @@ def check_trees(folder: Path, actions_folder: Path) -> list[Problem]:
     return problems
 
 
-def read_checked_targets(folder: Path) -> dict[FileId, dict[str, TreeNode]]:
-    """The targets of a folder that passed `check_trees`: file of a tree → id → target."""
-    by_file: dict[FileId, dict[str, TreeNode]] = {}
-    for row in read_tree_rows(folder):
-        tree = file_id(folder / row["file"])
-        if tree is not None:
-            targets = by_file.setdefault(tree, {})
-            if row["target_id"] is not None:
-                targets[row["target_id"]] = _target(row)
-    return by_file
-
-
 def _by_file(folder: Path, rows: Sequence[TreeRow]) -> dict[FileId | str, list[TreeRow]]:
     """Rows by the file of their tree, since linked trees are read only once."""
     by_file: dict[FileId | str, list[TreeRow]] = {}

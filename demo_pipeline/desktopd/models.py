@@ -38,60 +38,20 @@ AGREEMENTS = ("agrees", "differs", "unknown")
 """Whether a step's tree says what its screenshot shows: the addition `tree_agreement`."""
 
 
-class Role(StrEnum):
-    """The role of a UI node."""
-
-    DESKTOP = "desktop"
-    WINDOW = "window"
-    DIALOG = "dialog"
-    PANEL = "panel"
-    TOOLBAR = "toolbar"
-    MENUBAR = "menubar"
-    MENU = "menu"
-    MENUITEM = "menuitem"
-    BUTTON = "button"
-    CHECKBOX = "checkbox"
-    RADIOBUTTON = "radiobutton"
-    TEXTFIELD = "textfield"
-    TEXTAREA = "textarea"
-    COMBOBOX = "combobox"
-    LISTBOX = "listbox"
-    LISTITEM = "listitem"
-    TAB = "tab"
-    TABPANEL = "tabpanel"
-    TREEVIEW = "treeview"
-    TREEITEM = "treeitem"
-    TABLE = "table"
-    TABLECELL = "tablecell"
-    SCROLLBAR = "scrollbar"
-    SLIDER = "slider"
-    PROGRESSBAR = "progressbar"
-    LABEL = "label"
-    LINK = "link"
-    IMAGE = "image"
-    ICON = "icon"
-    SEPARATOR = "separator"
-    TOOLTIP = "tooltip"
-    STATUSBAR = "statusbar"
-    TASKBAR = "taskbar"
-    UNKNOWN = "unknown"
-
-
-class ElementState(StrEnum):
-    """A state of a UI node."""
-
-    FOCUSED = "focused"
-    SELECTED = "selected"
-    CHECKED = "checked"
-    DISABLED = "disabled"
-    EXPANDED = "expanded"
-    COLLAPSED = "collapsed"
-    VISIBLE = "visible"
-    HIDDEN = "hidden"
-    EDITABLE = "editable"
-    READONLY = "readonly"
-    PRESSED = "pressed"
-    ACTIVE = "active"
+Role = StrEnum(
+    "Role",
+    "DESKTOP WINDOW DIALOG PANEL TOOLBAR MENUBAR MENU MENUITEM BUTTON CHECKBOX RADIOBUTTON"
+    " TEXTFIELD TEXTAREA COMBOBOX LISTBOX LISTITEM TAB TABPANEL TREEVIEW TREEITEM TABLE TABLECELL"
+    " SCROLLBAR SLIDER PROGRESSBAR LABEL LINK IMAGE ICON SEPARATOR TOOLTIP STATUSBAR TASKBAR"
+    " UNKNOWN",
+)
+"""The role of a UI node; the value is the name in lower case."""
+ElementState = StrEnum(
+    "ElementState",
+    "FOCUSED SELECTED CHECKED DISABLED EXPANDED COLLAPSED VISIBLE HIDDEN EDITABLE READONLY PRESSED"
+    " ACTIVE",
+)
+"""A state of a UI node; the value is the name in lower case."""
 
 
 class ActionType(StrEnum):

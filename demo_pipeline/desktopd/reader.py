@@ -6,15 +6,13 @@ valid (validator.py).
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from demo_pipeline.desktopd.models import (
     CANVAS_HEIGHT,
     CANVAS_WIDTH,
-    Index,
-    Metadata,
     Result,
     StepAction,
     Task,
@@ -147,60 +145,8 @@ def screenshot_fault(file: Path) -> str:
     return f"the screenshot is {width}x{height}, expected {CANVAS_WIDTH}x{CANVAS_HEIGHT}"
 
 
-def read_index(path: Path) -> Index:
-    """Read the index of a dataset.
-
-    Args:
-        path: index.json, or the dataset's folder.
-
-    Raises:
-        DemonstrationError: the file is missing, not JSON, or not an index.
-    """
-    file = path / "index.json" if path.is_dir() else path
-    index, problems = read_document(Index, file, file.name)
-    if index is None:
-        raise DemonstrationError(problems)
-    return index
-
-
-def read_metadata(path: Path) -> Metadata | None:
-    """Read metadata.json of a dataset folder; None if there is none, as the file is optional.
-
-    Raises:
-        DemonstrationError: the file exists and is invalid.
-    """
-    file = path / "metadata.json"
-    if not file.exists():
-        return None
-    metadata, problems = read_document(Metadata, file, file.name)
-    if metadata is None:
-        raise DemonstrationError(problems)
-    return metadata
-
-
 def trajectory_folders(path: Path) -> list[Path]:
     """The trajectory folders of a dataset, sorted by name; links to folders are included."""
     folder = path / "trajectories"
     children = folder.iterdir() if folder.is_dir() else iter(())
     return sorted(child for child in children if child.is_dir() and child.name[0] != ".")
-
-
-def read_dataset(
-    path: Path, on_error: Callable[[DemonstrationError], None] | None = None
-) -> Iterator[Trajectory]:
-    """Yield every trajectory of a dataset, sorted by name; index and metadata are not read.
-
-    Args:
-        path: the dataset's folder.
-        on_error: called with the error of each trajectory that cannot be read and is left out.
-
-    Raises:
-        DemonstrationError: a trajectory cannot be read and `on_error` is None.
-    """
-    for folder in trajectory_folders(path):
-        try:
-            yield read_trajectory(folder)
-        except DemonstrationError as error:
-            if on_error is None:
-                raise
-            on_error(error)

@@ -8,10 +8,9 @@ generator reads.
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, cast
 
@@ -23,11 +22,9 @@ from demo_pipeline.datasets.selection import Candidate
 from demo_pipeline.desktopd.models import (
     ActionType,
     Button,
-    ClickParameters,
     DragParameters,
     HotkeyParameters,
     Pixel,
-    PointParameters,
     ScrollParameters,
     Text,
     TypeParameters,
@@ -35,15 +32,18 @@ from demo_pipeline.desktopd.models import (
     pixel_at,
     points,
 )
-from demo_pipeline.desktopd.reader import Trajectory, json_problem
+from demo_pipeline.desktopd.reader import Trajectory
 from demo_pipeline.exports.agentnet_code import CLICKS, CodeCall, read_code
 from demo_pipeline.exports.answers import (
     Answer,
     AnsweredAction,
     AnswerFormatError,
     ForeignAction,
+    click_action,
     merge_presses,
 )
+from demo_pipeline.exports.record_checks import REBUILD, Fault, NamedFiles, RecordFormat
+from demo_pipeline.exports.record_files import ExportReader, missing, split_files, unused_images
 from demo_pipeline.exports.whole_trajectories import (
     AGENTNET_LOSSES,
     STRETCH_EXCLUSIONS,
@@ -59,11 +59,8 @@ from demo_pipeline.exports.whole_trajectories import (
     sentence,
     share_text,
 )
-from demo_pipeline.files.base_model import Document, DocumentT, check
-from demo_pipeline.files.image_header import probe_image
-from demo_pipeline.files.json_files import JsonFileError, parse_json
+from demo_pipeline.files.base_model import Document
 from demo_pipeline.files.shown_text import MARKER, escape_markers, replace_surrogates
-from demo_pipeline.files.system_errors import raise_system_trouble
 from demo_pipeline.problems import Problem
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.provenance import ProvenanceRow
@@ -151,20 +148,6 @@ class AgentNetSystem(AgentNetDocument):
     system: Literal["Windows", "Darwin", "Ubuntu"]
 
 
-_SPLITS = ("train", "val", "test")
-_EXTRA = ("held_out",)
-_REMEDY = "build the export again"
-
-
-@dataclass(slots=True)
-class _Seen:
-    """What was read so far: where each task is, and the images that were looked at."""
-
-    root: Path
-    tasks: dict[str, str] = field(default_factory=dict)
-    images: dict[str, str] = field(default_factory=dict)
-
-
 def validate_agentnet(root: Path) -> list[Problem]:
     """The problems of a folder in AgentNet's form, with the numbers of the lines.
 
@@ -172,147 +155,92 @@ def validate_agentnet(root: Path) -> list[Problem]:
         root: the folder with `train.jsonl` and so on, `code_only/`, `images/` and
             `meta_data_merged.jsonl`.
     """
-    seen = _Seen(root)
-    problems: list[Problem] = []
-    for name in (*_SPLITS, *_EXTRA):
-        full, short = f"{name}.jsonl", f"{CODE_ONLY}/{name}.jsonl"
-        absent = [file for file in (full, short) if not (root / file).is_file()]
-        if len(absent) == 2 and name in _EXTRA:
-            continue
-        problems += [_problem("missing_file", file, "the file is missing") for file in absent]
-        if not absent:
-            problems += _split_problems(full, short, seen)
-    problems += _system_problems(seen)
-    return [*problems, *_unused_images(seen)]
+    tasks, problems = ExportReader(root), list[Problem]()
+    files, codes = (dict(split_files(root, f"{name}*.jsonl")) for name in ("", f"{CODE_ONLY}/"))
+    for split in files | codes:
+        full = files.get(split, missing(f"{split}.jsonl"))
+        short = codes.get(split, missing(f"{CODE_ONLY}/{split}.jsonl"))
+        if isinstance(full, str) and isinstance(short, str):
+            problems += _split_problems(tasks, full, short)
+        else:
+            problems += [file for file in (full, short) if isinstance(file, Problem)]
+    problems += _system_problems(root, tasks.places.keys())
+    return [*problems, *unused_images(len(tasks.unnamed(IMAGES)), IMAGES, "line")]
 
 
-def _split_problems(full: str, short: str, seen: _Seen) -> Iterator[Problem]:
+def _split_problems(tasks: ExportReader, full: str, short: str) -> Iterator[Problem]:
     """Yield the problems of a split; of each file one line is in memory."""
-    with (seen.root / full).open("rb") as tasks, (seen.root / short).open("rb") as codes:
-        for number, (line, code) in enumerate(zip_longest(tasks, codes), start=1):
-            task, found = _parsed(AgentNetTask, line, full, number)
-            yield from found
-            if task is not None:
-                yield from _task_problems(task, (full, number), seen)
-            written, found = _parsed(CodeTask, code, short, number)
-            yield from found
-            if (_as_code(task) if task else None) != (written.model_dump() if written else None):
-                message = "is not the line of the full form with only the code"
-                yield _problem("forms_differ", short, message, number)
+    codes = ExportReader(tasks.root).records(_CODE_FORMAT, short)
+    pairs: Iterator[Any] = zip_longest(
+        tasks.records(AGENTNET_FORMAT, full), codes, fillvalue=(None, [])
+    )
+    for number, ((task, found), (code, found_in_code)) in enumerate(pairs, start=1):
+        yield from (*found, *found_in_code)
+        told = _code_only(task.model_dump()) if task else None
+        if told != (code.model_dump() if code else None):
+            message = "is not the line of the full form with only the code"
+            yield Problem("forms_differ", short, message, number, remedy=REBUILD)
 
 
-def _parsed(
-    model: type[DocumentT], line: bytes | None, file: str, number: int
-) -> tuple[DocumentT | None, list[Problem]]:
-    """The model of a line, or the problems; None: there is no such line."""
-    if line is None:
-        return None, []
-    try:
-        value = parse_json(line, file)
-    except JsonFileError as error:
-        return None, [replace(json_problem(error), line=number)]
-    return check(model, value, file, line=number)
+def _pictures(task: AgentNetTask) -> Iterator[tuple[str, str]]:
+    steps = enumerate(task.traj)
+    return ((f"traj[{number}].image", f"{IMAGES}/{step.image}") for number, step in steps)
 
 
-def _problem(code: str, file: str, message: str, line: int | None = None) -> Problem:
-    return Problem(code, file, message, line, remedy=_REMEDY)
-
-
-def _task_problems(task: AgentNetTask, place: tuple[str, int], seen: _Seen) -> Iterator[Problem]:
-    file, line = place
-    here = f"{file}:{line}"
-    if (first := seen.tasks.setdefault(task.task_id, here)) != here:
-        message = f"task_id: is not unique, first at {first}"
-        yield _problem("duplicate_id", file, message, line)
+def _faults(task: AgentNetTask, _files: NamedFiles) -> Iterator[Fault]:
     if MARKER.search(task.instruction):
-        message = "instruction: contains a control marker of a model"
-        yield _problem("marker", file, message, line)
+        yield Fault("marker", "instruction: contains a control marker of a model")
     if [step.index for step in task.traj] != list(range(len(task.traj))):
-        yield _problem("index", file, "traj: the indexes do not count from 0", line)
-    yield from (_problem("code", file, text, line) for text in _code_faults(task))
+        yield Fault("index", "traj: the indexes do not count from 0")
     for number, step in enumerate(task.traj):
-        if fault := _image_fault(step.image, seen):
-            yield _problem("image", file, f"traj[{number}].image: {fault}", line)
+        is_last = number == len(task.traj) - 1
+        for fault in _code_faults(step.value.code, task.task_completed, is_last=is_last):
+            yield Fault("code", f"traj[{number}].value.code: {fault}")
 
 
-def _code_faults(task: AgentNetTask) -> Iterator[str]:
-    """Yield what is wrong with the code of the steps: none ends the task before the last."""
-    last = len(task.traj) - 1
-    for number, step in enumerate(task.traj):
-        place = f"traj[{number}].value.code"
-        try:
-            calls = read_code(step.value.code)
-        except AnswerFormatError as error:
-            yield f"{place}: {error.reason}"
-            continue
-        yield from (f"{place}: {fault}" for fault in _call_faults(calls))
-        ends = [call for call in calls if call.name == "terminate"]
-        if ends and (number < last or len(calls) > 1):
-            yield f"{place}: a task is ended by the last step, and by nothing else in it"
-        elif ends and task.task_completed is not (ends[0].status == "success"):
-            yield f"{place}: the status is not that of task_completed"
+def _code_faults(code: str, completed: bool | None, *, is_last: bool) -> Iterator[str]:
+    """Yield what is wrong with the code of a step.
 
-
-def _call_faults(calls: Sequence[CodeCall]) -> Iterator[str]:
-    """Yield what is missing before a call: a drag and a scroll begin where the pointer is."""
-    for number, call in enumerate(calls):
-        moved = number > 0 and calls[number - 1].name == "moveTo"
-        if call.name in ("dragTo", "scroll", "hscroll") and not moved:
-            yield f"{call.name} without a moveTo before it"
-        if call.name == "moveTo" and number + 1 == len(calls):
-            yield "moveTo without a call after it"
-
-
-def _image_fault(name: str, seen: _Seen) -> str:
-    """Why an image cannot be used; empty if it opens."""
-    if name not in seen.images:
-        seen.images[name] = _file_fault(seen.root / IMAGES / name)
-    return seen.images[name]
-
-
-def _file_fault(path: Path) -> str:
+    A drag and a scroll begin where the pointer was moved to; nothing but the last step ends a task.
+    """
     try:
-        probe_image(path.read_bytes())
-    except OSError as error:
-        raise_system_trouble(error)
-        return "is missing"
-    except ValueError as error:
-        return f"does not open: {error}"
-    return ""
-
-
-def _as_code(task: AgentNetTask) -> dict[str, object]:
-    steps = [{"image": step.image, "value": {"code": step.value.code}} for step in task.traj]
-    return {"task_id": task.task_id, "instruction": task.instruction, "traj": steps}
-
-
-def _system_problems(seen: _Seen) -> Iterator[Problem]:
-    """Yield a problem for each task whose computer is not known, and the other way round."""
-    if not (seen.root / AGENTNET_META).is_file():
-        yield _problem("missing_file", AGENTNET_META, "the file is missing")
+        calls = read_code(code)
+    except AnswerFormatError as error:
+        yield error.reason
         return
-    named: set[str] = set()
-    complete = True
-    with (seen.root / AGENTNET_META).open("rb") as lines:
-        for number, line in enumerate(lines, start=1):
-            system, found = _parsed(AgentNetSystem, line, AGENTNET_META, number)
-            yield from found
-            if system is None:
-                complete = False
-                continue
-            if system.task_id in named:
-                yield _problem("duplicate_id", AGENTNET_META, "a task is named twice", number)
-            named.add(system.task_id)
-    if named != set(seen.tasks) and complete:
-        yield _problem("systems", AGENTNET_META, "does not name exactly the tasks of the lines")
+    for before, call in pairwise([None, *calls]):
+        moved = before is not None and before.name == "moveTo"
+        if call and call.name in ("dragTo", "scroll", "hscroll") and not moved:
+            yield f"{call.name} without a moveTo before it"
+    if calls[-1].name == "moveTo":
+        yield "moveTo without a call after it"
+    ends = [call for call in calls if call.name == "terminate"]
+    if ends and (not is_last or len(calls) > 1):
+        yield "a task is ended by the last step, and by nothing else in it"
+    elif ends and completed is not (ends[0].status == "success"):
+        yield "the status is not that of task_completed"
 
 
-def _unused_images(seen: _Seen) -> Iterator[Problem]:
-    """Yield a problem for the images that no line names: nothing else may be handed on."""
-    folder = seen.root / IMAGES
-    files = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
-    if unused := files - set(seen.images):
-        yield _problem("unused_image", IMAGES, f"no line names {len(unused)} of the images")
+def _nothing(_record: AgentNetDocument, *_files: NamedFiles) -> Iterator[Any]:
+    return iter(())
+
+
+AGENTNET_FORMAT = RecordFormat(AgentNetTask, _pictures, _faults, id_field="task_id")
+_CODE_FORMAT = RecordFormat(CodeTask, _nothing, _nothing, id_field="task_id")
+_SYSTEM_FORMAT = RecordFormat(AgentNetSystem, _nothing, _nothing, id_field="task_id")
+
+
+def _system_problems(root: Path, tasks: Collection[str]) -> Iterator[Problem]:
+    """Yield a problem for each task whose computer is not known, and the other way round."""
+    if not (root / AGENTNET_META).is_file():
+        yield missing(AGENTNET_META)
+        return
+    reader = ExportReader(root)
+    systems = list(reader.records(_SYSTEM_FORMAT, AGENTNET_META))
+    yield from (problem for _, found in systems for problem in found)
+    if reader.places.keys() != tasks and all(system for system, _ in systems):
+        message = "does not name exactly the tasks of the lines"
+        yield Problem("systems", AGENTNET_META, message, remedy=REBUILD)
 
 
 _HEADING = re.compile(r"^[ \t]*#{2,3}[ \t]*(\w+)[ \t]*:?[ \t]*$", re.MULTILINE)
@@ -436,24 +364,12 @@ def _single(call: CodeCall, size: Pixel) -> _Done:
         return AnsweredAction(ActionType.TYPE, TypeParameters(text=call.text))
     if call.name == "wait":
         return AnsweredAction(ActionType.WAIT, WaitParameters(seconds=call.seconds))
-    x, y = _pixel(call, size)
-    if call.name in CLICKS and (clicked := _click(call, x, y)):
+    at = _pixel(call, size)
+    if call.name in CLICKS and (
+        clicked := click_action(cast(Button, call.button), call.clicks, at)
+    ):
         return clicked
-    return ForeignAction(call.name, (x, y))
-
-
-def _click(call: CodeCall, x: int, y: int) -> AnsweredAction | None:
-    """The click; None: we have no such click."""
-    match call.button, call.clicks:
-        case "left", 2:
-            return AnsweredAction(ActionType.DOUBLE_CLICK, PointParameters(x=x, y=y))
-        case "right", 1:
-            return AnsweredAction(ActionType.RIGHT_CLICK, PointParameters(x=x, y=y))
-        case button, 1 | 3:
-            times: Literal[3] | None = 3 if call.clicks == 3 else None
-            click = ClickParameters(x=x, y=y, button=cast(Button, button), clicks=times)
-            return AnsweredAction(ActionType.CLICK, click)
-    return None
+    return ForeignAction(call.name, at)
 
 
 # The form's only word for Linux is the name of one distribution.

@@ -12,11 +12,10 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from demo_pipeline.desktopd.models import Count, Text
-from demo_pipeline.desktopd.reader import json_problem
-from demo_pipeline.files.base_model import Document, check
-from demo_pipeline.files.image_header import probe_image
-from demo_pipeline.files.json_files import JsonFileError, load_json
-from demo_pipeline.files.system_errors import raise_system_trouble
+from demo_pipeline.desktopd.reader import read_document
+from demo_pipeline.exports.record_checks import REBUILD, Fault, NamedFiles, RecordFormat
+from demo_pipeline.exports.record_files import ExportReader, unused_images
+from demo_pipeline.files.base_model import Document
 from demo_pipeline.problems import Problem
 
 BENCH_TASKS, BENCH_IMAGES = "tasks", "images"
@@ -111,9 +110,6 @@ class BenchTask(Document):
     meta_info: dict[str, Any] = Field(default_factory=dict)
 
 
-_REMEDY = "build the export again"
-
-
 def validate_agentnetbench(root: Path) -> list[Problem]:
     """The problems of a folder with `tasks/` and `images/`; no task is right: a split can be empty.
 
@@ -122,69 +118,29 @@ def validate_agentnetbench(root: Path) -> list[Problem]:
     """
     absent = [name for name in (BENCH_TASKS, BENCH_IMAGES) if not (root / name).is_dir()]
     if absent:
-        return [_problem("missing_file", name, "the folder is missing") for name in absent]
-    problems: list[Problem] = []
-    first: dict[str, str] = {}
-    images: dict[str, str] = {}
-    unread = False
+        message = "the folder is missing"
+        return [Problem("missing_file", name, message, remedy=REBUILD) for name in absent]
+    reader, problems, unread = ExportReader(root), list[Problem](), False
     for path in sorted((root / BENCH_TASKS).glob("*.json")):
         file = f"{BENCH_TASKS}/{path.name}"
-        task, found = _read(path, file)
+        task, found = read_document(BenchTask, path, file)
         problems += found
-        if task is None:
-            unread = True
-        else:
-            problems += _task_problems(task, file, first, images, root)
-    shipped = {path.name for path in (root / BENCH_IMAGES).iterdir()}
-    if (unused := shipped - set(images)) and not unread:
-        message = f"no step names {len(unused)} of the images"
-        problems.append(_problem("unused_image", BENCH_IMAGES, message))
-    return problems
+        unread = unread or task is None
+        if task is not None:
+            problems += reader.document_problems(BENCH_FORMAT, task, file)
+    unused = 0 if unread else len(reader.unnamed(BENCH_IMAGES))
+    return [*problems, *unused_images(unused, BENCH_IMAGES, "step")]
 
 
-def _read(path: Path, file: str) -> tuple[BenchTask | None, list[Problem]]:
-    try:
-        value = load_json(path, file)
-        text = path.read_text(encoding="utf-8")
-    except JsonFileError as error:
-        return None, [json_problem(error, exists=path.is_file())]
-    return check(BenchTask, value, file, text)
+def _pictures(task: BenchTask) -> Iterator[tuple[str, str]]:
+    steps = enumerate(task.steps)
+    return ((f"steps[{number}].image", f"{BENCH_IMAGES}/{step.image}") for number, step in steps)
 
 
-def _task_problems(
-    task: BenchTask, file: str, first: dict[str, str], images: dict[str, str], root: Path
-) -> Iterator[Problem]:
-    """Yield the problems of a task.
-
-    Args:
-        task: the task.
-        file: its name in the problems.
-        first: task id → the file that has it; the task is added.
-        images: image → why it cannot be used, empty if it opens; those of the task are added.
-        root: the folder.
-    """
-    if (other := first.setdefault(task.task_id, file)) != file:
-        yield _problem("duplicate_id", file, f"task_id: is not unique, first in {other}")
+def _faults(task: BenchTask, _files: NamedFiles) -> Iterator[Fault]:
     numbers = [step.step_num for step in task.steps if step.step_num is not None]
     if any(after <= before for before, after in pairwise(numbers)):
-        yield _problem("step_num", file, "steps: their step_num do not rise")
-    for number, step in enumerate(task.steps):
-        if step.image not in images:
-            images[step.image] = _image_fault(root / BENCH_IMAGES / step.image)
-        if fault := images[step.image]:
-            yield _problem("image", file, f"steps[{number}].image: {fault}")
+        yield Fault("step_num", "steps: their step_num do not rise")
 
 
-def _image_fault(path: Path) -> str:
-    try:
-        probe_image(path.read_bytes())
-    except OSError as error:
-        raise_system_trouble(error)
-        return "is missing"
-    except ValueError as error:
-        return f"does not open: {error}"
-    return ""
-
-
-def _problem(code: str, file: str, message: str) -> Problem:
-    return Problem(code, file, message, remedy=_REMEDY)
+BENCH_FORMAT = RecordFormat(BenchTask, _pictures, _faults, id_field="task_id")

@@ -16,8 +16,12 @@ from pydantic import ValidationError
 from demo_pipeline.desktopd.models import (
     PARAMETERS,
     ActionType,
+    Button,
+    ClickParameters,
     HotkeyParameters,
     Parameters,
+    Pixel,
+    PointParameters,
     is_canonical_key,
 )
 from demo_pipeline.files.base_model import unknown_fields
@@ -79,6 +83,11 @@ Raises `AnswerFormatError` and nothing else, for any text.
 """
 
 
+_MOST_CHARACTERS = 1_000_000
+_POINT_TYPES: Mapping[tuple[str, int], ActionType] = {
+    ("left", 2): ActionType.DOUBLE_CLICK,
+    ("right", 1): ActionType.RIGHT_CLICK,
+}
 _ALIASES: Mapping[str, str] = {
     "return": "enter",
     "escape": "esc",
@@ -156,7 +165,7 @@ def decode_action_text(text: str, _size: tuple[int, int]) -> Answer:
     Raises:
         AnswerFormatError: it is no JSON object, or not of an action.
     """
-    value = _parsed(text)
+    value = parse_answer(text)
     if not isinstance(value, dict) or set(value) != {"action_type", "parameters"}:
         raise AnswerFormatError("no object of action_type and parameters")
     try:
@@ -172,8 +181,30 @@ def decode_action_text(text: str, _size: tuple[int, int]) -> Answer:
     return Answer((AnsweredAction(action_type, parameters),))
 
 
-def _parsed(text: str) -> Any:
+def parse_answer(text: str) -> Any:
+    """The JSON value of an answer.
+
+    Raises:
+        AnswerFormatError: it is not JSON, or too long to be an answer.
+    """
+    if len(text) > _MOST_CHARACTERS:
+        raise AnswerFormatError("too long")
     try:
-        return parse_json(text, "answer", any_depth=False)
+        return parse_json(text.strip(), "answer", any_depth=False)
     except (JsonFileError, RecursionError, ValueError):
-        raise AnswerFormatError("no JSON") from None
+        raise AnswerFormatError("not JSON") from None
+
+
+def click_action(
+    button: Button, clicks: int, at: Pixel, modifiers: list[str] | None = None
+) -> AnsweredAction | None:
+    """A click; None: we have no click of so many presses of this button."""
+    x, y = at
+    if (button, clicks) in _POINT_TYPES:
+        point = PointParameters(x=x, y=y, modifiers=modifiers)
+        return AnsweredAction(_POINT_TYPES[button, clicks], point)
+    if clicks not in {1, 3}:
+        return None
+    times: Literal[3] | None = 3 if clicks == 3 else None
+    click = ClickParameters(x=x, y=y, button=button, clicks=times, modifiers=modifiers)
+    return AnsweredAction(ActionType.CLICK, click)

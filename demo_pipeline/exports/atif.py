@@ -9,11 +9,10 @@ cut.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import takewhile
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -23,10 +22,18 @@ from demo_pipeline.datasets.records import Excluded, Form, KeptRecord, Record
 from demo_pipeline.datasets.selection import Candidate
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.models import PARAMETERS, ActionType, Parameters, Pixel, Text
-from demo_pipeline.desktopd.reader import StepFiles, Trajectory, json_problem
-from demo_pipeline.exports.answers import Answer, AnsweredAction, AnswerFormatError
+from demo_pipeline.desktopd.reader import StepFiles, Trajectory, read_document
+from demo_pipeline.exports.answers import Answer, AnsweredAction, AnswerFormatError, parse_answer
 from demo_pipeline.exports.cudag.actions import is_last_end_filmed
 from demo_pipeline.exports.prompts import hidden_words
+from demo_pipeline.exports.record_checks import (
+    REBUILD,
+    Fault,
+    NamedFiles,
+    RecordFormat,
+    record_faults,
+)
+from demo_pipeline.exports.record_files import ExportReader, missing
 from demo_pipeline.exports.whole_trajectories import (
     NO_STEPS,
     Place,
@@ -37,11 +44,11 @@ from demo_pipeline.exports.whole_trajectories import (
     said_step,
     sentence,
 )
-from demo_pipeline.files.base_model import Document, check, unknown_fields
-from demo_pipeline.files.image_header import ImageInfo, probe_image
-from demo_pipeline.files.json_files import JsonFileError, json_bytes, load_json, parse_json
+from demo_pipeline.files.base_model import Document, unknown_fields
+from demo_pipeline.files.json_files import (
+    json_bytes,
+)
 from demo_pipeline.files.shown_text import escape_markers, replace_surrogates
-from demo_pipeline.files.system_errors import raise_system_trouble
 from demo_pipeline.problems import Problem, errors
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.pointer_leaks import LEAK_EXCLUSIONS
@@ -197,7 +204,6 @@ class AtifEntry(AtifDocument):
     file: Text
 
 
-_MOST_CHARACTERS = 1_000_000
 _ACROSS, _DOWN = ("x", "start_x", "end_x"), ("y", "start_y", "end_y")
 
 
@@ -213,12 +219,7 @@ def decode_atif_answer(text: str, size: Pixel) -> Answer:
     Raises:
         AnswerFormatError: it is something else, or a call is none of our actions on this screen.
     """
-    if len(text) > _MOST_CHARACTERS:
-        raise AnswerFormatError("too long")
-    try:
-        value = parse_json(text.strip(), "answer", any_depth=False)
-    except JsonFileError:
-        raise AnswerFormatError("not JSON") from None
+    value = parse_answer(text)
     calls = _calls(value)
     if not calls:
         raise AnswerFormatError("no tool call")
@@ -270,32 +271,32 @@ def _inside(parameters: Parameters, size: Pixel) -> bool:
     )
 
 
-_REMEDY = "build the export again"
-Size = tuple[int, int]
-
-
 def validate_atif(root: Path) -> list[Problem]:
     """The problems of a folder with `atif_trajectories.jsonl` and the files that it names."""
-    path = root / ATIF_LIST
-    if not path.is_file():
-        return [_problem("missing_file", ATIF_LIST, "the file is missing")]
-    entries, problems = _entries(path)
-    seen: dict[str, int] = {}
-    for line, entry in entries:
-        first = seen.setdefault(entry.trajectory_id, line)
-        if first != line:
-            message = f"trajectory_id: is not unique, first at line {first}"
-            problems.append(_problem("duplicate_id", ATIF_LIST, message, line))
-        if entry.file != f"{entry.split}/{entry.trajectory_id}/{ATIF_FILE}":
-            message = f"file: is not <split>/<trajectory_id>/{ATIF_FILE}"
-            problems.append(_problem("layout", ATIF_LIST, message, line))
-        else:
-            problems += validate_atif_file(root / entry.file, entry.file, entry.trajectory_id)
+    if not (root / ATIF_LIST).is_file():
+        return [missing(ATIF_LIST)]
+    problems, listed = list[Problem](), set[str]()
+    for entry, found in ExportReader(root).records(_ENTRY_FORMAT, ATIF_LIST):
+        problems += found
+        if entry is not None:
+            listed.add(entry.file)
+        if entry is not None and entry.file == _file_of(entry):
+            path = root / entry.file
+            problems += validate_atif_file(path, entry.file, entry.trajectory_id)
     written = {file.relative_to(root).as_posix() for file in root.rglob(ATIF_FILE)}
-    if written - {entry.file for _, entry in entries} and not errors(problems):
+    if written - listed and not errors(problems):
         message = "does not name every trajectory of the folder"
-        problems.append(_problem("unlisted", ATIF_LIST, message))
+        problems.append(Problem("unlisted", ATIF_LIST, message, remedy=REBUILD))
     return problems
+
+
+def _file_of(entry: AtifEntry) -> str:
+    return f"{entry.split}/{entry.trajectory_id}/{ATIF_FILE}"
+
+
+def _entry_faults(entry: AtifEntry, _files: NamedFiles) -> Iterator[Fault]:
+    if entry.file != _file_of(entry):
+        yield Fault("layout", f"file: is not <split>/<trajectory_id>/{ATIF_FILE}")
 
 
 def validate_atif_file(path: Path, file: str | None = None, trajectory: str = "") -> list[Problem]:
@@ -307,99 +308,62 @@ def validate_atif_file(path: Path, file: str | None = None, trajectory: str = ""
         trajectory: the id that it must have; empty: any.
     """
     name = file or path.name
-    try:
-        value = load_json(path, name)
-    except JsonFileError as error:
-        return [json_problem(error, exists=path.is_file())]
-    document, problems = check(AtifTrajectory, value, name)
+    document, problems = read_document(AtifTrajectory, path, name)
     if document is None:
         return problems
+    files = NamedFiles.below(path.parent)
+    faults = list(record_faults(ATIF_FORMAT, document, files))
     if trajectory and document.trajectory_id != trajectory:
-        problems.append(_problem("trajectory_id", name, "trajectory_id: is not the folder's name"))
-    problems += (_problem(code, name, said) for code, said in _faults(document, path.parent))
-    return problems
+        faults.append(Fault("trajectory_id", "trajectory_id: is not the folder's name"))
+    below = (one for one in path.parent.rglob("*") if one.is_file())
+    shipped = {one.relative_to(path.parent).as_posix() for one in below}
+    if unused := shipped - files.pictures.keys() - {ATIF_FILE}:
+        faults.append(
+            Fault("unused_file", f"no step names {len(unused)} of the files in its folder")
+        )
+    return [*problems, *(fault.at(name, None) for fault in faults)]
 
 
-def _entries(path: Path) -> tuple[list[tuple[int, AtifEntry]], list[Problem]]:
-    entries: list[tuple[int, AtifEntry]] = []
-    problems: list[Problem] = []
-    with path.open("rb") as stream:
-        for number, line in enumerate(stream, start=1):
-            try:
-                value = parse_json(line, ATIF_LIST)
-            except JsonFileError as error:
-                problems.append(replace(json_problem(error), line=number))
-                continue
-            entry, found = check(AtifEntry, value, ATIF_LIST, line=number)
-            problems += found
-            entries += [(number, entry)] if entry else []
-    return entries, problems
+def _pictures(document: AtifTrajectory) -> Iterator[tuple[str, str]]:
+    for number, step in enumerate(document.steps):
+        yield from ((f"steps[{number}]", path) for path in _paths(step))
 
 
-def _problem(code: str, file: str, message: str, line: int | None = None) -> Problem:
-    return Problem(code, file, message, line, remedy=_REMEDY)
-
-
-def _faults(document: AtifTrajectory, folder: Path) -> Iterator[tuple[str, str]]:
-    """Yield code and message of what is wrong between the parts of a trajectory."""
+def _faults(document: AtifTrajectory, files: NamedFiles) -> Iterator[Fault]:
     if document.steps[0].source != "user":
-        yield "first_step", "steps[0]: must be the user's"
+        yield Fault("first_step", "steps[0]: must be the user's")
     calls = [call.tool_call_id for step in document.steps for call in step.tool_calls or ()]
     if len(set(calls)) < len(calls):
-        yield "call_id", "steps: two calls have the same id"
-    size: Size | None = None
-    named: set[str] = set()
+        yield Fault("call_id", "steps: two calls have the same id")
+    size: Pixel | None = None
     for number, step in enumerate(document.steps):
-        place = f"steps[{number}]"
-        yield from _call_faults(step, size, place)
-        for path in _paths(step):
-            info = _image(path, folder)
-            named.add(path)
-            if isinstance(info, str):
-                yield "image", f"{place}: an image {info}"
-            else:
-                size = (info.width, info.height)
-    shipped = {file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()}
-    if unused := shipped - named - {ATIF_FILE}:
-        yield "unused_file", f"no step names {len(unused)} of the files in its folder"
+        yield from _call_faults(step, size, f"steps[{number}]")
+        for found in map(files.picture, _paths(step)):
+            size = size if isinstance(found, str) else (found.width, found.height)
 
 
-def _call_faults(step: AtifStep, size: Size | None, place: str) -> Iterator[tuple[str, str]]:
+def _call_faults(step: AtifStep, size: Pixel | None, place: str) -> Iterator[Fault]:
     """Yield what is wrong with the calls of a step; `size`: of the screen that was last shown."""
     for call in step.tool_calls or ():
         if size is None:
-            yield "no_screen", f"{place}: a call before any screen was shown"
+            yield Fault("no_screen", f"{place}: a call before any screen was shown")
             return
         try:
             decode_call(call.members(), size)
         except AnswerFormatError as error:
-            yield "tool_call", f"{place}.tool_calls: {error.reason}"
+            yield Fault("tool_call", f"{place}.tool_calls: {error.reason}")
 
 
 def _paths(step: AtifStep) -> Iterator[str]:
     """Yield the paths of a step's images, the last one being the screen after it."""
-    contents = [step.message, *(result.content for result in _results(step))]
-    parts: list[AtifPart] = [
-        part for content in contents if isinstance(content, list) for part in content
-    ]
-    yield from (part.source.path for part in parts if part.source)
+    results = step.observation.results if step.observation else ()
+    for content in (step.message, *(result.content for result in results)):
+        parts = content if isinstance(content, list) else ()
+        yield from (part.source.path for part in parts if part.source)
 
 
-def _results(step: AtifStep) -> Sequence[AtifResult]:
-    return step.observation.results if step.observation else ()
-
-
-def _image(path: str, folder: Path) -> ImageInfo | str:
-    """What an image is, or why it cannot be used."""
-    if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts or "\\" in path:
-        return "is not a path below the trajectory's folder"
-    try:
-        return probe_image((folder / path).read_bytes())
-    except OSError as error:
-        raise_system_trouble(error)
-        return "is missing"
-    except ValueError as error:
-        return f"does not open: {error}"
+ATIF_FORMAT = RecordFormat(AtifTrajectory, _pictures, _faults, id_field="trajectory_id")
+_ENTRY_FORMAT = RecordFormat(AtifEntry, lambda _: (), _entry_faults, id_field="trajectory_id")
 
 
 _NOTES = (

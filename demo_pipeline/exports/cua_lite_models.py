@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, Tag, field_validator
+from pydantic import AfterValidator, ConfigDict, Field, Tag
 
 from demo_pipeline.desktopd.models import Text
 from demo_pipeline.files.base_model import Document
@@ -63,6 +63,15 @@ _Unit = Annotated[int, Field(ge=0, le=LITE_MAX)]
 Coordinate = Annotated[list[_Unit], Field(min_length=2, max_length=2)]
 Box = Annotated[list[_Unit], Field(min_length=4, max_length=4)]
 _Button = Literal["left", "right", "middle"]
+
+
+def _known_keys(keys: list[str]) -> list[str]:
+    if any(from_lite_key(key) is None for key in keys):
+        raise ValueError("a key is none of the form's names")
+    return keys
+
+
+_Keys = Annotated[list[Text], Field(min_length=1), AfterValidator(_known_keys)]
 _Seconds = Annotated[float, Field(ge=0)]
 
 
@@ -110,25 +119,15 @@ class LiteKeys(LiteDocument):
     """Keys that are pressed together, held down or released."""
 
     action: Literal["key", "key_down", "key_up"]
-    keys: list[Text] = Field(min_length=1)
-
-    @field_validator("keys")
-    @classmethod
-    def _known(cls, keys: list[str]) -> list[str]:
-        return _known_keys(keys)
+    keys: _Keys
 
 
 class LiteHoldKey(LiteDocument):
     """Keys that are held for some seconds."""
 
     action: Literal["hold_key"]
-    keys: list[Text] = Field(min_length=1)
+    keys: _Keys
     duration: _Seconds
-
-    @field_validator("keys")
-    @classmethod
-    def _known(cls, keys: list[str]) -> list[str]:
-        return _known_keys(keys)
 
 
 class LiteMove(LiteDocument):
@@ -292,9 +291,3 @@ class LiteOthers(Document):
     id: Text
     resolution: Annotated[list[Annotated[int, Field(gt=0)]], Field(min_length=2, max_length=2)]
     os: Literal["windows", "macos", "ubuntu"] | None = None
-
-
-def _known_keys(keys: list[str]) -> list[str]:
-    if any(from_lite_key(key) is None for key in keys):
-        raise ValueError("a key is none of the form's names")
-    return keys

@@ -5,23 +5,19 @@ type allows, the files of a folder and its ids; finding the calls in an answer, 
 the actions of `computer`.
 """
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
-from typing import Any, Literal
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from pydantic import ValidationError
 
 from demo_pipeline.desktopd.models import (
     ActionType,
-    ClickParameters,
     DragParameters,
     HotkeyParameters,
-    Parameters,
     Pixel,
-    PointParameters,
     ScrollParameters,
     TypeParameters,
     WaitParameters,
@@ -32,7 +28,9 @@ from demo_pipeline.exports.answers import (
     AnsweredAction,
     AnswerFormatError,
     ForeignAction,
+    click_action,
     merge_presses,
+    parse_answer,
 )
 from demo_pipeline.exports.cua_lite_models import (
     BBOX,
@@ -69,12 +67,12 @@ from demo_pipeline.exports.cua_lite_models import (
     PointArguments,
     from_lite_key,
 )
+from demo_pipeline.exports.record_checks import REBUILD, Fault, NamedFiles, RecordFormat
+from demo_pipeline.exports.record_files import ExportReader, unused_images
 from demo_pipeline.files.base_model import DocumentT, explain, field_name, limited
-from demo_pipeline.files.image_header import probe_image
 from demo_pipeline.files.json_files import JsonFileError, parse_json
-from demo_pipeline.files.parquet import open_rows, read_schema
+from demo_pipeline.files.parquet import read_schema
 from demo_pipeline.files.shown_text import MARKER
-from demo_pipeline.files.system_errors import raise_system_trouble
 from demo_pipeline.problems import Problem
 
 _ARGUMENTS: Mapping[str, type[LiteDocument]] = {
@@ -88,35 +86,57 @@ _TOOL_OF = {
     "grounding.point": POINT,
     "grounding.bbox": BBOX,
 }
-LiteFault = tuple[str, str]
-"""Code and message of what is wrong with a row."""
 
 
-def row_faults(row: Mapping[str, Any], dims: Sequence[str], name: str) -> Iterator[LiteFault]:
-    """Yield what is wrong with one row.
+class LiteRow(LiteDocument):
+    """A row; two of its columns are JSON text, whose faults are told by the column's name."""
+
+    images: list[str]
+    messages: str
+    metadata: str
+
+    @property
+    def id(self) -> str | None:
+        """That of its metadata; None when these are bad."""
+        metadata = parse_column(LiteMetadata, self.metadata)
+        return metadata.others.id if isinstance(metadata, LiteMetadata) else None
+
+
+def lite_format(dims: Sequence[str], name: str) -> RecordFormat[LiteRow]:
+    """The form of the rows of a folder.
 
     Args:
-        row: column → value.
-        dims: platform and task type of the folder that the row is in.
+        dims: its platform and task type.
         name: of the dataset, whose folder its images are in.
     """
-    images = row.get("images")
-    if set(row) != set(LITE_COLUMNS):
-        yield "columns", f"the columns must be {', '.join(LITE_COLUMNS)}"
-    if not isinstance(images, list) or not all(isinstance(image, str) for image in images):
-        yield "images", "images: must be a list of paths"
-        return
-    yield from _path_faults(images, name)
-    metadata = parse_column(LiteMetadata, row.get("metadata"))
-    if isinstance(metadata, LiteMetadata):
-        yield from _metadata_faults(metadata, dims)
+    faults = partial(_row_faults, list(dims), name)
+    return RecordFormat(LiteRow, lambda row: [("an image", one) for one in row.images], faults)
+
+
+def _row_faults(dims: list[str], name: str, row: LiteRow, files: NamedFiles) -> Iterator[Fault]:
+    for number, image in enumerate(row.images):
+        found = LITE_IMAGE.fullmatch(image)
+        if not found or found["name"] != name:
+            yield Fault("images", f"images[{number}]: is not a path of this dataset's images")
+        elif not found["hash"].startswith(found["head"]):
+            yield Fault("images", f"images[{number}]: the folder is not the beginning of the hash")
+        elif not isinstance(files.picture(image), str) and files.digest(image) != found["hash"]:
+            yield Fault("image", f"images[{number}]: has another content than its name says")
+    metadata = parse_column(LiteMetadata, row.metadata)
+    if isinstance(metadata, list):
+        yield from (Fault("metadata", f"metadata: {fault}") for fault in metadata)
     else:
-        yield from (("metadata", f"metadata: {fault}") for fault in metadata)
-    talk = parse_column(LiteConversation, row.get("messages"), "messages")
-    if isinstance(talk, LiteConversation):
-        yield from _talk_faults(talk.messages, images, dims[1])
+        if metadata.dims != dims:
+            yield Fault("dims", f"metadata.dims is not {dims}, the folder's")
+        if "split" in metadata.others.members():
+            message = "metadata.others: the split is that of the folder and not named here"
+            yield Fault("split", message)
+    talk = parse_column(LiteConversation, row.messages, "messages")
+    if isinstance(talk, list):
+        yield from (Fault("messages", fault) for fault in talk)
     else:
-        yield from (("messages", fault) for fault in talk)
+        faults = _talk_faults(talk.messages, row.images, dims[1])
+        yield from (Fault(code, message) for code, message in faults)
 
 
 def parse_column(model: type[DocumentT], text: Any, key: str = "") -> DocumentT | list[str]:
@@ -144,20 +164,8 @@ def parse_value(model: type[DocumentT], value: Any) -> DocumentT | list[str]:
         return [f"{field_name(place) or 'value'}: {said}" for place, said in explain(error)]
 
 
-def _path_faults(images: Sequence[str], name: str) -> Iterator[LiteFault]:
-    for number, image in enumerate(images):
-        found = LITE_IMAGE.fullmatch(image)
-        if not found or found["name"] != name:
-            yield "images", f"images[{number}]: is not a path of this dataset's images"
-        elif not found["hash"].startswith(found["head"]):
-            yield "images", f"images[{number}]: the folder is not the beginning of the hash"
-
-
-def _metadata_faults(metadata: LiteMetadata, dims: Sequence[str]) -> Iterator[LiteFault]:
-    if metadata.dims != list(dims):
-        yield "dims", f"metadata.dims is not {list(dims)}, the folder's"
-    if "split" in metadata.others.members():
-        yield "split", "metadata.others: the split is that of the folder and not named here"
+LiteFault = tuple[str, str]
+"""Code and message of what is wrong with a row."""
 
 
 def _talk_faults(
@@ -258,6 +266,7 @@ def _call_faults(call: LiteCall, task_type: str, place: str) -> Iterator[LiteFau
         yield from (("no_place", f"{place}: a {name} has no coordinate") for name in placeless)
 
 
+_IMAGES = "images"
 LITE_SCHEMA = pa.schema(
     [
         pa.field("images", pa.list_(pa.string())),
@@ -265,18 +274,6 @@ LITE_SCHEMA = pa.schema(
         pa.field("metadata", pa.string()),
     ]
 )
-_ROWS_IN_MEMORY = 64
-_REMEDY = "build the export again"
-_IMAGES = "images"
-
-
-@dataclass(slots=True)
-class _Seen:
-    """What the rows read so far have: ids with their places, and images that were looked at."""
-
-    root: Path
-    ids: dict[str, str] = field(default_factory=dict)
-    images: dict[str, str] = field(default_factory=dict)
 
 
 def validate_cua_lite(root: Path) -> list[Problem]:
@@ -286,107 +283,49 @@ def validate_cua_lite(root: Path) -> list[Problem]:
         root: the folder that the paths of images are relative to.
     """
     home = root / LITE_ROOT
-    names = sorted(path for path in home.iterdir() if path.is_dir()) if home.is_dir() else []
-    if not names:
-        return [Problem("missing_file", LITE_ROOT, "has no dataset", remedy=_REMEDY)]
-    seen = _Seen(root)
-    problems: list[Problem] = []
-    for dataset in names:
-        tables = sorted(path for path in dataset.rglob("*.parquet") if path.is_file())
-        for table in tables:
-            problems += limited(list(_table_problems(table, dataset, seen)))
-        problems += _unused_images(dataset, seen)
+    datasets = sorted(path for path in home.iterdir() if path.is_dir()) if home.is_dir() else []
+    if not datasets:
+        return [Problem("missing_file", LITE_ROOT, "has no dataset", remedy=REBUILD)]
+    reader, problems = ExportReader(root), list[Problem]()
+    for dataset in datasets:
+        for table in sorted(path for path in dataset.rglob("*.parquet") if path.is_file()):
+            problems += limited(list(_table_problems(table, dataset, reader)))
+        name = f"{LITE_ROOT}/{dataset.name}"
+        problems += unused_images(len(reader.unnamed(f"{name}/{_IMAGES}")), name, "row")
     return problems
 
 
-def _table_problems(table: Path, dataset: Path, seen: _Seen) -> Iterator[Problem]:
-    file = table.relative_to(seen.root).as_posix()
-    parts = PurePosixPath(table.relative_to(dataset)).parts
-    if len(parts) != 4 or not _is_known(parts):
+def _table_problems(table: Path, dataset: Path, reader: ExportReader) -> Iterator[Problem]:
+    file = table.relative_to(reader.root).as_posix()
+    parts = table.relative_to(dataset).parts
+    known = (PLATFORMS, TASK_TYPES, LITE_SPLITS, (table.name,))
+    if len(parts) != len(known) or any(a not in b for a, b in zip(parts, known, strict=True)):
         message = "is not at <platform>/<task type>/<split>/<variant>.parquet"
-        yield Problem("layout", file, message, remedy=_REMEDY)
-        return
+        yield Problem("layout", file, message, remedy=REBUILD)
+    elif not _has_columns(table):
+        message = "the columns must be images (list of text), messages and metadata (text)"
+        yield Problem("columns", file, message, remedy=REBUILD)
+    else:
+        rows = reader.records(lite_format(parts[:2], dataset.name), file)
+        yield from (problem for _, found in rows for problem in found)
+
+
+def _has_columns(table: Path) -> bool:
+    """Whether the columns are a list of text and two of text, of any width, if it can be read."""
     try:
         columns = read_schema(table)
-        if columns.names != list(LITE_COLUMNS) or not _are_texts(columns.types):
-            message = "the columns must be images (list of text), messages and metadata (text)"
-            yield Problem("columns", file, message, remedy=_REMEDY)
-            return
-        with open_rows(table, _ROWS_IN_MEMORY) as (_, rows):
-            for number, row in enumerate(rows, start=1):
-                yield from _row_problems(row, (file, number), (parts[:2], dataset.name), seen)
-    except (OSError, pa.ArrowException) as error:
-        raise_system_trouble(error)
-        message = f"cannot be read as Parquet: {type(error).__name__}"
-        yield Problem("unreadable_table", file, message, remedy=_REMEDY)
-
-
-def _are_texts(kinds: Sequence[pa.DataType]) -> bool:
-    """Whether the first column is a list of text, and the others are text, of any width."""
-    first, *others = kinds
+    except (OSError, pa.ArrowException):  # the reader of the rows says why not
+        return True
+    if columns.names != list(LITE_COLUMNS):
+        return False
+    first, *others = columns.types
     is_list = pa.types.is_list(first) or pa.types.is_large_list(first)
     plain = [first.value_type if is_list else pa.null(), *others]
     return all(pa.types.is_string(kind) or pa.types.is_large_string(kind) for kind in plain)
 
 
-def _is_known(parts: tuple[str, ...]) -> bool:
-    platform, task_type, split, _ = parts
-    return platform in PLATFORMS and task_type in TASK_TYPES and split in LITE_SPLITS
-
-
-def _row_problems(
-    row: Mapping[str, Any],
-    place: tuple[str, int],
-    folder: tuple[tuple[str, ...], str],
-    seen: _Seen,
-) -> Iterator[Problem]:
-    file, number = place
-    for code, message in row_faults(row, *folder):
-        yield Problem(code, file, message, number, remedy=_REMEDY)
-    metadata = parse_column(LiteMetadata, row["metadata"])
-    if isinstance(metadata, LiteMetadata):
-        here = f"{file}:{number}"
-        if (first := seen.ids.setdefault(metadata.others.id, here)) != here:
-            message = f"metadata.others.id: is not unique, first at {first}"
-            yield Problem("duplicate_id", file, message, number, remedy=_REMEDY)
-    for image in row["images"] or ():
-        if fault := _image_fault(image, seen):
-            yield Problem("image", file, f"an image {fault}", number, remedy=_REMEDY)
-
-
-def _image_fault(image: str | None, seen: _Seen) -> str:
-    """Why an image cannot be used; empty if it opens and has the content that its name says."""
-    if image is None or PurePosixPath(image).is_absolute() or ".." in PurePosixPath(image).parts:
-        return "is not a path below the folder"
-    if image not in seen.images:
-        seen.images[image] = _file_fault(seen.root / image)
-    return seen.images[image]
-
-
-def _file_fault(path: Path) -> str:
-    try:
-        data = path.read_bytes()
-        probe_image(data)
-    except OSError as error:
-        raise_system_trouble(error)
-        return "is missing"
-    except ValueError as error:
-        return f"does not open: {error}"
-    same = hashlib.sha256(data).hexdigest() == path.stem
-    return "" if same else "has another content than its name says"
-
-
-def _unused_images(dataset: Path, seen: _Seen) -> Iterator[Problem]:
-    """Yield a problem for the images that no row names: nothing else may be handed on."""
-    files = (path.relative_to(seen.root).as_posix() for path in (dataset / _IMAGES).rglob("*.*"))
-    if unused := sorted(set(files) - set(seen.images)):
-        message = f"no row names {len(unused)} of the images"
-        yield Problem("unused_image", f"{LITE_ROOT}/{dataset.name}", message, remedy=_REMEDY)
-
-
 _Done = AnsweredAction | ForeignAction
 _WORDS = ("inline_reasoning", "action_description", "text")
-_MOST_CHARACTERS = 1_000_000
 
 
 def decode_cua_lite_answer(text: str, size: Pixel) -> Answer:
@@ -403,14 +342,9 @@ def decode_cua_lite_answer(text: str, size: Pixel) -> Answer:
     Raises:
         AnswerFormatError: it is something else, or a call is not as the form defines it.
     """
-    if len(text) > _MOST_CHARACTERS:
-        raise AnswerFormatError("too long")
-    try:
-        value = parse_json(text.strip(), "answer", any_depth=False)
-    except JsonFileError:
-        if text.strip() == LITE_DONE:
-            return Answer((), "success")
-        raise AnswerFormatError("not JSON") from None
+    if text.strip() == LITE_DONE:
+        return Answer((), "success")
+    value = parse_answer(text)
     words = _words(value)
     calls = _answered_calls(value)
     if not calls and words == LITE_DONE:
@@ -515,7 +449,7 @@ def _pointing(
 ) -> AnsweredAction | None:
     match action:
         case LiteClick(coordinate=[_, _] as place):
-            return _click(action, _pixel(place, size), modifiers)
+            return click_action(action.button, action.clicks, _pixel(place, size), modifiers)
         case LiteDrag(start_coordinate=[_, _] as start):
             (x, y), (to_x, to_y) = _pixel(start, size), _pixel(action.coordinate, size)
             button = None if action.button == "left" else action.button
@@ -528,26 +462,6 @@ def _pointing(
                 x=x, y=y, direction=direction, amount=amount, modifiers=modifiers
             )
             return AnsweredAction(ActionType.SCROLL, scroll)
-    return None
-
-
-def _click(action: LiteClick, at: Pixel, modifiers: list[str] | None) -> AnsweredAction | None:
-    x, y = at
-    parameters: Parameters
-    match action.button, action.clicks:
-        case "left", 2:
-            parameters = PointParameters(x=x, y=y, modifiers=modifiers)
-            return AnsweredAction(ActionType.DOUBLE_CLICK, parameters)
-        case "right", 1:
-            parameters = PointParameters(x=x, y=y, modifiers=modifiers)
-            return AnsweredAction(ActionType.RIGHT_CLICK, parameters)
-        case _, 1 | 3:
-            clicks: Literal[3] | None = 3 if action.clicks == 3 else None
-            button = action.button
-            parameters = ClickParameters(
-                x=x, y=y, button=button, clicks=clicks, modifiers=modifiers
-            )
-            return AnsweredAction(ActionType.CLICK, parameters)
     return None
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
@@ -26,12 +26,30 @@ from demo_pipeline.trajectories.provenance import Provenance
 if TYPE_CHECKING:  # importing it takes 0.1 s and 12 MB, which only queries are worth
     from duckdb import DuckDBPyConnection
 
+Tables = Mapping[str, list[dict[str, Any]]]
+STATISTICS_FILE = "statistics.json"
+
+
+class Query(NamedTuple):
+    """A query of a file beside this module: its name, the views that it needs, and its SQL."""
+
+    name: str
+    needs: frozenset[str]
+    sql: str
+
+
+def _queries(file: str) -> tuple[Query, ...]:
+    """The queries of a file, in which a line `-- name: views` is above each."""
+    blocks = Path(__file__).with_name(file).read_text(encoding="utf-8").split("\n\n-- ")[1:]
+    parts = [block.partition("\n") for block in blocks]
+    named = [(title.rpartition(": "), sql) for title, _, sql in parts]
+    return tuple(Query(name, frozenset(needs.split()), sql) for (name, _, needs), sql in named)
+
+
+QUERIES, _AGREEMENTS = _queries("statistics.sql"), _queries("agreements.sql")
+_NUMBERS = {query.name: query.sql for query in _queries("numbers.sql")}
 # The table of samples has these columns; `split` is NULL when a dataset has no splits.
 _SFT = "SELECT trajectory_id, step_index, split, application, action_type AS kind FROM {files}"
-_MESSAGES = (
-    "SELECT trajectory_id, step_index, parse_filename(filename, true) AS split, application,"
-    " task_type AS kind FROM {files}"
-)
 _INDEX = (
     "SELECT s.trajectory_id, s.step_index, NULL::VARCHAR AS split, t.application,"
     " s.action_type AS kind FROM {files} s JOIN {trajectories} t USING (trajectory_id)"
@@ -111,8 +129,7 @@ def sft_stats(out: Path, provenance: Provenance) -> tuple[DatasetStats, list[Pro
 
 def messages_stats(out: Path, provenance: Provenance) -> tuple[DatasetStats, list[Problem]]:
     """The same for the Parquet files of a messages export."""
-    files = sorted(out.glob("*.parquet"))
-    return _measure(_MESSAGES.format(files=_table(files, ", filename = true")), provenance)
+    return table_stats(out, provenance, "task_type")
 
 
 def cudag_stats(out: Path, provenance: Provenance) -> tuple[DatasetStats, list[Problem]]:
@@ -169,21 +186,24 @@ def _measure(
             sql.execute(f"CREATE VIEW provenance AS {provenance}")
         else:
             _read_provenance(sql, provenance)
-        sql.execute(_PER_TRAJECTORY)
-        count, trajectories, tasks = sql.execute(_TOTALS).fetchall()[0]
+        sql.execute(_NUMBERS["demos"])
+        count, trajectories, tasks = sql.execute(_NUMBERS["totals"]).fetchall()[0]
         stats = DatasetStats(
             samples=count,
             trajectories=trajectories,
             tasks=tasks,
-            leaks=LeakRates(*sql.execute(_LEAKS, [sorted(POINTER_TYPES)]).fetchall()[0]),
-            splits={name: SplitStats(*rest) for name, *rest in sql.execute(_SPLITS).fetchall()},
+            leaks=LeakRates(*sql.execute(_NUMBERS["leaks"], [sorted(POINTER_TYPES)]).fetchall()[0]),
+            splits={
+                name: SplitStats(*rest)
+                for name, *rest in sql.execute(_NUMBERS["splits"]).fetchall()
+            },
             actions=dict(sql.execute(_counted("kind", "samples")).fetchall()),
             applications=dict(sql.execute(_counted("application", "demos")).fetchall()),
             platforms=dict(sql.execute(_counted("platform", "demos")).fetchall()),
             resolutions=dict(sql.execute(_counted("resolution", "demos")).fetchall()),
-            lengths=dict(sql.execute(_LENGTHS).fetchall()),
+            lengths=dict(sql.execute(_NUMBERS["lengths"]).fetchall()),
         )
-        shared = sql.execute(_TASKS_IN_TWO_SPLITS).fetchall()
+        shared = sql.execute(_NUMBERS["torn_tasks"]).fetchall()
     return stats, [_task_in_two_splits(str(group), str(splits)) for group, splits in shared]
 
 
@@ -205,10 +225,8 @@ def _read_provenance(sql: "DuckDBPyConnection", provenance: Provenance) -> None:
 
 def _insert(sql: "DuckDBPyConnection", paths: Sequence[Path]) -> None:
     if paths:
-        # By name: in tables written before a column was added it is NULL.
-        source = _table(paths, ", union_by_name = true")
-        columns = f"COLUMNS('^({'|'.join(_PROVENANCE)})$')"
-        sql.execute(f"INSERT INTO provenance BY NAME SELECT {columns} FROM {source}")  # noqa: S608 - ours
+        columns = ", ".join(_PROVENANCE)
+        sql.execute(f"INSERT INTO provenance SELECT {columns} FROM {_table(paths)}")  # noqa: S608 - ours
 
 
 def _task_in_two_splits(group: str, splits: str) -> Problem:
@@ -236,39 +254,6 @@ _PROVENANCE = {
 _NO_PROVENANCE = (
     f"CREATE TABLE provenance ({', '.join(f'{name} {kind}' for name, kind in _PROVENANCE.items())})"
 )
-# The canvas is 1920x1080; the screen is the canvas without its bars, divided by the scale.
-_PER_TRAJECTORY = """
-CREATE TABLE demos AS
-SELECT s.trajectory_id, s.application, s.split, s.samples, p.split_group, p.platform,
-       CASE WHEN p.scale > 0 THEN
-            round((1920 - 2 * p.pad_x) / p.scale)::BIGINT || 'x'
-            || round((1080 - 2 * p.pad_y) / p.scale)::BIGINT END AS resolution
-FROM (SELECT trajectory_id, min(application) AS application, split, count(*) AS samples
-      FROM samples GROUP BY trajectory_id, split) s
-LEFT JOIN (SELECT trajectory_id, min(split_group) AS split_group, min(platform) AS platform,
-                  min(scale) AS scale, min(pad_x) AS pad_x, min(pad_y) AS pad_y
-           FROM provenance GROUP BY trajectory_id) p USING (trajectory_id)
-"""
-_TOTALS = """
-SELECT (SELECT count(*) FROM samples), (SELECT count(DISTINCT trajectory_id) FROM demos),
-       (SELECT count(DISTINCT split_group) FROM demos)
-"""
-_LEAKS = """
-SELECT count(*), count(*) FILTER (leak), count(*) FILTER (leak AND unavoidable)
-FROM samples JOIN provenance USING (trajectory_id, step_index)
-WHERE list_contains(?, action_type)
-"""
-_SPLITS = """
-SELECT split, sum(samples)::BIGINT, count(*), count(DISTINCT split_group)
-FROM demos WHERE split IS NOT NULL GROUP BY split
-ORDER BY list_position(['train', 'val', 'test', 'held_out'], split)
-"""
-_LENGTHS = "SELECT samples, count(*) FROM demos GROUP BY 1 ORDER BY 1"
-_TASKS_IN_TWO_SPLITS = """
-SELECT split_group, string_agg(DISTINCT split, ', ' ORDER BY split) FROM demos
-WHERE split_group IS NOT NULL GROUP BY split_group HAVING count(DISTINCT split) > 1 ORDER BY 1
-LIMIT 20
-"""
 
 
 _MESSAGES_COLUMNS = "{trajectory_id: 'VARCHAR'}"
@@ -313,167 +298,6 @@ def _counts(source: str) -> dict[str, int]:
         return dict(rows.fetchall())
 
 
-if TYPE_CHECKING:  # importing it takes 0.1 s and 12 MB, which only queries are worth
-    from duckdb import DuckDBPyConnection
-
-Tables = Mapping[str, list[dict[str, Any]]]
-STATISTICS_FILE = "statistics.json"
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """A table of the statistics: its name, the views that it needs, and its SQL."""
-
-    name: str
-    needs: frozenset[str]
-    sql: str
-
-
-def _query(name: str, needs: str, sql: str) -> Query:
-    return Query(name, frozenset(needs.split()), sql)
-
-
-QUERIES = (
-    _query(
-        "overview",
-        "trajectories",
-        """SELECT count(*) AS trajectories, count_if(success) AS successful,
-                  count_if(complete) AS complete, sum(steps)::BIGINT AS steps,
-                  sum(hidden_actions)::BIGINT AS hidden_actions,
-                  count(DISTINCT task_id) AS tasks,
-                  count(DISTINCT application) AS applications,
-                  count(osworld_task_id) AS benchmark,
-                  round(sum(completion_time_ms) / 60000, 1) AS minutes
-           FROM trajectories""",
-    ),
-    _query(
-        "steps_per_trajectory",
-        "trajectories",
-        """SELECT difficulty, count(*) AS trajectories, min(steps) AS least,
-                  median(steps) AS median, round(avg(steps), 2) AS mean, max(steps) AS most
-           FROM trajectories GROUP BY 1
-           ORDER BY list_position(['easy', 'medium', 'hard'], difficulty)""",
-    ),
-    _query(
-        "applications",
-        "trajectories",
-        """SELECT application, count(*) AS trajectories, count_if(success) AS successful,
-                  sum(steps)::BIGINT AS steps
-           FROM trajectories GROUP BY 1 ORDER BY 2 DESC, 1""",
-    ),
-    _query(
-        "actions",
-        "steps",
-        """SELECT action_type, count(*) AS steps,
-                  round(count(*) / sum(count(*)) OVER (), 4) AS share,
-                  round(median(end_ms - press_ms), 1) AS median_ms,
-                  count(target_width) AS with_target, count_if(leak) AS leaks
-           FROM steps GROUP BY 1 ORDER BY 2 DESC, 1""",
-    ),
-    _query(
-        "hidden_actions",
-        "hidden_actions",
-        """SELECT reason, count(*) AS actions, count(DISTINCT trajectory_id) AS trajectories
-           FROM hidden_actions GROUP BY 1 ORDER BY 2 DESC, 1""",
-    ),
-    _query(
-        "frames",
-        "steps",
-        """SELECT reason_code, count(*) AS steps, round(median(lead_ms), 1) AS median_lead_ms,
-                  count_if(leak) AS leaks, round(avg(leak::INTEGER), 4) AS leak_rate
-           FROM steps GROUP BY 1 ORDER BY 2 DESC, 1""",
-    ),
-    _query(
-        "leak_rates",
-        "steps",
-        """SELECT coalesce(action_type, 'all') AS action_type, count(*) AS pointer_actions,
-                  count(*) FILTER (leak) AS leaks,
-                  count(*) FILTER (leak AND unavoidable) AS unavoidable_leaks,
-                  round(leaks / greatest(pointer_actions, 1), 4) AS leak_rate,
-                  round(unavoidable_leaks / greatest(pointer_actions, 1), 4)
-                      AS unavoidable_leak_rate
-           FROM steps
-           WHERE action_type IN ('click', 'double_click', 'right_click', 'drag', 'scroll')
-           GROUP BY ROLLUP (action_type) ORDER BY grouping(action_type) DESC, 2 DESC, 1""",
-    ),
-    _query(
-        "trees",
-        "steps",
-        """SELECT freshness, count(*) AS steps, round(median(tree_age_ms), 1) AS median_age_ms
-           FROM steps GROUP BY 1 ORDER BY 2 DESC, 1""",
-    ),
-    _query(
-        "clocks",
-        "steps",
-        """SELECT clock_method, count(DISTINCT trajectory_id) AS trajectories,
-                  round(max(clock_uncertainty_ms), 1) AS worst_uncertainty_ms
-           FROM steps GROUP BY 1 ORDER BY 2 DESC, 1""",
-    ),
-    _query(
-        "screens",
-        "steps",
-        """SELECT platform, round((1920 - 2 * pad_x) / scale)::BIGINT AS width,
-                  round((1080 - 2 * pad_y) / scale)::BIGINT AS height,
-                  count(DISTINCT trajectory_id) AS trajectories
-           FROM steps WHERE scale > 0 GROUP BY ALL ORDER BY 4 DESC, 1, 2, 3""",
-    ),
-    _query(
-        "sft_splits",
-        "sft",
-        """SELECT split, count(*) AS samples, count(DISTINCT trajectory_id) AS trajectories,
-                  count(DISTINCT task_id) AS tasks
-           FROM sft GROUP BY 1
-           ORDER BY list_position(['train', 'val', 'test', 'held_out'], split)""",
-    ),
-    _query(
-        "messages_splits",
-        "messages",
-        """SELECT split, count(*) AS records, count(DISTINCT trajectory_id) AS trajectories
-           FROM messages GROUP BY 1
-           ORDER BY list_position(['train', 'val', 'test', 'held_out'], split)""",
-    ),
-    _query(
-        "exports",
-        "exports",
-        """SELECT export, status, version, any_value(bytes) AS bytes,
-                  count_if(records > 0) AS trajectories, sum(records)::BIGINT AS records
-           FROM exports GROUP BY ALL ORDER BY export""",
-    ),
-)
-
-# (views, message, query that must find no trajectory).
-_AGREEMENTS = (
-    (
-        frozenset({"trajectories", "steps"}),
-        "its number of steps differs between trajectories.parquet and steps.parquet",
-        """SELECT trajectory_id FROM trajectories
-           LEFT JOIN (SELECT trajectory_id, count(*) AS found FROM steps GROUP BY 1)
-           USING (trajectory_id) WHERE steps <> coalesce(found, 0) ORDER BY 1""",
-    ),
-    (
-        frozenset({"trajectories", "hidden_actions"}),
-        "its hidden actions differ between trajectories.parquet and hidden_actions.parquet",
-        """SELECT trajectory_id FROM trajectories
-           LEFT JOIN (SELECT trajectory_id, count(*) AS found FROM hidden_actions GROUP BY 1)
-           USING (trajectory_id) WHERE hidden_actions <> coalesce(found, 0) ORDER BY 1""",
-    ),
-    (
-        frozenset({"sft", "steps"}),
-        "an SFT sample shows a step that is not in steps.parquet",
-        """SELECT DISTINCT trajectory_id FROM sft ANTI JOIN steps
-           USING (trajectory_id, step_index) ORDER BY 1""",
-    ),
-    (
-        frozenset({"sft", "messages"}),
-        "its split differs between sft and messages",
-        """SELECT DISTINCT trajectory_id FROM
-           (SELECT trajectory_id, split FROM sft) JOIN
-           (SELECT trajectory_id, split AS other FROM messages) USING (trajectory_id)
-           WHERE split <> other ORDER BY 1""",
-    ),
-)
-
-
 def statistics(sql: "DuckDBPyConnection", present: frozenset[str]) -> Tables:
     """Every table whose views exist, by name; a row is an object of plain JSON values."""
     return {query.name: rows(sql, query.sql) for query in QUERIES if query.needs <= present}
@@ -515,7 +339,7 @@ def disagreements(sql: "DuckDBPyConnection", present: frozenset[str]) -> list[Pr
     remedy = "build the datasets again, all from the same trajectories"
     return [
         Problem("datasets_differ", STATISTICS_FILE, message, remedy=remedy, demonstration=str(key))
-        for views, message, query in _AGREEMENTS
+        for message, views, query in _AGREEMENTS
         if views <= present
         for (key,) in sql.execute(query).fetchall()
     ]

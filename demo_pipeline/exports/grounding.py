@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -37,7 +38,13 @@ from demo_pipeline.desktopd.models import (
     TypeParameters,
 )
 from demo_pipeline.desktopd.reader import StepFiles, Trajectory, json_problem
-from demo_pipeline.exports.answers import Answer, AnsweredAction, AnswerFormatError, ForeignAction
+from demo_pipeline.exports.answers import (
+    Answer,
+    AnsweredAction,
+    AnswerFormatError,
+    ForeignAction,
+    parse_answer,
+)
 from demo_pipeline.exports.cua_lite import (
     LITE_SYSTEMS,
     LITE_TABLE,
@@ -58,16 +65,10 @@ from demo_pipeline.exports.grounding_elements import (
     choose_elements,
     read_screen_nodes,
 )
-from demo_pipeline.exports.split_tables import (
-    OPTIONAL_SPLITS,
-    REQUIRED_SPLITS,
-    Fault,
-    RowFormat,
-    validate_split_tables,
-)
+from demo_pipeline.exports.record_checks import REBUILD, Fault, NamedFiles, RecordFormat
+from demo_pipeline.exports.record_files import split_files, validate_split_tables
 from demo_pipeline.files.base_model import Document, check, limited
-from demo_pipeline.files.image_header import ImageInfo
-from demo_pipeline.files.json_files import JsonFileError, dump_json, load_json, parse_json
+from demo_pipeline.files.json_files import JsonFileError, dump_json, load_json
 from demo_pipeline.files.parquet import open_rows
 from demo_pipeline.files.shown_text import replace_surrogates
 from demo_pipeline.problems import Problem, errors
@@ -147,7 +148,7 @@ def decode_point_text(text: str, size: tuple[int, int]) -> Answer:
     Raises:
         AnswerFormatError: the text is nothing of these, or not in the picture.
     """
-    value = _parsed(text)
+    value = parse_answer(text)
     if value is None:
         return Answer((), status="failure")
     if not isinstance(value, list) or len(value) not in {2, 4} or not all(map(_is_finite, value)):
@@ -197,42 +198,33 @@ def _is_finite(value: Any) -> bool:
     return number and abs(value) < 2**31
 
 
-def _parsed(text: str) -> Any:
-    try:
-        return parse_json(text, "answer", any_depth=False)
-    except (JsonFileError, RecursionError, ValueError):
-        raise AnswerFormatError("no JSON") from None
-
-
-_REBUILD = "build the export again"
-
-
 def validate_grounding(root: Path) -> list[Problem]:
     """The problems of a grounding export."""
-    rows = RowFormat(GroundingRow, lambda row: [row.image], _faults)
-    problems = validate_split_tables(root, [rows])
+    problems = validate_split_tables(root, {"*.parquet": GROUNDING_FORMAT})
     if errors(problems):
         return problems
-    for split in (*REQUIRED_SPLITS, *OPTIONAL_SPLITS):
-        if (root / f"{split}.parquet").is_file():
-            problems += limited(list(_entry_problems(root, split)))
+    for split, _ in split_files(root, "*.parquet"):
+        problems += limited(list(_entry_problems(root, split)))
     return [*problems, *validate_cua_lite(root / LITE_FOLDER)]
 
 
-def _faults(row: GroundingRow, sizes: Sequence[ImageInfo]) -> Iterator[Fault]:
-    left, top, right, bottom = row.box
-    if [sizes[0].width, sizes[0].height] != row.image_size:
-        yield "image_size", "image_size: differs from the size of the picture", _REBUILD
+def _faults(row: GroundingRow, files: NamedFiles) -> Iterator[Fault]:
+    (left, top, right, bottom), picture = row.box, files.picture(row.image)
+    if not isinstance(picture, str) and [picture.width, picture.height] != row.image_size:
+        yield Fault("image_size", "image_size: differs from the size of the picture")
     if left > right or top > bottom:
-        yield "box", "box: ends before it begins", _REBUILD
+        yield Fault("box", "box: ends before it begins")
     if right >= row.image_size[0] or bottom >= row.image_size[1]:
-        yield "box", "box: is not in the picture", _REBUILD
+        yield Fault("box", "box: is not in the picture")
     if not (left <= row.point[0] <= right and top <= row.point[1] <= bottom):
-        yield "point", "point: is not in the box", _REBUILD
+        yield Fault("point", "point: is not in the box")
     if row.role not in set(Role):
-        yield "role", "role: is not known", _REBUILD
+        yield Fault("role", "role: is not known")
     if not row.image.startswith(f"trajectories/{row.trajectory_id}/steps/{row.step_index:03d}/"):
-        yield "wrong_step", "image: is of another step", _REBUILD
+        yield Fault("wrong_step", "image: is of another step")
+
+
+GROUNDING_FORMAT = RecordFormat(GroundingRow, lambda row: [("image", row.image)], _faults)
 
 
 def _entry_problems(root: Path, split: str) -> Iterator[Problem]:
@@ -246,22 +238,19 @@ def _entry_problems(root: Path, split: str) -> Iterator[Problem]:
     with open_rows(root / f"{split}.parquet", 512) as (count, rows):
         if not isinstance(entries, list) or len(entries) != count:
             message = f"must be a list of {count} entries, one per row of the table"
-            yield Problem("entries_differ", name, message, remedy=_REBUILD)
+            yield Problem("entries_differ", name, message, remedy=REBUILD)
             return
         for number, (value, row) in enumerate(zip(entries, rows, strict=True), start=1):
             entry, problems = check(ScreenSpotEntry, value, name, line=number)
             yield from problems
-            if entry is not None and _told(entry) != _asked(row):
+            told = _ENTRY_KEYS(entry) if entry else None
+            if entry and told != tuple(row[key] for key in _ROW_KEYS):
                 message = f"entry {number}: differs from row {number} of the table"
-                yield Problem("entries_differ", name, message, number, remedy=_REBUILD)
+                yield Problem("entries_differ", name, message, number, remedy=REBUILD)
 
 
-def _told(entry: ScreenSpotEntry) -> list[Any]:
-    return [entry.id, entry.img_filename, entry.img_size, entry.bbox, entry.instruction]
-
-
-def _asked(row: Mapping[str, Any]) -> list[Any]:
-    return [row[name] for name in ("id", "image", "image_size", "box", "text")]
+_ENTRY_KEYS = attrgetter("id", "img_filename", "img_size", "bbox", "instruction")
+_ROW_KEYS = ("id", "image", "image_size", "box", "text")
 
 
 # Tool → column of a row, and what makes its coordinate.

@@ -7,21 +7,19 @@ stay text in a column of strings: the Hub's viewer fails on types that are neste
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from demo_pipeline.datasets.splits import Split
-from demo_pipeline.exports.cards import origin_text
+from demo_pipeline.exports.cards import render_card, yaml_text
 from demo_pipeline.exports.dataset_counts import SplitStats
 from demo_pipeline.files.atomic_write import read_digest
 from demo_pipeline.files.parquet import open_rows, read_schema
-from demo_pipeline.files.shown_text import markdown_table
 from demo_pipeline.settings import DatasetSettings, HubSettings
 
 PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
@@ -54,76 +52,52 @@ _FOOTER_BYTES = 256 * 1024  # of a file with the row groups that fit into it
 _OPTIONS = {"compression": "zstd", "compression_level": 3}
 
 
-class ShardWriter:
-    """Writes `<stem>-00000-of-00002.parquet`, …; nothing without a row.
+def write_shards(
+    rows: Iterable[Mapping[str, Any]], folder: Path, stem: str, schema: pa.Schema, max_bytes: int
+) -> int:
+    """Write `<stem>-00000-of-00002.parquet`, …; nothing without a row. Returns the number of rows.
 
     Args:
+        rows: column name → value.
         folder: it exists.
         stem: of the names.
         schema: the columns.
         max_bytes: of a file; a single row that is larger gets a file of its own.
-
-    Attributes:
-        rows: number of rows.
     """
+    drafts, writer, count = list[Path](), None, 0
+    strings = [field.name for field in schema if pa.types.is_string(field.type)]
+    try:
+        for group, size in _groups(rows, min(_GROUP_BYTES, max_bytes)):
+            if writer and drafts[-1].stat().st_size + size + _FOOTER_BYTES > max_bytes:
+                writer.close()
+                writer = None
+            if writer is None:
+                drafts.append(folder / f".{stem}-{len(drafts):05d}")
+                writer = pq.ParquetWriter(drafts[-1], schema, use_dictionary=strings, **_OPTIONS)
+            writer.write_table(pa.Table.from_pylist(group, schema=schema))
+            count += len(group)
+    finally:
+        if writer:
+            writer.close()
+    for number, draft in enumerate(drafts):
+        draft.rename(folder / f"{stem}-{number:05d}-of-{len(drafts):05d}.parquet")
+    return count
 
-    def __init__(self, folder: Path, stem: str, schema: pa.Schema, max_bytes: int) -> None:
-        self._folder, self._stem, self._schema, self._max = folder, stem, schema, max_bytes
-        self._pending: list[Mapping[str, Any]] = []
-        self._pending_bytes = 0
-        self._drafts: list[Path] = []
-        self._writer: pq.ParquetWriter | None = None
-        self.rows = 0
 
-    def __enter__(self) -> Self:
-        return self
-
-    def append(self, row: Mapping[str, Any]) -> None:
-        """Add a row: column name → value."""
+def _groups(
+    rows: Iterable[Mapping[str, Any]], most: int
+) -> Iterator[tuple[list[Mapping[str, Any]], int]]:
+    """Yield successive rows that become a row group, with about their bytes."""
+    group, total = list[Mapping[str, Any]](), 0
+    for row in rows:
         size = _bytes_of(row)
-        full = len(self._pending) >= _GROUP_ROWS
-        if self._pending and (full or self._pending_bytes + size > min(_GROUP_BYTES, self._max)):
-            self._flush()
-        self._pending.append(row)
-        self._pending_bytes += size
-        self.rows += 1
-
-    def _flush(self) -> None:
-        if not self._pending:
-            return
-        table = pa.Table.from_pylist(self._pending, schema=self._schema)
-        written = self._drafts[-1].stat().st_size if self._writer else 0
-        if self._writer and written + self._pending_bytes + _FOOTER_BYTES > self._max:
-            self._close()
-        if self._writer is None:
-            self._drafts.append(self._folder / f".{self._stem}-{len(self._drafts):05d}")
-            strings = [field.name for field in self._schema if pa.types.is_string(field.type)]
-            self._writer = pq.ParquetWriter(
-                self._drafts[-1], self._schema, use_dictionary=strings, **_OPTIONS
-            )
-        self._writer.write_table(table)
-        self._pending, self._pending_bytes = [], 0
-
-    def _close(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        try:
-            if kind is None:
-                self._flush()
-        finally:
-            self._close()
-        if kind is None:
-            for number, draft in enumerate(self._drafts):
-                count = len(self._drafts)
-                draft.rename(self._folder / f"{self._stem}-{number:05d}-of-{count:05d}.parquet")
+        if group and (len(group) >= _GROUP_ROWS or total + size > most):
+            yield group, total
+            group, total = [], 0
+        group.append(row)
+        total += size
+    if group:
+        yield group, total
 
 
 def _bytes_of(value: Any) -> int:
@@ -195,14 +169,11 @@ def write_hub_config(table: HubTable, export: Path, out: Path, max_bytes: int) -
     sources = list(_sources(table, export))
     schema = _hub_schema(read_schema(sources[0][1]), table)
     for split, source in sources:
-        with (
-            ShardWriter(folder, split, schema, max_bytes) as writer,
-            open_rows(source, _ROWS_IN_MEMORY) as (_, values),
-        ):
-            for row in values:
-                writer.append(_hub_row(row, table, export))
-        if writer.rows:
-            rows[split] = writer.rows
+        with open_rows(source, _ROWS_IN_MEMORY) as (_, values):
+            made = (_hub_row(row, table, export) for row in values)
+            count = write_shards(made, folder, split, schema, max_bytes)
+        if count:
+            rows[split] = count
             sizes[split] = sum(file.stat().st_size for file in folder.glob(f"{split}-*"))
     if not rows:
         folder.rmdir()
@@ -252,10 +223,6 @@ def _tree_text(value: str, export: Path) -> str:
 
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (10**6, "100K<n<1M"))
 _MORE = "1M<n<10M"
-_ABOUT = (
-    "Demonstrations of people using computers, as training data for computer-use agents. Every "
-    "configuration holds the same demonstrations in another form; pictures are in the rows."
-)
 
 
 def hub_card(
@@ -273,44 +240,8 @@ def hub_card(
         out: the folder of the dataset.
     """
     used = [config for config in configs if config.rows]
-    name = settings[0].name_prefix
-    rows = [
-        (f"`{config.table.config}`", split, stats.samples, stats.trajectories, stats.tasks)
-        for config in used
-        for split, stats in splits[config.table.config].items()
-    ]
-    parts = [
-        "\n".join(["---", *_front_matter(used, settings, out), "---"]),
-        f"# {name}",
-        _ABOUT,
-        "## Configurations",
-        markdown_table(
-            ("configuration", "a row is"),
-            [(f"`{config.table.config}`", config.table.about) for config in used],
-        ),
-        "## Splits",
-        markdown_table(("configuration", "split", "rows", "demonstrations", "tasks"), rows),
-        "No task and no demonstration is in two splits, over all configurations: a split is by "
-        "task. Demonstrations of known benchmark tasks are left out"
-        + ("." if not settings[0].include_contaminated else ", unless the settings include them."),
-        "## How it was made",
-        origin_text(settings[0]),
-        "## Loading",
-        _loading(used),
-        "## License",
-        f"`{settings[0].license}`",
-    ]
-    return "\n\n".join(parts) + "\n"
-
-
-def _loading(configs: Sequence[HubConfig]) -> str:
-    name = configs[0].table.config if configs else ""
-    return (
-        "```python\n"
-        "from datasets import load_dataset\n\n"
-        f'rows = load_dataset("the name or path of this dataset", "{name}", streaming=True)\n'
-        "```"
-    )
+    lines = _front_matter(used, settings, out)
+    return render_card("hub", settings[0], configs=used, splits=splits, front_matter=lines)
 
 
 def _front_matter(
@@ -318,11 +249,11 @@ def _front_matter(
 ) -> Iterator[str]:
     total = sum(sum(config.rows.values()) for config in configs)
     tasks = {name for config in configs for name in config.table.task_categories}
-    yield f"license: {_quoted(settings[0].license)}"
+    yield f"license: {yaml_text(settings[0].license)}"
     yield from _list("language", settings[1].language)
     yield from _list("task_categories", sorted(tasks))
     yield from _list("size_categories", [next((n for most, n in _SIZES if total < most), _MORE)])
-    yield f"pretty_name: {_quoted(settings[0].name_prefix)}"
+    yield f"pretty_name: {yaml_text(settings[0].name_prefix)}"
     yield from _list("tags", ("computer-use", "gui-agents"))
     yield "dataset_info:"
     for config in configs:
@@ -332,7 +263,7 @@ def _front_matter(
         yield f"- config_name: {config.table.config}"
         if number == 0:
             yield "  default: true"
-        yield f"  description: {_quoted(_digest(config, out))}"
+        yield f"  description: {yaml_text(_digest(config, out))}"
         yield "  data_files:"
         for split in config.rows:
             yield f"  - split: {split}"
@@ -384,9 +315,4 @@ def _type_lines(feature: Mapping[str, Any], indent: str, key: str) -> Iterator[s
 
 def _list(name: str, values: Sequence[str]) -> Iterator[str]:
     yield f"{name}:"
-    yield from (f"- {_quoted(value)}" for value in values)
-
-
-def _quoted(text: str) -> str:
-    """A JSON string is a YAML string."""
-    return json.dumps(text, ensure_ascii=False)
+    yield from (f"- {yaml_text(value)}" for value in values)

@@ -30,9 +30,9 @@ from demo_pipeline.exports.answers import AnswerFormatError, action_text, decode
 from demo_pipeline.exports.cudag.actions import is_off_screen
 from demo_pipeline.exports.cudag.models import cudag_id
 from demo_pipeline.exports.prompts import hidden_words
-from demo_pipeline.exports.split_tables import Fault, RowFormat, validate_split_tables
+from demo_pipeline.exports.record_checks import Fault, NamedFiles, RecordFormat
+from demo_pipeline.exports.record_files import validate_split_tables
 from demo_pipeline.files.base_model import Document
-from demo_pipeline.files.image_header import ImageInfo
 from demo_pipeline.files.json_files import dump_json
 from demo_pipeline.files.shown_text import replace_surrogates
 from demo_pipeline.problems import Problem
@@ -66,56 +66,49 @@ class StepLabelsRow(Document):
     )
 
 
-_REBUILD = "build the export again"
-
-
 def validate_step_labels(root: Path) -> list[Problem]:
     """The problems of a step labels export."""
-    return validate_split_tables(
-        root,
-        [
-            RowFormat(StepLabelsRow, _pictures, _step_faults),
-            RowFormat(StepLabelsRow, _pictures, _outcome_faults, OUTCOME_FOLDER),
-        ],
-    )
+    forms = {"*.parquet": STEP_LABELS_FORMAT, f"{OUTCOME_FOLDER}/*.parquet": OUTCOME_FORMAT}
+    return validate_split_tables(root, forms)
 
 
-def _pictures(row: StepLabelsRow) -> Sequence[str]:
-    return row.images
+def _pictures(row: StepLabelsRow) -> Iterator[tuple[str, str]]:
+    return ((f"images[{number}]", name) for number, name in enumerate(row.images))
 
 
-def _step_faults(row: StepLabelsRow, sizes: Sequence[ImageInfo]) -> Iterator[Fault]:
+def _step_faults(row: StepLabelsRow, _files: NamedFiles) -> Iterator[Fault]:
     if not len(row.completions) == len(row.labels) == len(row.images) == row.steps:
-        message = "completions, labels and images must have one item per step"
-        yield "lengths", message, _REBUILD
+        yield Fault("lengths", "completions, labels and images must have one item per step")
     if row.outcome != "success" or not all(row.labels):
         message = "labels: only a demonstration that did its task shows what its steps led to"
-        yield "unknown_label", message, _REBUILD
+        yield Fault("unknown_label", message)
     for number, completion in enumerate(row.completions):
-        yield from _action_fault(completion, f"completions[{number}]", sizes)
+        yield from _action_fault(completion, f"completions[{number}]")
 
 
-def _outcome_faults(row: StepLabelsRow, sizes: Sequence[ImageInfo]) -> Iterator[Fault]:
+def _outcome_faults(row: StepLabelsRow, _files: NamedFiles) -> Iterator[Fault]:
     if len(row.completions) != 1 or len(row.labels) != 1 or len(row.images) != row.steps + 1:
         message = "there must be one completion with one label, and a picture more than steps"
-        yield "lengths", message, _REBUILD
+        yield Fault("lengths", message)
     if row.labels != [row.outcome == "success"]:
-        yield "wrong_label", "labels: differs from the outcome", _REBUILD
-    lines = row.completions[0].split("\n")
-    if sum(line.startswith("{") for line in lines) != row.steps:
-        yield "lengths", "completions[0]: must have a line of JSON per step", _REBUILD
-    for line in lines:
-        if line.startswith("{"):
-            yield from _action_fault(line, "completions[0]", sizes)
+        yield Fault("wrong_label", "labels: differs from the outcome")
+    actions = [line for line in row.completions[0].split("\n") if line.startswith("{")]
+    if len(actions) != row.steps:
+        yield Fault("lengths", "completions[0]: must have a line of JSON per step")
+    for line in actions:
+        yield from _action_fault(line, "completions[0]")
 
 
-def _action_fault(text: str, name: str, sizes: Sequence[ImageInfo]) -> Iterator[Fault]:
+def _action_fault(text: str, name: str) -> Iterator[Fault]:
     """Yield why the last line of a completion is no action; hidden actions are words before it."""
-    size = (sizes[0].width, sizes[0].height) if sizes else (0, 0)
     try:
-        decode_action_text(text.rsplit("\n", maxsplit=1)[-1], size)
+        decode_action_text(text.rsplit("\n", maxsplit=1)[-1], (CANVAS_WIDTH, CANVAS_HEIGHT))
     except AnswerFormatError as error:
-        yield "action", f"{name}: {error.reason}", _REBUILD
+        yield Fault("action", f"{name}: {error.reason}")
+
+
+STEP_LABELS_FORMAT = RecordFormat(StepLabelsRow, _pictures, _step_faults)
+OUTCOME_FORMAT = RecordFormat(StepLabelsRow, _pictures, _outcome_faults)
 
 
 TORN_TASK = "torn_task"  # it would join tasks that other exports have in two splits

@@ -25,9 +25,9 @@ from demo_pipeline.exports.answers import (
 )
 from demo_pipeline.exports.cudag.actions import is_off_screen
 from demo_pipeline.exports.cudag.models import cudag_id
-from demo_pipeline.exports.split_tables import Fault, RowFormat, validate_split_tables
+from demo_pipeline.exports.record_checks import Fault, NamedFiles, RecordFormat
+from demo_pipeline.exports.record_files import validate_split_tables
 from demo_pipeline.files.base_model import Document
-from demo_pipeline.files.image_header import ImageInfo
 from demo_pipeline.files.json_files import dump_json
 from demo_pipeline.files.shown_text import replace_surrogates
 from demo_pipeline.problems import Problem
@@ -55,34 +55,34 @@ class TransitionRow(Document):
     after_is_final: bool = Field(description="no input follows")
 
 
-_REBUILD = "build the export again"
-
-
 def validate_transitions(root: Path) -> list[Problem]:
     """The problems of a transitions export."""
-    return validate_split_tables(root, [RowFormat(TransitionRow, _pictures, _faults)])
+    return validate_split_tables(root, {"*.parquet": TRANSITIONS_FORMAT})
 
 
-def _pictures(row: TransitionRow) -> Sequence[str]:
-    return row.before, row.after
+def _pictures(row: TransitionRow) -> Iterator[tuple[str, str]]:
+    yield from (("before", row.before), ("after", row.after))
 
 
-def _faults(row: TransitionRow, sizes: Sequence[ImageInfo]) -> Iterator[Fault]:
+def _faults(row: TransitionRow, files: NamedFiles) -> Iterator[Fault]:
+    before, after = files.picture(row.before), files.picture(row.after)
     try:
-        answer = decode_action_text(row.action, (sizes[0].width, sizes[0].height))
+        (action,) = decode_action_text(row.action, (CANVAS_WIDTH, CANVAS_HEIGHT)).actions
     except AnswerFormatError as error:
-        yield "action", f"action: {error.reason}", _REBUILD
+        yield Fault("action", f"action: {error.reason}")
         return
-    (action,) = answer.actions
     if isinstance(action, AnsweredAction) and action.action_type != row.action_type:
-        yield "action", "action_type differs from that of the action", _REBUILD
+        yield Fault("action", "action_type differs from that of the action")
     if row.before == row.after:
-        yield "no_transition", "after: is the same file as before", _REBUILD
-    if sizes[0] != sizes[1]:
-        yield "image_size", "after: has another size than before", _REBUILD
+        yield Fault("no_transition", "after: is the same file as before")
+    if before != after and not isinstance(before, str) and not isinstance(after, str):
+        yield Fault("image_size", "after: has another size than before")
     folder = f"trajectories/{row.trajectory_id}/"
     if not (row.before.startswith(folder) and row.after.startswith(folder)):
-        yield "wrong_step", "a picture is of another trajectory", _REBUILD
+        yield Fault("wrong_step", "a picture is of another trajectory")
+
+
+TRANSITIONS_FORMAT = RecordFormat(TransitionRow, _pictures, _faults)
 
 
 _ROUNDING_MS = 1.0  # times of frames are fractions of a millisecond, times of input are not

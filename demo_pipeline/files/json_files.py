@@ -1,4 +1,4 @@
-"""Reading and writing JSON: files, arrays of one object a line, and text of any depth.
+"""Reading and writing JSON: files, and text of any depth.
 
 Belongs here: errors that name file and line, and writing that gives the same bytes for the same
 value. Each level of a UI tree is two levels of JSON: where `json` reaches the interpreter's
@@ -20,7 +20,6 @@ from typing import Any, NoReturn, Protocol, runtime_checkable
 
 from pydantic import BaseModel
 
-from demo_pipeline.files.line_digests import DigestColumn, KnownLines, line_digest
 from demo_pipeline.files.system_errors import raise_system_trouble
 
 Location = tuple[str | int, ...]
@@ -327,46 +326,3 @@ def _expand(value: Any) -> Any:
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"a {type(value).__name__} has no JSON form")
-
-
-class LineArray:
-    """The items of an array with an object a line, which are parsed each time."""
-
-    def __init__(self, path: Path, digests: DigestColumn) -> None:
-        self._path, self.digests = path, digests
-
-    @classmethod
-    def of(cls, path: Path, known: KnownLines | None = None) -> "LineArray | None":
-        """The items of a file; None when it has another form; `known` lines are JSON."""
-        try:
-            found = cls(path, DigestColumn(b"".join(map(line_digest, _lines(path)))))
-            facts = (known or KnownLines()).facts(found.digests)
-            for line, fact in zip(found.lines(), facts, strict=True):
-                if fact is None:
-                    parse_json(line, path.name)
-        except (OSError, JsonFileError):
-            return None
-        return found
-
-    def __len__(self) -> int:
-        return len(self.digests)
-
-    def __iter__(self) -> Iterator[Any]:
-        return (parse_json(line, self._path.name) for line in self.lines())
-
-    def lines(self) -> Iterator[bytes]:
-        """Yield the line of every item, without the comma after it."""
-        return _lines(self._path)
-
-
-def _lines(path: Path) -> Iterator[bytes]:
-    """Yield the lines of the items. Raises `JsonFileError` when the file has another form."""
-    with path.open("rb") as lines:
-        is_array, line = next(lines, b"").strip() == b"[", next(lines, b"").strip()
-        more = is_array and line != b"]"
-        while more and line.startswith(b"{"):
-            more = line.endswith(b",")
-            yield line.removesuffix(b",")
-            line = next(lines, b"").strip()
-        if not is_array or more or line != b"]" or next(lines, b""):
-            raise JsonFileError(path.name, None, "is not an array with an object a line")

@@ -24,7 +24,6 @@ from demo_pipeline.files.column_values import (
     column_domains,
     without_domains,
 )
-from demo_pipeline.files.line_digests import LineNumbers
 from demo_pipeline.files.system_errors import raise_system_trouble
 from demo_pipeline.problems import Problem
 
@@ -230,17 +229,15 @@ def read_table(
     path: Path,
     schema: pa.Schema | None = None,
     columns: Sequence[str] | None = None,
-    missing: Mapping[str, Any] | None = None,
 ) -> pa.Table:
     """Read one Parquet file.
 
     Args:
         path: the file.
-        schema: the wanted schema: a column that the file lacks is filled, a column that the schema
+        schema: the wanted schema: a column that the file lacks is null, a column that the schema
             lacks is left out, other types are cast. None: the columns as written.
         columns: names of the wanted columns, which come in the order of the schema (the file's
             without one); None: all.
-        missing: column name → the value of a column that the file lacks; otherwise null.
 
     Raises:
         pa.ArrowInvalid: the file is not a Parquet file, a value does not fit the schema's type, or
@@ -256,16 +253,13 @@ def read_table(
         if schema is None and columns is not None and (gone := set(columns) - set(names)):
             raise pa.ArrowInvalid(f"{path.name} has no column {', '.join(sorted(gone))}")
         table = file.read(columns=names, use_threads=False)
-
-    def column(field: pa.Field) -> pa.Array:
-        if field.name in names:
-            return table[field.name].cast(field.type)
-        value = (missing or {}).get(field.name)
-        if value is None:  # `pa.scalar` imports pandas
-            return pa.nulls(table.num_rows, field.type)
-        return pa.repeat(pa.scalar(value, field.type), table.num_rows)
-
-    return pa.Table.from_arrays(list(map(column, fields)), schema=pa.schema(fields))
+    arrays = [
+        table[field.name].cast(field.type)
+        if field.name in names
+        else pa.nulls(table.num_rows, field.type)
+        for field in fields
+    ]
+    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
 
 
 def read_schema(path: Path) -> pa.Schema:
@@ -292,10 +286,9 @@ def read_rows(
     path: Path,
     schema: pa.Schema | None = None,
     columns: Sequence[str] | None = None,
-    missing: Mapping[str, Any] | None = None,
 ) -> list[dict[str, Any]]:
     """The rows of one Parquet file as column name → value; arguments as of `read_table`."""
-    rows: list[dict[str, Any]] = read_table(path, schema, columns, missing).to_pylist()
+    rows: list[dict[str, Any]] = read_table(path, schema, columns).to_pylist()
     return rows
 
 
@@ -328,37 +321,12 @@ def schema_problems(path: Path, schema: pa.Schema) -> list[Problem]:
 
 @contextmanager
 def open_rows(path: Path, batch: int) -> Iterator[tuple[int, Iterator[Mapping[str, Any]]]]:
-    """The number of rows, and all rows, `batch` of them in memory; raises as `open_parquet`."""
-    with open_chosen_rows(path, batch) as (count, rows):
-        yield count, (row for _, row in rows)
+    """The number of rows, and all rows one after the other, of which `batch` are in memory.
 
-
-@contextmanager
-def open_chosen_rows(
-    path: Path, batch: int, numbers: LineNumbers | None = None
-) -> Iterator[tuple[int, Iterator[tuple[int, Mapping[str, Any]]]]]:
-    """Like `open_rows`, of the rows with these numbers, from 1; each comes with its number."""
+    Raises:
+        OSError: the file cannot be read.
+        pyarrow.ArrowException: it is no Parquet file.
+    """
     with open_parquet(path) as file:
-        yield file.metadata.num_rows, _wanted_rows(file, batch, numbers)
-
-
-def _wanted_rows(
-    file: Any, batch: int, numbers: LineNumbers | None
-) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    first = 1
-    for group in range(file.metadata.num_row_groups):
-        count = file.metadata.row_group(group).num_rows
-        if numbers is None or numbers.within(range(first, first + count)):
-            start = first
-            for rows in file.iter_batches(batch, row_groups=[group]):
-                here = range(start, start + rows.num_rows)
-                chosen = here if numbers is None else numbers.within(here)
-                start += rows.num_rows
-                if len(chosen) == len(here):
-                    yield from zip(here, rows.to_pylist(), strict=True)
-                else:
-                    yield from (
-                        (number, rows.slice(number - here.start, 1).to_pylist()[0])
-                        for number in chosen
-                    )
-        first += count
+        batches = file.iter_batches(batch)
+        yield file.metadata.num_rows, (row for rows in batches for row in rows.to_pylist())

@@ -173,7 +173,8 @@ def build_contact_sheets(
         DemonstrationError: `trajectory` cannot be read as a trajectory.
     """
     tiles, rows = step_tiles(demonstration, trajectory, read_thumbnails(screenshots))
-    names = _sheet_names(len(tiles))
+    sheets = max(1, -(-len(tiles) // TILES))
+    names = [FIRST_SHEET, *(f"sheet_{number}.jpg" for number in range(2, sheets + 1))]
     for number, name in enumerate(names):
         title = _title(demonstration, rows)
         if len(names) > 1:
@@ -182,11 +183,6 @@ def build_contact_sheets(
         sheet = contact_sheet(shown, COLUMNS, TILE_WIDTH, title)
         (out / name).write_bytes(encode_jpeg(sheet, QUALITY))
     return {"sheets": len(names), "tiles": len(tiles), **_leak_counts(rows)}
-
-
-def _sheet_names(tiles: int) -> list[str]:
-    sheets = max(1, -(-tiles // TILES))
-    return [FIRST_SHEET, *(f"sheet_{number}.jpg" for number in range(2, sheets + 1))]
 
 
 def _leak_counts(rows: Sequence[ProvenanceRow]) -> dict[str, int]:
@@ -222,11 +218,6 @@ def _preview(tiles: Sequence[Tile]) -> Picture:
     return contact_sheet(tiles, PREVIEW_COLUMNS, PREVIEW_TILE_WIDTH)
 
 
-def dataset_trajectory(demonstration: str, folder: Path) -> DatasetTrajectory:
-    """The trajectory in `folder` with its provenance, under the id `demonstration`."""
-    return DatasetTrajectory(demonstration, str(folder))
-
-
 def step_tiles(
     demonstration: str, folder: Path, thumbnails: Mapping[int, bytes] | None = None
 ) -> tuple[list[Tile], list[ProvenanceRow]]:
@@ -237,7 +228,7 @@ def step_tiles(
     Raises:
         DemonstrationError: the folder cannot be read as a trajectory.
     """
-    trajectory, rows = load(dataset_trajectory(demonstration, folder))
+    trajectory, rows = load(DatasetTrajectory(demonstration, str(folder)))
     tiles = [_tile(step, rows[step.index], thumbnails or {}) for step in trajectory.steps]
     return tiles, [rows[step.index] for step in trajectory.steps]
 

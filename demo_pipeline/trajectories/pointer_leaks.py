@@ -91,26 +91,21 @@ def check_leak_rates(path: Path, limits: TrajectorySettings) -> list[Problem]:
         leaks = [row for row in rows if row["leak"] and row["action_type"] in POINTER_TYPES]
         leaky.update(row["reason_code"] for row in leaks)
         avoidable.update(row["reason_code"] for row in leaks if not row["unavoidable"])
-    limited = (
-        (
-            "avoidable_leak_rate",
-            "have an avoidable leak",
-            avoidable,
-            limits.max_avoidable_leak_rate,
-        ),
-        ("leak_rate", "have a leak", leaky, limits.max_leak_rate),
-    )
+    limited = {
+        "avoidable_leak_rate": ("an avoidable leak", avoidable, limits.max_avoidable_leak_rate),
+        "leak_rate": ("a leak", leaky, limits.max_leak_rate),
+    }
     return [
-        Problem(code, path.name, _message(words, reasons, rates, limit), remedy=_remedy(code))
-        for code, words, reasons, limit in limited
+        Problem(code, path.name, _message(what, reasons, rates, limit), remedy=_remedy(code))
+        for code, (what, reasons, limit) in limited.items()
         if rates.share(reasons.total()) > limit
     ]
 
 
-def _message(words: str, reasons: Counter[str], rates: LeakRates, limit: float) -> str:
+def _message(what: str, reasons: Counter[str], rates: LeakRates, limit: float) -> str:
     listed = ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items()))
     return (
-        f"{reasons.total()} of {rates.pointer_actions} pointing actions {words}: "
+        f"{reasons.total()} of {rates.pointer_actions} pointing actions have {what}: "
         f"rate {rates.share(reasons.total()):.4f}, limit {limit:g}; by reason code: {listed}"
     )
 

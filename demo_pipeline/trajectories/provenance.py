@@ -123,16 +123,6 @@ PROVENANCE_SCHEMA = described_schema(
     },
 )
 
-# Values for tables written before the column was added: a leak counts as avoidable, no action as
-# hidden or cut off, and no tree as compared.
-_DEFAULTS = {
-    "end_filmed": True,
-    "unavoidable": False,
-    "hidden_before": 0,
-    "complete": True,
-    "tree_agreement": "unknown",
-}
-
 
 def write_provenance(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     """Write one row per step; the keys are the columns of `PROVENANCE_SCHEMA`."""
@@ -145,18 +135,17 @@ def read_provenance(path: Path, columns: Sequence[str] | None = None) -> list[di
     Args:
         path: the file.
         columns: names of columns, all of them when None. A column that the file does not have is
-            null (`end_filmed`: true, `unavoidable`: false, `hidden_before`: 0, `complete`: true,
-            `tree_agreement`: unknown).
+            null.
 
     Raises:
         OSError, pyarrow.ArrowException: the file cannot be read as Parquet.
     """
-    return read_rows(path, PROVENANCE_SCHEMA, columns, _DEFAULTS)
+    return read_rows(path, PROVENANCE_SCHEMA, columns)
 
 
 def provenance_batches(path: Path, columns: Sequence[str]) -> Iterator[list[dict[str, Any]]]:
     """Yield the rows a thousand at a time; arguments and errors as of `read_provenance`."""
-    table = read_table(path, PROVENANCE_SCHEMA, columns, _DEFAULTS)
+    table = read_table(path, PROVENANCE_SCHEMA, columns)
     for batch in table.to_batches(max_chunksize=1000):
         yield batch.to_pylist()
 

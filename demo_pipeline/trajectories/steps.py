@@ -56,16 +56,6 @@ _NEITHER = ("thinking_pause", RECORDER_REASON)
 _KEYBOARD = frozenset({"type", "hotkey"})
 _LOG = logging.getLogger(__package__)
 
-# Why an action is no step.
-LEFT_OUT = (
-    "thinking_pause",
-    RECORDER_REASON,
-    UNKNOWN_SCALE_REASON,
-    "off_screen",
-    "no_position",
-    "missing_frame",
-)
-
 
 @dataclass(frozen=True)
 class Step:

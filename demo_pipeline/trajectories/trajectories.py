@@ -27,16 +27,16 @@ from demo_pipeline.observation.frames.evidence import Evidence
 from demo_pipeline.observation.frames.last_action import FINAL_FILE
 from demo_pipeline.observation.frames.screenshots import read_evidence, read_frames
 from demo_pipeline.observation.frames.video_reader import Span
-from demo_pipeline.observation.trees.ui_trees import read_checked_targets, read_tree_rows
+from demo_pipeline.observation.trees.ui_trees import read_tree_rows
 from demo_pipeline.osworld.task_matching import NO_CATALOG, TaskMatch
 from demo_pipeline.osworld.task_text import Assignment, assignment_of, strip_app_tags
-from demo_pipeline.problems import DemonstrationError, Problem
+from demo_pipeline.problems import DemonstrationError, Problem, Severity
 from demo_pipeline.recording.events import read_events
 from demo_pipeline.recording.manifest import RecordingManifest
 from demo_pipeline.recording.meta import Quest
 from demo_pipeline.recording.video_probe import VideoProbe
 from demo_pipeline.settings import TrajectorySettings
-from demo_pipeline.trajectories.pointer_leaks import check_leak_rates, leak_rates
+from demo_pipeline.trajectories.pointer_leaks import leak_rates
 from demo_pipeline.trajectories.provenance import (
     HIDDEN_ACTIONS_FILE,
     HIDDEN_ACTIONS_SCHEMA,
@@ -267,13 +267,17 @@ def _film_warning(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         )
 
 
-def check_trajectory(folder: Path, demonstration: str, trees_folder: Path) -> list[Problem]:
+def check_trajectory(folder: Path, demonstration: str) -> list[Problem]:
     """The written folder is a valid OSWorld-Desktopd trajectory of `demonstration`.
 
-    Trees that are hard links to files of `trees_folder` were checked by the stage that wrote them;
-    their warnings are not repeated.
+    The warnings about trees are told by the stage that wrote them.
     """
-    return validate_trajectory(folder, demonstration, read_checked_targets(trees_folder))
+    found = validate_trajectory(folder, demonstration)
+    return [
+        one
+        for one in found
+        if one.severity is Severity.ERROR or not one.file.endswith("/ui_tree.json")
+    ]
 
 
 def check_provenance(folder: Path) -> list[Problem]:
@@ -296,8 +300,3 @@ def check_every_action_shown(folder: Path) -> list[Problem]:
         "and the video from the first action to the last"
     )
     return [Problem("hidden_actions", HIDDEN_ACTIONS_FILE, message, remedy=remedy)]
-
-
-def check_trajectory_leaks(folder: Path, settings: TrajectorySettings) -> list[Problem]:
-    """A warning for every leak rate of the trajectory that is above its limit."""
-    return check_leak_rates(folder / PROVENANCE_FILE, settings)

@@ -7,6 +7,7 @@ from demo_pipeline.recording.recording_stages import RecordingInputs
 from demo_pipeline.settings import Section
 from demo_pipeline.stage import DEMONSTRATION_JOB, Check, Stage, Summary, built_again
 from demo_pipeline.trajectories import contact_sheets, trajectories
+from demo_pipeline.trajectories.pointer_leaks import check_leak_rates
 from demo_pipeline.trajectories.provenance import PROVENANCE_SCHEMA
 
 
@@ -49,9 +50,7 @@ TRAJECTORIES_STAGE: Stage[RecordingInputs] = Stage(
         Check(
             "desktopd_trajectory",
             "The folder fits the OSWorld-Desktopd format: files, sizes, bounds, ids, targets.",
-            lambda inputs, out: trajectories.check_trajectory(
-                out, inputs.demonstration, inputs.folders["ui_trees"]
-            ),
+            lambda inputs, out: trajectories.check_trajectory(out, inputs.demonstration),
             compared=("steps", "targets"),
         ),
         Check(
@@ -78,8 +77,8 @@ TRAJECTORIES_STAGE: Stage[RecordingInputs] = Stage(
             "leak_rate",
             "The shares of screenshots that already show the pointer at its target, all and "
             "avoidable ones, are within the limits.",
-            lambda inputs, out: trajectories.check_trajectory_leaks(
-                out, inputs.settings.trajectories
+            lambda inputs, out: check_leak_rates(
+                out / trajectories.PROVENANCE_FILE, inputs.settings.trajectories
             ),
             blocking=False,
             compared=("pointer_actions",),

@@ -42,7 +42,7 @@ def test_any_other_text_is_refused_without_being_repeated(text: str) -> None:
     with pytest.raises(AnswerFormatError) as caught:
         decode_action_text(text, SIZE)
     assert caught.value.reason in {
-        "no JSON",
+        "not JSON",
         "no object of action_type and parameters",
         "unknown action_type",
         "parameters that do not fit the action_type",

@@ -1,13 +1,7 @@
 import pytest
 
 from demo_pipeline.desktopd.models import ActionType
-from demo_pipeline.desktopd.reader import (
-    read_dataset,
-    read_index,
-    read_metadata,
-    read_trajectory,
-    trajectory_folders,
-)
+from demo_pipeline.desktopd.reader import read_trajectory, trajectory_folders
 from demo_pipeline.files.json_files import dump_json
 from demo_pipeline.problems import DemonstrationError, Severity
 from demo_pipeline_tests.desktopd import good_dataset as good
@@ -41,14 +35,12 @@ def test_steps_come_in_numeric_order_beyond_three_digits(folder):
     assert indexes == [*range(8), 11, 999, 1000]
 
 
-def test_other_peoples_data_is_read_with_warnings(dataset, folder):
-    (dataset / "metadata.json").unlink()
+def test_other_peoples_data_is_read_with_warnings(folder):
     dump_json(folder / "task.json", good.task() | {"annotator": "x"})
     (folder / "steps/000/screenshot.png").write_bytes(good.png(1280, 720))
     (folder / "steps/001/screenshot.png").write_bytes(b"JPEG?")
     (folder / "steps/002/ui_tree.json").unlink()
-    (trajectory,) = read_dataset(dataset)
-    assert read_metadata(dataset) is None
+    trajectory = read_trajectory(folder)
     assert {warning.severity for warning in trajectory.warnings} == {Severity.WARNING}
     assert [(warning.file, warning.code) for warning in trajectory.warnings] == [
         ("task.json", "unknown_field"),
@@ -69,30 +61,5 @@ def test_an_error_names_trajectory_and_file(folder, file, data):
     assert {(p.demonstration, p.file) for p in caught.value.problems} == {(good.NAME, file)}
 
 
-def test_an_unreadable_trajectory_does_not_affect_others(dataset):
-    good.write_trajectory(dataset / "trajectories" / "traj_b")
-    (dataset / "trajectories" / good.NAME / "task.json").write_bytes(b"{")
-    refused: list[DemonstrationError] = []
-    assert [t.id for t in read_dataset(dataset, on_error=refused.append)] == ["traj_b"]
-    assert [error.problems[0].demonstration for error in refused] == [good.NAME]
-    with pytest.raises(DemonstrationError):
-        list(read_dataset(dataset))
-
-
-def test_the_index_is_read_from_the_folder_or_the_file(dataset):
-    assert read_index(dataset) == read_index(dataset / "index.json")
-    assert read_index(dataset).trajectories[0].id == good.NAME
-    (dataset / "index.json").write_text('{\n"trajectories": 3}')
-    with pytest.raises(DemonstrationError, match=r"index\.json:2: trajectories"):
-        read_index(dataset)
-
-
-def test_metadata_is_read(dataset):
-    metadata = read_metadata(dataset)
-    assert metadata is not None
-    assert (metadata.name, metadata.created_by.version) == ("test", "1")
-
-
 def test_an_empty_place_has_no_trajectories(tmp_path):
     assert trajectory_folders(tmp_path) == []
-    assert list(read_dataset(tmp_path)) == []

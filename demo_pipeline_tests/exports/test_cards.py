@@ -16,7 +16,6 @@ from demo_pipeline.datasets.index import build_index
 from demo_pipeline.exports.cards import (
     CUDAG,
     card_text,
-    cudag_card,
     describe_cudag,
     describe_index,
     describe_messages,
@@ -130,7 +129,7 @@ def test_a_cudag_dataset_with_its_card_is_still_valid(described: Path) -> None:
     facts, torn = cudag_stats(described / "cudag", sorted((described / "provenance").iterdir()))
     assert torn == []
     assert card_text(
-        cudag_card(SETTINGS),
+        CUDAG,
         facts,
         SETTINGS,
         {"trajectories": {"failed": 3}},
@@ -143,7 +142,8 @@ def test_the_card_of_cudag_says_what_the_numbers_of_a_scroll_mean(described: Pat
     assert "`pixels` is positive to scroll up and negative to scroll down" in text
     assert "one notch of the wheel is 100" in text
     notches = DatasetSettings(cudag_scroll_unit="notches")
-    assert "counts notches of the wheel" in cudag_card(notches).about
+    text = card_text(CUDAG, NOTHING, notches, {}, described)
+    assert "counts notches of the wheel" in text
 
 
 def test_a_card_says_that_no_license_is_stated(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from demo_pipeline.exports.cudag.dataset import build_cudag, dataset_directory_name
-from demo_pipeline.exports.cudag.models import read_records, read_tests, to_ru
+from demo_pipeline.exports.cudag.models import to_ru
 from demo_pipeline.exports.cudag.tool_calls import parse_tool_calls
 from demo_pipeline.exports.cudag.validator import validate_cudag
 from demo_pipeline.exports.prompts import system_prompt
@@ -23,6 +23,7 @@ from demo_pipeline_tests.datasets.builders import (
     read_lines,
     snapshot,
 )
+from demo_pipeline_tests.exports.cudag.editing import read_records, read_tests
 
 TRAIN = DatasetSettings(train_ratio=1.0, val_ratio=0.0, test_ratio=0.0)
 TEST = DatasetSettings(train_ratio=0.0, val_ratio=0.0, test_ratio=1.0)

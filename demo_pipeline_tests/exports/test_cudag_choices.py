@@ -7,7 +7,6 @@ import cv2
 import pytest
 
 from demo_pipeline.exports.cudag.dataset import build_cudag, dataset_directory_name
-from demo_pipeline.exports.cudag.models import read_records, read_tests
 from demo_pipeline.exports.cudag.validator import validate_cudag
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline_tests.datasets.builders import (
@@ -18,6 +17,7 @@ from demo_pipeline_tests.datasets.builders import (
     snapshot,
 )
 from demo_pipeline_tests.datasets.seen_screens import element, write_tree
+from demo_pipeline_tests.exports.cudag.editing import read_records, read_tests
 
 TRAIN = DatasetSettings(train_ratio=1.0, val_ratio=0.0, test_ratio=0.0)
 

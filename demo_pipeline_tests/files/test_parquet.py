@@ -88,12 +88,6 @@ def test_a_small_table_costs_no_import_of_the_dataset_reader(file: Path) -> None
     subprocess.run([sys.executable, "-c", code, str(file)], check=True)
 
 
-def test_a_column_that_came_later_has_the_value_that_the_reader_names(tmp_path: Path) -> None:
-    file = written(tmp_path, pa.table({"number": [1, 2]}))
-    rows = read_rows(file, SCHEMA, ["number", "sure"], missing={"sure": False, "number": 9})
-    assert rows == [{"number": 1, "sure": False}, {"number": 2, "sure": False}]
-
-
 def test_without_a_schema_a_missing_column_is_an_error(file: Path) -> None:
     with pytest.raises(pa.ArrowInvalid, match=r"some\.parquet has no column gone, lost"):
         read_table(file, columns=["number", "lost", "gone"])

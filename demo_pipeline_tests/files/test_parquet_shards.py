@@ -1,13 +1,15 @@
 """Shards of Parquet files: how large they get, and what a reader finds."""
 
 import random
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from demo_pipeline.exports.hub_layout import ShardWriter
+from demo_pipeline.exports.hub_layout import write_shards
 
 SCHEMA = pa.schema([("n", pa.int64()), ("picture", pa.binary()), ("words", pa.string())])
 MILLION = 10**6
@@ -19,10 +21,11 @@ def noise(seed: int, size: int) -> bytes:
 
 
 def write(folder: Path, sizes: list[int], max_bytes: int) -> list[Path]:
-    with ShardWriter(folder, "train", SCHEMA, max_bytes) as writer:
-        for number, size in enumerate(sizes):
-            writer.append({"n": number, "picture": noise(number, size), "words": "word" * 50})
-    assert writer.rows == len(sizes)
+    rows = (
+        {"n": number, "picture": noise(number, size), "words": "word" * 50}
+        for number, size in enumerate(sizes)
+    )
+    assert write_shards(rows, folder, "train", SCHEMA, max_bytes) == len(sizes)
     return sorted(folder.iterdir())
 
 
@@ -60,14 +63,13 @@ def test_without_a_row_there_is_no_file(tmp_path: Path) -> None:
 
 
 def test_an_error_leaves_no_file_that_looks_finished(tmp_path: Path) -> None:
-    def fail() -> None:
-        with ShardWriter(tmp_path, "train", SCHEMA, MILLION) as writer:
-            for number in range(200):
-                writer.append({"n": number, "picture": noise(number, 20_000), "words": ""})
-            raise ValueError("stop")
+    def rows() -> Iterator[dict[str, Any]]:
+        for number in range(200):
+            yield {"n": number, "picture": noise(number, 20_000), "words": ""}
+        raise ValueError("stop")
 
     with pytest.raises(ValueError, match="stop"):
-        fail()
+        write_shards(rows(), tmp_path, "train", SCHEMA, MILLION)
     assert list(tmp_path.glob("*.parquet")) == []
 
 

@@ -20,8 +20,8 @@ from demo_pipeline.runs.stage_runs import run_stage
 from demo_pipeline.runs.stages import STAGES
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DatasetSettings
-from demo_pipeline.trajectories.contact_sheets import dataset_trajectory
 from demo_pipeline.trajectories.provenance import HIDDEN_ACTIONS_FILE, read_provenance
+from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 from demo_pipeline_tests.datasets.builders import read_lines
 from demo_pipeline_tests.sample_workspace import open_workspace, run_catalog
@@ -157,7 +157,7 @@ def test_every_step_of_the_real_recordings_that_leaks_unavoidably_is_a_sample(
     real_root: Path, tmp_path: Path
 ) -> None:
     folders = sorted((real_root / "store" / "trajectories").iterdir())
-    demos = [dataset_trajectory(folder.name, folder.resolve()) for folder in folders]
+    demos = [DatasetTrajectory(folder.name, str(folder.resolve())) for folder in folders]
     build_sft(demos, tmp_path, DatasetSettings())
     written = {
         (line["input"]["screenshot"].split("/")[1], line["output"]["action"]["step_index"])

@@ -16,7 +16,6 @@ from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.validator import validate_trajectory
 from demo_pipeline.exports.cards import describe_index, describe_sft
 from demo_pipeline.exports.cudag.dataset import build_cudag, dataset_directory_name
-from demo_pipeline.exports.cudag.models import read_records
 from demo_pipeline.exports.cudag.validator import validate_cudag
 from demo_pipeline.exports.messages import build_messages
 from demo_pipeline.exports.messages_validator import validate_messages
@@ -34,6 +33,7 @@ from demo_pipeline.trajectories.provenance import (
     read_hidden_actions,
 )
 from demo_pipeline_tests.datasets.builders import CLICK, hide, make_trajectory, read_lines
+from demo_pipeline_tests.exports.cudag.editing import read_records
 
 ALL_TRAIN = DatasetSettings(train_ratio=1.0, val_ratio=0.0, test_ratio=0.0)
 ALL_SEEN = ALL_TRAIN.model_copy(update={"max_hidden_share": 1.0})

@@ -2,17 +2,12 @@
 
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from demo_pipeline.exports.dataset_counts import sft_stats
-from demo_pipeline.exports.sft import build_sft
-from demo_pipeline.settings import DatasetSettings, TrajectorySettings
+from demo_pipeline.settings import TrajectorySettings
 from demo_pipeline.trajectories.pointer_leaks import LeakRates, check_leak_rates, leak_rates
-from demo_pipeline.trajectories.provenance import read_provenance
-from demo_pipeline.trajectories.trajectory_files import load
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
 
 LIMITS = TrajectorySettings(max_avoidable_leak_rate=0.25, max_leak_rate=0.5)
@@ -82,39 +77,3 @@ def test_a_warning_has_numbers_reason_codes_and_the_setting(tmp_path):
     assert total.message.endswith("rate 0.7500, limit 0.5; by reason code: backoff 2, pre_move 1")
     assert "trajectories.max_avoidable_leak_rate" in avoidable.remedy
     assert "trajectories.max_leak_rate" in total.remedy
-
-
-def older(path: Path) -> None:
-    """As it was written before leaks could be unavoidable, and actions hidden or cut off."""
-    new = ["unavoidable", "pointer_distance_px", "settle_ms", "hidden_before", "complete"]
-    new.append("end_filmed")
-    pq.write_table(pq.read_table(path).drop_columns(new), path)
-
-
-def test_leaks_of_a_table_without_the_column_count_as_avoidable(tmp_path):
-    path = table(tmp_path, 1, 2)
-    older(path)
-    assert leak_rates(read_provenance(path)) == LeakRates(4, 3, 0)
-    assert {row["settle_ms"] for row in read_provenance(path)} == {None}
-
-
-def test_a_table_without_the_columns_is_of_a_complete_demonstration(tmp_path):
-    demo = make_trajectory(tmp_path, "demo", [CLICK] * 2)
-    older(demo.provenance)
-    rows = load(demo)[1].values()
-    assert [(row["complete"], row["hidden_before"]) for row in rows] == [(True, 0)] * 2
-    assert all(row["end_filmed"] for row in rows)
-
-
-@pytest.mark.parametrize("both", [True, False])
-def test_stats_are_counted_over_tables_without_the_column(tmp_path, both):
-    rows = {0: {"leak": True, "unavoidable": True}}
-    demos = [
-        make_trajectory(tmp_path, name, [CLICK] * 3, rows=rows, shade=ord(name)) for name in "ab"
-    ]
-    build_sft(demos, tmp_path / "sft", DatasetSettings(include_avoidable_leaks=True))
-    for demo in demos if both else demos[:1]:
-        older(demo.provenance)
-    facts = sft_stats(tmp_path / "sft", [demo.provenance for demo in demos])[0]
-    assert facts.leaks == LeakRates(6, 2, 0 if both else 1)
-    assert facts.tasks == 2

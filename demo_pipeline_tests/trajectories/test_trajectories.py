@@ -23,6 +23,7 @@ from demo_pipeline.problems import DemonstrationError, errors
 from demo_pipeline.recording.manifest import RecordingManifest, read_manifest
 from demo_pipeline.settings import TrajectorySettings
 from demo_pipeline.trajectories import trajectories
+from demo_pipeline.trajectories.pointer_leaks import check_leak_rates
 from demo_pipeline.trajectories.provenance import (
     HIDDEN_ACTIONS_FILE,
     PROVENANCE_SCHEMA,
@@ -36,7 +37,6 @@ from demo_pipeline.trajectories.trajectories import (
     check_every_action_shown,
     check_provenance,
     check_trajectory,
-    check_trajectory_leaks,
 )
 from demo_pipeline_tests.datasets.builders import snapshot
 
@@ -73,7 +73,7 @@ def with_meta(store: Path, **meta: Any) -> RecordingManifest:
 def test_the_folder_is_a_valid_trajectory(store: Path, tmp_path: Path) -> None:
     summary = build(store, tmp_path / "first")
     assert errors(validate_trajectory(tmp_path / "first", "first")) == []
-    assert errors(check_trajectory(tmp_path / "first", "first", store / "ui_trees" / "first")) == []
+    assert errors(check_trajectory(tmp_path / "first", "first")) == []
     names = sorted(path.name for path in (tmp_path / "first").iterdir())
     assert names == [
         "final_screenshot.png",
@@ -89,17 +89,8 @@ def test_the_folder_is_a_valid_trajectory(store: Path, tmp_path: Path) -> None:
     assert summary["success"] is True
 
 
-@pytest.mark.parametrize("copied", [False, True])
-def test_a_target_that_is_not_in_the_tree_is_a_problem_in_links_and_copies(
-    store: Path, tmp_path: Path, *, copied: bool
-) -> None:
-    trees = store / "ui_trees" / "first"
+def test_a_target_that_is_not_in_the_tree_is_a_problem(store: Path, tmp_path: Path) -> None:
     build(store, tmp_path / "first")
-    for tree in (tmp_path / "first" / "steps").glob("*/ui_tree.json") if copied else ():
-        data = tree.read_bytes()
-        tree.unlink()
-        tree.write_bytes(data)
-    assert errors(check_trajectory(tmp_path / "first", "first", trees)) == []
     file = next(
         path
         for path in sorted((tmp_path / "first").glob("steps/*/action.json"))
@@ -108,31 +99,20 @@ def test_a_target_that_is_not_in_the_tree_is_a_problem_in_links_and_copies(
     action = json.loads(file.read_bytes())
     action["target_element"]["name"] = "another"
     file.write_text(json.dumps(action), encoding="utf-8")
-    (problem,) = errors(check_trajectory(tmp_path / "first", "first", trees))
+    (problem,) = errors(check_trajectory(tmp_path / "first", "first"))
     assert (problem.code, problem.file) == (
         "target_differs",
         f"steps/{file.parent.name}/action.json",
     )
 
 
-def test_a_tree_that_was_not_checked_before_is_read(store: Path, tmp_path: Path) -> None:
+def test_a_broken_tree_is_a_problem(store: Path, tmp_path: Path) -> None:
     build(store, tmp_path / "first")
     tree = tmp_path / "first" / "steps" / "001" / "ui_tree.json"
     tree.unlink()
     tree.write_text('{"root": 7}', encoding="utf-8")
-    found = errors(check_trajectory(tmp_path / "first", "first", store / "ui_trees" / "first"))
+    found = errors(check_trajectory(tmp_path / "first", "first"))
     assert "steps/001/ui_tree.json" in {problem.file for problem in found}
-
-
-def test_a_tree_that_was_checked_is_not_read_again(store: Path, tmp_path: Path) -> None:
-    """A commit proves that its bytes are those that were checked."""
-    trees = tmp_path / "ui_trees"
-    shutil.copytree(store / "ui_trees" / "first", trees)
-    build(store, tmp_path / "first", trees=trees)
-    linked = tmp_path / "first" / "steps" / "001" / "ui_tree.json"
-    linked.write_text("{", encoding="utf-8")
-    assert errors(check_trajectory(tmp_path / "first", "first", trees)) == []
-    assert errors(validate_trajectory(tmp_path / "first", "first")) != []
 
 
 def test_task_and_result_describe_the_demonstration(store: Path, tmp_path: Path) -> None:
@@ -315,11 +295,11 @@ def test_leaks_give_rates_and_a_warning(
     rows = read_provenance(tmp_path / "out" / PROVENANCE_FILE)
     assert [row["unavoidable"] for row in rows] == [unavoidable, unavoidable, False, False]
     assert rows[0]["pointer_distance_px"] == 3.0
-    problems = check_trajectory_leaks(tmp_path / "out", TrajectorySettings())
+    problems = check_leak_rates(tmp_path / "out" / PROVENANCE_FILE, TrajectorySettings())
     assert problems[0].code.startswith(code)
     assert "2 of 3 pointing actions" in problems[0].message
     loose = TrajectorySettings(max_leak_rate=1, max_avoidable_leak_rate=1)
-    assert check_trajectory_leaks(tmp_path / "out", loose) == []
+    assert check_leak_rates(tmp_path / "out" / PROVENANCE_FILE, loose) == []
 
 
 def end_at(manifest: RecordingManifest, last_s: float) -> RecordingManifest:

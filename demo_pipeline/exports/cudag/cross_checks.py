@@ -1,9 +1,7 @@
 """Rules between the records of a CUDAG dataset, and between them, its splits and its images.
 
-Belongs here: what a validation remembers of the records, some hundred bytes each; disjoint task
-groups, counts and shares, recomputed from the files of records; rules for one image. Of a line that
-is known to be valid, nothing is read but what these rules need. Rules for one record are in
-record_rules.py.
+Belongs here: what a validation remembers of the records; disjoint task groups, counts and shares,
+recomputed from the files of records. Rules for one record are in record_rules.py.
 """
 
 import hashlib
@@ -14,19 +12,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
-
 from demo_pipeline.exports.cudag.record_rules import (
     HUMAN_START,
     CudagFault,
     LocatedFault,
     Scope,
     json_fault,
+    ours,
     printable,
+    shared,
 )
 from demo_pipeline.exports.cudag.tool_calls import is_int, is_number
 from demo_pipeline.files.base_model import line_of
-from demo_pipeline.files.image_header import ImageInfo, probe_image
 from demo_pipeline.files.json_files import (
     JsonFileError,
     Location,
@@ -35,8 +32,19 @@ from demo_pipeline.files.json_files import (
     parse_json,
     read_bytes,
 )
-from demo_pipeline.files.line_digests import DigestColumn, DigestTable
-from demo_pipeline.files.system_errors import raise_system_trouble
+
+_UNION_REMEDY = "make data.jsonl the union of train, val and held_out"
+
+
+class RecordPlace(NamedTuple):
+    """Where a record is: split, file name, and 1-based line, of test.json number of the entry."""
+
+    split: str
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
 
 
 class RecordKeys(NamedTuple):
@@ -58,81 +66,16 @@ class RecordKeys(NamedTuple):
 
 
 def record_keys(record: Mapping[str, Any]) -> RecordKeys:
-    """The keys of a line of records."""
+    """The keys of a line of records, or of an entry of test.json."""
+    metadata = record.get("metadata")
+    known = metadata if isinstance(metadata, dict) else {}
+    kind = known.get("trajectory_id"), known.get("task_type")
+    if "conversations" not in record and "test_id" in record:
+        return RecordKeys(record["test_id"], record.get("screenshot"), record.get("prompt"), *kind)
     turns = record.get("conversations")
     first = turns[0] if isinstance(turns, list) and turns else None
     prompt = first.get("value") if isinstance(first, dict) else None
-    return RecordKeys(record.get("id"), record.get("image"), prompt, *_from_metadata(record))
-
-
-def test_keys(entry: Mapping[str, Any]) -> RecordKeys:
-    """The keys of an entry of test.json."""
-    names = (entry.get("test_id"), entry.get("screenshot"), entry.get("prompt"))
-    return RecordKeys(*names, *_from_metadata(entry))
-
-
-def _from_metadata(record: Mapping[str, Any]) -> tuple[object, object]:
-    metadata = record.get("metadata")
-    if not isinstance(metadata, dict):
-        return None, None
-    return metadata.get("trajectory_id"), metadata.get("task_type")
-
-
-class _Metadata(msgspec.Struct, gc=False):
-    trajectory_id: str | None = None
-    task_type: str | None = None
-
-
-class _Turn(msgspec.Struct, gc=False):
-    value: str
-
-
-class _Record(msgspec.Struct, gc=False):
-    id: str
-    image: str
-    conversations: list[_Turn]
-    metadata: _Metadata
-
-
-class _Test(msgspec.Struct, gc=False):
-    test_id: str
-    screenshot: str
-    prompt: str
-    metadata: _Metadata
-
-
-_RECORDS = msgspec.json.Decoder(_Record)
-_TESTS = msgspec.json.Decoder(_Test)
-
-
-def record_line_keys(line: bytes) -> RecordKeys | None:
-    """The keys of a valid line of records; None when its values have to be read."""
-    try:
-        found = _RECORDS.decode(line)
-    except (msgspec.MsgspecError, ValueError):
-        return None
-    if not found.conversations:
-        return None
-    metadata = found.metadata
-    prompt = found.conversations[0].value
-    return RecordKeys(found.id, found.image, prompt, metadata.trajectory_id, metadata.task_type)
-
-
-def test_line_keys(line: bytes) -> RecordKeys | None:
-    """The keys of a valid line of test.json; None when its values have to be read."""
-    try:
-        found = _TESTS.decode(line)
-    except (msgspec.MsgspecError, ValueError):
-        return None
-    names = (found.test_id, found.screenshot, found.prompt)
-    return RecordKeys(*names, found.metadata.trajectory_id, found.metadata.task_type)
-
-
-RecordPosition = tuple[str, int]
-"""File name and 1-based line; for test.json the 1-based number of the entry."""
-
-_FILES = 16  # more than a dataset has
-_UNION_REMEDY = "make data.jsonl the union of train, val and held_out"
+    return RecordKeys(record.get("id"), record.get("image"), prompt, *kind)
 
 
 def short_digest(content: str | bytes) -> bytes:
@@ -146,260 +89,111 @@ class CudagInventory:
     """The records read so far. Splits are `train`, `val`, `held_out` and `test`.
 
     Attributes:
-        files: the files that were read; `place` numbers a position in them.
-        names: digest of an id or test_id → its first place.
-        images: digest of an image's path → the first place that uses it.
+        names: id or test_id → its first place.
+        images: path of an image → the first place that uses it.
         trajectories: trajectory id → its first place.
         records: split → number of records.
         task_types: task type → number of records.
         prompts: digest of image and prompt → their first place.
-        image_digests: digest of an image → its first place.
-        shared_images: digest of an image in two splits → a position in each.
-        ids: number of different ids in the splits but test.
-        texts: digest of a record's line → its first place in a split.
-        data_ids: digest of an id → its first place in data.jsonl.
-        is_union: data.jsonl has the lines of the splits, so that they need not be compared.
+        digests: digest of an image → its first place.
+        shared: digest of an image in two splits → a place in each.
+        lines: digest of a record's line in a split but test → its id.
+        data: id → its first line in data.jsonl.
     """
 
-    files: list[str] = field(default_factory=list)
-    names: DigestTable = field(default_factory=DigestTable)
-    images: DigestTable = field(default_factory=DigestTable)
-    trajectories: dict[str, int] = field(default_factory=dict)
+    names: dict[str, RecordPlace] = field(default_factory=dict)
+    images: dict[str, RecordPlace] = field(default_factory=dict)
+    trajectories: dict[str, RecordPlace] = field(default_factory=dict)
     records: Counter[str] = field(default_factory=Counter)
     task_types: Counter[str] = field(default_factory=Counter)
-    prompts: DigestTable = field(default_factory=DigestTable)
-    image_digests: DigestTable = field(default_factory=DigestTable)
-    shared_images: dict[bytes, tuple[str, str]] = field(default_factory=dict)
-    ids: int = 0
-    texts: DigestTable = field(default_factory=DigestTable)
-    data_ids: DigestTable = field(default_factory=DigestTable)
-    is_union: bool = False
+    prompts: dict[bytes, RecordPlace] = field(default_factory=dict)
+    digests: dict[str, RecordPlace] = field(default_factory=dict)
+    shared: dict[str, tuple[RecordPlace, RecordPlace]] = field(default_factory=dict)
+    lines: dict[bytes, object] = field(default_factory=dict)
+    data: dict[str, int] = field(default_factory=dict)
 
-    def place(self, position: RecordPosition) -> int:
-        """A number for a position; `position` gives it back."""
-        name, line = position
-        if name not in self.files:
-            self.files.append(name)
-        return line * _FILES + self.files.index(name)
-
-    def position(self, place: int) -> RecordPosition:
-        """The position that `place` has numbered."""
-        line, file = divmod(place, _FILES)
-        return self.files[file], line
-
-    def add(
-        self,
-        split: str,
-        position: RecordPosition,
-        keys: RecordKeys,
-        image: bytes | None,
-        line: bytes | None = None,
-    ) -> list[CudagFault]:
-        """Add a record; returns what it has in common with an earlier one, and must not have.
+    def add(self, here: RecordPlace, keys: RecordKeys, image: str | None) -> Iterator[CudagFault]:
+        """Add a record; yield what it has in common with an earlier one, and must not have.
 
         That is its id, its image or its trajectory, and image and prompt of another split.
 
         Args:
-            split: of the record.
-            position: of the record.
+            here: its place.
             keys: its values.
             image: digest of its image; None: nothing is compared with it.
-            line: digest of its line in a split but test.
         """
-        here, faults = self.place(position), list[CudagFault]()
-        if isinstance(keys.name, str):
-            first = self.names.setdefault(short_digest(keys.name), here)
-            if first != here:
-                faults.append(self._same_name(keys.name, first, here))
-            elif line is not None:
-                self.ids += 1
-            if line is not None:
-                self.texts.setdefault(line, here)
-        if isinstance(keys.image, str):
-            first = self.images.setdefault(short_digest(keys.image), here)
-            if first != here:
-                faults.append(self._same_path(keys.image, first))
-        self.records[split] += 1
-        if isinstance(keys.task_type, str):
-            self.task_types[keys.task_type] += 1
-        if isinstance(keys.trajectory, str) and keys.trajectory:
-            first = self.trajectories.setdefault(keys.trajectory, here)
-            if self._is_elsewhere(first, here, split):
-                faults.append(self._torn_trajectory(keys.trajectory, first))
+        name, path, prompt, trajectory, kind = keys
+        self.records[here.split] += 1
+        if isinstance(kind, str):
+            self.task_types[kind] += 1
+        if isinstance(name, str) and (first := self.names.setdefault(name, here)) != here:
+            scope = Scope.SHARED if "test" in {first.split, here.split} else Scope.FORMAT
+            scope = Scope.FORMAT if first.split == here.split else scope
+            key = "test_id" if here.split == "test" else "id"
+            message = f"{key} '{printable(name)}' is not unique, first at {first}"
+            yield CudagFault("duplicate_id", message, "rename one of them", scope)
+        if isinstance(path, str) and (first := self.images.setdefault(path, here)) != here:
+            message = f"image {printable(path)} is not unique, first at {first}"
+            yield ours("duplicate_image", message, "give every record an image of its own")
+        if isinstance(trajectory, str) and trajectory:
+            first = self.trajectories.setdefault(trajectory, here)
+            if first.split != here.split:
+                split = f"{first.split} ({first})"
+                message = f"trajectory '{printable(trajectory)}' is also in split {split}"
+                remedy = "put all records of a trajectory into one split"
+                yield shared("split_overlap", message, remedy)
         if image is not None:
-            faults += self._add_image(split, here, keys.prompt, image)
-        return faults
+            yield from self._add_image(here, prompt, image)
 
-    def add_data_line(
-        self, position: RecordPosition, name: object, line: bytes
-    ) -> Iterator[CudagFault]:
-        """Add a line of data.jsonl, by its digest, after all splits; yield how it differs."""
-        if not isinstance(name, str):
-            return
-        key, here = short_digest(name), self.place(position)
-        first = self.data_ids.setdefault(key, here)
-        split = self._place_in_split(key)
-        if first != here:
-            message = f"id '{printable(name)}' is not unique, first at {self._location(first)}"
-            yield CudagFault("duplicate_id", message)
-        elif split is None:
-            message = f"record '{printable(name)}' is in no split"
-            yield CudagFault("data_union", message, _UNION_REMEDY, Scope.SHARED)
-        elif self.texts.get(line) != split:
-            message = f"record '{printable(name)}' differs from {self._location(split)}"
-            yield CudagFault("data_union", message, _UNION_REMEDY, Scope.SHARED)
-
-    def has_lines(self, digests: DigestColumn) -> bool:
-        """Whether these are the lines of all records of the splits, each once, with its own id."""
-        count = sum(number for split, number in self.records.items() if split != "test")
-        each_once = self.ids == len(self.texts) == count == len(digests)
-        return (
-            each_once
-            and not digests.has_equals()
-            and all(digest in self.texts for digest in digests)
-        )
-
-    def missing_from_data(self) -> list[RecordPosition]:
-        """The positions of the records of splits that data.jsonl does not have, file by file."""
-        if self.is_union:
-            return []
-        missing = [
-            self.position(place)
-            for key, place in self.names.items()
-            if self._split(place) != "test" and key not in self.data_ids
-        ]
-        return sorted(missing, key=self._file_and_line)
-
-    def _place_in_split(self, name: bytes) -> int | None:
-        """The place of the record of an id, given by its digest, in a split but test."""
-        place = self.names.get(name)
-        return None if place is None or self._split(place) == "test" else place
-
-    def _add_image(
-        self, split: str, here: int, prompt: object, image: bytes
-    ) -> Iterator[CudagFault]:
+    def _add_image(self, here: RecordPlace, prompt: object, image: str) -> Iterator[CudagFault]:
         """Add the image that a model sees, by its digest, and what it is asked about it."""
-        first = self.image_digests.setdefault(image, here)
-        if self._is_elsewhere(first, here, split):
-            places = (self._location(first), self._location(here))
-            self.shared_images.setdefault(image, places)
+        first = self.digests.setdefault(image, here)
+        if first.split != here.split:
+            self.shared.setdefault(image, (first, here))
         if not isinstance(prompt, str):
             return
-        key = short_digest(image + short_digest(prompt.removeprefix(HUMAN_START)))
+        key = short_digest(image + prompt.removeprefix(HUMAN_START))
         first = self.prompts.setdefault(key, here)
-        if self._is_elsewhere(first, here, split):
-            other = self._split(first)
-            message = f"same image and prompt as {self._location(first)} in split {other}"
-            remedy = "put all records of a task into one split"
-            yield CudagFault("split_leak", message, remedy, Scope.SHARED)
+        if first.split != here.split:
+            message = f"same image and prompt as {first} in split {first.split}"
+            yield shared("split_leak", message, "put all records of a task into one split")
+
+    def add_data_line(self, line: int, name: object, *, is_same: bool) -> Iterator[CudagFault]:
+        """Add a line of data.jsonl after all splits; yield how it differs from these.
+
+        Args:
+            line: its number.
+            name: id of its record.
+            is_same: a split has the same line.
+        """
+        if not isinstance(name, str):
+            return
+        first, place = self.data.setdefault(name, line), self.names.get(name)
+        if first != line:
+            message = f"id '{printable(name)}' is not unique, first at data.jsonl:{first}"
+            yield CudagFault("duplicate_id", message)
+        elif place is None or place.split == "test":
+            message = f"record '{printable(name)}' is in no split"
+            yield shared("data_union", message, _UNION_REMEDY)
+        elif not is_same:
+            message = f"record '{printable(name)}' differs from {place}"
+            yield shared("data_union", message, _UNION_REMEDY)
+
+    def missing_from_data(self) -> Iterator[LocatedFault]:
+        """Yield the records of splits but test that data.jsonl does not have."""
+        for name, place in self.names.items():
+            if place.split != "test" and name not in self.data:
+                message = f"record '{printable(name)}' is missing from data.jsonl"
+                yield place.file, place.line, shared("data_union", message, _UNION_REMEDY)
 
     def shared_image_warnings(self) -> Iterator[CudagFault]:
         """Yield one warning for images in two splits: the desktop at the start may repeat."""
-        if self.shared_images:
-            count, (first, other) = len(self.shared_images), next(iter(self.shared_images.values()))
+        if self.shared:
+            count, (first, other) = len(self.shared), next(iter(self.shared.values()))
             subject = f"{count} images are" if count > 1 else "1 image is"
             message = f"{subject} in more than one split, first {other}, the same as {first}"
             remedy = "check that these images do not show the answers"
             yield CudagFault("shared_image", message, remedy, Scope.NOTE)
-
-    def _same_name(self, name: str, first: int, here: int) -> CudagFault:
-        tests = [self.position(place)[0] == "test.json" for place in (first, here)]
-        scope = Scope.FORMAT if tests[0] == tests[1] else Scope.SHARED
-        key = "test_id" if tests[1] else "id"
-        message = f"{key} '{printable(name)}' is not unique, first at {self._location(first)}"
-        return CudagFault("duplicate_id", message, "rename one of them", scope)
-
-    def _same_path(self, path: str, first: int) -> CudagFault:
-        message = f"image {printable(path)} is not unique, first at {self._location(first)}"
-        remedy = "give every record an image of its own"
-        return CudagFault("duplicate_image", message, remedy, Scope.OURS)
-
-    def _torn_trajectory(self, name: str, first: int) -> CudagFault:
-        split, where = self.first_use(first)
-        message = f"trajectory '{printable(name)}' is also in split {split} ({where})"
-        remedy = "put all records of a trajectory into one split"
-        return CudagFault("split_overlap", message, remedy, Scope.SHARED)
-
-    def _is_elsewhere(self, first: int, here: int, split: str) -> bool:
-        """Whether an earlier place is in another split than this one."""
-        same_file = first % _FILES == here % _FILES
-        return not same_file and self._split(first) != split
-
-    def first_use(self, place: int) -> tuple[str, str]:
-        """The split that a place is in, and the place as text."""
-        return self._split(place), self._location(place)
-
-    def _split(self, place: int) -> str:
-        """The split that a place is in: its file's name."""
-        return self.position(place)[0].rpartition(".")[0]
-
-    def _location(self, place: int) -> str:
-        return _location(self.position(place))
-
-    def _file_and_line(self, position: RecordPosition) -> tuple[int, int]:
-        return self.files.index(position[0]), position[1]
-
-
-def missing_record(name: str) -> CudagFault:
-    """The fault of a record of a split that data.jsonl does not have."""
-    message = f"record '{printable(name)}' is missing from data.jsonl"
-    return CudagFault("data_union", message, _UNION_REMEDY, Scope.SHARED)
-
-
-def _location(position: RecordPosition) -> str:
-    return f"{position[0]}:{position[1]}"
-
-
-@dataclass(frozen=True, slots=True)
-class OpenedImage:
-    """What is known of an image.
-
-    Attributes:
-        info: its kind and size; None when it cannot be opened.
-        fault: why not.
-        digest: of its bytes; None when it cannot be read.
-    """
-
-    info: ImageInfo | None
-    fault: str
-    digest: bytes | None
-
-
-def is_kind(path: Path, wanted: str) -> bool:
-    """Whether a path is a `file` or a `dir`; a path that the system rejects is neither."""
-    try:
-        return path.is_file() if wanted == "file" else path.is_dir()
-    except (OSError, ValueError):
-        return False
-
-
-def open_image(folder: Path, name: str) -> OpenedImage:
-    """Open an image; its name is relative to the folder."""
-    if not is_kind(folder / name, "file"):
-        return OpenedImage(None, "Image not found", None)
-    try:
-        data = (folder / name).read_bytes()
-        return OpenedImage(probe_image(data), "", short_digest(data))
-    except (OSError, ValueError) as error:
-        raise_system_trouble(error)
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        return OpenedImage(None, f"Image does not open ({reason})", None)
-
-
-def image_faults(info: ImageInfo, name: str, metadata: object) -> Iterator[CudagFault]:
-    """Yield how an image differs from its name and from what its record declares."""
-    size = [info.width, info.height]
-    declared = metadata.get("image_size") if isinstance(metadata, dict) else None
-    if isinstance(declared, list) and declared != size:
-        message = f"metadata.image_size {_sizes(declared)} is not the size of the image, {size}"
-        yield CudagFault("image_size", message, "set it to the size of the file", Scope.SHARED)
-    if name.endswith(".png") != (info.kind == "png"):
-        message = f"image is a {info.kind.upper()}, but its name is {printable(name)}"
-        yield CudagFault("image_kind", message, "convert or rename it", Scope.SHARED)
-
-
-def _sizes(values: list[Any]) -> str:
-    return str(values) if all(isinstance(v, int) for v in values[:3]) else "(not numbers)"
 
 
 REPORT_FILE = "splits.json"
@@ -407,7 +201,6 @@ HASHED = ("train", "val", "test")
 ALL = (*HASHED, "held_out")
 ENOUGH_GROUPS = 20  # with fewer, groups may have been moved to fill a split
 _SIGMAS = 4
-_REMEDY = "build the dataset again"
 _ReportFault = tuple[Location, CudagFault]
 
 
@@ -465,7 +258,7 @@ def split_faults(
 
 
 def _fault(code: str, message: str, scope: Scope = Scope.OURS) -> CudagFault:
-    return CudagFault(code, message, _REMEDY, scope)
+    return CudagFault(code, message, "build the dataset again", scope)
 
 
 def _shape_faults(report: Mapping[str, Any]) -> Iterator[_ReportFault]:
@@ -474,7 +267,7 @@ def _shape_faults(report: Mapping[str, Any]) -> Iterator[_ReportFault]:
         counts = _at(report, "splits", split)
         for key in ("groups", "trajectories", "records"):
             value = counts.get(key)
-            if not isinstance(value, int) or not is_int(value) or value < 0:
+            if not is_int(value) or value < 0:
                 message = f"splits.{split}.{key} must be an integer from 0"
                 yield ("splits", split, key), _fault("split_report", message)
     excluded = {"actions": {}, **_at(report, "excluded")}  # older datasets do not count actions
@@ -503,29 +296,24 @@ def _at(value: Any, *keys: str) -> Mapping[str, Any]:
 
 def _member_faults(members: Mapping[str, Any], inventory: CudagInventory) -> Iterator[_ReportFault]:
     for name, place in inventory.trajectories.items():
-        split, where = inventory.first_use(place)
-        if name not in members:
-            message = f"trajectory '{printable(name)}' of {where} is not listed"
+        shown, listed = f"trajectory '{printable(name)}'", members.get(name)
+        if listed is None:
+            message = f"{shown} of {place} is not listed"
             yield ("trajectories",), _fault("split_report", message)
-        elif members[name]["split"] != split:
-            listed = members[name]["split"]
-            message = (
-                f"trajectory '{printable(name)}' is in {split} ({where}), but listed in {listed}"
-            )
+        elif listed["split"] != place.split:
+            message = f"{shown} is in {place.split} ({place}), but listed in {listed['split']}"
             yield ("trajectories", name, "split"), _fault("split_report", message)
 
 
 def _group_faults(members: Mapping[str, Any], inventory: CudagInventory) -> Iterator[_ReportFault]:
     """A task group in two splits: groups are from the report, splits from the records."""
-    first: dict[str, int] = {}
+    first: dict[str, RecordPlace] = {}
     for name, place in inventory.trajectories.items():
-        split, where = inventory.first_use(place)
-        if name not in members:
-            continue
-        group = members[name]["group"]
-        other, there = inventory.first_use(first.setdefault(group, place))
-        if other != split:
-            message = f"group '{printable(group)}' is in {other} ({there}) and in {split} ({where})"
+        group = members[name]["group"] if name in members else ""
+        other = first.setdefault(group, place) if name in members else place
+        if other.split != place.split:
+            both = f"{other.split} ({other}) and in {place.split} ({place})"
+            message = f"group '{printable(group)}' is in {both}"
             yield ("trajectories", name), _fault("split_overlap", message)
 
 
@@ -554,7 +342,7 @@ def _share_faults(report: Mapping[str, Any], config: Mapping[str, Any]) -> Itera
     total = sum(groups.values())
     for split in HASHED:
         ratio, counts = _at(config, "split_ratios").get(split), report["splits"][split]
-        if not isinstance(ratio, int | float) or not is_number(ratio) or not 0 <= ratio <= 1:
+        if not is_number(ratio) or not 0 <= ratio <= 1:
             continue
         share = round(groups[split] / total, 6) if total else 0
         if counts.get("ratio") != ratio or counts.get("share") != share:

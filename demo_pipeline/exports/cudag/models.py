@@ -7,16 +7,11 @@ RU (resolution units) are pixels normalised to 0 to 1000 on each axis. Not here:
 import hashlib
 import json
 import re
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from demo_pipeline.exports.cudag.tool_calls import RU_MAX
-from demo_pipeline.files.base_model import explain, field_name
-from demo_pipeline.files.json_files import JsonFileError, load_json, parse_json
-from demo_pipeline.problems import DemonstrationError, Problem
 
 GENERATOR = "demo_pipeline"
 IMAGE_TOKEN = "<image>"  # noqa: S105 - a trainer's placeholder
@@ -28,7 +23,6 @@ DIRECTORY_PATTERN = re.compile(
 )
 Pair = tuple[int, int]
 RuBox = tuple[int, int, int, int]
-_Model = TypeVar("_Model", bound=BaseModel)
 
 
 def to_ru(x: float, y: float, size: Pair) -> Pair:
@@ -174,46 +168,3 @@ class CudagTest(_Frozen):
     expected_action: ExpectedAction
     tolerance: Pair
     metadata: TestMetadata
-
-
-def read_records(path: Path) -> Iterator[CudagRecord]:
-    """Yield the records of a JSON Lines file.
-
-    Raises:
-        DemonstrationError: a line is not a record; the problem names file, line and keys.
-    """
-    with path.open("rb") as lines:
-        for number, line in enumerate(lines, start=1):
-            if line.strip():
-                yield _read(CudagRecord, line, path, number)
-
-
-def read_tests(path: Path) -> list[CudagTest]:
-    """The entries of `test.json`.
-
-    Raises:
-        DemonstrationError: the file is not a list of tests; the line of the problem is the 1-based
-            number of the entry.
-    """
-    try:
-        entries = load_json(path)
-    except JsonFileError as error:
-        raise DemonstrationError(_invalid(path, error.line, error.message)) from None
-    if not isinstance(entries, list):
-        raise DemonstrationError(_invalid(path, None, "must be a list of tests"))
-    return [_read(CudagTest, entry, path, number) for number, entry in enumerate(entries, start=1)]
-
-
-def _read(model: type[_Model], source: object, path: Path, number: int) -> _Model:
-    try:
-        value = parse_json(source, path.name) if isinstance(source, bytes) else source
-        return model.model_validate(value)
-    except JsonFileError as error:
-        raise DemonstrationError(_invalid(path, number, error.message)) from None
-    except ValidationError as error:
-        faults = [f"{field_name(location)}: {message}" for location, message in explain(error)]
-        raise DemonstrationError(_invalid(path, number, "; ".join(faults))) from None
-
-
-def _invalid(path: Path, line: int | None, message: str) -> Problem:
-    return Problem("invalid_record", path.name, message, line, remedy="validate the dataset")

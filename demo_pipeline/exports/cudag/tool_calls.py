@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from demo_pipeline.files.json_files import JsonFileError, parse_json
 from demo_pipeline.files.shown_text import MARKER
@@ -24,28 +24,24 @@ class ToolCallError(ValueError):
     """A turn is not a sequence of tool calls. The message never contains what was typed."""
 
 
-def is_int(value: object) -> bool:
+def is_int(value: object) -> TypeGuard[int]:
     """Whether a JSON value is an integer; true and false are not."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[int | float]:
     """Whether a JSON value is a number; true and false are not."""
     return is_int(value) or (isinstance(value, float) and math.isfinite(value))
 
 
-def is_pair(value: object) -> bool:
+def is_pair(value: object) -> TypeGuard[list[int]]:
     """Whether a JSON value is [int, int]."""
     return isinstance(value, list) and len(value) == 2 and all(map(is_int, value))
 
 
 def is_ru_pair(value: object) -> bool:
     """Whether a JSON value is [x, y] with two integers in [0, 1000]."""
-    return (
-        isinstance(value, list)
-        and len(value) == 2
-        and all(is_int(part) and 0 <= part <= RU_MAX for part in value)
-    )
+    return is_pair(value) and all(0 <= part <= RU_MAX for part in value)
 
 
 def _is_keys(value: object) -> bool:

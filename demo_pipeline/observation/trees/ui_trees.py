@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from demo_pipeline.actions.action_tables import Action, read_actions
 from demo_pipeline.desktopd.models import FRESHNESS, NODE_ID_PATTERN, Role
-from demo_pipeline.desktopd.tree_validator import check_tree_bytes
+from demo_pipeline.desktopd.tree_validator import NodeBounds, TreeNode, check_tree_bytes
 from demo_pipeline.files.atomic_write import FileId, file_id, link_or_copy
 from demo_pipeline.files.column_values import ANY, COUNT, between, fitting, one_of
 from demo_pipeline.files.json_files import JsonFileError, read_bytes
@@ -246,18 +246,6 @@ def check_trees(folder: Path, actions_folder: Path) -> list[Problem]:
     return problems
 
 
-def read_checked_targets(folder: Path) -> dict[FileId, dict[str, dict[str, Any]]]:
-    """The targets of a folder that passed `check_trees`: file of a tree → id → target."""
-    by_file: dict[FileId, dict[str, dict[str, Any]]] = {}
-    for row in read_tree_rows(folder):
-        tree = file_id(folder / row["file"])
-        if tree is not None:
-            targets = by_file.setdefault(tree, {})
-            if row["target_id"] is not None:
-                targets[row["target_id"]] = _target(row)
-    return by_file
-
-
 def _by_file(folder: Path, rows: Sequence[TreeRow]) -> dict[FileId | str, list[TreeRow]]:
     """Rows by the file of their tree, since linked trees are read only once."""
     by_file: dict[FileId | str, list[TreeRow]] = {}
@@ -277,20 +265,16 @@ def _tree_problems(path: Path, rows: Sequence[TreeRow]) -> Iterator[Problem]:
     for row in rows:
         target = row["target_id"] and _target(row)
         node = nodes.get(row["target_id"]) if target else None
-        if target and (node is None or any(node[key] != target[key] for key in target)):
+        keys = ("role", "name", "bounds")
+        if target and (node is None or any(getattr(node, k) != getattr(target, k) for k in keys)):
             message = f"{UI_TREES_FILE} names {row['target_id']}, which differs in the tree"
             yield Problem("target_differs", row["file"], message, remedy="build the UI trees again")
 
 
-def _target(row: TreeRow) -> dict[str, Any]:
-    """The target of a row, in the form of a node of its tree."""
-    bounds = {side: row[f"target_{side}"] for side in ("x", "y", "width", "height")}
-    return {
-        "id": row["target_id"],
-        "role": row["target_role"],
-        "name": row["target_name"],
-        "bounds": bounds,
-    }
+def _target(row: TreeRow) -> TreeNode:
+    """The target of a row, as a node of its tree."""
+    bounds = NodeBounds(*(row[f"target_{side}"] for side in ("x", "y", "width", "height")))
+    return TreeNode(row["target_id"], row["target_role"], row["target_name"], bounds)
 
 
 def check_scans_usable(folder: Path) -> list[Problem]:

@@ -1,15 +1,27 @@
-"""Changing one thing in a CUDAG dataset on disk."""
+"""Reading a CUDAG dataset on disk, and changing one thing in it."""
 
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from demo_pipeline.exports.cudag.models import CudagRecord, CudagTest
 from demo_pipeline.exports.cudag.validator import validate_cudag
 
 Change = Callable[[Any], Any]
+
+
+def read_records(path: Path) -> Iterator[CudagRecord]:
+    """The records of a file of lines."""
+    with path.open("rb") as lines:
+        yield from (CudagRecord.model_validate(json.loads(line)) for line in lines)
+
+
+def read_tests(path: Path) -> list[CudagTest]:
+    """The entries of test.json."""
+    return [CudagTest.model_validate(entry) for entry in json.loads(path.read_text("utf-8"))]
 
 
 def copied(source: Path, target: Path) -> Path:

@@ -14,8 +14,6 @@ from demo_pipeline.exports.cudag.models import (
     Turn,
     box_to_ru,
     cudag_id,
-    read_records,
-    read_tests,
     to_ru,
     tolerance_ru,
 )
@@ -27,7 +25,7 @@ from demo_pipeline.exports.cudag.tool_calls import (
     render_tool_calls,
 )
 from demo_pipeline.files.shown_text import MARKER, escape_markers
-from demo_pipeline.problems import DemonstrationError
+from demo_pipeline_tests.exports.cudag.editing import read_records
 
 DOCUMENTED_ANSWER = (
     '<tool_call>\n{"name": "computer_use", "arguments": {"action": "left_click", '
@@ -203,22 +201,3 @@ def test_a_record_is_written_with_every_key_and_read_back(tmp_path: Path):
     assert sorted(value["metadata"]) == sorted(CudagMetadata.model_fields)
     assert None not in value["metadata"].values()
     assert list(read_records(path)) == [record]
-
-
-def test_reading_names_the_line_and_not_the_content(tmp_path: Path):
-    path = tmp_path / "train.jsonl"
-    path.write_text('\n{"id": "hunter2"}\n')
-    with pytest.raises(DemonstrationError, match=r"train\.jsonl:2: image") as caught:
-        list(read_records(path))
-    assert "hunter2" not in str(caught.value)
-    path.write_text("{")
-    with pytest.raises(DemonstrationError, match=r"train\.jsonl:1: not valid JSON"):
-        list(read_records(path))
-
-
-@pytest.mark.parametrize("text", ["{}", "[", '[{"test_id": 1}]'])
-def test_reading_tests_rejects_a_file_that_is_not_a_list_of_tests(tmp_path: Path, text: str):
-    path = tmp_path / "test.json"
-    path.write_text(text)
-    with pytest.raises(DemonstrationError, match=r"test\.json"):
-        read_tests(path)

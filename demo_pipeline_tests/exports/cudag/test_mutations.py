@@ -10,7 +10,6 @@ import pytest
 
 from demo_pipeline.exports.cudag.dataset import build_cudag
 from demo_pipeline.exports.cudag.validator import validate_cudag
-from demo_pipeline.files.line_digests import FACT, DigestColumn, KnownLines, line_digest
 from demo_pipeline.problems import errors
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline_tests.datasets.builders import TABLE, make_trajectory, picture
@@ -701,21 +700,6 @@ IMAGES: list[Mutation] = [
 ]
 
 MUTATIONS = [*RECORDS, *TESTS, *CONFIGS, *FILES, *IMAGES]
-LINES = ("train.jsonl", "val.jsonl", "held_out.jsonl", "test/test.json", "test/records.jsonl")
-
-
-@pytest.fixture(scope="module")
-def known_of_good(good):
-    """The lines of the good dataset, and what a check of it keeps of them."""
-    found = KnownLines()
-    assert validate_cudag(good, found) == []
-    lines = [line for name in LINES for line in (good / name).read_bytes().splitlines()]
-    texts = [line.strip().rstrip(b",") for line in lines]
-    digests = DigestColumn(b"".join(line_digest(text) for text in texts if len(text) > 1))
-    facts = list(found.any_facts(digests))
-    assert len(facts) == 5 * 14
-    assert None not in facts
-    return bytes(digests.data), b"".join(fact or bytes(FACT) for fact in facts)
 
 
 def test_the_good_dataset_has_no_problem(good):
@@ -730,17 +714,6 @@ def test_one_fault_has_its_message_and_location(good, tmp_path, change, place, m
     messages = [f"{file_and_line(one)}: {one.message}" for one in found]
     assert any(one.startswith(f"{place}: {message}") for one in messages), messages
     assert all(str(root) not in str(one) for one in found)
-
-
-@pytest.mark.no_cover  # other tests run the same lines
-@pytest.mark.parametrize("change", [one[0] for one in MUTATIONS if one not in IMAGES])
-def test_what_was_valid_before_hides_no_fault(good, known_of_good, tmp_path, change):
-    """But of the images, which are those that the known lines name."""
-    root, known = copied(good, tmp_path / NAME), KnownLines()
-    known.add(*known_of_good)
-    assert validate_cudag(root, known) == []
-    change(root)
-    assert validate_cudag(root, known) == validate_cudag(root) != []
 
 
 def test_there_are_more_than_a_hundred_of_them():

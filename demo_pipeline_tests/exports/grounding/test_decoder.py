@@ -90,7 +90,12 @@ def test_a_refusal_is_a_failure_without_an_action() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        *(("", "no JSON"), ("(1, 2)", "no JSON"), ("[1, 2", "no JSON"), ("[" * 99_999, "no JSON")),
+        *(
+            ("", "not JSON"),
+            ("(1, 2)", "not JSON"),
+            ("[1, 2", "not JSON"),
+            ("[" * 99_999, "not JSON"),
+        ),
         *((text, "no list of two or four numbers") for text in ("[1]", "[1,2,3]", '["1", 2]', "7")),
         *((text, "no list of two or four numbers") for text in ("[true, 1]", "[1e99, 1]", "{}")),
         *((text, "not in the picture") for text in ("[1920, 0]", "[0, 1080]", "[-1, 0]")),

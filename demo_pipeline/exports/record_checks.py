@@ -1,0 +1,158 @@
+"""Validating one record of any form: its model, the pictures that it names, and its rules.
+
+Belongs here: what a form says of its records, and the problems of one of them. Which files a form
+has, and what holds between records, is in record_files.py.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from demo_pipeline.files.base_model import Document, check
+from demo_pipeline.files.image_header import ImageInfo, probe_image_file
+from demo_pipeline.files.json_files import JsonFileError, load_json
+from demo_pipeline.files.system_errors import raise_system_trouble
+from demo_pipeline.problems import Problem, Severity
+
+REBUILD = "build the export again"
+_RECENT = 64  # files in memory; records of a trajectory lie together
+
+FormRecordT = TypeVar("FormRecordT", bound=Document)
+
+
+class Fault(NamedTuple):
+    """What is wrong with a record, without its place, which the caller knows."""
+
+    code: str
+    message: str
+    remedy: str = REBUILD
+    severity: Severity = Severity.ERROR
+    column: int | None = None
+
+    @classmethod
+    def of(cls, problem: Problem, field: str) -> "Fault":
+        """The fault of a record in a part of it, whose problem has a place of its own."""
+        message = f"{field}: {problem.message}"
+        return cls(problem.code, message, problem.remedy, problem.severity)
+
+    def at(self, file: str, line: int | None) -> Problem:
+        """The problem at a place."""
+        code, message, remedy, severity, column = self
+        return Problem(code, file, message, line, remedy=remedy, severity=severity, column=column)
+
+
+class NamedFiles:
+    """The files that records name: pictures, each read once, and documents of trajectories.
+
+    Args:
+        locate: gives the file of a name as records write it.
+    """
+
+    def __init__(self, locate: Callable[[str], Path]) -> None:
+        self._locate = locate
+        self.pictures: dict[str, ImageInfo | str] = {}
+        self.document = lru_cache(_RECENT)(self._document)
+        self.digest = lru_cache(_RECENT)(self._digest)
+
+    @classmethod
+    def below(cls, root: Path) -> "NamedFiles":
+        """The files that records name relative to a folder."""
+        return cls(lambda name: root / name)
+
+    def path(self, name: str) -> Path | None:
+        """The file of a name; None: it is no path below the folder."""
+        parts = PurePosixPath(name)
+        is_below = name and not parts.is_absolute() and ".." not in parts.parts
+        return self._locate(name) if is_below and not {"\\", "\0"} & set(name) else None
+
+    def picture(self, name: str) -> ImageInfo | str:
+        """What a picture declares, or why it cannot be used."""
+        if name not in self.pictures:
+            self.pictures[name] = self._probed(name)
+        return self.pictures[name]
+
+    def _probed(self, name: str) -> ImageInfo | str:
+        path = self.path(name)
+        if path is None:
+            return "is not a path inside the folder"
+        try:
+            return probe_image_file(path)
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+            return "is missing"
+        except OSError as error:
+            raise_system_trouble(error)
+            return f"cannot be read: {error.strerror}"
+        except ValueError as error:
+            return str(error)
+
+    def _digest(self, name: str) -> str:
+        """The SHA-256 of a picture that opens."""
+        path = self.path(name)
+        return hashlib.sha256(path.read_bytes()).hexdigest() if path else ""
+
+    def _document(self, name: str) -> Mapping[str, Any]:
+        """A JSON object; empty when the file is absent or bad, which its own validation reports."""
+        path = self.path(name)
+        try:
+            value = load_json(path) if path else {}
+        except (JsonFileError, ValueError):
+            return {}
+        return value if isinstance(value, dict) else {}
+
+
+@dataclass(frozen=True, slots=True)
+class RecordFormat(Generic[FormRecordT]):
+    """What a form says of its records.
+
+    Attributes:
+        model: keys, types and ranges.
+        pictures: the pictures that a record names, each with the field that names it.
+        faults: what a model cannot say; asked when the model fits, also if a picture does not open.
+        id_field: that no two records of an export share, with dots inside parts.
+        picture_code: of the problem of a picture.
+    """
+
+    model: type[FormRecordT]
+    pictures: Callable[[FormRecordT], Iterable[tuple[str, str]]]
+    faults: Callable[[FormRecordT, NamedFiles], Iterator[Fault]]
+    id_field: str = "id"
+    picture_code: str = "image"
+
+
+def read_record(
+    form: RecordFormat[FormRecordT], value: Any, file: str, line: int | None, files: NamedFiles
+) -> tuple[FormRecordT | None, list[Problem]]:
+    """A JSON value or row as a record of a form, and its problems; None: the model rejects it.
+
+    Args:
+        form: of the record.
+        value: a parsed line, row or document.
+        file: that problems name.
+        line: that problems name.
+        files: that the record may name.
+    """
+    record, problems = check(form.model, value, file, line=line)
+    if record is None:
+        return None, problems
+    faults = record_faults(form, record, files)
+    return record, [*problems, *(fault.at(file, line) for fault in faults)]
+
+
+def record_faults(
+    form: RecordFormat[FormRecordT], record: FormRecordT, files: NamedFiles
+) -> Iterator[Fault]:
+    """Yield what is wrong with a record that its model accepts."""
+    for field, name in form.pictures(record):
+        if isinstance(found := files.picture(name), str):
+            yield Fault(form.picture_code, f"{field}: {found}")
+    yield from form.faults(record, files)
+
+
+def record_problems(
+    form: RecordFormat[FormRecordT], value: Any, file: str, line: int | None, files: NamedFiles
+) -> list[Problem]:
+    """The problems of one record; see `read_record`."""
+    return read_record(form, value, file, line, files)[1]

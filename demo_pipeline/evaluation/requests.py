@@ -90,7 +90,9 @@ def batch_request(
     record: StepRecord, question: Question, model: str, url: Callable[[Path], str]
 ) -> dict[str, Any]:
     """The request of a step in the OpenAI batch form; `url` makes the URL of a picture."""
-    messages = [{"role": "system", "content": question.system}] if question.system else []
+    messages: list[dict[str, Any]] = (
+        [{"role": "system", "content": question.system}] if question.system else []
+    )
     for message in question.chat:
         content = [
             {"type": "image_url", "image_url": {"url": url(part["image"])}}

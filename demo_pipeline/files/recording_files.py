@@ -41,7 +41,7 @@ def oversized_files(sizes: Mapping[str, int], limits: FileLimits) -> list[Proble
     """
     most = {
         LOG_FILE: ("max_log_bytes", limits.max_log_bytes),
-        META_FILE: ("max_meta_bytes", limits.max_meta_bytes),
+        META_FILE: ("", limits.max_meta_bytes),
         VIDEO_FILE: ("max_video_bytes", limits.max_video_bytes),
     }
     return [
@@ -49,8 +49,8 @@ def oversized_files(sizes: Mapping[str, int], limits: FileLimits) -> list[Proble
             "file_too_large",
             name,
             f"has {sizes[name]} bytes, and more than {limit} are not accepted",
-            remedy="upload the file that the recorder wrote; if it is this large, raise the "
-            f"setting limits.{setting}",
+            remedy="upload the file that the recorder wrote"
+            + (f"; if it is this large, raise the setting limits.{setting}" if setting else ""),
         )
         for name, (setting, limit) in most.items()
         if sizes.get(name, 0) > limit

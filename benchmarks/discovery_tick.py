@@ -27,6 +27,7 @@ from demo_pipeline.settings import DiscoverySettings
 from demo_pipeline.store.objects import PAGE, ObjectInfo, Page, list_all
 from demo_pipeline.store.s3 import S3Objects
 from demo_pipeline_tests.discovery.dagster_like import Runs
+from demo_pipeline_tests.settings_constants import with_constants
 from demo_pipeline_tests.simulator.s3_server import seaweed_server
 
 
@@ -176,7 +177,7 @@ def measure_s3(demonstrations: int, ticks: int) -> None:
         measure(objects, ticks, DiscoverySettings())
         pages = 2 * (3 * demonstrations // PAGE + 2)
         print(f"with up to {pages} pages per tick, which is every page")
-        measure(objects, ticks, DiscoverySettings(pages_per_tick=pages))
+        measure(objects, ticks, with_constants(DiscoverySettings, pages_per_tick=pages)())
 
 
 def main() -> None:

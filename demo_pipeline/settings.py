@@ -97,6 +97,16 @@ class DatasetSettings(Section):
     SIGNED: ClassVar[frozenset[str]] = frozenset({"seed"})
     UNHASHED: ClassVar[frozenset[str]] = frozenset({"exports"})
 
+    # Tolerances of CUDAG in RU (1000 per axis), see docs/formats.md: smallest and largest, and of a
+    # point without a target, of a scroll, of both ends of a drag.
+    tolerance_min: ClassVar[int] = 1
+    tolerance_max: ClassVar[int] = 50
+    default_tolerance: ClassVar[int] = 10
+    scroll_tolerance: ClassVar[int] = 50
+    drag_tolerance: ClassVar[int] = 5
+    grounding_min_side: ClassVar[int] = 8  # pixels; narrower and lower elements are left out
+    jpeg_quality: ClassVar[int] = 90  # OpenCV's scale, 100 is best
+
     exports: tuple[ExportName, ...] = Field(
         ("sft", "messages", "cudag"), description="the training exports that are built"
     )
@@ -131,7 +141,6 @@ class DatasetSettings(Section):
     image_mode: Literal["link", "copy", "jpeg"] = Field(
         "link", description="hard links (copies where impossible), copies, JPEG; tests stay PNG"
     )
-    jpeg_quality: int = Field(90, ge=1, le=100, description="OpenCV's scale, 100 is best")
     license: str = Field("unknown", description="in the dataset cards, e.g. cc-by-4.0")
     sft_trees: Literal["path", "object"] = Field(
         "path", description="`ui_tree` of SFT samples: the file's path, or the tree itself"
@@ -147,15 +156,7 @@ class DatasetSettings(Section):
     cudag_pixels_per_notch: int = Field(
         100, gt=0, description="`pixels` for one notch, if unit pixels"
     )
-    tolerance_min: int = Field(1, ge=0, description="smallest tolerance, RU (1000 per axis)")
-    tolerance_max: int = Field(50, ge=0, description="largest tolerance, RU")
-    default_tolerance: int = Field(10, ge=0, description="RU, of a point without a target")
-    scroll_tolerance: int = Field(50, ge=0, description="RU, of a scroll")
-    drag_tolerance: int = Field(5, ge=0, description="RU, of both ends of a drag")
     grounding_per_screen: int = Field(10, ge=1, description="grounding: elements of a screenshot")
-    grounding_min_side: int = Field(
-        8, ge=1, description="grounding: pixels; narrower and lower elements are left out"
-    )
     keep_previous: bool = Field(False, description="older CUDAG directories stay published")
 
     @model_validator(mode="after")
@@ -163,8 +164,6 @@ class DatasetSettings(Section):
         total = self.train_ratio + self.val_ratio + self.test_ratio
         if abs(total - 1) > 1e-9:
             raise ValueError(f"train_ratio, val_ratio and test_ratio must add up to 1, not {total}")
-        if self.tolerance_min > self.tolerance_max:
-            raise ValueError("tolerance_min must not be above tolerance_max")
         return self
 
 
@@ -200,9 +199,8 @@ def _in_data(name: str, description: str) -> Any:
 class RecordingSettings(Section):
     """What a recording may look like; larger ones are refused before they cost memory and time."""
 
-    max_line_bytes: int = Field(
-        256 * 2**20, gt=0, description="bytes; longer log lines are rejected"
-    )
+    max_line_bytes: ClassVar[int] = 256 * 2**20  # of the log; the longest known scan has 4 MB
+
     max_video_pixels: int = Field(
         7680 * 4320, gt=0, description="pixels; larger frames are refused"
     )
@@ -214,12 +212,13 @@ class RecordingSettings(Section):
 class LimitSettings(Section):
     """What one demonstration may cost; more is quarantined. In no fingerprint, like execution."""
 
-    max_meta_bytes: int = Field(4 * 2**20, gt=0, description="bytes; recorders write a few kB")
+    max_meta_bytes: ClassVar[int] = 4 * 2**20  # recorders write a few kB
+    min_video_side: ClassVar[int] = 64  # pixels; less shows no screen to work on
+
     max_log_bytes: int = Field(4 * 2**30, gt=0, description="bytes; real: 10 MB a minute")
     max_video_bytes: int = Field(32 * 2**30, gt=0, description="bytes; 6 hours of 12 Mbit/s")
     max_log_lines: int = Field(5_000_000, gt=0, description="a 125 Hz mouse, 6 hours: 2.7 million")
     max_actions: int = Field(10_000, gt=0, description="each costs 22 ms and 70 kB (measured)")
-    min_video_side: int = Field(64, ge=1, description="pixels; less shows no screen to work on")
     max_memory_bytes: int = Field(4 * 2**30, ge=2**28, description="resident; usual: 0.25 GB")
     cpu_seconds: float = Field(300, gt=0, description="that a stage may use, besides the next two")
     cpu_seconds_per_video_second: float = Field(4, ge=0, description="1080p needs 0.02, 8K 1")
@@ -232,22 +231,22 @@ DEFAULT_LIMITS = LimitSettings()
 class ActionSettings(Section):
     """How raw input becomes actions (Event Processing of Training Gym recordings)."""
 
+    click_max_ms: ClassVar[int] = 500  # a longer press in one place is flagged long
+    multi_click_ms: ClassVar[int] = 500  # between presses; the default of Windows and GTK
+    scroll_gap_ms: ClassVar[int] = 1000  # a longer gap starts a new scroll
+    # Between presses of a navigation key: a longer gap leaves time to look and starts a new action
+    # (tapping is faster, seeing and deciding takes about as long).
+    key_run_gap_ms: ClassVar[int] = 400
+    pointer_rest_ms: ClassVar[int] = 300  # a rest this long ends a pointer movement
+    typing_pause_ms: ClassVar[int] = 2000  # between keys, for `split_typing_at_pauses`
+    duplicate_window_ms: ClassVar[int] = 3  # between copies by a recorder's hooks
+    drag_path_points: ClassVar[int] = 64  # of a drag's path that are kept, at most
+
     click_radius_px: float = Field(5.0, description="screen pixels at scale 1; farther is a drag")
-    click_max_ms: int = Field(500, description="ms; a longer press in one place is flagged long")
-    multi_click_ms: int = Field(500, description="ms between presses; Windows' and GTK's default")
-    scroll_gap_ms: int = Field(1000, description="ms; a longer gap starts a new scroll")
-    key_run_gap_ms: int = Field(
-        400,
-        description="ms between presses of a navigation key; a longer gap leaves time to look and "
-        "starts a new action (tapping is faster, seeing and deciding takes about as long)",
-    )
-    pointer_rest_ms: int = Field(300, description="ms; a rest this long ends a pointer movement")
     pause_ms: int = Field(
         2000, gt=0, description="ms; no input but idle moves for this long is a pause"
     )
     split_typing_at_pauses: bool = Field(False, description="a pause starts a new `type` action")
-    typing_pause_ms: int = Field(2000, description="ms between keys, for split_typing_at_pauses")
-    duplicate_window_ms: int = Field(3, description="ms between copies by a recorder's hooks")
     stop_shortcut: tuple[str, ...] = Field(
         (), description="keys that stop the recorder, left out at the end; empty: none"
     )
@@ -258,15 +257,15 @@ class ActionSettings(Section):
     macos_pixels_per_notch: int = Field(
         100, gt=0, description="pixels that macOS logs per wheel notch"
     )
-    drag_path_points: int = Field(64, ge=2, description="points kept of a drag's path, at most")
 
 
 class ObservationSettings(Section):
     """Which frame and which tree a step gets."""
 
-    min_lead_ms: int = Field(50, description="ms from a frame to its press, at least")
-    max_clock_offset_s: float = Field(3.5, description="seconds searched around meta.timestamp")
-    pointer_radius_px: int = Field(40, description="screen pixels; a nearer pointer is at a target")
+    min_lead_ms: ClassVar[int] = 50  # from a frame to its press, at least
+    max_clock_offset_s: ClassVar[float] = 3.5  # searched around meta.timestamp; recorders: 0.5-2.5
+    pointer_radius_px: ClassVar[int] = 40  # screen pixels; a nearer pointer is at a target
+
     recorder_windows: tuple[str, ...] = Field(
         ("Training Gym", "OBS", "SimpleScreenRecorder", "Kazam", "Bandicam", "Screen Recorder"),
         description="words of window names; a first or last action on such a window is left out",
@@ -295,15 +294,18 @@ class TrajectorySettings(Section):
 class DiscoverySettings(Section):
     """How uploads are noticed, and what one tick may cost. In no fingerprint, like execution."""
 
+    # What a tick may cost: pages of 1,000 names, demonstrations that are listed one by one, seconds
+    # after which it ends early.
+    pages_per_tick: ClassVar[int] = 30
+    polls_per_tick: ClassVar[int] = 500
+    seconds_per_tick: ClassVar[float] = 20
+
     stable_seconds: float = Field(
         60, ge=0, description="seconds without a change that make an upload complete; 0: at once"
     )
     complete_marker: str = Field(
         "", description="an object that ends a first upload at once, e.g. _COMPLETE; empty: none"
     )
-    pages_per_tick: int = Field(30, ge=2, description="pages of listings, 1,000 names each")
-    seconds_per_tick: float = Field(20, gt=0, description="seconds after which a tick ends early")
-    polls_per_tick: int = Field(500, ge=1, description="demonstrations listed one by one")
     requests_per_tick: int = Field(
         100, ge=1, description="demonstrations requested in a tick, in one run or many"
     )

@@ -99,7 +99,6 @@ class TestNames:
         ("section", "values", "words"),
         [
             ("datasets", {"train_ratio": 0.7}, "must add up to 1, not 0"),
-            ("datasets", {"tolerance_min": 90, "tolerance_max": 70}, "must not be above"),
             ("trajectories", {"easy_steps": 16}, "must not be above medium_steps"),
         ],
     )

@@ -1,22 +1,24 @@
 """The test split as AgentNetBench's own files, so that its script can score it.
 
-Source: OpenCUA, evaluation/agentnetbench/README.md. Belongs here: writing
-`tasks/<trajectory>.json` and `images/`.
+Source: OpenCUA, evaluation/agentnetbench/README.md. Belongs here: writing `tasks/<trajectory>.json`
+and `images/`, and the declaration of the training export.
 """
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from demo_pipeline.datasets.dataset_inputs import DatasetInputs
 from demo_pipeline.datasets.export_loop import ExportSummary, plan_export
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.evaluation.answer_forms import answer_code
 from demo_pipeline.evaluation.rules import as_ground_truth, bench_truth
 from demo_pipeline.evaluation.true_steps import StepRecord, each_true_step
-from demo_pipeline.exports.agentnetbench import BENCH_IMAGES, BENCH_TASKS
+from demo_pipeline.exports.agentnetbench import BENCH_IMAGES, BENCH_TASKS, validate_agentnetbench
 from demo_pipeline.files.atomic_write import link_or_copy
 from demo_pipeline.files.json_files import dump_json, load_json
 from demo_pipeline.settings import DatasetSettings
+from demo_pipeline.stage import Check, Stage, Summary, TrainingExport, ValidatedFormat, built_again
 from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
 
 _SYSTEMS = {"windows": "Windows", "macos": "Darwin", "linux": "Ubuntu"}
@@ -43,49 +45,42 @@ def build_agentnetbench(
     """
     for folder in (BENCH_TASKS, BENCH_IMAGES):
         (out / folder).mkdir(parents=True, exist_ok=True)
-    writer = _TaskWriter(out)
-    plan = plan_export(trajectories, settings)
-    summary = each_true_step(plan, settings, [Split.TEST], writer.add)
-    writer.end()
+    task: dict[str, Any] = {}  # of the trajectory whose steps come
+
+    def end() -> None:
+        if task:
+            dump_json(out / BENCH_TASKS / f"{task['task_id']}.json", task)
+            task.clear()
+
+    def add(record: StepRecord) -> None:
+        if task.get("task_id") != record.step.trajectory_id:
+            end()
+            task.update(_head(record))
+        image = f"{record.step.trajectory_id}_{record.step.step_index}.png"
+        link_or_copy(record.step.screenshot, out / BENCH_IMAGES / image)
+        task["steps"].append(_step(record, image))
+
+    summary = each_true_step(plan_export(trajectories, settings), settings, [Split.TEST], add)
+    end()
     (out / "README.md").write_text(_README, encoding="utf-8")
     return summary
 
 
-class _TaskWriter:
-    """Collects the steps of one trajectory after the other."""
-
-    def __init__(self, out: Path) -> None:
-        self._out = out
-        self._task: dict[str, Any] = {}
-
-    def add(self, record: StepRecord) -> None:
-        step = record.step
-        if self._task.get("task_id") != step.trajectory_id:
-            self.end()
-            self._task = _head(record)
-        image = f"{step.trajectory_id}_{step.step_index}.png"
-        link_or_copy(step.screenshot, self._out / BENCH_IMAGES / image)
-        self._task["steps"].append(
-            {
-                "step_num": step.step_index,
-                "image": image,
-                "action": answer_code(record),
-                "milestone": False,
-                "inner_monologue": {
-                    "observation": "",
-                    "thought": "",
-                    "low_level_instruction": step.reasoning,
-                },
-                "ground_truth_actions": [as_ground_truth(part) for part in bench_truth(step)],
-                "alternative_options": [],
-            }
-        )
-
-    def end(self) -> None:
-        """Write the file of the trajectory, if there is one."""
-        if self._task:
-            dump_json(self._out / BENCH_TASKS / f"{self._task['task_id']}.json", self._task)
-            self._task = {}
+def _step(record: StepRecord, image: str) -> dict[str, Any]:
+    step = record.step
+    return {
+        "step_num": step.step_index,
+        "image": image,
+        "action": answer_code(record),
+        "milestone": False,
+        "inner_monologue": {
+            "observation": "",
+            "thought": "",
+            "low_level_instruction": step.reasoning,
+        },
+        "ground_truth_actions": [as_ground_truth(part) for part in bench_truth(step)],
+        "alternative_options": [],
+    }
 
 
 def _head(record: StepRecord) -> dict[str, Any]:
@@ -107,3 +102,35 @@ def agentnetbench_counts(folder: Path) -> Mapping[str, int]:
     """Trajectory → number of its steps."""
     files = sorted((folder / BENCH_TASKS).glob("*.json"))
     return {file.stem: len(load_json(file)["steps"]) for file in files}
+
+
+def _run(inputs: DatasetInputs, out: Path) -> Summary:
+    trajectories, settings = inputs.committed.trajectories, inputs.settings.datasets
+    return build_agentnetbench(trajectories, out, settings).as_dict()
+
+
+AGENTNETBENCH_STAGE: Stage[DatasetInputs] = Stage(
+    name="agentnetbench",
+    folder="agentnetbench",
+    description="The test split in AgentNetBench's own form, a file per trajectory with the true "
+    "actions and their targets' boxes, so that its script can score a model on it.",
+    kinds=frozenset({"json"}),
+    code_version="12",
+    section=lambda settings: settings.datasets,
+    build=_run,
+    checks=(
+        Check(
+            "agentnetbench_files",
+            "Every task has its keys, pictures, true actions and boxes.",
+            built_again(_run, lambda _, out: validate_agentnetbench(out)),
+            compared=("records",),
+        ),
+    ),
+    export=TrainingExport(name="agentnetbench", files="tasks/*.json", records=agentnetbench_counts),
+    validated_as=ValidatedFormat(
+        name="agentnetbench",
+        files=(BENCH_TASKS,),
+        validate=lambda path, _: validate_agentnetbench(path),
+    ),
+    counts=("records",),
+)

@@ -90,7 +90,9 @@ def batch_request(
     record: StepRecord, question: Question, model: str, url: Callable[[Path], str]
 ) -> dict[str, Any]:
     """The request of a step in the OpenAI batch form; `url` makes the URL of a picture."""
-    messages = [{"role": "system", "content": question.system}] if question.system else []
+    messages: list[dict[str, Any]] = (
+        [{"role": "system", "content": question.system}] if question.system else []
+    )
     for message in question.chat:
         content = [
             {"type": "image_url", "image_url": {"url": url(part["image"])}}
@@ -389,21 +391,8 @@ def send_requests(
         answered = endpoint.ask(_body(line["body"], model, requests.parent))
         return _result(line["custom_id"], *answered)
 
-    def collect(pending: set[Future[Mapping[str, Any]]]) -> set[Future[Mapping[str, Any]]]:
-        """Write the results that are there, and return what is still under way."""
-        finished, waiting = wait(pending, return_when=FIRST_COMPLETED)
-        for future in sorted(finished, key=lambda one: one.exception() is not None):
-            result = future.result()
-            log.write(json_bytes(dict(result), compact=True))
-            log.flush()
-            os.fsync(log.fileno())
-            counts.failed += bool(result["error"])
-            counts.answered += not result["error"]
-            on_answer()
-        return waiting
-
     with private_log(results) as log, ThreadPoolExecutor(at_once) as pool:
-        pending: set[Future[Mapping[str, Any]]] = set()
+        pending: set[_Sent] = set()
         try:
             for line in _requests(requests):
                 counts.requests += 1
@@ -412,14 +401,33 @@ def send_requests(
                     continue
                 pending.add(pool.submit(send, line))
                 while len(pending) >= at_once:
-                    pending = collect(pending)
+                    pending = _collect(pending, log, counts, on_answer)
             while pending:
-                pending = collect(pending)
+                pending = _collect(pending, log, counts, on_answer)
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             endpoint.stop()  # leaving the pool waits for what is under way
             raise
     return counts
+
+
+_Sent = Future[Mapping[str, Any]]
+
+
+def _collect(
+    pending: set[_Sent], log: BinaryIO, counts: RunCounts, on_answer: Callable[[], None]
+) -> set[_Sent]:
+    """Write the results that are there, and return what is still under way."""
+    finished, waiting = wait(pending, return_when=FIRST_COMPLETED)
+    for future in sorted(finished, key=lambda one: one.exception() is not None):
+        result = future.result()
+        log.write(json_bytes(dict(result), compact=True))
+        log.flush()
+        os.fsync(log.fileno())
+        counts.failed += bool(result["error"])
+        counts.answered += not result["error"]
+        on_answer()
+    return waiting
 
 
 def _requests(path: Path) -> Iterator[dict[str, Any]]:

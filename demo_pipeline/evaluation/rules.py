@@ -34,7 +34,7 @@ from demo_pipeline.evaluation.true_steps import (
 from demo_pipeline.exports.answers import Answer, AnsweredAction, ForeignAction
 from demo_pipeline.exports.cudag.models import to_ru
 
-Action = AnsweredAction | ForeignAction
+AnyAction = AnsweredAction | ForeignAction
 
 
 def edit_distance(left: str, right: str) -> int:
@@ -110,7 +110,7 @@ def bench_truth(step: TrueStep) -> list[BenchAction]:
     return [BenchAction(parts[0].name, parts[0].value, (box,)), *parts[1:]]
 
 
-def _named(action: Action, size: tuple[int, int]) -> list[BenchAction]:
+def _named(action: AnyAction, size: tuple[int, int]) -> list[BenchAction]:
     kind, (width, height) = action_kind(action), size
     points = [(x / width, y / height) for x, y in places(action)]
     as_theirs = isinstance(action, ForeignAction) and kind.lower() in _PLACED  # calls of code
@@ -270,12 +270,12 @@ def score_step_cudag(step: TrueStep, answer: Answer) -> float:
     return float(same and _within_tolerance(given, wanted, step))
 
 
-def _last_call(action: Action) -> str:
+def _last_call(action: AnyAction) -> str:
     kind = action_kind(action)
     return "left_click_drag" if kind == "drag" else kind
 
 
-def _words(action: Action) -> tuple[Any, ...]:
+def _words(action: AnyAction) -> tuple[Any, ...]:
     """The kind of an action, and its text, keys or direction."""
     kind = action_kind(action)
     match getattr(action, "parameters", None):
@@ -288,7 +288,7 @@ def _words(action: Action) -> tuple[Any, ...]:
     return (kind,)
 
 
-def _within_tolerance(given: Action, wanted: AnsweredAction, step: TrueStep) -> bool:
+def _within_tolerance(given: AnyAction, wanted: AnsweredAction, step: TrueStep) -> bool:
     goal, point = places(wanted)[-1:], places(given)[-1:]
     if not goal or not point:
         return not goal

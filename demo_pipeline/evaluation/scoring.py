@@ -254,7 +254,7 @@ class _Scorer:
         hits = {key: _grounded(step, given) for key, given in distinct.items()}
         labels = {"task": step.task, "action_type": step.kind, "application": step.application}
         labels |= {"platform": step.platform, "difficulty": step.difficulty}
-        row = [self.trajectories, self.tasks.setdefault(step.task, len(self.tasks))]
+        row: list[Any] = [self.trajectories, self.tasks.setdefault(step.task, len(self.tasks))]
         row += [step.step_index, *(labels[name] for name in DIMENSIONS)]
         row += [hits[id(given)] for given in answers]
         known = {

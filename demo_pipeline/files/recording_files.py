@@ -1,6 +1,7 @@
 """The files that make up a recording: their names, and how large they may be."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from demo_pipeline.problems import Problem
 
@@ -12,17 +13,20 @@ RECORDING_FILES = (LOG_FILE, META_FILE, VIDEO_FILE)
 OTHER_FILES = ("checksums.json", "input_log_meta.json", "manifest.json", "sft.json")
 
 
-def oversized_files(sizes: Mapping[str, int], limits: object) -> list[Problem]:
-    """A problem for each file, by its name and bytes, that is larger than the settings allow."""
-    names = {LOG_FILE: "max_log_bytes", META_FILE: "max_meta_bytes", VIDEO_FILE: "max_video_bytes"}
-    most = {name: (setting, getattr(limits, setting)) for name, setting in names.items()}
+def oversized_files(sizes: Mapping[str, int], limits: Any) -> list[Problem]:
+    """A problem for each file, by its name and bytes, that is larger than the limits allow."""
+    most = {
+        LOG_FILE: ("max_log_bytes", limits.max_log_bytes),
+        META_FILE: ("", limits.max_meta_bytes),
+        VIDEO_FILE: ("max_video_bytes", limits.max_video_bytes),
+    }
     return [
         Problem(
             "file_too_large",
             name,
             f"has {sizes[name]} bytes, and more than {limit} are not accepted",
-            remedy="upload the file that the recorder wrote; if it is this large, raise the "
-            f"setting limits.{setting}",
+            remedy="upload the file that the recorder wrote"
+            + (f"; if it is this large, raise the setting limits.{setting}" if setting else ""),
         )
         for name, (setting, limit) in most.items()
         if sizes.get(name, 0) > limit

@@ -114,19 +114,7 @@ def examine(
 
     Raises `DemonstrationError` with all problems of the three files.
     """
-    present = [file for file in RECORDING_FILES if (folder / file).is_file()]
-    sizes = {file: (folder / file).stat().st_size for file in present}
-    problems = [
-        Problem(
-            "missing_file",
-            file,
-            "is not a regular file" if (folder / file).exists() else "is missing",
-            remedy=f"upload {file} to the folder of the other files",
-        )
-        for file in RECORDING_FILES
-        if file not in present
-    ]
-    problems += oversized_files(sizes, limits)
+    problems = _unusable_files(folder, limits)
     usable = {META_FILE, VIDEO_FILE} - {problem.file for problem in problems}
     meta = probe = None
     try:
@@ -139,7 +127,8 @@ def examine(
             probe = probe_video(folder / VIDEO_FILE, settings, limits.min_video_side)
     except DemonstrationError as error:
         problems.extend(error.problems)
-    if sizes.get(LOG_FILE) == 0:
+    log = folder / LOG_FILE
+    if log.is_file() and not log.stat().st_size:
         remedy = "upload the log again"
         problems.append(Problem("empty_file", LOG_FILE, "is empty", line=1, remedy=remedy))
     if problems or meta is None or probe is None:
@@ -156,6 +145,23 @@ def examine(
         video=probe[0],
         warnings=tuple(replace(p, demonstration=demonstration).as_dict() for p in warnings),
     )
+
+
+def _unusable_files(folder: Path, limits: LimitSettings) -> list[Problem]:
+    """A problem for each of the three files that is missing or too large."""
+    present = [file for file in RECORDING_FILES if (folder / file).is_file()]
+    sizes = {file: (folder / file).stat().st_size for file in present}
+    missing = [
+        Problem(
+            "missing_file",
+            file,
+            "is not a regular file" if (folder / file).exists() else "is missing",
+            remedy=f"upload {file} to the folder of the other files",
+        )
+        for file in RECORDING_FILES
+        if file not in present
+    ]
+    return missing + oversized_files(sizes, limits)
 
 
 def _other_files(folder: Path) -> Iterator[FileFingerprint]:

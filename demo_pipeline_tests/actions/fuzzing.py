@@ -29,6 +29,7 @@ from demo_pipeline.recording.input_log import Event, parse_log
 from demo_pipeline.recording.manifest import FileFingerprint, RecordingManifest
 from demo_pipeline.recording.video_probe import VideoProbe
 from demo_pipeline.settings import ActionSettings, RecordingSettings
+from demo_pipeline_tests.settings_constants import with_constants
 from demo_pipeline_tests.simulator.mutations import PLATFORMS, mutated_line, mutated_log
 
 BATCH = 500
@@ -42,7 +43,9 @@ def fuzz_lines(seed: int, batch: int, count: int = BATCH) -> Counter[str]:
     log = b"\n".join(mutated_line(random) for _ in range(count)) + b"\n"
     limit = random.choice((100, *[RecordingSettings().max_line_bytes] * 9))
     with limited(f"lines of batch {batch}, seed {seed}"):
-        rows = list(parse_log(io.BytesIO(log), RecordingSettings(max_line_bytes=limit)))
+        rows = list(
+            parse_log(io.BytesIO(log), with_constants(RecordingSettings, max_line_bytes=limit)())
+        )
         for number, (row, line) in enumerate(zip(rows, lines_of(log), strict=True), 1):
             index = row.event_index if isinstance(row, Event) else row.line
             assert (index, row.byte_length) == (number, len(line))

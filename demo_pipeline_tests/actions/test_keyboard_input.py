@@ -196,17 +196,13 @@ def test_a_long_hold_before_auto_repeat_parts_nothing() -> None:
          ["down", "down"]),
         ([tap(0, "DownArrow", hold=30), wheel(100, 120), tap(200, "DownArrow")],
          ["down", "scroll down 1", "down"]),
+        ([tap(0, "DownArrow"), tap(401, "DownArrow")], ["down", "down"]),
         ([typed(0, "KeyA"), *(tap(200 + 100 * n, "Backspace", hold=30) for n in range(3))],
          ["backspace x2"]),
     ],
 )  # fmt: skip
 def test_what_makes_a_run(lines: list[Line | list[Line]], expected: list[str]) -> None:
     assert summaries(*lines) == expected
-
-
-def test_the_gap_of_a_run_is_a_setting() -> None:
-    lines = [tap(0, "DownArrow"), tap(200, "DownArrow")]
-    assert summaries(*lines, key_run_gap_ms=150) == ["down", "down"]
 
 
 def test_only_hotkeys_have_presses() -> None:

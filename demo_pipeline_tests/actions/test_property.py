@@ -32,7 +32,7 @@ CHORDS = (("ctrl",), ("alt",), ("ctrl", "shift"), ("alt", "shift"))
 pytestmark = pytest.mark.no_cover
 
 # `make property` asks for thousands a platform
-EXAMPLES = int(os.environ.get("PROPERTY_EXAMPLES", "150"))
+EXAMPLES = int(os.environ.get("PROPERTY_EXAMPLES", "80"))
 
 
 def _clicks() -> st.SearchStrategy[Intent]:

@@ -26,13 +26,10 @@ from demo_pipeline_tests.discovery.bucket import Bucket
 from demo_pipeline_tests.discovery.dagster_like import Run, Runs
 from demo_pipeline_tests.discovery.dying_ticks import DyingTable, Killed
 from demo_pipeline_tests.discovery.people import STABLE, Change, people
+from demo_pipeline_tests.settings_constants import with_constants
 
-SETTINGS = DiscoverySettings(
-    stable_seconds=STABLE,
-    pages_per_tick=5,
-    seconds_per_tick=20,
-    polls_per_tick=60,
-    requests_per_tick=10,
+SETTINGS = with_constants(DiscoverySettings, pages_per_tick=5, polls_per_tick=60)(
+    stable_seconds=STABLE, requests_per_tick=10
 )
 UPLOADING = 1800.0  # seconds in which uploads begin
 EPOCH = 1_700_000_000.0

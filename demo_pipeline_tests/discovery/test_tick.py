@@ -13,6 +13,7 @@ from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.objects import FolderObjects
 from demo_pipeline_tests.discovery.bucket import Bucket
 from demo_pipeline_tests.discovery.scene import Scene
+from demo_pipeline_tests.settings_constants import with_constants
 
 
 def keys(requests):
@@ -425,7 +426,7 @@ class TestListings:
     def test_a_refused_token_starts_the_listing_again(self, scene):
         now = [0.0]
         scene.bucket = Bucket(page=2, now=lambda: now[0], token_seconds=100)
-        scene.settings = DiscoverySettings(pages_per_tick=2)
+        scene.settings = with_constants(DiscoverySettings, pages_per_tick=2)()
         for number in range(10):
             scene.upload(f"demo-{number}")
         scene.tick()
@@ -444,8 +445,8 @@ class TestListings:
         assert scene.state(".trash") is None
 
     def test_a_tick_is_bounded_and_the_rest_is_not_forgotten(self, scene):
-        scene.settings = DiscoverySettings(
-            pages_per_tick=2, polls_per_tick=7, requests_per_tick=3, stable_seconds=30
+        scene.settings = with_constants(DiscoverySettings, pages_per_tick=2, polls_per_tick=7)(
+            requests_per_tick=3, stable_seconds=30
         )
         scene.bucket = Bucket(page=4)
         for number in range(20):
@@ -460,7 +461,7 @@ class TestListings:
         assert len(set(launched)) == len(launched) == 20
 
     def test_every_step_proceeds_when_time_runs_out(self, scene):
-        scene.settings = DiscoverySettings(seconds_per_tick=0.5)
+        scene.settings = with_constants(DiscoverySettings, seconds_per_tick=0.5)()
         scene.seconds_a_request = 1
         for number in range(5):
             scene.upload(f"demo-{number}")
@@ -513,7 +514,10 @@ class TestNames:
             (tmp_path / name / "next").symlink_to(f"../{neighbour}")
         for name, neighbour in zip(names[1:], names, strict=False):
             (tmp_path / name / "previous").symlink_to(f"../{neighbour}")
-        scene.objects, scene.settings = FolderObjects(tmp_path), DiscoverySettings(pages_per_tick=2)
+        scene.objects, scene.settings = (
+            FolderObjects(tmp_path),
+            with_constants(DiscoverySettings, pages_per_tick=2)(),
+        )
         assert [each.id for each in scene.go_on()] == names
         (tmp_path / names[-1] / "recording.mp4").write_bytes(b"corrected")
         assert [each.id for each in scene.go_on()] == [names[-1]]

@@ -215,11 +215,10 @@ def test_a_point_near_an_edge_accepts_nothing_beyond_it(tmp_path):
 def test_both_ends_of_a_drag_have_a_small_tolerance_whatever_the_target(tmp_path):
     drag = ("drag", {"start_x": 960, "start_y": 527, "end_x": 100, "end_y": 100})
     demo = make_trajectory(tmp_path, "demo", [drag], rows={0: BOX})
-    chosen = TRAIN.model_copy(update={"drag_tolerance": 3})
-    out, _ = build(tmp_path, [demo], chosen)
+    out, _ = build(tmp_path, [demo], TRAIN)
     record, _ = read_records(out / "train.jsonl")
-    assert record.metadata.tolerance == (3, 3)
-    assert json.loads((out / "config.json").read_text())["tolerance"]["drag"] == 3
+    assert record.metadata.tolerance == (5, 5)
+    assert json.loads((out / "config.json").read_text())["tolerance"]["drag"] == 5
 
 
 def test_metadata_has_the_same_keys_and_types_in_every_record(tmp_path):

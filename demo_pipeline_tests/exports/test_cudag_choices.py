@@ -145,7 +145,7 @@ def test_images_are_links_copies_or_jpeg_and_tests_stay_png(tmp_path):
     demos = [make_trajectory(tmp_path, f"demo_{n}", TABLE[:2], shade=9 * n) for n in range(3)]
     built = {}
     for kind in ("link", "copy", "jpeg"):
-        chosen = DatasetSettings(image_mode=kind, jpeg_quality=80)
+        chosen = DatasetSettings(image_mode=kind)
         name = f"{kind}/{dataset_directory_name(demos, chosen)}"
         built[kind], _ = build(tmp_path, demos, chosen, name)
         assert validate_cudag(built[kind]) == []
@@ -161,7 +161,7 @@ def test_images_are_links_copies_or_jpeg_and_tests_stay_png(tmp_path):
         assert picture is not None
         assert picture.shape == (1080, 1920, 3)
     config = json.loads((built["jpeg"] / "config.json").read_text())
-    assert config["images"] == {"format": "jpeg", "quality": 80}
+    assert config["images"] == {"format": "jpeg", "quality": 90}
 
 
 def test_a_screenshot_that_cannot_be_decoded_gives_no_jpeg_and_no_record(tmp_path):

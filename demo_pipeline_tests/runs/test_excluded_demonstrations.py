@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from demo_pipeline.evaluation.evaluation_stages import AGENTNETBENCH_STAGE
+from demo_pipeline.evaluation.agentnetbench_files import AGENTNETBENCH_STAGE
 from demo_pipeline.exports.dataset_stages import INDEX_STAGE
 from demo_pipeline.exports.export_stages import STEP_LABELS_STAGE
 from demo_pipeline.runs.datasets import run_dataset_stage

@@ -48,7 +48,6 @@ _DECISIVE = (
     *("include_failed", "include_aborted", "include_contaminated"),
     *("include_avoidable_leaks", "include_unavoidable_leaks", "max_hidden_share", "prompt_style"),
     *("cudag_scroll_sign", "cudag_scroll_unit", "cudag_pixels_per_notch"),
-    *("tolerance_min", "tolerance_max", "default_tolerance", "scroll_tolerance", "drag_tolerance"),
 )
 
 

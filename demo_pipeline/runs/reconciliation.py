@@ -107,7 +107,9 @@ def is_settled(workspace: Workspace, demonstration: str, fingerprint: str) -> bo
         return False
     copies = workspace.uploads.copies
     identity = fingerprint if copies else workspace.uploads.identity(demonstration)
-    return identity == built or (record is not None and record.fingerprint == identity)
+    if built is not None and built == identity:
+        return True
+    return record is not None and record.fingerprint == identity
 
 
 def _built_from(workspace: Workspace, demonstration: str) -> str | None:
@@ -119,7 +121,7 @@ def _built_from(workspace: Workspace, demonstration: str) -> str | None:
         if current is None:
             return None
         inputs = current.manifest.recipe.inputs
-        if any(inputs[name] != contents[name] for name in stage.inputs):
+        if any(inputs.get(name) != contents[name] for name in stage.inputs):
             return None
         upload = inputs.get("upload", upload)
         contents[stage.name] = current.content

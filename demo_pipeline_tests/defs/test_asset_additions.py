@@ -115,7 +115,8 @@ def test_a_run_that_was_cancelled_too_often_is_named(made: Bench) -> None:
     arrive(made)
     for name in ("bad", "torn"):
         shutil.rmtree(made.uploads / name)
-    (made.uploads / "good" / "meta.json").touch()
+    meta = made.uploads / "good" / "meta.json"
+    meta.write_text(meta.read_text() + " ")
     cancelled = 0
     while requests := [one for _ in range(4) for one in ticked(made, "new_uploads").requests]:
         cancel(made, requests[0])

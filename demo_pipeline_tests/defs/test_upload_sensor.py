@@ -132,6 +132,8 @@ class TestOneRunAnUpload:
             assert looked(made).requests == ()
             with open_table(made.instance, made.workspace) as table:
                 assert table.by_id()["one"].state is UploadState.ACCEPTED
+            (made.uploads / "one" / "meta.json").touch()
+            assert looked(made).keys == []  # the bytes are those that were processed
             (made.uploads / "one" / "meta.json").write_bytes(b"{}")
             assert looked(made).keys == ["one"]
 

@@ -69,8 +69,8 @@ def report_run(
     if outcomes:
         out.print(_demonstration_table(outcomes))
     for outcome in outcomes:
-        for reason in () if outcome.status is Status.WAITING else _reasons(outcome):
-            print_error(f"{outcome.demonstration} {reason}")
+        for reason in _reasons(outcome):
+            print_error(f"{outcome.demonstration} {outcome.stage}: {reason}")
     if datasets:
         out.print(_dataset_table(datasets))
         for line in _left_out(datasets):
@@ -85,14 +85,14 @@ def report_run(
 
 
 def _reasons(outcome: DemonstrationResult) -> Iterator[str]:
-    """Why a demonstration is not done, one line each."""
+    """Why a demonstration is not done, one line each; what it waits for is in the table."""
     for problem in outcome.problems:
         if outcome.status is Status.SUPERSEDED:
-            yield f"{outcome.stage}: the upload changed while it was read; run it again"
+            yield "the upload changed while it was read; run it again"
         elif outcome.status is Status.FAILED:
-            yield f"{outcome.stage}: {problem.message}"
-        else:
-            yield f"{outcome.stage}: {replace(problem, demonstration='')}"
+            yield problem.message
+        elif outcome.status is not Status.WAITING:
+            yield str(replace(problem, demonstration=""))
 
 
 def _table(title: str) -> Table:
@@ -108,14 +108,14 @@ def _demonstration_table(outcomes: Sequence[DemonstrationResult]) -> Table:
     for name in ("steps", "leaks", "seconds"):
         table.add_column(name, justify="right")
     for outcome in sorted(outcomes, key=lambda outcome: outcome.demonstration):
-        shown = IN_TABLES[outcome.status]
+        shown, summary = IN_TABLES[outcome.status], outcome.summary
         colour = {"done": "green", "quarantined": "yellow", "waiting": "yellow"}.get(shown, "red")
         if outcome.status is Status.WAITING:
             shown += f": {outcome.reason}"
         keys = ("outcome", "application", "steps", "leaks")
-        cells = [cell(outcome.summary.get(key)) for key in keys]
-        seconds = outcome.summary.get("seconds")
+        seconds = summary.get("seconds")
         length = "" if seconds is None else f"{seconds:.1f}"
+        cells = [cell(summary.get(key)) for key in keys]
         table.add_row(outcome.demonstration, cell(shown, colour), *cells, length)
     return table
 
@@ -134,11 +134,10 @@ def _dataset_table(datasets: Sequence[DatasetOutcome]) -> Table:
 
 def _left_out(datasets: Sequence[DatasetOutcome]) -> list[str]:
     """What is not in the datasets, and why: a line for those that leave out the same."""
-    names: defaultdict[str, list[str]] = defaultdict(list)
+    names, lines = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
     for dataset in datasets:
         for words in dataset.left_out:
             names[words].append(dataset.name)
-    lines: defaultdict[str, list[str]] = defaultdict(list)
     for words, leaving in names.items():
         lines[", ".join(leaving)].append(words)
     return [f"left out of {leaving}: {', '.join(words)}" for leaving, words in lines.items()]

@@ -3,6 +3,7 @@
 Belongs here: what people read about single demonstrations.
 """
 
+from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated
 
@@ -55,45 +56,53 @@ def show_quarantine() -> None:
         for problem in record.problems:
             line = f":{problem['line']}" if problem.get("line") else ""
             remedy = problem.get("remedy") or "correct the upload"
-            attempts = f" [{record.attempts} attempts]" if record.attempts > 1 else ""
-            reason = f"{problem['message']} ({remedy}){attempts}"
+            reason = f"{problem['message']} ({remedy}){_attempts(record.attempts)}"
             print_line(f"{record.demonstration} {record.stage} {problem['file']}{line}: {reason}")
     print_line(f"{len(records)} quarantined")
-    _show_waiting(workspace)
-    _show_incomplete(workspace)
+    _print_all(
+        _waiting(workspace),
+        "waiting: tried again by the daemon and by `demo-pipeline run`",
+        "what waits cannot be read",
+    )
+    _print_all(
+        _incomplete(workspace),
+        "incomplete: the daemon processes each when it has its files",
+        "incomplete uploads cannot be listed",
+    )
 
 
-def _show_incomplete(workspace: "Workspace") -> None:
-    """List the uploads that lack a file."""
-    from demo_pipeline.runs.health import incomplete_uploads
+def _attempts(number: int) -> str:
+    return f" [{number} attempts]" if number > 1 else ""
 
+
+def _print_all(lines: Iterator[str], closing: str, trouble: str) -> None:
+    """Print lines and how many there are, or why they cannot be had."""
     try:
-        incomplete = incomplete_uploads(workspace)
-        print_hidden(workspace)
+        found = list(lines)
     except Exception as error:  # noqa: BLE001 - the quarantine itself was shown
-        print_error(f"incomplete uploads cannot be listed: {failure_sentence(error)}")
+        print_error(f"{trouble}: {failure_sentence(error)}")
         return
-    for key, reason in incomplete.items():
-        print_line(f"{key} incomplete: {reason}")
-    if incomplete:
-        print_line(f"{len(incomplete)} incomplete: the daemon processes each when it has its files")
+    for line in found:
+        print_line(line)
+    if found:
+        print_line(f"{len(found)} {closing}")
 
 
-def _show_waiting(workspace: "Workspace") -> None:
-    """List what is tried again by itself."""
+def _waiting(workspace: "Workspace") -> Iterator[str]:
+    """Yield what is tried again by itself."""
     from demo_pipeline.runs.discovery_table import DiscoveryTable, table_path
 
     path = table_path(dagster_home() / "storage", workspace.uploads.url)
-    if not path.is_file():
-        return
-    try:
+    if path.is_file():
         with DiscoveryTable.open(path) as table:
-            waiting = table.waiting()
-    except Exception as error:  # noqa: BLE001 - the quarantine itself was shown
-        print_error(f"what waits cannot be read: {failure_sentence(error)}")
-        return
-    for found in waiting:
-        attempts = f" [{found.attempts} attempts]" if found.attempts > 1 else ""
-        print_line(f"{found.id} waiting: {found.reason}{attempts}")
-    if waiting:
-        print_line(f"{len(waiting)} waiting: tried again by the daemon and by `demo-pipeline run`")
+            for found in table.waiting():
+                yield f"{found.id} waiting: {found.reason}{_attempts(found.attempts)}"
+
+
+def _incomplete(workspace: "Workspace") -> Iterator[str]:
+    """Yield the uploads that lack a file."""
+    from demo_pipeline.runs.health import incomplete_uploads
+
+    found = incomplete_uploads(workspace)
+    print_hidden(workspace)
+    yield from (f"{key} incomplete: {reason}" for key, reason in found.items())

@@ -17,7 +17,6 @@ import typer
 from pydantic import ValidationError
 from pydantic_settings import SettingsError
 
-import demo_pipeline
 from demo_pipeline.cli.console import print_error
 from demo_pipeline.settings import PREFIX, Settings, project_root
 
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from demo_pipeline.runs.workspace import Workspace
 
 OK, INVALID, USAGE = 0, 1, 2
+INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
 
 def usable_settings() -> Settings:
@@ -81,9 +81,6 @@ def require_dagster_home(home: Path) -> None:
         raise typer.Exit(USAGE) from None
 
 
-_PACKAGE = Path(demo_pipeline.__file__).parent
-
-
 def failure_sentence(error: Exception) -> str:
     """Why a command cannot go on, and what to do."""
     from demo_pipeline.defs.damaged_databases import damaged_database, is_damage
@@ -102,9 +99,6 @@ def failure_sentence(error: Exception) -> str:
     file = getattr(error, "filename", None)
     place = f"{ascii(os.fsdecode(file))[1:-1]}: " if isinstance(file, str | bytes) else ""
     return f"{place}{reason}; what is done is kept, and the next run goes on when that is over"
-
-
-INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
 
 class CommandInterrupt(BaseException):

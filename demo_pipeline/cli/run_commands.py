@@ -7,9 +7,8 @@ without Dagster, that there is nothing to do.
 import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -29,11 +28,16 @@ from demo_pipeline.cli.environment import (
     usable_settings,
 )
 from demo_pipeline.files.recording_files import RECORDING_FILES
+from demo_pipeline.problems import DemonstrationError
+from demo_pipeline.store.errors import StorageError
 
 if TYPE_CHECKING:
+    from demo_pipeline.runs.dataset_builds import BuiltDatasets
+    from demo_pipeline.runs.results import DemonstrationResult
     from demo_pipeline.runs.workspace import Workspace
 
 _LOG = logging.getLogger(__package__)
+_NO_TRAJECTORY = "no trajectory is committed yet: no dataset to build"
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,18 @@ class RunSelection:
     todo: list[str]
     quarantined: list[str]
     up_to_date: int
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What a person asked `run` for; its options say what they mean."""
+
+    ids: Sequence[str]
+    force: bool
+    retry: bool
+    verify: bool
+    strict: bool
+    workers: int
 
 
 def uploaded_ids(workspace: "Workspace") -> list[str]:
@@ -59,14 +75,6 @@ def print_hidden(workspace: "Workspace") -> None:
             f"skipped: {', '.join(names)} in {workspace.uploads.url}: names that begin with a dot "
             "are hidden; rename a folder to have it processed"
         )
-
-
-def require_known(workspace: "Workspace", ids: Sequence[str], known: Sequence[str]) -> None:
-    """End the command when an id is not in the uploads root."""
-    unknown = [key for key in ids if key not in known]
-    if unknown:
-        print_error(f"no recording {', '.join(unknown)} in {workspace.uploads.url}")
-        raise typer.Exit(USAGE)
 
 
 def select_demonstrations(
@@ -90,82 +98,32 @@ def select_demonstrations(
     from demo_pipeline.runs.stage_runs import is_up_to_date
 
     chosen = list(dict.fromkeys(ids or known))
-    stale = [key for key in chosen if key in forced or not holds(is_up_to_date, workspace, key)]
-    skip = not (retry or ids)
+    stale = [key for key in chosen if key in forced or not _holds(is_up_to_date, workspace, key)]
     quarantined = [
-        key for key in stale if skip and key not in forced and holds(is_quarantined, workspace, key)
+        key
+        for key in stale
+        if not (retry or ids or key in forced) and _holds(is_quarantined, workspace, key)
     ]
     todo = [key for key in stale if key not in quarantined]
     return RunSelection(todo, quarantined, len(chosen) - len(stale))
 
 
-def holds(question: Callable[..., bool], workspace: "Workspace", *about: str) -> bool:
-    """The answer to a question; no when it cannot be had, since the run reports why."""
+def _holds(question: Callable[..., bool], workspace: "Workspace", *about: str) -> bool:
+    """The answer to a question; no when roots or files cannot be read, as the run reports why."""
     try:
         return question(workspace, *about)
-    except Exception as error:  # noqa: BLE001 - the others are processed whatever it is
+    except (DemonstrationError, StorageError, OSError) as error:
         _LOG.debug("%s: left to the run (%s)", question.__name__, type(error).__name__)
         return False
 
 
-if TYPE_CHECKING:
-    from demo_pipeline.runs.results import DatasetOutcome
-    from demo_pipeline.runs.workspace import Workspace
-    from demo_pipeline.settings import Settings
-
-
-def is_recorded(workspace: "Workspace", home: Path, known: Sequence[str]) -> bool:
-    """Whether Dagster knows every upload and result; what dead processes left is removed.
-
-    Args:
-        workspace: the roots that are cleared.
-        home: the folder in which Dagster records runs.
-        known: ids in the uploads root.
-    """
+def _is_recorded(workspace: "Workspace", home: Path, known: Sequence[str]) -> bool:
+    """Whether Dagster knows every upload and result, as far as commands have told it."""
     from demo_pipeline.defs.claims import are_registered, unreported
     from demo_pipeline.runs.discovery_table import table_path
-    from demo_pipeline.runs.health import clear_leftovers
 
     folder = table_path(home / "storage", workspace.uploads.url).with_suffix("")
-    if not are_registered(folder, known) or unreported(folder):
-        return False
-    clear_leftovers(workspace)
-    return True
-
-
-def find_idle(
-    settings: "Settings", home: Path, ids: Sequence[str] | None, *, retry: bool
-) -> "tuple[RunSelection, list[DatasetOutcome]] | None":
-    """What there is when a run would build nothing; None when it would, or when nobody knows.
-
-    Raises:
-        typer.Exit: an id of `ids` is not in the uploads root.
-        StorageError: a root cannot be opened.
-    """
-    from demo_pipeline.runs.dataset_builds import tasks_unchanged, unchanged_datasets
-    from demo_pipeline.runs.workspace import Workspace
-
-    workspace = Workspace.open(settings)
-    known = uploaded_ids(workspace)
-    require_known(workspace, ids or (), known)
-    try:
-        if not is_recorded(workspace, home, known) or not tasks_unchanged(workspace):
-            return None
-        selection = select_demonstrations(workspace, ids, known, forced=(), retry=retry)
-        datasets = None if selection.todo else unchanged_datasets(workspace)
-    except Exception as error:  # noqa: BLE001 - the ordinary run reports whatever it is
-        _LOG.debug("what is to do is left to the ordinary run (%s)", type(error).__name__)
-        return None
-    return None if datasets is None else (selection, datasets)
-
-
-if TYPE_CHECKING:
-    from demo_pipeline.runs.dataset_builds import BuiltDatasets
-    from demo_pipeline.runs.results import DemonstrationResult
-    from demo_pipeline.runs.workspace import Workspace
-    from demo_pipeline.settings import Settings
-
-_NO_TRAJECTORY = "no trajectory is committed yet: no dataset to build"
+    return are_registered(folder, known) and not unreported(folder)
 
 
 def register() -> None:
@@ -214,85 +172,107 @@ def run(
     A quarantined demonstration is skipped until its upload changes, unless it is named here or
     `--retry` is given.
     """
+    from demo_pipeline.runs.workspace import Workspace
+
     settings = usable_settings()
     asked = _Asked(ids or (), force, retry, verify, strict, workers or settings.execution.workers)
     home, done = set_dagster_home(), list["DemonstrationResult"]()
     try:
-        _run(settings, home, asked, done)
+        _run(Workspace.open(settings), home, asked, done)
     except (CommandInterrupt, KeyboardInterrupt):
-        _report_interrupt(done)
+        ignore_interrupts()
+        count = sum(outcome.status.is_done for outcome in done)
+        print_error(
+            f"interrupted: {count} demonstrations were done in this run and are kept; "
+            "the next `demo-pipeline run` goes on with the others"
+        )
         raise typer.Exit(INTERRUPTED) from None
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """What a person asked `run` for; its options say what they mean."""
-
-    ids: Sequence[str]
-    force: bool
-    retry: bool
-    verify: bool
-    strict: bool
-    workers: int
-
-
-def _reported_idle(settings: "Settings", home: Path, asked: _Asked) -> bool:
-    """Report what there is, without Dagster, when a run would build nothing; false otherwise."""
-    start = time.monotonic()
-    found = find_idle(settings, home, asked.ids, retry=asked.retry)
-    if found is None:
-        return False
-    selection, datasets = found
-    _name_empty_inbox(settings, selection)
-    if not datasets:
-        print_line(_NO_TRAJECTORY)
-    report_run([], selection.up_to_date, datasets, time.monotonic() - start)
-    _exit([], selection.quarantined, [], strict=asked.strict)
-    return True
-
-
 def _run(
-    settings: "Settings", home: Path, asked: _Asked, outcomes: list["DemonstrationResult"]
+    workspace: "Workspace", home: Path, asked: _Asked, outcomes: list["DemonstrationResult"]
 ) -> None:
     """Process and report; `outcomes` has what is done so far, for a person who interrupts it."""
-    from demo_pipeline.runs.workspace import Workspace
+    from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
-    workspace, start = Workspace.open(settings), time.monotonic()
+    start = time.monotonic()
     print_hidden(workspace)
-    again = asked.force or asked.verify
-    if not again and _reported_idle(settings, home, asked):
-        return
+    known = uploaded_ids(workspace)
+    if unknown := [key for key in asked.ids if key not in known]:
+        print_error(f"no recording {', '.join(unknown)} in {workspace.uploads.url}")
+        raise typer.Exit(USAGE)
+    found = _idle(workspace, home, asked, known) or _work(workspace, home, asked, known, outcomes)
+    selection, built, failed = found
+    if not (selection.todo or selection.quarantined or selection.up_to_date):
+        print_line(
+            f"no recording in {workspace.settings.uploads}: copy a folder with "
+            f"{', '.join(RECORDING_FILES)} there; `make demo` copies the samples"
+        )
+    if not workspace.store.outputs(TRAJECTORIES_STAGE.folder):
+        print_line(_NO_TRAJECTORY)
+    report_run(outcomes, selection.up_to_date, built.outcomes, time.monotonic() - start)
+    errors = [*failed, *built.errors, *_lacking(workspace, built, known)]
+    _exit(outcomes, selection.quarantined, errors, strict=asked.strict)
+
+
+_Found = tuple[RunSelection, "BuiltDatasets", Sequence[str]]  # errors of the catalog of tasks
+
+
+def _idle(workspace: "Workspace", home: Path, asked: _Asked, known: Sequence[str]) -> _Found | None:
+    """What there is when a run would build nothing; None when it would, or has to say why not."""
+    from demo_pipeline.runs.dataset_builds import BuiltDatasets, tasks_unchanged, unchanged_datasets
+    from demo_pipeline.runs.health import clear_leftovers
+
+    if asked.force or asked.verify or not _is_recorded(workspace, home, known):
+        return None
+    clear_leftovers(workspace)
+    if not _holds(tasks_unchanged, workspace):
+        return None
+    selection = select_demonstrations(workspace, asked.ids, known, forced=(), retry=asked.retry)
+    try:
+        datasets = None if selection.todo else unchanged_datasets(workspace)
+    except (DemonstrationError, StorageError, OSError) as error:
+        _LOG.debug("the datasets are left to the run (%s)", type(error).__name__)
+        return None
+    return None if datasets is None else (selection, BuiltDatasets(outcomes=datasets), ())
+
+
+def _work(
+    workspace: "Workspace",
+    home: Path,
+    asked: _Asked,
+    known: Sequence[str],
+    outcomes: list["DemonstrationResult"],
+) -> _Found:
+    """Build what has to be built, and report it to Dagster."""
     require_store(workspace)
     require_dagster_home(home)
     from demo_pipeline.defs.local_instance import local_instance
     from demo_pipeline.defs.local_runs import register_uploads, take_unreported
 
-    ids = asked.ids
-    with ExitStack() as stack:
-        stack.enter_context(local_instance())
-        known, _ = register_uploads(workspace)
-        require_known(workspace, ids, known)
-        verified, remake = _verify(workspace, ids, known) if asked.verify else (set[str](), False)
+    with local_instance():
+        register_uploads(workspace)
+        verified, remake = (
+            _verify(workspace, asked.ids, known) if asked.verify else (set[str](), False)
+        )
         force = asked.force or remake
         failed = _read_tasks(workspace, force=force)
-        rebuilt = [key for key in ids or known if asked.force or key in verified]
-        selection = select_demonstrations(workspace, ids, known, forced=rebuilt, retry=asked.retry)
-        _name_empty_inbox(settings, selection)
-        progress = stack.enter_context(progress_bar())
-        todo = {key: key in rebuilt for key in selection.todo}
-        lost = set(take_unreported(workspace)).intersection(known).difference(todo)
-        process = partial(_process, workspace, asked.workers, progress)
-        process(dict.fromkeys(lost, False), [])
-        process(todo, outcomes)
-        built = _build_datasets(workspace, progress, outcomes, force=force)
-        damaged = _damaged(built, known, outcomes)
-        process(dict.fromkeys(damaged, False), outcomes)
-        if built.damage:  # with those that are whole again, and without the others in any dataset
-            built = _build_datasets(workspace, progress, outcomes, force=False)
-    up_to_date = selection.up_to_date - len({*damaged}.intersection(ids or known))
-    report_run(outcomes, up_to_date, built.outcomes, time.monotonic() - start)
-    errors = [*failed, *built.errors, *_lacking(workspace, built, known)]
-    _exit(outcomes, selection.quarantined, errors, strict=asked.strict)
+        rebuilt = [key for key in asked.ids or known if asked.force or key in verified]
+        selection = select_demonstrations(
+            workspace, asked.ids, known, forced=rebuilt, retry=asked.retry
+        )
+        with progress_bar() as progress:
+            todo = {key: key in rebuilt for key in selection.todo}
+            lost = set(take_unreported(workspace)).intersection(known).difference(todo)
+            _process(workspace, asked.workers, progress, dict.fromkeys(lost, False), [])
+            _process(workspace, asked.workers, progress, todo, outcomes)
+            built = _build_datasets(workspace, progress, outcomes, force=force)
+            damaged = _damaged(built, known, outcomes)
+            _process(workspace, asked.workers, progress, dict.fromkeys(damaged, False), outcomes)
+            if built.damage:  # with those that are whole again, and without the others
+                built = _build_datasets(workspace, progress, outcomes, force=False)
+    whole = selection.up_to_date - len({*damaged}.intersection(asked.ids or known))
+    return replace(selection, up_to_date=whole), built, failed
 
 
 def _process(
@@ -325,9 +305,55 @@ def _read_tasks(workspace: "Workspace", *, force: bool) -> Sequence[str]:
     from demo_pipeline.runs.dataset_builds import tasks_unchanged
     from demo_pipeline.runs.task_catalog import TASKS_STAGE
 
-    if not force and holds(tasks_unchanged, workspace):
+    if not force and _holds(tasks_unchanged, workspace):
         return []
     return build_and_report(workspace, TASKS_STAGE.job, _pause, force=force).errors
+
+
+def _build_datasets(
+    workspace: "Workspace",
+    progress: Progress,
+    outcomes: Sequence["DemonstrationResult"],
+    *,
+    force: bool,
+) -> "BuiltDatasets":
+    """Build the datasets; without a committed trajectory this does nothing."""
+    from demo_pipeline.defs.local_runs import build_and_report
+    from demo_pipeline.runs.dataset_builds import BuiltDatasets
+    from demo_pipeline.stage import DATASETS_JOB
+    from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
+
+    if not workspace.store.outputs(TRAJECTORIES_STAGE.folder):
+        return BuiltDatasets()
+    task = progress.add_task("datasets", total=1)
+    waited = any(outcome.status == "waiting" for outcome in outcomes)
+    built = build_and_report(workspace, DATASETS_JOB, None if waited else _pause, force=force)
+    progress.advance(task)
+    return built
+
+
+def _pause(reason: str, seconds: float) -> None:
+    """Wait, and say what for."""
+    print_error(f"waiting: {reason}; trying again in {seconds:.0f} s")
+    time.sleep(seconds)
+
+
+def _verify(
+    workspace: "Workspace", ids: Sequence[str], known: Sequence[str]
+) -> tuple[set[str], bool]:
+    """(demonstrations to build again, whether to build the datasets again); prints what is damaged.
+
+    A demonstration whose upload is gone cannot be built again.
+    """
+    from demo_pipeline.runs.damage import damage_problem, verify_outputs
+
+    found = verify_outputs(workspace, ids or None)
+    for damage in found.damages:
+        print_error(f"damaged: {replace(damage_problem(damage), remedy='')}")
+    print_line(f"{found.outputs} outputs verified, {len(found.damages)} problems")
+    for key in sorted(found.demonstrations - set(known)):
+        print_error(f"{key}: its upload is gone, so it cannot be built again")
+    return set(found.demonstrations), found.datasets
 
 
 def _damaged(
@@ -347,73 +373,6 @@ def _lacking(workspace: "Workspace", built: "BuiltDatasets", known: Sequence[str
     gone = f"its upload is gone: put it back into {workspace.uploads.url}, then run again"
     for problem in built.damage:
         yield str(problem if problem.demonstration in known else replace(problem, remedy=gone))
-
-
-def _name_empty_inbox(settings: "Settings", selection: RunSelection) -> None:
-    """Say what to do when there is not a single upload."""
-    if not (selection.todo or selection.quarantined or selection.up_to_date):
-        print_line(
-            f"no recording in {settings.uploads}: copy a folder with {', '.join(RECORDING_FILES)} "
-            "there; `make demo` copies the samples"
-        )
-
-
-def _verify(
-    workspace: "Workspace", ids: Sequence[str] | None, known: Sequence[str]
-) -> tuple[set[str], bool]:
-    """(demonstrations to build again, whether to build the datasets again); prints what is damaged.
-
-    A demonstration whose upload is gone cannot be built again.
-    """
-    from demo_pipeline.runs.damage import damage_problem, verify_outputs
-
-    found = verify_outputs(workspace, ids)
-    for damage in found.damages:
-        print_error(f"damaged: {replace(damage_problem(damage), remedy='')}")
-    print_line(f"{found.outputs} outputs verified, {len(found.damages)} problems")
-    for key in sorted(found.demonstrations - set(known)):
-        print_error(f"{key}: its upload is gone, so it cannot be built again")
-    return set(found.demonstrations), found.datasets
-
-
-def _pause(reason: str, seconds: float) -> None:
-    """Wait, and say what for."""
-    print_error(f"waiting: {reason}; trying again in {seconds:.0f} s")
-    time.sleep(seconds)
-
-
-def _report_interrupt(outcomes: Sequence["DemonstrationResult"]) -> None:
-    """Say what was done."""
-    ignore_interrupts()
-    done = sum(outcome.status.is_done for outcome in outcomes)
-    print_error(
-        f"interrupted: {done} demonstrations were done in this run and are kept; "
-        "the next `demo-pipeline run` goes on with the others"
-    )
-
-
-def _build_datasets(
-    workspace: "Workspace",
-    progress: Progress,
-    outcomes: Sequence["DemonstrationResult"],
-    *,
-    force: bool,
-) -> "BuiltDatasets":
-    """Build the datasets; without a committed trajectory this does nothing."""
-    from demo_pipeline.defs.local_runs import build_and_report
-    from demo_pipeline.runs.dataset_builds import BuiltDatasets
-    from demo_pipeline.stage import DATASETS_JOB
-    from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
-
-    if not workspace.store.outputs(TRAJECTORIES_STAGE.folder):
-        print_line(_NO_TRAJECTORY)
-        return BuiltDatasets()
-    task = progress.add_task("datasets", total=1)
-    waited = any(outcome.status == "waiting" for outcome in outcomes)
-    pause = None if waited else _pause
-    built = build_and_report(workspace, DATASETS_JOB, pause, force=force)
-    progress.advance(task)
-    return built
 
 
 def _exit(

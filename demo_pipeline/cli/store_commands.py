@@ -3,6 +3,7 @@
 Belongs here: their arguments, output and exit codes.
 """
 
+import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,8 @@ from demo_pipeline.settings import Settings
 
 if TYPE_CHECKING:
     from demo_pipeline.runs.workspace import Workspace
+
+_SHOWN_OF_A_CODE = 20
 
 
 def export(
@@ -89,9 +92,6 @@ def prune(
     print_line(f"{len(deleted)} old versions removed")
 
 
-Rows = Sequence[Mapping[str, Any]]
-
-
 def stats(
     query: Annotated[
         str | None, typer.Argument(help="SQL over the views (default: print the statistics).")
@@ -132,15 +132,18 @@ def print_tables(settings: Settings, query: str | None, *, as_json: bool) -> int
     from demo_pipeline.runs.workspace import Workspace
 
     workspace = Workspace.open(settings)
-    if query is None:
-        tables = current_statistics(workspace)
-    else:
-        try:
-            tables = {"answer": run_query(workspace, query)}
-        except duckdb.Error as error:
-            for line in str(error).splitlines():
-                print_error(f"demo-pipeline: {line}")
-            return USAGE
+    try:
+        tables = (
+            {"answer": run_query(workspace, query)}
+            if query is not None
+            else current_statistics(workspace)
+        )
+    except duckdb.Error as error:
+        if query is None:
+            raise
+        for line in str(error).splitlines():
+            print_error(f"demo-pipeline: {line}")
+        return USAGE
     if not tables:
         url = workspace.store.url
         print_error(f"{url} has no dataset yet; build the datasets with `demo-pipeline run`")
@@ -153,7 +156,7 @@ def print_tables(settings: Settings, query: str | None, *, as_json: bool) -> int
     return OK
 
 
-def _table(name: str, rows: Rows) -> Table:
+def _table(name: str, rows: Sequence[Mapping[str, Any]]) -> Table:
     table = Table(title=name.replace("_", " "), title_justify="left")
     for column, value in (rows[0] if rows else {"nothing": ""}).items():
         number = isinstance(value, int | float)
@@ -161,9 +164,6 @@ def _table(name: str, rows: Rows) -> Table:
     for row in rows:
         table.add_row(*map(cell, row.values()))
     return table
-
-
-_SHOWN_OF_A_CODE = 20
 
 
 def _format_name(value: str) -> str:
@@ -202,20 +202,21 @@ def validate_path(
     """
     from demo_pipeline.runs.validation import FORMATS, recognise, unreadable_files, validate
 
+    def refuse(why: str) -> typer.Exit:
+        print_error(why)
+        return typer.Exit(USAGE)
+
     if not path.exists():
-        print_error(f"{path}: does not exist")
-        raise typer.Exit(USAGE)
+        raise refuse(f"{path}: does not exist")
     if not (path.is_file() or path.is_dir()):
-        print_error(f"{path}: is not a regular file or a folder, but a device, a pipe or a socket")
-        raise typer.Exit(USAGE)
+        what = "is not a regular file or a folder, but a device, a pipe or a socket"
+        raise refuse(f"{path}: {what}")
     name = kind or recognise(path)
     if name is None:
-        print_error(f"{path}: not recognised as {', '.join(FORMATS)}; name the format with --kind")
-        raise typer.Exit(USAGE)
-    refused = next(unreadable_files(path), None)
-    if refused is not None:
-        print_error(refused)
-        raise typer.Exit(USAGE)
+        known = ", ".join(FORMATS)
+        raise refuse(f"{path}: not recognised as {known}; name the format with --kind")
+    for unreadable in unreadable_files(path):
+        raise refuse(unreadable)
     problems = validate(path.absolute(), name, usable_settings())
     invalid = sum(problem.severity is Severity.ERROR for problem in problems)
     if as_json:
@@ -223,37 +224,26 @@ def validate_path(
         report["problems"] = [problem.as_dict() for problem in problems]
         print_json(report)
     else:
-        _print_report(path, name, problems, invalid, verbose=verbose)
+        _print_problems(problems, shown=sys.maxsize if verbose else _SHOWN_OF_A_CODE)
+        result = f"invalid: {invalid} errors" if invalid else "valid"
+        print_line(f"{path}: {name} {result}, {len(problems) - invalid} warnings")
     raise typer.Exit(INVALID if invalid else OK)
 
 
-def _print_report(
-    path: Path, name: str, problems: Sequence[Problem], invalid: int, *, verbose: bool
-) -> None:
-    counts: Counter[str] = Counter()
+def _print_problems(problems: Sequence[Problem], shown: int) -> None:
+    """Print the first of each code, and counts; all of them with code and byte offset."""
+    verbose, counts = shown == sys.maxsize, Counter[str]()
     for problem in problems:
         counts[problem.code] += 1
-        if verbose:
-            print_line(f"{problem.severity}: {problem} {_details(problem)}")
-        elif counts[problem.code] <= _SHOWN_OF_A_CODE:
-            print_line(f"{problem.severity}: {problem}")
+        byte = "" if problem.byte is None else f", byte {problem.byte}"
+        details = f" [{problem.code}{byte}]" if verbose else ""
+        if counts[problem.code] <= shown:
+            print_line(f"{problem.severity}: {problem}{details}")
     for code, count in counts.items():
         if verbose:
             print_line(f"{code}: {count}")
-        elif count > _SHOWN_OF_A_CODE:
-            print_line(f"{code}: {count - _SHOWN_OF_A_CODE} more; -v shows them")
-    result = f"invalid: {invalid} errors" if invalid else "valid"
-    print_line(f"{path}: {name} {result}, {len(problems) - invalid} warnings")
-
-
-def _details(problem: Problem) -> str:
-    """The code of a problem, and its byte offset if it is known: `[invalid_json, byte 77]`."""
-    byte = "" if problem.byte is None else f", byte {problem.byte}"
-    return f"[{problem.code}{byte}]"
-
-
-if TYPE_CHECKING:
-    from demo_pipeline.runs.health import Finding
+        elif count > shown:
+            print_line(f"{code}: {count - shown} more; -v shows them")
 
 
 def doctor(
@@ -289,11 +279,7 @@ def doctor(
         }
         print_json(report)
     else:
-        _print_findings(findings)
+        for finding in findings:
+            print_line(f"{finding.level.value:<8}{finding.check}: {finding.message}")
         print_line(f"{errors} errors, {warnings} warnings")
     raise typer.Exit(INVALID if errors or (strict and warnings) else OK)
-
-
-def _print_findings(findings: "Sequence[Finding]") -> None:
-    for finding in findings:
-        print_line(f"{finding.level.value:<8}{finding.check}: {finding.message}")

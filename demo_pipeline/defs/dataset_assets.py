@@ -5,9 +5,9 @@ read the store, not an IO manager, so that a missing demonstration does not prev
 """
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from demo_pipeline.runs.failures import TransientError, redacted_errors
 from demo_pipeline.runs.quarantine import list_quarantine
 from demo_pipeline.runs.quarantine_table import QUARANTINE_SCHEMA, QUARANTINE_STAGE, TABLE_FILE
 from demo_pipeline.runs.reconciliation import Reconciliation, reconcile
-from demo_pipeline.runs.results import BuildResult, Status
+from demo_pipeline.runs.results import BuildResult, StageReport, Status
 from demo_pipeline.runs.stages import DATASET_STAGES, STAGES, training_exports, upstream
 from demo_pipeline.runs.task_catalog import TASKS_STAGE
 from demo_pipeline.runs.workspace import Workspace
@@ -41,6 +41,17 @@ from demo_pipeline.store.version_manifest import CheckOutcome
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
 _RECENT_SECONDS = 900.0  # longer than a tick of new_uploads and the pause after it
+_PRIORITY = "dagster/priority"  # of a step among those that can run
+ACCOUNTED = "uploads_accounted"
+_ACCOUNTED_TEXT = "Uploads in a new listing = accepted + quarantined + pending + gone."
+_WHOLE = "trajectories_whole"
+_WHOLE_TEXT = "Every committed trajectory that was read has the SHA-256 of its manifest."
+_SHOWN = ("demonstration", "stage", "code", "file", "line", "message", "remedy", "attempts")
+_NO_TRAJECTORY = (
+    "no trajectory is committed yet; materialize `trajectories` of a demonstration first, or run "
+    "`demo-pipeline run`"
+)
+_Results = Iterator[dg.MaterializeResult | dg.AssetCheckResult]
 
 
 def reconcile_uploads(instance: dg.DagsterInstance, workspace: Workspace) -> Reconciliation:
@@ -55,89 +66,44 @@ def reconcile_uploads(instance: dg.DagsterInstance, workspace: Workspace) -> Rec
     listed = workspace.uploads.list_demonstrations()
     colliding = set(workspace.uploads.collisions())
     quarantined = {record.demonstration for record in list_quarantine(workspace.store)}
+    last = STAGES[-1].folder
+    finished = {name.removeprefix(f"{last}/") for name in workspace.store.outputs(last)}
     with open_table(instance, workspace) as table:
         known, position = table.by_id(), table.position()
         colliding |= table.collisions().keys()
     present = {upload.id for upload in listed if upload.files or upload.id in known}
     recent = position is not None and time.time() - position.wall < _RECENT_SECONDS
-    return reconcile(
-        known, colliding, quarantined, _finished(workspace), present, recent_tick=recent
-    )
+    return reconcile(known, colliding, quarantined, finished, present, recent_tick=recent)
 
 
-def _finished(workspace: Workspace) -> set[str]:
-    """Ids with an output of the last stage."""
-    folder = STAGES[-1].folder
-    return {name.removeprefix(f"{folder}/") for name in workspace.store.outputs(folder)}
-
-
-ACCOUNTED = "uploads_accounted"
-_SHOWN = ("demonstration", "stage", "code", "file", "line", "message", "remedy", "attempts")
-_Read = tuple[dict[str, dg.MetadataValue], list[CheckOutcome]]
-
-
-def _nothing(_instance: dg.DagsterInstance, _workspace: Workspace, _folder: Path) -> _Read:
-    return {}, []
-
-
-@dataclass(frozen=True)
-class Addition:
-    """What one asset adds.
-
-    Attributes:
-        read: from the instance, the workspace and the built folder: metadata, and the outcomes of
-            the added checks.
-        checks: name → description of each added check; none of them blocks.
-    """
-
-    read: Callable[[dg.DagsterInstance, Workspace, Path], _Read] = _nothing
-    checks: Mapping[str, str] = field(default_factory=dict)
-
-
-def _statistics(_instance: dg.DagsterInstance, _workspace: Workspace, folder: Path) -> _Read:
-    tables = read_statistics(folder)
-    return {name: reporting.records(rows) for name, rows in tables.items()}, []
-
-
-def _task_files(_instance: dg.DagsterInstance, workspace: Workspace, _folder: Path) -> _Read:
-    return {
-        "task_files": dg.MetadataValue.path(str(workspace.tasks)),
-        "task_files_found": dg.MetadataValue.bool(workspace.tasks.is_dir()),
-    }, []
-
-
-def _quarantine(instance: dg.DagsterInstance, workspace: Workspace, folder: Path) -> _Read:
+def _added(
+    context: dg.AssetExecutionContext, workspace: Workspace, stage: str, folder: Path
+) -> tuple[dict[str, dg.MetadataValue], list[CheckOutcome]]:
+    """What single assets show and check besides: metadata, and outcomes of `added_checks`."""
+    if stage == STATISTICS_STAGE.name:
+        tables = read_statistics(folder)
+        return {name: reporting.records(rows) for name, rows in tables.items()}, []
+    if stage == TASKS_STAGE.name:
+        return {
+            "task_files": dg.MetadataValue.path(str(workspace.tasks)),
+            "task_files_found": dg.MetadataValue.bool(workspace.tasks.is_dir()),
+        }, []
+    if stage != QUARANTINE_STAGE.name:
+        return {}, []
+    counts = reconcile_uploads(context.instance, workspace)
+    names = ("listed", "accepted", "quarantined", "pending", "gone")
+    uploads = {name: getattr(counts, name) for name in names}
+    passed = counts.balanced and not errors(counts.problems)
+    compared = {"uploads": counts.listed}
+    outcome = CheckOutcome(ACCOUNTED, passed, tuple(counts.problems), compared, blocking=False)
     rows = read_rows(folder / TABLE_FILE, QUARANTINE_SCHEMA, _SHOWN)
-    counts = reconcile_uploads(instance, workspace)
-    problems = tuple(counts.problems)
-    passed = counts.balanced and not errors(problems)
-    uploads = {
-        "listed": counts.listed,
-        "accepted": counts.accepted,
-        "quarantined": counts.quarantined,
-        "pending": counts.pending,
-        "gone": counts.gone,
-    }
-    return {
-        "table": reporting.records(rows),
-        "uploads": dg.MetadataValue.json(uploads),
-    }, [CheckOutcome(ACCOUNTED, passed, problems, {"uploads": counts.listed}, blocking=False)]
+    return {"table": reporting.records(rows), "uploads": dg.MetadataValue.json(uploads)}, [outcome]
 
 
-ADDITIONS: Mapping[str, Addition] = {
-    STATISTICS_STAGE.name: Addition(_statistics),
-    TASKS_STAGE.name: Addition(_task_files),
-    QUARANTINE_STAGE.name: Addition(
-        _quarantine,
-        {ACCOUNTED: "Uploads in a new listing = accepted + quarantined + pending + gone."},
-    ),
-}
-
-
-_WHOLE = "trajectories_whole"
-_WHOLE_TEXT = "Every committed trajectory that was read has the SHA-256 of its manifest."
-_PRIORITY = "dagster/priority"  # of a step among those that can run
-_Results = Iterator[dg.MaterializeResult | dg.AssetCheckResult]
+def added_checks(stage: Stage) -> dict[str, str]:
+    """Name → description of the checks that the asset has besides those of the stage."""
+    checks = {_WHOLE: _WHOLE_TEXT} if stage.reads_trajectories else {}
+    return checks | ({ACCOUNTED: _ACCOUNTED_TEXT} if stage.name == QUARANTINE_STAGE.name else {})
 
 
 @dataclass(frozen=True)
@@ -162,34 +128,16 @@ built_before: dict[str, BuiltBefore] = {}
 def build_dataset_assets(settings: Settings) -> list[dg.AssetsDefinition]:
     """One asset per dataset stage; a training export that is switched off has none."""
     built = {stage.name: stage for stage in DATASET_STAGES if stage.is_built(settings)}
-    return [
-        _asset(stage, [TRAJECTORIES_STAGE.name, *built], ADDITIONS.get(name, Addition()))
-        for name, stage in built.items()
-    ]
+    existing = {TRAJECTORIES_STAGE.name, *built}
+    return [_asset(stage, existing) for stage in built.values()]
 
 
-def _with_lineage(asset: dg.AssetsDefinition, parents: Sequence[str]) -> dg.AssetsDefinition:
-    """The asset with the parents that the UI shows.
+def _asset(stage: Stage, existing: Collection[str]) -> dg.AssetsDefinition:
+    exports = {export.name for export in training_exports()}
 
-    A training export that fails would hold up everything that waits for its step. So nothing does:
-    the exports come first by their priority, and are parents in the lineage alone.
-    """
-    specs = [spec.replace_attributes(deps=parents) for spec in asset.specs]
-    return dg.AssetsDefinition(
-        keys_by_input_name=asset.keys_by_input_name,
-        keys_by_output_name=asset.keys_by_output_name,
-        node_def=asset.node_def,
-        specs=specs,
-        check_specs_by_output_name={
-            spec.get_python_identifier(): spec for spec in asset.check_specs
-        },
-    )
-
-
-def _asset(stage: Stage, existing: Collection[str], addition: Addition) -> dg.AssetsDefinition:
     @dg.asset(
         name=stage.name,
-        deps=[name for name in stage.inputs if not _is_export(name)],
+        deps=[name for name in stage.inputs if name not in exports],
         op_tags={_PRIORITY: "1" if stage.export else "0"},
         group_name=stage.group,
         kinds=set(stage.kinds),
@@ -208,53 +156,61 @@ def _asset(stage: Stage, existing: Collection[str], addition: Addition) -> dg.As
     def compute(
         context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]
     ) -> _Results:
-        claim_run(context.instance, context.run)
-        metadata = _trajectories_seen(context, workspace, stage)
-        with _explained(context, stage):
-            result = _run(context, workspace, stage)
-        if result.version is None:
-            yield from reporting.check_results(stage.checks, result)
-            raise _rejected(stage.name, result)
-        with _explained(context, stage), workspace.store.open(result.output) as (folder, _):
-            added, outcomes = addition.read(context.instance, workspace, folder)
-            metadata |= _charts(folder) | added
-            size = bytes_written(workspace.store, result.output)
-            metadata["bytes_written"] = dg.MetadataValue.int(size)
-        if stage.reads_trajectories:
-            outcomes = [_damage(context, workspace, result), *outcomes]
-        location = f"{workspace.store.url}/{result.output}"
-        yield dg.MaterializeResult(
-            metadata=reporting.result_metadata(result, location) | metadata,
-            check_results=[
-                *reporting.check_results(stage.checks, result),
-                *map(reporting.check_result, outcomes),
-            ],
-            data_version=dg.DataVersion(result.version.content[:16]),
-        )
+        yield from _computed(context, workspace, stage)
 
     return _with_lineage(compute, [name for name in upstream(stage) if name in existing])
 
 
-def _is_export(name: str) -> bool:
-    return name in {stage.name for stage in training_exports()}
+def _with_lineage(asset: dg.AssetsDefinition, parents: Sequence[str]) -> dg.AssetsDefinition:
+    """The asset with the parents that the UI shows.
 
-
-def _trajectories_seen(
-    context: dg.AssetExecutionContext, workspace: Workspace, stage: Stage
-) -> dict[str, Any]:
-    """Metadata that says which trajectories the dataset contains; empty when it reads none.
-
-    Before the store is read: a trajectory that is committed meanwhile is not in it.
+    A training export that fails would hold up everything that waits for its step. So nothing does:
+    the exports come first by their priority, and are parents in the lineage alone.
     """
-    if not stage.reads_trajectories:
-        return {}
-    with _explained(context, stage):
-        committed = workspace.store.outputs(TRAJECTORIES_STAGE.folder)
-    if not committed:
-        raise _no_trajectory(stage.name)
+    return dg.AssetsDefinition(
+        keys_by_input_name=asset.keys_by_input_name,
+        keys_by_output_name=asset.keys_by_output_name,
+        node_def=asset.node_def,
+        specs=[spec.replace_attributes(deps=parents) for spec in asset.specs],
+        check_specs_by_output_name={
+            spec.get_python_identifier(): spec for spec in asset.check_specs
+        },
+    )
+
+
+def _computed(context: dg.AssetExecutionContext, workspace: Workspace, stage: Stage) -> _Results:
+    """Build the dataset, or take what a command has built; yield what is said of it."""
+    claim_run(context.instance, context.run)
+    metadata: dict[str, Any] = {}
     before = built_before.get(context.run.run_id)
-    seen = before.seen if before else latest_trajectory(context.instance)
-    return {SEEN: dg.MetadataValue.int(seen)}
+    with _explained(context, stage):
+        if stage.reads_trajectories:
+            # Before the store is read: a trajectory that is committed meanwhile is not in it.
+            if not workspace.store.outputs(TRAJECTORIES_STAGE.folder):
+                raise dg.Failure(f"{stage.name}: {_NO_TRAJECTORY}", allow_retries=False)
+            seen = before.seen if before else latest_trajectory(context.instance)
+            metadata[SEEN] = dg.MetadataValue.int(seen)
+        result = _run(context, workspace, stage, before)
+    made, checks = StageReport.of(stage.name, "", result), reporting.check_results
+    if result.version is None or made is None:
+        yield from checks(stage.checks, result)
+        table = reporting.problem_table(result.problems)
+        text = failure_text(stage.name, result)
+        raise dg.Failure(text, metadata={"found": table}, allow_retries=False)
+    with _explained(context, stage), workspace.store.open(result.output) as (folder, _):
+        added, outcomes = _added(context, workspace, stage.name, folder)
+        charts = read_charts(folder)
+        metadata |= {"plots": reporting.pictures(charts)} if charts else {}
+        size = bytes_written(workspace.store, result.output)
+        metadata |= added | {"bytes_written": dg.MetadataValue.int(size)}
+    if stage.reads_trajectories:
+        outcomes = [_damage(context, workspace, result), *outcomes]
+    location = f"{workspace.store.url}/{result.output}"
+    yield dg.MaterializeResult(
+        metadata=reporting.report_metadata(made, location) | metadata,
+        check_results=[*checks(stage.checks, result), *map(reporting.check_result, outcomes)],
+        data_version=dg.DataVersion(result.version.content[:16]),
+    )
 
 
 @contextmanager
@@ -270,8 +226,12 @@ def _explained(context: dg.AssetExecutionContext, stage: Stage) -> Iterator[None
         raise waiting_failure(context.instance, run_id, error.reason) from None
 
 
-def _run(context: dg.AssetExecutionContext, workspace: Workspace, stage: Stage) -> BuildResult:
-    before = built_before.get(context.run.run_id)
+def _run(
+    context: dg.AssetExecutionContext,
+    workspace: Workspace,
+    stage: Stage,
+    before: BuiltBefore | None,
+) -> BuildResult:
     result = before.results.get(stage.name) if before else None
     for level, text in before.lines if before else ():
         if text.startswith(f"{stage.name}: "):
@@ -283,12 +243,6 @@ def _run(context: dg.AssetExecutionContext, workspace: Workspace, stage: Stage) 
     force = context.run.tags.get(FORCE_TAG) == "true"
     with package_log(context.log.log), redacted_errors(stage.name):
         return run_dataset_stage(workspace, stage, force=force)
-
-
-def added_checks(stage: Stage) -> dict[str, str]:
-    """Name → description of the checks that the asset has besides those of the stage."""
-    whole = {_WHOLE: _WHOLE_TEXT} if stage.reads_trajectories else {}
-    return whole | dict(ADDITIONS[stage.name].checks if stage.name in ADDITIONS else {})
 
 
 def _damage(
@@ -303,22 +257,3 @@ def _damage(
                 table.request_rerun(key, "damaged")
     compared = {"trajectories": len(workspace.store.outputs(TRAJECTORIES_STAGE.folder))}
     return CheckOutcome(_WHOLE, not damage, tuple(damage), compared, blocking=False)
-
-
-def _charts(folder: Path) -> dict[str, dg.MetadataValue]:
-    charts = read_charts(folder)
-    return {"plots": reporting.pictures(charts)} if charts else {}
-
-
-def _no_trajectory(name: str) -> dg.Failure:
-    message = (
-        f"{name}: no trajectory is committed yet; materialize `trajectories` of a demonstration "
-        "first, or run `demo-pipeline run`"
-    )
-    return dg.Failure(message, allow_retries=False)
-
-
-def _rejected(name: str, result: BuildResult) -> dg.Failure:
-    table = reporting.problem_table(result.problems)
-    message = failure_text(name, result)
-    return dg.Failure(message, metadata={"found": table}, allow_retries=False)

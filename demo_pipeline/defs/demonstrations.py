@@ -1,13 +1,12 @@
 """The stages of a demonstration as one asset function, and the job for any ids.
 
-Belongs here: both call `pipeline/batch.py` and say what became of each demonstration: explicit
+Belongs here: both call `runs/batch.py` and say what became of each demonstration: explicit
 materialisations, check results and failures per partition, for one partition and for many by the
 same code.
 """
 
-import time
 import warnings
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -50,7 +49,7 @@ from demo_pipeline.defs.tags import (
 )
 from demo_pipeline.files.shown_text import plain_line
 from demo_pipeline.problems import Problem
-from demo_pipeline.runs.batch import AStage, DemonstrationTask, process
+from demo_pipeline.runs.batch import DemonstrationTask, process_stages
 from demo_pipeline.runs.failures import transient_reason
 from demo_pipeline.runs.quarantine import record_crash
 from demo_pipeline.runs.results import (
@@ -60,6 +59,7 @@ from demo_pipeline.runs.results import (
     StageReport,
     Status,
 )
+from demo_pipeline.runs.stage_runs import AStage
 from demo_pipeline.runs.stages import STAGE_BY_NAME, STAGES
 from demo_pipeline.runs.task_catalog import OSWORLD_TASKS
 from demo_pipeline.runs.workspace import Workspace
@@ -73,6 +73,10 @@ _SHOWN, _LONGEST_REASON = 20, 500  # problems; characters
 _EMPTY_RANGE = (
     "no demonstration is in this range; partitions are in the order of their registration, so the "
     "first of the range must be the one that was registered first"
+)
+_CORRECT = (
+    "correct the upload, then materialize raw_recordings and the later stages again; other "
+    "demonstrations are not affected"
 )
 _REMEDY = {
     Status.SUPERSEDED: "none: the upload changed during the run, and a new run follows",
@@ -96,11 +100,20 @@ def build_demonstration_assets(partitions_per_run: int) -> dg.AssetsDefinition:
     With one per run, each demonstration has its own check results; a batch has one result per
     check.
     """
+    partitions = DEMONSTRATIONS if partitions_per_run == 1 else None
+    with warnings.catch_warnings():
+        # Marked as subject to change; tests pin the behaviour that this relies on.
+        warnings.simplefilter("ignore", dg.PreviewWarning)
+        check_specs = [
+            spec
+            for stage in STAGES
+            for spec in reporting.check_specs(stage.name, stage.checks, partitions)
+        ]
 
     @dg.multi_asset(
         name=STEP,
         specs=[_spec(stage) for stage in STAGES],
-        check_specs=_check_specs(DEMONSTRATIONS if partitions_per_run == 1 else None),
+        check_specs=check_specs,
         can_subset=True,
         partitions_def=DEMONSTRATIONS,
         backfill_policy=dg.BackfillPolicy.multi_run(partitions_per_run),
@@ -123,18 +136,7 @@ def build_demonstration_assets(partitions_per_run: int) -> dg.AssetsDefinition:
     return demonstrations
 
 
-def _check_specs(partitions_def: dg.PartitionsDefinition[str] | None) -> list[dg.AssetCheckSpec]:
-    with warnings.catch_warnings():
-        # Marked as subject to change; tests pin the behaviour that this relies on.
-        warnings.simplefilter("ignore", dg.PreviewWarning)
-        return [
-            spec
-            for stage in STAGES
-            for spec in reporting.check_specs(stage.name, stage.checks, partitions_def)
-        ]
-
-
-def parents_of(stage: AStage) -> list[str]:
+def _parents_of(stage: AStage) -> list[str]:
     """The assets that a stage's asset depends on."""
     return [*stage.inputs, *([OSWORLD_TASKS] if stage.matches_task else [])]
 
@@ -142,7 +144,7 @@ def parents_of(stage: AStage) -> list[str]:
 def _spec(stage: AStage) -> dg.AssetSpec:
     return dg.AssetSpec(
         stage.name,
-        deps=parents_of(stage),
+        deps=_parents_of(stage),
         skippable=True,  # a run whose upload changes meanwhile has no output
         group_name=stage.group,
         kinds=set(stage.kinds),
@@ -216,16 +218,15 @@ class _Run:
         *,
         planned: bool,
     ) -> None:
-        self._context, self._instance, self._run = context, context.instance, context.run
+        self._log, self._instance, self._run = context.log, context.instance, context.run
         self._workspace, self._stages, self._members = workspace, stages, members
         self._planned, self._alone = planned, planned and len(members) == 1
         # Of a few as much is said as in runs of their own.
-        few = len(members) < workspace.settings.execution.batch_from
-        self._in_full = few or self._alone
-        limits = workspace.settings.execution
-        self._each_checked = self._alone and limits.partitions_per_run == 1
-        self._progress = BatchProgress(len(members), time.monotonic)
-        self._results: list[DemonstrationResult] = []
+        self._few = len(members) < workspace.settings.execution.batch_from or self._alone
+        self._progress = BatchProgress(len(members))
+        self._versions = _Versions(self._instance, stages, [one.demonstration for one in members])
+        self._made: defaultdict[str, dict[str, StageReport]] = defaultdict(dict)  # by stage, id
+        self._left: list[DemonstrationResult] = []  # those that are not done
 
     def events(self) -> _Events:
         """Process the demonstrations; yield what is said of each.
@@ -234,31 +235,32 @@ class _Run:
             Failure: at the end, when a demonstration is not done.
         """
         claim_run(self._instance, self._run)
-        versions = _Versions(
-            self._instance, self._stages, [member.demonstration for member in self._members]
-        )
         try:
             for found in self._processed():
-                result = self._recorded(found)
-                self._progress.add(result)
-                self._results.append(_slim(result))
-                yield from self._said(result, versions)
+                if isinstance(found, StageReport):
+                    yield from self._said_of_stage(found)
+                    continue
+                self._progress.add(found)
+                if not found.status.is_done:
+                    self._left.append(found)
+                    yield from self._said_of_undone(found)
         except Exception as error:
             reason = transient_reason(error)
             if reason is None:
                 raise
             raise waiting_failure(self._instance, self._run.run_id, reason) from None
         for stage in self._stages:
-            yield from self._checks(stage)
+            yield from (self._evaluation(stage.name, one) for one in self._outcomes(stage))
         self._end()
 
-    def _processed(self) -> Iterator[DemonstrationResult]:
-        before = processed.pop(self._run.run_id, None)
-        if before is not None:
-            results, lines = before
-            for level, text in lines:
-                self._context.log.log(level, text)
-            yield from results
+    def _processed(self) -> Iterator[StageReport | DemonstrationResult]:
+        results, lines = processed.pop(self._run.run_id, ((), ()))
+        for level, text in lines:
+            self._log.log(level, text)
+        for result in results:
+            yield from result.stages
+            yield result
+        if results:
             return
         force = self._run.tags.get(FORCE_TAG) == "true"
         tasks = [
@@ -266,69 +268,54 @@ class _Run:
         ]
         workers = min(self._workspace.settings.execution.workers, len(tasks))
         if not self._alone:
-            self._context.log.info("%d demonstrations, %d processes", len(tasks), workers)
-
-        def tick() -> None:
-            line = None if self._alone else self._progress.due_line()
-            if line is not None:
-                self._context.log.info(line)
-
-        log = self._context.log.log if self._in_full else None
-        yield from process(
-            self._workspace, tasks, self._stages, workers=workers, log=log, tick=tick
+            self._log.info("%d demonstrations, %d processes", len(tasks), workers)
+        log = self._log.log if self._few else None
+        yield from process_stages(
+            self._workspace, tasks, self._stages, workers=workers, log=log, tick=self._tick
         )
 
-    def _recorded(self, result: DemonstrationResult) -> DemonstrationResult:
-        """The result; a crash in a run that Dagster launched is quarantined first."""
-        if result.status is Status.FAILED and self._run.remote_job_origin is not None:
+    def _tick(self) -> None:
+        line = None if self._alone else self._progress.due_line()
+        if line is not None:
+            self._log.info(line)
+
+    def _said_of_stage(self, made: StageReport) -> _Events:
+        """Say what a stage gave; the store has outputs without an event of a killed process."""
+        stage, key = STAGE_BY_NAME[made.stage], made.demonstration
+        counts = {n: v for check in stage.checks for n, v in check.counts(made.summary).items()}
+        self._made[made.stage][key] = replace(made, summary=counts)
+        told_before = self._versions.shown[made.stage].get(key) == made.content[:16]
+        if made.status is Status.CACHED and told_before and not self._planned:
+            return  # in a backfill, one without an event counts as failed
+        location = f"{self._workspace.store.url}/{stage.output(key)}"
+        metadata = reporting.report_metadata(made, location, short=not self._few)
+        if self._few:
+            metadata = reporting.preview(self._workspace, stage.name, key) | metadata
+        made_of = {name: found[key].content for name, found in self._made.items() if key in found}
+        tags = self._versions.tags(stage, key, made_of)
+        yield dg.AssetMaterialization(made.stage, partition=key, metadata=metadata, tags=tags)
+        self._versions.note(made.stage, key)
+
+    def _said_of_undone(self, result: DemonstrationResult) -> _Events:
+        """Say why a demonstration is not done, where people look for it."""
+        key, status = result.demonstration, result.status
+        if status is Status.FAILED and self._run.remote_job_origin is not None:
             cause = result.reason.partition(":")[0]
             try:
-                record_crash(self._workspace, result.demonstration, result.stage, cause)
+                record_crash(self._workspace, key, result.stage, cause)
             except (StorageError, OSError) as error:  # discovery requests another run
-                key = result.demonstration
-                self._context.log.warning("%s cannot be quarantined: %s", key, error)
-        return result
-
-    def _said(self, result: DemonstrationResult, versions: "_Versions") -> _Events:
-        """Say what became of one demonstration, where people look for it."""
-        key = result.demonstration
-        made_of = {made.stage: made.content[:16] for made in result.stages}
-        for made in result.stages:
-            # Of a process that was killed, the store has outputs without an event.
-            told_before = versions.shown[made.stage].get(key) == made_of[made.stage]
-            if made.status is Status.CACHED and told_before and not self._planned:
-                continue  # in a backfill, one without an event counts as failed
-            stage = STAGE_BY_NAME[made.stage]
-            yield dg.AssetMaterialization(
-                made.stage,
-                partition=key,
-                metadata=self._metadata(stage, key, made),
-                tags=versions.tags(stage, key, made_of),
-            )
-            versions.note(made.stage, key)
-        if result.status.is_done:
-            return
+                self._log.warning("%s cannot be quarantined: %s", key, error)
         if not self._alone:
             why = str(_problems(result)[0]).removeprefix(f"{key}: ")
-            words = IN_RUNS[result.status], result.stage, why
-            self._context.log.warning("%s: %s in %s: %s", key, *words)
-        if result.status is Status.SUPERSEDED:
+            self._log.warning("%s: %s in %s: %s", key, IN_RUNS[status], result.stage, why)
+        if status is Status.SUPERSEDED:
             yield self._superseded(result)
             return
-        if result.status is Status.WAITING and self._planned and not self._alone:
+        if status is Status.WAITING and self._planned and not self._alone:
             self._request_again(key, WAITING_OUTCOME)
         if not self._planned:
             for stage in self._stages[len(result.stages) :]:
                 self._plan(stage.name, key)
-
-    def _metadata(
-        self, stage: AStage, key: str, made: StageReport
-    ) -> Mapping[str, dg.MetadataValue]:
-        location = f"{self._workspace.store.url}/{stage.output(key)}"
-        if not self._in_full:
-            return reporting.short_metadata(made, location)
-        entries = reporting.report_metadata(made, location)
-        return reporting.preview(self._workspace, stage.name, key) | entries
 
     def _plan(self, asset: str, partition: str) -> None:
         """Note that a partition was to be materialized: when its run fails, it failed."""
@@ -346,7 +333,7 @@ class _Run:
         """The run succeeds without an output, and another follows for the new upload."""
         if self._alone:
             words = result.stage, result.demonstration, _SUPERSEDED
-            self._context.log.warning("%s of %s: %s", *words)
+            self._log.warning("%s of %s: %s", *words)
             self._instance.add_run_tags(self._run.run_id, {OUTCOME_TAG: SUPERSEDED_OUTCOME})
         return dg.AssetObservation(
             result.stage,
@@ -360,33 +347,28 @@ class _Run:
             with open_table(self._instance, self._workspace) as table:
                 table.request_rerun(key, reason)
         except Exception as error:  # noqa: BLE001 - the other demonstrations go on
-            self._context.log.warning("%s cannot be requested again: %s", key, type(error).__name__)
+            self._log.warning("%s cannot be requested again: %s", key, type(error).__name__)
 
-    def _checks(self, stage: AStage) -> _Events:
-        """One verdict for each check of a stage, over all demonstrations that came to it."""
-        for outcome in self._outcomes(stage):
-            said = reporting.check_result(outcome)
-            yield dg.AssetCheckEvaluation(
-                asset_key=dg.AssetKey(stage.name),
-                check_name=outcome.name,
-                passed=outcome.passed,
-                severity=said.severity,
-                description=said.description,
-                metadata=said.metadata,
-                blocking=False,  # a failed one is red; what it stops was stopped before
-                partition=self._members[0].demonstration if self._each_checked else None,
-            )
+    def _evaluation(self, stage: str, outcome: CheckOutcome) -> dg.AssetCheckEvaluation:
+        said = reporting.check_result(outcome)
+        own = self._alone and self._workspace.settings.execution.partitions_per_run == 1
+        return dg.AssetCheckEvaluation(
+            asset_key=dg.AssetKey(stage),
+            check_name=outcome.name,
+            passed=outcome.passed,
+            severity=said.severity,
+            description=said.description,
+            metadata=said.metadata,
+            blocking=False,  # a failed one is red; what it stops was stopped before
+            partition=self._members[0].demonstration if own else None,
+        )
 
     def _outcomes(self, stage: AStage) -> list[CheckOutcome]:
-        stopped = [
-            result
-            for result in self._results
-            if not result.status.is_done and result.stage == stage.name
-        ]
-        built = [made for one in self._results for made in one.stages if made.stage == stage.name]
+        """One verdict for each check of a stage, over all demonstrations that came to it."""
+        stopped = [result for result in self._left if result.stage == stage.name]
+        built = list(self._made[stage.name].values())
         if self._alone and stopped:
-            [result] = stopped
-            return _own_outcomes(stage, result)
+            return _own_outcomes(stage, stopped[0])
         if not stopped and not built:
             return []  # no check ran
         problems = [problem for result in stopped for problem in _problems(result)]
@@ -394,30 +376,39 @@ class _Run:
 
     def _end(self) -> None:
         """Write down what is not done, and end the run with it."""
-        left = [one for one in self._results if not one.status.is_done]
-        if not self._alone:
-            self._context.log.info(self._progress.last_line())
-            outcomes = {
-                one.demonstration: MemberOutcome(
-                    one.status, one.reason[:_LONGEST_REASON] if one.status == "waiting" else ""
-                )
-                for one in left
-            }
-            note_outcomes(self._instance, self._run.run_id, outcomes)
-        left = [one for one in left if one.status is not Status.SUPERSEDED]
-        if not left:
+        left = [one for one in self._left if one.status is not Status.SUPERSEDED]
+        if self._alone:
+            for result in left:
+                raise self._own_failure(result)
             return
-        if not self._alone:
+        self._log.info(self._progress.last_line())
+        outcomes = {
+            one.demonstration: MemberOutcome(
+                one.status, one.reason[:_LONGEST_REASON] if one.status is Status.WAITING else ""
+            )
+            for one in self._left
+        }
+        note_outcomes(self._instance, self._run.run_id, outcomes)
+        if left:
             raise self._failure(sorted(left, key=lambda one: one.demonstration))
-        [result] = left
+
+    def _own_failure(self, result: DemonstrationResult) -> dg.Failure:
+        """What ends the run of a single demonstration; not retried, as its input is at fault."""
         if result.status is Status.WAITING:
-            raise waiting_failure(self._instance, self._run.run_id, result.reason)
+            return waiting_failure(self._instance, self._run.run_id, result.reason)
+        key, found = result.demonstration, _problems(result)
         crash = {CRASH_ENTRY: result.reason.partition(":")[0]}
-        raise reporting.failure(
-            _problems(result),
-            result.stage,
-            result.demonstration,
-            crash if result.status is Status.FAILED else {},
+        lines = "\n".join(f"  {plain_line(str(problem))}" for problem in found[:_SHOWN])
+        return dg.Failure(
+            description=f"{key} failed in {result.stage}:\n{lines}",
+            metadata={
+                "demonstration": key,
+                "stage": result.stage,
+                **(crash if result.status is Status.FAILED else {}),
+                "found": reporting.problem_table(found),
+                "what_to_do": _CORRECT,
+            },
+            allow_retries=False,
         )
 
     def _failure(self, left: Sequence[DemonstrationResult]) -> dg.Failure:
@@ -433,24 +424,6 @@ class _Run:
             metadata={**numbers, "found": reporting.problem_table(found)},
             allow_retries=False,
         )
-
-
-def _slim(result: DemonstrationResult) -> DemonstrationResult:
-    """A result of whose outputs only the checks and their counts are kept."""
-    return replace(
-        result,
-        stages=tuple(
-            replace(
-                made,
-                summary={
-                    name: number
-                    for check in STAGE_BY_NAME[made.stage].checks
-                    for name, number in check.counts(made.summary).items()
-                },
-            )
-            for made in result.stages
-        ),
-    )
 
 
 def _problems(result: DemonstrationResult) -> list[Problem]:
@@ -505,7 +478,9 @@ class _Versions:
         self, instance: dg.DagsterInstance, stages: Sequence[AStage], ids: Sequence[str]
     ) -> None:
         self._storage = instance.event_log_storage
-        names = dict.fromkeys(name for stage in stages for name in (*parents_of(stage), stage.name))
+        names = dict.fromkeys(
+            name for stage in stages for name in (*_parents_of(stage), stage.name)
+        )
         records = [
             record.asset_entry.last_materialization_record
             for record in instance.get_asset_records([dg.AssetKey(name) for name in names])
@@ -528,17 +503,17 @@ class _Versions:
         Args:
             stage: that was built.
             demonstration: that it was built for.
-            made: stage → data version, of every stage of the run so far.
+            made: stage → content of its output, of every stage of the run so far.
         """
         tags = {
             CODE_VERSION_TAG: stage.code_version,
-            DATA_VERSION_TAG: made[stage.name],
+            DATA_VERSION_TAG: made[stage.name][:16],
             DATA_VERSION_IS_USER_PROVIDED_TAG: "true",
         }
-        for name in parents_of(stage):
+        for name in _parents_of(stage):
             version = self._tasks
             if name in STAGE_BY_NAME:
-                version = made.get(name) or self.shown[name].get(demonstration, "")
+                version = made.get(name, "")[:16] or self.shown[name].get(demonstration, "")
             tags[get_input_data_version_tag(dg.AssetKey(name))] = version
             pointer = self._pointers.get((name, demonstration), self._pointers.get((name, "")))
             tags[get_input_event_pointer_tag(dg.AssetKey(name))] = (

@@ -107,12 +107,12 @@ def _metadata(
         if len(summaries) == 1 or row["answers"] == PREDICTIONS  # baselines beside one alone
     ]
     scores = {name: summary["score"] for name, summary in summaries.items()}
-    history = [*_earlier(context), *_numbers(scores)]
+    chart = history_chart(_CHART_TITLE, _numbers([*_earlier(context), scores]))
     return {
         "evaluations": dg.MetadataValue.int(len(results)),
         "table": reporting.records(rows),
         "scores": dg.MetadataValue.json(scores),
-        "history": reporting.pictures({"history": history_chart(_CHART_TITLE, history)}),
+        "history": reporting.pictures({"history": chart}),
         "path": dg.MetadataValue.path(f"{workspace.store.url}/{EVALUATION_SCORES}"),
         **_failures(workspace, results),
     }
@@ -140,37 +140,38 @@ def _failures(
 
 def _joint(check: str, results: Mapping[str, BuildResult]) -> CheckOutcome:
     """One outcome for all evaluations; its problems say whose predictions they are about."""
-    outcomes = {
-        name: outcome
+    found = [
+        (name, outcome)
         for name, result in results.items()
         for outcome in result.checks
         if outcome.name == check
-    }
+    ]
     problems = tuple(
         replace(problem, file=evaluations.predictions_path(name))
-        for name, outcome in outcomes.items()
+        for name, outcome in found
         for problem in outcome.problems
     )
-    passed = all(outcome.passed for outcome in outcomes.values())
-    compared = {"evaluations": len(results), "steps": _steps(results)}
-    return CheckOutcome(check, passed, problems, compared, blocking=False)
+    steps = sum(int(str(result.summary.get("steps", 0))) for result in results.values())
+    passed, compared = all(one.passed for _, one in found), {"evaluations": len(results)}
+    return CheckOutcome(check, passed, problems, compared | {"steps": steps}, blocking=False)
 
 
-def _steps(results: Mapping[str, BuildResult]) -> int:
-    return sum(int(str(result.summary.get("steps", 0))) for result in results.values())
-
-
-def _earlier(context: dg.AssetExecutionContext) -> list[tuple[str, float]]:
-    """The evaluations scored before, oldest first, with their scores."""
+def _earlier(context: dg.AssetExecutionContext) -> list[Any]:
+    """The scores by evaluation of the runs before, oldest first."""
     key = dg.AssetKey(EVALUATION_SCORES)
     records = context.instance.fetch_materializations(key, limit=_HISTORY).records
     made = [record.asset_materialization for record in reversed(records)]
-    kept = [one.metadata["scores"].value for one in made if one and "scores" in one.metadata]
-    return [pair for scores in kept if isinstance(scores, dict) for pair in _numbers(scores)]
+    return [one.metadata["scores"].value for one in made if one and "scores" in one.metadata]
 
 
-def _numbers(scores: Mapping[str, Any]) -> list[tuple[str, float]]:
-    return [(name, float(one)) for name, one in scores.items() if isinstance(one, int | float)]
+def _numbers(found: Sequence[Any]) -> list[tuple[str, float]]:
+    return [
+        (name, float(one))
+        for scores in found
+        if isinstance(scores, dict)
+        for name, one in scores.items()
+        if isinstance(one, int | float)
+    ]
 
 
 evaluation_job = dg.define_asset_job(

@@ -36,28 +36,22 @@ _UNFINISHED = (
 
 def examine_instance(workspace: Workspace, *, expect_daemon: bool) -> Iterator[Finding]:
     """Yield what is found in DAGSTER_HOME; `expect_daemon`: a missing daemon is an error."""
-    yield (home := _home())
-    if home.level is HealthLevel.ERROR:
+    home = Path(os.environ["DAGSTER_HOME"])  # set by the command, which found it to be a directory
+    if not os.access(home, os.W_OK | os.X_OK):
+        yield Finding("dagster_home", HealthLevel.ERROR, f"{home} cannot be written")
         return
+    if (home / "dagster.yaml").is_file():
+        yield healthy("dagster_home", str(home), path=str(home))
+    else:
+        message = f"{home} has no dagster.yaml: runs are not limited; copy the one of the checkout"
+        yield Finding("dagster_home", HealthLevel.WARNING, message, {"path": str(home)})
     try:
         with dg.DagsterInstance.get() as instance:
             ask_instance(instance)
             findings = list(_findings(instance, workspace, expect_daemon=expect_daemon))
     except Exception as error:  # noqa: BLE001 - whatever a broken instance raises
-        message = instance_fault(Path(os.environ["DAGSTER_HOME"]), error)
-        findings = [Finding("instance", HealthLevel.ERROR, message)]
+        findings = [Finding("instance", HealthLevel.ERROR, instance_fault(home, error))]
     yield from findings
-
-
-def _home() -> Finding:
-    """DAGSTER_HOME, which the command has set and found to be a directory."""
-    home = Path(os.environ["DAGSTER_HOME"])
-    if not os.access(home, os.W_OK | os.X_OK):
-        return Finding("dagster_home", HealthLevel.ERROR, f"{home} cannot be written")
-    if not (home / "dagster.yaml").is_file():
-        message = f"{home} has no dagster.yaml: runs are not limited; copy the one of the checkout"
-        return Finding("dagster_home", HealthLevel.WARNING, message, {"path": str(home)})
-    return healthy("dagster_home", str(home), path=str(home))
 
 
 def _findings(
@@ -65,100 +59,80 @@ def _findings(
 ) -> Iterator[Finding]:
     now = time.time()
     yield _stale_runs(instance, now)
-    queued = instance.get_runs_count(dg.RunsFilter(statuses=list(_QUEUED)))
-    seen = _last_heartbeat(instance)
-    alive = seen is not None and now - seen < DAEMON_SECONDS
-    yield _daemon(seen, alive=alive, queued=queued, expected=expect_daemon)
-    yield from _sensors(instance, workspace, now, alive=alive)
-    yield _waiting(instance, workspace)
-
-
-def _stale_runs(instance: dg.DagsterInstance, now: float) -> Finding:
-    """Runs that count as running but say nothing: their processes died."""
-    runs = instance.get_runs(dg.RunsFilter(statuses=list(_UNFINISHED)))
-    stale = [
-        run.run_id for run in runs if now - _last_event(instance, run.run_id) > STALE_RUN_SECONDS
-    ]
-    if not stale:
-        return healthy("runs", f"{len(runs)} running, none of them hangs", running=len(runs))
-    message = (
-        f"{len(stale)} of {len(runs)} runs said nothing for {STALE_RUN_SECONDS / 3600:.0f} hours; "
-        f"terminate them in the UI: {', '.join(run[:8] for run in stale)}"
-    )
-    return Finding("runs", HealthLevel.ERROR, message, {"running": len(runs), "stale": [*stale]})
-
-
-def _last_event(instance: dg.DagsterInstance, run_id: str) -> float:
-    """When the newest event of a run was logged; for a run without any, when it was created."""
-    records = instance.get_records_for_run(run_id, limit=1, ascending=False).records
-    if records:
-        return records[0].timestamp
-    record = instance.get_run_record_by_id(run_id)
-    return record.create_timestamp.timestamp() if record else 0.0
-
-
-def _last_heartbeat(instance: dg.DagsterInstance) -> float | None:
-    """When the daemon that evaluates sensors was last seen; None: never."""
     heartbeat = instance.get_daemon_heartbeats().get(_SENSOR_DAEMON)
-    return heartbeat.timestamp if heartbeat else None
-
-
-def _daemon(seen: float | None, *, alive: bool, queued: int, expected: bool) -> Finding:
-    values = {"last_seen": iso_time(seen), "queued_runs": queued}
-    if alive:
-        return Finding("daemon", HealthLevel.OK, f"running, {queued} runs queued", values)
-    last = f"last seen {iso_time(seen)}" if seen else "never seen"
-    if queued or expected:
-        message = (
-            f"no daemon runs ({last}), {queued} runs queued; start `make ui` or dagster-daemon"
-        )
-        return Finding("daemon", HealthLevel.ERROR, message, values)
-    message = f"no daemon runs ({last}): uploads are processed by `demo-pipeline run` only"
-    return Finding("daemon", HealthLevel.OK, message, values)
-
-
-def _sensors(
-    instance: dg.DagsterInstance, workspace: Workspace, now: float, *, alive: bool
-) -> Iterator[Finding]:
-    """Yield the last evaluation of every sensor."""
+    seen = heartbeat.timestamp if heartbeat else None
+    alive = seen is not None and now - seen < DAEMON_SECONDS
+    queued = instance.get_runs_count(dg.RunsFilter(statuses=list(_QUEUED)))
+    yield _daemon(seen, alive=alive, queued=queued, expected=expect_daemon)
     states = {
         state.instigator_name: state
         for state in instance.all_instigator_state()
         if state.instigator_type.value == "SENSOR"
     }
     for sensor in build_defs(workspace.settings).sensors or ():
-        state = states.get(sensor.name)
         interval = getattr(sensor, "minimum_interval_seconds", None) or 30
-        yield _sensor(instance, sensor.name, state, now, interval if alive else None)
+        state, due = states.get(sensor.name), interval if alive else None
+        yield _sensor(instance, sensor.name, state, now, due)
+    yield _waiting(instance, workspace)
+
+
+def _stale_runs(instance: dg.DagsterInstance, now: float) -> Finding:
+    """Runs that count as running but say nothing: their processes died."""
+    found = instance.get_run_records(dg.RunsFilter(statuses=list(_UNFINISHED)))
+    stale = []
+    for record in found:
+        run_id = record.dagster_run.run_id
+        events = instance.get_records_for_run(run_id, limit=1, ascending=False).records
+        last = events[0].timestamp if events else record.create_timestamp.timestamp()
+        if now - last > STALE_RUN_SECONDS:
+            stale.append(run_id)
+    count = len(found)
+    if not stale:
+        return healthy("runs", f"{count} running, none of them hangs", running=count)
+    message = (
+        f"{len(stale)} of {count} runs said nothing for {STALE_RUN_SECONDS / 3600:.0f} hours; "
+        f"terminate them in the UI: {', '.join(run[:8] for run in stale)}"
+    )
+    return Finding("runs", HealthLevel.ERROR, message, {"running": count, "stale": [*stale]})
+
+
+def _daemon(seen: float | None, *, alive: bool, queued: int, expected: bool) -> Finding:
+    values = {"last_seen": iso_time(seen), "queued_runs": queued}
+    if alive:
+        return Finding("daemon", HealthLevel.OK, f"running, {queued} runs queued", values)
+    last = f"no daemon runs ({f'last seen {iso_time(seen)}' if seen else 'never seen'})"
+    if queued or expected:
+        message = f"{last}, {queued} runs queued; start `make ui` or dagster-daemon"
+        return Finding("daemon", HealthLevel.ERROR, message, values)
+    message = f"{last}: uploads are processed by `demo-pipeline run` only"
+    return Finding("daemon", HealthLevel.OK, message, values)
 
 
 def _sensor(
-    instance: dg.DagsterInstance,
-    name: str,
-    state: Any,
-    now: float,
-    interval: int | None,
+    instance: dg.DagsterInstance, name: str, state: Any, now: float, interval: int | None
 ) -> Finding:
-    """How a sensor is; `interval` is None when no daemon evaluates it."""
-    check = f"sensor {name}"
+    """The last evaluation of a sensor; `interval` is None when no daemon evaluates it."""
     ticks: Sequence[Any] = ()
     if state is not None:
         ticks = instance.get_ticks(state.instigator_origin_id, state.selector_id, limit=1)
     last = ticks[0].timestamp if ticks else None
-    values = {"last_tick": iso_time(last), "status": ticks[0].status.value if ticks else None}
+    status = ticks[0].status.value if ticks else None
+    level, message = HealthLevel.OK, f"last evaluated at {iso_time(last)}"
     if state is not None and not state.is_running:
-        message = "is switched off; switch it on under Automation"
-        return Finding(check, HealthLevel.WARNING, message, values)
-    if ticks and ticks[0].status.value == "FAILURE":
-        message = f"failed at {iso_time(last)}; open it under Automation"
-        return Finding(check, HealthLevel.ERROR, message, values)
-    if last is None:
+        level, message = (
+            HealthLevel.WARNING,
+            "is switched off; switch it on under Automation",
+        )
+    elif status == "FAILURE":
+        level, message = HealthLevel.ERROR, f"failed at {iso_time(last)}; open it under Automation"
+    elif last is None:
         level = HealthLevel.OK if interval is None else HealthLevel.WARNING
-        return Finding(check, level, "was never evaluated", values)
-    if interval is not None and now - last > LATE_TICKS * interval:
+        message = "was never evaluated"
+    elif interval is not None and now - last > LATE_TICKS * interval:
+        level = HealthLevel.WARNING
         message = f"was last evaluated at {iso_time(last)}, though the daemon runs"
-        return Finding(check, HealthLevel.WARNING, message, values)
-    return Finding(check, HealthLevel.OK, f"last evaluated at {iso_time(last)}", values)
+    values = {"last_tick": iso_time(last), "status": status}
+    return Finding(f"sensor {name}", level, message, values)
 
 
 def _waiting(instance: dg.DagsterInstance, workspace: Workspace) -> Finding:
@@ -171,8 +145,8 @@ def _waiting(instance: dg.DagsterInstance, workspace: Workspace) -> Finding:
             counts = table.counts()
     except StorageError as error:
         return Finding("waiting", HealthLevel.ERROR, str(error))
-    waiting = counts.get(UploadState.PENDING, 0) + counts.get(UploadState.REQUESTED, 0)
-    values = {state.value: counts.get(state, 0) for state in UploadState}
+    waiting = counts[UploadState.PENDING] + counts[UploadState.REQUESTED]
+    values = {state.value: count for state, count in counts.items()}
     return healthy("waiting", f"{waiting} uploads wait for a run", **values)
 
 

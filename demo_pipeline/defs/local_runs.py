@@ -7,8 +7,8 @@ built is under a job, and what failed is red. The work itself needs no Dagster.
 import logging
 import signal
 import uuid
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 
 from demo_pipeline.defs import demonstrations, jobs
@@ -69,16 +69,15 @@ def process_and_report(
     Results that came before an interruption are reported too. Until they are, other processes of
     this machine leave these demonstrations alone.
     """
-    size = workspace.settings.execution.partitions_per_run
-    for part in batched(tasks, max(size, workers)):
+    limits = workspace.settings.execution
+    for part in batched(tasks, max(limits.partitions_per_run, workers)):
         listed = {
             task.demonstration: upload_listing_fingerprint(workspace.uploads, task.demonstration)
             or ""
             for task in part
         }
         done, lines = list[DemonstrationResult](), list[LogLine]()
-        few = len(part) < workspace.settings.execution.batch_from
-        log = partial(_keep, lines) if few else None
+        log = partial(_keep, lines) if len(part) < limits.batch_from else None
         with local_instance() as instance:
             claims = claim(claims_folder(instance, workspace), listed)
         try:
@@ -87,17 +86,16 @@ def process_and_report(
                     done.append(result)
                     yield result
         finally:
-            runs = []
-            for some in batched(done, size):
-                members = [
-                    BatchMember(one.demonstration, listed[one.demonstration]) for one in some
-                ]
+            reported = True
+            for some in batched(done, limits.partitions_per_run):
+                ids = [one.demonstration for one in some]
                 run_id = str(uuid.uuid4())
                 demonstrations.processed[run_id] = some, lines
-                runs.append(_execute(workspace, BATCH_JOB, run_id, batch_tags(members)))
+                tags = batch_tags([BatchMember(key, listed[key]) for key in ids])
+                reported &= _execute(workspace, BATCH_JOB, run_id, tags)
             with best_effort(_LOG, "noting what waits"), local_instance() as instance:
                 note_results(instance, workspace, done, listed)
-            if all(runs) and len(done) == len(part):
+            if reported and len(done) == len(part):
                 claims.unlink(missing_ok=True)
 
 
@@ -109,10 +107,10 @@ def build_and_report(
     workspace: Workspace, job: str, pause: RetryPause | None, *, force: bool
 ) -> BuiltDatasets:
     """Build the datasets of a job, and report them."""
+    lines: list[LogLine] = []
     with local_instance() as instance:
         claims = claim(claims_folder(instance, workspace), (), "datasets")
         seen = latest_trajectory(instance)  # before the store is read
-        lines: list[LogLine] = []
         with package_log(partial(_keep, lines)):
             built = build_datasets(workspace, job, pause, force=force)
         run_id = str(uuid.uuid4())
@@ -124,8 +122,9 @@ def build_and_report(
 
 def _execute(workspace: Workspace, job: str, run_id: str, tags: Mapping[str, str]) -> bool:
     """Run a job that only reports, and answer Ctrl-C afterwards; whether it was recorded."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        with local_instance() as instance, _without_interrupts():
+        with local_instance() as instance:
             build_defs(workspace.settings).resolve_job_def(job).execute_in_process(
                 instance=instance,
                 run_config=_QUIET,
@@ -137,13 +136,6 @@ def _execute(workspace: Workspace, job: str, run_id: str, tags: Mapping[str, str
         reason = transient_reason(error) or type(error).__name__
         _LOG.warning("not reported to Dagster: %s; the next run does it", reason)
         return False
-    return True
-
-
-@contextmanager
-def _without_interrupts() -> Iterator[None]:
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    return True

@@ -64,51 +64,31 @@ def _value(value: Any) -> dg.MetadataValue:
         case str():
             return dg.MetadataValue.text(plain_line(value))
         case list() if all(isinstance(item, str) for item in value):
-            return dg.MetadataValue.md(
-                "\n".join(f"- {markdown_text(item)}" for item in value) or "none"
-            )
+            lines = [f"- {markdown_text(item)}" for item in value]
+            return dg.MetadataValue.md("\n".join(lines) or "none")
         case _:
             return dg.MetadataValue.json(plain_values(value))
 
 
-def result_metadata(result: BuildResult, location: str) -> dict[str, dg.MetadataValue]:
-    """The summary, location, version, number of files and size in bytes of an output."""
-    made = StageReport.of("", result)
-    if made is not None:
-        return report_metadata(made, location)
-    entries = metadata_of(result.summary)
-    entries["path"] = dg.MetadataValue.path(location)
-    entries["outcome"] = dg.MetadataValue.text(result.status.value)
-    return entries
+def report_metadata(
+    made: StageReport, location: str, *, short: bool = False
+) -> dict[str, dg.MetadataValue]:
+    """The summary, location, version, number of files and size in bytes of an output.
 
-
-def report_metadata(made: StageReport, location: str) -> dict[str, dg.MetadataValue]:
-    """The same entries for an output that a worker process built."""
-    entries = metadata_of(made.summary)
-    entries["path"] = dg.MetadataValue.path(location)
-    entries["outcome"] = dg.MetadataValue.text(made.status.value)
-    entries["version"] = dg.MetadataValue.text(made.version)
-    entries["files"] = dg.MetadataValue.int(made.files)
-    entries["output_bytes"] = dg.MetadataValue.int(made.size)
-    return entries
-
-
-def short_metadata(made: StageReport, location: str) -> dict[str, dg.MetadataValue]:
-    """The same in little space, for batches: one entry for the location, one for all the rest."""
-    entries = {
-        "path": dg.MetadataValue.path(location),
-        "summary": dg.MetadataValue.json(
-            {
-                **plain_values(made.summary),
-                "outcome": made.status.value,
-                "version": made.version,
-                "files": made.files,
-                "output_bytes": made.size,
-            }
-        ),
+    In little space, for batches: one entry for the location, one for all the rest.
+    """
+    path = {"path": dg.MetadataValue.path(location)}
+    rest = {
+        "outcome": made.status.value,
+        "version": made.version,
+        "files": made.files,
+        "output_bytes": made.size,
     }
+    if not short:
+        return metadata_of(made.summary) | path | metadata_of(rest)
     plotted = {key: made.summary[key] for key in _PLOTTED if key in made.summary}
-    return entries | metadata_of(plotted)
+    summary = dg.MetadataValue.json({**plain_values(made.summary), **rest})
+    return path | {"summary": summary} | metadata_of(plotted)
 
 
 def columns_metadata(schema: pa.Schema | None) -> dict[str, Any]:
@@ -152,30 +132,21 @@ def preview(workspace: Workspace, stage: str, demonstration: str) -> dict[str, d
     It goes before other entries. Nothing for a stage without one, or when none is wanted. A
     trajectory that cannot be drawn is no fault of the stage: the reason stands in its place.
     """
-    if not workspace.settings.execution.contact_sheets_in_ui:
+    draw = _PREVIEWS.get(stage)
+    if draw is None or not workspace.settings.execution.contact_sheets_in_ui:
         return {}
+    opened = workspace.store.open(TRAJECTORIES_STAGE.output(demonstration))
     try:
-        small = _drawn(workspace, stage, demonstration)
+        with redacted_errors(stage, demonstration), opened as (folder, _):
+            small = encode_jpeg(draw(demonstration, folder), _PREVIEW_QUALITY)
     except Exception as error:  # noqa: BLE001 - whatever it is, the output is there
         reason = f"no preview: the trajectory cannot be drawn ({type(error).__name__})"
         return {"preview": dg.MetadataValue.text(reason)}
-    if small is None:
-        return {}
     entries: dict[str, dg.MetadataValue] = {"preview": picture(small, "steps")}
     if stage == CONTACT_SHEETS_STAGE.name:
         location = f"{workspace.store.url}/{CONTACT_SHEETS_STAGE.output(demonstration)}"
         entries["contact_sheet"] = dg.MetadataValue.path(f"{location}/{FIRST_SHEET}")
     return entries
-
-
-def _drawn(workspace: Workspace, stage: str, demonstration: str) -> bytes | None:
-    """A small JPEG of some steps; None for a stage without a preview."""
-    draw = _PREVIEWS.get(stage)
-    if draw is None:
-        return None
-    trajectory = workspace.store.open(TRAJECTORIES_STAGE.output(demonstration))
-    with redacted_errors(stage, demonstration), trajectory as (folder, _):
-        return encode_jpeg(draw(demonstration, folder), _PREVIEW_QUALITY)
 
 
 def picture(jpeg: bytes, alt: str) -> dg.MetadataValue:
@@ -199,12 +170,18 @@ def records(rows: Sequence[Mapping[str, Any]]) -> dg.MetadataValue:
 
 def check_results(checks: Sequence[Check[Any]], result: BuildResult) -> list[dg.AssetCheckResult]:
     """The results of a stage's checks of one output, with what each compared."""
-    made, known = StageReport.of("", result), {check.name: check for check in checks}
-    counts = {
-        name: compared(check, made) if made else check.counts(result.summary) or _ONE
-        for name, check in known.items()
-    }
-    return [check_result(replace(one, metadata=counts[one.name])) for one in result.checks]
+    made, known = StageReport.of("", "", result), {check.name: check for check in checks}
+    return [
+        check_result(
+            replace(
+                one,
+                metadata=compared(known[one.name], made)
+                if made
+                else known[one.name].counts(result.summary) or _ONE,
+            )
+        )
+        for one in result.checks
+    ]
 
 
 def compared(check: Check[Any], made: StageReport) -> dict[str, int]:
@@ -214,11 +191,7 @@ def compared(check: Check[Any], made: StageReport) -> dict[str, int]:
 
 
 def check_result(outcome: CheckOutcome) -> dg.AssetCheckResult:
-    """The result of a check with its problems, and the counts of what it compared.
-
-    Args:
-        outcome: of the check; its metadata are the counts.
-    """
+    """The result of a check with its problems; its metadata count what it compared."""
     return dg.AssetCheckResult(
         check_name=outcome.name,
         passed=outcome.passed,
@@ -257,26 +230,6 @@ def text_table(
     cells = [[markdown_text(str(value)) for value in row] for row in rows]
     more = f"\n\n… and {total - len(cells)} more" if total > len(cells) else ""
     return dg.MetadataValue.md(markdown_table(head, cells) + more)
-
-
-def failure(
-    problems: Iterable[Problem], stage: str, demonstration: str, more: Mapping[str, str]
-) -> dg.Failure:
-    """Why a demonstration is quarantined; not retried, since its input is at fault."""
-    found = list(problems)
-    lines = "\n".join(f"  {plain_line(str(problem))}" for problem in found[:_SHOWN])
-    return dg.Failure(
-        description=f"{demonstration} failed in {stage}:\n{lines}",
-        metadata={
-            "demonstration": demonstration,
-            "stage": stage,
-            **more,
-            "found": problem_table(found),
-            "what_to_do": "correct the upload, then materialize raw_recordings and the later "
-            "stages again; other demonstrations are not affected",
-        },
-        allow_retries=False,
-    )
 
 
 @contextmanager

@@ -15,7 +15,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -25,7 +25,6 @@ from demo_pipeline import __version__
 from demo_pipeline.files.logs import LOG_ROOT, PassedOnLog, show_log, shown_level
 from demo_pipeline.files.system_errors import best_effort
 from demo_pipeline.problems import DemonstrationError, Problem
-from demo_pipeline.recording.recording_stages import RecordingInputs
 from demo_pipeline.runs.damage import storage_message
 from demo_pipeline.runs.failures import (
     COMMAND_PAUSES,
@@ -36,11 +35,10 @@ from demo_pipeline.runs.failures import (
 )
 from demo_pipeline.runs.quarantine import quarantine_demonstration, read_quarantine, record_crash
 from demo_pipeline.runs.results import DemonstrationResult, StageReport, Status
-from demo_pipeline.runs.stage_runs import StageLimit, SupersededError, run_stage
+from demo_pipeline.runs.stage_runs import AStage, StageLimit, SupersededError, run_stage
 from demo_pipeline.runs.stages import STAGE_BY_NAME, STAGES
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
-from demo_pipeline.stage import Stage
 from demo_pipeline.store.errors import MissingOutput, StorageError
 from demo_pipeline.store.names import is_bucket, is_safe_id
 
@@ -52,7 +50,6 @@ _LOOK = 0.1  # seconds between two looks at what the workers use
 _ORPHANED = 70  # the exit code of a worker whose parent is gone; no one reads it
 _TICKS_PER_SECOND, _PAGE = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
 
-AStage = Stage[RecordingInputs]
 RunLog = Callable[[int, str], None]
 
 
@@ -78,12 +75,28 @@ def process(
     *,
     workers: int = 1,
     log: RunLog | None = None,
-    tick: Callable[[], None] = lambda: None,
 ) -> Generator[DemonstrationResult]:
-    """Yield a result for each task, in the order in which they end; an early end kills the workers.
+    """Yield a result for each task, in the order in which they end; as `process_stages`."""
+    with closing(process_stages(workspace, tasks, stages, workers=workers, log=log)) as running:
+        for one in running:
+            if isinstance(one, DemonstrationResult):
+                yield one
+
+
+def process_stages(
+    workspace: Workspace,
+    tasks: Sequence[DemonstrationTask],
+    stages: Sequence[AStage] = (),
+    *,
+    workers: int = 1,
+    log: RunLog | None = None,
+    tick: Callable[[], None] = lambda: None,
+) -> Generator[StageReport | DemonstrationResult]:
+    """Yield what each stage gave as soon as it is done, and a result after each task's last.
 
     A demonstration whose process died, or needs more memory or CPU time than it may, is tried once
-    more, alone, when the others are done; when that ends so again it is quarantined.
+    more, alone, when the others are done; when that ends so again it is quarantined. An early end
+    kills the workers.
 
     Args:
         workspace: roots and settings.
@@ -96,14 +109,15 @@ def process(
     pool = _Pool(workspace, stages or STAGES, log, tick)
     again: list[DemonstrationTask] = []
     try:
-        for worker, result in pool.finish(tasks, max(1, workers), alone=False):
-            if result is None:
+        for worker, found in pool.finish(tasks, max(1, workers)):
+            if found is None:
                 again.append(worker.task)
             else:
-                yield result
+                yield found
         for task in again:
-            for worker, result in pool.finish([task], 1, alone=True):
-                yield result or _died(workspace, worker)
+            pool.close()
+            for worker, found in pool.finish([task], 1):
+                yield found or _died(workspace, worker)
     finally:
         pool.close()
 
@@ -122,47 +136,48 @@ def process_patiently(
         tasks: the demonstrations.
         workers: the most processes at once.
         pause: called with what is waited for and the seconds to wait.
-        log: as of `process`.
+        log: as of `process_stages`.
     """
     known = {task.demonstration: task for task in tasks}
     waiting: dict[str, DemonstrationResult] = {}
 
     def attempt(keys: Sequence[str]) -> Iterator[DemonstrationResult]:
-        left = dict.fromkeys(keys)
+        left, part = set(keys), [known[key] for key in keys]
         try:
-            tasks = [known[key] for key in keys]
-            for result in process(workspace, tasks, workers=workers, log=log):
-                del left[result.demonstration]
+            for result in process(workspace, part, workers=workers, log=log):
+                left.remove(result.demonstration)
                 if result.status is Status.WAITING:
                     waiting[result.demonstration] = result
                 else:
                     waiting.pop(result.demonstration, None)
                     yield result
         except OSError as error:  # of the workers themselves: too many processes, say
-            waits = Problem("waiting", ".", transient_reason(error) or type(error).__name__)
-            waiting.update(
-                {key: DemonstrationResult(key, Status.WAITING, problems=(waits,)) for key in left}
-            )
+            why = transient_reason(error) or type(error).__name__
+            waiting.update({key: _waits(key, why) for key in keys if key in left})
 
     yield from attempt(list(known))
-    for seconds in COMMAND_PAUSES if waiting else ():
+    for seconds in COMMAND_PAUSES:
         if not waiting:
             return
         pause(next(iter(waiting.values())).reason, seconds)
         some = list(waiting)[: max(1, workers)]
-        for part in (some, [key for key in waiting if key not in some]):
-            yield from attempt(part)
-            if waiting.keys() >= set(part):  # the trouble lasts: the others would only fail, too
+        for keys in (some, [key for key in waiting if key not in some]):
+            yield from attempt(keys)
+            if waiting.keys() >= set(keys):  # the trouble lasts: the others would only fail, too
                 break
     yield from waiting.values()
+
+
+def _waits(key: str, reason: str, stage: str = "") -> DemonstrationResult:
+    problem = Problem("waiting", ".", reason)
+    return DemonstrationResult(key, Status.WAITING, stage=stage, problems=(problem,))
 
 
 def run_demonstration(
     workspace: Workspace,
     stages: Sequence[AStage],
     task: DemonstrationTask,
-    began: Callable[[str], None] = lambda _stage: None,
-    watch: Callable[[StageLimit | None], None] = lambda _limit: None,
+    tell: Callable[[StageReport | StageLimit | None], None] = lambda _news: None,
 ) -> DemonstrationResult:
     """Run the stages in order, until one gives nothing; no error of a stage is raised.
 
@@ -170,20 +185,18 @@ def run_demonstration(
         workspace: roots and settings.
         stages: some or all of a demonstration's stages, in their order.
         task: which demonstration, and how.
-        began: called with the name of each stage before it runs.
-        watch: as of `run_stage`.
+        tell: called with what each stage gave, and as the `watch` of `run_stage`.
     """
     reports: list[StageReport] = []
     for stage in stages:
-        began(stage.name)
-        outcome = _run_one(workspace, stage, task, watch, first=stage is stages[0])
+        outcome = _run_one(workspace, stage, task, tell, first=stage is stages[0])
         if isinstance(outcome, DemonstrationResult):
             return replace(outcome, stages=tuple(reports), stage=stage.name)
         reports.append(outcome)
+        tell(outcome)
     built = any(report.status is Status.BUILT for report in reports)
-    return DemonstrationResult(
-        task.demonstration, Status.BUILT if built else Status.CACHED, tuple(reports)
-    )
+    status = Status.BUILT if built else Status.CACHED
+    return DemonstrationResult(task.demonstration, status, tuple(reports))
 
 
 def _run_one(
@@ -196,14 +209,10 @@ def _run_one(
 ) -> StageReport | DemonstrationResult:
     """What a stage gave, or a result with why it gave nothing."""
     key = task.demonstration
-
-    def ended(status: Status, *problems: Problem) -> DemonstrationResult:
-        return DemonstrationResult(key, status, problems=problems)
-
     try:
         with redacted_errors(stage.name, key):
             if first and (problems := _cannot_start(workspace, stage, key)):
-                return ended(Status.REJECTED, *problems)
+                return DemonstrationResult(key, Status.REJECTED, problems=tuple(problems))
             result = run_stage(
                 workspace, stage, key, force=task.force, listed=task.listed, watch=watch
             )
@@ -214,11 +223,11 @@ def _run_one(
         StorageError,
         DefectError,
     ) as error:
-        return ended(*_meaning(stage, key, error))
-    rejected = DemonstrationResult(
+        status, *reasons = _meaning(stage, key, error)
+        return DemonstrationResult(key, status, problems=tuple(reasons))
+    return StageReport.of(stage.name, key, result) or DemonstrationResult(
         key, Status.REJECTED, problems=tuple(result.problems), checks=result.checks
     )
-    return StageReport.of(stage.name, result) or rejected
 
 
 def _meaning(stage: AStage, key: str, error: Exception) -> tuple[Status, *tuple[Problem, ...]]:
@@ -270,26 +279,9 @@ def _died(workspace: Workspace, worker: "_Worker") -> DemonstrationResult:
             record = record_crash(workspace, key, stage, cause)
     except Exception as error:  # noqa: BLE001 - the others go on whatever it is
         reason = transient_reason(error) or type(error).__name__
-        waits = Problem("waiting", ".", f"{cause}; {reason}")
-        return DemonstrationResult(key, Status.WAITING, stage=stage, problems=(waits,))
-    return DemonstrationResult(
-        key, Status.REJECTED, stage=stage, problems=tuple(record.known_problems())
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Began:
-    """A worker begins a stage."""
-
-    stage: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Line:
-    """A line of a worker's log."""
-
-    level: int
-    message: str
+        return _waits(key, f"{cause}; {reason}", stage)
+    problems = tuple(record.known_problems())
+    return DemonstrationResult(key, Status.REJECTED, tuple(worker.done), stage, problems)
 
 
 def _forks(workspace: Workspace) -> bool:
@@ -306,55 +298,57 @@ class _Worker:
     """One process and the demonstration that it works on.
 
     Attributes:
-        process: of the system.
         connection: to the process.
         task: that it works on, or worked on last.
         idle: whether it has no task.
-        stage: that it began last.
+        done: what the stages of the task gave so far.
         exceeded: the limit because of which it was ended, in plain words.
     """
 
-    def __init__(self, workspace: Workspace, stages: Sequence[AStage], pool: "_Pool") -> None:
+    def __init__(self, pool: "_Pool") -> None:
         self.connection, theirs = multiprocessing.Pipe()
-        self.task, self.idle = DemonstrationTask(""), True
-        self.stage, self.exceeded = stages[0].name, ""
-        self._log, self._cpu = pool.log, 0.0
+        self.task, self.idle, self.exceeded = DemonstrationTask(""), True, ""
+        self.done: list[StageReport] = []
+        self._pool, self._cpu = pool, 0.0
         self._limit: StageLimit | None = None
-        forks = _forks(workspace)
-        known = list(stages) if forks else [stage.name for stage in stages]
+        forks = _forks(pool.workspace)
+        known = pool.stages if forks else [stage.name for stage in pool.stages]
         ours = [worker.connection for worker in (*pool.workers, self)] if forks else []
-        values, passes = workspace.settings.model_dump(mode="json"), pool.log is not None
-        context = (
-            multiprocessing.get_context("fork") if forks else multiprocessing.get_context("spawn")
-        )
-        self.process = context.Process(
+        level = None if forks else shown_level()
+        context: Any = multiprocessing.get_context("fork" if forks else "spawn")
+        self._process = context.Process(
             target=_work,
-            args=(theirs, ours, values, known),
-            kwargs={"level": None if forks else shown_level(), "passes_log_on": passes},
+            args=(theirs, ours, pool.workspace.settings, known, level, pool.log is not None),
             daemon=True,
         )
-        self.process.start()
+        self._process.start()
         theirs.close()
+
+    @property
+    def stage(self) -> str:
+        """Name of the stage that it is in."""
+        return self._pool.stages[len(self.done)].name
 
     def give(self, task: DemonstrationTask) -> None:
         """Let it work on a demonstration."""
-        self.task, self.idle, self.exceeded = task, False, ""
+        self.task, self.idle, self.done, self.exceeded = task, False, [], ""
         with suppress(OSError):  # it died already: the next message says so
             self.connection.send(task)
 
-    def take(self) -> DemonstrationResult | None:
-        """A result, or None for another message. Raises `EOFError` when the process is dead."""
+    def take(self) -> StageReport | DemonstrationResult | None:
+        """What a message says that others want to know. Raises `EOFError` from a dead process."""
         try:
             message = self.connection.recv()
         except OSError:  # reset by a process that was killed
             raise EOFError from None
         match message:
-            case _Began(stage):
-                self.stage, self._limit = stage, None
             case StageLimit() | None:
-                self._limit, self._cpu = message, _usage(self.process.pid)[1]
-            case _Line(level, line) if self._log is not None:
-                self._log(level, line)
+                self._limit, self._cpu = message, _usage(self._process.pid)[1]
+            case (level, line) if self._pool.log is not None:
+                self._pool.log(level, line)
+            case StageReport():
+                self.done.append(message)
+                return message
             case DemonstrationResult():
                 self.idle, self._limit = True, None
                 return message
@@ -363,20 +357,20 @@ class _Worker:
     def end_when_exceeding(self) -> None:
         """End the process when it needs more than its stage may: killing is safe at any time."""
         if self._limit is not None and not self.idle and not self.exceeded:
-            memory, seconds = _usage(self.process.pid)
+            memory, seconds = _usage(self._process.pid)
             self.exceeded = self._limit.exceeded(memory, seconds - self._cpu)
             if self.exceeded:
-                self.process.kill()
+                self._process.kill()
 
     def end(self) -> None:
         """Kill the process."""
         self.connection.close()
-        self.process.kill()
-        self.process.join()
+        self._process.kill()
+        self._process.join()
 
 
 class _Pool:
-    """The workers of one call of `process`."""
+    """The workers of one call of `process_stages`."""
 
     def __init__(
         self,
@@ -385,17 +379,15 @@ class _Pool:
         log: RunLog | None,
         tick: Callable[[], None],
     ) -> None:
+        self.workspace, self.stages, self.log, self._tick = workspace, list(stages), log, tick
         self.workers: list[_Worker] = []
-        self.log, self._unfinished = log, False
-        self._workspace, self._stages, self._tick = workspace, stages, tick
+        self._unfinished = False
 
     def finish(
-        self, tasks: Sequence[DemonstrationTask], limit: int, *, alone: bool
-    ) -> Iterator[tuple[_Worker, DemonstrationResult | None]]:
-        """Yield the worker and the result of each task; no result when the worker died."""
+        self, tasks: Sequence[DemonstrationTask], limit: int
+    ) -> Iterator[tuple[_Worker, StageReport | DemonstrationResult | None]]:
+        """Yield who gave it and each report and result of the tasks; None when the worker died."""
         left, ticked = deque(tasks), time.monotonic()
-        if alone:
-            self.close()
         while True:
             self._hand_out(left, limit)
             busy = {worker.connection: worker for worker in self.workers if not worker.idle}
@@ -404,16 +396,16 @@ class _Pool:
             ready = wait(list(busy), timeout=_LOOK)
             for worker in [worker for connection, worker in busy.items() if connection in ready]:
                 try:
-                    result = worker.take()
+                    found = worker.take()
                 except EOFError:
                     self._unfinished = True
                     worker.end()
                     self.workers.remove(worker)
                     yield worker, None
-                else:
-                    if result is not None:
-                        self._hand_out(left, limit)  # before the result is reported
-                        yield worker, result
+                    continue
+                self._hand_out(left, limit)  # before the result is reported
+                if found is not None:
+                    yield worker, found
             for worker in self.workers:
                 worker.end_when_exceeding()
             if time.monotonic() - ticked >= _TICK:
@@ -429,14 +421,14 @@ class _Pool:
         self.workers.clear()
         if unfinished:
             with best_effort(_LOG, "removing what the workers left"):
-                self._workspace.store.remove_leftovers()
+                self.workspace.store.remove_leftovers()
 
     def _hand_out(self, left: deque[DemonstrationTask], limit: int) -> None:
         for worker in self.workers:
             if left and worker.idle:
                 worker.give(left.popleft())
         while left and len(self.workers) < limit:
-            self.workers.append(_Worker(self._workspace, self._stages, self))
+            self.workers.append(_Worker(self))
             self.workers[-1].give(left.popleft())
 
 
@@ -450,12 +442,11 @@ def _usage(pid: int | None) -> tuple[int, float]:
         return 0, 0.0
 
 
-def _work(
+def _work(  # noqa: PLR0917 - of a process, which takes them by position
     connection: Connection,
     others: Sequence[Connection],
-    values: dict[str, Any],
+    settings: Settings,
     known: Sequence[AStage | str],
-    *,
     level: int | None,
     passes_log_on: bool,
 ) -> None:
@@ -469,20 +460,13 @@ def _work(
     logger = logging.getLogger(LOG_ROOT)
     logger.handlers[:] = [one for one in logger.handlers if not isinstance(one, PassedOnLog)]
     if passes_log_on:
-        PassedOnLog(lambda level, message: connection.send(_Line(level, message))).begin()
-    workspace = Workspace.open(Settings(**values))
+        PassedOnLog(lambda level, message: connection.send((level, message))).begin()
+    workspace = Workspace.open(settings)
     stages = [STAGE_BY_NAME[one] if isinstance(one, str) else one for one in known]
     tasks: queue.SimpleQueue[DemonstrationTask] = queue.SimpleQueue()
     threading.Thread(target=_receive, args=(connection, tasks), daemon=True).start()
     while True:
-        result = run_demonstration(
-            workspace,
-            stages,
-            tasks.get(),
-            lambda stage: connection.send(_Began(stage)),
-            connection.send,
-        )
-        connection.send(result)
+        connection.send(run_demonstration(workspace, stages, tasks.get(), connection.send))
 
 
 def _receive(connection: Connection, tasks: "queue.SimpleQueue[DemonstrationTask]") -> None:

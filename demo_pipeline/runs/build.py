@@ -77,12 +77,14 @@ def _built(
     output, start = staging.output, time.monotonic()
     summary = build(staging)
     checks = tuple(check(staging.path))
-    _log_outcomes(checks)
-    failed = [outcome.name for outcome in checks if outcome.blocking and not outcome.passed]
+    for one in checks:
+        verdict = "passed" if one.passed else "failed"
+        _LOG.debug("%s: %s, %d problems", one.name, verdict, len(one.problems))
+    failed = next((one.name for one in checks if one.blocking and not one.passed), None)
     version = None if failed else store.commit(staging, recipe, summary, checks)
     seconds = time.monotonic() - start
     if version is None:
-        _LOG.info("%s: %s rejected by %s after %.1f s", recipe.stage, output, failed[0], seconds)
+        _LOG.info("%s: %s rejected by %s after %.1f s", recipe.stage, output, failed, seconds)
         return BuildResult(output, Status.REJECTED, None, summary, checks)
     _LOG.info("%s: %s made in %.1f s: %s", recipe.stage, output, seconds, _counts(summary))
     return _current(output, Status.BUILT, version)
@@ -99,12 +101,6 @@ def _damage(store: Store, output: str) -> OutputDamage | None:
         if damage.output != output:
             raise damage.as_error()
     return next(iter(damages), None)
-
-
-def _log_outcomes(checks: Sequence[CheckOutcome]) -> None:
-    for outcome in checks:
-        verdict = "passed" if outcome.passed else "failed"
-        _LOG.debug("%s: %s, %d problems", outcome.name, verdict, len(outcome.problems))
 
 
 def _reason(current: Version | None, recipe: Recipe) -> str:

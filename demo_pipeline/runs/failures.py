@@ -19,14 +19,19 @@ from demo_pipeline.runs.damage import rebuild_command
 from demo_pipeline.runs.stage_runs import SupersededError
 from demo_pipeline.store.errors import OutputError, StorageError
 
-_SQLITE_TROUBLE = (
-    "SQLITE_BUSY",
-    "SQLITE_CANTOPEN",
-    "SQLITE_FULL",
-    "SQLITE_IOERR",
-    "SQLITE_LOCKED",
-    "SQLITE_NOMEM",
-    "SQLITE_READONLY",
+# A demonstration, or a job of datasets, that waits while a command runs: seconds of its pauses.
+COMMAND_PAUSES = (5.0, 15.0, 45.0)
+# One that waits, by the daemon: pauses doubled up to the longest, without end; of all of them so
+# many an hour, since each failed run costs about 400 kB of history.
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, RETRIES_PER_HOUR = 60.0, 1800.0, 120
+MAX_LOST_RUNS = 3  # of an upload: runs that were cancelled or died without a result
+DATASET_ATTEMPTS = 5  # of a job for one state, besides those that waited
+_DOUBLINGS = 10  # more change nothing
+
+_PACKAGE = Path(demo_pipeline.__file__).parent
+_SQLITE_TROUBLE = tuple(
+    f"SQLITE_{name}"
+    for name in ("BUSY", "CANTOPEN", "FULL", "IOERR", "LOCKED", "NOMEM", "READONLY")
 )
 
 
@@ -43,6 +48,15 @@ class TransientError(Exception):
 
     def __reduce__(self) -> tuple[type["TransientError"], tuple[Any, ...]]:
         return (type(self), (self.reason,))
+
+
+class DefectError(Exception):
+    """A stage failed for a reason that no input should be able to cause."""
+
+
+def retry_pause(attempts: int, first: float = FIRST_PAUSE_SECONDS) -> float:
+    """Seconds to wait after so many failed attempts: `first`, doubled after each, up to a limit."""
+    return min(first * 2.0 ** min(max(attempts - 1, 0), _DOUBLINGS), LONGEST_PAUSE_SECONDS)
 
 
 def transient_reason(error: BaseException) -> str | None:
@@ -62,39 +76,14 @@ def transient_reason(error: BaseException) -> str | None:
 
 def _database_trouble(error: BaseException) -> str | None:
     """SQLite's own words for trouble of its disk, e.g. `database or disk is full`."""
-    original = getattr(error, "orig", None)  # of an error of SQLAlchemy
-    cause = error if isinstance(error, sqlite3.Error) else original
+    cause = error if isinstance(error, sqlite3.Error) else getattr(error, "orig", None)
     if isinstance(cause, sqlite3.Error):
         name = getattr(cause, "sqlite_errorname", "")
         return str(cause) if name.startswith(_SQLITE_TROUBLE) else None
-    wrapped = type(error).__module__.startswith("sqlalchemy.")
-    return "the database does not answer" if wrapped and _is_operational(error) else None
-
-
-def _is_operational(error: BaseException) -> bool:
-    return type(error).__name__ in {"OperationalError", "InterfaceError"}
-
-
-# A demonstration, or a job of datasets, that waits while a command runs: seconds of its pauses.
-COMMAND_PAUSES = (5.0, 15.0, 45.0)
-# One that waits, by the daemon: pauses doubled up to the longest, without end; of all of them so
-# many an hour, since each failed run costs about 400 kB of history.
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, RETRIES_PER_HOUR = 60.0, 1800.0, 120
-MAX_LOST_RUNS = 3  # of an upload: runs that were cancelled or died without a result
-DATASET_ATTEMPTS = 5  # of a job for one state, besides those that waited
-_DOUBLINGS = 10  # more change nothing
-
-
-def retry_pause(attempts: int, first: float = FIRST_PAUSE_SECONDS) -> float:
-    """Seconds to wait after so many failed attempts: `first`, doubled after each, up to a limit."""
-    return min(first * 2.0 ** min(max(attempts - 1, 0), _DOUBLINGS), LONGEST_PAUSE_SECONDS)
-
-
-_PACKAGE = Path(demo_pipeline.__file__).parent
-
-
-class DefectError(Exception):
-    """A stage failed for a reason that no input should be able to cause."""
+    kind = type(error)
+    silent = kind.__name__ in {"OperationalError", "InterfaceError"}
+    wrapped = silent and kind.__module__.startswith("sqlalchemy.")
+    return "the database does not answer" if wrapped else None
 
 
 @contextmanager
@@ -130,9 +119,7 @@ def redacted_errors(stage: str, demonstration: str = "") -> Iterator[None]:
 
 def place_of(error: BaseException) -> str:
     """`, at <file>:<line>` of the innermost frame in this package; empty without one."""
-    frames = [(Path(frame.filename), frame.lineno) for frame in extract_tb(error.__traceback__)]
-    ours = [(path, line) for path, line in frames if path.is_relative_to(_PACKAGE)]
-    if not ours:
-        return ""
-    path, line = ours[-1]
-    return f", at {path.relative_to(_PACKAGE.parent).as_posix()}:{line}"
+    for frame in reversed(extract_tb(error.__traceback__)):
+        if (path := Path(frame.filename)).is_relative_to(_PACKAGE):
+            return f", at {path.relative_to(_PACKAGE.parent).as_posix()}:{frame.lineno}"
+    return ""

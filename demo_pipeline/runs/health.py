@@ -11,7 +11,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -36,6 +36,7 @@ _PACKAGES = ("dagster", "av", "opencv-python-headless", "pyarrow", "duckdb", "pa
 _GIGABYTE = 1e9
 _BLOCK = b"\0" * 4096  # a disk without room for a block cannot hold an output
 _WRITTEN = ("", ".staging", ".versions", ".locks")  # folders of a store, if they exist
+_LOG = logging.getLogger(__package__)
 
 
 class HealthLevel(StrEnum):
@@ -64,12 +65,7 @@ class Finding:
 
     def as_dict(self) -> dict[str, JsonValue]:
         """The finding as a JSON object."""
-        return {
-            "check": self.check,
-            "level": self.level.value,
-            "message": self.message,
-            "values": dict(self.values),
-        }
+        return asdict(self)
 
 
 def healthy(check: str, message: str, **values: JsonValue) -> Finding:
@@ -156,21 +152,19 @@ def _existing(path: Path) -> Path:
 
 def _free_space(settings: Settings) -> Iterator[Finding]:
     """Yield the free space of every file system that is written to."""
-    roots = {"cache": settings.cache}
-    if not is_bucket(settings.store):
-        roots = {"store": settings.store} | roots
+    roots = {} if is_bucket(settings.store) else {"store": settings.store}
     seen = set()
-    for name, url in roots.items():
+    for name, url in (roots | {"cache": settings.cache}).items():
         try:
             folder = _existing(local_path(url))
         except OSError as error:  # a folder on the way to it cannot be entered
             if name != "store":  # which has a finding of its own
                 yield _failure(name, url, error)
             continue
-        if folder.stat().st_dev in seen:
-            continue
-        seen.add(folder.stat().st_dev)
-        yield space_finding(name, folder, shutil.disk_usage(folder).free)
+        device = folder.stat().st_dev
+        if device not in seen:
+            yield space_finding(name, folder, shutil.disk_usage(folder).free)
+        seen.add(device)
 
 
 def space_finding(root: str, folder: Path, free: int) -> Finding:
@@ -188,36 +182,30 @@ def _outputs(workspace: Workspace) -> Finding:
     if is_bucket(workspace.store.url):
         return healthy("outputs", "not compared in a bucket; `demo-pipeline revalidate` does")
     found = [damage_problem(damage) for damage in quick_damage(workspace.store)]
-    values: dict[str, JsonValue] = {"damaged": len(found)}
     if not found:
         message = "no file is missing; `demo-pipeline revalidate` compares every byte"
-        return Finding("outputs", HealthLevel.OK, message, values)
+        return healthy("outputs", message, damaged=0)
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    return Finding("outputs", HealthLevel.ERROR, f"{found[0]}{more}", values)
+    return Finding("outputs", HealthLevel.ERROR, f"{found[0]}{more}", {"damaged": len(found)})
 
 
 def _quarantine(workspace: Workspace) -> Finding:
     try:
-        ids = [record.demonstration for record in list_quarantine(workspace.store)]
+        count = len(list_quarantine(workspace.store))
     except StorageError as error:
         return _failure("quarantine", workspace.store.url, error)
-    values: dict[str, JsonValue] = {"quarantined": len(ids)}
-    if not ids:
-        return Finding("quarantine", HealthLevel.OK, "nothing is quarantined", values)
-    message = f"{len(ids)} quarantined; `demo-pipeline quarantine` shows the reasons"
-    return Finding("quarantine", HealthLevel.WARNING, message, values)
+    if not count:
+        return healthy("quarantine", "nothing is quarantined", quarantined=0)
+    message = f"{count} quarantined; `demo-pipeline quarantine` shows the reasons"
+    return Finding("quarantine", HealthLevel.WARNING, message, {"quarantined": count})
 
 
 def _leftovers(workspace: Workspace) -> Finding:
-    found = workspace.store.abandoned(LEFTOVER_SECONDS, time.time())
-    values: dict[str, JsonValue] = {"leftovers": len(found)}
-    if not found:
-        return Finding("leftovers", HealthLevel.OK, "nothing unfinished is left over", values)
-    message = f"{len(found)} directories of processes that died; `demo-pipeline prune` removes them"
-    return Finding("leftovers", HealthLevel.WARNING, message, values)
-
-
-_LOG = logging.getLogger(__package__)
+    count = len(workspace.store.abandoned(LEFTOVER_SECONDS, time.time()))
+    if not count:
+        return healthy("leftovers", "nothing unfinished is left over", leftovers=0)
+    message = f"{count} directories of processes that died; `demo-pipeline prune` removes them"
+    return Finding("leftovers", HealthLevel.WARNING, message, {"leftovers": count})
 
 
 def clear_leftovers(workspace: Workspace) -> list[str]:
@@ -238,12 +226,12 @@ def incomplete_uploads(workspace: Workspace) -> dict[str, str]:
         StorageError: the uploads or the store cannot be read.
     """
     quarantined = {record.demonstration for record in list_quarantine(workspace.store)}
-    missing = {
-        upload.id: [name for name in RECORDING_FILES if name not in upload.files]
-        for upload in workspace.uploads.list_demonstrations()
-        if upload.id not in quarantined
-    }
-    return {key: _sentence(names) for key, names in sorted(missing.items()) if names}
+    found = {}
+    for upload in sorted(workspace.uploads.list_demonstrations(), key=lambda upload: upload.id):
+        names = [name for name in RECORDING_FILES if name not in upload.files]
+        if names and upload.id not in quarantined:
+            found[upload.id] = f"{', '.join(names)} {'are' if names[1:] else 'is'} missing"
+    return found
 
 
 def hidden_uploads(workspace: Workspace) -> list[str]:
@@ -260,7 +248,3 @@ def hidden_uploads(workspace: Workspace) -> list[str]:
         return sorted({key[0] for key in keys if len(key) == 2 and key[1] in RECORDING_FILES})
     found = (path for name in RECORDING_FILES for path in local_path(url).glob(f".*/{name}"))
     return sorted({printable_name(path.parent.name) for path in found})
-
-
-def _sentence(names: list[str]) -> str:
-    return f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} missing"

@@ -1,4 +1,4 @@
-"""The quarantine records of demonstrations: one small document each.
+"""The quarantine records of demonstrations: a document `quarantine/<id>/<upload>.json` each.
 
 Belongs here: writing, reading and deleting the records, also for what no stage can report: crashed
 runs and colliding ids. The stages decide which demonstrations are quarantined.
@@ -7,7 +7,6 @@ runs and colliding ids. The stages decide which demonstrations are quarantined.
 import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
@@ -16,11 +15,11 @@ from demo_pipeline.problems import Problem
 from demo_pipeline.recording.recording_stages import RAW_RECORDINGS_STAGE
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.store.errors import StorageError
-from demo_pipeline.store.names import is_document, is_safe_id
+from demo_pipeline.store.names import is_safe_id, printable_name
 from demo_pipeline.store.store import Store
 
 QUARANTINE_FOLDER = "quarantine"
-_SUFFIX = ".json"
+COLLISION, CRASH = "id_collision", "run_crashed"
 _NO_FINGERPRINT = "none"
 _SHORT = 16  # characters of a fingerprint in a document's name
 _LOG = logging.getLogger(__package__)
@@ -50,19 +49,9 @@ class QuarantineRecord(BaseModel):
     sequence: int = Field(1, ge=0)
     problems: list[dict[str, JsonValue]] = Field(default_factory=list)
 
-    def after(self, earlier: "QuarantineRecord | None") -> Self:
-        """This record with the counters continued from an earlier one."""
-        if earlier is None:
-            return self
-        same = (earlier.stage, earlier.fingerprint) == (self.stage, self.fingerprint)
-        attempts = earlier.attempts + 1 if same else 1
-        return self.model_copy(update={"attempts": attempts, "sequence": earlier.sequence + 1})
-
     def known_problems(self) -> list[Problem]:
         """The problems, each of this demonstration."""
-        return [
-            Problem.from_dict(values, demonstration=self.demonstration) for values in self.problems
-        ]
+        return [Problem.from_dict(one, demonstration=self.demonstration) for one in self.problems]
 
 
 def problem_dicts(problems: Iterable[Problem]) -> list[dict[str, JsonValue]]:
@@ -92,20 +81,22 @@ def quarantine_demonstration(
     Raises:
         StorageError: the id is not safe.
     """
+    earlier = read_quarantine(store, demonstration)
+    same = earlier is not None and (earlier.stage, earlier.fingerprint) == (stage, fingerprint)
     record = QuarantineRecord(
         demonstration=demonstration,
         stage=stage,
         fingerprint=fingerprint,
         tool_version=tool_version,
+        attempts=earlier.attempts + 1 if earlier and same else 1,
+        sequence=earlier.sequence + 1 if earlier else 1,
         problems=problem_dicts(problems),
     )
-    counted = record.after(read_quarantine(store, demonstration))
-    write_quarantine(store, counted)
+    write_quarantine(store, record)
     codes = ", ".join(f"{problem.code} in {problem.file}" for problem in problems)
-    _LOG.info(
-        "%s: quarantined in %s, attempt %d: %s", demonstration, stage, counted.attempts, codes
-    )
-    return counted
+    words = demonstration, stage, record.attempts, codes
+    _LOG.info("%s: quarantined in %s, attempt %d: %s", *words)
+    return record
 
 
 def write_quarantine(store: Store, record: QuarantineRecord) -> None:
@@ -116,23 +107,12 @@ def write_quarantine(store: Store, record: QuarantineRecord) -> None:
     """
     values = record.model_dump(mode="json")
     text = json.dumps(values, sort_keys=True, ensure_ascii=False, allow_nan=False, indent=1)
-    key = _key(record.demonstration, record.fingerprint)
-    _make_room(store, record.demonstration)
+    name = (record.fingerprint or _NO_FINGERPRINT)[:_SHORT]
+    key = f"{_folder(record.demonstration)}/{name}.json"
     store.put_document(key, f"{text}\n".encode())
-    for other in _record_keys(store, record.demonstration):
+    for other in _keys(store, record.demonstration):
         if other != key:
             store.delete_document(other)
-
-
-def _make_room(store: Store, demonstration: str) -> None:
-    """Rewrite the old document `a.json` when the folder of the id `a.json` needs its name."""
-    other = demonstration.removesuffix(_SUFFIX)
-    if other == demonstration or store.get_document(f"{QUARANTINE_FOLDER}/{demonstration}") is None:
-        return
-    record = read_quarantine(store, other)
-    release(store, other)
-    if record is not None:
-        write_quarantine(store, record)
 
 
 def read_quarantine(store: Store, demonstration: str) -> QuarantineRecord | None:
@@ -144,8 +124,7 @@ def read_quarantine(store: Store, demonstration: str) -> QuarantineRecord | None
     Raises:
         StorageError: the id is not safe.
     """
-    keys = _record_keys(store, demonstration)
-    found = (_read(store, demonstration, key) for key in keys)
+    found = (_read(store, demonstration, key) for key in _keys(store, demonstration))
     records = [record for record in found if record is not None]
     return max(records, key=lambda record: record.sequence, default=None)
 
@@ -163,55 +142,47 @@ def _read(store: Store, demonstration: str, key: str) -> QuarantineRecord | None
 
 def release(store: Store, demonstration: str) -> bool:
     """Delete the records of a demonstration; returns whether it was quarantined."""
-    deleted = [store.delete_document(key) for key in _record_keys(store, demonstration)]
+    deleted = [store.delete_document(key) for key in _keys(store, demonstration)]
     if any(deleted):
         _LOG.info("%s: released from quarantine", demonstration)
     return any(deleted)
 
 
 def list_quarantine(store: Store) -> list[QuarantineRecord]:
-    """The newest record of every quarantined demonstration, sorted by id."""
-    ids = sorted({name for key in store.list_documents(QUARANTINE_FOLDER) if (name := _id_of(key))})
-    records = (_listed(store, key) for key in ids)
-    return [record for record in records if record is not None]
+    """The newest record of every quarantined demonstration, sorted by id.
 
-
-def _listed(store: Store, demonstration: str) -> QuarantineRecord | None:
-    """The newest record; one that cannot be read now still quarantines, and hides no other."""
-    try:
-        return read_quarantine(store, demonstration)
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is this record's alone
-        reason = str(error) if isinstance(error, StorageError) else type(error).__name__
-        return _unreadable(demonstration, f"{QUARANTINE_FOLDER}/{demonstration}", reason)
+    One that cannot be read now still quarantines, and hides no other.
+    """
+    records = []
+    for key in sorted({key for key, _ in _documents(store)}):
+        try:
+            record = read_quarantine(store, key)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is this record's alone
+            reason = str(error) if isinstance(error, StorageError) else type(error).__name__
+            record = _unreadable(key, _folder(key), reason)
+        records += [record] if record is not None else []
+    return records
 
 
 def without_fingerprint(store: Store) -> list[str]:
     """Ids whose record names no upload, sorted; reads no record."""
-    last = f"/{_NO_FINGERPRINT}{_SUFFIX}"
-    keys = (key for key in store.list_documents(QUARANTINE_FOLDER) if key.endswith(last))
-    return sorted(name for key in keys if (name := _id_of(key)))
+    return sorted(key for key, name in _documents(store) if name == _NO_FINGERPRINT)
 
 
-def _id_of(key: str) -> str | None:
-    """The demonstration of a record's key; None for the key of another document."""
-    name, _, document = key.removeprefix(f"{QUARANTINE_FOLDER}/").partition("/")
-    if not document:  # older stores have one document per demonstration: quarantine/<id>.json
-        name, document = name.removesuffix(_SUFFIX), name
-    return name if document.endswith(_SUFFIX) and is_safe_id(name) else None
+def _documents(store: Store) -> list[tuple[str, str]]:
+    """(demonstration, name) of each record."""
+    paths = [key.split("/")[1:] for key in store.list_documents(QUARANTINE_FOLDER)]
+    return [
+        (path[0], path[1].removesuffix(".json"))
+        for path in paths
+        if len(path) == 2 and path[1].endswith(".json") and is_safe_id(path[0])
+    ]
 
 
-def _key(demonstration: str, fingerprint: str | None) -> str:
-    return f"{_folder(demonstration)}/{(fingerprint or _NO_FINGERPRINT)[:_SHORT]}{_SUFFIX}"
-
-
-def _record_keys(store: Store, demonstration: str) -> list[str]:
+def _keys(store: Store, demonstration: str) -> list[str]:
     """Keys of a demonstration's records; more than one only after a crash."""
-    folder = _folder(demonstration)
-    nested = [key for key in store.list_documents(folder) if key.endswith(_SUFFIX)]
-    old = f"{folder}{_SUFFIX}"
-    if not is_document(old):  # an earlier version gave ids that end in a dot
-        return nested
-    return nested if store.get_document(old) is None else [*nested, old]
+    found = store.list_documents(_folder(demonstration))
+    return [key for key in found if key.endswith(".json")]
 
 
 def _folder(demonstration: str) -> str:
@@ -223,15 +194,11 @@ def _folder(demonstration: str) -> str:
 
 
 def _unreadable(demonstration: str, key: str, reason: str = "") -> QuarantineRecord:
-    problem = Problem(
-        "unreadable_record",
-        key,
-        f"cannot be read now: {reason}" if reason else "is not a valid quarantine record",
-        remedy="check the store's disk or bucket"
-        if reason
-        else "delete the document and process the demonstration again",
-        demonstration=demonstration,
-    )
+    message, remedy = f"cannot be read now: {reason}", "check the store's disk or bucket"
+    if not reason:
+        message = "is not a valid quarantine record"
+        remedy = "delete the document and process the demonstration again"
+    problem = Problem("unreadable_record", key, message, remedy=remedy, demonstration=demonstration)
     return QuarantineRecord(
         demonstration=demonstration,
         stage="",
@@ -239,9 +206,6 @@ def _unreadable(demonstration: str, key: str, reason: str = "") -> QuarantineRec
         sequence=0,
         problems=problem_dicts([problem]),
     )
-
-
-COLLISION, CRASH = "id_collision", "run_crashed"
 
 
 def record_crash(
@@ -283,14 +247,18 @@ def quarantine_collisions(
     Returns:
         The released ids; and the messages of errors.
     """
-    released: list[str] = []
-    errors: list[str] = []
-    for key in sorted({*collisions, *without_fingerprint(workspace.store)}):
+    store, released, errors = workspace.store, list[str](), list[str]()
+    for key in sorted({*collisions, *without_fingerprint(store)}):
         try:
+            record = read_quarantine(store, key)
+            known = record.problems if record else []
             if key in collisions:
-                _quarantine_collision(workspace, key, collisions[key])
-            elif _has_collided(workspace, key):
-                release(workspace.store, key)
+                found = collision_problem(key, collisions[key])
+                if found.as_dict() not in known:
+                    first = RAW_RECORDINGS_STAGE.name
+                    quarantine_demonstration(store, key, first, None, __version__, problems=[found])
+            elif known and known[0].get("code") == COLLISION:
+                release(store, key)
                 released.append(key)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this one's alone
             message = str(error) if isinstance(error, StorageError) else type(error).__name__
@@ -298,31 +266,12 @@ def quarantine_collisions(
     return released, errors
 
 
-def _quarantine_collision(workspace: Workspace, key: str, names: Sequence[str]) -> None:
-    problem = collision_problem(key, names)
-    current = read_quarantine(workspace.store, key)
-    if current is None or problem.as_dict() not in current.problems:
-        first = RAW_RECORDINGS_STAGE.name
-        quarantine_demonstration(workspace.store, key, first, None, __version__, problems=[problem])
-
-
 def collision_problem(demonstration: str, names: Sequence[str]) -> Problem:
     """Why none of several folders is processed."""
     return Problem(
         COLLISION,
-        " and ".join(_printable(name) for name in sorted(names)),
+        " and ".join(map(printable_name, sorted(names))),
         f"these folders have the same id {demonstration}",
         remedy="rename all but one of them",
         demonstration=demonstration,
-    )
-
-
-def _printable(name: str) -> str:
-    return name.encode("utf-8", "backslashreplace").decode("utf-8")
-
-
-def _has_collided(workspace: Workspace, demonstration: str) -> bool:
-    record = read_quarantine(workspace.store, demonstration)
-    return record is not None and any(
-        problem.get("code") == COLLISION for problem in record.problems[:1]
     )

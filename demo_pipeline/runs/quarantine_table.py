@@ -5,6 +5,7 @@ themselves are defined in quarantine.py.
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,11 @@ from pydantic import JsonValue
 
 from demo_pipeline.datasets.dataset_inputs import DatasetInputs
 from demo_pipeline.files.column_values import COUNT, TEXT, between, one_of
-from demo_pipeline.files.comparison import differing_build
 from demo_pipeline.files.parquet import TableWriter, described_schema, schema_problems
 from demo_pipeline.problems import Problem, Severity
 from demo_pipeline.runs.quarantine import QuarantineRecord, list_quarantine
 from demo_pipeline.runs.workspace import Workspace
-from demo_pipeline.stage import Check, SourceInput, Stage, Summary
+from demo_pipeline.stage import Check, SourceInput, Stage, Summary, built_again
 
 TABLE_FILE = "quarantine.parquet"
 QUARANTINE_SCHEMA = described_schema(
@@ -56,17 +56,6 @@ def read_quarantine_records(workspace: Workspace) -> SourceInput:
     return SourceInput(records, {"records": hashlib.sha256(text.encode()).hexdigest()})
 
 
-def run_quarantine_table(inputs: DatasetInputs, out: Path) -> Summary:
-    """Write `out`/quarantine.parquet from the records."""
-    return write_quarantine_table(inputs.source, out)
-
-
-def verify_quarantine_table(inputs: DatasetInputs, out: Path) -> list[Problem]:
-    """The written table has the declared columns and values, and the rows of the records."""
-    found = schema_problems(out / TABLE_FILE, QUARANTINE_SCHEMA)
-    return [*found, *differing_build(out, lambda again: run_quarantine_table(inputs, again))]
-
-
 def rows_of(records: Iterable[QuarantineRecord]) -> list[dict[str, Any]]:
     """One row per problem, in the order of the records; a record without a problem has one row."""
     return [
@@ -88,16 +77,13 @@ def write_quarantine_table(records: Sequence[QuarantineRecord], out: Path) -> Su
     return {
         "quarantined": len(records),
         "problems": len(rows),
-        "by_stage": _counted(record.stage for record in records),
-        "by_code": _counted(row["code"] for row in rows),
+        "by_stage": dict(Counter(sorted(record.stage for record in records))),
+        "by_code": dict(Counter(sorted(row["code"] for row in rows))),
     }
 
 
-def _counted(names: Iterable[str]) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for name in sorted(names):
-        counts[name] = counts.get(name, 0) + 1
-    return counts
+def _build(inputs: DatasetInputs, out: Path) -> Summary:
+    return write_quarantine_table(inputs.source, out)
 
 
 QUARANTINE_STAGE: Stage[DatasetInputs] = Stage(
@@ -111,12 +97,14 @@ QUARANTINE_STAGE: Stage[DatasetInputs] = Stage(
     job="report_quarantine",
     inputs=(),
     source=read_quarantine_records,
-    build=run_quarantine_table,
+    build=_build,
     checks=(
         Check(
             "quarantine_schema",
             "The table has exactly the declared columns, types and nulls.",
-            verify_quarantine_table,
+            built_again(
+                _build, lambda _, out: schema_problems(out / TABLE_FILE, QUARANTINE_SCHEMA)
+            ),
             compared=("quarantined",),
         ),
     ),

@@ -26,11 +26,7 @@ from demo_pipeline.store.names import is_bucket, local_path
 
 
 def committed_statistics(workspace: Workspace) -> Tables:
-    """The tables as they were committed.
-
-    Raises:
-        MissingOutput: they were never committed.
-    """
+    """The tables as they were committed. Raises `MissingOutput` when they never were."""
     with workspace.store.open(STATISTICS_STAGE.folder) as (folder, _):
         return read_statistics(folder)
 
@@ -63,11 +59,7 @@ def run_query(workspace: Workspace, query: str) -> list[dict[str, Any]]:
 
 
 def require_local(url: str) -> Path:
-    """The folder of a local store, whose files DuckDB can read.
-
-    Raises:
-        StorageError: the store is a bucket.
-    """
+    """The folder of a local store, which DuckDB can read. Raises `StorageError` for a bucket."""
     if is_bucket(url):
         raise StorageError(
             f"{url}: queries read the files of a local store; copy the datasets with "

@@ -4,6 +4,7 @@ Belongs here: the types that go from the code that builds to whoever asked for i
 process to another, what they say in words, and counting them.
 """
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from typing import Any
 from demo_pipeline.problems import Problem, Severity
 from demo_pipeline.store.version_manifest import CheckOutcome, Version
 
+_PAUSE = 5.0  # seconds between two lines about progress
 _DEMONSTRATIONS = {
     "aborted": "aborted demonstration",
     "broken": "damaged demonstration",
@@ -91,6 +93,7 @@ class StageReport:
 
     Attributes:
         stage: its name.
+        demonstration: its id; empty for a dataset.
         status: `BUILT` or `CACHED`.
         summary: what its build function returned.
         version: id of the version.
@@ -101,6 +104,7 @@ class StageReport:
     """
 
     stage: str
+    demonstration: str
     status: Status
     summary: Mapping[str, Any]
     version: str
@@ -110,21 +114,22 @@ class StageReport:
     checks: tuple[CheckOutcome, ...]
 
     @classmethod
-    def of(cls, stage: str, result: BuildResult) -> "StageReport | None":
+    def of(cls, stage: str, demonstration: str, result: BuildResult) -> "StageReport | None":
         """The report of a built output; None when it was rejected."""
         version = result.version
-        if version is None or not result.status.is_done:
+        if version is None:
             return None
         files = version.manifest.files
         return cls(
-            stage=stage,
-            status=result.status,
-            summary=result.summary,
-            version=version.id,
-            content=version.content,
-            files=len(files),
-            size=files.size,
-            checks=result.checks,
+            stage,
+            demonstration,
+            result.status,
+            result.summary,
+            version.id,
+            version.content,
+            len(files),
+            files.size,
+            result.checks,
         )
 
 
@@ -209,68 +214,50 @@ _RARE = ("failed", "superseded", "waiting", "crashed")
 
 @dataclass
 class BatchProgress:
-    """The results so far.
+    """How far a run over many demonstrations is; results are counted by the words of `IN_RUNS`.
 
     Attributes:
         total: number of demonstrations.
         clock: a clock in seconds; only differences are used.
-        counts: by the words of `IN_RUNS`.
-        unchanged: how many of those done were up to date before.
-        pauses: seconds between two lines.
     """
 
     total: int
-    clock: Callable[[], float]
-    pauses: float = 5.0
-    counts: Counter[str] = field(default_factory=Counter)
-    unchanged: int = 0
+    clock: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:
+        self._counts, self._unchanged = Counter[str](), 0
         self._begun = self._said = self.clock()
 
     def add(self, result: DemonstrationResult) -> None:
         """Count a result."""
-        self.counts[IN_RUNS[result.status]] += 1
-        self.unchanged += result.status is Status.CACHED
-
-    @property
-    def ended(self) -> int:
-        """Number of results."""
-        return self.counts.total()
-
-    @property
-    def not_done(self) -> int:
-        """Number of demonstrations that need somebody or another run."""
-        return self.ended - self.counts["done"] - self.counts["superseded"]
+        self._counts[IN_RUNS[result.status]] += 1
+        self._unchanged += result.status is Status.CACHED
 
     def due_line(self) -> str | None:
         """`12 of 40, 61 per minute, 27 s left`, every few seconds; None before that."""
-        now = self.clock()
-        if now - self._said < self.pauses:
+        now, ended = self.clock(), self._counts.total()
+        if now - self._said < _PAUSE:
             return None
-        self._said = now
-        return f"{self.ended} of {self.total}{self._pace(now)}{self._others()}"
+        self._said, passed = now, now - self._begun
+        pace = ""
+        if ended:
+            left = _duration(passed / ended * (self.total - ended))
+            pace = f", {60 * ended / passed:.0f} per minute, {left} left"
+        return f"{ended} of {self.total}{pace}{self._others()}"
 
     def last_line(self) -> str:
-        """`37 done (2 up to date), 3 failed` and how long it took."""
-        done = f"{self.counts['done']} of {self.total} demonstrations done"
-        unchanged = f" ({self.unchanged} up to date)" if self.unchanged else ""
+        """`37 of 40 demonstrations done (2 up to date), 3 failed, 61 s`."""
+        done = f"{self._counts['done']} of {self.total} demonstrations done"
+        unchanged = f" ({self._unchanged} up to date)" if self._unchanged else ""
         return f"{done}{unchanged}{self._others()}, {self.clock() - self._begun:.0f} s"
 
     def numbers(self) -> dict[str, int]:
         """The counts by their names, those that are 0 left out but `done`."""
-        rare: dict[str, int] = {name: self.counts[name] for name in _RARE if self.counts[name]}
-        return {"done": self.counts["done"], "up_to_date": self.unchanged, **rare}
-
-    def _pace(self, now: float) -> str:
-        passed = now - self._begun
-        if not self.ended or passed <= 0:
-            return ""
-        left = passed / self.ended * (self.total - self.ended)
-        return f", {60 * self.ended / passed:.0f} per minute, {_duration(left)} left"
+        rare = {name: self._counts[name] for name in _RARE if self._counts[name]}
+        return {"done": self._counts["done"], "up_to_date": self._unchanged, **rare}
 
     def _others(self) -> str:
-        return "".join(f", {self.counts[name]} {name}" for name in _RARE if self.counts[name])
+        return "".join(f", {self._counts[name]} {name}" for name in _RARE if self._counts[name])
 
 
 def _duration(seconds: float) -> str:

@@ -4,12 +4,10 @@ Belongs here: the wiring between store and build functions, the same for the orc
 command line; whether an output is up to date, and whether the upload changed meanwhile.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from typing import Self
 
 from demo_pipeline import __version__
 from demo_pipeline.actions.action_stages import ACTIONS_STAGE
@@ -27,87 +25,14 @@ from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import LimitSettings
 from demo_pipeline.stage import Check, Stage, Summary
 from demo_pipeline.store.errors import ChangedOutput, MissingOutput
-from demo_pipeline.store.uploads import Uploads, changed_while_read, upload_listing_fingerprint
+from demo_pipeline.store.uploads import changed_while_read, upload_listing_fingerprint
 from demo_pipeline.store.version_manifest import CheckOutcome, Recipe, Version
 from demo_pipeline.store.versions import Staging, document_damage
 
-
-def stage_inputs(
-    workspace: Workspace,
-    stage: Stage[RecordingInputs],
-    demonstration: str,
-    versions: Mapping[str, Version],
-    match: TaskMatch,
-) -> dict[str, str]:
-    """Fingerprints of the stage's inputs, of the upload and of the matched task, by name.
-
-    Raises:
-        DemonstrationError: the upload cannot be read.
-    """
-    inputs = {name: versions[name].content for name in stage.inputs}
-    if not stage.inputs:
-        inputs["upload"] = _upload_identity(workspace, demonstration)
-    if stage.matches_task:
-        # Only its own match, so that another task in the catalog rebuilds no trajectory.
-        inputs[OSWORLD_TASKS] = match.fingerprint
-    return inputs
-
-
-def _upload_identity(workspace: Workspace, demonstration: str) -> str:
-    identity = workspace.uploads.identity(demonstration)
-    if identity is None:
-        with workspace.uploads.open(demonstration):  # raises what is wrong with it
-            raise DemonstrationError(changed_while_read(demonstration, "."))
-    return identity
-
-
-def stage_recipe(
-    workspace: Workspace, stage: Stage[RecordingInputs], inputs: Mapping[str, str]
-) -> Recipe:
-    """Everything that the stage's output depends on."""
-    settings = stage.fingerprint(workspace.settings)
-    return Recipe(stage.name, stage.code_version, settings, dict(inputs))
-
-
-def is_outdated(workspace: Workspace, demonstration: str) -> bool:
-    """Whether building its current upload again would give other outputs than the committed."""
-    first = workspace.store.current(RAW_RECORDINGS_STAGE.output(demonstration))
-    if first is None:
-        return False
-    same = first.manifest.recipe.inputs["upload"] == workspace.uploads.identity(demonstration)
-    return same and not is_up_to_date(workspace, demonstration)
-
-
-def is_up_to_date(workspace: Workspace, demonstration: str) -> bool:
-    """Whether every stage's output was built from the current upload, by this code.
-
-    Reads of the upload only what `Uploads.identity` reads.
-    """
-    versions: dict[str, Version] = {}
-    try:
-        for stage in STAGES:
-            current = workspace.store.current(stage.output(demonstration))
-            if current is None:
-                return False
-            versions[stage.name] = current
-            match = _match(workspace, demonstration) if stage.matches_task else NO_CATALOG
-            inputs = stage_inputs(workspace, stage, demonstration, versions, match)
-            if current.manifest.recipe != stage_recipe(workspace, stage, inputs):
-                return False
-            if not workspace.store.is_complete(current):
-                return False
-    except (DemonstrationError, MissingOutput):
-        return False
-    return True
-
-
-def _match(workspace: Workspace, demonstration: str) -> TaskMatch:
-    output = RAW_RECORDINGS_STAGE.output(demonstration)
-    with workspace.store.open(output) as (folder, _):
-        return match_task(workspace, manifest.read_manifest(folder))
-
-
 _CHANGED = "upload_changed"
+_GB = 2**30
+
+AStage = Stage[RecordingInputs]
 
 
 class SupersededError(Exception):
@@ -119,75 +44,6 @@ class SupersededError(Exception):
 
     def __reduce__(self) -> tuple[type["SupersededError"], tuple[str, str]]:
         return (type(self), (self.demonstration, self.stage))
-
-
-@dataclass(frozen=True, slots=True)
-class ExpectedUpload:
-    """The upload that a stage of a demonstration is run for.
-
-    Attributes:
-        uploads: the root.
-        demonstration: its id.
-        stage: name of the stage, for the error.
-        listed: listing fingerprint (store/uploads.py); None: the upload cannot be
-            opened.
-        compared: whether `require` compares it with the current listing.
-    """
-
-    uploads: Uploads
-    demonstration: str
-    stage: str
-    listed: str | None
-    compared: bool
-
-    @classmethod
-    def of(
-        cls, uploads: Uploads, demonstration: str, stage: str, listed: str | None, *, first: bool
-    ) -> Self:
-        """The upload `listed`; for the `first` stage and None, the current one.
-
-        Raises:
-            SupersededError: the first stage would read another upload than `listed`.
-        """
-        expected = cls(uploads, demonstration, stage, listed, listed is not None)
-        if not first:
-            return expected
-        expected.require()
-        current = upload_listing_fingerprint(uploads, demonstration) if listed is None else listed
-        return replace(expected, listed=current, compared=True)
-
-    def require(self) -> None:
-        """Verify that it is the current upload.
-
-        Raises:
-            SupersededError: it is not.
-        """
-        if not self.compared:
-            return
-        if upload_listing_fingerprint(self.uploads, self.demonstration) != self.listed:
-            raise SupersededError(self.demonstration, self.stage) from None
-
-
-def is_upload_change(problems: Iterable[Problem]) -> bool:
-    """Whether a reader found other bytes than the listing describes."""
-    return any(problem.code == _CHANGED for problem in problems)
-
-
-def unreadable_as_listed(problems: Iterable[Problem]) -> list[Problem]:
-    """The problems of a second reading that failed although the listing did not change."""
-    return [_unreadable(problem) if problem.code == _CHANGED else problem for problem in problems]
-
-
-def _unreadable(problem: Problem) -> Problem:
-    return replace(
-        problem,
-        code="unreadable_file",
-        message="was read twice and differed from its listing, which did not change",
-        remedy="upload it again; if that does not help, check the storage",
-    )
-
-
-_GB = 2**30
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,10 +69,8 @@ class StageLimit:
     def exceeded(self, memory: int, seconds: float) -> str:
         """Which limit is exceeded, in plain words; empty when none is."""
         if memory > self.memory_bytes:
-            return (
-                f"needs more than {self.memory_bytes / _GB:.3g} GB of memory "
-                "(limits.max_memory_bytes)"
-            )
+            size = f"{self.memory_bytes / _GB:.3g}"
+            return f"needs more than {size} GB of memory (limits.max_memory_bytes)"
         if seconds > self.cpu_seconds:
             return f"needs more than {self.cpu_seconds:.4g} s of CPU time (limits.cpu_seconds)"
         return ""
@@ -225,18 +79,67 @@ class StageLimit:
 Watch = Callable[[StageLimit | None], None]
 
 
-@contextmanager
-def _watched(watch: Watch, limit: StageLimit) -> Iterator[None]:
-    watch(limit)
+def is_outdated(workspace: Workspace, demonstration: str) -> bool:
+    """Whether building its current upload again would give other outputs than the committed."""
+    first = workspace.store.current(RAW_RECORDINGS_STAGE.output(demonstration))
+    if first is None:
+        return False
+    same = first.manifest.recipe.inputs["upload"] == workspace.uploads.identity(demonstration)
+    return same and not is_up_to_date(workspace, demonstration)
+
+
+def is_up_to_date(workspace: Workspace, demonstration: str) -> bool:
+    """Whether every stage's output was built from the current upload, by this code.
+
+    Reads of the upload only what `Uploads.identity` reads.
+    """
+    store, versions, match = workspace.store, dict[str, Version](), NO_CATALOG
     try:
-        yield
-    finally:
-        watch(None)
+        for stage in STAGES:
+            current = store.current(stage.output(demonstration))
+            if current is None:
+                return False
+            versions[stage.name] = current
+            if stage.matches_task:
+                with store.open(RAW_RECORDINGS_STAGE.output(demonstration)) as (folder, _):
+                    match = match_task(workspace, manifest.read_manifest(folder))
+            recipe = _recipe(workspace, stage, demonstration, versions, match)
+            if current.manifest.recipe != recipe or not store.is_complete(current):
+                return False
+    except (DemonstrationError, MissingOutput):
+        return False
+    return True
+
+
+def _recipe(
+    workspace: Workspace,
+    stage: AStage,
+    demonstration: str,
+    versions: Mapping[str, Version],
+    match: TaskMatch,
+) -> Recipe:
+    """Everything that the stage's output depends on.
+
+    Raises:
+        DemonstrationError: the upload cannot be read.
+    """
+    inputs = {name: versions[name].content for name in stage.inputs}
+    if not stage.inputs:
+        identity = workspace.uploads.identity(demonstration)
+        if identity is None:
+            with workspace.uploads.open(demonstration):  # raises what is wrong with it
+                raise DemonstrationError(changed_while_read(demonstration, "."))
+        inputs["upload"] = identity
+    if stage.matches_task:
+        # Only its own match, so that another task in the catalog rebuilds no trajectory.
+        inputs[OSWORLD_TASKS] = match.fingerprint
+    settings = stage.fingerprint(workspace.settings)
+    return Recipe(stage.name, stage.code_version, settings, inputs)
 
 
 def run_stage(
     workspace: Workspace,
-    stage: Stage[RecordingInputs],
+    stage: AStage,
     demonstration: str,
     *,
     force: bool = False,
@@ -262,140 +165,202 @@ def run_stage(
         SupersededError: the upload is another one than `listed`, or it changed meanwhile. Nothing
             is quarantined for that, and the first stage commits nothing.
     """
-    first = not stage.inputs
-    expected = ExpectedUpload.of(workspace.uploads, demonstration, stage.name, listed, first=first)
+    run = _StageRun(workspace, stage, demonstration, force, listed, watch)
+    if not stage.inputs:
+        run.require_upload()
+        if listed is None:
+            run.listed = upload_listing_fingerprint(workspace.uploads, demonstration)
+            run.compared = True
     try:
-        result = _build_with_retry(workspace, stage, expected, watch, force=force)
+        result = run.build_patiently()
     except DemonstrationError as error:
-        _quarantine(workspace, stage, expected, error.problems)
+        run.quarantine(error.problems)
         raise
     if result.status is Status.REJECTED:
-        failed = [p for c in result.checks if c.blocking for p in c.problems if not c.passed]
-        _quarantine(workspace, stage, expected, failed)
+        run.quarantine([p for c in result.checks if c.blocking for p in c.problems if not c.passed])
         return result
-    if first and result.status is Status.CACHED:  # a build verifies the upload before its commit
-        expected.require()
-    _release(workspace, stage, demonstration)
+    if not stage.inputs and result.status is Status.CACHED:
+        run.require_upload()  # a build verifies it before its commit
+    run.release()
     return result
 
 
-def _quarantine(
-    workspace: Workspace,
-    stage: Stage[RecordingInputs],
-    expected: ExpectedUpload,
-    problems: Sequence[Problem],
-) -> None:
-    """Quarantine the demonstration, unless its upload changed while it was read."""
-    expected.require()
-    demonstration = expected.demonstration
-    named = [replace(p, demonstration=p.demonstration or demonstration) for p in problems]
-    uploaded = workspace.uploads.identity(demonstration)
-    quarantine_demonstration(
-        workspace.store, demonstration, stage.name, uploaded, __version__, problems=named
-    )
+class _StageRun:
+    """One stage of one demonstration, for an expected upload.
 
-
-def _release(workspace: Workspace, stage: Stage[RecordingInputs], demonstration: str) -> None:
-    """Release it from the quarantine of this stage.
-
-    The first stage also releases it from the quarantine of a stage that does not exist.
+    Attributes:
+        listed: its listing fingerprint; None: it cannot be opened.
+        compared: whether `require_upload` compares it with the current listing.
     """
-    record = read_quarantine(workspace.store, demonstration)
-    if record is None:
-        return
-    foreign = record.stage not in STAGE_BY_NAME and not stage.inputs
-    if foreign or record.stage == stage.name:
-        release(workspace.store, demonstration)
 
+    def __init__(  # noqa: PLR0917 - as of `run_stage`
+        self,
+        workspace: Workspace,
+        stage: AStage,
+        demonstration: str,
+        force: bool,
+        listed: str | None,
+        watch: Watch,
+    ) -> None:
+        self._workspace, self._store, self._stage = workspace, workspace.store, stage
+        self._key, self._force, self._watch = demonstration, force, watch
+        self.listed, self.compared = listed, listed is not None
 
-def _build_with_retry(
-    workspace: Workspace,
-    stage: Stage[RecordingInputs],
-    expected: ExpectedUpload,
-    watch: Watch,
-    *,
-    force: bool,
-) -> BuildResult:
-    """Build; once more when an input was damaged and is built again.
+    def require_upload(self) -> None:
+        """Raise `SupersededError` unless the expected upload is the current one."""
+        if self.compared:
+            now = upload_listing_fingerprint(self._workspace.uploads, self._key)
+            if now != self.listed:
+                raise SupersededError(self._key, self._stage.name)
 
-    In the first stage also when the upload that was read differs from the one listed.
-    """
-    try:
-        return _build(workspace, stage, expected, watch, force=force)
-    except ChangedOutput:
-        if not stage.inputs:
-            raise
-        _mend(workspace, stage, expected.demonstration, watch)
-        return _build(workspace, stage, expected, watch, force=force)
-    except DemonstrationError as error:
-        if stage.inputs or not is_upload_change(error.problems):
-            raise
-    expected.require()
-    try:
-        return _build(workspace, stage, expected, watch, force=force)
-    except DemonstrationError as error:
-        raise DemonstrationError(unreadable_as_listed(error.problems)) from None
+    def quarantine(self, problems: Sequence[Problem]) -> None:
+        """Quarantine the demonstration, unless its upload changed while it was read."""
+        self.require_upload()
+        named = [replace(p, demonstration=p.demonstration or self._key) for p in problems]
+        uploaded = self._workspace.uploads.identity(self._key)
+        quarantine_demonstration(
+            self._store, self._key, self._stage.name, uploaded, __version__, problems=named
+        )
 
+    def release(self) -> None:
+        """Release it from the quarantine of this stage; the first: also of one that is unknown."""
+        record = read_quarantine(self._store, self._key)
+        if record is None:
+            return
+        foreign = record.stage not in STAGE_BY_NAME and not self._stage.inputs
+        if foreign or record.stage == self._stage.name:
+            release(self._store, self._key)
 
-def _mend(
-    workspace: Workspace, stage: Stage[RecordingInputs], demonstration: str, watch: Watch
-) -> None:
-    """Build the damaged inputs of a stage again."""
-    for name in stage.inputs:
-        if workspace.store.verify(STAGE_BY_NAME[name].output(demonstration)):
-            run_stage(workspace, STAGE_BY_NAME[name], demonstration, watch=watch)
+    def build_patiently(self) -> BuildResult:
+        """Build; once more when an input was damaged and is built again.
 
-
-def _require_whole_inputs(
-    workspace: Workspace, stage: Stage[RecordingInputs], demonstration: str
-) -> None:
-    """Let no demonstration be blamed for a damaged file. Raises `ChangedOutput`."""
-    for name in stage.inputs:
-        for damage in workspace.store.verify(STAGE_BY_NAME[name].output(demonstration)):
-            raise damage.as_error()
-
-
-def _build(
-    workspace: Workspace,
-    stage: Stage[RecordingInputs],
-    expected: ExpectedUpload,
-    watch: Watch,
-    *,
-    force: bool,
-) -> BuildResult:
-    return_large_blocks()
-    demonstration = expected.demonstration
-    with _opened(workspace, stage, demonstration) as (context, versions):
-        limit = _limit(context, versions)
-        inputs = stage_inputs(workspace, stage, demonstration, versions, context.source)
-
-        def build(staging: Staging) -> Summary:
-            staging.hardlink_sources.extend(versions.values())
-            for name, folder in context.folders.items():  # what is read has the bytes of its commit
-                if damage := document_damage(folder, STAGE_BY_NAME[name].output(demonstration)):
-                    raise damage.as_error()
-            return_free_memory()  # of the stage before
-            download = _with_download(workspace, stage, context, inputs)
-            try:
-                with download as ready, _watched(watch, limit):
-                    return stage.build(ready, staging.path)
-            except DemonstrationError:
-                _require_whole_inputs(workspace, stage, demonstration)
+        In the first stage also when the upload that was read differs from the one listed.
+        """
+        try:
+            return self._build()
+        except ChangedOutput:
+            if not self._stage.inputs:
                 raise
+            self._mend()
+            return self._build()
+        except DemonstrationError as error:
+            changed = any(problem.code == _CHANGED for problem in error.problems)
+            if self._stage.inputs or not changed:
+                raise
+        self.require_upload()
+        try:
+            return self._build()
+        except DemonstrationError as error:
+            raise DemonstrationError(list(map(_unreadable_as_listed, error.problems))) from None
 
-        def check(out: Path) -> list[CheckOutcome]:
-            with _watched(watch, limit):
-                outcomes = [_outcome(known, context, out) for known in stage.checks]
-            if not all(outcome.passed for outcome in outcomes if outcome.blocking):
-                _require_whole_inputs(workspace, stage, demonstration)
-            if not stage.inputs:  # the last moment before its commit
-                expected.require()
-            return outcomes
+    def _inputs(self) -> Iterator[tuple[AStage, str]]:
+        """Each input's stage and output."""
+        stages = [STAGE_BY_NAME[name] for name in self._stage.inputs]
+        return ((stage, stage.output(self._key)) for stage in stages)
 
-        mend = partial(_mend, workspace, stage, demonstration, watch)
-        recipe = stage_recipe(workspace, stage, inputs)
-        output = stage.output(demonstration)
-        return build_if_stale(workspace.store, output, recipe, build, check, force=force, mend=mend)
+    def _mend(self) -> None:
+        """Build the damaged inputs of the stage again."""
+        for stage, output in self._inputs():
+            if self._store.verify(output):
+                run_stage(self._workspace, stage, self._key, watch=self._watch)
+
+    def _require_whole_inputs(self) -> None:
+        """Let no demonstration be blamed for a damaged file. Raises `ChangedOutput`."""
+        for _, output in self._inputs():
+            for damage in self._store.verify(output):
+                raise damage.as_error()
+
+    def _build(self) -> BuildResult:
+        return_large_blocks()
+        with self._opened() as (context, versions):
+            limit = _limit(context, versions)
+            recipe = _recipe(self._workspace, self._stage, self._key, versions, context.source)
+
+            def build(staging: Staging) -> Summary:
+                staging.hardlink_sources.extend(versions.values())
+                for name, folder in context.folders.items():
+                    # What is read has the bytes of its commit.
+                    if damage := document_damage(folder, STAGE_BY_NAME[name].output(self._key)):
+                        raise damage.as_error()
+                return_free_memory()  # of the stage before
+                with self._with_download(context, recipe) as ready, self._watched(limit):
+                    return self._stage.build(ready, staging.path)
+
+            def check(out: Path) -> list[CheckOutcome]:
+                with self._watched(limit):
+                    outcomes = [_outcome(one, context, out) for one in self._stage.checks]
+                if not all(outcome.passed for outcome in outcomes if outcome.blocking):
+                    self._require_whole_inputs()
+                if not self._stage.inputs:  # the last moment before its commit
+                    self.require_upload()
+                return outcomes
+
+            output, force = self._stage.output(self._key), self._force
+            return build_if_stale(
+                self._store, output, recipe, build, check, force=force, mend=self._mend
+            )
+
+    @contextmanager
+    def _watched(self, limit: StageLimit) -> Iterator[None]:
+        self._watch(limit)
+        try:
+            yield
+        except DemonstrationError:
+            self._require_whole_inputs()
+            raise
+        finally:
+            self._watch(None)
+
+    @contextmanager
+    def _opened(self) -> Iterator[tuple[RecordingInputs, dict[str, Version]]]:
+        """The stage's inputs as local folders, and their versions by stage."""
+        folders, versions = dict[str, Path](), dict[str, Version]()
+        uploads, first, upload = self._workspace.uploads, RAW_RECORDINGS_STAGE.name, Path()
+        with ExitStack() as stack:
+            for stage, output in self._inputs():
+                opened = stack.enter_context(self._store.open(output))
+                folders[stage.name], versions[stage.name] = opened
+            if uploads.copies:
+                upload = folders.get(first, upload)
+            elif self._stage.reads_uploads:
+                upload = stack.enter_context(uploads.open(self._key))
+            listed = None if self._stage.inputs else uploads.find(self._key)
+            recording = manifest.read_manifest(folders[first]) if first in folders else None
+            match = NO_CATALOG
+            if self._stage.matches_task and recording is not None:
+                match = match_task(self._workspace, recording)
+            context = RecordingInputs(
+                demonstration=self._key,
+                upload_name=listed.name if listed else self._key,
+                upload=upload,
+                manifest=recording,
+                folders=folders,
+                settings=self._workspace.settings,
+                source=match,
+                downloaded=uploads.copies,
+            )
+            yield context, versions
+
+    @contextmanager
+    def _with_download(self, context: RecordingInputs, recipe: Recipe) -> Iterator[RecordingInputs]:
+        """The context with the uploaded files; only the first stage ever downloads them."""
+        if self._stage.inputs or not self._workspace.uploads.copies:
+            yield context
+            return
+        with self._workspace.uploads.open(self._key, recipe.inputs["upload"]) as folder:
+            yield replace(context, upload=folder)
+
+
+def _unreadable_as_listed(problem: Problem) -> Problem:
+    """A problem of a second reading that failed although the listing did not change."""
+    if problem.code != _CHANGED:
+        return problem
+    return replace(
+        problem,
+        code="unreadable_file",
+        message="was read twice and differed from its listing, which did not change",
+        remedy="upload it again; if that does not help, check the storage",
+    )
 
 
 def _limit(context: RecordingInputs, versions: Mapping[str, Version]) -> StageLimit:
@@ -404,56 +369,7 @@ def _limit(context: RecordingInputs, versions: Mapping[str, Version]) -> StageLi
     seconds = video.last_pts_s - video.first_pts_s if video is not None else 0.0
     built = versions.get(ACTIONS_STAGE.name)
     count = built.manifest.summary.get("actions") if built is not None else None
-    actions = count if isinstance(count, int) else 0
-    return StageLimit.of(context.settings.limits, seconds, actions)
-
-
-@contextmanager
-def _opened(
-    workspace: Workspace, stage: Stage[RecordingInputs], demonstration: str
-) -> Iterator[tuple[RecordingInputs, dict[str, Version]]]:
-    """The stage's inputs as local folders, and their versions by stage."""
-    folders: dict[str, Path] = {}
-    versions: dict[str, Version] = {}
-    downloaded, first = workspace.uploads.copies, RAW_RECORDINGS_STAGE.name
-    with ExitStack() as stack:
-        for name in stage.inputs:
-            output = STAGE_BY_NAME[name].output(demonstration)
-            folders[name], versions[name] = stack.enter_context(workspace.store.open(output))
-        upload = folders.get(first, Path()) if downloaded else Path()
-        if stage.reads_uploads and not downloaded:
-            upload = stack.enter_context(workspace.uploads.open(demonstration))
-        listed = None if stage.inputs else workspace.uploads.find(demonstration)
-        recording = manifest.read_manifest(folders[first]) if first in folders else None
-        match = NO_CATALOG
-        if stage.matches_task and recording is not None:
-            match = match_task(workspace, recording)
-        context = RecordingInputs(
-            demonstration=demonstration,
-            upload_name=listed.name if listed else demonstration,
-            upload=upload,
-            manifest=recording,
-            folders=folders,
-            settings=workspace.settings,
-            source=match,
-            downloaded=downloaded,
-        )
-        yield context, versions
-
-
-@contextmanager
-def _with_download(
-    workspace: Workspace,
-    stage: Stage[RecordingInputs],
-    context: RecordingInputs,
-    inputs: Mapping[str, str],
-) -> Iterator[RecordingInputs]:
-    """The context with the uploaded files; only the first stage ever downloads them."""
-    if stage.inputs or not workspace.uploads.copies:
-        yield context
-        return
-    with workspace.uploads.open(context.demonstration, inputs["upload"]) as folder:
-        yield replace(context, upload=folder)
+    return StageLimit.of(context.settings.limits, seconds, count if isinstance(count, int) else 0)
 
 
 def _outcome(check: Check[RecordingInputs], context: RecordingInputs, out: Path) -> CheckOutcome:

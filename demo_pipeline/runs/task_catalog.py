@@ -11,7 +11,6 @@ from pathlib import Path
 import pyarrow as pa
 
 from demo_pipeline.datasets.dataset_inputs import DatasetInputs
-from demo_pipeline.files.comparison import differing_build
 from demo_pipeline.files.system_errors import raise_system_trouble
 from demo_pipeline.osworld import task_table
 from demo_pipeline.osworld.task_files import read_task_folder
@@ -19,7 +18,7 @@ from demo_pipeline.osworld.task_matching import NO_CATALOG, TaskIndex, TaskMatch
 from demo_pipeline.problems import Problem, Severity
 from demo_pipeline.recording.manifest import RecordingManifest
 from demo_pipeline.runs.workspace import Workspace
-from demo_pipeline.stage import Check, SourceInput, Stage, Summary
+from demo_pipeline.stage import Check, SourceInput, Stage, Summary, built_again
 from demo_pipeline.store.errors import MissingOutput
 
 OSWORLD_TASKS = "osworld_tasks"
@@ -32,18 +31,12 @@ def read_task_files(workspace: Workspace) -> SourceInput:
     return SourceInput(folder, {"task_files": folder.fingerprint()})
 
 
-def run_task_catalog(inputs: DatasetInputs, out: Path) -> Summary:
+def _build(inputs: DatasetInputs, out: Path) -> Summary:
     """Write the catalog. A bad task file becomes a row of problems.parquet and nothing else."""
     return task_table.build_catalog(inputs.source, out)
 
 
-def verify_catalog(inputs: DatasetInputs, out: Path) -> list[Problem]:
-    """The columns of both tables, unique files, and every row against its task file."""
-    found = task_table.check_catalog(out)
-    return [*found, *differing_build(out, lambda again: run_task_catalog(inputs, again))]
-
-
-def verify_task_files(_inputs: DatasetInputs, out: Path) -> list[Problem]:
+def _verify_task_files(_inputs: DatasetInputs, out: Path) -> list[Problem]:
     """What is wrong with the task files, errors first."""
     problems = task_table.catalog_problems(out)
     return sorted(problems, key=lambda problem: problem.severity is not Severity.ERROR)
@@ -72,7 +65,7 @@ def _index(folder: Path, _content: str) -> TaskIndex:
 
 
 TASKS_STAGE: Stage[DatasetInputs] = Stage(
-    name="osworld_tasks",
+    name=OSWORLD_TASKS,
     folder=CATALOG_OUTPUT,
     description="Every OSWorld task file, ordinary and risk, as a row of a catalog. A "
     "demonstration of one of these tasks is matched with it and left out of training exports.",
@@ -81,18 +74,18 @@ TASKS_STAGE: Stage[DatasetInputs] = Stage(
     job="read_osworld_tasks",
     inputs=(),
     source=read_task_files,
-    build=run_task_catalog,
+    build=_build,
     checks=(
         Check(
             "catalog_schema",
             "Both tables have their columns; every file occurs once, with its id.",
-            verify_catalog,
+            built_again(_build, lambda _, out: task_table.check_catalog(out)),
             compared=("tasks",),
         ),
         Check(
             "task_files",
             "Every task file is usable, and every listed task has a file.",
-            verify_task_files,
+            _verify_task_files,
             blocking=False,
             compared=("tasks",),
         ),

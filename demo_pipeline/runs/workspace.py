@@ -14,10 +14,7 @@ from demo_pipeline.store.uploads import Uploads, open_uploads
 
 @dataclass(frozen=True)
 class Workspace:
-    """The roots and the settings: everything that a stage may access.
-
-    `tasks` is the folder of OSWorld task files, which may be missing.
-    """
+    """What a stage may access; the folder `tasks` of OSWorld task files may be missing."""
 
     settings: Settings
     uploads: Uploads
@@ -27,6 +24,7 @@ class Workspace:
     @classmethod
     def open(cls, settings: Settings) -> "Workspace":
         """Open the roots. Raises `StorageError` for a root of a kind that is not supported."""
-        uploads = open_uploads(settings.uploads, local_path(settings.cache), settings.limits)
-        store = open_store(settings.store, local_path(settings.cache))
+        cache = local_path(settings.cache)
+        uploads = open_uploads(settings.uploads, cache, settings.limits)
+        store = open_store(settings.store, cache)
         return cls(settings, uploads, store, local_path(settings.osworld_tasks))

@@ -19,9 +19,11 @@ from demo_pipeline.defs import demonstrations
 from demo_pipeline.defs.code_location import build_defs
 from demo_pipeline.defs.jobs import register_partitions
 from demo_pipeline.defs.run_history import open_table
-from demo_pipeline.runs.batch import AStage, DemonstrationTask, run_demonstration
+from demo_pipeline.runs.batch import DemonstrationTask, run_demonstration
 from demo_pipeline.runs.discovery_table import Upload
 from demo_pipeline.runs.results import DemonstrationResult as Processed
+from demo_pipeline.runs.results import StageReport
+from demo_pipeline.runs.stage_runs import AStage
 from demo_pipeline.runs.task_catalog import CATALOG_OUTPUT
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DiscoverySettings, ExecutionSettings, Settings
@@ -190,10 +192,13 @@ def in_this_process(patch: pytest.MonkeyPatch) -> None:
         tasks: Sequence[DemonstrationTask],
         stages: Sequence[AStage],
         **_: object,
-    ) -> Iterator[Processed]:
-        return (run_demonstration(workspace, stages, task) for task in tasks)
+    ) -> Iterator[StageReport | Processed]:
+        for task in tasks:
+            result = run_demonstration(workspace, stages, task)
+            yield from result.stages
+            yield result
 
-    patch.setattr(demonstrations, "process", run)
+    patch.setattr(demonstrations, "process_stages", run)
 
 
 def materialized(result: Result) -> dict[tuple[str, str | None], dg.AssetMaterialization]:

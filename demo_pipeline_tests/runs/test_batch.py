@@ -17,10 +17,10 @@ import pytest
 
 from demo_pipeline.problems import Problem
 from demo_pipeline.recording.recording_stages import RecordingInputs
-from demo_pipeline.runs.batch import KILLED, AStage, DemonstrationTask, process
+from demo_pipeline.runs.batch import KILLED, DemonstrationTask, process
 from demo_pipeline.runs.quarantine import read_quarantine
 from demo_pipeline.runs.results import DemonstrationResult, Status
-from demo_pipeline.runs.stage_runs import StageLimit
+from demo_pipeline.runs.stage_runs import AStage, StageLimit
 from demo_pipeline.runs.stages import STAGES
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import LimitSettings

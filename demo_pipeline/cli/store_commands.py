@@ -200,23 +200,9 @@ def validate_path(
 
     Exits with 0 if PATH is valid (warnings are allowed), 1 if not, 2 if it cannot be checked.
     """
-    from demo_pipeline.runs.validation import FORMATS, recognise, unreadable_files, validate
+    from demo_pipeline.runs.validation import validate
 
-    def refuse(why: str) -> typer.Exit:
-        print_error(why)
-        return typer.Exit(USAGE)
-
-    if not path.exists():
-        raise refuse(f"{path}: does not exist")
-    if not (path.is_file() or path.is_dir()):
-        what = "is not a regular file or a folder, but a device, a pipe or a socket"
-        raise refuse(f"{path}: {what}")
-    name = kind or recognise(path)
-    if name is None:
-        known = ", ".join(FORMATS)
-        raise refuse(f"{path}: not recognised as {known}; name the format with --kind")
-    for unreadable in unreadable_files(path):
-        raise refuse(unreadable)
+    name = _format_of(path, kind)
     problems = validate(path.absolute(), name, usable_settings())
     invalid = sum(problem.severity is Severity.ERROR for problem in problems)
     if as_json:
@@ -228,6 +214,26 @@ def validate_path(
         result = f"invalid: {invalid} errors" if invalid else "valid"
         print_line(f"{path}: {name} {result}, {len(problems) - invalid} warnings")
     raise typer.Exit(INVALID if invalid else OK)
+
+
+def _format_of(path: Path, kind: str | None) -> str:
+    """The format of a path, `kind` if it is given; ends the command when it cannot be checked."""
+    from demo_pipeline.runs.validation import FORMATS, recognise, unreadable_files
+
+    name = kind
+    if not path.exists():
+        why = "does not exist"
+    elif not (path.is_file() or path.is_dir()):
+        why = "is not a regular file or a folder, but a device, a pipe or a socket"
+    elif (name := kind or recognise(path)) is None:
+        why = f"not recognised as {', '.join(FORMATS)}; name the format with --kind"
+    elif (refused := next(unreadable_files(path), None)) is not None:
+        print_error(refused)
+        raise typer.Exit(USAGE)
+    else:
+        return name
+    print_error(f"{path}: {why}")
+    raise typer.Exit(USAGE)
 
 
 def _print_problems(problems: Sequence[Problem], shown: int) -> None:

@@ -193,8 +193,8 @@ class TestHelp:
 class TestWithoutDagster:
     """Importing Dagster takes longer than what these commands do."""
 
-    def test_it_is_not_imported(self, copied: Place, command: Command) -> None:
-        command(copied, "register")  # the copy is at another place
+    def test_it_is_not_imported(self, copied: Place) -> None:
+        assert copied.start("register").code == 0
         done = subprocess.run(
             [sys.executable, "-c", _LOADED, "\n".join(_LIGHT)],
             cwd=copied.root,

@@ -5,7 +5,7 @@ are written by the pipeline.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -61,7 +61,7 @@ _NULLABLE = {
 }
 
 
-def data_frame(table: pa.Table) -> pd.DataFrame:
+def _data_frame(table: pa.Table) -> pd.DataFrame:
     """A table as a DataFrame whose column types do not depend on the rows.
 
     Columns that may be null have pandas' nullable types (`Int32`, `Int64`, `boolean`, `string`);
@@ -74,29 +74,6 @@ def data_frame(table: pa.Table) -> pd.DataFrame:
         for field in table.schema
     }
     return pd.DataFrame(columns)
-
-
-def described_columns(name: str) -> pd.DataFrame:
-    """The columns of a table, one per row: column, type, nullable, description with the unit.
-
-    Args:
-        name: trajectories, steps, actions, events or scores.
-
-    Raises:
-        ValueError: there is no table with this name.
-    """
-    if name not in FRAME_SCHEMAS:
-        raise ValueError(f"no table {name!r}; there are {', '.join(FRAME_SCHEMAS)}")
-    schema = FRAME_SCHEMAS[name]
-    descriptions = column_descriptions(schema)
-    return pd.DataFrame(
-        {
-            "column": schema.names,
-            "type": [str(field.type) for field in schema],
-            "nullable": [field.nullable for field in schema],
-            "description": [descriptions[field.name] for field in schema],
-        }
-    )
 
 
 RgbImage = np.ndarray[Any, np.dtype[np.uint8]]
@@ -167,7 +144,7 @@ class LoadedTrajectory:
         return _read_picture(self._final_screenshot)
 
 
-def load_trajectory(demonstration: str, folder: Path) -> LoadedTrajectory:
+def _load_trajectory(demonstration: str, folder: Path) -> LoadedTrajectory:
     """The trajectory in a folder of the OSWorld-Desktopd layout with provenance.parquet.
 
     Raises:
@@ -175,16 +152,15 @@ def load_trajectory(demonstration: str, folder: Path) -> LoadedTrajectory:
     """
     source = DatasetTrajectory(demonstration, str(folder))
     trajectory, rows = load(source)
-    steps = tuple(
-        LoadedStep(step.index, step.action, rows[step.index], step.screenshot, step.ui_tree)
-        for step in trajectory.steps
-    )
     return LoadedTrajectory(
         id=demonstration,
         task=trajectory.task,
-        steps=steps,
+        steps=tuple(
+            LoadedStep(step.index, step.action, rows[step.index], step.screenshot, step.ui_tree)
+            for step in trajectory.steps
+        ),
         result=trajectory.result,
-        provenance=data_frame(read_table(source.provenance, PROVENANCE_SCHEMA)),
+        provenance=_data_frame(read_table(source.provenance, PROVENANCE_SCHEMA)),
         _final_screenshot=trajectory.final_screenshot,
     )
 
@@ -200,45 +176,23 @@ def _read_picture(path: Path) -> RgbImage:
     return rgb
 
 
-def query_frame(store: Store, query: str) -> pd.DataFrame:
-    """The answer to one SELECT over the views of a store, which reads nothing else.
-
-    Raises:
-        duckdb.Error: DuckDB refuses the query, or a view has no files yet.
-        MissingOutput: a file in the bucket is missing.
-    """
-    if not is_bucket(store.url):
-        root = local_path(store.url)
-        with opened_views(root) as (sql, _):
-            return _answer(sql, query, [root])
-    with _bucket_views(store, query) as (sql, folders):
-        return _answer(sql, query, folders)
-
-
-def _answer(sql: duckdb.DuckDBPyConnection, query: str, folders: Iterable[Path]) -> pd.DataFrame:
-    allow_only_reading(sql, query, folders)
-    return sql.execute(query).df()
-
-
 @contextmanager
 def _bucket_views(
     store: Store, query: str
 ) -> Iterator[tuple[duckdb.DuckDBPyConnection, list[Path]]]:
-    """DuckDB with the views that a query mentions, over downloads of their files alone."""
+    """DuckDB with the views that a query mentions, over downloads of their files alone.
+
+    DuckDB itself names only tables that exist.
+    """
+    words = {word.lower() for word in re.findall(r"\w+", query)}
+    views = [view for view in store_views() if view.name in words]
     with ExitStack() as stack:
         sql = stack.enter_context(engine())
         root = Path(stack.enter_context(TemporaryDirectory(prefix="demo_pipeline-")))
-        views = _mentioned_views(query)
         for view in views:
             _place_files(store, view, root, stack)
         create_views(sql, views, {view.output: root / view.output for view in views})
         yield sql, [root, *(path.resolve() for path in root.rglob("*") if path.is_symlink())]
-
-
-def _mentioned_views(query: str) -> list[View]:
-    """The views whose names are words of the query; DuckDB itself names only tables that exist."""
-    words = {word.lower() for word in re.findall(r"\w+", query)}
-    return [view for view in store_views() if view.name in words]
 
 
 def _place_files(store: Store, view: View, root: Path, stack: ExitStack) -> None:
@@ -253,6 +207,15 @@ def _place_files(store: Store, view: View, root: Path, stack: ExitStack) -> None
             link.symlink_to(folder)
 
     in_parallel(place, store.outputs(view.output))
+
+
+@contextmanager
+def _buildable() -> Iterator[None]:
+    """Turn an error of an output into one that says which command builds it."""
+    try:
+        yield
+    except OutputError as error:
+        raise StorageError(storage_message(error)) from None
 
 
 __all__ = ["LoadedStep", "LoadedTrajectory", "NotebookStore", "load_store"]
@@ -322,11 +285,9 @@ class NotebookStore:
             DemonstrationError: a file of it is damaged.
         """
         key = safe_id(demonstration)
-        try:
-            with self._store.open(TRAJECTORIES_STAGE.output(key)) as (folder, _):
-                return load_trajectory(key, folder)
-        except OutputError as error:
-            raise StorageError(storage_message(error)) from None
+        output = TRAJECTORIES_STAGE.output(key)
+        with _buildable(), self._store.open(output) as (folder, _):
+            return _load_trajectory(key, folder)
 
     def sql(self, query: str) -> pd.DataFrame:
         """The answer of DuckDB to one SQL statement over the views of the store.
@@ -337,10 +298,14 @@ class NotebookStore:
         Raises:
             duckdb.Error: DuckDB refuses the query, or a view has no files yet.
         """
-        try:
-            return query_frame(self._store, query)
-        except OutputError as error:
-            raise StorageError(storage_message(error)) from None
+        with _buildable(), ExitStack() as stack:
+            if is_bucket(self.url):
+                sql, folders = stack.enter_context(_bucket_views(self._store, query))
+            else:
+                folders = [local_path(self.url)]
+                sql, _ = stack.enter_context(opened_views(folders[0]))
+            allow_only_reading(sql, query, folders)
+            return sql.execute(query).df()
 
     def score(
         self,
@@ -371,25 +336,36 @@ class NotebookStore:
         workspace = replace(Workspace.open(Settings()), store=self._store)
         rows = frame[list(names)].itertuples(index=False, name=None)
         report = score_rows(workspace, rows, Evaluation(form, split, presets, seed))
-        return data_frame(pa.Table.from_pylist(report.rows, schema=FRAME_SCHEMAS["scores"]))
+        return _data_frame(pa.Table.from_pylist(report.rows, schema=FRAME_SCHEMAS["scores"]))
 
     @staticmethod
     def columns(table: str) -> pd.DataFrame:
-        """What the columns of `trajectories`, `steps`, … or `scores` mean, with units.
+        """The columns of a table, one per row: column, type, nullable, description with the unit.
+
+        Args:
+            table: trajectories, steps, actions, events or scores.
 
         Raises:
             ValueError: another name.
         """
-        return described_columns(table)
+        if table not in FRAME_SCHEMAS:
+            raise ValueError(f"no table {table!r}; there are {', '.join(FRAME_SCHEMAS)}")
+        schema = FRAME_SCHEMAS[table]
+        descriptions = column_descriptions(schema)
+        return pd.DataFrame(
+            {
+                "column": schema.names,
+                "type": [str(field.type) for field in schema],
+                "nullable": [field.nullable for field in schema],
+                "description": [descriptions[field.name] for field in schema],
+            }
+        )
 
     def _frame(self, name: str, output: str) -> pd.DataFrame:
         """The table `<name>.parquet` of an output, with the columns that it is declared with."""
         file = f"{name}.parquet"
-        try:
-            with self._store.open_files(output, file) as (folder, _):
-                return data_frame(read_table(folder / file, FRAME_SCHEMAS[name]))
-        except OutputError as error:
-            raise StorageError(storage_message(error)) from None
+        with _buildable(), self._store.open_files(output, file) as (folder, _):
+            return _data_frame(read_table(folder / file, FRAME_SCHEMAS[name]))
 
 
 def load_store(url: str | Path | None = None, *, cache: str | Path | None = None) -> NotebookStore:

@@ -114,34 +114,9 @@ def test_a_released_demonstration_is_no_longer_quarantined(store):
     assert list_quarantine(store) == []
 
 
-class TestOldLayout:
-    """Older stores have one document per demonstration, for any upload."""
-
-    @pytest.fixture
-    def old(self, store):
-        values = record("d1").model_dump(mode="json")
-        del values["attempts"], values["sequence"]
-        store.put_document("quarantine/d1.json", json.dumps(values).encode())
-        return store
-
-    def test_it_still_quarantines_and_can_be_released(self, old):
-        assert read_quarantine(old, "d1") == record("d1")
-        assert list_quarantine(old) == [record("d1")]
-        assert release(old, "d1")
-        assert list_quarantine(old) == []
-
-    def test_it_is_replaced_and_the_attempts_are_continued(self, old):
-        assert held(old, A).attempts == 2
-        assert old.list_documents("quarantine") == [f"quarantine/d1/{A[:16]}.json"]
-
-    def test_it_does_not_conflict_with_an_id_of_the_same_name(self, old):
-        write_quarantine(old, record("d1.json"))
-        assert list_quarantine(old) == [record("d1"), record("d1.json")]
-
-
-@pytest.mark.parametrize("key", ["quarantine/d1.json", "quarantine/d1/0123456789abcdef.json"])
 @pytest.mark.parametrize("data", [b"", b"{}", b"\xff", b"[" * 10_000])
-def test_an_unreadable_record_still_quarantines_and_affects_no_other(store, key, data):
+def test_an_unreadable_record_still_quarantines_and_affects_no_other(store, data):
+    key = "quarantine/d1/0123456789abcdef.json"
     write_quarantine(store, record("d2"))
     store.put_document(key, data)
     store.put_document("quarantine/notes.txt", b"a person's notes")

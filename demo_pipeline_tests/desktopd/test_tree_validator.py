@@ -69,7 +69,7 @@ def plain(nodes: Nodes) -> dict[str, Any]:
     }
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(
     st.lists(st.dictionaries(st.sampled_from(KEYS), ANYTHING, max_size=2), max_size=3),
     st.dictionaries(
@@ -103,7 +103,7 @@ def test_the_fast_path_and_the_models_agree(
 TREE = json_bytes(tree_of(GOOD | {"name": "Grün"}, GOOD | {"id": "node_3", "states": []}))
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(
     st.lists(
         st.tuples(

@@ -128,10 +128,6 @@ def form_stage(
     which a folder is recognised, which `validate` validates; `counted` the files that `records`
     reads. `describe` writes the card.
     """
-
-    def validate_path(path: Path, _settings: object) -> Sequence[Problem]:
-        return validate_file(path) if validate_file and path.is_file() else validate(path)
-
     text = "Its records are those of the demonstrations; ids are unique, splits share no task."
     return Stage(
         name=name,
@@ -148,7 +144,9 @@ def form_stage(
         validated_as=ValidatedFormat(
             name=form.name,
             files=files,
-            validate=validate_path,
+            validate=lambda path, _: (
+                validate_file(path) if validate_file and path.is_file() else validate(path)
+            ),
             **{"decisive": True, **(format_keys or {})},
         ),
         counts=counts,

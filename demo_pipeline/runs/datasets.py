@@ -501,6 +501,8 @@ def _build(
         for output, folder in context.folders.items():  # what is read has the bytes of its commit
             if found := document_damage(folder, output):
                 raise found.as_error()
+        if stage.links_trajectories:  # it hands on what no dataset reads
+            _require_whole_documents(committed)
         summary = dict(stage.build(context, staging.path))
         if not stage.reads_trajectories:
             return summary

@@ -525,6 +525,20 @@ def _build(
     )
 
 
+def _require_whole_documents(committed: CommittedTrajectories) -> None:
+    """Compare the files of trajectories but their pictures with their manifests.
+
+    Pictures are compared when they are linked, and when they are read.
+
+    Raises:
+        ChangedOutput: one differs.
+    """
+    for source in committed.trajectories:
+        output = committed.versions[source.id].output
+        if damage := document_damage(source.path.resolve(), output):
+            raise damage.as_error()
+
+
 def _checked(stage: Stage[DatasetInputs], context: DatasetInputs, out: Path) -> list[CheckOutcome]:
     """The outcomes of the checks, up to the first blocking one that failed."""
     outcomes: list[CheckOutcome] = []

@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO, Protocol, TypeVar
 
-from demo_pipeline.datasets.records import Form, KeptRecord, Table, kept_records
+from demo_pipeline.datasets.forms import Form, KeptRecord, Table, kept_records
 from demo_pipeline.datasets.selection import Candidate, Selection, select
 from demo_pipeline.datasets.splits import (
     Split,
@@ -379,6 +379,9 @@ def build_form(
         trajectories: committed and valid ones, in any order.
         out: directory to write into; it is created.
         settings: what takes part, the splits, and what the form reads.
+
+    Raises:
+        FileExistsError: `out` is not empty.
     """
     return _written(form, trajectories, out, settings)[0]
 
@@ -398,6 +401,8 @@ def _written(
         else plan_export(trajectories, settings, whole_trajectories=whole)
     )
     out.mkdir(parents=True, exist_ok=True)
+    if any(out.iterdir()):
+        raise FileExistsError(f"{out.name} is not empty; give a new directory")
     with ExitStack() as stack:
         files = _OutFiles(out, form.tables(settings), stack)
         for split in Split:

@@ -333,6 +333,26 @@ def build_index(
     """
     out.mkdir(parents=True, exist_ok=True)
     tally = _Tally()
+    _write_tables(trajectories, out, tally)
+    entries = map(json.loads, tally.entries.values())
+    dump_long_json(out / "index.json", tally.index(), "trajectories", entries)
+    dump_json(out / "metadata.json", _metadata(tally, settings, created_by))
+    indexed = [source for source in trajectories if source.id in tally.entries]
+    write_exports(out, exports, indexed, settings)
+    return IndexSummary(
+        trajectories=tally.counted.trajectories,
+        successful=tally.counted.successful,
+        failed=tally.counted.trajectories - tally.counted.successful,
+        steps=tally.counted.steps,
+        leaks=tally.counted.leaks,
+        counts=tally.counts(),
+        problems=tuple(tally.problems),
+        exports={state.name: state.status for state in exports},
+    )
+
+
+def _write_tables(trajectories: Sequence[DatasetTrajectory], out: Path, tally: "_Tally") -> None:
+    """Write the tables of both levels, and count."""
     with (
         TableWriter(out / STEPS_FILE, PROVENANCE_SCHEMA, _ROWS_IN_MEMORY) as steps,
         TableWriter(out / HIDDEN_ACTIONS_FILE, HIDDEN_ACTIONS_SCHEMA, _ROWS_IN_MEMORY) as hidden,
@@ -355,21 +375,6 @@ def build_index(
             for action in hidden_rows(source.id, head.hidden.actions):
                 hidden.append_row(action)
             rows.append_row(_trajectory_row(source.id, head, known))
-    entries = map(json.loads, tally.entries.values())
-    dump_long_json(out / "index.json", tally.index(), "trajectories", entries)
-    dump_json(out / "metadata.json", _metadata(tally, settings, created_by))
-    indexed = [source for source in trajectories if source.id in tally.entries]
-    write_exports(out, exports, indexed, settings)
-    return IndexSummary(
-        trajectories=tally.counted.trajectories,
-        successful=tally.counted.successful,
-        failed=tally.counted.trajectories - tally.counted.successful,
-        steps=tally.counted.steps,
-        leaks=tally.counted.leaks,
-        counts=tally.counts(),
-        problems=tuple(tally.problems),
-        exports={state.name: state.status for state in exports},
-    )
 
 
 @dataclass(slots=True)

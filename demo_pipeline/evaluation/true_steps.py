@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from demo_pipeline.datasets.export_loop import ExportPlan, ExportSummary, export_records
-from demo_pipeline.datasets.records import Excluded, question
+from demo_pipeline.datasets.forms import Excluded, question
 from demo_pipeline.datasets.selection import Candidate, load_committed
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.models import (

@@ -17,7 +17,7 @@ from typing import Annotated, Any, ClassVar, Literal, cast
 from pydantic import ConfigDict, Field
 
 from demo_pipeline.datasets.export_loop import ExportPlan, ExportSummary, build_form
-from demo_pipeline.datasets.records import Excluded, Form, Record
+from demo_pipeline.datasets.forms import Excluded, Form, Record
 from demo_pipeline.datasets.selection import Candidate
 from demo_pipeline.desktopd.models import (
     ActionType,
@@ -450,7 +450,7 @@ def _finish(
 # A line is the longest stretch of a trajectory. Beside the lines are `images/`,
 # `meta_data_merged.jsonl` with the computer of each task, and `metadata.json` with what was left
 # out.
-AGENTNET = Form(
+AGENTNET_FORM = Form(
     name="agentnet",
     code_version="5",
     settings=STRETCH_SETTINGS,
@@ -469,7 +469,7 @@ AGENTNET = Form(
     whole_trajectories=True,
     finish=_finish,
 )
-build_agentnet = partial(build_form, AGENTNET)
+build_agentnet = partial(build_form, AGENTNET_FORM)
 
 
 def agentnet_record_counts(folder: Path) -> Mapping[str, int]:

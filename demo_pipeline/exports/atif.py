@@ -18,7 +18,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from demo_pipeline.datasets.export_loop import build_form
-from demo_pipeline.datasets.records import Excluded, Form, KeptRecord, Record
+from demo_pipeline.datasets.forms import Excluded, Form, KeptRecord, Record
 from demo_pipeline.datasets.selection import Candidate
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.models import PARAMETERS, ActionType, Parameters, Pixel, Text
@@ -522,7 +522,7 @@ def _entry(split: Split, name: str) -> Mapping[str, str]:
 
 # `<split>/<trajectory>/trajectory.json` with its `images/`, and a list of all. `metadata.json` says
 # which steps are words, by reason.
-ATIF = Form(
+ATIF_FORM = Form(
     name="atif",
     code_version="5",
     settings=("max_hidden_share", "include_avoidable_leaks", "include_unavoidable_leaks"),
@@ -537,7 +537,7 @@ ATIF = Form(
     },
     finish=finish_losses,
 )
-build_atif = partial(build_form, ATIF)
+build_atif = partial(build_form, ATIF_FORM)
 
 
 def atif_record_counts(folder: Path) -> Mapping[str, int]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from demo_pipeline.datasets.export_loop import build_form
-from demo_pipeline.datasets.records import Excluded, Form, Record, Table
+from demo_pipeline.datasets.forms import Excluded, Form, Record, Table
 from demo_pipeline.datasets.selection import Candidate
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.models import points
@@ -188,7 +188,7 @@ def _others(stretch: Stretch, trajectory: Trajectory, row: ProvenanceRow) -> dic
 
 # A row is the longest stretch of a trajectory. The splits test and held_out are datasets of their
 # own, `<prefix>-test` and `<prefix>-held-out`; `metadata.json` says what was left out.
-CUA_LITE = Form(
+CUA_LITE_FORM = Form(
     name="cua_lite",
     code_version="5",
     settings=STRETCH_SETTINGS,
@@ -206,7 +206,7 @@ CUA_LITE = Form(
     whole_trajectories=True,
     finish=finish_losses,
 )
-build_cua_lite = partial(build_form, CUA_LITE)
+build_cua_lite = partial(build_form, CUA_LITE_FORM)
 
 
 def cua_lite_record_counts(folder: Path) -> Mapping[str, int]:

@@ -10,16 +10,16 @@ from typing import Any
 
 from demo_pipeline.datasets.dataset_inputs import DatasetInputs
 from demo_pipeline.datasets.export_loop import build_form, form_problems
-from demo_pipeline.datasets.records import Form
+from demo_pipeline.datasets.forms import Form
 from demo_pipeline.datasets.views import OF_SPLIT, View
 from demo_pipeline.exports.agentnet import (
-    AGENTNET,
+    AGENTNET_FORM,
     AGENTNET_META,
     agentnet_record_counts,
     validate_agentnet,
 )
 from demo_pipeline.exports.atif import (
-    ATIF,
+    ATIF_FORM,
     ATIF_LIST,
     atif_record_counts,
     validate_atif,
@@ -34,11 +34,11 @@ from demo_pipeline.exports.cards import (
     describe_step_labels,
     describe_transitions,
 )
-from demo_pipeline.exports.cua_lite import CUA_LITE, cua_lite_record_counts
+from demo_pipeline.exports.cua_lite import CUA_LITE_FORM, cua_lite_record_counts
 from demo_pipeline.exports.cua_lite_models import LITE_ROOT
 from demo_pipeline.exports.cua_lite_validator import validate_cua_lite
 from demo_pipeline.exports.cudag.dataset import (
-    CUDAG,
+    CUDAG_FORM,
     SETTINGS_DETAIL,
     dataset_directory_name,
     decisive_settings,
@@ -50,20 +50,24 @@ from demo_pipeline.exports.dataset_counts import (
     sft_record_counts,
     table_record_counts,
 )
-from demo_pipeline.exports.grounding import GROUNDING, GROUNDING_SCHEMA_FILE, validate_grounding
+from demo_pipeline.exports.grounding import (
+    GROUNDING_FORM,
+    GROUNDING_SCHEMA_FILE,
+    validate_grounding,
+)
 from demo_pipeline.exports.hub_layout import HubTable
-from demo_pipeline.exports.messages import MESSAGES, SCHEMA_FILE
+from demo_pipeline.exports.messages import MESSAGES_FORM, SCHEMA_FILE
 from demo_pipeline.exports.messages_validator import validate_messages, validate_messages_file
-from demo_pipeline.exports.sft import SFT
+from demo_pipeline.exports.sft import SFT_FORM
 from demo_pipeline.exports.sft_validator import validate_sft, validate_sft_folder
 from demo_pipeline.exports.step_labels import (
     OUTCOME_FOLDER,
-    STEP_LABELS,
+    STEP_LABELS_FORM,
     STEP_LABELS_SCHEMA_FILE,
     validate_step_labels,
 )
 from demo_pipeline.exports.transitions import (
-    TRANSITIONS,
+    TRANSITIONS_FORM,
     TRANSITIONS_SCHEMA_FILE,
     validate_transitions,
 )
@@ -73,6 +77,29 @@ from demo_pipeline.store.version_manifest import Version
 
 Describe = Callable[..., object]
 Validate = Callable[[Path], Sequence[Problem]]
+
+
+def _building(form: Form, describe: Describe | None) -> Callable[[DatasetInputs, Path], Summary]:
+    def build(inputs: DatasetInputs, out: Path) -> Summary:
+        committed, settings = inputs.committed, inputs.settings.datasets
+        summary = build_form(form, committed.trajectories, out, settings)
+        if describe is not None:
+            describe(out, settings, committed.provenance, summary.left_out)
+        return summary.as_dict()
+
+    return build
+
+
+def _comparing(
+    form: Form, describe: Describe | None
+) -> Callable[[DatasetInputs, Path], Sequence[Problem]]:
+    def verify(inputs: DatasetInputs, out: Path) -> Sequence[Problem]:
+        plots = [path.relative_to(out).as_posix() for path in (out / "plots").glob("*")]
+        besides = [CARD, *plots] if describe else []
+        trajectories, settings = inputs.committed.trajectories, inputs.settings.datasets
+        return form_problems(form, trajectories, out, settings, besides)
+
+    return verify
 
 
 def form_stage(
@@ -95,44 +122,12 @@ def form_stage(
     format_keys: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> Stage[DatasetInputs]:
-    """The stage of a form's dataset.
+    """The stage of a form's dataset; the arguments are those of the stage and of its parts.
 
-    Args:
-        form: of the records.
-        name: of the stage.
-        folder: of the stage.
-        description: of the stage.
-        kinds: of the stage.
-        counts: of the stage.
-        check: name of the check that compares the dataset with the records.
-        files: names by which `demo-pipeline validate` recognises it.
-        validate: what is wrong with its folder.
-        counted: pattern of the files that `records` reads.
-        records: trajectory → number of its records.
-        validate_file: what is wrong with a single file of it.
-        describe: writes the card; gets folder, settings, provenance and what was left out.
-        hub_tables: see `TrainingExport`.
-        checks: before that comparison.
-        format_keys: further ones of its `ValidatedFormat`.
-        more: further ones of the stage.
+    `check` compares the dataset with the records; `checks` come before. `files` are the names by
+    which a folder is recognised, which `validate` validates; `counted` the files that `records`
+    reads. `describe` writes the card.
     """
-
-    def build(inputs: DatasetInputs, out: Path) -> Summary:
-        committed, settings = inputs.committed, inputs.settings.datasets
-        summary = build_form(form, committed.trajectories, out, settings)
-        if describe is not None:
-            describe(out, settings, committed.provenance, summary.left_out)
-        return summary.as_dict()
-
-    def verify(inputs: DatasetInputs, out: Path) -> list[Problem]:
-        plots = [path.relative_to(out).as_posix() for path in (out / "plots").glob("*")]
-        besides = [CARD, *plots] if describe else []
-        trajectories, settings = inputs.committed.trajectories, inputs.settings.datasets
-        return form_problems(form, trajectories, out, settings, besides)
-
-    def validate_path(path: Path, _settings: object) -> Sequence[Problem]:
-        return validate_file(path) if validate_file and path.is_file() else validate(path)
-
     text = "Its records are those of the demonstrations; ids are unique, splits share no task."
     return Stage(
         name=name,
@@ -141,15 +136,17 @@ def form_stage(
         kinds=frozenset(kinds),
         code_version=form.code_version,
         section=lambda settings: settings.datasets,
-        build=build,
-        checks=(*checks, Check(check, text, verify, compared=("records",))),
+        build=_building(form, describe),
+        checks=(*checks, Check(check, text, _comparing(form, describe), compared=("records",))),
         export=TrainingExport(
             name=form.name, files=counted, records=records, kept=form.file, hub_tables=hub_tables
         ),
         validated_as=ValidatedFormat(
             name=form.name,
             files=files,
-            validate=validate_path,
+            validate=lambda path, _: (
+                validate_file(path) if validate_file and path.is_file() else validate(path)
+            ),
             **{"decisive": True, **(format_keys or {})},
         ),
         counts=counts,
@@ -213,7 +210,7 @@ def _family(directory: str) -> str:
 
 
 SFT_STAGE = form_stage(
-    SFT,
+    SFT_FORM,
     "sft_samples",
     "sft",
     "OSWorld-Desktopd SFT samples: one per step with instruction, screenshot, tree, history, "
@@ -240,7 +237,7 @@ SFT_STAGE = form_stage(
 )
 
 MESSAGES_STAGE = form_stage(
-    MESSAGES,
+    MESSAGES_FORM,
     "messages_dataset",
     "messages",
     "The same steps as chats: lines as qwen-vl-utils and ms-swift read them, tables as TRL, "
@@ -265,7 +262,7 @@ MESSAGES_STAGE = form_stage(
 )
 
 CUDAG_STAGE = form_stage(
-    CUDAG,
+    CUDAG_FORM,
     "cudag_dataset",
     "datasets",
     "A CUDAG dataset: data, train and val as JSONL, test with images. No task and no demonstration "
@@ -294,7 +291,7 @@ CUDAG_STAGE = form_stage(
 )
 
 CUA_LITE_STAGE = form_stage(
-    CUA_LITE,
+    CUA_LITE_FORM,
     "cua_lite_dataset",
     "cua_lite",
     "Whole trajectories in CUA-Lite's form, from which its adapters render the training data of "
@@ -309,7 +306,7 @@ CUA_LITE_STAGE = form_stage(
 )
 
 AGENTNET_STAGE = form_stage(
-    AGENTNET,
+    AGENTNET_FORM,
     "agentnet_dataset",
     "agentnet",
     "Whole trajectories as AgentNet's JSON Lines: each action as pyautogui code, in the full form "
@@ -324,7 +321,7 @@ AGENTNET_STAGE = form_stage(
 )
 
 ATIF_STAGE = form_stage(
-    ATIF,
+    ATIF_FORM,
     "atif_trajectories",
     "atif",
     "Trajectories in the Agent Trajectory Interchange Format 1.8, a file each with its images. "
@@ -340,7 +337,7 @@ ATIF_STAGE = form_stage(
 )
 
 GROUNDING_STAGE = form_stage(
-    GROUNDING,
+    GROUNDING_FORM,
     "grounding_dataset",
     "grounding",
     "A screenshot, words that name one element of it, its box and point: the elements of trees "
@@ -364,7 +361,7 @@ GROUNDING_STAGE = form_stage(
 )
 
 TRANSITIONS_STAGE = form_stage(
-    TRANSITIONS,
+    TRANSITIONS_FORM,
     "transitions_dataset",
     "transitions",
     "The screenshot before a step, its action, and the screenshot after it. No transition spans "
@@ -386,7 +383,7 @@ TRANSITIONS_STAGE = form_stage(
 )
 
 STEP_LABELS_STAGE = form_stage(
-    STEP_LABELS,
+    STEP_LABELS_FORM,
     "step_labels_dataset",
     "step_labels",
     "Demonstrations for reward models, in TRL's form of stepwise supervision: a label per step of "

@@ -19,7 +19,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from demo_pipeline.datasets.export_loop import build_form
-from demo_pipeline.datasets.records import (
+from demo_pipeline.datasets.forms import (
     Excluded,
     Form,
     KeptRecord,
@@ -482,7 +482,7 @@ def _finish(out: Path, *_: object) -> Mapping[str, Any]:
     return {}
 
 
-GROUNDING = Form(
+GROUNDING_FORM = Form(
     name="grounding",
     code_version="5",
     settings=(
@@ -502,4 +502,4 @@ GROUNDING = Form(
     instruction_in_prompt=lambda _: False,
     finish=_finish,
 )
-build_grounding = partial(build_form, GROUNDING)
+build_grounding = partial(build_form, GROUNDING_FORM)

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pydantic import Field, Tag
 
 from demo_pipeline.datasets.export_loop import build_form
-from demo_pipeline.datasets.records import Excluded, Form, Record, Table, trajectory_name
+from demo_pipeline.datasets.forms import Excluded, Form, Record, Table, trajectory_name
 from demo_pipeline.datasets.selection import Candidate
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.reader import Trajectory
@@ -190,7 +190,7 @@ def _finish(out: Path, *_: object) -> Mapping[str, Any]:
 
 # The same steps, prompts and splits as the CUDAG dataset. `prompt_completion/` has the same records
 # again as TRL's rows.
-MESSAGES = Form(
+MESSAGES_FORM = Form(
     name="messages",
     code_version="12",
     settings=(*DRAFT_SETTINGS, "action_line"),
@@ -207,7 +207,7 @@ MESSAGES = Form(
     instruction_in_prompt=lambda settings: settings.prompt_style != "grounding",
     finish=_finish,
 )
-build_messages = partial(build_form, MESSAGES)
+build_messages = partial(build_form, MESSAGES_FORM)
 
 
 def chat_of(

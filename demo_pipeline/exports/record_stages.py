@@ -9,16 +9,16 @@ from pathlib import Path
 
 import msgspec
 
-from demo_pipeline.datasets.records import Form, KeptRecord, write_records
-from demo_pipeline.exports.agentnet import AGENTNET
-from demo_pipeline.exports.atif import ATIF
-from demo_pipeline.exports.cua_lite import CUA_LITE
-from demo_pipeline.exports.cudag.dataset import CUDAG
-from demo_pipeline.exports.grounding import GROUNDING
-from demo_pipeline.exports.messages import MESSAGES
-from demo_pipeline.exports.sft import SFT
-from demo_pipeline.exports.step_labels import STEP_LABELS
-from demo_pipeline.exports.transitions import TRANSITIONS
+from demo_pipeline.datasets.forms import Form, KeptRecord, write_records
+from demo_pipeline.exports.agentnet import AGENTNET_FORM
+from demo_pipeline.exports.atif import ATIF_FORM
+from demo_pipeline.exports.cua_lite import CUA_LITE_FORM
+from demo_pipeline.exports.cudag.dataset import CUDAG_FORM
+from demo_pipeline.exports.grounding import GROUNDING_FORM
+from demo_pipeline.exports.messages import MESSAGES_FORM
+from demo_pipeline.exports.sft import SFT_FORM
+from demo_pipeline.exports.step_labels import STEP_LABELS_FORM
+from demo_pipeline.exports.transitions import TRANSITIONS_FORM
 from demo_pipeline.problems import Problem
 from demo_pipeline.recording.recording_stages import RecordingInputs
 from demo_pipeline.settings import Settings
@@ -32,7 +32,17 @@ from demo_pipeline.stage import (
 )
 from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
 
-FORMS = (*(SFT, MESSAGES, CUDAG, CUA_LITE, AGENTNET, ATIF, GROUNDING, TRANSITIONS, STEP_LABELS),)
+FORMS = (
+    SFT_FORM,
+    MESSAGES_FORM,
+    CUDAG_FORM,
+    CUA_LITE_FORM,
+    AGENTNET_FORM,
+    ATIF_FORM,
+    GROUNDING_FORM,
+    TRANSITIONS_FORM,
+    STEP_LABELS_FORM,
+)
 _TRAJECTORIES = "trajectories"
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from demo_pipeline.datasets.export_loop import build_form
-from demo_pipeline.datasets.records import Excluded, Form, Record, Table, json_text
+from demo_pipeline.datasets.forms import Excluded, Form, Record, Table, json_text
 from demo_pipeline.datasets.selection import Candidate
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.models import (
@@ -107,7 +107,7 @@ def _records(
 # screen, without a frame or with one that leaks avoidably give no sample and stay in the history,
 # whose actions are those of action.json; hidden actions are gaps in it. A tree that differs from
 # its screenshot is left out unless `include_stale_trees`.
-SFT = Form(
+SFT_FORM = Form(
     name="sft",
     code_version="12",
     settings=(
@@ -124,7 +124,7 @@ SFT = Form(
     tables=lambda _: {"row": Table(SFT_SCHEMA, characters=_BATCH_CHARACTERS)},
     row=lambda row, split, _settings, _folder: {**row, "split": split.value},
 )
-build_sft = partial(build_form, SFT)
+build_sft = partial(build_form, SFT_FORM)
 
 
 def _exclusion(

@@ -21,7 +21,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from demo_pipeline.datasets.export_loop import ExportPlan, build_form, plan_export, plan_splits
-from demo_pipeline.datasets.records import Excluded, Form, Record, Table, trajectory_name
+from demo_pipeline.datasets.forms import Excluded, Form, Record, Table, trajectory_name
 from demo_pipeline.datasets.selection import Candidate, Selection
 from demo_pipeline.datasets.splits import Split, assign_splits, connected_groups
 from demo_pipeline.desktopd.models import CANVAS_HEIGHT, CANVAS_WIDTH
@@ -266,7 +266,7 @@ def _words(actions: Sequence[HiddenAction]) -> Iterator[str]:
     return (hidden_words(action) for action in actions)
 
 
-STEP_LABELS = Form(
+STEP_LABELS_FORM = Form(
     name="step_labels",
     code_version="4",
     settings=("max_hidden_share",),
@@ -281,4 +281,4 @@ STEP_LABELS = Form(
     plan=plan_labels,
     finish=_finish,
 )
-build_step_labels = partial(build_form, STEP_LABELS)
+build_step_labels = partial(build_form, STEP_LABELS_FORM)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from demo_pipeline.datasets.export_loop import build_form
-from demo_pipeline.datasets.records import Excluded, Form, Record, Table, trajectory_name
+from demo_pipeline.datasets.forms import Excluded, Form, Record, Table, trajectory_name
 from demo_pipeline.datasets.selection import Candidate
 from demo_pipeline.desktopd.models import CANVAS_HEIGHT, CANVAS_WIDTH, WaitParameters
 from demo_pipeline.desktopd.reader import StepFiles, Trajectory
@@ -202,7 +202,7 @@ def _finish(out: Path, *_: object) -> Mapping[str, Any]:
     return {}
 
 
-TRANSITIONS = Form(
+TRANSITIONS_FORM = Form(
     name="transitions",
     code_version="5",
     settings=("max_hidden_share", "include_avoidable_leaks", "include_unavoidable_leaks"),
@@ -217,4 +217,4 @@ TRANSITIONS = Form(
     instruction_in_prompt=lambda _: False,  # what an action does is asked without the task
     finish=_finish,
 )
-build_transitions = partial(build_form, TRANSITIONS)
+build_transitions = partial(build_form, TRANSITIONS_FORM)

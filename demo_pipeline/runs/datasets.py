@@ -501,6 +501,8 @@ def _build(
         for output, folder in context.folders.items():  # what is read has the bytes of its commit
             if found := document_damage(folder, output):
                 raise found.as_error()
+        if stage.links_trajectories:  # it hands on what no dataset reads
+            _require_whole_documents(committed)
         summary = dict(stage.build(context, staging.path))
         if not stage.reads_trajectories:
             return summary
@@ -521,6 +523,20 @@ def _build(
         lambda out: _checked(stage, context, out),
         force=force,
     )
+
+
+def _require_whole_documents(committed: CommittedTrajectories) -> None:
+    """Compare the files of trajectories but their pictures with their manifests.
+
+    Pictures are compared when they are linked, and when they are read.
+
+    Raises:
+        ChangedOutput: one differs.
+    """
+    for source in committed.trajectories:
+        output = committed.versions[source.id].output
+        if damage := document_damage(source.path.resolve(), output):
+            raise damage.as_error()
 
 
 def _checked(stage: Stage[DatasetInputs], context: DatasetInputs, out: Path) -> list[CheckOutcome]:

@@ -302,7 +302,7 @@ def test_of_a_bucket_only_the_files_that_are_counted_are_downloaded(
 def test_every_training_export_comes_before_the_index() -> None:
     names = {stage.name for stage in training_exports()}
     assert names > {"sft_samples", "messages_dataset", "cudag_dataset"}
-    assert set(upstream(INDEX_STAGE)) == {"trajectories", *names}
+    assert set(upstream(INDEX_STAGE)) == {"records", *names}
 
 
 class TestBytesWritten:

@@ -1,9 +1,11 @@
 """Folders whose names the store cannot hold as they are, and the ids that earlier versions gave."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
+from demo_pipeline.exports.record_stages import RECORDS_STAGE
 from demo_pipeline.problems import DemonstrationError
 from demo_pipeline.recording.recording_stages import RAW_RECORDINGS_STAGE
 from demo_pipeline.runs.datasets import committed_trajectories
@@ -58,5 +60,6 @@ def committed_as(pipeline: Workspace, key: str) -> None:
         pipeline.store.open(TRAJECTORIES_STAGE.output("first")) as (folder, _),
         pipeline.store.stage(TRAJECTORIES_STAGE.output(key)) as staging,
     ):
-        (staging.path / "task.json").write_bytes((folder / "task.json").read_bytes())
+        shutil.copytree(folder, staging.path, dirs_exist_ok=True)
         pipeline.store.commit(staging, recipe(), {})
+    run_stage(pipeline, RECORDS_STAGE, key)

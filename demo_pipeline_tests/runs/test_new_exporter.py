@@ -145,7 +145,7 @@ def test_dagster_and_the_error_messages_know_it(checkout: Checkout) -> None:
     assert json.loads(checkout.python("-c", ASK_DAGSTER)) == {
         "description": "A toy dataset: the id of every trajectory, one per line.",
         "group": "datasets",
-        "parents": ["trajectories"],
+        "parents": ["records"],
         "checks": ["toy_lines", "trajectories_whole"],
         "in_job": True,
         "sensor_waits_for_it": True,

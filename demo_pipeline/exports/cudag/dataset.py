@@ -19,7 +19,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from demo_pipeline.datasets.export_loop import ExportPlan, ExportSummary, build_form
-from demo_pipeline.datasets.records import Excluded, Form, Record
+from demo_pipeline.datasets.forms import Excluded, Form, Record
 from demo_pipeline.datasets.selection import EPOCH, Candidate, newest_recording
 from demo_pipeline.datasets.splits import Split, SplitPlan
 from demo_pipeline.desktopd.reader import Trajectory
@@ -350,7 +350,7 @@ def _concatenate(out: Path) -> None:
                     shutil.copyfileobj(source, data)
 
 
-CUDAG = Form(
+CUDAG_FORM = Form(
     name="cudag",
     code_version="12",
     settings=(
@@ -372,4 +372,4 @@ CUDAG = Form(
     of_trajectory=_instruction_markers,
     finish=_finish,
 )
-build_cudag = partial(build_form, CUDAG)
+build_cudag = partial(build_form, CUDAG_FORM)

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import pyarrow as pa
 
-from demo_pipeline.datasets.records import Excluded
+from demo_pipeline.datasets.forms import Excluded
 from demo_pipeline.desktopd.models import (
     CANVAS_HEIGHT,
     CANVAS_WIDTH,

@@ -47,7 +47,7 @@ def test_a_folder_name_that_is_not_unicode_is_still_reported(workspace: Workspac
     quarantine_collisions(workspace, {"first": ("a\udcff", "first")})
     record = read_quarantine(workspace.store, "first")
     assert record is not None
-    assert "udcff" in str(record.problems[0]["file"])
+    assert r"a\xff" in str(record.problems[0]["file"])
 
 
 def test_only_outputs_that_the_same_upload_would_change_are_outdated(

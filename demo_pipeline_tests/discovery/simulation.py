@@ -281,7 +281,7 @@ def _figures(world: World, runs: Mapping[str, list[Run]], final: dict[str, str |
 
 def _has_run(runs: list[Run], fingerprint: str) -> bool:
     """Whether the last good run was for it, or as many were lost as are tried."""
-    good = [run for run in runs if run.outcome is RunOutcome.DONE]
+    good = [run for run in runs if not (run.superseded or run.lost)]
     lost = sum(run.lost for run in runs if run.fingerprint == fingerprint)
     return lost >= MAX_LOST_RUNS or (bool(good) and good[-1].fingerprint == fingerprint)
 

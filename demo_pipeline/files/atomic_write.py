@@ -1,7 +1,6 @@
 """Files that appear complete or not at all: atomic writes, hard links, SHA-256.
 
-Belongs here: the one way to write a file atomically, a link to an immutable file, digests, and
-cutting many things into parts by their ids.
+Belongs here: the one way to write a file atomically, a link to an immutable file, and digests.
 """
 
 import ctypes
@@ -11,17 +10,15 @@ import secrets
 import shutil
 import stat
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, TypeVar
+from typing import BinaryIO, NamedTuple
 
 FileId = tuple[int, int]
 """Device and inode: equal for all names of one file while the file exists."""
-MEAN_SIZE = 16  # an added item costs about two parts
 _MIN_AGE_NS = 2_000_000_000  # writes within one tick of a coarse clock have the same time
-_Item = TypeVar("_Item")
 
 
 class FileDigest(NamedTuple):
@@ -154,21 +151,3 @@ def combined_digest(digests: Iterable[tuple[str, str]]) -> str:
     """SHA-256, in hex, over `name sha256` lines of files, sorted by name."""
     text = "".join(f"{name} {sha256}\n" for name, sha256 in sorted(digests))
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def cut_into_parts(items: Iterable[_Item], ids: Sequence[str]) -> Iterator[list[_Item]]:
-    """Cut items, in the order of their ids, into parts of `MEAN_SIZE` on average.
-
-    A part ends with an id whose hash says so. An item that is added or removed therefore changes
-    its own part and at most the one after it, however many there are. One part in twenty would
-    have more than three times as many items and is cut there, since a part is made in memory.
-    """
-    part: list[_Item] = []
-    for item, name in zip(items, ids, strict=True):
-        part.append(item)
-        ends = hashlib.sha256(name.encode()).digest()[0] < 256 // MEAN_SIZE
-        if ends or len(part) == 3 * MEAN_SIZE:
-            yield part
-            part = []
-    if part:
-        yield part

@@ -7,7 +7,7 @@ with a correct checksum.
 
 import struct
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,6 @@ from isal import isal_zlib
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _PNG_HEAD = len(PNG_SIGNATURE) + 8 + 13  # length, type and data of the IHDR chunk
 _JPEG = b"\xff\xd8\xff"
-_LINKED_ARE_WHOLE = ContextVar("linked images are whole", default=False)
 _DECODES: ContextVar[Callable[[bytes], bool] | None] = ContextVar("decodes an image", default=None)
 _MOST_DECODED = 64_000_000  # pixels; a few bytes can ask for gigabytes
 _NOT_FRAMES = (0xC4, 0xC8, 0xCC)  # DHT, JPG, DAC: tables, not frame headers
@@ -60,24 +59,8 @@ def decoding_images(decodes: Callable[[bytes], bool]) -> Iterator[None]:
         _DECODES.reset(token)
 
 
-@contextmanager
-def linked_images_are_whole() -> Iterator[None]:
-    """Inside, `probe_image_file` reads only the header of a PNG that has a second name.
-
-    Those were read when they were committed, and the commit compares what was written to since.
-    """
-    token = _LINKED_ARE_WHOLE.set(True)
-    try:
-        yield
-    finally:
-        _LINKED_ARE_WHOLE.reset(token)
-
-
 def probe_image_file(path: Path) -> ImageInfo:
-    """Kind and size of an image file; see `linked_images_are_whole`. Raises also `OSError`."""
-    if _LINKED_ARE_WHOLE.get() and path.stat().st_nlink > 1:
-        with suppress(ValueError):  # a JPEG, or damaged
-            return ImageInfo("png", *png_size(path))
+    """Kind and size of a complete image file; raises as `probe_image`, or `OSError`."""
     return probe_image(path.read_bytes())
 
 

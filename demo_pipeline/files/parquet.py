@@ -321,12 +321,7 @@ def schema_problems(path: Path, schema: pa.Schema) -> list[Problem]:
 
 @contextmanager
 def open_rows(path: Path, batch: int) -> Iterator[tuple[int, Iterator[Mapping[str, Any]]]]:
-    """The number of rows, and all rows one after the other, of which `batch` are in memory.
-
-    Raises:
-        OSError: the file cannot be read.
-        pyarrow.ArrowException: it is no Parquet file.
-    """
+    """The number of rows, and all rows, `batch` of them in memory; raises as `open_parquet`."""
     with open_parquet(path) as file:
         batches = file.iter_batches(batch)
         yield file.metadata.num_rows, (row for rows in batches for row in rows.to_pylist())

@@ -15,7 +15,6 @@ from pydantic import JsonValue
 from demo_pipeline.files.atomic_write import replace_synced, sync, sync_file_system
 from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.folder import COLLECTION, MANIFEST, Folder, VersionKey, remove_tree
-from demo_pipeline.store.parts import PartFolder
 from demo_pipeline.store.version_manifest import (
     CheckOutcome,
     LinkEntry,
@@ -154,14 +153,13 @@ def require_free(folder: Folder, output: str) -> None:
 
 
 def collect_folder(folder: Folder, before: float) -> list[str]:
-    """Remove versions, abandoned staging and parts that were last needed before a time.
+    """Remove versions and abandoned staging that were last needed before a time.
 
     While it is decided, nothing is published. Returns `<output>@<version>` of each version removed,
     sorted, then the staging directories' paths below the root.
     """
     if not folder.root.is_dir():
         return []
-    PartFolder(folder).collect(before)
     with folder.locked(COLLECTION):
         needed_at = {key: folder.version(*key).stat().st_mtime for key in folder.versions()}
         current = {(output, folder.published_version(output)) for output, _ in needed_at}

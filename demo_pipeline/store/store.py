@@ -23,7 +23,6 @@ from demo_pipeline.store.names import (
     require_output,
 )
 from demo_pipeline.store.objects import FolderObjects, MissingRootError, Objects, list_all
-from demo_pipeline.store.parts import PartFolder
 from demo_pipeline.store.publishing import (
     collect_folder,
     commit_staged,
@@ -57,11 +56,6 @@ class Store:
     def url(self) -> str:
         """The root as it was configured, without credentials."""
         return self._objects.url
-
-    @property
-    def parts(self) -> PartFolder:
-        """Parts of exports that builds keep; on this machine, also of a bucket."""
-        return PartFolder(self._folder)
 
     def current(self, output: str) -> Version | None:
         """The published version; None without one, or when a file is missing or resized.

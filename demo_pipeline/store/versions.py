@@ -65,7 +65,6 @@ class Staging:
         links: path under `path` → the version linked there.
         hardlink_sources: versions whose files may be hard-linked under `path`; they are synced
             already. A commit refuses a file that differs from its version's manifest.
-        previous: versions of the output whose files may be hard-linked, too.
     """
 
     output: str
@@ -73,21 +72,11 @@ class Staging:
     directory: Path
     links: dict[str, LinkEntry] = field(default_factory=dict)
     hardlink_sources: list[Version | VersionName] = field(default_factory=list)
-    previous: list[Version] = field(default_factory=list)
 
     @property
     def path(self) -> Path:
         """The folder to write into."""
         return self.directory / CONTENT
-
-    def find_earlier(self, path: str, sha256: str) -> tuple[str, bool] | None:
-        """Where a version before has an undamaged file with these bytes under a path, and True."""
-        for version in self.previous:
-            known = version.manifest.files.find(path)
-            place = f"{self.folder.content(*version.key)}/{path}"
-            if known and known.sha256 == sha256 and not _damage(version.output, place, known):
-                return place, True
-        return None
 
     def link(self, relative_path: str, version: Version | VersionName | LinkEntry) -> None:
         """Link `relative_path` to the content of another version, at once and after the commit.
@@ -152,13 +141,13 @@ class _CommittedFiles:
 
     def __init__(self, staging: Staging, turns: str) -> None:
         self._staging, sources = staging, staging.hardlink_sources
-        self._versions = [*sources, *staging.previous]
+        self._versions = sources
         self._digests: dict[int, bytes] = {}
         self._trusted: set[int] = set()
         turn = staging.folder.next_turn(turns) % TURNS if len(sources) > _ALWAYS else None
         for version in self._versions:
             not_due = turn is not None and zlib.crc32(version.output.encode()) % TURNS != turn
-            self._add(version, may_trust=not_due and version not in staging.previous)
+            self._add(version, may_trust=not_due)
 
     def digest(self, path: str, inode: int) -> str | None:
         """Hex digest of a staged file, if it is one of these and as it was committed."""

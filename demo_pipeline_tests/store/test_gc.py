@@ -4,14 +4,11 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-import pytest
-
 from demo_pipeline.store import publishing, versions
 from demo_pipeline.store.store import open_store
 from demo_pipeline_tests.store.making_outputs import (
     put,
     recipe,
-    removed_by_another_process,
     seen,
     write,
 )
@@ -109,21 +106,6 @@ def test_an_id_that_looks_like_a_version_is_not_taken_for_one(tmp_path):
     age(tmp_path)
     assert store.collect(0, now=LATER + 1) == []
     assert seen(store, "events/0123456789abcdef") == {"a": "kept"}
-
-
-@pytest.mark.parametrize("examined", [False, True])
-def test_a_part_that_another_process_removes_ends_no_collection(tmp_path, monkeypatch, examined):
-    store = open_store(str(tmp_path))
-    old = put(store, "sft", {"a": "old"})
-    put(store, "sft", {"a": "new"})
-    parts = [tmp_path / ".parts" / key[:2] / key for key in ("aa01", "aa02", "bb03")]
-    for part in parts:
-        part.parent.mkdir(parents=True, exist_ok=True)
-        part.write_bytes(b"part")
-    age(tmp_path)
-    removed_by_another_process(monkeypatch, parts[1], examined=examined)
-    assert store.collect(DAY, now=LATER + DAY + 1) == [f"sft@{old.id}"]
-    assert not any(map(os.path.exists, parts))
 
 
 def test_what_a_commit_links_stays_although_the_clock_jumps_in_between(tmp_path, monkeypatch):

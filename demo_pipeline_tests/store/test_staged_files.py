@@ -86,21 +86,6 @@ def test_a_file_of_many_that_was_written_to_since_is_found_at_once(store: Store)
     assert export(store, sources, "one\n") == store.current("sft")
 
 
-def test_an_export_finds_its_own_earlier_file_unless_that_is_damaged(store: Store) -> None:
-    before = export(store, commit_sources(store, 1), "one\n")
-    samples = before.manifest.files.find("samples.jsonl")
-    assert samples is not None
-    assert before.manifest.files.find("nothing") is None
-    with store.stage("sft") as staging:
-        staging.previous.append(before)
-        assert staging.find_earlier("samples.jsonl", "0" * 64) is None
-        place, may_be_linked = staging.find_earlier("samples.jsonl", samples.sha256) or ("", False)
-        assert Path(place).read_text() == "one\n"
-        assert may_be_linked
-        rot(Path(place))
-        assert staging.find_earlier("samples.jsonl", samples.sha256) is None
-
-
 def test_a_large_directory_is_synced_by_one_call(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

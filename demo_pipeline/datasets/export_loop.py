@@ -333,7 +333,7 @@ class _FormExporter:
         self.counts.update(record.counts)
         self.ids[record.id] += 1
         if self._links is not None and form.file not in candidate.source.digests:
-            self.problems += form.problems(record, form.file, None, candidate.source.path)
+            self.problems += form.problems([(None, record)], form.file, candidate.source.path)
         return ""
 
     def _picture(self, name: str, source: str, record: KeptRecord, candidate: Candidate) -> bool:
@@ -379,9 +379,6 @@ def build_form(
         trajectories: committed and valid ones, in any order.
         out: directory to write into; it is created.
         settings: what takes part, the splits, and what the form reads.
-
-    Raises:
-        FileExistsError: `out` is not empty.
     """
     return _written(form, trajectories, out, settings)[0]
 
@@ -401,8 +398,6 @@ def _written(
         else plan_export(trajectories, settings, whole_trajectories=whole)
     )
     out.mkdir(parents=True, exist_ok=True)
-    if any(out.iterdir()):
-        raise FileExistsError(f"{out.name} is not empty; give a new directory")
     with ExitStack() as stack:
         files = _OutFiles(out, form.tables(settings), stack)
         for split in Split:

@@ -148,8 +148,8 @@ class Form:
         whole_trajectories: it is of whole trajectories, not of steps.
         plan: another plan than that of most forms.
         finish: writes the other files; returns details of the summary.
-        problems: what is wrong with a record; gets the file and line that problems name, and the
-            folder of the trajectory.
+        problems: what is wrong with records of a trajectory; gets them with their lines, the file
+            that problems name, and the folder of the trajectory.
     """
 
     name: ExportName
@@ -184,7 +184,9 @@ class Form:
     whole_trajectories: bool = False
     plan: Callable[..., Any] | None = None
     finish: Callable[..., Mapping[str, Any]] = lambda *_: {}
-    problems: Callable[[KeptRecord, str, int | None, Path], Sequence[Problem]] = lambda *_: ()
+    problems: Callable[[Sequence[tuple[int | None, KeptRecord]], str, Path], Sequence[Problem]] = (
+        lambda *_: ()
+    )
 
     @property
     def file(self) -> str:

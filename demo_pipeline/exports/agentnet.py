@@ -42,7 +42,14 @@ from demo_pipeline.exports.answers import (
     click_action,
     merge_presses,
 )
-from demo_pipeline.exports.record_checks import REBUILD, Fault, NamedFiles, RecordFormat
+from demo_pipeline.exports.record_checks import (
+    REBUILD,
+    Fault,
+    NamedFiles,
+    RecordFormat,
+    by_format,
+    checked_records,
+)
 from demo_pipeline.exports.record_files import ExportReader, missing, split_files, unused_images
 from demo_pipeline.exports.whole_trajectories import (
     AGENTNET_LOSSES,
@@ -468,6 +475,7 @@ AGENTNET_FORM = Form(
     },
     whole_trajectories=True,
     finish=_finish,
+    problems=checked_records("line", lambda: by_format(AGENTNET_FORMAT)),
 )
 build_agentnet = partial(build_form, AGENTNET_FORM)
 

@@ -31,6 +31,8 @@ from demo_pipeline.exports.record_checks import (
     Fault,
     NamedFiles,
     RecordFormat,
+    by_format,
+    checked_records,
     record_faults,
 )
 from demo_pipeline.exports.record_files import ExportReader, missing
@@ -536,6 +538,7 @@ ATIF_FORM = Form(
         for name, path in record.files.items()
     },
     finish=finish_losses,
+    problems=checked_records("document", lambda: by_format(ATIF_FORMAT)),
 )
 build_atif = partial(build_form, ATIF_FORM)
 

@@ -56,10 +56,13 @@ from demo_pipeline.exports.grounding import (
     validate_grounding,
 )
 from demo_pipeline.exports.hub_layout import HubTable
-from demo_pipeline.exports.messages import MESSAGES_FORM, SCHEMA_FILE
-from demo_pipeline.exports.messages_validator import validate_messages, validate_messages_file
-from demo_pipeline.exports.sft import SFT_FORM
-from demo_pipeline.exports.sft_validator import validate_sft, validate_sft_folder
+from demo_pipeline.exports.messages import (
+    MESSAGES_FORM,
+    SCHEMA_FILE,
+    validate_messages,
+    validate_messages_file,
+)
+from demo_pipeline.exports.sft import SFT_FORM, validate_sft, validate_sft_folder
 from demo_pipeline.exports.step_labels import (
     OUTCOME_FOLDER,
     STEP_LABELS_FORM,

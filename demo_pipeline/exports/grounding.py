@@ -65,7 +65,14 @@ from demo_pipeline.exports.grounding_elements import (
     choose_elements,
     read_screen_nodes,
 )
-from demo_pipeline.exports.record_checks import REBUILD, Fault, NamedFiles, RecordFormat
+from demo_pipeline.exports.record_checks import (
+    REBUILD,
+    Fault,
+    NamedFiles,
+    RecordFormat,
+    by_format,
+    checked_records,
+)
 from demo_pipeline.exports.record_files import split_files, validate_split_tables
 from demo_pipeline.files.base_model import Document, check, limited
 from demo_pipeline.files.json_files import JsonFileError, dump_json, load_json
@@ -501,5 +508,6 @@ GROUNDING_FORM = Form(
     pictures=_pictures,
     instruction_in_prompt=lambda _: False,
     finish=_finish,
+    problems=checked_records("row", lambda: by_format(GROUNDING_FORMAT)),
 )
 build_grounding = partial(build_form, GROUNDING_FORM)

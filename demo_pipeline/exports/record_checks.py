@@ -5,12 +5,15 @@ has, and what holds between records, is in record_files.py.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path, PurePosixPath
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from demo_pipeline.datasets.forms import KeptRecord
 from demo_pipeline.files.base_model import Document, check
 from demo_pipeline.files.image_header import ImageInfo, probe_image_file
 from demo_pipeline.files.json_files import JsonFileError, load_json
@@ -156,3 +159,46 @@ def record_problems(
 ) -> list[Problem]:
     """The problems of one record; see `read_record`."""
     return read_record(form, value, file, line, files)[1]
+
+
+Checked = Callable[[Any, str, int | None, NamedFiles], Iterable[Problem]]
+"""The problems of one record; gets its value, the file and line that problems name, its files."""
+_OF_TRAJECTORY = re.compile(r"trajectories/[^/]+/")
+
+
+def checked_records(
+    part: str, make: Callable[[], Checked]
+) -> Callable[[Sequence[tuple[int | None, KeptRecord]], str, Path], list[Problem]]:
+    """The check of the kept records of a trajectory by their form; see `Form.problems`.
+
+    Args:
+        part: of a record, which the form describes; those without it are not checked.
+        make: gives the check of a record; asked once for a trajectory, which it may remember.
+    """
+
+    def problems(
+        records: Sequence[tuple[int | None, KeptRecord]], file: str, folder: Path
+    ) -> list[Problem]:
+        places = {name: path for _, record in records for name, path in record.files.items()}
+
+        def locate(name: str) -> Path:
+            known = PurePosixPath(name)
+            found = (places.get(one) for one in (name, known.name, known.stem))
+            return folder / (next(filter(None, found), None) or _OF_TRAJECTORY.sub("", name, 1))
+
+        files, check_record = NamedFiles(locate), make()
+        return [
+            problem
+            for line, record in records
+            if (value := record.parts.get(part)) is not None
+            for problem in check_record(
+                json.loads(value) if isinstance(value, str) else value, file, line, files
+            )
+        ]
+
+    return problems
+
+
+def by_format(form: RecordFormat[Any]) -> Checked:
+    """The check of a record by its form."""
+    return partial(record_problems, form)

@@ -1,11 +1,17 @@
-"""Exports SFT samples of OSWorld-Desktopd: for each step what was seen and what was done.
+"""SFT samples of OSWorld-Desktopd: for each step what was seen and what was done; their rules.
 
-Belongs here: the samples and their table. Screenshots are named by their path in the dataset, so
-that samples are small; trees too, unless `datasets.sft_trees` asks for the trees themselves.
+Screenshots are named by their path in the dataset, so that samples are small; trees too, unless
+`datasets.sft_trees` asks for the trees themselves. The files of the trajectory are read when they
+are there; otherwise the samples of a trajectory must agree with each other.
 """
 
+import base64
+import binascii
+import hashlib
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,19 +27,379 @@ from demo_pipeline.desktopd.models import (
     CANVAS_HEIGHT,
     CANVAS_WIDTH,
     FRESHNESS,
+    GAP,
     ActionType,
     HistoryGap,
+    SftSample,
+    StepAction,
 )
-from demo_pipeline.desktopd.reader import StepFiles, Trajectory
+from demo_pipeline.desktopd.reader import StepFiles, Trajectory, json_problem
+from demo_pipeline.desktopd.tree_validator import Nodes, check_action, check_tree, check_tree_bytes
 from demo_pipeline.exports.cudag.actions import is_off_screen
 from demo_pipeline.exports.prompts import hidden_words
+from demo_pipeline.exports.record_checks import (
+    Fault,
+    NamedFiles,
+    RecordFormat,
+    by_format,
+    checked_records,
+    record_problems,
+)
+from demo_pipeline.exports.record_files import line_value, missing, table_problems
+from demo_pipeline.files.base_model import check, limited
 from demo_pipeline.files.column_values import COUNT, TEXT, one_of
-from demo_pipeline.files.json_files import JsonFileError, load_json
+from demo_pipeline.files.image_header import probe_image
+from demo_pipeline.files.json_files import JsonFileError, load_json, parse_json, read_bytes
 from demo_pipeline.files.parquet import described_schema
 from demo_pipeline.files.shown_text import replace_surrogates
+from demo_pipeline.problems import Problem, Severity
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.pointer_leaks import LEAK_EXCLUSIONS, leak_exclusion
 from demo_pipeline.trajectories.provenance import INCOMPLETE, HiddenAction, ProvenanceRow
+
+_STEP_FILE = re.compile(r"(?:.*/)?trajectories/([^/]+)/steps/([0-9]+)/[^/]+", re.ASCII)
+_MOST_NAMED = 8  # step numbers in a message
+_DATA_URI = "data:image/png;base64,"
+_PNG_IN_BASE64 = "iVBORw0KGgo"
+_REFERENCE = "correct the reference"
+
+
+@dataclass(slots=True)
+class _Trajectory:
+    """What is known of the trajectory of the last sample: samples lie together.
+
+    Attributes:
+        name: its id.
+        instruction: of task.json, else of the first sample; None: not known.
+        actions: step index → action, as written text.
+    """
+
+    name: str = ""
+    instruction: str | None = None
+    actions: dict[int, str] = field(default_factory=dict)
+
+    def begin(self, name: str, files: NamedFiles) -> None:
+        """Forget the last trajectory, if this is another one."""
+        if name != self.name:
+            told = files.document(f"trajectories/{name}/task.json").get("instruction")
+            self.name, self.actions = name, {}
+            self.instruction = encodable(told) if isinstance(told, str) else None
+
+    def action(self, step: int, sampled: str, files: NamedFiles) -> str:
+        """The action of a step: of its file, else of the first sample that has it."""
+        if step not in self.actions:
+            written = files.document(f"trajectories/{self.name}/steps/{step:03d}/action.json")
+            self.actions[step] = _written(written) if written else sampled
+        return self.actions[step]
+
+
+def sft_format(*, follows: bool = True) -> RecordFormat[SftSample]:
+    """The form of a sample; a new one for each validation, as it remembers the trajectory.
+
+    Args:
+        follows: the paths in samples are followed; without a dataset that cannot be.
+    """
+    faults = partial(_sample_faults, _Trajectory(), follows)
+    return RecordFormat(
+        SftSample, _pictures if follows else lambda _: (), faults, picture_code="screenshot"
+    )
+
+
+def _pictures(sample: SftSample) -> Iterator[tuple[str, str]]:
+    if not _is_inline(sample.input.screenshot):
+        yield "input.screenshot", sample.input.screenshot
+
+
+def _is_inline(screenshot: str) -> bool:
+    return screenshot.startswith((_DATA_URI, _PNG_IN_BASE64))
+
+
+def _sample_faults(
+    known: _Trajectory, follows: bool, sample: SftSample, files: NamedFiles
+) -> Iterator[Fault]:
+    action = sample.output.action
+    if fault := _size_fault(sample.input.screenshot, files if follows else None):
+        yield Fault("screenshot", f"input.screenshot: {fault}", _REFERENCE)
+    differs = sample.input.ui_tree is None and sample.tree_agreement == "differs"
+    nodes, faults = (None, []) if differs else _tree(sample.input.ui_tree, files, follows)
+    yield from faults
+    yield from (Fault.of(one, "output.action") for one in check_action(action, nodes, ""))
+    yield from _history_faults(sample.input.history, action.step_index)
+    yield from _step_faults(sample, known, files)
+    if sample.output.reasoning != action.reasoning:
+        message = "output.reasoning: differs from output.action.reasoning"
+        yield Fault("reasoning_differs", message, "copy the reasoning of the action")
+
+
+def _size_fault(text: str, files: NamedFiles | None) -> str:
+    """Why a screenshot is none, unless that is a matter of the file that it names; else empty.
+
+    Args:
+        text: the picture inline, or its name.
+        files: None: names are not followed.
+    """
+    if _is_inline(text):
+        try:
+            info = probe_image(base64.b64decode(text.removeprefix(_DATA_URI), validate=True))
+        except binascii.Error:
+            return "is not base64"
+        except ValueError as error:
+            return str(error)
+    else:
+        found = files.picture(text) if files else ""
+        if isinstance(found, str):
+            return ""
+        info = found
+    if info.kind != "png":
+        return "the screenshot is not a PNG"
+    if (info.width, info.height) == (CANVAS_WIDTH, CANVAS_HEIGHT):
+        return ""
+    return f"{info.width}x{info.height} pixels, expected {CANVAS_WIDTH}x{CANVAS_HEIGHT}"
+
+
+def _tree(value: Any, files: NamedFiles, follows: bool) -> tuple[Nodes | None, list[Fault]]:
+    """The nodes of the sample's tree (None: unknown), and the faults of the tree."""
+    if not isinstance(value, str):
+        nodes, problems = check_tree(value, "")
+        return nodes, [Fault.of(problem, "input.ui_tree") for problem in problems]
+    if not follows:
+        return None, []
+    path = files.path(value)
+    if path is None:
+        message = "input.ui_tree: is not a path inside the folder"
+        return None, [Fault("ui_tree", message, _REFERENCE)]
+    try:
+        nodes, problems = check_tree_bytes(read_bytes(path, ""), "")
+    except JsonFileError as error:
+        return None, [Fault.of(json_problem(error, exists=path.is_file()), "input.ui_tree")]
+    return nodes, [Fault.of(problem, "input.ui_tree") for problem in problems]
+
+
+def _history_faults(history: Sequence[Mapping[str, Any]], index: int) -> Iterator[Fault]:
+    """Yield the faults of earlier actions: each is valid, in order, and none is left out."""
+    last = -1
+    for number, value in enumerate(history):
+        model = HistoryGap if value.get("action_type") == GAP else StepAction
+        earlier, problems = check(model, value, "")
+        place = f"input.history[{number}]"
+        yield from (Fault.of(problem, place) for problem in problems)
+        if not isinstance(earlier, StepAction):
+            continue
+        if not last < earlier.step_index < index:
+            message = f"{place}.step_index: is not between the previous one and this step"
+            yield Fault("history_order", message, "list the earlier steps in order")
+        last = earlier.step_index
+    steps = [action.get("step_index") for action in history]
+    if absent := [step for step in range(index) if step not in steps]:
+        named = ", ".join(map(str, absent[:_MOST_NAMED]))
+        more = f" and {len(absent) - _MOST_NAMED} more" if len(absent) > _MOST_NAMED else ""
+        message = f"input.history: lacks the steps {named}{more} before step {index}"
+        yield Fault("history_gap", message, "list every step before this one")
+
+
+def _step_faults(sample: SftSample, known: _Trajectory, files: NamedFiles) -> Iterator[Fault]:
+    """Yield how a sample differs from its trajectory."""
+    action, names = sample.output.action, set()
+    for key, path in (("screenshot", sample.input.screenshot), ("ui_tree", sample.input.ui_tree)):
+        where = step_of(path) if isinstance(path, str) else None
+        names |= {where[0]} if where else set()
+        if where and where[1] != action.step_index:
+            is_of = f"is of step {where[1]}, but the action is of step {action.step_index}"
+            yield Fault(
+                "wrong_step", f"input.{key}: {is_of}", f"name the {key} of the action's step"
+            )
+    if len(names) > 1:
+        message = "input: screenshot and ui_tree are of two trajectories"
+        yield Fault("wrong_step", message, "name the files of one step")
+    if len(names) != 1:
+        return
+    known.begin(names.pop(), files)
+    instruction = encodable(sample.input.instruction)
+    if known.instruction not in {None, instruction}:
+        message = "input.instruction: differs from that of the trajectory"
+        yield Fault("instruction_differs", message, "copy the instruction of task.json")
+    known.instruction = known.instruction or instruction
+    taken = {"output.action": action.model_dump(mode="json")}
+    taken |= {f"input.history[{n}]": earlier for n, earlier in enumerate(sample.input.history)}
+    for place, value in taken.items():
+        step, written = value.get("step_index"), _written(value)
+        if isinstance(step, int) and known.action(step, written, files) != written:
+            message = f"{place}: differs from the action of step {step} of the trajectory"
+            yield Fault("action_differs", message, "copy action.json of the step")
+
+
+def encodable(text: str) -> str:
+    """The text as exports write it: lone surrogates become `?`."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _written(action: Mapping[str, Any]) -> str:
+    """An action as text, the same for 500 and 500.0, and for null and an absent key."""
+    return encodable(json.dumps(_plain(action), ensure_ascii=False, sort_keys=True))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(child) for key, child in value.items() if child is not None}
+    if isinstance(value, list):
+        return [_plain(child) for child in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def step_of(path: str) -> tuple[str, int] | None:
+    """Trajectory and step of a file in a step folder; None for any other path."""
+    found = _STEP_FILE.fullmatch(path)
+    return (found[1], int(found[2])) if found else None
+
+
+SAMPLES_STEM = "samples"
+SPLIT_STEMS = ("train", "val", "test")
+HELD_OUT_STEM = "held_out"
+_PLAIN = ("instruction", "screenshot", "ui_tree", "reasoning")
+_JSON = ("history", "action")
+_OF_ACTION, _OF_STEP = ("step_index", "action_type"), ("freshness", "tree_agreement")
+
+
+class _SampleFiles:
+    """Reads files of samples; one that was read before is not read again.
+
+    Args:
+        path: the first file.
+        root: the dataset that paths in samples are relative to; default: the file's folder, its
+            parent, or `dataset` in the parent, the first of them that contains `trajectories`.
+    """
+
+    def __init__(self, path: Path, root: Path | None) -> None:
+        above = path.parent.parent
+        near = (path.parent, above, above / "dataset")
+        found = root or next((one for one in near if (one / "trajectories").is_dir()), None)
+        self._files = NamedFiles.below(found or path.parent)
+        self._form = sft_format(follows=found is not None)
+        self.samples: dict[bytes, str] = {}  # digest of a line → its place; of the whole
+        self.splits: dict[bytes, str] = {}
+        self.warnings: list[Problem] = []
+        if found is None:
+            message = "no dataset found near the file: the paths in it are not checked"
+            warning = Problem("no_dataset", path.name, message, severity=Severity.WARNING)
+            self.warnings.append(warning)
+
+    def read(self, path: Path, *, is_split: bool, is_union: bool = False) -> Iterator[Problem]:
+        """Yield the problems of a file.
+
+        Args:
+            path: the file.
+            is_split: its samples are those of no other split.
+            is_union: each of them should be among `samples` too.
+        """
+        places = self.splits if is_split else self.samples
+        with path.open("rb") as lines:
+            for number, line in enumerate(lines, start=1):
+                key = hashlib.blake2b(line.strip(), digest_size=16).digest()
+                place = f"{path.name}:{number}"
+                first = places.setdefault(key, place)
+                if is_split and first != place:
+                    message = f"the same sample is at {first}"
+                    remedy = "write each sample to one split"
+                    yield Problem("split_overlap", path.name, message, number, remedy=remedy)
+                if is_union and key not in self.samples:
+                    yield _unlike(path.name, number, "not in the file of all samples")
+                if first == place and not (is_split and key in self.samples):
+                    yield from self._sample(line, path.name, number)
+
+    def _sample(self, line: bytes, file: str, number: int) -> list[Problem]:
+        value = line_value(line, file, number)
+        if isinstance(value, Problem):
+            return [value]
+        return record_problems(self._form, value, file, number, self._files)
+
+    def in_no_split(self) -> Iterator[Problem]:
+        """Yield a problem for each sample of the whole that no split has."""
+        for key, place in self.samples.items():
+            if key not in self.splits:
+                file, _, line = place.rpartition(":")
+                yield _unlike(file, int(line), "in no split")
+
+
+def _unlike(file: str, line: int, where: str) -> Problem:
+    remedy = "build the export again"
+    return Problem("split_union", file, f"the sample is {where}", line, remedy=remedy)
+
+
+def validate_sft(path: Path, root: Path | None = None) -> list[Problem]:
+    """The problems of an SFT file, with line numbers.
+
+    Args:
+        path: a JSON Lines file of samples.
+        root: the dataset that `screenshot` and `ui_tree` paths are relative to; see `_SampleFiles`.
+            If there is none, paths are not checked, which is a warning.
+    """
+    if not path.is_file():
+        return [Problem("missing_file", path.name, "the file is missing", remedy="check the path")]
+    reader = _SampleFiles(path, root)
+    return [*reader.warnings, *reader.read(path, is_split=False)]
+
+
+def validate_sft_folder(root: Path, dataset: Path | None = None) -> list[Problem]:
+    """The problems of a folder of samples.
+
+    `samples.jsonl` is the union of the splits, if there are any, and a Parquet file has the samples
+    of the JSON Lines of the same name. Files are relative to `root`.
+
+    Args:
+        root: the folder.
+        dataset: the dataset that paths in samples are relative to, as for `validate_sft`.
+    """
+    stems = (SAMPLES_STEM, *SPLIT_STEMS, HELD_OUT_STEM)
+    present = [stem for stem in stems if (root / f"{stem}.jsonl").is_file()]
+    if not present:
+        return validate_sft(root / f"{SAMPLES_STEM}.jsonl", dataset)
+    reader = _SampleFiles(root / f"{present[0]}.jsonl", dataset)
+    problems, has_all = reader.warnings, SAMPLES_STEM in present
+    for stem in present:
+        is_split = stem != SAMPLES_STEM
+        file = root / f"{stem}.jsonl"
+        problems += reader.read(file, is_split=is_split, is_union=is_split and has_all)
+    if present != [SAMPLES_STEM]:
+        problems += _absent(root, SPLIT_STEMS, ".jsonl")
+        problems += limited(list(reader.in_no_split()))
+    if any((root / f"{stem}.parquet").is_file() for stem in stems):
+        problems += _absent(root, present, ".parquet")
+        for stem in present:
+            if (table := root / f"{stem}.parquet").is_file():
+                problems += table_problems(root / f"{stem}.jsonl", table, _differing)
+    return problems
+
+
+def _absent(root: Path, stems: Sequence[str], suffix: str) -> Iterator[Problem]:
+    names = (f"{stem}{suffix}" for stem in stems)
+    return (missing(name) for name in names if not (root / name).is_file())
+
+
+def _differing(line: Any, row: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the columns of a row that differ from its line; a line of another form has none."""
+    given, answer = _part(line, "input"), _part(line, "output")
+    values = {**given, **answer}
+    for name in _PLAIN:
+        if isinstance(values.get(name), str) and row.get(name) != values[name]:
+            yield name
+    action = answer.get("action")
+    told = {name: action.get(name) for name in _OF_ACTION} if isinstance(action, dict) else {}
+    told |= {name: line[name] for name in _OF_STEP if name in line}
+    yield from (name for name, value in told.items() if name in row and row[name] != value)
+    for name in _JSON:
+        text = row.get(name)
+        try:
+            same = isinstance(text, str) and parse_json(text, name) == values.get(name)
+        except JsonFileError:
+            same = False
+        if not same:
+            yield name
+
+
+def _part(line: Any, key: str) -> Mapping[str, Any]:
+    value = line.get(key) if isinstance(line, dict) else None
+    return value if isinstance(value, dict) else {}
+
 
 Tree = dict[str, Any] | str | None
 _TREE_COLUMNS = ("freshness", "tree_agreement")  # of the provenance
@@ -88,7 +454,9 @@ def _records(
         reason = _exclusion(step, rows[step.index], settings, incomplete=incomplete)
         shows_tree = settings.include_stale_trees or _fits(rows[step.index])
         inline = settings.sft_trees == "object"
-        tree: Tree = None if reason or not shows_tree else _tree(step, trajectory, inline=inline)
+        tree: Tree = (
+            None if reason or not shows_tree else _sample_tree(step, trajectory, inline=inline)
+        )
         if reason or (shows_tree and tree is None):
             yield Excluded(reason or "missing_frame")
         else:
@@ -123,6 +491,7 @@ SFT_FORM = Form(
     },
     tables=lambda _: {"row": Table(SFT_SCHEMA, characters=_BATCH_CHARACTERS)},
     row=lambda row, split, _settings, _folder: {**row, "split": split.value},
+    problems=checked_records("line", lambda: by_format(sft_format())),
 )
 build_sft = partial(build_form, SFT_FORM)
 
@@ -147,7 +516,7 @@ def _fits(row: ProvenanceRow) -> bool:
     return bool(row["tree_agreement"] != "differs")
 
 
-def _tree(step: StepFiles, trajectory: Trajectory, *, inline: bool) -> Tree:
+def _sample_tree(step: StepFiles, trajectory: Trajectory, *, inline: bool) -> Tree:
     """The tree that the sample holds, or the name of its file; None when it cannot be read."""
     if not inline:
         return f"{_folder(trajectory, step)}/{step.ui_tree.name}"

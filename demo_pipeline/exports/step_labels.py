@@ -30,7 +30,13 @@ from demo_pipeline.exports.answers import AnswerFormatError, action_text, decode
 from demo_pipeline.exports.cudag.actions import is_off_screen
 from demo_pipeline.exports.cudag.models import cudag_id
 from demo_pipeline.exports.prompts import hidden_words
-from demo_pipeline.exports.record_checks import Fault, NamedFiles, RecordFormat
+from demo_pipeline.exports.record_checks import (
+    Fault,
+    NamedFiles,
+    RecordFormat,
+    by_format,
+    checked_records,
+)
 from demo_pipeline.exports.record_files import validate_split_tables
 from demo_pipeline.files.base_model import Document
 from demo_pipeline.files.json_files import dump_json
@@ -280,5 +286,6 @@ STEP_LABELS_FORM = Form(
     tables=lambda _: dict.fromkeys(("steps", "outcome"), Table(STEP_LABELS_SCHEMA)),
     plan=plan_labels,
     finish=_finish,
+    problems=checked_records("outcome", lambda: by_format(OUTCOME_FORMAT)),
 )
 build_step_labels = partial(build_form, STEP_LABELS_FORM)

@@ -25,7 +25,13 @@ from demo_pipeline.exports.answers import (
 )
 from demo_pipeline.exports.cudag.actions import is_off_screen
 from demo_pipeline.exports.cudag.models import cudag_id
-from demo_pipeline.exports.record_checks import Fault, NamedFiles, RecordFormat
+from demo_pipeline.exports.record_checks import (
+    Fault,
+    NamedFiles,
+    RecordFormat,
+    by_format,
+    checked_records,
+)
 from demo_pipeline.exports.record_files import validate_split_tables
 from demo_pipeline.files.base_model import Document
 from demo_pipeline.files.json_files import dump_json
@@ -216,5 +222,6 @@ TRANSITIONS_FORM = Form(
     tables=lambda _: {"row": Table(TRANSITIONS_SCHEMA)},
     instruction_in_prompt=lambda _: False,  # what an action does is asked without the task
     finish=_finish,
+    problems=checked_records("row", lambda: by_format(TRANSITIONS_FORMAT)),
 )
 build_transitions = partial(build_form, TRANSITIONS_FORM)

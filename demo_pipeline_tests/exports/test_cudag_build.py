@@ -510,10 +510,3 @@ def test_settings_refuse_invalid_names_and_ratios():
         DatasetSettings(user="a--b")
     with pytest.raises(ValueError, match="add up to 1"):
         DatasetSettings(train_ratio=0.9)
-
-
-def test_a_directory_that_is_not_empty_is_refused(tmp_path):
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "old.txt").write_text("old")
-    with pytest.raises(FileExistsError, match="not empty"):
-        build_cudag([], tmp_path / "out", TRAIN)

@@ -8,8 +8,12 @@ import pyarrow.parquet as pq
 
 from demo_pipeline.exports.cudag.dataset import build_cudag
 from demo_pipeline.exports.cudag.tool_calls import ToolCall
-from demo_pipeline.exports.messages import build_messages, committed_schema, messages_schema
-from demo_pipeline.exports.messages_validator import validate_messages
+from demo_pipeline.exports.messages import (
+    build_messages,
+    committed_schema,
+    messages_schema,
+    validate_messages,
+)
 from demo_pipeline.exports.prompts import action_sentence
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline_tests.datasets.builders import (

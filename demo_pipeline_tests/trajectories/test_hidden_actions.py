@@ -17,11 +17,9 @@ from demo_pipeline.desktopd.validator import validate_trajectory
 from demo_pipeline.exports.cards import describe_index, describe_sft
 from demo_pipeline.exports.cudag.dataset import build_cudag, dataset_directory_name
 from demo_pipeline.exports.cudag.validator import validate_cudag
-from demo_pipeline.exports.messages import build_messages
-from demo_pipeline.exports.messages_validator import validate_messages
+from demo_pipeline.exports.messages import build_messages, validate_messages
 from demo_pipeline.exports.prompts import hidden_line
-from demo_pipeline.exports.sft import build_sft
-from demo_pipeline.exports.sft_validator import validate_sft
+from demo_pipeline.exports.sft import build_sft, validate_sft
 from demo_pipeline.problems import errors
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.provenance import (

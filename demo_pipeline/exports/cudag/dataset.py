@@ -31,10 +31,12 @@ from demo_pipeline.exports.cudag.files import (
     prepare_cudag_pictures,
 )
 from demo_pipeline.exports.cudag.models import DIRECTORY_PATTERN, GENERATOR
+from demo_pipeline.exports.cudag.record_rules import cudag_record_problems
 from demo_pipeline.exports.cudag.records import DRAFT_EXCLUSIONS, DRAFT_SETTINGS, record_drafts
 from demo_pipeline.exports.cudag.tool_calls import render_tool_calls
 from demo_pipeline.exports.cudag.validator import RECORD_FILES, TEST_RECORDS
 from demo_pipeline.exports.prompts import scroll_rule, system_prompt, tool_schema, units_per_notch
+from demo_pipeline.exports.record_checks import checked_records
 from demo_pipeline.files.json_files import dump_json
 from demo_pipeline.files.shown_text import escape_markers
 from demo_pipeline.settings import NAME_PART, DatasetSettings
@@ -371,5 +373,6 @@ CUDAG_FORM = Form(
     instruction_in_prompt=lambda settings: settings.prompt_style != "grounding",
     of_trajectory=_instruction_markers,
     finish=_finish,
+    problems=checked_records("line", lambda: cudag_record_problems),
 )
 build_cudag = partial(build_form, CUDAG_FORM)

@@ -443,20 +443,11 @@ def _metadata_faults(
 
 
 def cudag_record_problems(
-    record: object, file: str, line: int | None, files: NamedFiles
+    record: object, file: str, line: int | None, _files: NamedFiles
 ) -> list[Problem]:
-    """The problems of a record, or of a test, that this pipeline made.
+    """The problems of a line of a split that this pipeline made, but for those of its picture.
 
-    Args:
-        record: a line of a split, or an entry of test.json, by its `test_id`.
-        file: that problems name.
-        line: that problems name.
-        files: that the record may name, from the dataset's directory.
+    Which is a screenshot of the trajectory, or a JPEG that is made of it later.
     """
-    is_test = isinstance(record, dict) and "test_id" in record
-    rules = eval_faults if is_test else training_faults
-    pictures = picture_faults(
-        record, *(("screenshot", files, "test/") if is_test else ("image", files, ""))
-    )
-    found = (fault.problem(file, line, ours=True) for fault in (*rules(record), *pictures))
+    found = (fault.problem(file, line, ours=True) for fault in training_faults(record))
     return [problem for problem in found if problem]

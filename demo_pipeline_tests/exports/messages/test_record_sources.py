@@ -9,8 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from demo_pipeline.exports.messages import build_messages
-from demo_pipeline.exports.messages_validator import validate_messages, validate_messages_file
+from demo_pipeline.exports.messages import build_messages, validate_messages, validate_messages_file
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory, read_lines
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from demo_pipeline.exports.messages_validator import validate_messages
+from demo_pipeline.exports.messages import validate_messages
 from demo_pipeline_tests.datasets.builders import picture
 from demo_pipeline_tests.places import file_and_line
 

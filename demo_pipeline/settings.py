@@ -56,7 +56,7 @@ class Section(BaseModel):
 
 
 def unknown_names(names: Iterable[str], fields: Mapping[str, type]) -> Iterator[str]:
-    """A sentence for each name that is no setting, with the nearest one.
+    """A sentence for each name that is not a setting, with the nearest one.
 
     Args:
         names: of settings, `name` or `section.name`, in the environment or the file.

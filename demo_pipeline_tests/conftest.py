@@ -22,7 +22,7 @@ from demo_pipeline_tests.simulator.script import click, type_text
 from demo_pipeline_tests.store.memory_objects import MemoryObjects
 from demo_pipeline_tests.uploads import TYPED
 
-settings.register_profile("any machine", deadline=None)  # a busy machine is no defect
+settings.register_profile("any machine", deadline=None)  # a busy machine is not a defect
 settings.load_profile("any machine")
 
 

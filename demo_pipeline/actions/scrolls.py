@@ -27,7 +27,7 @@ MIN_UNIT_SCROLLS = 3  # scrolls of a recording in one unit; with fewer the unit 
 MAX_NOTCHES = 2**31 - 1  # the column `amount` has 32 bits
 _DECIMALS = 6  # of notches: sums of fractions are not exact
 MIN_VOTE_SHARE = 0.75  # of the votes, and of a scroll's moving frames, must agree
-MIN_SIDEWAYS_FRAMES = 2  # horizontal scrolls are rare: one moving frame is no evidence
+MIN_SIDEWAYS_FRAMES = 2  # horizontal scrolls are rare: one moving frame is not evidence
 OVERRIDE, EVIDENCE = "override", "evidence"  # of the values of `wheel_method`
 
 Vertical = Literal["up", "down"]
@@ -370,7 +370,7 @@ def _is_momentum(burst: _Burst, gesture: Gesture) -> bool:
 def _directions(
     turns: list[Gesture], settings: ActionSettings, *, in_pixels: bool
 ) -> list[list[Gesture]]:
-    """Part a burst where it reverses. Less than half a notch is no reversal, but part of one run.
+    """Part a burst where it reverses. Less than half a notch does not reverse it.
 
     Runs in different units are never one part.
     """

@@ -68,8 +68,8 @@ def require_store(workspace: "Workspace") -> None:
     is_project = any((root / name).is_file() for name in (SETTINGS_FILE, "pyproject.toml"))
     if not is_project and "store" not in workspace.settings.model_fields_set:
         print_error(
-            f"demo-pipeline: {root} is no project; make one with `demo-pipeline init DIR` and go "
-            "there, or set DEMO_PIPELINE_UPLOADS and DEMO_PIPELINE_STORE"
+            f"demo-pipeline: {root} is not a project; make one with `demo-pipeline init DIR` and "
+            "go there, or set DEMO_PIPELINE_UPLOADS and DEMO_PIPELINE_STORE"
         )
         raise typer.Exit(USAGE)
 

@@ -141,8 +141,8 @@ class Form:
         row: a row as a split has it.
         documents: a record's files of its own.
         pictures: where a record's pictures are written below the export, and their files.
-        make: writes a picture that is no link; None: it is one. False: it cannot be written.
-        prepare: writes pictures that are no screenshots beside the kept records.
+        make: writes a picture that is not a link; None: it is one. False: it cannot be written.
+        prepare: writes pictures that are not screenshots beside the kept records.
         instruction_in_prompt: whether every prompt holds the instruction.
         of_trajectory: what a trajectory as a whole counts.
         whole_trajectories: it is of whole trajectories, not of steps.

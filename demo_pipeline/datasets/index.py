@@ -322,7 +322,7 @@ def build_index(
     """Write the JSON files of the index and its tables; the caller links the trajectories.
 
     `steps.parquet` holds the provenance of all steps, `hidden_actions.parquet` all actions that are
-    no steps because no screenshot shows them, `trajectories.parquet` one row per trajectory.
+    not steps because no screenshot shows them, `trajectories.parquet` one row per trajectory.
 
     Args:
         trajectories: committed and valid ones, in any order.

@@ -58,7 +58,7 @@ def reconcile_uploads(instance: dg.DagsterInstance, workspace: Workspace) -> Rec
     """Count every upload once.
 
     The uploads are listed before the table of discovery is read, so that it can only know more. A
-    folder without a file of a recording is no upload.
+    folder without a file of a recording is not an upload.
 
     Raises:
         StorageError: the uploads, the store or the table cannot be read.

@@ -130,7 +130,7 @@ def preview(workspace: Workspace, stage: str, demonstration: str) -> dict[str, d
     """A small picture of some steps, and where the contact sheet with all of them begins.
 
     It goes before other entries. Nothing for a stage without one, or when none is wanted. A
-    trajectory that cannot be drawn is no fault of the stage: the reason stands in its place.
+    trajectory that cannot be drawn is not a fault of the stage: the reason stands in its place.
     """
     draw = _PREVIEWS.get(stage)
     if draw is None or not workspace.settings.execution.contact_sheets_in_ui:

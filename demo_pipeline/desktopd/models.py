@@ -31,7 +31,7 @@ _KEY_WORDS = (
     " kana intlro intlyen volumeup volumedown volumemute playpause prevtrack nexttrack"
 )
 KEY_NAMES = frozenset(_KEY_WORDS.split()) | {f"f{number}" for number in range(1, 25)}
-"""The names of keys that are no single character, in pyautogui's lower-case spelling."""
+"""The names of keys that are not a single character, in pyautogui's lower-case spelling."""
 FRESHNESS = ("fresh", "stale", "changed", "running", "sparse", "unreadable", "none")
 """How a step's tree relates to its action: the addition `freshness` of this pipeline."""
 AGREEMENTS = ("agrees", "differs", "unknown")

@@ -185,7 +185,7 @@ class Endpoint:
         parts = urlsplit(self.url)
         try:
             usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-        except ValueError:  # the port is no number
+        except ValueError:  # the port is not a number
             usable = False
         if not usable or not self.url.isprintable() or " " in self.url:
             raise EndpointError("the endpoint must be a URL such as http://127.0.0.1:8000/v1")
@@ -337,7 +337,7 @@ def count_requests(requests: Path, results: Path) -> tuple[int, int]:
     """How many requests a file has, and how many of them have an answer in `results`.
 
     Raises:
-        RequestFileError: a line is no request.
+        RequestFileError: a line is not a request.
     """
     done = answered_ids(results)
     answered = [line["custom_id"] in done for line in _requests(requests)]
@@ -383,7 +383,7 @@ def send_requests(
 
     Raises:
         EndpointError: the server refuses every request.
-        RequestFileError: a line is no request.
+        RequestFileError: a line is not a request.
     """
     done, counts = answered_ids(results), RunCounts()
 

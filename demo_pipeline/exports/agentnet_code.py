@@ -143,7 +143,7 @@ def _dotted(node: ast.expr) -> str:
 
 
 def _arguments(call: ast.Call, names: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
-    """Yield name and value of every argument; a value that is no literal is refused."""
+    """Yield name and value of every argument; a value that is not a literal is refused."""
     places = names[:2] if names[:2] == _PLACE else names
     if len(call.args) > len(places):
         raise AnswerFormatError("wrong arguments")

@@ -163,7 +163,7 @@ def decode_action_text(text: str, _size: tuple[int, int]) -> Answer:
     """The answer in a line of our own form.
 
     Raises:
-        AnswerFormatError: it is no JSON object, or not of an action.
+        AnswerFormatError: it is not a JSON object, or not of an action.
     """
     value = parse_answer(text)
     if not isinstance(value, dict) or set(value) != {"action_type", "parameters"}:

@@ -312,7 +312,7 @@ def allow_only_reading(sql: "DuckDBPyConnection", query: str, folders: Iterable[
         folders: the store, or what was downloaded of it.
 
     Raises:
-        duckdb.Error: it is no SELECT, or more than one statement.
+        duckdb.Error: it is not a SELECT, or more than one statement.
     """
     import duckdb  # noqa: PLC0415 - as said above
 

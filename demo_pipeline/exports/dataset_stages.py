@@ -1,4 +1,4 @@
-"""The datasets that are no training exports: quests and index.
+"""The datasets that are not training exports: quests and index.
 
 Belongs here: their declarations.
 """
@@ -128,7 +128,7 @@ INDEX_STAGE: Stage[DatasetInputs] = Stage(
         ),
         View(
             "hidden_actions",
-            "an action that is no step because no screenshot shows it",
+            "an action that is not a step because no screenshot shows it",
             "dataset/hidden_actions.parquet",
         ),
         View(

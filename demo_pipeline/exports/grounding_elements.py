@@ -61,7 +61,7 @@ def read_screen_nodes(path: Path) -> list[ScreenNode]:
     """The nodes of a ui_tree.json in document order, the root first.
 
     Raises:
-        JsonFileError, KeyError, TypeError, AttributeError: it is no tree.
+        JsonFileError, KeyError, TypeError, AttributeError: it is not a tree.
     """
     values: list[tuple[Mapping[str, Any], int]] = []
     pending = [(load_json(path)["root"], -1)]
@@ -442,7 +442,7 @@ _CANVAS = (0, 0, CANVAS_WIDTH, CANVAS_HEIGHT)
 def names_one_element(step: StepFiles) -> bool:
     """Whether a step has a grounding prompt, and its words fit no other element of its tree.
 
-    What is around the target or inside it, named in the same way, is no other element. A target
+    What is around the target or inside it, named in the same way, is not another element. A target
     that its tree does not have is compared with nothing; a tree that cannot be read does not tell
     it apart.
     """

@@ -66,7 +66,7 @@ class NamedFiles:
         return cls(lambda name: root / name)
 
     def path(self, name: str) -> Path | None:
-        """The file of a name; None: it is no path below the folder."""
+        """The file of a name; None: it is not a path below the folder."""
         parts = PurePosixPath(name)
         is_below = name and not parts.is_absolute() and ".." not in parts.parts
         return self._locate(name) if is_below and not {"\\", "\0"} & set(name) else None

@@ -106,7 +106,7 @@ def _outcome_faults(row: StepLabelsRow, _files: NamedFiles) -> Iterator[Fault]:
 
 
 def _action_fault(text: str, name: str) -> Iterator[Fault]:
-    """Yield why the last line of a completion is no action; hidden actions are words before it."""
+    """Yield why the last line of a completion is not an action; hidden ones are words before it."""
     try:
         decode_action_text(text.rsplit("\n", maxsplit=1)[-1], (CANVAS_WIDTH, CANVAS_HEIGHT))
     except AnswerFormatError as error:

@@ -117,7 +117,7 @@ def _records(
 ) -> Iterator[Record | Excluded]:
     """Yield a transition per step whose effect is in a picture.
 
-    A wait is no transition of its own: its screenshot is from before its action's effect, and it
+    A wait is not a transition of its own: its screenshot is from before its action's effect, and it
     belongs to the action. No transition spans a hidden action (`hidden_after`), and none ends with
     a picture from before the end of its action (`early_after`).
     """

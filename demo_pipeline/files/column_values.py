@@ -24,7 +24,7 @@ class Domain:
         low, high: the least and the largest number.
         pattern: a regular expression that each text as a whole fits.
         given, when: another column. There is a value exactly in the rows where that one has one of
-            `when`, or without `when` any value; an empty list is no value.
+            `when`, or without `when` any value; an empty list is not a value.
         only: in these rows there may be no value, too.
     """
 

@@ -67,7 +67,7 @@ def probe_image_file(path: Path) -> ImageInfo:
 def png_size(path: Path) -> tuple[int, int]:
     """Width and height in pixels, from the header of a PNG file, which alone is read.
 
-    Raises `OSError` when the file cannot be read, `ValueError` when it is no PNG file.
+    Raises `OSError` when the file cannot be read, `ValueError` when it is not a PNG file.
     """
     with path.open("rb") as file:
         head = file.read(_PNG_HEAD)

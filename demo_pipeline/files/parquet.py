@@ -271,7 +271,7 @@ def read_schema(path: Path) -> pa.Schema:
 def open_parquet(path: Path) -> pq.ParquetFile:
     """An open file, for reading some of its row groups; it is a context manager.
 
-    Raises `OSError` when it cannot be read, `pyarrow.ArrowException` when it is no Parquet file.
+    Raises `OSError` when it cannot be read, `pyarrow.ArrowException` when it is not a Parquet file.
     """
     return pq.ParquetFile(path)
 

@@ -45,7 +45,7 @@ class TaskFile:
         domain: name of its folder, `Windows/<name>` in `examples/Windows`; empty if it is in none.
         risk: whether it is in a folder of risk tasks.
         listed: whether a list names it.
-        outside: whether there is a list, and it does not name it: it may be no task.
+        outside: whether there is a list, and it does not name it: it may not be a task.
         data: its bytes.
     """
 
@@ -330,8 +330,8 @@ def read_task_folder(root: Path) -> TaskFolder:
 def entries(folder: TaskFolder) -> list[TaskEntry]:
     """The tasks of a folder, sorted by path.
 
-    A file with the id of an earlier one has a warning. A file that no list names may be no task: a
-    template, or notes. What is wrong with it is a warning.
+    A file with the id of an earlier one has a warning. A file that no list names may not be a task:
+    a template, or notes. What is wrong with it is a warning.
     """
     first: dict[str, str] = {}
     found = []

@@ -146,7 +146,7 @@ def is_utf8(line: bytes) -> bool:
 
 
 DAY_MS = 24 * 3600 * 1000  # recordings take minutes; clocks set to another zone differ by less
-_FAR = 1e30  # an integer of hundreds of digits is no float
+_FAR = 1e30  # an integer of hundreds of digits is not a float
 _MAX_TIMES = 2**16  # of which the median is taken; of a longer log, those of every n-th line
 
 

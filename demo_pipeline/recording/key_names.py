@@ -301,7 +301,7 @@ def layout_sensitive(char: str, layout: KeyboardLayout, usual: str, platform: st
     return char in differing_characters(layout, "uk" if usual == "uk" else "us", platform)
 
 
-MAX_CODE_POINTS = 4  # of one key: a base letter with its marks; longer values are no character
+MAX_CODE_POINTS = 4  # of one key: a base letter with its marks; longer values are not a character
 _ACCENTS = frozenset("'\"^~`")  # ASCII accents of dead keys; the next key types both characters
 # Control characters, lone surrogates, private use, unassigned, line and paragraph separators.
 _NO_TEXT = frozenset({"Cc", "Cs", "Co", "Cn", "Zl", "Zp"})

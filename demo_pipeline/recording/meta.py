@@ -81,7 +81,7 @@ class Monitor(Tolerant):
 
     width: int = Field(gt=0, le=_MOST_PIXELS)
     height: int = Field(gt=0, le=_MOST_PIXELS)
-    scale_factor: Any = None  # of any type: what is no common scale is not used
+    scale_factor: Any = None  # of any type: what is not a common scale is not used
     left_out_when_none = frozenset({"scale_factor"})
 
 

@@ -326,7 +326,7 @@ def store_objects(url: str) -> Objects:
 
 
 def list_evaluations(workspace: Workspace) -> ListedEvaluations:
-    """The folders of predictions; those whose name is no safe id are left out.
+    """The folders of predictions; those whose name is not a safe id are left out.
 
     One folder that cannot be read hides no other.
 

@@ -91,7 +91,7 @@ def reconcile(
 def is_settled(workspace: Workspace, demonstration: str, fingerprint: str) -> bool:
     """Whether the store has every output, or a quarantine record, of this upload.
 
-    By whatever code: new code is no reason to process every upload again.
+    By whatever code: new code is not a reason to process every upload again.
 
     Args:
         workspace: roots and settings.

@@ -159,7 +159,7 @@ def local_path(url: str) -> Path:
 
 
 def _refuse_query(url: str, scheme: str) -> None:
-    """A query often carries a token, and a signed URL is no root."""
+    """A query often carries a token, and a signed URL is not a root."""
     if "?" in url or "#" in url:
         raise StorageError(
             f"the {scheme} URL has a query or a fragment (`?` or `#`), which a root cannot have; "

@@ -1,4 +1,4 @@
-"""What is known about a step beside its OSWorld-Desktopd files, and the actions that are no steps.
+"""What is known about a step beside its OSWorld-Desktopd files, and the actions that are not steps.
 
 Belongs here: the schemas of `provenance.parquet` (one row per step) and `hidden_actions.parquet`
 (one row per hidden action, with neither coordinates nor text), their readers and writers, and where
@@ -155,7 +155,7 @@ INCOMPLETE = "incomplete"  # why a step or a trajectory with hidden actions give
 
 
 class HiddenReason(StrEnum):
-    """Why an action is no step; each action has the first reason that holds.
+    """Why an action is not a step; each action has the first reason that holds.
 
     `off_screen`: on another display, or keys after a click there that may have gone there.
     `no_position`: the log does not say where it was, or may have cut it to the screen's border.

@@ -125,7 +125,7 @@ _SCROLLED = frozenset(
     }
 )
 _CONTAINERS = _SCROLLED | {Role.DESKTOP, Role.TOOLBAR, Role.MENUBAR, Role.STATUSBAR, Role.TASKBAR}
-_NAMED_ALONE = frozenset({Role.LABEL, Role.UNKNOWN})  # their roles are no words of a person
+_NAMED_ALONE = frozenset({Role.LABEL, Role.UNKNOWN})  # their roles are not words of a person
 _KEYS = {"pageup": "Page Up", "pagedown": "Page Down", "capslock": "Caps Lock"}
 
 

@@ -74,7 +74,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Steps:
-    """The steps of a demonstration and the actions that are no steps.
+    """The steps of a demonstration and the actions that are not steps.
 
     Attributes:
         steps: in time order.
@@ -89,7 +89,7 @@ class Steps:
 
     @property
     def left_out(self) -> dict[str, int]:
-        """How many actions are no steps, by reason; every reason is named."""
+        """How many actions are not steps, by reason; every reason is named."""
         counts = dict.fromkeys(HiddenReason, 0) | self.hidden.by_reason()
         named = {str(reason): count for reason, count in counts.items()}
         return {name: self.neither.get(name, 0) for name in _NEITHER} | named

@@ -68,7 +68,7 @@ def build_trajectory(  # noqa: PLR0917 - the stage's inputs, in the order of the
 ) -> dict[str, Any]:
     """Write task.json, steps/, result.json, final_screenshot.png and the two tables.
 
-    Actions that no screenshot shows are no steps; they are the rows of hidden_actions.parquet.
+    Actions that no screenshot shows are not steps; they are the rows of hidden_actions.parquet.
 
     Raises:
         DemonstrationError: no instruction, or no action that can be a step.

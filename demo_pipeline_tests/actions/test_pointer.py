@@ -33,7 +33,7 @@ STORIES: list[tuple[str, list[Line | list[Line]], list[str]]] = [
     ("a trembling hand", [click(0, 10, 10), click(200, 15, 10)], ["double_click"]),
     ("right button", [click(0, button="Right")], ["right_click"]),
     (
-        "two right presses are no double click",
+        "two right presses are not a double click",
         [click(0, button="Right"), click(200, button="Right")],
         ["right_click", "right_click"],
     ),

@@ -54,7 +54,7 @@ def _errors(check: Check[Any], context: Any, folder: Path) -> Sequence[Any]:
         return errors(check.run(context, folder))
     except DemonstrationError as error:
         return error.problems
-    except Exception:  # noqa: BLE001 - a crash is no finding: another check has to say what is wrong
+    except Exception:  # noqa: BLE001 - a crash is not a finding: another check has to say what is wrong
         return ()
 
 

@@ -32,7 +32,7 @@ _RENAME = (
 
 
 class MissingProgramError(Exception):
-    """A program that is no Python package is not installed; the message says which."""
+    """A program that is not a Python package is not installed; the message says which."""
 
 
 def require_programs() -> None:

@@ -56,6 +56,6 @@ def _marked(page: str, comment: str) -> ShellLine:
     """The mark as a line: its text is how the marked lines begin."""
     mark = _MARK.fullmatch(comment.strip())
     if mark is None or mark["reason"] not in (None, *REASONS):
-        raise ValueError(f"{page}: {comment.strip()} is no mark of a block of shell lines")
+        raise ValueError(f"{page}: {comment.strip()} is not a mark of a block of shell lines")
     when: When = "not run" if mark["reason"] else "minutes"
     return ShellLine(page, mark["begin"] or "", when, mark["reason"] or "")

@@ -106,7 +106,7 @@ def only(answer: Answer) -> AnsweredAction:
 
 
 def assert_same(done: AnsweredAction, read: AnsweredAction, reach: tuple[float, float]) -> None:
-    """The same action, at places that are no further apart than `reach`, pixels on each axis."""
+    """The same action, at places that are not further apart than `reach`, pixels on each axis."""
     for (x, y), (again_x, again_y) in zip(places(done), places(read), strict=True):
         assert abs(x - again_x) <= reach[0]
         assert abs(y - again_y) <= reach[1]

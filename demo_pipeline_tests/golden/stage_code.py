@@ -235,7 +235,7 @@ def _used(module: _Module, node: ast.AST, local: frozenset[str]) -> Iterator[Ref
 
 
 def _locals(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> frozenset[str]:
-    """Parameters and assigned names; an imported name is no local one, it is followed."""
+    """Parameters and assigned names; an imported name is not a local one, it is followed."""
     nodes = list(ast.walk(function))
     stored = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     return frozenset(stored | {node.arg for node in nodes if isinstance(node, ast.arg)})

@@ -24,7 +24,7 @@ from demo_pipeline_tests.simulator.video import VideoOptions, encode
 STORY = script(click("Agree"), right_click("Rows/c"), click("Name"), double_click("Load"))
 TARGETS = ("Agree", "Rows/c", "Name", "Load")
 FILM = VideoOptions(preset="ultrafast", fps=8)
-NOTHING = (0, 255)  # black bars and the pointer's white are no widget's colour
+NOTHING = (0, 255)  # black bars and the pointer's white are not a widget's colour
 EDGE_PX = 2.0  # of the canvas: a widget's edge is between pixels, and colour is subsampled
 
 

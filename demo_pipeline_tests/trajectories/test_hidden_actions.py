@@ -82,7 +82,7 @@ class TestWhereTheyAre:
         assert late.incomplete_steps(7, set(), 0.3) == {4, 5, 6, 7}
         assert late.incomplete_steps(7, set(), 0.5) == set()
         assert hidden(0).incomplete_steps(5, set(), 0.3) == {0, 1, 2}
-        assert hidden(0).incomplete_steps(5, {1}, 0.3) == {0, 1, 2, 3}  # a wait is no action
+        assert hidden(0).incomplete_steps(5, {1}, 0.3) == {0, 1, 2, 3}  # a wait is not an action
         assert hidden(3).incomplete_steps(2, set(), 0.0) == set()
         assert NOTHING_HIDDEN.incomplete_steps(0, set(), 0.0) == set()
 

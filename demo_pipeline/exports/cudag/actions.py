@@ -131,7 +131,7 @@ def is_last_end_filmed(steps: Sequence[StepFiles], rows: Mapping[int, Provenance
     """Whether the final screenshot may show what the last action of a trajectory led to.
 
     It shows the last frame when the video ends before the action does. A wait after the action is
-    no action: the person waited for what the video shows.
+    not an action: the person waited for what the video shows.
 
     Args:
         steps: of the trajectory.

@@ -60,7 +60,7 @@ def _first(source: DatasetTrajectory, image: str, screenshot: str) -> str:
 def make_cudag_picture(
     source: str, target: str, record: KeptRecord, settings: DatasetSettings
 ) -> bool | None:
-    """Write what is no link; see `Form.make`.
+    """Write what is not a link; see `Form.make`.
 
     A screenshot that cannot be decoded gives no JPEG, and no annotated picture.
     """

@@ -400,7 +400,7 @@ def _drag_faults(metadata: Mapping[str, Any], *, ends_drag: bool) -> Iterator[Cu
             message = f"metadata.start_coords {start} is outside the image {size}"
             yield ours("outside_image", message)
         elif not is_drag and any(start):
-            message = "metadata.start_coords must be [0, 0] for an action that is no drag"
+            message = "metadata.start_coords must be [0, 0] for an action that is not a drag"
             yield ours("no_coordinate", message)
 
 

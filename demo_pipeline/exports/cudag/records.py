@@ -316,7 +316,7 @@ def counted_rows(out: Path) -> pa.Table:
         out: a dataset that this pipeline has written: each record is on a line of its own.
 
     Raises:
-        msgspec.DecodeError: a line is no record.
+        msgspec.DecodeError: a line is not a record.
         OSError: a file cannot be read.
     """
     tables = [_SCHEMA.empty_table()]

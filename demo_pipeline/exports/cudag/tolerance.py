@@ -44,7 +44,7 @@ def target_tolerance(
 ) -> TargetTolerance:
     """From the point to the target's nearer edge; scrolls and drags have settings of their own.
 
-    A large area is no target. A drag's target is known at its start only, and the tolerance is
+    A large area is not a target. A drag's target is known at its start only, and the tolerance is
     also that of its end.
     """
     target = [row[f"target_{part}"] for part in ("x", "y", "width", "height")]

@@ -25,7 +25,7 @@ from demo_pipeline.recording.log_events import EventType
 
 _LAG_STEP_S = 0.01  # seconds between the lags that are tried
 _FINE_S, _FINE_STEP_S = 0.06, 0.002  # seconds around the best lag that are tried again, and step
-_MIN_MOVES = 12  # moves; fewer are no evidence
+_MIN_MOVES = 12  # moves; fewer are not evidence
 # Moves between frames that differ. Fewer fit 18 of 1,235 logs of other films, none with 16 or more.
 _MIN_DIFFERING = 24
 _MIN_SCORE = 0.3  # share of the moves that the pictures must confirm at the best lag
@@ -116,7 +116,7 @@ def _frame_s(frames: Floats) -> float:
 def with_drift(clock: Clock, late: Clock, early_ms: float, late_ms: float) -> Clock:
     """`clock`, which was found around epoch `early_ms`, corrected by `late` around `late_ms`.
 
-    A difference within their uncertainties is no drift.
+    A difference within their uncertainties is not a drift.
     """
     difference = late.origin_ms - clock.origin_ms
     if abs(difference) <= clock.uncertainty_ms + late.uncertainty_ms:
@@ -300,7 +300,7 @@ def _plateau(lags: Floats, score: Floats, share: float) -> tuple[float, float]:
     return float(plateau.mean()), float(np.ptp(plateau)) / 2
 
 
-MIN_KEYS = 12  # keys; fewer are no evidence
+MIN_KEYS = 12  # keys; fewer are not evidence
 # seconds between the lags that are tried
 _BAND = 3  # rows of cells in a band of the picture; a line of text has about as many
 _RESTLESS = 0.3  # of the time; a band that changes more often does so by itself
@@ -481,7 +481,7 @@ _CLICK_LAG_STEP_S = 0.02  # seconds between the lags that are tried
 _AROUND_PX = 48.0  # video pixels around a click, within which a button's pressed state shows
 _REACTION_S = 0.25  # seconds after a press within which most applications show a reaction
 _QUIET_S = 0.5  # seconds without a change around the click before a reaction
-_MIN_PRESSES = 6  # presses; fewer are no evidence
+_MIN_PRESSES = 6  # presses; fewer are not evidence
 _MIN_CLICK_SCORE = 0.6  # of the presses must be followed by a reaction at the best lag
 _MIN_CLICK_CONTRAST = 1.5  # times the best score of lags further away
 _ELSEWHERE_S = 0.5  # seconds; a lag this far from the best one is a rival

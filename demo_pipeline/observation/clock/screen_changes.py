@@ -254,7 +254,7 @@ class _Segments:
     def _without_unproven(self, runs: Sequence[_Run]) -> list[_Run]:
         """The runs; one of unknown scale counts only from a redraw of the whole screen on.
 
-        A pointer that the video stops showing is no sign of another resolution.
+        A pointer that the video stops showing is not a sign of another resolution.
         """
         kept: list[_Run] = []
         for run in runs:

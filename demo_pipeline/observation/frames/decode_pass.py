@@ -198,7 +198,7 @@ class ActionFrames:
         return [self._screenshots[request.action_index] for request in self._requests], waits
 
     def _answer(self, chooser: FrameChooser) -> None:
-        """Write the screenshot; a target that was redrawn since its scan is no place of leaks.
+        """Write the screenshot; a target that was redrawn since its scan is not a place of leaks.
 
         A pause is compared and written when it may be a wait.
         """

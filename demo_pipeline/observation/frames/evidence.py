@@ -92,7 +92,7 @@ class Evidence(_Frozen):
         (), description="what changed between the scan of each action and its screenshot"
     )
     recorder_control: tuple[int, ...] = Field(
-        (), description="actions that started or stopped the recorder; they are no steps"
+        (), description="actions that started or stopped the recorder; they are not steps"
     )
     parts: Sequence[ScreenPart] = Field(
         (), description="of a recording whose screen changed its resolution or scale; else none"

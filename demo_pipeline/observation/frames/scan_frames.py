@@ -159,7 +159,7 @@ def _turned(box: PixelBox) -> PixelBox:
 
 USUAL_HEIGHT = 1080  # pixels; on a higher screen the pointer is drawn larger
 ROOMY_ELEMENT_SHARE = 0.01  # of the picture; a menu may open inside a larger element
-HIGHLIGHT_PARTS = 4  # an area so many times smaller is no highlight of it; not measured
+HIGHLIGHT_PARTS = 4  # an area so many times smaller is not a highlight of it; not measured
 BEYOND_PX = 8  # pixels that a highlight may reach beyond its element; not measured
 NEAR_POINTER_PX = 64  # pixels; the pointer's mask of 48 parts a menu item that lights up
 LARGE_ELEMENT_SHARE = 0.05  # of the picture; a larger element is compared around the press only
@@ -346,7 +346,7 @@ class ScanComparison:
         return max(1.0, height / USUAL_HEIGHT, canvas.event_scale if canvas else 1.0)
 
     def leave_out(self, action_index: int) -> None:
-        """Forget the comparison of a pause that was no wait."""
+        """Forget the comparison of a pause that was not a wait."""
         self.found.since_scan.pop(action_index, None)
 
 

@@ -58,8 +58,8 @@ THUMBNAILS_SCHEMA = described_schema(
 class ThumbnailWriter:
     """Adds thumbnails to thumbnails.parquet.
 
-    A pause that was no wait after all, and an action of the recorder, may leave a thumbnail whose
-    screenshot is gone.
+    A pause that was not a wait after all, and an action of the recorder, may leave a thumbnail
+    whose screenshot is gone.
     """
 
     def __init__(self, table: TableWriter) -> None:
@@ -224,7 +224,7 @@ class ScreenshotWriter:
         )
 
     def remove(self, screenshot: Screenshot) -> None:
-        """Remove the PNG of a pause that was no wait after all."""
+        """Remove the PNG of a pause that was not a wait after all."""
         if screenshot.file is not None:
             (self._folder / screenshot.file).unlink(missing_ok=True)
 

@@ -3,7 +3,7 @@
 Belongs here: which pictures between two actions are looked at, what changed in them, the rule that
 turns a `pause` into a `wait` by it, and which cells move by themselves: carousels, spinners, clips,
 fading toasts, clocks. Only at the end of the video is that known, so that pauses are judged then.
-Other pauses are thinking; in doubt a pause is no wait.
+Other pauses are thinking; in doubt a pause is not a wait.
 """
 
 import pickle
@@ -43,7 +43,7 @@ PAUSE_S = 2.0  # seconds; a screen left at rest for longer was read, not waited 
 READING_S = 10.0  # seconds; who reads for longer before the next action has thought about it
 AT_WORK_TIMES = 5  # changes of a bar, a spinner, lines of text; fewer may be chance
 STAND_IN_SHARE = 0.33  # of the larger of a skeleton and what replaces it; they shared 0.39 to 0.76
-KEY_REACH = 4  # times as many cells as appeared; keys that were no answer changed 5.4 to 27 times
+KEY_REACH = 4  # times as many cells as appeared; keys that did not answer changed 5.4 to 27 times
 HOVERED_SHARE = 0.5  # of what appeared; more of it beside a moving pointer: it opened that itself
 HOVER_LARGEST_SHARE = 0.3  # of the screen; no menu or card that a pointer opens covers more
 COLUMN_GAP, ROW_GAP = 0.25, 0.05  # of the screen's sides; between columns and lines of one table

@@ -23,7 +23,7 @@ _CONTROLS = TEXT_ROLES | {
     *("button", "checkbox", "radiobutton", "slider", "scrollbar", "link", "menuitem"),
     *("tab", "listitem", "treeitem", "tablecell", "icon"),
 }
-WHOLE_WINDOW_SHARE = 0.97  # of a window's or the screen's area; a panel this large is no target
+WHOLE_WINDOW_SHARE = 0.97  # of a window's or the screen's area; a panel this large is not a target
 ROUNDING_PX = 1  # pixels by which an element may stick out of the element that contains it
 
 
@@ -33,7 +33,7 @@ def node_at(
     """The target under a point in event space: the smallest visible node, or the control around it.
 
     A window, the desktop, a document, a panel as large as its window, a container without a name
-    and what another window covers are no targets. None when it is not known which of two windows
+    and what another window covers are not targets. None when it is not known which of two windows
     is in front (`front`, as the picture shows, or else the tree), and when nothing tells which of
     two branches of the tree is. A document with a name is a target `of_scroll`.
     """

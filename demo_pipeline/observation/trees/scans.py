@@ -178,7 +178,7 @@ def regular_scan(line: bytes) -> RawScan | None:
 def decode_scan(line: bytes) -> RawScan | None:
     """The scan in a line of the log, of any depth; None when the line is not an axtree event.
 
-    A node that differs from the documented form keeps what is usable of it. A role that is no text
+    A node that differs from the documented form keeps what is usable of it. A role that is not text
     shows that the line is damaged: None.
     """
     if (scan := regular_scan(line)) is not None:
@@ -198,7 +198,7 @@ def scan_from_values(data: Mapping[str, Any]) -> RawScan:
     """The scan in the `data` of an axtree event, read leniently from parsed JSON.
 
     Raises:
-        TypeError: a role is no text.
+        TypeError: a role is not text.
     """
     queries = data.get("queries")
     cursor = queries.get("cursor") if isinstance(queries, dict) else None
@@ -235,7 +235,7 @@ def _tree_of(value: Mapping[str, Any]) -> RawNode:
 def _node_of(value: Mapping[str, Any]) -> RawNode:
     role, name, states = value.get("role"), value.get("name"), value.get("states")
     if not isinstance(role, str | None):
-        raise TypeError("a role is no text")
+        raise TypeError("a role is not text")
     known = {str(k): bool(v) for k, v in states.items()} if isinstance(states, dict) else None
     return RawNode(
         role or "",
@@ -334,7 +334,7 @@ def _stamp_votes(scans: Sequence[LoggedScan], others: Sequence[tuple[int, int]])
 
     Args:
         scans: of the log.
-        others: line and epoch milliseconds of each event that is no scan, in line order.
+        others: line and epoch milliseconds of each event that is not a scan, in line order.
     """
     lines = [line for line, _ in others]
     for scan in scans:

@@ -149,7 +149,7 @@ MUTATIONS: dict[str, tuple[str, Change]] = {
     "empty code": ("invalid_field", code("")),
     "no code": ("invalid_field", lambda line: line["traj"][0]["value"].pop("code")),
     "no words": ("invalid_field", lambda line: line["traj"][0]["value"].pop("action")),
-    "a thought that is no text": ("invalid_field", on_value(thought=7)),
+    "a thought that is not text": ("invalid_field", on_value(thought=7)),
     "an unknown member of a value": ("invalid_field", on_value(target="x")),
     "an unknown member of a step": ("invalid_field", on_step(action="click")),
     "an unknown member": ("invalid_field", lambda line: line.update(split="train")),

@@ -1,4 +1,4 @@
-"""The checker of ATIF refuses every change that breaks the format, and calls that are no action."""
+"""The checker of ATIF refuses every change that breaks the format, and calls without an action."""
 
 import copy
 import json

@@ -276,9 +276,9 @@ MUTATIONS: dict[str, tuple[str, Change]] = {
     "an unknown system": ("metadata", on_others(os="linux")),
     "no id": ("metadata", lambda row: row["metadata"]["others"].pop("id")),
     "an empty resolution": ("metadata", on_others(resolution=[0, 36])),
-    "messages that are no list": ("messages", lambda row: row.update(messages={})),
-    "messages that are no JSON": ("messages", lambda row: row.update(messages="[")),
-    "metadata that is no JSON": ("metadata", lambda row: row.update(metadata="{")),
+    "messages that are not a list": ("messages", lambda row: row.update(messages={})),
+    "messages that are not JSON": ("messages", lambda row: row.update(messages="[")),
+    "metadata that is not JSON": ("metadata", lambda row: row.update(metadata="{")),
     "no call at all": (
         "calls",
         lambda row: row.update(messages=[row["messages"][0], DONE], images=row["images"][:1]),

@@ -492,7 +492,7 @@ TESTS: list[Mutation] = [
     (
         entry(put("metadata", "start_coords", value=[1, 2]), 1),
         "test.json:1",
-        "metadata.start_coords must be [0, 0] for an action that is no drag",
+        "metadata.start_coords must be [0, 0] for an action that is not a drag",
     ),
     (
         entry(put("tolerance", value=[-1, 10]), 5),

@@ -36,7 +36,7 @@ ACTIONS_STAGE: Stage[RecordingInputs] = Stage(
     "each with the input events it was built from; the accounting of every input event.",
     group="actions",
     kinds=frozenset({"parquet"}),
-    code_version="6",
+    code_version="7",
     job=DEMONSTRATION_JOB,
     exported=False,
     inputs=("raw_recordings", "events"),

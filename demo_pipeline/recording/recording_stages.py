@@ -126,7 +126,7 @@ EVENTS_STAGE: Stage[RecordingInputs] = Stage(
     "reason; offset, length and time of every accessibility scan in the log.",
     group="recording",
     kinds=frozenset({"parquet"}),
-    code_version="4",
+    code_version="5",
     job=DEMONSTRATION_JOB,
     exported=False,
     inputs=("raw_recordings",),

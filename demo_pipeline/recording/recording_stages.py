@@ -101,7 +101,7 @@ RAW_RECORDINGS_STAGE: Stage[RecordingInputs] = Stage(
     "probed by decoding, each with its SHA-256. Writes `recordings/<id>/manifest.json`.",
     group="recording",
     kinds=frozenset({"json", "video"}),
-    code_version="3",
+    code_version="4",
     job=DEMONSTRATION_JOB,
     exported=False,
     inputs=(),

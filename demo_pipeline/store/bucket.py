@@ -110,6 +110,15 @@ class BucketStore(Store):
             self._objects.delete(f"{POINTERS}{output}")
         super().remove(output)
 
+    def erase(self, output: str) -> bool:
+        """See `Store`: in the bucket, then in this machine's cache."""
+        self.remove(output)
+        folders = (VERSIONS, RETIRED, REMOVING)
+        keys = [info.key for one in folders for info in list_all(self._objects, f"{one}{output}/")]
+        in_parallel(self._objects.delete, keys)
+        remove_tree(self._folder.root / ".files" / output)
+        return super().erase(output) or bool(keys)
+
     def collect(self, grace_seconds: float, now: float) -> list[str]:
         """See `Store`: ages are by the bucket's clock there, by this machine's in the cache.
 

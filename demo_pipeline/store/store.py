@@ -33,7 +33,13 @@ from demo_pipeline.store.names import (
     require_document,
     require_output,
 )
-from demo_pipeline.store.objects import FolderObjects, MissingRootError, Objects, list_all
+from demo_pipeline.store.objects import (
+    FolderObjects,
+    MissingRootError,
+    ObjectChangedError,
+    Objects,
+    list_all,
+)
 from demo_pipeline.store.version_manifest import (
     VERSION_LENGTH,
     CheckOutcome,
@@ -209,6 +215,26 @@ class Store:
                 self._folder.pointer(output).unlink(missing_ok=True)
                 sync(self._folder.pointer(output).parent)
 
+    def erase(self, output: str) -> bool:
+        """Remove the output with all of its versions at once, also for readers that have it open.
+
+        Kept parts of exports, which may hold rows of it, go too. Returns whether anything was
+        there.
+        """
+        require_output(output)
+        places = [self._folder.versions / output, self._folder.staging / output]
+        found = self._folder.published_version(output) is not None
+        found |= any(os.path.lexists(place) for place in places)
+        self.remove(output)
+        for place in places:
+            with self._folder.locked(output):
+                trash = self._folder.discard(place) if place.is_dir() else None
+            if trash:
+                remove_tree(trash)
+        self._folder.lock(output).unlink(missing_ok=True)
+        self.parts.collect(float("inf"))
+        return found
+
     def verify(self, output: str) -> list[OutputDamage]:
         """Every difference between the current version and its manifest; reads every byte."""
         require_output(output)
@@ -241,6 +267,13 @@ class Store:
     def put_document(self, key: str, data: bytes) -> None:
         """Write or replace a small document, e.g. `quarantine/<id>.json`, atomically."""
         self._objects.put(_document(key), data)
+
+    def add_document(self, key: str, data: bytes) -> bool:
+        """Write a document unless there is one; returns whether this call wrote it."""
+        with suppress(ObjectChangedError):
+            self._objects.put(_document(key), data, if_none_match=True)
+            return True
+        return False
 
     def get_document(self, key: str) -> bytes | None:
         """A document's bytes; None when it does not exist."""

@@ -1,0 +1,147 @@
+"""What screenshots alone tell: whether two differ, faults of one, and near-duplicates.
+
+Belongs here: reading a screenshot once into the little that is compared. Coordinates are canvas
+pixels.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+
+from demo_pipeline.desktopd.models import CANVAS_HEIGHT, CANVAS_WIDTH
+
+Cells = np.ndarray[Any, np.dtype[np.uint8]]
+
+CELL = 8  # pixels
+CHANGED = 8  # of 255, a cell's mean: above the noise of x264 at the recorders' quality
+POINTER = (-10, -6, 24, 34)  # pixels around the hot spot that an arrow or a hand covers
+BLACK_LEVEL = 16  # of 255; limited-range video has its black there
+EDGE_STEP = 24  # of 255, between two rows of pixels
+TORN_SHARE = 0.6  # of the columns; borders of windows and bars lie on an even surface
+UNEVEN = 20  # of 255, standard deviation of a row that shows something
+NEAR_BITS, NEAR_MEAN_BITS = 8, 3.0  # of 64, of any step and of their mean
+
+
+@dataclass(frozen=True)
+class Picture:
+    """What is kept of a screenshot.
+
+    Attributes:
+        cells: (135, 240) mean grey of cells of 8 pixels.
+        black: nothing is brighter than a video's black.
+        edges: rows at which one picture seems to end and another to begin.
+        hash: 64 bits; pictures that look alike differ in few of them.
+        missing: the file cannot be read.
+    """
+
+    cells: Cells
+    black: bool
+    edges: frozenset[int]
+    hash: int
+    missing: bool = False
+
+
+def read_picture(path: Path) -> Picture:
+    """Read a screenshot; one that is missing or damaged counts as `missing`."""
+    grey = cv2.imread(str(path), cv2.IMREAD_GRAYSCALE) if path.is_file() else None
+    if grey is None:
+        empty = np.zeros((CANVAS_HEIGHT // CELL, CANVAS_WIDTH // CELL), np.uint8)
+        return Picture(empty, black=False, edges=frozenset(), hash=0, missing=True)
+    size = (CANVAS_WIDTH // CELL, CANVAS_HEIGHT // CELL)
+    cells = cv2.resize(grey, size, interpolation=cv2.INTER_AREA)
+    return Picture(cells, bool((grey > BLACK_LEVEL).mean() < 0.001), _edges(grey), _hash(cells))
+
+
+def _edges(grey: Cells) -> frozenset[int]:
+    steps = (cv2.absdiff(grey[1:], grey[:-1]) > EDGE_STEP).mean(axis=1)
+    found = np.flatnonzero(steps >= TORN_SHARE)
+    uneven = (grey[y].std() > UNEVEN and grey[y + 1].std() > UNEVEN for y in found)
+    return frozenset(int(y) + 1 for y, keep in zip(found, uneven, strict=True) if keep)
+
+
+def _hash(cells: Cells) -> int:
+    small = cv2.resize(cells, (9, 8), interpolation=cv2.INTER_AREA).astype(np.int16)
+    bits = (small[:, 1:] > small[:, :-1]).reshape(-1)
+    return int("".join("1" if bit else "0" for bit in bits), 2)
+
+
+Point = tuple[float, float]
+
+
+def changed_cells(before: Picture, after: Picture, pointers: Iterable[Point]) -> int:
+    """How many of 32,400 cells differ, those that a pointer covers left out.
+
+    Args:
+        before: a picture.
+        after: another one.
+        pointers: where the pointer is in either.
+    """
+    different = cv2.absdiff(before.cells, after.cells) > CHANGED
+    for x, y in pointers:
+        left, top, right, bottom = (
+            int((at + by) // CELL) for at, by in zip((x, y, x, y), POINTER, strict=True)
+        )
+        different[max(top, 0) : max(bottom + 1, 0), max(left, 0) : max(right + 1, 0)] = False
+    return int(different.sum())
+
+
+def torn(before: Picture | None, picture: Picture, after: Picture | None) -> bool:
+    """Whether an edge runs across the whole picture that neither neighbour has."""
+    known = frozenset().union(*(one.edges for one in (before, after) if one is not None))
+    near = {y + by for y in known for by in range(-2, 3)}
+    return bool(picture.edges - near)
+
+
+@dataclass(frozen=True, slots=True)
+class Likeness:
+    """What near-duplicates have in common.
+
+    Attributes:
+        id: of the demonstration.
+        task: its task group.
+        types: action types of its steps.
+        hashes: of its screenshots.
+    """
+
+    id: str
+    task: str
+    types: tuple[str, ...]
+    hashes: tuple[int, ...]
+
+
+def groups(demonstrations: Iterable[Likeness]) -> list[frozenset[str]]:
+    """Sets of two or more demonstrations that are nearly the same, in the order of their ids.
+
+    Nearly the same: the same task and action types, and screenshots that look alike, step by step.
+    Who is near a member of a group is in it.
+    """
+    alike: defaultdict[tuple[str, tuple[str, ...]], list[Likeness]] = defaultdict(list)
+    for one in demonstrations:
+        alike[one.task, one.types].append(one)
+    found = [group for same in alike.values() for group in _joined(same)]
+    return sorted((group for group in found if len(group) > 1), key=sorted)
+
+
+def _joined(same: Sequence[Likeness]) -> list[frozenset[str]]:
+    pending = sorted(same, key=lambda one: one.id)
+    hashes = np.array([one.hashes for one in pending], np.uint64).reshape(len(pending), -1)
+    left = list(range(len(pending)))
+    found = []
+    while left:
+        group, edge = {left[0]}, [left.pop(0)]
+        while edge and left:
+            bits = np.bitwise_count(hashes[left] ^ hashes[edge.pop()])
+            near = (bits.max(axis=1, initial=0) <= NEAR_BITS) & (
+                bits.sum(axis=1) <= NEAR_MEAN_BITS * max(1, bits.shape[1])
+            )
+            new = [place for place, is_near in zip(left, near, strict=True) if is_near]
+            left = [place for place, is_near in zip(left, near, strict=True) if not is_near]
+            group.update(new)
+            edge += new
+        found.append(frozenset(pending[place].id for place in group))
+    return found

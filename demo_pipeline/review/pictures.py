@@ -21,9 +21,8 @@ CELL = 8  # pixels
 CHANGED = 8  # of 255, a cell's mean: above the noise of x264 at the recorders' quality
 POINTER = (-10, -6, 24, 34)  # pixels around the hot spot that an arrow or a hand covers
 BLACK_LEVEL = 16  # of 255; limited-range video has its black there
-EDGE_STEP = 24  # of 255, between two rows of pixels
-TORN_SHARE = 0.6  # of the columns; borders of windows and bars lie on an even surface
-UNEVEN = 20  # of 255, standard deviation of a row that shows something
+TORN_OTHER, TORN_SAME = 0.3, 0.03  # of the cells of a part that differ, and of one that does not
+TORN_ROWS = 8  # cells; smaller parts are bars
 NEAR_BITS, NEAR_MEAN_BITS = 8, 3.0  # of 64, of any step and of their mean
 
 
@@ -34,14 +33,12 @@ class Picture:
     Attributes:
         cells: (135, 240) mean grey of cells of 8 pixels.
         black: nothing is brighter than a video's black.
-        edges: rows at which one picture seems to end and another to begin.
         hash: 64 bits; pictures that look alike differ in few of them.
         missing: the file cannot be read.
     """
 
     cells: Cells
     black: bool
-    edges: frozenset[int]
     hash: int
     missing: bool = False
 
@@ -51,17 +48,10 @@ def read_picture(path: Path) -> Picture:
     grey = cv2.imread(str(path), cv2.IMREAD_GRAYSCALE) if path.is_file() else None
     if grey is None:
         empty = np.zeros((CANVAS_HEIGHT // CELL, CANVAS_WIDTH // CELL), np.uint8)
-        return Picture(empty, black=False, edges=frozenset(), hash=0, missing=True)
+        return Picture(empty, black=False, hash=0, missing=True)
     size = (CANVAS_WIDTH // CELL, CANVAS_HEIGHT // CELL)
     cells = cv2.resize(grey, size, interpolation=cv2.INTER_AREA)
-    return Picture(cells, bool((grey > BLACK_LEVEL).mean() < 0.001), _edges(grey), _hash(cells))
-
-
-def _edges(grey: Cells) -> frozenset[int]:
-    steps = (cv2.absdiff(grey[1:], grey[:-1]) > EDGE_STEP).mean(axis=1)
-    found = np.flatnonzero(steps >= TORN_SHARE)
-    uneven = (grey[y].std() > UNEVEN and grey[y + 1].std() > UNEVEN for y in found)
-    return frozenset(int(y) + 1 for y, keep in zip(found, uneven, strict=True) if keep)
+    return Picture(cells, bool((grey > BLACK_LEVEL).mean() < 0.001), _hash(cells))
 
 
 def _hash(cells: Cells) -> int:
@@ -90,11 +80,30 @@ def changed_cells(before: Picture, after: Picture, pointers: Iterable[Point]) ->
     return int(different.sum())
 
 
-def torn(before: Picture | None, picture: Picture, after: Picture | None) -> bool:
-    """Whether an edge runs across the whole picture that neither neighbour has."""
-    known = frozenset().union(*(one.edges for one in (before, after) if one is not None))
-    near = {y + by for y in known for by in range(-2, 3)}
-    return bool(picture.edges - near)
+def torn(before: Picture, picture: Picture, after: Picture) -> bool:
+    """Whether one part of a picture is that of the picture before, and the other of the next.
+
+    The parts are above and below a line across the whole screen, and each differs from the same
+    part of the other neighbour in a third of its cells.
+    """
+    old, new = (
+        (cv2.absdiff(picture.cells, other.cells) > CHANGED).mean(axis=1)
+        for other in (before, after)
+    )
+    rows = np.arange(1, len(old) + 1)
+    above_old, above_new = np.cumsum(old) / rows, np.cumsum(new) / rows
+    below_old, below_new = (np.cumsum(one[::-1])[::-1] / rows[::-1] for one in (old, new))
+    inside = slice(TORN_ROWS, -TORN_ROWS)
+    kept = ((above_old[:-1], below_new[1:]), (above_new[:-1], below_old[1:]))
+    changed = ((below_old[1:], above_new[:-1]), (below_new[1:], above_old[:-1]))
+    return any(
+        bool(
+            ((a <= TORN_SAME) & (b <= TORN_SAME) & (c > TORN_OTHER) & (d > TORN_OTHER))[
+                inside
+            ].any()
+        )
+        for (a, b), (c, d) in zip(kept, changed, strict=True)
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,11 +44,11 @@ FLAGGED = 1.0  # points; what is above is worth a look
 MOST_COUNTED = 3  # steps with one signal; more of them say the same
 
 STEP_SIGNALS = (
-    Signal("no_effect", 1.0, "nothing but the pointer changed from this screenshot to the next"),
+    Signal("no_effect", 0.5, "nothing but the pointer changed from this screenshot to the next"),
     Signal("undone", 1.5, "the next step takes it back: undo, back, Escape, or the same click"),
     Signal("discontinuity", 1.5, "the screen before it is not what the step before led to"),
     Signal("hesitation", 0.5, f"more than {IDLE_S:g} s without input before it, no wait"),
-    Signal("wandering", 0.5, f"the pointer's path is over {1 / STRAIGHT:g} times the distance"),
+    Signal("wandering", 0.25, f"the pointer's path is over {1 / STRAIGHT:g} times the distance"),
     Signal("corrections", 1.0, f"over {CORRECTED_SHARE:g} deletions a hundred characters typed"),
     Signal("pace", 0.5, f"under {PACE[0]:g} or over {PACE[1]:g} characters a second"),
     Signal("off_task", 1.5, "of the last steps, in windows nothing before or in the task names"),
@@ -58,7 +58,11 @@ STEP_SIGNALS = (
     Signal("stale_tree", 0.05, "the tree is older than what the screenshot shows"),
     Signal("short_wait", 0.25, f"a wait of less than {NEAR_PAUSE_S:g} s, near the threshold"),
     Signal("black", 3.0, "the screenshot is black"),
-    Signal("torn", 2.0, "an edge across the whole screenshot parts two pictures"),
+    Signal(
+        "torn",
+        2.0,
+        "one part shows the screen before, the other the screen after, across its width",
+    ),
     Signal("frozen", 2.0, f"one of {FROZEN_STEPS} pointing steps or more with the same screenshot"),
     Signal("recorder_window", 2.0, "it acts on the recorder's own window"),
 )
@@ -155,7 +159,7 @@ def _effect(facts: Facts, place: int, here: Found) -> None:
         return
     target = step.written.target_element
     hidden_effect = {Role.CHECKBOX, Role.RADIOBUTTON, Role.TEXTFIELD, Role.TEXTAREA, Role.COMBOBOX}
-    if target and target.role in hidden_effect and kind in POINTER_TYPES:
+    if target and target.role in hidden_effect and kind is not ActionType.TYPE:
         return  # a tick is under the pointer, and a caret blinks
     focuses = {ActionType.TYPE, ActionType.HOTKEY}
     if target is None and following and following.written.action_type in focuses:
@@ -278,9 +282,8 @@ def _observation(step: StepFacts, here: Found) -> None:
 def _faults(facts: Facts, found: Sequence[Found]) -> None:
     """Torn and frozen pictures, which only their neighbours show."""
     pictures = [*(step.picture for step in facts.steps), facts.final]
-    for place, here in enumerate(found):
-        before = pictures[place - 1] if place else None
-        if torn(before, pictures[place], pictures[place + 1]):
+    for place, here in list(enumerate(found))[1:]:
+        if torn(*pictures[place - 1 : place + 2]):
             here.signals.add("torn")
     runs: list[list[int]] = []  # of pointing steps
     for place in (place for place, step in enumerate(facts.steps) if _points(step)):

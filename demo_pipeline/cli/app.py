@@ -10,7 +10,13 @@ from typing import Annotated
 import typer
 
 from demo_pipeline import __version__
-from demo_pipeline.cli import demonstration_commands, eval_commands, run_commands, store_commands
+from demo_pipeline.cli import (
+    demonstration_commands,
+    eval_commands,
+    review_commands,
+    run_commands,
+    store_commands,
+)
 from demo_pipeline.cli.console import print_error, print_line
 from demo_pipeline.cli.environment import (
     INTERRUPTED,
@@ -85,6 +91,9 @@ app.command("export")(store_commands.export)
 app.command("revalidate")(store_commands.revalidate)
 app.command("prune")(store_commands.prune)
 app.add_typer(eval_commands.eval_app, name="eval")
+app.command("review")(review_commands.review)
+app.add_typer(review_commands.reviews_app, name="reviews")
+app.command("forget")(review_commands.forget)
 
 if __name__ == "__main__":
     main()

@@ -304,8 +304,12 @@ function told({ kind, value }) {
 function drop(item) { localStorage.removeItem(OUTBOX + item.id); showSaving(); }
 function resend(item) { drop(item); decide(item.kind, item.value); }
 
+function own() {
+  return state.demo.decisions.filter((one) => one.kind !== "undo" && one.author === state.queue.author);
+}
+
 function undoLast() {
-  const mine = state.demo.decisions.filter((one) => one.kind !== "undo" && !one.undone);
+  const mine = own().filter((one) => !one.undone);
   if (mine.length) decide("undo", { decision: mine.at(-1).id });
   else toast("There is nothing to undo.");
 }
@@ -316,7 +320,7 @@ function redo(one) {
 }
 
 function redoLast() {
-  const gone = state.demo.decisions.filter((one) => one.undone);
+  const gone = own().filter((one) => one.undone);
   if (gone.length) redo(gone.at(-1));
 }
 

@@ -8,7 +8,7 @@ was read once need not be read again.
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,13 +24,18 @@ from demo_pipeline.files.json_files import JsonFileError, json_bytes, parse_json
 from demo_pipeline.problems import Problem
 from demo_pipeline.review.decisions import (
     Decision,
+    Judgement,
     Kind,
     Subject,
+    by_demonstration,
     checked_action,
     faults,
+    judge,
     next_time,
     step_digest,
 )
+from demo_pipeline.store.errors import StorageError
+from demo_pipeline.store.names import is_safe_id
 from demo_pipeline.store.store import Store
 from demo_pipeline.store.version_manifest import Version
 
@@ -276,3 +281,61 @@ def _value(line: str | Mapping[str, str], file: str) -> Any:
         for name, text in line.items()
         if name in COLUMNS
     }
+
+
+def judged_decisions(store: Store, ids: Collection[str]) -> Iterator[tuple[Decision, str]]:
+    """Yield each decision with `holds`, `stale`, `undone` or `no trajectory`.
+
+    Args:
+        store: of the pipeline.
+        ids: of demonstrations; empty: all.
+    """
+    reviews = Reviews(store)
+    reviews.refresh()
+    for name, decisions in by_demonstration(reviews.all()).items():
+        if ids and name not in ids:
+            continue
+        version = store.current(f"trajectories/{name}")
+        judgement = judge(decisions, subject_of(version, name)) if version else None
+        for one in decisions:
+            yield one, _state(one, judgement)
+
+
+def _state(decision: Decision, judgement: Judgement | None) -> str:
+    if judgement is None:
+        return "no trajectory"
+    if decision in judgement.undone:
+        return "undone"
+    return "stale" if decision in judgement.stale else "holds"
+
+
+def import_decisions(store: Store, decisions: Iterable[Decision]) -> tuple[int, list[Problem]]:
+    """Add decisions of another store; returns how many were new, and those that cannot be made.
+
+    What applies to a trajectory of this store is checked like one made here.
+    """
+    reviews, added, refused = Reviews(store), 0, []
+    reviews.refresh()
+    for one in sorted(decisions, key=lambda one: one.order):
+        try:
+            _require_valid(store, one, reviews.of(one.demonstration))
+            added += reviews.add(one)
+        except (DecisionError, StorageError) as error:
+            remedy = "correct the line, or leave it out"
+            message = f"decision {one.id}: {error}"
+            refused.append(Problem("decision", one.demonstration, message, remedy=remedy))
+    return added, refused
+
+
+def _require_valid(store: Store, decision: Decision, seen: Sequence[Decision]) -> None:
+    if not is_safe_id(decision.demonstration):
+        raise DecisionError(["demonstration: no demonstration has this id"])
+    output = f"trajectories/{decision.demonstration}"
+    version = store.current(output)
+    if version is None or decision.kind is Kind.UNDO:
+        return
+    subject = subject_of(version, decision.demonstration)
+    if subject.is_same(decision):
+        with store.open(output) as (folder, _):
+            value = decision.value.model_dump(mode="json")
+            checked_value(subject, folder, decision.kind, value, seen)

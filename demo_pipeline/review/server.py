@@ -8,7 +8,8 @@ to be the page's own. What is read is in `material`, the page itself is `page.ht
 import json
 import os
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+import socket
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -28,15 +29,14 @@ from demo_pipeline.review.review_store import DecisionError
 from demo_pipeline.review.signals import DEMONSTRATION_SIGNALS, FLAGGED, STEP_SIGNALS
 from demo_pipeline.store.names import is_safe_id
 
-DEFAULT_PORT = 8770
 TOKEN_FILE = "review-token"  # noqa: S105 - a file's name
 _MOST_BYTES = 2**20  # of a decision
 _PAGE = {"": "page.html", "page.js": "page.js", "page.css": "page.css"}
 _TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}
 _HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
-    "img-src 'self' data:; media-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
-    "frame-ancestors 'none'",
+    "img-src 'self' data:; media-src 'self'; connect-src 'self'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
     "cross-origin-resource-policy": "same-origin",
@@ -254,9 +254,22 @@ def kept_token(folder: Path) -> str:
     return token
 
 
-def serve(app: ASGIApp, port: int, ready: Callable[[], Awaitable[None] | None]) -> None:
-    """Serve on the loopback interface until a signal ends it; `ready` is called before."""
+def listening(port: int) -> socket.socket | None:
+    """A socket on the loopback interface; None when the port is taken."""
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        connection.bind(("127.0.0.1", port))
+    except OSError:
+        connection.close()
+        return None
+    connection.listen()
+    return connection
+
+
+def serve(app: ASGIApp, connection: socket.socket) -> None:
+    """Serve on a socket until a signal ends the process."""
     import uvicorn  # noqa: PLC0415 - costs 0.1 s
 
-    ready()
-    uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning", access_log=False)
+    config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False)
+    uvicorn.Server(config).run(sockets=[connection])

@@ -11,7 +11,7 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from fnmatch import fnmatchcase
@@ -109,6 +109,14 @@ class BucketStore(Store):
             self._retire(output, stored[0])
             self._objects.delete(f"{POINTERS}{output}")
         super().remove(output)
+
+    def versions(self) -> Iterator[tuple[str, Version | None]]:
+        """See `Store`: in the bucket, and what only this machine's cache has."""
+        return ((key[0], self._find(key)) for key in self._version_keys())
+
+    def _version_keys(self) -> list[VersionKey]:
+        there = {_version_of(info.key) for info in list_all(self._objects, VERSIONS)}
+        return sorted({*filter(None, there), *super()._version_keys()})
 
     def erase(self, output: str) -> bool:
         """See `Store`: in the bucket, then in this machine's cache."""

@@ -39,7 +39,7 @@ def collect_folder(folder: Folder, before: float) -> list[str]:
         return []
     PartFolder(folder).collect(before)
     with folder.locked(LOCK):
-        versions = sorted(_versions(folder))
+        versions = sorted(all_versions(folder))
         roots = [
             key
             for key in versions
@@ -99,7 +99,7 @@ def _remove(folder: Folder, unfinished: list[Path]) -> list[str]:
     return [path.relative_to(folder.root).as_posix() for path in unused]
 
 
-def _versions(folder: Folder) -> Iterator[VersionKey]:
+def all_versions(folder: Folder) -> Iterator[VersionKey]:
     """Every version directory, referenced or not, complete or not."""
     pending = [folder.versions]
     while pending:

@@ -215,6 +215,10 @@ class Store:
                 self._folder.pointer(output).unlink(missing_ok=True)
                 sync(self._folder.pointer(output).parent)
 
+    def versions(self) -> Iterator[tuple[str, Version | None]]:
+        """Yield every version of every output, published or not; None: its manifest is damaged."""
+        return ((key[0], load_version(self._folder, *key)) for key in self._version_keys())
+
     def erase(self, output: str) -> bool:
         """Remove the output with all of its versions at once, also for readers that have it open.
 
@@ -304,6 +308,10 @@ class Store:
     def _published_outputs(self, folder: str) -> set[str]:
         """The outputs with a pointer at or below a folder; empty: all."""
         return set(filter(self._folder.published_version, self._folder.links(folder)))
+
+    def _version_keys(self) -> list[VersionKey]:
+        """Every version that there is."""
+        return sorted(collect.all_versions(self._folder))
 
     def _load(self, key: VersionKey) -> Version | None:
         """The version; None when it is known to be damaged."""

@@ -70,8 +70,39 @@ function decide(kind, value) {
   const id = crypto.randomUUID().replaceAll("-", "");
   const item = { id, demo: state.demo.id, version: state.demo.version, kind, value, at: Date.now() };
   localStorage.setItem(OUTBOX + id, JSON.stringify(item));
+  predict();
+  showDemonstration();
   showSaving();
   send();
+}
+
+// What the page shows holds at once: pending decisions are added to what the server has told.
+function predict() {
+  const { demo } = state, known = new Map(demo.decisions.map((one) => [one.id, one]));
+  for (const { id, demo: name, kind, value, refused } of outbox()) {
+    if (name !== demo.id || refused || known.has(id)) continue;
+    const made = { id, kind, value, author: state.queue?.author, undone: false, stale: false, pending: true };
+    demo.decisions.push(made);
+    known.set(id, made);
+    const target = kind === "undo" && known.get(value.decision);
+    if (target && target.kind !== "undo") target.undone = true;
+    else if (target && known.has(target.value.decision)) known.get(target.value.decision).undone = false;
+  }
+  const holds = { status: "open", success: null, instruction: null, bad_steps: [], trim: null, actions: {} };
+  for (const { kind, value, undone, stale } of demo.decisions) {
+    if (undone || stale) continue;
+    if (kind === "approve") holds.status = "approved";
+    if (kind === "reject") holds.status = "rejected";
+    if (kind === "outcome") holds.success = value.success;
+    if (kind === "instruction") holds.instruction = value.text;
+    if (kind === "bad_step") holds.bad_steps.push(value.step);
+    if (kind === "trim") holds.trim = [value.first, value.last];
+    if (kind === "action") {
+      const recorded = demo.steps.find((step) => step.index === value.action.step_index)?.action;
+      holds.actions[value.action.step_index] = { ...recorded, ...value.action };
+    }
+  }
+  demo.judgement = holds;
 }
 
 async function send() {
@@ -105,12 +136,15 @@ async function sendOne(item) {
     return;
   }
   localStorage.removeItem(OUTBOX + id);
-  if (!answer.ok) toast(got.faults.join("; "));
-  else if (state.demo?.id === item.demo) {
+  if (state.demo?.id !== item.demo) return;
+  if (!answer.ok) {
+    toast(got.faults.join("; "));
+    await open(item.demo, state.step);
+  } else if (got.decisions) {
     state.demo.decisions = got.decisions;
-    state.demo.judgement = got.judgement;
+    predict();
     showDemonstration();
-    markRow(item.demo, got);
+    markRow(item.demo, state.demo);
   }
 }
 
@@ -206,6 +240,7 @@ async function open(id, step = 0) {
   if (load !== state.loads) return undefined; // another one was opened meanwhile
   const isOther = state.demo?.id !== demo.id;
   Object.assign(state, { demo, picking: "", hover: null });
+  predict();
   if (isOther) {
     Object.assign(state, { film: false, frames: null, filmTime: null });
     film.removeAttribute("src");
@@ -269,15 +304,13 @@ function button(text, key, act, on) {
 }
 
 function showDecisions() {
-  const waiting = outbox().filter((item) => item.demo === state.demo.id).map((item) =>
-    element("li", {}, element("span", { className: "stale", text: `${told(item)} — ${item.refused ? "for an older version" : "not saved yet"}` }),
-      ...(item.refused ? [
-        element("button", { type: "button", text: "Send for this version", onclick: () => resend(item) }),
-        element("button", { type: "button", text: "Drop", onclick: () => drop(item) }),
-      ] : [])));
+  const waiting = outbox().filter((item) => item.demo === state.demo.id && item.refused).map((item) =>
+    element("li", {}, element("span", { className: "stale", text: `${told(item)} — for an older version` }),
+      element("button", { type: "button", text: "Send for this version", onclick: () => resend(item) }),
+      element("button", { type: "button", text: "Drop", onclick: () => drop(item) })));
   const made = state.demo.decisions.filter((one) => one.kind !== "undo").reverse().map((one) => {
-    const item = element("li", { className: one.undone ? "undone" : "", title: `${one.author}, ${one.time}` },
-      element("span", { text: `${told(one)} · ${one.author}` }));
+    const item = element("li", { className: one.undone ? "undone" : "", title: `${one.author}, ${one.time ?? "not saved yet"}` },
+      element("span", { text: `${told(one)} · ${one.pending ? "not saved yet" : one.author}` }));
     if (one.stale) item.append(element("b", { className: "stale", text: "stale", title: "made for another version, whose steps differ" }));
     item.append(element("button", { type: "button", text: one.undone ? "Redo" : "Undo",
       onclick: () => (one.undone ? redo(one) : decide("undo", { decision: one.id })) }));
@@ -320,8 +353,9 @@ function redo(one) {
 }
 
 function redoLast() {
-  const gone = own().filter((one) => one.undone);
-  if (gone.length) redo(gone.at(-1));
+  const gone = new Set(own().filter((one) => one.undone).map((one) => one.id));
+  const undos = state.demo.decisions.filter((one) => one.kind === "undo" && gone.has(one.value.decision));
+  if (undos.length) decide("undo", { decision: undos.at(-1).id });
 }
 
 // --- steps
@@ -642,9 +676,9 @@ function seek(place) {
 }
 
 function onFrame(_now, { mediaTime }) {
-  if (state.film) {
+  if (state.film && !film.seeking) { // else it is a frame from before the seek
     state.filmTime = mediaTime;
-    canvas.dataset.pts = mediaTime;
+    canvas.dataset.pts = mediaTime.toFixed(2);
     draw();
   }
   film.requestVideoFrameCallback(onFrame);
@@ -716,7 +750,8 @@ canvas.onclick = (event) => {
 
 function choose(node) {
   stopPicking();
-  correct({ target_element: { id: node.id } });
+  const { id, role, name } = node;
+  correct({ target_element: { id, role, name } });
 }
 
 function pickPlace() {

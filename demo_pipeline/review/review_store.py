@@ -94,17 +94,10 @@ class Reviews:
         return sorted(key for key, one in list(self._read.items()) if one is None)
 
     def add(self, decision: Decision) -> bool:
-        """Write a decision, unless its id is taken; returns whether it was written.
-
-        Raises:
-            DecisionError: another decision has the id.
-        """
+        """Write a decision, unless its id is taken; returns whether it was written."""
         key = f"{REVIEWS}/{decision.demonstration}/{decision.id}.json"
         written = self._store.add_document(key, json_bytes(decision))
-        kept = decision if written else self._load(key)
-        self._read[key] = kept
-        if kept is None or _essence(kept) != _essence(decision):
-            raise DecisionError(["id: another decision has it"])
+        self._read[key] = decision if written else self._load(key)
         return written
 
     def make(  # noqa: PLR0917 - the members of a decision
@@ -129,7 +122,8 @@ class Reviews:
         Raises:
             DecisionError: it cannot be made; the faults say why.
         """
-        self.refresh(subject.id)
+        if known := self.written(subject.id, decision_id, kind, value):
+            return known
         seen = self.of(subject.id)
         checked = checked_value(subject, trajectory, kind, value, seen)
         step = checked.get("step", checked.get("action", {}).get("step_index"))
@@ -147,11 +141,23 @@ class Reviews:
             decision = Decision.model_validate(document)
         except ValidationError as error:
             raise DecisionError(faults(error)) from None
-        same = [one for one in seen if one.id == decision.id]
-        if same and _essence(same[0]) == _essence(decision):
-            return same[0]
-        self.add(decision)
+        if not self.add(decision) and not self.written(subject.id, decision.id, kind, value):
+            raise DecisionError(["id: the document under it is damaged"])
         return decision
+
+    def written(
+        self, demonstration: str, decision_id: str, kind: str, value: Any
+    ) -> Decision | None:
+        """The decision that was made under an id before, for whichever version; None: none was.
+
+        Raises:
+            DecisionError: it says something else.
+        """
+        self.refresh(demonstration)
+        known = next((one for one in self.of(demonstration) if one.id == decision_id), None)
+        if known and not (known.kind == kind and _says(known.value.model_dump(mode="json"), value)):
+            raise DecisionError(["id: another decision has it"])
+        return known
 
     def _load(self, key: str) -> Decision | None:
         data = self._store.get_document(key)
@@ -163,9 +169,11 @@ class Reviews:
         return decision if is_here else None
 
 
-def _essence(decision: Decision) -> Mapping[str, Any]:
-    """What two sendings of one decision have in common: all but the time."""
-    return decision.model_dump(mode="json", exclude={"time"})
+def _says(kept: Any, sent: Any) -> bool:
+    """Whether a written value is what was sent; checking has completed it."""
+    if isinstance(sent, dict):
+        return isinstance(kept, dict) and all(_says(kept.get(key), sent[key]) for key in sent)
+    return bool(kept == sent)
 
 
 def checked_value(

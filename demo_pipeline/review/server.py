@@ -208,17 +208,17 @@ async def _decide(material: Material, author: str, request: Request) -> Response
         return JSONResponse({"faults": ["id, version, kind and value are needed"]}, 400)
 
     def write() -> tuple[int, Any]:
-        opened = material.opened(name, version) if name else None
-        if opened is None:
-            return 409, {"faults": ["this version was replaced; look at the new one first"]}
+        reviews, opened = material.reviews, material.opened(name, version) if name else None
         try:
-            made = material.reviews.make(
-                opened.subject, opened.folder, author, kind, value, decision
-            )
+            made = reviews.written(name, decision, kind, value) if name else None
+            if opened is None and made is None:
+                return 409, {"faults": ["this version was replaced; look at the new one first"]}
+            if opened and made is None:
+                made = reviews.make(opened.subject, opened.folder, author, kind, value, decision)
         except DecisionError as error:
             return 422, {"faults": error.faults}
         current = material.opened(name) or opened
-        return 201, {"decision": made.id, **material.judged(current.subject)}
+        return 201, {"decision": decision, **(material.judged(current.subject) if current else {})}
 
     status, answer = await run_in_threadpool(write)
     data = json_bytes(answer, compact=True)

@@ -7,7 +7,7 @@ the events, actions, evidence and trees are those that belong to it. `FAULTS` ch
 import random
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -482,8 +482,3 @@ def tree(window: str) -> dict[str, Any]:
     )  # fmt: skip
     screen = {"width": 1920, "height": 1080}
     return {"timestamp": "2025-12-03T12:34:56Z", "screen": screen, "root": root}
-
-
-def as_dict(demo: MadeDemonstration) -> dict[str, Any]:
-    """Its plan as plain values."""
-    return asdict(demo)

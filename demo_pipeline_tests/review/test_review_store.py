@@ -151,7 +151,6 @@ def test_lines_that_hold_no_decision_are_named_and_cost_the_others_nothing(
     assert "typed" not in str(problems)
     added, refused = import_decisions(store, decisions)
     assert added == 0
-    assert [problem.message.split(": ", 1)[1] for problem in refused] == [
-        "step: the trajectory has no such step",
-        "demonstration: no demonstration has this id",
-    ] or len(refused) == 2
+    told = {problem.file: problem.message for problem in refused}
+    assert told["demo"].endswith("the trajectory has no such step")
+    assert told["../x"].endswith("no demonstration has this id")

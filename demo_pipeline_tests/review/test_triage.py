@@ -13,12 +13,14 @@ from demo_pipeline.review.signals import DEMONSTRATION_SIGNALS, STEP_SIGNALS, do
 from demo_pipeline.review.triage import (
     DEMONSTRATION_SCHEMA,
     STEPS_SCHEMA,
+    build_triage,
     likeness,
     read_demonstration,
     read_steps,
 )
 from demo_pipeline.files.parquet import schema_problems
-from demo_pipeline_tests.review.made import FAULTS, clean, write_triage
+from demo_pipeline.settings import ObservationSettings
+from demo_pipeline_tests.review.made import FAULTS, clean, write_outputs, write_triage
 from demo_pipeline_tests.sample_workspace import DEMOS, open_workspace
 
 SIGNALS = {
@@ -99,17 +101,16 @@ def test_every_signal_says_what_it_is_in_its_column() -> None:
         assert signal.name in DEMONSTRATION_SCHEMA.names
 
 
-@pytest.mark.usefixtures("quick_pictures")
 def test_a_damaged_screenshot_is_no_crash_and_no_finding(tmp_path: Path) -> None:
     demo = clean(3)
-    manifest_folders = tmp_path / "in"
-    write_triage(demo, manifest_folders, tmp_path / "out")
-    before = read_steps(tmp_path / "out")
-    broken = tmp_path / "broken.png"
-    broken.write_bytes(b"\x89PNG\r\n")
-    assert read_picture(broken).missing
-    assert read_picture(tmp_path / "none.png").missing
-    assert len(before) == len(demo.steps)
+    manifest, folders = write_outputs(demo, tmp_path)
+    (folders["trajectories"] / "steps/001/screenshot.png").write_bytes(b"\x89PNG\r\n")
+    build_triage(manifest, folders, tmp_path, ObservationSettings())
+    steps = read_steps(tmp_path)
+    assert len(steps) == len(demo.steps)
+    assert not any(
+        step[name] for step in steps for name in ("no_effect", "black", "torn", "frozen")
+    )
 
 
 def pictures(tmp_path: Path, *rows: Any) -> list[Any]:

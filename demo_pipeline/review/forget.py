@@ -49,11 +49,9 @@ def forget(store: Store, demonstration: str, stages: Collection[str]) -> Forgott
         made_of |= {one.manifest.stage for name, one in datasets if one and name in fresh}
     for name in sorted(held | own):
         store.erase(name)
-    keys = [key for folder in DOCUMENTS for key in store.list_documents(folder)]
-    keys = [key for key in keys if _is_of(key, demonstration)]
-    for key in keys:
-        store.delete_document(key)
-    return Forgotten(tuple(sorted(own)), tuple(sorted(held)), len(keys))
+    documents = sum(store.delete_documents(f"{folder}/{demonstration}") for folder in DOCUMENTS)
+    documents += store.delete_document(f"quarantine/{demonstration}.json")  # of older stores
+    return Forgotten(tuple(sorted(own)), tuple(sorted(held)), documents)
 
 
 def _holds(version: Version | None, made_of: Collection[str], own: Collection[str]) -> bool:
@@ -63,8 +61,3 @@ def _holds(version: Version | None, made_of: Collection[str], own: Collection[st
     manifest = version.manifest
     links = any(link.output in own for link in manifest.links.values())
     return links or not manifest.inputs.keys().isdisjoint(made_of)
-
-
-def _is_of(key: str, demonstration: str) -> bool:
-    folder = key.split("/")[1]
-    return folder in {demonstration, f"{demonstration}.json"}

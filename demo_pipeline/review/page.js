@@ -675,14 +675,21 @@ function seek(place) {
   draw();
 }
 
+// A frame may come before or after the seek ends; one from before it is passed over.
+let presented = null;
 function onFrame(_now, { mediaTime }) {
-  if (state.film && !film.seeking) { // else it is a frame from before the seek
-    state.filmTime = mediaTime;
-    canvas.dataset.pts = mediaTime.toFixed(2);
-    draw();
-  }
+  presented = mediaTime;
+  showFrame();
   film.requestVideoFrameCallback(onFrame);
 }
+
+function showFrame() {
+  if (!state.film || film.seeking || presented === null) return;
+  state.filmTime = presented;
+  canvas.dataset.pts = presented.toFixed(2);
+  draw();
+}
+film.onseeked = showFrame;
 film.requestVideoFrameCallback(onFrame);
 
 function toggleFilm() {

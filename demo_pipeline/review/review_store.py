@@ -277,6 +277,8 @@ def read_exchange(path: Path) -> tuple[list[Decision], list[Problem]]:
 
 def _csv_lines(text: str) -> Iterator[tuple[int, Mapping[str, str]]]:
     table = csv.DictReader(io.StringIO(text, newline=""))
+    if not set(COLUMNS) <= set(table.fieldnames or ()):
+        yield 1, dict.fromkeys(COLUMNS, "")
     for row in table:
         yield table.line_num, row
 

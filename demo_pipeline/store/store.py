@@ -291,6 +291,13 @@ class Store:
             self._objects.delete(key)
         return exists
 
+    def delete_documents(self, folder: str) -> int:
+        """Remove every document in a folder, and it; returns how many there were."""
+        deleted = sum(map(self.delete_document, self.list_documents(folder)))
+        with suppress(OSError):  # not empty, or in a bucket
+            (self._folder.root / folder).rmdir()
+        return deleted
+
     def list_documents(self, prefix: str) -> list[str]:
         """Keys of the documents in the folder `prefix`, sorted."""
         folder = _document(f"{prefix.rstrip('/')}/x")[:-1]

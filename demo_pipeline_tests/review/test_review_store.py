@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from demo_pipeline.desktopd.reader import read_trajectory
 from demo_pipeline.review.decisions import Decision, Subject, judge
 from demo_pipeline.review.review_store import (
     DecisionError,
@@ -17,7 +18,6 @@ from demo_pipeline.review.review_store import (
     subject_of,
     subject_of_folder,
 )
-from demo_pipeline.desktopd.reader import read_trajectory
 from demo_pipeline.store.store import Store
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
 from demo_pipeline_tests.datasets.stores import commit_trajectory

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from demo_pipeline.files.parquet import schema_problems
 from demo_pipeline.review import triage
 from demo_pipeline.review.pictures import Likeness, groups, read_picture, torn
 from demo_pipeline.review.signals import DEMONSTRATION_SIGNALS, STEP_SIGNALS, doubt
@@ -18,7 +19,6 @@ from demo_pipeline.review.triage import (
     read_demonstration,
     read_steps,
 )
-from demo_pipeline.files.parquet import schema_problems
 from demo_pipeline.settings import ObservationSettings
 from demo_pipeline_tests.review.made import FAULTS, clean, write_outputs, write_triage
 from demo_pipeline_tests.sample_workspace import DEMOS, open_workspace

@@ -20,7 +20,7 @@ from demo_pipeline.problems import DemonstrationError
 from demo_pipeline.recording.events import read_scans
 from demo_pipeline.recording.manifest import read_manifest
 from demo_pipeline.recording.video_probe import scan_packets
-from demo_pipeline.review.decisions import Decision, Judgement, Subject, judge
+from demo_pipeline.review.decisions import Decision, Judgement, Subject, by_demonstration, judge
 from demo_pipeline.review.pictures import groups
 from demo_pipeline.review.review_store import Reviews, subject_of
 from demo_pipeline.review.signals import DEMONSTRATION_SIGNALS, STEP_SIGNALS
@@ -86,9 +86,7 @@ class Material:
     def queue(self) -> Json:
         """Every demonstration with a trajectory, the most doubtful ones first."""
         self.reviews.refresh()
-        of: dict[str, list[Decision]] = {}
-        for decision in self.reviews.all():
-            of.setdefault(decision.demonstration, []).append(decision)
+        of = by_demonstration(self.reviews.all())
         names = [name.partition("/")[2] for name in self._store.outputs(TRAJECTORIES_STAGE.folder)]
         rows = [self._row(name) for name in names]
         near = {name: sorted(group) for group in groups(map(likeness, rows)) for name in group}

@@ -109,8 +109,8 @@ def build_app(material: Material, author: str, token: str, port: int) -> ASGIApp
     routes = [
         *(Route(f"/{path}", partial(_page, file)) for path, file in _PAGE.items()),
         Route("/api/queue", partial(_queue, material, author)),
-        Route(api, partial(_demonstration, material)),
-        Route(f"{api}/frames", partial(_frames, material)),
+        Route(api, partial(_read, material.demonstration)),
+        Route(f"{api}/frames", partial(_read, material.frames)),
         Route(f"{api}/film", partial(_film, material)),
         Route(f"{api}/decisions", partial(_decide, material, author), methods=["POST"]),
         Route("/files/{name}/{version}/final", partial(_file, material)),
@@ -120,12 +120,10 @@ def build_app(material: Material, author: str, token: str, port: int) -> ASGIApp
     return Guard(Starlette(routes=routes), token, hosts)
 
 
-_Answer = Callable[[], Any]
-
-
-async def _answered(read: _Answer) -> Response:
-    """JSON of what a function reads in a thread; 404 when that is None."""
-    value = await run_in_threadpool(read)
+async def _read(read: Callable[[str], Any], request: Request) -> Response:
+    """JSON of what a function reads of a demonstration in a thread; 404 when that is None."""
+    name = _name(request)
+    value = await run_in_threadpool(read, name) if name else None
     if value is None:
         return PlainTextResponse("there is no such demonstration", 404)
     return Response(json_bytes(value, compact=True), media_type="application/json")
@@ -150,17 +148,8 @@ async def _queue(material: Material, author: str, _request: Request) -> Response
         "flagged_from": FLAGGED,
         "signals": {signal.name: [signal.points, signal.definition] for signal in signals},
     }
-    return await _answered(lambda: {**material.queue(), **known})
-
-
-async def _demonstration(material: Material, request: Request) -> Response:
-    name = _name(request)
-    return await _answered(lambda: material.demonstration(name) if name else None)
-
-
-async def _frames(material: Material, request: Request) -> Response:
-    name = _name(request)
-    return await _answered(lambda: material.frames(name) if name else None)
+    value = {**await run_in_threadpool(material.queue), **known}
+    return Response(json_bytes(value, compact=True), media_type="application/json")
 
 
 async def _film(material: Material, request: Request) -> Response:

@@ -37,6 +37,7 @@ from demo_pipeline_tests.datasets.builders import ROW
 
 START_MS = 1_764_765_296_000
 APPLICATIONS = ("Shop", "Letters", "Calendar", "Sheets", "Player")
+TARGET = ("target_x", "target_y", "target_width", "target_height")
 STAGES = ("recordings", "events", "actions", "screenshots", "trajectories")
 BUTTONS = {f"node_{2 + n}": (240 + 300 * n, 160, 220, 60) for n in range(4)}
 FIELD, LIST = ("node_6", (240, 300, 800, 60)), ("node_7", (240, 400, 900, 400))
@@ -407,7 +408,7 @@ def _path(at: tuple[float, float], step: MadeStep) -> list[tuple[float, float, i
 
 
 def _write_trajectory(demo: MadeDemonstration, folder: Path, actions: list[Action]) -> None:
-    task = {"task_id": demo.task.replace(" ", "_"), "instruction": demo.task}
+    task: dict[str, Any] = {"task_id": demo.task.replace(" ", "_"), "instruction": demo.task}
     task |= {"osworld_task_id": None, "application": demo.application.lower()}
     dump_json(
         folder / "task.json", {**task, "difficulty": "medium", "expected_steps": len(actions)}
@@ -440,7 +441,7 @@ def _write_trajectory(demo: MadeDemonstration, folder: Path, actions: list[Actio
                 "clock_uncertainty_ms": demo.uncertainty,
                 "split_group": task["task_id"],
                 "recorded_at": "2025-12-03T12:34:56+00:00",
-                **dict(zip(("target_x", "target_y", "target_width", "target_height"), box)),
+                **dict(zip(TARGET, box, strict=True)),
                 **step.row,
             }
         )
@@ -453,16 +454,17 @@ def _write_trajectory(demo: MadeDemonstration, folder: Path, actions: list[Actio
 
 def _written(index: int, step: MadeStep) -> dict[str, Any]:
     parameters: dict[str, Any] = dict(zip("xy", step.point, strict=True)) if step.point else {}
-    parameters |= {
+    more: dict[str, dict[str, Any]] = {
         "click": {"button": "left"},
         "scroll": {"direction": "down", "amount": 2},
         "type": {"text": step.text},
         "hotkey": {"keys": list(step.keys)},
-    }[step.kind]
+    }
     target = None
     if step.node:
         target = {"id": step.node, "role": ROLES[step.node], "name": NAMES[step.node]}
-    told = {"step_index": index, "action_type": step.kind, "parameters": parameters}
+    told: dict[str, Any] = {"step_index": index, "action_type": step.kind}
+    told |= {"parameters": parameters | more[step.kind]}
     return {**told, "target_element": target, "reasoning": f"Do step {index}."}
 
 

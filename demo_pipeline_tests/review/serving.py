@@ -104,8 +104,15 @@ def served(workspace: Workspace, author: str = "ann") -> Iterator[Served]:
         connection.close()
 
 
-def start_command(root: Path, port: int, *arguments: str) -> Served:
-    """`demo-pipeline review` over a root of `sample_workspace`, once it has printed its address."""
+def start_command(root: Path, port: int, *arguments: str, wait: bool = True) -> Served:
+    """`demo-pipeline review` over a root of `sample_workspace`, once it answers.
+
+    Args:
+        root: has the store and the uploads.
+        port: for it.
+        arguments: of the command.
+        wait: until it has sent a queue.
+    """
     variables = {
         **os.environ,
         "DEMO_PIPELINE_UPLOADS": str(root / "uploads"),
@@ -123,7 +130,7 @@ def start_command(root: Path, port: int, *arguments: str) -> Served:
     running = Served(port, token, process)
     for _ in range(200):
         try:
-            if running.ask("api/queue").status == 200:
+            if running.ask("api/queue" if wait else "page.css").status == 200:
                 break
         except OSError:
             time.sleep(0.05)

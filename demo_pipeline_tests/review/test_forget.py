@@ -1,4 +1,4 @@
-"""A forgotten demonstration is nowhere: no picture and no text of it, in store, cache and Dagster."""
+"""A forgotten demonstration is nowhere: no picture and no text of it is left."""
 
 import hashlib
 from collections.abc import Iterator
@@ -97,8 +97,8 @@ def test_nothing_of_it_is_left_and_the_others_stay(
     with workspace.store.open(f"trajectories/{KEPT}") as (_, kept):
         before = kept.id
     variables = {"UPLOADS": "uploads", "STORE": "store", "CACHE": "cache", "OSWORLD_TASKS": "tasks"}
-    for name, folder in variables.items():
-        monkeypatch.setenv(f"DEMO_PIPELINE_{name}", str(built / folder))
+    for name, place in variables.items():
+        monkeypatch.setenv(f"DEMO_PIPELINE_{name}", str(built / place))
     home = built / "home"
     home.mkdir()
     monkeypatch.setenv("DAGSTER_HOME", str(home))

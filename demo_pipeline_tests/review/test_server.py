@@ -82,7 +82,7 @@ def test_another_film_than_the_processed_one_is_not_shown(made: Path, tmp_path: 
         {"sec_fetch_site": "same-site"},
     ],
 )
-def test_another_site_can_neither_read_nor_write(server: Served, headers: dict[str, str]) -> None:
+def test_another_site_can_neither_read_nor_write(server: Served, headers: dict[str, Any]) -> None:
     body = {"id": "a" * 32, "version": "x", "kind": "approve", "value": {}}
     path = "api/demonstrations/first"
     answers = [server.ask("api/queue", **headers), server.ask(path, **headers)]

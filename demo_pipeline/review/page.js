@@ -275,7 +275,7 @@ function showDemonstration() {
   fill("verdict-buttons",
     button("Approve", "a", () => decide("approve", {}), holds.status === "approved" && "approved"),
     button("Reject", "r", askReason, holds.status === "rejected" && "rejected"),
-    button(done ? "Done" : "Not done", "o", () => decide("outcome", { success: !done }), holds.success !== null && "on"));
+    button(done ? "Task done" : "Task not done", "o", () => decide("outcome", { success: !done }), holds.success !== null && "on"));
   fill("signals", ...demo.signals.map(signalLine));
   const { clock } = demo;
   facts("clock", clock ? [
@@ -308,8 +308,12 @@ function showDecisions() {
     element("li", {}, element("span", { className: "stale", text: `${told(item)} — for an older version` }),
       element("button", { type: "button", text: "Send for this version", onclick: () => resend(item) }),
       element("button", { type: "button", text: "Drop", onclick: () => drop(item) })));
+  const latest = new Set(); // of contradicting decisions the latest holds
   const made = state.demo.decisions.filter((one) => one.kind !== "undo").reverse().map((one) => {
-    const item = element("li", { className: one.undone ? "undone" : "", title: `${one.author}, ${one.time ?? "not saved yet"}` },
+    const about = { approve: "verdict", reject: "verdict", note: one.id, bad_step: one.id, action: `step ${one.value.action?.step_index}` }[one.kind] ?? one.kind;
+    const replaced = latest.has(about);
+    if (!one.undone && !one.stale) latest.add(about);
+    const item = element("li", { className: one.undone ? "undone" : replaced ? "replaced" : "", title: `${one.author}, ${one.time ?? "not saved yet"}` },
       element("span", { text: `${told(one)} · ${one.pending ? "not saved yet" : one.author}` }));
     if (one.stale) item.append(element("b", { className: "stale", text: "stale", title: "made for another version, whose steps differ" }));
     item.append(element("button", { type: "button", text: one.undone ? "Redo" : "Undo",
@@ -468,7 +472,8 @@ function markBad() {
 function trim(end) {
   const { steps, judgement } = state.demo, { index } = current();
   const [first, last] = judgement.trim ?? [steps[0].index, steps.at(-1).index];
-  decide("trim", end === "first" ? { first: index, last: Math.max(index, last) } : { first: Math.min(first, index), last: index });
+  const wanted = end === "first" ? [index, Math.max(index, last)] : [Math.min(first, index), index];
+  if (wanted[0] !== first || wanted[1] !== last) decide("trim", { first: wanted[0], last: wanted[1] });
 }
 
 // --- picture, film and tree

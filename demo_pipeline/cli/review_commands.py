@@ -138,7 +138,7 @@ def forget(
     Every version of every dataset that holds it goes at once; the next `demo-pipeline run` builds
     them again without it. To leave out one that stays, reject it.
     """
-    from demo_pipeline.review.forget import forget as forget_in_store
+    from demo_pipeline.review.forget import forget_demonstration
     from demo_pipeline.runs.stages import STAGES
     from demo_pipeline.store.names import is_safe_id
 
@@ -158,7 +158,7 @@ def forget(
         typer.confirm(f"Remove {demonstration} for ever: {what} and its datasets?", abort=True)
     if uploaded:
         workspace.uploads.remove(demonstration)
-    gone = forget_in_store(workspace.store, demonstration, [stage.name for stage in STAGES])
+    gone = forget_demonstration(workspace.store, demonstration, [stage.name for stage in STAGES])
     print_line(f"{len(gone.outputs)} outputs, {gone.documents} documents removed")
     for name in gone.datasets:
         print_line(f"{name} removed: it held the demonstration; the next run builds it again")

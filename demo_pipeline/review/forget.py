@@ -29,7 +29,7 @@ class Forgotten:
     documents: int
 
 
-def forget(store: Store, demonstration: str, stages: Collection[str]) -> Forgotten:
+def forget_demonstration(store: Store, demonstration: str, stages: Collection[str]) -> Forgotten:
     """Remove a demonstration from a store, with all versions, and every dataset that holds it.
 
     Args:

@@ -15,7 +15,7 @@ import numpy as np
 
 from demo_pipeline.desktopd.models import CANVAS_HEIGHT, CANVAS_WIDTH
 
-Cells = np.ndarray[Any, np.dtype[np.uint8]]
+_Grey = np.ndarray[Any, np.dtype[np.uint8]]
 
 CELL = 8  # pixels
 CHANGED = 8  # of 255, a cell's mean: above the noise of x264 at the recorders' quality
@@ -27,7 +27,7 @@ NEAR_BITS, NEAR_MEAN_BITS = 8, 3.0  # of 64, of any step and of their mean
 
 
 @dataclass(frozen=True)
-class Picture:
+class PictureFacts:
     """What is kept of a screenshot.
 
     Attributes:
@@ -37,33 +37,33 @@ class Picture:
         missing: the file cannot be read.
     """
 
-    cells: Cells
+    cells: _Grey
     black: bool
     hash: int
     missing: bool = False
 
 
-def read_picture(path: Path) -> Picture:
+def read_picture(path: Path) -> PictureFacts:
     """Read a screenshot; one that is missing or damaged counts as `missing`."""
     grey = cv2.imread(str(path), cv2.IMREAD_GRAYSCALE) if path.is_file() else None
     if grey is None:
         empty = np.zeros((CANVAS_HEIGHT // CELL, CANVAS_WIDTH // CELL), np.uint8)
-        return Picture(empty, black=False, hash=0, missing=True)
+        return PictureFacts(empty, black=False, hash=0, missing=True)
     size = (CANVAS_WIDTH // CELL, CANVAS_HEIGHT // CELL)
     cells = cv2.resize(grey, size, interpolation=cv2.INTER_AREA)
-    return Picture(cells, bool((grey > BLACK_LEVEL).mean() < 0.001), _hash(cells))
+    return PictureFacts(cells, bool((grey > BLACK_LEVEL).mean() < 0.001), _hash(cells))
 
 
-def _hash(cells: Cells) -> int:
+def _hash(cells: _Grey) -> int:
     small = cv2.resize(cells, (9, 8), interpolation=cv2.INTER_AREA).astype(np.int16)
     bits = (small[:, 1:] > small[:, :-1]).reshape(-1)
     return int("".join("1" if bit else "0" for bit in bits), 2)
 
 
-Point = tuple[float, float]
+_Point = tuple[float, float]
 
 
-def changed_cells(before: Picture, after: Picture, pointers: Iterable[Point]) -> int:
+def different_cells(before: PictureFacts, after: PictureFacts, pointers: Iterable[_Point]) -> int:
     """How many of 32,400 cells differ, those that a pointer covers left out.
 
     Args:
@@ -80,7 +80,7 @@ def changed_cells(before: Picture, after: Picture, pointers: Iterable[Point]) ->
     return int(different.sum())
 
 
-def torn(before: Picture, picture: Picture, after: Picture) -> bool:
+def torn(before: PictureFacts, picture: PictureFacts, after: PictureFacts) -> bool:
     """Whether one part of a picture is that of the picture before, and the other of the next.
 
     The parts are above and below a line across the whole screen, and each differs from the same

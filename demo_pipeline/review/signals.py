@@ -16,7 +16,7 @@ from typing import Any
 from demo_pipeline.actions.action_tables import POINTER_TYPES, Action
 from demo_pipeline.actions.inputs import Input
 from demo_pipeline.desktopd.models import ActionType, HotkeyParameters, Role, StepAction, points
-from demo_pipeline.review.pictures import Picture, changed_cells, torn
+from demo_pipeline.review.pictures import PictureFacts, different_cells, torn
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class StepFacts:
     written: StepAction
     row: Mapping[str, Any]
     action: Action
-    picture: Picture
+    picture: PictureFacts
     window: str = ""
     pointers: tuple[tuple[float, float], ...] = ()
 
@@ -109,7 +109,7 @@ class Facts:
     """
 
     steps: Sequence[StepFacts]
-    final: Picture
+    final: PictureFacts
     inputs: Sequence[Input] = ()
     changes_ms: Sequence[float] = ()
     words: str = ""
@@ -150,7 +150,7 @@ def _effect(facts: Facts, place: int, here: Found) -> None:
     kind = step.written.action_type
     following = facts.steps[place + 1] if place + 1 < len(facts.steps) else None
     pointers = (*step.pointers, *(following.pointers if following else ()), *_points(step))
-    changed = changed_cells(step.picture, after, pointers)
+    changed = different_cells(step.picture, after, pointers)
     here.values["changed_share"] = changed / step.picture.cells.size
     if changed or kind is ActionType.WAIT or step.picture.missing or after.missing:
         return
@@ -167,7 +167,7 @@ def _effect(facts: Facts, place: int, here: Found) -> None:
     here.signals.add("no_effect")
 
 
-def _after(facts: Facts, place: int) -> Picture:
+def _after(facts: Facts, place: int) -> PictureFacts:
     return facts.steps[place + 1].picture if place + 1 < len(facts.steps) else facts.final
 
 
@@ -192,7 +192,7 @@ def _undone_by(facts: Facts, place: int, here: Found) -> str | None:
         return "again" if same and gap_s <= AGAIN_S else None
     pointers = (*step.pointers, *following.pointers, *_points(step), *_points(following))
     returned = here.values["changed_share"] > 0 and not after.missing
-    returned = returned and not changed_cells(step.picture, after, pointers)
+    returned = returned and not different_cells(step.picture, after, pointers)
     again = "again" if same and step.written.action_type in POINTER_TYPES else None
     return ("escape" if keys == {"esc"} else again) if returned else None
 
@@ -299,7 +299,7 @@ def _still(one: StepFacts, other: StepFacts) -> bool:
     """Whether the picture is the same, though the pointer was not."""
     a, b = _points(one)[0], _points(other)[0]
     moved = hypot(a[0] - b[0], a[1] - b[1]) > MOVED_PX
-    return moved and not changed_cells(one.picture, other.picture, ())
+    return moved and not different_cells(one.picture, other.picture, ())
 
 
 def _windows(facts: Facts, found: Sequence[Found]) -> None:

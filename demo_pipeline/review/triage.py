@@ -45,7 +45,7 @@ from demo_pipeline.trajectories.provenance import read_provenance
 STEPS_FILE, DEMONSTRATION_FILE = "steps.parquet", "demonstration.parquet"
 _TYPE, _TYPED, _POINTED = "action_type", ("type",), ("click", "double_click", "right_click")
 
-STEPS_SCHEMA = described_schema(
+TRIAGE_STEPS_SCHEMA = described_schema(
     (
         ("trajectory_id", pa.string(), False, "demonstration id"),
         ("step_index", pa.int32(), False, "0-based, as in steps/NNN"),
@@ -77,7 +77,7 @@ STEPS_SCHEMA = described_schema(
         "picture_hash": fitting(r"[0-9a-f]{16}"),
     },
 )
-DEMONSTRATION_SCHEMA = described_schema(
+TRIAGE_SCHEMA = described_schema(
     (
         ("trajectory_id", pa.string(), False, "demonstration id"),
         ("task_group", pa.string(), False, "near-duplicates are looked for in it"),
@@ -152,8 +152,8 @@ def build_triage(
         "picture_hashes": [one["picture_hash"] for one in rows],
     }
     row["flagged"] = row["doubt"] >= FLAGGED
-    write_rows(out / STEPS_FILE, rows, STEPS_SCHEMA)
-    write_rows(out / DEMONSTRATION_FILE, [row], DEMONSTRATION_SCHEMA)
+    write_rows(out / STEPS_FILE, rows, TRIAGE_STEPS_SCHEMA)
+    write_rows(out / DEMONSTRATION_FILE, [row], TRIAGE_SCHEMA)
     signals = {**dict.fromkeys(sorted(whole.signals), 1), **dict(sorted(counts.items()))}
     return {"steps": len(rows), "doubt": row["doubt"], "signals": signals}
 
@@ -249,12 +249,12 @@ def target_window(step: StepFiles) -> str:
 
 def read_demonstration(folder: Path) -> dict[str, Any]:
     """The row of a demonstration."""
-    return read_rows(folder / DEMONSTRATION_FILE, DEMONSTRATION_SCHEMA)[0]
+    return read_rows(folder / DEMONSTRATION_FILE, TRIAGE_SCHEMA)[0]
 
 
 def read_steps(folder: Path) -> list[dict[str, Any]]:
     """The rows of its steps."""
-    return read_rows(folder / STEPS_FILE, STEPS_SCHEMA)
+    return read_rows(folder / STEPS_FILE, TRIAGE_STEPS_SCHEMA)
 
 
 def likeness(row: Mapping[str, Any]) -> Likeness:
@@ -269,8 +269,8 @@ def _run(inputs: RecordingInputs, out: Path) -> Summary:
 
 def _check(inputs: RecordingInputs, out: Path) -> list[Problem]:
     """Both tables have their columns and values, and a row a step."""
-    problems = schema_problems(out / STEPS_FILE, STEPS_SCHEMA)
-    problems += schema_problems(out / DEMONSTRATION_FILE, DEMONSTRATION_SCHEMA)
+    problems = schema_problems(out / STEPS_FILE, TRIAGE_STEPS_SCHEMA)
+    problems += schema_problems(out / DEMONSTRATION_FILE, TRIAGE_SCHEMA)
     if not problems and read_demonstration(out)["steps"] != len(
         read_provenance(inputs.folders["trajectories"] / "provenance.parquet", ("step_index",))
     ):
@@ -302,5 +302,5 @@ TRIAGE_STAGE: Stage[RecordingInputs] = Stage(
             compared=("steps",),
         ),
     ),
-    columns=STEPS_SCHEMA,
+    columns=TRIAGE_STEPS_SCHEMA,
 )

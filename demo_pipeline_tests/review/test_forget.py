@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from demo_pipeline.cli.app import app
-from demo_pipeline.review.forget import forget
+from demo_pipeline.review.forget import forget_demonstration
 from demo_pipeline.review.review_store import Reviews, subject_of
 from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.quarantine import list_quarantine
@@ -135,7 +135,7 @@ def test_in_a_bucket_as_in_a_folder_all_versions_and_what_was_made_of_them_go(ei
     commit(either, "dataset_statistics", "dataset_statistics", "sum", {"sft_samples": "x"})
     either.put_document(f"quarantine/{GONE}/actions.json", b"{}")
     either.put_document(f"reviews/{KEPT}/{'a' * 32}.json", b"{}")
-    gone = forget(either, GONE, NAMES)
+    gone = forget_demonstration(either, GONE, NAMES)
     assert gone.outputs == (f"trajectories/{GONE}",)
     assert gone.datasets == ("dataset_statistics", "sft_samples")
     assert gone.documents == 1
@@ -149,7 +149,7 @@ def test_a_dataset_whose_manifest_cannot_be_read_goes_too(tmp_path: Path) -> Non
     commit(store, "sft_samples", "sft_samples", "1", {KEPT: "x"})
     [manifest] = (tmp_path / ".versions/sft_samples").glob("*/manifest.json")
     manifest.write_text("{")
-    assert forget(store, GONE, NAMES).datasets == ("sft_samples",)
+    assert forget_demonstration(store, GONE, NAMES).datasets == ("sft_samples",)
 
 
 def test_a_link_in_the_uploads_is_removed_and_not_what_it_leads_to(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from demo_pipeline.review import triage
 from demo_pipeline.review.pictures import Likeness, groups, read_picture, torn
 from demo_pipeline.review.signals import DEMONSTRATION_SIGNALS, STEP_SIGNALS, doubt
 from demo_pipeline.review.triage import (
-    DEMONSTRATION_SCHEMA,
-    STEPS_SCHEMA,
+    TRIAGE_SCHEMA,
+    TRIAGE_STEPS_SCHEMA,
     build_triage,
     likeness,
     read_demonstration,
@@ -82,8 +82,8 @@ def test_the_triage_of_real_stages_has_its_columns_and_changes_with_nothing(
     workspace = open_workspace(made_root)
     for name in DEMOS:
         with workspace.store.open(f"triage/{name}") as (folder, version):
-            assert schema_problems(folder / "steps.parquet", STEPS_SCHEMA) == []
-            assert schema_problems(folder / "demonstration.parquet", DEMONSTRATION_SCHEMA) == []
+            assert schema_problems(folder / "steps.parquet", TRIAGE_STEPS_SCHEMA) == []
+            assert schema_problems(folder / "demonstration.parquet", TRIAGE_SCHEMA) == []
             steps, row = read_steps(folder), read_demonstration(folder)
         assert [step["step_index"] for step in steps] == list(range(row["steps"]))
         assert all(check.passed for check in version.manifest.checks)
@@ -95,10 +95,10 @@ def test_the_triage_of_real_stages_has_its_columns_and_changes_with_nothing(
 
 def test_every_signal_says_what_it_is_in_its_column() -> None:
     for signal in STEP_SIGNALS:
-        told = STEPS_SCHEMA.field(signal.name).metadata[b"description"].decode()
+        told = TRIAGE_STEPS_SCHEMA.field(signal.name).metadata[b"description"].decode()
         assert told == f"{signal.definition} ({signal.points:g} points)"
     for signal in DEMONSTRATION_SIGNALS:
-        assert signal.name in DEMONSTRATION_SCHEMA.names
+        assert signal.name in TRIAGE_SCHEMA.names
 
 
 def test_a_damaged_screenshot_is_no_crash_and_no_finding(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from demo_pipeline.cli import (
     eval_commands,
     project_commands,
     report_commands,
+    review_commands,
     run_commands,
     store_commands,
 )
@@ -95,6 +96,9 @@ app.command("report")(report_commands.report)
 app.command("revalidate")(store_commands.revalidate)
 app.command("prune")(store_commands.prune)
 app.add_typer(eval_commands.eval_app, name="eval")
+app.command("review")(review_commands.review)
+app.add_typer(review_commands.reviews_app, name="reviews")
+app.command("forget")(review_commands.forget)
 
 if __name__ == "__main__":
     main()

@@ -31,6 +31,7 @@ from demo_pipeline.recording.recording_stages import (
     RAW_RECORDINGS_STAGE,
     RecordingInputs,
 )
+from demo_pipeline.review.triage import TRIAGE_STAGE
 from demo_pipeline.runs.quarantine_table import QUARANTINE_STAGE
 from demo_pipeline.runs.task_catalog import TASKS_STAGE
 from demo_pipeline.stage import Stage
@@ -46,6 +47,7 @@ STAGES: tuple[Stage[RecordingInputs], ...] = (
     TRAJECTORIES_STAGE,
     RECORDS_STAGE,
     CONTACT_SHEETS_STAGE,
+    TRIAGE_STAGE,
 )
 STAGE_BY_NAME: Mapping[str, Stage[RecordingInputs]] = {stage.name: stage for stage in STAGES}
 

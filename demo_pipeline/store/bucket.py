@@ -162,6 +162,21 @@ class BucketVersions:
             self._retire(output, stored[0])
             self.objects.delete(f"{POINTERS}{output}")
 
+    def keys(self) -> set[VersionKey]:
+        """Every version in the bucket, complete or not."""
+        return set(
+            filter(None, (_version_of(info.key) for info in list_all(self.objects, VERSIONS)))
+        )
+
+    def erase(self, output: str) -> bool:
+        """Remove every object of an output's versions; returns whether there were any."""
+        infos = [
+            i for top in (VERSIONS, RETIRED) for i in list_all(self.objects, f"{top}{output}/")
+        ]
+        in_parallel(self.objects.delete, [info.key for info in infos])
+        remove_tree(self._folder.root / ".files" / output)
+        return bool(infos)
+
     def _swap(self, name: str, data: bytes, before: ObjectInfo | None) -> bool:
         """Whether an object, which has this state or is missing, was replaced by this process."""
         etag = before.etag if before else None

@@ -22,7 +22,7 @@ COLLECTION = ".collect"
 """The lock of a collection, shared by the commits that run at the same time."""
 VersionKey = tuple[str, str]
 """Output and version id."""
-_VERSIONS = ".versions"
+VERSIONS_FOLDER = ".versions"
 _VERSION = re.compile(rf"[0-9a-f]{{{VERSION_LENGTH}}}")
 
 
@@ -47,15 +47,15 @@ class Folder:
 
     def version(self, output: str, version: str) -> Path:
         """The directory of one version: `content/` and `manifest.json`."""
-        return self.root / _VERSIONS / output / version
+        return self.root / VERSIONS_FOLDER / output / version
 
     def content(self, output: str, version: str) -> str:
         """Path of the content of one version."""
-        return f"{self.root}/{_VERSIONS}/{output}/{version}/{CONTENT}"
+        return f"{self.root}/{VERSIONS_FOLDER}/{output}/{version}/{CONTENT}"
 
     def manifest(self, output: str, version: str) -> str:
         """Path of the manifest of one version."""
-        return f"{self.root}/{_VERSIONS}/{output}/{version}/{MANIFEST}"
+        return f"{self.root}/{VERSIONS_FOLDER}/{output}/{version}/{MANIFEST}"
 
     def load(self, output: str, version: str) -> Version | None:
         """The version with this id; None when its manifest is missing or does not match the id."""
@@ -70,7 +70,7 @@ class Folder:
     def link_target(self, path: Path, output: str, version: str) -> str:
         """The text of a link at `path`, anywhere below the root, to the content of a version."""
         up = "../" * str(path)[len(str(self.root)) + 1 :].count("/")
-        return f"{up}{_VERSIONS}/{output}/{version}/{CONTENT}"
+        return f"{up}{VERSIONS_FOLDER}/{output}/{version}/{CONTENT}"
 
     def published_version(self, output: str) -> str | None:
         """The version that the pointer leads to, even a missing one; None without a pointer."""
@@ -79,7 +79,7 @@ class Folder:
         except OSError:  # missing, or not a link
             return None
         version = text.removesuffix(f"/{CONTENT}").rpartition("/")[2]
-        target = f"{'../' * output.count('/')}{_VERSIONS}/{output}/{version}/{CONTENT}"
+        target = f"{'../' * output.count('/')}{VERSIONS_FOLDER}/{output}/{version}/{CONTENT}"
         return version if text == target else None
 
     def published_outputs(self, folder: str) -> set[str]:
@@ -98,7 +98,7 @@ class Folder:
 
     def versions(self) -> Iterator[VersionKey]:
         """Every version directory, published or not, complete or not."""
-        top = self.root / _VERSIONS
+        top = self.root / VERSIONS_FOLDER
         pending = [top]
         while pending:
             above = pending.pop()

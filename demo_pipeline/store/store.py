@@ -5,6 +5,7 @@ as its folder, which the bucket is compared with before a read and after a commi
 """
 
 import hashlib
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,7 +15,7 @@ from pydantic import JsonValue
 
 from demo_pipeline.store.bucket import BucketVersions
 from demo_pipeline.store.errors import MissingOutput, StorageError
-from demo_pipeline.store.folder import Folder
+from demo_pipeline.store.folder import VERSIONS_FOLDER, Folder, remove_tree
 from demo_pipeline.store.names import (
     is_bucket,
     is_document,
@@ -22,7 +23,13 @@ from demo_pipeline.store.names import (
     require_document,
     require_output,
 )
-from demo_pipeline.store.objects import FolderObjects, MissingRootError, Objects, list_all
+from demo_pipeline.store.objects import (
+    FolderObjects,
+    MissingRootError,
+    ObjectChangedError,
+    Objects,
+    list_all,
+)
 from demo_pipeline.store.publishing import (
     collect_folder,
     commit_staged,
@@ -175,6 +182,30 @@ class Store:
             self._bucket.unpublish(output)
         unpublish(self._folder, output)
 
+    def versions(self) -> Iterator[tuple[str, Version | None]]:
+        """Yield every version of every output, published or not; None: its manifest is damaged."""
+        keys = {*self._folder.versions(), *(self._bucket.keys() if self._bucket else ())}
+        for key in sorted(keys):
+            yield key[0], self._bucket.load(key) if self._bucket else self._folder.load(*key)
+
+    def erase(self, output: str) -> bool:
+        """Remove the output with all of its versions at once, also for readers that have it open.
+
+        Returns whether anything was there.
+        """
+        require_output(output)
+        places = [self._folder.root / VERSIONS_FOLDER / output, self._folder.staging / output]
+        found = self._pointed(output) is not None
+        found |= any(os.path.lexists(place) for place in places)
+        self.remove(output)
+        found |= bool(self._bucket and self._bucket.erase(output))
+        for place in places:
+            with self._folder.locked(output):
+                trash = self._folder.discard(place) if place.is_dir() else None
+            if trash:
+                remove_tree(trash)
+        return found
+
     def verify(self, output: str) -> list[OutputDamage]:
         """Every difference between the current version and its manifest; reads every byte."""
         require_output(output)
@@ -213,6 +244,13 @@ class Store:
         """Write or replace a small document, e.g. `quarantine/<id>.json`, atomically."""
         self._objects.put(require_document(key), data)
 
+    def add_document(self, key: str, data: bytes) -> bool:
+        """Write a document unless there is one; returns whether this call wrote it."""
+        with suppress(ObjectChangedError):
+            self._objects.put(require_document(key), data, if_none_match=True)
+            return True
+        return False
+
     def get_document(self, key: str) -> bytes | None:
         """A document's bytes; None when it does not exist."""
         stored = self._objects.read(require_document(key))
@@ -224,6 +262,13 @@ class Store:
         if exists:
             self._objects.delete(key)
         return exists
+
+    def delete_documents(self, folder: str) -> int:
+        """Remove every document in a folder, and it; returns how many there were."""
+        deleted = sum(map(self.delete_document, self.list_documents(folder)))
+        with suppress(OSError):  # not empty, or in a bucket
+            (self._folder.root / folder).rmdir()
+        return deleted
 
     def list_documents(self, prefix: str) -> list[str]:
         """Keys of the documents in the folder `prefix`, sorted."""

@@ -142,6 +142,13 @@ class Uploads:
                         self._fetch(demonstration, info, folder / name)
             yield folder
 
+    def remove(self, demonstration: str) -> bool:
+        """Remove the uploaded folders with this id, for ever; returns whether there were any."""
+        names = [name for name in self._names() if safe_id(name) == demonstration]
+        for key in [info.key for name in names for info in list_all(self.objects, f"{name}/")]:
+            self.objects.delete(key)
+        return bool(names)
+
     def remove_leftovers(self) -> list[str]:
         """Remove downloads of processes of this machine that have ended; returns their names.
 
@@ -241,6 +248,16 @@ class LocalUploads(Uploads):
         if identity is not None and _folder_fingerprint(folder) != identity:
             raise DemonstrationError(changed_while_read(demonstration, "."))
         yield folder
+
+    def remove(self, demonstration: str) -> bool:
+        """See `Uploads`: a link is removed, not what it leads to."""
+        places = [self._root / name for name in self._named(demonstration)]
+        for place in places:
+            if place.is_symlink():
+                place.unlink()
+            else:
+                remove_tree(place)
+        return bool(places)
 
     def remove_leftovers(self) -> list[str]:
         """See `Uploads`: nothing is ever written here."""

@@ -113,7 +113,7 @@ def build_steps(
         evidence: what the video shows about the recording.
         filmed: presentation times of the video's first and last frame, seconds.
     """
-    screen, base = evidence.screen(), evidence.as_canvas()
+    screen, base = evidence.screen(), evidence.canvas
     waits = {wait.action_index: wait.seconds for wait in evidence.waits}
     steps: list[Step] = []
     hidden: list[HiddenAction] = []
@@ -133,7 +133,7 @@ def build_steps(
             reason = _unseen_place(action, canvas) or focus.unseen(action, tree, canvas)
         focus.follow(action, reason)
         if reason is None and not frame["file"]:
-            reason = _unseen_time(evidence.as_clock().video_time(action.press_ms), filmed)
+            reason = _unseen_time(evidence.clock.video_time(action.press_ms), filmed)
         if reason is not None:
             row = (len(steps), action.action_index, action.action_type, action.press_ms)
             hidden.append(HiddenAction(*row, reason))

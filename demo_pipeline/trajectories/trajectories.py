@@ -95,7 +95,7 @@ def build_trajectory(  # noqa: PLR0917 - the stage's inputs, in the order of the
     rows = [
         {
             **_provenance(step, manifest, assignment, evidence),
-            "end_filmed": is_end_filmed(step.action, evidence.as_clock(), manifest.video),
+            "end_filmed": is_end_filmed(step.action, evidence.clock, manifest.video),
             **_task_match_row(task_match),
             "hidden_before": len(built.hidden.before(step.written.step_index)),
             "complete": not built.hidden,
@@ -162,7 +162,7 @@ def _provenance(
     step: Step, manifest: RecordingManifest, assignment: Assignment, evidence: Evidence
 ) -> dict[str, Any]:
     meta, frame, tree = manifest.parsed_meta(), step.frame, step.tree
-    canvas = evidence.screen().at(step.action.press_ms).canvas or evidence.as_canvas()
+    canvas = evidence.screen().at(step.action.press_ms).canvas or evidence.canvas
     return {
         "trajectory_id": manifest.id,
         "step_index": step.written.step_index,

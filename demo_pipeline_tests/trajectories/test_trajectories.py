@@ -312,7 +312,7 @@ def test_an_action_that_ends_after_the_video_is_known(
     store: Path, tmp_path: Path, late_ms: float, filmed: bool
 ) -> None:
     manifest = read_manifest(store / "recordings" / "first")
-    clock = read_evidence(store / "screenshots" / "first").as_clock()
+    clock = read_evidence(store / "screenshots" / "first").clock
     end_ms = read_actions(store / "actions" / "first")[-1].end_ms
     allowed_ms = clock.uncertainty_ms + 1000 / manifest.video.mean_fps
     last_s = clock.video_time(end_ms - allowed_ms - late_ms + 0.001)

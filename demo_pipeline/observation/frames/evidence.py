@@ -98,14 +98,6 @@ class Evidence(_Frozen):
         (), description="of a recording whose screen changed its resolution or scale; else none"
     )
 
-    def as_clock(self) -> Clock:
-        """The clock."""
-        return self.clock
-
-    def as_canvas(self) -> Canvas:
-        """The canvas at the beginning."""
-        return self.canvas
-
     def screen(self) -> ScreenParts:
         """The parts of the recording, nearly always one."""
         return ScreenParts(tuple(self.parts)) if self.parts else ScreenParts.single(self.canvas)

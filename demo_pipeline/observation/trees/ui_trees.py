@@ -117,12 +117,12 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
     rows = []
     since = float("-inf")
     written = _Writer()
-    clock = evidence.as_clock()
+    clock = evidence.clock
     changes = [clock.event_time(time_s) for time_s in evidence.screen_changes_s]
     targets = StepTargets(reader, evidence, changes)
     actions = read_actions(actions_folder)
     for number, action in enumerate(actions):
-        canvas = screen.at(action.press_ms).canvas or evidence.as_canvas()
+        canvas = screen.at(action.press_ms).canvas or evidence.canvas
         known = scans_of_part(scans, screen, action.press_ms)
         current = current_scan(known, action.press_ms, since, changes)
         tree = reader.tree(current.scan, action.press_ms, canvas)

@@ -29,7 +29,7 @@ def error_ms(clock: Clock, truth: GroundTruth) -> float:
 
 
 def test_the_offset_is_found_within_a_frame(observed: Observed) -> None:
-    clock = observed.evidence.as_clock()
+    clock = observed.evidence.clock
     assert clock.method == "pixels"
     assert error_ms(clock, observed.truth) < FRAME_MS
     assert error_ms(clock, observed.truth) <= clock.uncertainty_ms + 1
@@ -49,7 +49,7 @@ def test_events_shifted_against_the_video_are_found(
     events = [json.loads(line) for line in lines]
     moved = [json.dumps({**event, "time": event["time"] + round(lag * 1000)}) for event in events]
     (folder / "input_log.jsonl").write_text("\n".join(moved), encoding="utf-8")
-    clock = observe(folder, tmp_path / "store", plain.truth).evidence.as_clock()
+    clock = observe(folder, tmp_path / "store", plain.truth).evidence.clock
     assert clock.method == "pixels"
     before = plain.evidence.clock.documented_offset_ms
     assert clock.documented_offset_ms - before == pytest.approx(lag * 1000, abs=FRAME_MS)
@@ -60,7 +60,7 @@ def test_a_still_video_leaves_the_documented_clock_and_says_how_unsure(tmp_path:
     keys = (hotkey("ctrl", "c"), think(2.5), hotkey("ctrl", "c"))
     folder = tmp_path / "demo"
     truth = write_recording(folder, script(*keys), replace(SMALL, video=film))
-    clock = observe(folder, tmp_path / "store", truth).evidence.as_clock()
+    clock = observe(folder, tmp_path / "store", truth).evidence.clock
     assert clock.method == "meta_timestamp"
     assert clock.documented_offset_ms == 0
     assert clock.uncertainty_ms >= 2000
@@ -72,7 +72,7 @@ def test_the_recorders_own_start_line_wins(tmp_path: Path, first_pts: int) -> No
     options = replace(SMALL, video=film, ffmpeg_start_line=True)
     folder = tmp_path / "demo"
     truth = write_recording(folder, script(*MOVES), options)
-    clock = observe(folder, tmp_path / "store", truth).evidence.as_clock()
+    clock = observe(folder, tmp_path / "store", truth).evidence.clock
     assert clock.method == "ffmpeg_start"
     assert error_ms(clock, truth) < 1
 

@@ -114,7 +114,7 @@ def test_a_recording_of_typing_only_whose_clock_is_late_is_aligned(tmp_path: Pat
         if not event["event"].startswith("mouse")
     ]
     log.write_text("\n".join(map(json.dumps, late)), encoding="utf-8")
-    clock = observe(folder, tmp_path / "store", truth).evidence.as_clock()
+    clock = observe(folder, tmp_path / "store", truth).evidence.clock
     assert clock.method == "typing"
     error = error_ms(replace(clock, origin_ms=clock.origin_ms - 1700), truth)
     assert error <= min(2000 / 15, clock.uncertainty_ms)

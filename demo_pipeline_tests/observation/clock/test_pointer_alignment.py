@@ -139,7 +139,7 @@ def test_a_long_recording_is_followed_to_its_end(
         event["time"] = truth.timestamp_ms + round(ahead * 1.01)
     log.write_text("\n".join(map(json.dumps, events)), encoding="utf-8")
     seen = observe(folder, tmp_path / "store", truth)
-    clock = seen.evidence.as_clock()
+    clock = seen.evidence.clock
     assert clock.drift_ppm == pytest.approx(-10_000, abs=2500)
     last_s = (truth.end_ms - truth.timestamp_ms) / 1000
     for event_s in (5.0, last_s - 3):

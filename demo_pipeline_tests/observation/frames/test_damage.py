@@ -85,7 +85,7 @@ def whole(request: pytest.FixtureRequest, wholes: dict[str, Observed]) -> Observ
 
 def named(whole: Observed) -> list[Shown]:
     """What the rule names in the whole film, by action."""
-    rule = Rule(every_frame(whole.folder / "recording.mp4"), whole.truth, whole.evidence.as_clock())
+    rule = Rule(every_frame(whole.folder / "recording.mp4"), whole.truth, whole.evidence.clock)
     return [rule.names(position) for position in range(len(whole.actions))]
 
 

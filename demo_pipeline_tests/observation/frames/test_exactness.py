@@ -37,7 +37,7 @@ def check(observed: Observed, quarter_turns: int = 0) -> int:
     Returns how many frames of the script the film hides at its start.
     """
     shown = every_frame(observed.folder / "recording.mp4", quarter_turns)
-    clock = observed.evidence.as_clock()
+    clock = observed.evidence.clock
     first = shown[0]
     assert first.number is not None
     off = clock.event_time(first.time) - observed.truth.frames[first.number].wall_ms

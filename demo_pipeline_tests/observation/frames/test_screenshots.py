@@ -93,7 +93,7 @@ def test_a_video_cut_short_leaves_the_steps_after_it_without_a_picture(
     short = observe(folder, tmp_path / "store", plain.truth)
     for row in short.rows:
         action = short.actions[row["action_index"]]
-        if short.evidence.as_clock().video_time(action.press_ms) > cut + 1:
+        if short.evidence.clock.video_time(action.press_ms) > cut + 1:
             assert row["reason_code"] in {"missing", "pause"}
             assert row["file"] is None
     lost = [row["action_index"] for row in short.rows if row["reason_code"] == "missing"]

@@ -1,0 +1,180 @@
+"""The commands `demo-pipeline review`, `demo-pipeline reviews` and `demo-pipeline forget`.
+
+Belongs here: their arguments, output and exit codes. What was typed is in no line: a correction is
+named by its kind and its step; `reviews export` writes it to a file that only its owner can read.
+"""
+
+import getpass
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from demo_pipeline.cli.console import print_error, print_line
+from demo_pipeline.cli.environment import INVALID, USAGE, set_dagster_home, usable_settings
+
+if TYPE_CHECKING:
+    from demo_pipeline.review.decisions import Decision
+    from demo_pipeline.runs.workspace import Workspace
+
+_Ids = Annotated[list[str] | None, typer.Argument(help="Ids of demonstrations; none: all.")]
+
+
+def review(
+    demonstration: Annotated[str, typer.Argument(help="The demonstration to begin with.")] = "",
+    *,
+    author: Annotated[str, typer.Option(help="Your name in the decisions. [default: login]")] = "",
+    port: Annotated[int, typer.Option(min=1024, max=65535, help="On this machine only.")] = 8770,
+) -> None:
+    """Open a page on which people watch, judge and correct demonstrations; Ctrl-C ends it.
+
+    It answers this machine only, at the address it prints. Decisions are kept in the store, under
+    `reviews/`, and change no output.
+    """
+    from demo_pipeline.review.material import Material
+    from demo_pipeline.review.server import build_app, kept_token, listening, serve
+
+    workspace = _workspace()
+    folder = Path(workspace.settings.cache).expanduser()
+    token = kept_token(folder)
+    connection = listening(port)
+    if connection is None:
+        print_error(f"demo-pipeline: port {port} is taken; end what uses it, or give --port")
+        raise typer.Exit(USAGE)
+    material = Material(workspace.store, workspace.uploads)
+    place = f"#{demonstration}" if demonstration else ""
+    print_line(f"http://127.0.0.1:{port}/{token}/{place}")
+    serve(build_app(material, author or getpass.getuser(), token, port), connection)
+
+
+def _workspace() -> "Workspace":
+    from demo_pipeline.runs.workspace import Workspace
+
+    return Workspace.open(usable_settings())
+
+
+reviews_app = typer.Typer(no_args_is_help=True, help="List, export and import decisions of people.")
+
+
+@reviews_app.command("list")
+def list_reviews(ids: _Ids = None) -> None:
+    """List the decisions: time, author, what, and whether it holds; then counts."""
+    from demo_pipeline.review.review_store import judged_decisions
+
+    counts = {"holds": 0, "stale": 0, "undone": 0, "no trajectory": 0}
+    for decision, state in judged_decisions(_workspace().store, ids or ()):
+        counts[state] += 1
+        step = "" if decision.step is None else f" step {decision.step}"
+        told = f"{decision.time} {decision.author}: {decision.kind}{step} [{state}]"
+        print_line(f"{decision.demonstration} {told} {decision.id}")
+    print_line(", ".join(f"{number} {state}" for state, number in counts.items()))
+
+
+@reviews_app.command("export")
+def export_reviews(
+    dest: Annotated[Path, typer.Argument(help="A new file: .jsonl, or .csv for a table.")],
+    ids: _Ids = None,
+) -> None:
+    """Write the decisions to a file, corrections in full: they may hold what was typed."""
+    from demo_pipeline.review.review_store import as_csv, as_json_lines
+
+    if dest.suffix.lower() not in {".jsonl", ".csv"} or dest.exists():
+        print_error(f"demo-pipeline: {dest}: give a new file that ends in .jsonl or .csv")
+        raise typer.Exit(USAGE)
+    decisions = _decisions(_workspace(), ids or ())
+    data = as_csv(decisions).encode() if dest.suffix.lower() == ".csv" else b""
+    handle = os.open(dest, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(handle, "wb") as file:
+        file.writelines([data] if data else as_json_lines(decisions))
+    print_line(f"{len(decisions)} decisions written to {dest}")
+
+
+def _decisions(workspace: "Workspace", ids: Iterable[str]) -> "list[Decision]":
+    from demo_pipeline.review.review_store import Reviews
+
+    reviews, wanted = Reviews(workspace.store), set(ids)
+    reviews.refresh()
+    for key in reviews.damaged():
+        print_error(f"{key} is not a decision, and counts for nothing; remove it")
+    return [one for one in reviews.all() if not wanted or one.demonstration in wanted]
+
+
+@reviews_app.command("import")
+def import_reviews(
+    source: Annotated[Path, typer.Argument(help="A file that `reviews export` wrote, or alike.")],
+) -> None:
+    """Add the decisions of a file to the store; those that are there already stay as they are.
+
+    Exit code 1 when a line holds no decision; the others are added all the same.
+    """
+    from demo_pipeline.files.json_files import JsonFileError
+    from demo_pipeline.review.review_store import import_decisions, read_exchange
+
+    try:
+        decisions, problems = read_exchange(source)
+    except JsonFileError as error:
+        print_error(f"demo-pipeline: {error.file}: {error.message}")
+        raise typer.Exit(USAGE) from None
+    added, refused = import_decisions(_workspace().store, decisions)
+    for problem in (*problems, *refused):
+        print_error(str(problem))
+    print_line(f"{added} added, {len(decisions) - added - len(refused)} known before")
+    if problems or refused:
+        raise typer.Exit(INVALID)
+
+
+def forget(
+    demonstration: Annotated[str, typer.Argument(help="Id of the demonstration.")],
+    *,
+    delete_upload: Annotated[
+        bool, typer.Option(help="Delete the uploaded files too; needed while they are there.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Remove a demonstration for ever: outputs, decisions, caches, partition, and its datasets.
+
+    Every version of every dataset that holds it goes at once; the next `demo-pipeline run` builds
+    them again without it. To leave out one that stays, reject it.
+    """
+    from demo_pipeline.review.forget import forget_demonstration
+    from demo_pipeline.runs.stages import STAGES
+    from demo_pipeline.store.names import is_safe_id
+
+    workspace = _workspace()
+    if not is_safe_id(demonstration):
+        print_error("demo-pipeline: this cannot be the id of a demonstration")
+        raise typer.Exit(USAGE)
+    uploaded = workspace.uploads.find(demonstration) is not None
+    if uploaded and not delete_upload:
+        print_error(
+            f"demo-pipeline: {demonstration} is still in the uploads, so that the next run would "
+            "process it again; give --delete-upload to delete its files too"
+        )
+        raise typer.Exit(USAGE)
+    if not yes:
+        what = "its upload, its outputs" if uploaded else "its outputs"
+        typer.confirm(f"Remove {demonstration} for ever: {what} and its datasets?", abort=True)
+    if uploaded:
+        workspace.uploads.remove(demonstration)
+    gone = forget_demonstration(workspace.store, demonstration, [stage.name for stage in STAGES])
+    print_line(f"{len(gone.outputs)} outputs, {gone.documents} documents removed")
+    for name in gone.datasets:
+        print_line(f"{name} removed: it held the demonstration; the next run builds it again")
+    _forget_in_dagster(demonstration)
+
+
+def _forget_in_dagster(demonstration: str) -> None:
+    home = set_dagster_home()
+    if not (home / "history").exists() and not (home / "dagster.yaml").exists():
+        return
+    from demo_pipeline.defs.forgotten import forget_partition
+
+    own, shared = forget_partition(demonstration)
+    print_line(f"partition and {own} runs removed from Dagster")
+    if shared:
+        print_line(
+            f"{shared} runs over several demonstrations stay in Dagster, and name its id; "
+            "the job prune_history removes them when they are old"
+        )

@@ -1,0 +1,896 @@
+"use strict";
+// The review page: a queue, a demonstration, its steps. Text of recordings only ever becomes text
+// nodes. A decision is kept in localStorage until the server has it, under an id that makes sending
+// it twice the same as once.
+
+const base = location.pathname;
+const $ = (id) => document.getElementById(id);
+const state = {
+  queue: null, rows: [], demo: null, step: 0, film: false, picking: "", hover: null, loads: 0,
+  frames: null, filmTime: null,
+};
+const canvas = $("canvas"), film = $("film"), timeline = $("timeline");
+const images = new Map(), trees = new Map();
+const CANVAS = { width: 1920, height: 1080 };
+
+// --- small helpers
+
+function element(name, { text, ...properties } = {}, ...children) {
+  const made = Object.assign(document.createElement(name), properties);
+  if (text !== undefined) made.textContent = text;
+  made.append(...children);
+  return made;
+}
+
+function fill(id, ...children) { $(id).replaceChildren(...children); }
+
+function facts(id, pairs) {
+  const known = pairs.filter(([, value]) => value !== null && value !== undefined && value !== "");
+  fill(id, ...known.flatMap(([name, value]) => [
+    element("dt", { text: name }), element("dd", { text: String(value) })]));
+}
+
+function named(node) { return node.name ? `${node.role} “${node.name}”` : node.role; }
+
+function plain(name) { return name.replaceAll("_", " "); }
+
+function round(value, digits = 1) {
+  return value === null || value === undefined ? null : Number(value).toFixed(digits);
+}
+
+let toastTimer;
+function toast(text) {
+  $("toast").textContent = text;
+  clearTimeout(toastTimer);
+  toastTimer = setTimeout(() => { $("toast").textContent = ""; }, 8000);
+}
+
+async function read(path) {
+  const answer = await fetch(base + path);
+  if (!answer.ok) throw new Error(await answer.text());
+  return answer.json();
+}
+
+function effective(step) {
+  return state.demo.judgement.actions[step.index] ?? step.action;
+}
+
+// --- the outbox: decisions that the server may not have yet
+
+const OUTBOX = "outbox:";
+let sending = false;
+
+function outbox() {
+  return Object.keys(localStorage).filter((key) => key.startsWith(OUTBOX))
+    .map((key) => JSON.parse(localStorage.getItem(key))).sort((a, b) => a.at - b.at);
+}
+
+function decide(kind, value) {
+  if (!state.demo) return;
+  const id = crypto.randomUUID().replaceAll("-", "");
+  const item = { id, demo: state.demo.id, version: state.demo.version, kind, value, at: Date.now() };
+  localStorage.setItem(OUTBOX + id, JSON.stringify(item));
+  predict();
+  showDemonstration();
+  showSaving();
+  send();
+}
+
+// What the page shows holds at once: pending decisions are added to what the server has told.
+function predict() {
+  const { demo } = state, known = new Map(demo.decisions.map((one) => [one.id, one]));
+  for (const { id, demo: name, kind, value, refused } of outbox()) {
+    if (name !== demo.id || refused || known.has(id)) continue;
+    const made = { id, kind, value, author: state.queue?.author, undone: false, stale: false, pending: true };
+    demo.decisions.push(made);
+    known.set(id, made);
+    const target = kind === "undo" && known.get(value.decision);
+    if (target && target.kind !== "undo") target.undone = true;
+    else if (target && known.has(target.value.decision)) known.get(target.value.decision).undone = false;
+  }
+  const holds = { status: "open", success: null, instruction: null, bad_steps: [], trim: null, actions: {} };
+  for (const { kind, value, undone, stale } of demo.decisions) {
+    if (undone || stale) continue;
+    if (kind === "approve") holds.status = "approved";
+    if (kind === "reject") holds.status = "rejected";
+    if (kind === "outcome") holds.success = value.success;
+    if (kind === "instruction") holds.instruction = value.text;
+    if (kind === "bad_step") holds.bad_steps.push(value.step);
+    if (kind === "trim") holds.trim = [value.first, value.last];
+    if (kind === "action") {
+      const recorded = demo.steps.find((step) => step.index === value.action.step_index)?.action;
+      holds.actions[value.action.step_index] = { ...recorded, ...value.action };
+    }
+  }
+  demo.judgement = holds;
+}
+
+async function send() {
+  if (sending) return;
+  sending = true;
+  try {
+    for (const item of outbox()) {
+      if (!item.refused) await sendOne(item);
+    }
+  } catch {
+    setTimeout(send, 1000);
+  } finally {
+    sending = false;
+    showSaving();
+  }
+  if (outbox().some((item) => !item.refused)) setTimeout(send, 1000);
+}
+
+async function sendOne(item) {
+  const { id, version, kind, value } = item;
+  const answer = await fetch(`${base}api/demonstrations/${item.demo}/decisions`, {
+    method: "POST", headers: { "content-type": "application/json" },
+    body: JSON.stringify({ id, version, kind, value }),
+  });
+  if (answer.status >= 500 || answer.status === 403) throw new Error("not saved");
+  const got = await answer.json();
+  if (answer.status === 409) {
+    localStorage.setItem(OUTBOX + id, JSON.stringify({ ...item, refused: true }));
+    toast("This demonstration was built again. Look at the new version, then send it again.");
+    if (state.demo?.id === item.demo) await open(item.demo, state.step);
+    return;
+  }
+  localStorage.removeItem(OUTBOX + id);
+  if (state.demo?.id !== item.demo) return;
+  if (!answer.ok) {
+    toast(got.faults.join("; "));
+    await open(item.demo, state.step);
+  } else if (got.decisions) {
+    state.demo.decisions = got.decisions;
+    predict();
+    showDemonstration();
+    markRow(item.demo, state.demo);
+  }
+}
+
+function showSaving() {
+  const waiting = outbox().length;
+  $("saving").textContent = waiting ? `${waiting} not saved yet` : "All saved";
+  $("saving").className = waiting ? "waiting" : "faint";
+  if (state.demo) showDecisions();
+}
+
+// --- the queue
+
+async function loadQueue() {
+  const queue = await read("api/queue");
+  state.queue = queue;
+  $("author").textContent = `as ${queue.author}`;
+  showQueue();
+}
+
+function isShown(row) {
+  const show = $("show").value, words = $("filter").value.toLowerCase().split(/\s+/);
+  const text = [row.id, row.instruction, row.application, ...row.signals.map(([n]) => plain(n))]
+    .join(" ").toLowerCase();
+  const fits = {
+    all: true, open: row.review === "open", flagged: row.flagged, stale: row.stale > 0,
+    approved: row.review === "approved", rejected: row.review === "rejected",
+  }[show];
+  return (fits || row.id === state.demo?.id) && words.every((word) => text.includes(word));
+}
+
+function showQueue() {
+  const { rows } = state.queue;
+  state.rows = rows.filter(isShown);
+  fill("queue", ...(state.rows.length ? state.rows.map(queueItem)
+    : [element("li", { className: "empty", text: "No demonstration fits." })]));
+  const watched = rows.filter((row) => row.review !== "open").length;
+  const doubtful = rows.filter((row) => row.flagged && row.review === "open").length;
+  $("progress").textContent =
+    `${watched} of ${rows.length} reviewed · watch these ${doubtful} of ${rows.length}`;
+}
+
+function queueItem(row) {
+  const marks = [];
+  if (row.review !== "open") {
+    marks.push(element("span", { className: `mark ${row.review}`, text: row.review }));
+  }
+  if (row.stale) marks.push(element("span", { className: "mark stale", text: `${row.stale} stale` }));
+  if (row.corrected) marks.push(element("span", { className: "mark approved", text: "✎" }));
+  const score = element("span", {
+    className: row.flagged ? "score high" : "score", text: row.doubt.toFixed(1),
+    title: "doubt: sum of the signals' points",
+  });
+  const why = row.signals.map(([name, count]) => (count > 1 ? `${plain(name)} ×${count}` : plain(name)));
+  if (row.near.length) why.push(`like ${row.near.join(", ")}`);
+  const item = element("li", { title: `${row.id}\n${row.instruction}` },
+    element("div", { className: "line" }, element("span", { className: "id", text: row.id }),
+      ...marks, score),
+    element("div", { className: "words", text: `${row.application} · ${row.instruction}` }),
+    element("div", { className: "why", text: why.join(", ") || "\u00a0" }));
+  item.dataset.id = row.id;
+  item.classList.toggle("chosen", row.id === state.demo?.id);
+  item.onclick = () => open(row.id);
+  return item;
+}
+
+function markRow(id, got) {
+  const row = state.queue?.rows.find((one) => one.id === id);
+  if (!row) return;
+  const holds = got.judgement;
+  row.review = holds.status;
+  row.stale = got.decisions.filter((one) => one.stale).length;
+  row.corrected = holds.success !== null || holds.instruction !== null || holds.trim !== null
+    || holds.bad_steps.length > 0 || Object.keys(holds.actions).length > 0;
+  showQueue();
+}
+
+function nextDemonstration(by) {
+  const place = state.rows.findIndex((row) => row.id === state.demo?.id);
+  const row = state.rows[place + by];
+  if (row) open(row.id);
+}
+
+// --- a demonstration
+
+async function open(id, step = 0) {
+  const load = ++state.loads;
+  let demo;
+  try {
+    demo = await read(`api/demonstrations/${encodeURIComponent(id)}`);
+  } catch (error) {
+    return toast(error.message);
+  }
+  if (load !== state.loads) return undefined; // another one was opened meanwhile
+  const isOther = state.demo?.id !== demo.id;
+  Object.assign(state, { demo, picking: "", hover: null });
+  predict();
+  if (isOther) {
+    Object.assign(state, { film: false, frames: null, filmTime: null });
+    film.removeAttribute("src");
+    film.load();
+    images.clear();
+    trees.clear();
+  }
+  document.title = `${demo.id} – Review`;
+  document.body.classList.remove("picking");
+  $("words").value = localStorage.getItem(`draft:${id}`) ?? demo.judgement.instruction ?? demo.task.instruction;
+  $("remark").value = localStorage.getItem(`remark:${id}`) ?? "";
+  goTo(Math.min(step, demo.steps.length - 1));
+  showDemonstration();
+  for (const item of $("queue").children) {
+    item.classList.toggle("chosen", item.dataset.id === id);
+    if (item.dataset.id === id) item.scrollIntoView({ block: "nearest" });
+  }
+  return undefined;
+}
+
+function showDemonstration() {
+  const { demo } = state, holds = demo.judgement;
+  $("instruction").textContent = holds.instruction ?? demo.task.instruction;
+  const done = holds.success ?? demo.result.success;
+  fill("facts", ...[
+    demo.id, demo.task.application, `${demo.steps.length} steps`,
+    done ? "task done" : `not done (${demo.result.error_message ?? "by review"})`,
+    `${round(demo.result.completion_time_ms / 1000)} s`, demo.about.platform,
+    demo.hidden.length ? `${demo.hidden.length} hidden actions` : "",
+    holds.trim ? `steps ${holds.trim[0]} to ${holds.trim[1]} kept` : "",
+  ].filter(Boolean).map((text) => element("span", { text })));
+  fill("verdict-buttons",
+    button("Approve", "a", () => decide("approve", {}), holds.status === "approved" && "approved"),
+    button("Reject", "r", askReason, holds.status === "rejected" && "rejected"),
+    button(done ? "Task done" : "Task not done", "o", () => decide("outcome", { success: !done }), holds.success !== null && "on"));
+  fill("signals", ...demo.signals.map(signalLine));
+  const { clock } = demo;
+  facts("clock", clock ? [
+    ["clock", `${plain(clock.method)}, ±${round(clock.uncertainty_ms, 0)} ms`],
+    ["origin", `${round(clock.documented_offset_ms, 0)} ms after meta.timestamp`],
+    ["agreement", clock.score === null ? null : `${round(clock.score * 100, 0)} % of ${clock.moves} moves`],
+    ["recorded", `${demo.about.recorded_at.slice(0, 19).replace("T", " ")} UTC, ${demo.about.status} ${demo.about.reason}`],
+  ] : [["clock", "no evidence in the store"]]);
+  showDecisions();
+  showSteps();
+  showStep();
+}
+
+function signalLine([name, count]) {
+  const [points, definition] = state.queue?.signals[name] ?? [0, ""];
+  return element("li", { title: `${points} points` },
+    element("b", { text: count > 1 ? `${plain(name)} ×${count}` : plain(name) }),
+    element("span", { text: definition }));
+}
+
+function button(text, key, act, on) {
+  const made = element("button", { type: "button", onclick: () => { act(); made.blur(); } },
+    `${text} `, element("kbd", { text: key }));
+  if (on) made.classList.add("on", on);
+  return made;
+}
+
+function showDecisions() {
+  const waiting = outbox().filter((item) => item.demo === state.demo.id && item.refused).map((item) =>
+    element("li", {}, element("span", { className: "stale", text: `${told(item)} — for an older version` }),
+      element("button", { type: "button", text: "Send for this version", onclick: () => resend(item) }),
+      element("button", { type: "button", text: "Drop", onclick: () => drop(item) })));
+  const latest = new Set(); // of contradicting decisions the latest holds
+  const made = state.demo.decisions.filter((one) => one.kind !== "undo").reverse().map((one) => {
+    const about = { approve: "verdict", reject: "verdict", note: one.id, bad_step: one.id, action: `step ${one.value.action?.step_index}` }[one.kind] ?? one.kind;
+    const replaced = latest.has(about);
+    if (!one.undone && !one.stale) latest.add(about);
+    const item = element("li", { className: one.undone ? "undone" : replaced ? "replaced" : "", title: `${one.author}, ${one.time ?? "not saved yet"}` },
+      element("span", { text: `${told(one)} · ${one.pending ? "not saved yet" : one.author}` }));
+    if (one.stale) item.append(element("b", { className: "stale", text: "stale", title: "made for another version, whose steps differ" }));
+    item.append(element("button", { type: "button", text: one.undone ? "Redo" : "Undo",
+      onclick: () => (one.undone ? redo(one) : decide("undo", { decision: one.id })) }));
+    return item;
+  });
+  fill("decisions", ...waiting, ...(made.length || waiting.length ? made
+    : [element("li", { className: "faint", text: "None yet." })]));
+}
+
+function told({ kind, value }) {
+  switch (kind) {
+    case "reject": return `reject: ${plain(value.reason)}${value.text ? ` (${value.text})` : ""}`;
+    case "outcome": return value.success ? "task done" : "task not done";
+    case "instruction": return `instruction: ${value.text}`;
+    case "bad_step": return `step ${value.step} is bad`;
+    case "trim": return `keep steps ${value.first} to ${value.last}`;
+    case "action": return `step ${value.action.step_index}: ${value.action.reasoning ?? "corrected"}`;
+    case "note": return `note${value.step === null || value.step === undefined ? "" : ` on step ${value.step}`}: ${value.text}`;
+    case "undo": return "undo";
+    default: return kind;
+  }
+}
+
+function drop(item) { localStorage.removeItem(OUTBOX + item.id); showSaving(); }
+function resend(item) { drop(item); decide(item.kind, item.value); }
+
+function own() {
+  return state.demo.decisions.filter((one) => one.kind !== "undo" && one.author === state.queue.author);
+}
+
+function undoLast() {
+  const mine = own().filter((one) => !one.undone);
+  if (mine.length) decide("undo", { decision: mine.at(-1).id });
+  else toast("There is nothing to undo.");
+}
+
+function redo(one) {
+  const undo = state.demo.decisions.filter((other) => other.kind === "undo" && other.value.decision === one.id);
+  if (undo.length) decide("undo", { decision: undo.at(-1).id });
+}
+
+function redoLast() {
+  const gone = new Set(own().filter((one) => one.undone).map((one) => one.id));
+  const undos = state.demo.decisions.filter((one) => one.kind === "undo" && gone.has(one.value.decision));
+  if (undos.length) decide("undo", { decision: undos.at(-1).id });
+}
+
+// --- steps
+
+function showSteps() {
+  const { judgement: holds, steps } = state.demo;
+  fill("steps", ...steps.map((step, place) => {
+    const item = element("li", { text: `${step.index} ${plain(step.action.action_type)}`, title: effective(step).reasoning });
+    const names = {
+      "doubtful": (step.triage.doubt ?? 0) >= 1, "bad-step": holds.bad_steps.includes(step.index),
+      "cut": isCut(step), "corrected": step.index in holds.actions, "chosen": place === state.step,
+    };
+    for (const [name, is] of Object.entries(names)) item.classList.toggle(name, is);
+    item.onclick = () => goTo(place);
+    return item;
+  }));
+}
+
+function isCut(step) {
+  const { trim } = state.demo.judgement;
+  return Boolean(trim) && (step.index < trim[0] || step.index > trim[1]);
+}
+
+function goTo(place) {
+  const { demo } = state;
+  if (!demo || place < 0 || place >= demo.steps.length) return;
+  Object.assign(state, { step: place, film: false, hover: null, filmTime: null });
+  stopPicking();
+  film.pause();
+  history.replaceState(null, "", `#${encodeURIComponent(demo.id)}/${demo.steps[place].index}`);
+  [...$("steps").children].forEach((item, at) => item.classList.toggle("chosen", at === place));
+  $("steps").children[place]?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  showStep();
+  for (const at of [place, place + 1, place - 1, place + 2]) {
+    if (demo.steps[at]) picture(demo.steps[at]);
+  }
+}
+
+function current() { return state.demo.steps[state.step]; }
+
+function showStep() {
+  const step = current(), action = effective(step), holds = state.demo.judgement;
+  $("step-title").textContent = `Step ${step.index}: ${plain(action.action_type)}`;
+  $("sentence").textContent = action.reasoning;
+  fill("step-signals", ...(step.triage.signals ?? []).map((name) => signalLine([name, 1])));
+  showParameters(step, action);
+  const target = action.target_element;
+  fill("target", element("span", { className: "faint", text: "target" }),
+    element("span", { text: target ? named(target) : "none" }),
+    button("Pick", "t", () => pick("target")), button("None", "T", () => correct({ target_element: null })));
+  facts("evidence", [
+    ["picture", `${plain(step.reason_code)}, ${round(step.lead_ms, 0) ?? "?"} ms before${step.leak ? ", leak" : ""}`],
+    ["tree", `${step.freshness}, ${step.tree_agreement}${step.tree_age_ms === null ? "" : `, ${round(step.tree_age_ms / 1000)} s old`}`],
+    ["idle", step.triage.idle_s === null || step.triage.idle_s === undefined ? null : `${round(step.triage.idle_s)} s before`],
+    ["changed", step.triage.changed_share === undefined ? null : `${round(step.triage.changed_share * 100, 2)} % of the screen after`],
+  ]);
+  fill("step-buttons",
+    button("Bad step", "b", markBad, holds.bad_steps.includes(step.index) && "rejected"),
+    button("First", "[", () => trim("first"), holds.trim?.[0] === step.index && "on"),
+    button("Last", "]", () => trim("last"), holds.trim?.[1] === step.index && "on"));
+  fill("history", ...state.demo.steps.slice(0, state.step).filter((one) => !isCut(one)).map((one, place) =>
+    element("li", { text: `${one.index}. ${effective(one).reasoning}`, onclick: () => goTo(place),
+      className: holds.bad_steps.includes(one.index) ? "bad-step" : "" })));
+  showTree(step);
+  draw();
+}
+
+const CHOICES = { direction: ["up", "down", "left", "right"], button: ["left", "right", "middle"] };
+
+function showParameters(step, action) {
+  const fields = Object.entries(action.parameters).flatMap(([name, value]) => {
+    const list = Array.isArray(value);
+    const input = CHOICES[name]
+      ? element("select", {}, ...CHOICES[name].map((one) => element("option", { text: one, value: one })))
+      : element("input", { type: typeof value === "number" ? "number" : "text", step: "any" });
+    Object.assign(input, { id: `p-${name}`, name, value: list ? value.join(" ") : value });
+    const kind = list ? "list" : typeof value;
+    input.dataset.kind = kind;
+    if (kind !== "number" && !CHOICES[name]) input.className = "wide";
+    return [element("label", { text: plain(name), htmlFor: `p-${name}` }), input];
+  });
+  fill("parameters", ...fields, ...(fields.length
+    ? [element("button", { type: "submit" }, "Save parameters ", element("kbd", { text: "e, Enter" }))] : []));
+}
+
+$("parameters").onsubmit = (event) => {
+  event.preventDefault();
+  const values = {};
+  for (const input of $("parameters").elements) {
+    if (!input.name) continue;
+    values[input.name] = { number: () => Number(input.value), list: () => input.value.split(/\s+/).filter(Boolean) }[input.dataset.kind]?.() ?? input.value;
+  }
+  document.activeElement?.blur();
+  correct({ parameters: values });
+};
+
+function correct(change) {
+  const step = current(), action = effective(step);
+  const { parameters, target_element } = action;
+  decide("action", { action: { step_index: step.index, parameters, target_element, ...change } });
+}
+
+function markBad() {
+  const { index } = current();
+  const marks = state.demo.decisions.filter((one) => one.kind === "bad_step" && !one.undone && !one.stale && one.value.step === index);
+  if (marks.length) marks.forEach((one) => decide("undo", { decision: one.id }));
+  else decide("bad_step", { step: index });
+}
+
+function trim(end) {
+  const { steps, judgement } = state.demo, { index } = current();
+  const [first, last] = judgement.trim ?? [steps[0].index, steps.at(-1).index];
+  const wanted = end === "first" ? [index, Math.max(index, last)] : [Math.min(first, index), index];
+  if (wanted[0] !== first || wanted[1] !== last) decide("trim", { first: wanted[0], last: wanted[1] });
+}
+
+// --- picture, film and tree
+
+function fileOf(step, kind) {
+  return `${base}files/${state.demo.id}/${state.demo.version}/${step.index}/${kind}`;
+}
+
+function picture(step) {
+  const url = fileOf(step, "screenshot");
+  if (!images.has(url)) {
+    const image = new Image();
+    image.onload = () => { if (state.demo && fileOf(current(), "screenshot") === url) draw(); };
+    image.onerror = () => toast("A screenshot cannot be read.");
+    image.src = url;
+    images.set(url, image);
+    if (images.size > 16) images.delete(images.keys().next().value);
+  }
+  return images.get(url);
+}
+
+async function treeOf(step) {
+  const url = fileOf(step, "tree");
+  if (!trees.has(url)) {
+    trees.set(url, fetch(url).then((answer) => answer.json()).then(flat));
+    if (trees.size > 16) trees.delete(trees.keys().next().value);
+  }
+  return trees.get(url);
+}
+
+function flat(tree) {
+  const nodes = [], pending = [[tree.root, 0]];
+  while (pending.length) {
+    const [node, depth] = pending.pop();
+    nodes.push({ id: node.id, role: node.role, name: node.name, bounds: node.bounds, depth, states: node.states ?? [] });
+    for (const child of (node.children ?? []).toReversed()) pending.push([child, depth + 1]);
+  }
+  return nodes;
+}
+
+async function showTree(step) {
+  const nodes = await treeOf(step).catch(() => []);
+  if (!state.demo || current() !== step) return;
+  state.nodes = nodes;
+  const words = $("tree-filter").value.toLowerCase(), chosen = effective(step).target_element?.id;
+  const shown = nodes.filter((node) => `${node.role} ${node.name} ${node.id}`.toLowerCase().includes(words));
+  fill("tree", ...shown.slice(0, 3000).map((node) => {
+    const item = element("li", { title: `${node.id} ${node.states.join(", ")}` },
+      element("em", { text: `${node.role} ` }), node.name);
+    item.style.paddingLeft = `${6 + (words ? 0 : Math.min(node.depth, 20) * 8)}px`;
+    item.dataset.id = node.id;
+    item.classList.toggle("chosen", node.id === chosen);
+    item.onmouseenter = () => { state.hover = node; draw(); };
+    item.onmouseleave = () => { state.hover = null; draw(); };
+    item.onclick = () => { if (state.picking === "target") choose(node); else { state.hover = node; draw(); } };
+    return item;
+  }));
+  const marked = $("tree").querySelector(".chosen");
+  if (marked) $("tree").scrollTop = marked.offsetTop - $("tree").clientHeight / 2;
+  draw();
+}
+
+function boxOf(step) {
+  const target = effective(step).target_element;
+  const node = target && state.nodes?.find((one) => one.id === target.id);
+  return node?.bounds ?? null;
+}
+
+function draw() {
+  if (!state.demo) return;
+  const pen = canvas.getContext("2d"), step = current();
+  pen.fillStyle = "#000";
+  pen.fillRect(0, 0, CANVAS.width, CANVAS.height);
+  const image = picture(step);
+  if (state.film && film.videoWidth) {
+    const { videoWidth: width, videoHeight: height } = film;
+    const scale = Math.min(CANVAS.width / width, CANVAS.height / height);
+    pen.drawImage(film, (CANVAS.width - width * scale) / 2, (CANVAS.height - height * scale) / 2, width * scale, height * scale);
+  } else if (image.complete && image.naturalWidth) pen.drawImage(image, 0, 0);
+  if (!state.film) overlay(pen, step);
+  if (state.hover) outline(pen, state.hover.bounds, "#1e90ff", named(state.hover));
+  const mode = state.picking ? `Pick the ${state.picking}: click it, Esc ends`
+    : state.film ? "Film" : `Screenshot of step ${step.index}${isCut(step) ? " (trimmed off)" : ""}`;
+  $("mode").textContent = mode;
+  const shown = state.filmTime ?? step.pts;
+  $("time").textContent = `${round(shown, 3) ?? "?"} s`;
+  canvas.dataset.shown = image.complete && !state.film ? `${state.demo.id}/${step.index}` : "";
+  drawTimeline();
+}
+
+function overlay(pen, step) {
+  const action = effective(step), at = action.parameters, box = boxOf(step);
+  if (box) outline(pen, box, "#19b35a", named(action.target_element));
+  const points = at.start_x === undefined ? (at.x === undefined ? [] : [[at.x, at.y]]) : [[at.start_x, at.start_y], [at.end_x, at.end_y]];
+  pen.lineWidth = 4;
+  pen.strokeStyle = "#ff3b30";
+  points.forEach(([x, y]) => {
+    pen.beginPath();
+    pen.arc(x, y, 16, 0, 2 * Math.PI);
+    pen.moveTo(x - 5, y); pen.lineTo(x + 5, y); pen.moveTo(x, y - 5); pen.lineTo(x, y + 5);
+    pen.stroke();
+  });
+  if (points.length === 2) {
+    pen.beginPath();
+    pen.moveTo(...points[0]);
+    pen.lineTo(...points[1]);
+    pen.stroke();
+  }
+}
+
+function outline(pen, box, colour, label) {
+  pen.lineWidth = 4;
+  pen.strokeStyle = colour;
+  pen.strokeRect(box.x, box.y, box.width, box.height);
+  pen.font = "22px system-ui, sans-serif";
+  const text = label.length > 60 ? `${label.slice(0, 59)}…` : label, wide = pen.measureText(text).width + 12;
+  const top = box.y >= 32 ? box.y - 32 : Math.min(box.y + box.height, CANVAS.height - 32);
+  const left = Math.max(0, Math.min(box.x, CANVAS.width - wide));
+  pen.fillStyle = colour;
+  pen.fillRect(left, top, wide, 30);
+  pen.fillStyle = "#fff";
+  pen.fillText(text, left + 6, top + 22);
+}
+
+// --- the time line
+
+function span() {
+  const { film: known, timeline: line } = state.demo;
+  return known ? [known.first, Math.max(known.last, known.first + 0.001)] : line ? [0, 1] : null;
+}
+
+function drawTimeline() {
+  const { demo } = state, range = span(), style = getComputedStyle(document.body);
+  const colour = (name) => style.getPropertyValue(`--${name}`);
+  const wide = timeline.clientWidth * devicePixelRatio;
+  if (timeline.width !== wide) timeline.width = wide;
+  if (timeline.height !== 56 * devicePixelRatio) timeline.height = 56 * devicePixelRatio;
+  const pen = timeline.getContext("2d");
+  pen.setTransform(devicePixelRatio, 0, 0, devicePixelRatio, 0, 0);
+  pen.clearRect(0, 0, timeline.clientWidth, 56);
+  if (!range || !demo.timeline) return;
+  const at = (time) => 4 + (timeline.clientWidth - 8) * (time - range[0]) / (range[1] - range[0]);
+  const bar = (from, to, top, height, name) => {
+    pen.fillStyle = colour(name);
+    pen.fillRect(at(from), top, Math.max(3, at(to) - at(from)), height);
+  };
+  for (const scan of demo.timeline.scans) bar(scan.from, scan.to, 44, 5, "scan");
+  const bySteps = new Map(demo.steps.map((step, place) => [step.index, [step, place]]));
+  for (const one of demo.timeline.actions) {
+    const [step, place] = bySteps.get(one.step) ?? [];
+    if (step) bar(one.from, one.to, 8, 26, step.action.action_type === "wait" ? "wait" : "act");
+    else if (one.type !== "pause") {
+      pen.strokeStyle = colour("bad");
+      pen.lineWidth = 2;
+      pen.strokeRect(at(one.from), 10, 5, 22);
+    }
+    if (step?.leak) bar(one.from, one.from, 36, 5, "bad");
+    if (place === state.step) {
+      pen.strokeStyle = colour("accent");
+      pen.lineWidth = 2;
+      pen.strokeRect(at(one.from) - 3, 4, Math.max(3, at(one.to) - at(one.from)) + 6, 34);
+    }
+  }
+  const shown = state.filmTime ?? current().pts;
+  if (shown !== null) {
+    pen.fillStyle = colour("text");
+    pen.fillRect(at(shown) - 0.5, 0, 1, 56);
+  }
+}
+
+timeline.onclick = (event) => {
+  const range = span();
+  if (!range || !state.demo.timeline) return;
+  const time = range[0] + (event.offsetX - 4) / (timeline.clientWidth - 8) * (range[1] - range[0]);
+  const near = state.demo.timeline.actions.filter((one) => one.step !== null)
+    .map((one) => [Math.max(one.from - time, time - one.to, 0), one.step]).sort((a, b) => a[0] - b[0])[0];
+  const pixel = (range[1] - range[0]) / timeline.clientWidth;
+  if (near && near[0] < 6 * pixel) goTo(state.demo.steps.findIndex((step) => step.index === near[1]));
+  else showFilm(time);
+};
+
+// --- the film
+
+async function showFilm(time) {
+  const { demo } = state;
+  if (!demo.film) return toast("The film is not in the store.");
+  if (!film.src) {
+    film.src = `${base}api/demonstrations/${demo.id}/film`;
+    film.onerror = () => toast("The film cannot be played; it was removed, or replaced.");
+  }
+  state.frames ??= await read(`api/demonstrations/${demo.id}/frames`).catch(() => null);
+  if (state.demo !== demo || !state.frames) return undefined;
+  state.film = true;
+  const place = state.frames.findLastIndex((pts) => pts <= time + 0.0005);
+  return seek(Math.max(0, place));
+}
+
+function seek(place) {
+  const { frames } = state, pts = frames[Math.max(0, Math.min(place, frames.length - 1))];
+  const next = frames.find((other) => other > pts) ?? pts + 0.04;
+  // The middle of a frame's time, so that rounding leads to no neighbour.
+  film.currentTime = (pts + next) / 2;
+  state.filmTime = pts;
+  draw();
+}
+
+// A frame may come before or after the seek ends; one from before it is passed over.
+let presented = null;
+function onFrame(_now, { mediaTime }) {
+  presented = mediaTime;
+  showFrame();
+  film.requestVideoFrameCallback(onFrame);
+}
+
+function showFrame() {
+  if (!state.film || film.seeking || presented === null) return;
+  state.filmTime = presented;
+  canvas.dataset.pts = presented.toFixed(2);
+  draw();
+}
+film.onseeked = showFrame;
+film.requestVideoFrameCallback(onFrame);
+
+function toggleFilm() {
+  if (!state.film) return showFilm(current().pts ?? state.demo.film?.first ?? 0);
+  film.pause();
+  Object.assign(state, { film: false, filmTime: null });
+  return draw();
+}
+
+async function play() {
+  if (!state.film) await toggleFilm();
+  if (film.paused) film.play().catch(() => {}); else film.pause();
+}
+film.onplay = film.onpause = () => { $("play").textContent = film.paused ? "▶" : "❚❚"; };
+$("play").onclick = () => { play(); $("play").blur(); };
+
+async function frameBy(by) {
+  if (!state.film) await toggleFilm();
+  film.pause();
+  if (state.frames) seek(state.frames.findLastIndex((pts) => pts <= (state.filmTime ?? 0) + 0.0005) + by);
+}
+
+// --- picking a target or a point in the picture
+
+function pick(what) {
+  state.film = false;
+  state.picking = what;
+  document.body.classList.add("picking");
+  draw();
+}
+
+function stopPicking() {
+  if (!state.picking) return;
+  state.picking = "";
+  state.hover = null;
+  document.body.classList.remove("picking");
+}
+
+function placeOf(event) {
+  const box = canvas.getBoundingClientRect();
+  return [Math.round((event.clientX - box.left) / box.width * CANVAS.width), Math.round((event.clientY - box.top) / box.height * CANVAS.height)];
+}
+
+function nodeAt([x, y]) {
+  const inside = (state.nodes ?? []).filter(({ bounds: box }) => x >= box.x && y >= box.y && x < box.x + box.width && y < box.y + box.height);
+  return inside.sort((a, b) => a.bounds.width * a.bounds.height - b.bounds.width * b.bounds.height)[0];
+}
+
+canvas.onmousemove = (event) => {
+  if (state.picking !== "target") return;
+  state.hover = nodeAt(placeOf(event)) ?? null;
+  draw();
+};
+
+canvas.onclick = (event) => {
+  if (state.picking === "target") {
+    const node = nodeAt(placeOf(event));
+    if (node) choose(node);
+  } else if (state.picking === "place") {
+    const [x, y] = placeOf(event), { parameters } = effective(current());
+    stopPicking();
+    correct({ parameters: { ...parameters, ...(parameters.x === undefined ? { start_x: x, start_y: y } : { x, y }) } });
+  }
+};
+
+function choose(node) {
+  stopPicking();
+  const { id, role, name } = node;
+  correct({ target_element: { id, role, name } });
+}
+
+function pickPlace() {
+  const { parameters } = effective(current());
+  if (parameters.x === undefined && parameters.start_x === undefined) toast("This action has no place.");
+  else pick("place");
+}
+
+// --- words and reasons
+
+function keepDraft(id, prefix, kind, recorded) {
+  const area = $(id);
+  const known = () => state.demo && `${prefix}:${state.demo.id}`;
+  area.oninput = () => { if (known()) localStorage.setItem(known(), area.value); };
+  area.onkeydown = (event) => {
+    if (event.key === "Enter" && !event.shiftKey) {
+      event.preventDefault();
+      const text = area.value.trim();
+      localStorage.removeItem(known());
+      if (text && text !== recorded()) decide(...kind(text));
+      area.blur();
+    } else if (event.key === "Escape") {
+      localStorage.removeItem(known());
+      area.value = recorded();
+      area.blur();
+      event.stopPropagation();
+    }
+  };
+}
+
+keepDraft("words", "draft", (text) => ["instruction", { text }], () => state.demo.judgement.instruction ?? state.demo.task.instruction);
+keepDraft("remark", "remark", (text) => { $("remark").value = ""; return ["note", { text, step: current().index }]; }, () => "");
+
+function askReason() {
+  $("reject-text").value = "";
+  fill("reasons", ...state.queue.reasons.map((reason, place) =>
+    element("li", { onclick: () => reject(reason) }, element("kbd", { text: String(place + 1) }), ` ${plain(reason)}`)));
+  $("reject").showModal();
+  $("reject").focus();
+}
+
+function reject(reason) {
+  decide("reject", { reason, text: $("reject-text").value.trim() });
+  $("reject").close();
+}
+
+$("reject").onkeydown = (event) => {
+  const reason = state.queue.reasons[Number(event.key) - 1];
+  if (reason && event.target !== $("reject-text")) {
+    event.preventDefault();
+    reject(reason);
+  }
+};
+
+// --- keys
+
+const KEYS = [
+  [["ArrowRight", "j"], "→ j", "next step", () => goTo(state.step + 1)],
+  [["ArrowLeft", "k"], "← k", "previous step", () => goTo(state.step - 1)],
+  [["Home"], "Home", "first step", () => goTo(0)],
+  [["End"], "End", "last step", () => goTo(state.demo.steps.length - 1)],
+  [["n", "ArrowDown"], "n ↓", "next demonstration", () => nextDemonstration(1)],
+  [["p", "ArrowUp"], "p ↑", "previous demonstration", () => nextDemonstration(-1)],
+  [["a"], "a", "approve", () => decide("approve", {})],
+  [["r"], "r", "reject, with a reason", askReason],
+  [["o"], "o", "task done or not done", () => decide("outcome", { success: !(state.demo.judgement.success ?? state.demo.result.success) })],
+  [["b"], "b", "step is bad, or not", markBad],
+  [["["], "[", "trim: this is the first step", () => trim("first")],
+  [["]"], "]", "trim: this is the last step", () => trim("last")],
+  [["i"], "i", "correct the instruction; Enter saves", () => $("words").focus()],
+  [["e"], "e", "correct parameters; Enter saves", () => $("parameters").querySelector("input, select")?.focus()],
+  [["t"], "t", "pick another target in picture or tree", () => pick("target")],
+  [["T"], "T", "the action has no target", () => correct({ target_element: null })],
+  [["x"], "x", "pick another place in the picture", pickPlace],
+  [["c"], "c", "note on this step; Enter saves", () => $("remark").focus()],
+  [["u"], "u", "undo the last decision", undoLast],
+  [["U"], "U", "redo it", redoLast],
+  [["f"], "f", "film at this step, or screenshot", toggleFilm],
+  [[" "], "Space", "play or pause the film", play],
+  [[","], ",", "film: one frame back", () => frameBy(-1)],
+  [["."], ".", "film: one frame on", () => frameBy(1)],
+  [["/"], "/", "search the tree", () => $("tree-filter").focus()],
+  [["?"], "?", "these keys", () => $("help").showModal()],
+];
+
+document.addEventListener("keydown", (event) => {
+  const typing = event.target.matches("input, textarea, select");
+  if (event.key === "Escape") {
+    if (typing) event.target.blur();
+    stopPicking();
+    draw();
+    return;
+  }
+  if (typing || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+  const known = KEYS.find(([keys]) => keys.includes(event.key));
+  if (!known || (!state.demo && event.key !== "?")) return;
+  event.preventDefault();
+  known[3]();
+});
+
+// --- start
+
+fill("keys", ...KEYS.map(([, shown, meaning]) => element("tr", {},
+  element("td", {}, element("kbd", { text: shown })), element("td", { text: meaning }))));
+$("help-button").onclick = () => $("help").showModal();
+$("filter").oninput = $("show").onchange = () => { if (state.queue) showQueue(); };
+$("tree-filter").oninput = () => { if (state.demo) showTree(current()); };
+window.onresize = () => draw();
+matchMedia("(prefers-color-scheme: dark)").onchange = () => draw();
+window.onhashchange = () => start();
+
+async function start() {
+  const [id, step] = decodeURIComponent(location.hash.slice(1)).split("/");
+  try {
+    if (!state.queue) await loadQueue();
+  } catch (error) {
+    toast(`The queue cannot be read: ${error.message}`);
+    return;
+  }
+  const chosen = id || state.rows[0]?.id;
+  if (!chosen) return;
+  await open(chosen);
+  const place = state.demo?.steps.findIndex((one) => one.index === Number(step)) ?? -1;
+  if (step && place > 0) goTo(place);
+}
+
+setInterval(() => { loadQueue().catch(() => {}); }, 15000);
+showSaving();
+send();
+start();

@@ -1,0 +1,156 @@
+"""What screenshots alone tell: whether two differ, faults of one, and near-duplicates.
+
+Belongs here: reading a screenshot once into the little that is compared. Coordinates are canvas
+pixels.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+
+from demo_pipeline.desktopd.models import CANVAS_HEIGHT, CANVAS_WIDTH
+
+_Grey = np.ndarray[Any, np.dtype[np.uint8]]
+
+CELL = 8  # pixels
+CHANGED = 8  # of 255, a cell's mean: above the noise of x264 at the recorders' quality
+POINTER = (-10, -6, 24, 34)  # pixels around the hot spot that an arrow or a hand covers
+BLACK_LEVEL = 16  # of 255; limited-range video has its black there
+TORN_OTHER, TORN_SAME = 0.3, 0.03  # of the cells of a part that differ, and of one that does not
+TORN_ROWS = 8  # cells; smaller parts are bars
+NEAR_BITS, NEAR_MEAN_BITS = 8, 3.0  # of 64, of any step and of their mean
+
+
+@dataclass(frozen=True)
+class PictureFacts:
+    """What is kept of a screenshot.
+
+    Attributes:
+        cells: (135, 240) mean grey of cells of 8 pixels.
+        black: nothing is brighter than a video's black.
+        hash: 64 bits; pictures that look alike differ in few of them.
+        missing: the file cannot be read.
+    """
+
+    cells: _Grey
+    black: bool
+    hash: int
+    missing: bool = False
+
+
+def read_picture(path: Path) -> PictureFacts:
+    """Read a screenshot; one that is missing or damaged counts as `missing`."""
+    grey = cv2.imread(str(path), cv2.IMREAD_GRAYSCALE) if path.is_file() else None
+    if grey is None:
+        empty = np.zeros((CANVAS_HEIGHT // CELL, CANVAS_WIDTH // CELL), np.uint8)
+        return PictureFacts(empty, black=False, hash=0, missing=True)
+    size = (CANVAS_WIDTH // CELL, CANVAS_HEIGHT // CELL)
+    cells = cv2.resize(grey, size, interpolation=cv2.INTER_AREA)
+    return PictureFacts(cells, bool((grey > BLACK_LEVEL).mean() < 0.001), _hash(cells))
+
+
+def _hash(cells: _Grey) -> int:
+    small = cv2.resize(cells, (9, 8), interpolation=cv2.INTER_AREA).astype(np.int16)
+    bits = (small[:, 1:] > small[:, :-1]).reshape(-1)
+    return int("".join("1" if bit else "0" for bit in bits), 2)
+
+
+_Point = tuple[float, float]
+
+
+def different_cells(before: PictureFacts, after: PictureFacts, pointers: Iterable[_Point]) -> int:
+    """How many of 32,400 cells differ, those that a pointer covers left out.
+
+    Args:
+        before: a picture.
+        after: another one.
+        pointers: where the pointer is in either.
+    """
+    different = cv2.absdiff(before.cells, after.cells) > CHANGED
+    for x, y in pointers:
+        left, top, right, bottom = (
+            int((at + by) // CELL) for at, by in zip((x, y, x, y), POINTER, strict=True)
+        )
+        different[max(top, 0) : max(bottom + 1, 0), max(left, 0) : max(right + 1, 0)] = False
+    return int(different.sum())
+
+
+def torn(before: PictureFacts, picture: PictureFacts, after: PictureFacts) -> bool:
+    """Whether one part of a picture is that of the picture before, and the other of the next.
+
+    The parts are above and below a line across the whole screen, and each differs from the same
+    part of the other neighbour in a third of its cells.
+    """
+    old, new = (
+        (cv2.absdiff(picture.cells, other.cells) > CHANGED).mean(axis=1)
+        for other in (before, after)
+    )
+    rows = np.arange(1, len(old) + 1)
+    above_old, above_new = np.cumsum(old) / rows, np.cumsum(new) / rows
+    below_old, below_new = (np.cumsum(one[::-1])[::-1] / rows[::-1] for one in (old, new))
+    inside = slice(TORN_ROWS, -TORN_ROWS)
+    kept = ((above_old[:-1], below_new[1:]), (above_new[:-1], below_old[1:]))
+    changed = ((below_old[1:], above_new[:-1]), (below_new[1:], above_old[:-1]))
+    return any(
+        bool(
+            ((a <= TORN_SAME) & (b <= TORN_SAME) & (c > TORN_OTHER) & (d > TORN_OTHER))[
+                inside
+            ].any()
+        )
+        for (a, b), (c, d) in zip(kept, changed, strict=True)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Likeness:
+    """What near-duplicates have in common.
+
+    Attributes:
+        id: of the demonstration.
+        task: its task group.
+        types: action types of its steps.
+        hashes: of its screenshots.
+    """
+
+    id: str
+    task: str
+    types: tuple[str, ...]
+    hashes: tuple[int, ...]
+
+
+def groups(demonstrations: Iterable[Likeness]) -> list[frozenset[str]]:
+    """Sets of two or more demonstrations that are nearly the same, in the order of their ids.
+
+    Nearly the same: the same task and action types, and screenshots that look alike, step by step.
+    Who is near a member of a group is in it.
+    """
+    alike: defaultdict[tuple[str, tuple[str, ...]], list[Likeness]] = defaultdict(list)
+    for one in demonstrations:
+        alike[one.task, one.types].append(one)
+    found = [group for same in alike.values() for group in _joined(same)]
+    return sorted((group for group in found if len(group) > 1), key=sorted)
+
+
+def _joined(same: Sequence[Likeness]) -> list[frozenset[str]]:
+    pending = sorted(same, key=lambda one: one.id)
+    hashes = np.array([one.hashes for one in pending], np.uint64).reshape(len(pending), -1)
+    left = list(range(len(pending)))
+    found = []
+    while left:
+        group, edge = {left[0]}, [left.pop(0)]
+        while edge and left:
+            bits = np.bitwise_count(hashes[left] ^ hashes[edge.pop()])
+            near = (bits.max(axis=1, initial=0) <= NEAR_BITS) & (
+                bits.sum(axis=1) <= NEAR_MEAN_BITS * max(1, bits.shape[1])
+            )
+            new = [place for place, is_near in zip(left, near, strict=True) if is_near]
+            left = [place for place, is_near in zip(left, near, strict=True) if not is_near]
+            group.update(new)
+            edge += new
+        found.append(frozenset(pending[place].id for place in group))
+    return found

@@ -1,0 +1,306 @@
+"""The `triage` stage: figures of doubt of every step and of the demonstration, as Parquet.
+
+Belongs here: its two tables, reading the facts from the earlier stages' outputs, and the stage.
+"""
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from demo_pipeline.actions.action_tables import read_actions
+from demo_pipeline.actions.inputs import Input, inputs_of
+from demo_pipeline.desktopd.models import ActionType
+from demo_pipeline.desktopd.reader import StepFiles, read_trajectory
+from demo_pipeline.files.column_values import COUNT, TEXT, between, fitting, one_of
+from demo_pipeline.files.json_files import parse_json, read_bytes
+from demo_pipeline.files.parquet import described_schema, read_rows, schema_problems, write_rows
+from demo_pipeline.observation.frames.evidence import Evidence
+from demo_pipeline.observation.frames.screenshots import read_evidence
+from demo_pipeline.observation.trees.recorder_windows import unmentioned
+from demo_pipeline.problems import Problem
+from demo_pipeline.recording.events import read_events
+from demo_pipeline.recording.manifest import RecordingManifest
+from demo_pipeline.recording.recording_stages import RecordingInputs
+from demo_pipeline.review.pictures import Likeness, read_picture
+from demo_pipeline.review.signals import (
+    DEMONSTRATION_SIGNALS,
+    FLAGGED,
+    STEP_SIGNALS,
+    Facts,
+    Found,
+    StepFacts,
+    demonstration_signals,
+    doubt,
+    step_doubt,
+    step_signals,
+)
+from demo_pipeline.settings import ObservationSettings
+from demo_pipeline.stage import DEMONSTRATION_JOB, Check, Stage, Summary, built_again
+from demo_pipeline.trajectories.provenance import read_provenance
+
+STEPS_FILE, DEMONSTRATION_FILE = "steps.parquet", "demonstration.parquet"
+_TYPE, _TYPED, _POINTED = "action_type", ("type",), ("click", "double_click", "right_click")
+
+TRIAGE_STEPS_SCHEMA = described_schema(
+    (
+        ("trajectory_id", pa.string(), False, "demonstration id"),
+        ("step_index", pa.int32(), False, "0-based, as in steps/NNN"),
+        (_TYPE, pa.string(), False, "OSWorld-Desktopd action type"),
+        ("doubt", pa.float64(), False, "the sum of the points of its signals"),
+        *(
+            (signal.name, pa.bool_(), False, f"{signal.definition} ({signal.points:g} points)")
+            for signal in STEP_SIGNALS
+        ),
+        ("undone_by", pa.string(), True, "how the next step takes it back"),
+        ("changed_share", pa.float64(), False, "of the screen until the next screenshot, 0 to 1"),
+        ("idle_s", pa.float64(), True, "seconds without an action before it; null: a wait, first"),
+        ("path_efficiency", pa.float64(), True, "distance ÷ pointer's path; null: no long path"),
+        ("characters", pa.int32(), True, "typed"),
+        ("deletions", pa.int32(), True, "presses of Backspace and Delete while typing"),
+        ("characters_per_second", pa.float64(), True, "null: fewer than 10 characters"),
+        ("picture_hash", pa.string(), False, "64 bits; alike pictures differ in few of them"),
+    ),
+    {
+        "trajectory_id": TEXT,
+        "step_index doubt": COUNT,
+        _TYPE: one_of(*ActionType),
+        "undone_by": one_of("undo", "back", "escape", "again"),
+        "changed_share": between(0, 1),
+        "path_efficiency": between(0, 1).only_where(_TYPE, *_POINTED, "drag", "scroll"),
+        "idle_s": COUNT,
+        "characters deletions": COUNT.where(_TYPE, *_TYPED),
+        "characters_per_second": COUNT.only_where(_TYPE, *_TYPED),
+        "picture_hash": fitting(r"[0-9a-f]{16}"),
+    },
+)
+TRIAGE_SCHEMA = described_schema(
+    (
+        ("trajectory_id", pa.string(), False, "demonstration id"),
+        ("task_group", pa.string(), False, "near-duplicates are looked for in it"),
+        ("application", pa.string(), False, "of task.json"),
+        ("instruction", pa.string(), False, "of task.json"),
+        ("success", pa.bool_(), False, "as recorded"),
+        ("steps", pa.int32(), False, "number of steps"),
+        (
+            "doubt",
+            pa.float64(),
+            False,
+            "sum of points: signals of the whole once, of steps once a step, at most 3 times",
+        ),
+        ("flagged", pa.bool_(), False, f"doubt of {FLAGGED:g} or more"),
+        *(
+            (signal.name, pa.bool_(), False, f"{signal.definition} ({signal.points:g} points)")
+            for signal in DEMONSTRATION_SIGNALS
+        ),
+        *(
+            (f"{signal.name}_steps", pa.int32(), False, f"steps: {signal.definition}")
+            for signal in STEP_SIGNALS
+        ),
+        ("unused_s", pa.float64(), False, "seconds of film before the first and after the last"),
+        ("film_s", pa.float64(), False, "length of the film, seconds"),
+        ("meta_s", pa.float64(), False, "length by meta.json, seconds"),
+        ("action_types", pa.list_(pa.string()), False, "of its steps"),
+        ("picture_hashes", pa.list_(pa.string()), False, "of its steps"),
+    ),
+    {
+        "trajectory_id task_group application instruction": TEXT,
+        "steps doubt unused_s film_s": COUNT,
+        " ".join(f"{signal.name}_steps" for signal in STEP_SIGNALS): COUNT,
+        "action_types": one_of(*ActionType),
+        "picture_hashes": fitting(r"[0-9a-f]{16}"),
+    },
+)
+
+
+def build_triage(
+    manifest: RecordingManifest,
+    folders: Mapping[str, Path],
+    out: Path,
+    settings: ObservationSettings,
+) -> Summary:
+    """Write steps.parquet and demonstration.parquet; the summary has no text of the task.
+
+    Args:
+        manifest: of the recording.
+        folders: stage → its output: `events`, `actions`, `screenshots` and `trajectories`.
+        out: where the tables are written.
+        settings: has the words of the recorder's windows.
+    """
+    trajectory = read_trajectory(folders["trajectories"])
+    facts = read_facts(manifest, folders, settings)
+    found, whole = step_signals(facts), demonstration_signals(facts)
+    rows = [
+        _step_row(manifest.id, step, here) for step, here in zip(facts.steps, found, strict=True)
+    ]
+    counts = Counter(name for here in found for name in here.signals)
+    row = {
+        "trajectory_id": manifest.id,
+        "task_group": facts.steps[0].row["split_group"],
+        "application": trajectory.task.application,
+        "instruction": trajectory.task.instruction,
+        "success": trajectory.result.success,
+        "steps": len(rows),
+        "doubt": round(doubt(counts, whole.signals), 6),
+        **{signal.name: signal.name in whole.signals for signal in DEMONSTRATION_SIGNALS},
+        **{f"{signal.name}_steps": counts[signal.name] for signal in STEP_SIGNALS},
+        **whole.values,
+        "action_types": [one["action_type"] for one in rows],
+        "picture_hashes": [one["picture_hash"] for one in rows],
+    }
+    row["flagged"] = row["doubt"] >= FLAGGED
+    write_rows(out / STEPS_FILE, rows, TRIAGE_STEPS_SCHEMA)
+    write_rows(out / DEMONSTRATION_FILE, [row], TRIAGE_SCHEMA)
+    signals = {**dict.fromkeys(sorted(whole.signals), 1), **dict(sorted(counts.items()))}
+    return {"steps": len(rows), "doubt": row["doubt"], "signals": signals}
+
+
+def _step_row(demonstration: str, step: StepFacts, here: Found) -> dict[str, Any]:
+    return {
+        "trajectory_id": demonstration,
+        "step_index": step.written.step_index,
+        "action_type": str(step.written.action_type),
+        "doubt": round(step_doubt(here.signals), 6),
+        **{signal.name: signal.name in here.signals for signal in STEP_SIGNALS},
+        **{
+            name: round(value, 6) if isinstance(value, float) else value
+            for name, value in here.values.items()
+        },
+        "picture_hash": f"{step.picture.hash:016x}",
+    }
+
+
+def read_facts(
+    manifest: RecordingManifest, folders: Mapping[str, Path], settings: ObservationSettings
+) -> Facts:
+    """What the signals are found in; every screenshot is read once."""
+    trajectory = read_trajectory(folders["trajectories"])
+    rows = {row["step_index"]: row for row in _provenance(folders["trajectories"])}
+    actions = {one.action_index: one for one in read_actions(folders["actions"])}
+    inputs = inputs_of(read_events(folders["events"]))
+    evidence = read_evidence(folders["screenshots"])
+    clock, meta, video = evidence.clock, manifest.parsed_meta(), manifest.video
+    places = [item for item in inputs if item.x is not None and item.y is not None]
+    times = [item.time for item in places]
+    steps = [
+        StepFacts(
+            step.action,
+            rows[step.index],
+            actions[rows[step.index]["action_index"]],
+            read_picture(step.screenshot),
+            target_window(step),
+            _pointer(places, times, rows[step.index], evidence),
+        )
+        for step in trajectory.steps
+    ]
+    quest = meta.quest
+    words = [trajectory.task.instruction, trajectory.task.application, meta.title, meta.description]
+    words += [quest.title, quest.app, *quest.objectives] if quest else []
+    return Facts(
+        steps,
+        read_picture(trajectory.final_screenshot),
+        inputs,
+        sorted(clock.event_time(time_s) for time_s in evidence.screen_changes_s),
+        " ".join(words),
+        unmentioned(settings.recorder_windows, meta),
+        float(meta.duration_seconds),
+        (clock.event_time(video.first_pts_s), clock.event_time(video.last_pts_s)),
+    )
+
+
+def _provenance(trajectory: Path) -> list[dict[str, Any]]:
+    return read_provenance(trajectory / "provenance.parquet")
+
+
+def _pointer(
+    places: Sequence[Input], times: Sequence[int], row: Mapping[str, Any], evidence: Evidence
+) -> tuple[tuple[float, float], ...]:
+    """Where the pointer was in a screenshot, on the canvas; nowhere when it is not known."""
+    if row["pts"] is None:
+        return ()
+    number = bisect_right(times, evidence.clock.event_time(row["pts"])) - 1
+    near = [places[number]] if number >= 0 else []
+    scale, pad_x, pad_y = row["scale"], row["pad_x"], row["pad_y"]
+    return tuple(
+        (one.x * scale + pad_x, one.y * scale + pad_y)
+        for one in near
+        if one.x is not None and one.y is not None
+    )
+
+
+def target_window(step: StepFiles) -> str:
+    """Name of the top-level window that holds a step's target; empty: not known."""
+    if step.action.target_element is None:
+        return ""
+    tree = parse_json(read_bytes(step.ui_tree, "ui_tree.json"), "ui_tree.json")
+    wanted = step.action.target_element.id
+    for window in tree["root"].get("children", ()):
+        pending = [window]
+        while pending:
+            node = pending.pop()
+            if node["id"] == wanted:
+                return str(window["name"])
+            pending += node.get("children", ())
+    return ""
+
+
+def read_demonstration(folder: Path) -> dict[str, Any]:
+    """The row of a demonstration."""
+    return read_rows(folder / DEMONSTRATION_FILE, TRIAGE_SCHEMA)[0]
+
+
+def read_steps(folder: Path) -> list[dict[str, Any]]:
+    """The rows of its steps."""
+    return read_rows(folder / STEPS_FILE, TRIAGE_STEPS_SCHEMA)
+
+
+def likeness(row: Mapping[str, Any]) -> Likeness:
+    """What `pictures.groups` compares, from the row of a demonstration."""
+    hashes = tuple(int(text, 16) for text in row["picture_hashes"])
+    return Likeness(row["trajectory_id"], row["task_group"], tuple(row["action_types"]), hashes)
+
+
+def _run(inputs: RecordingInputs, out: Path) -> Summary:
+    return build_triage(inputs.recording, inputs.folders, out, inputs.settings.observation)
+
+
+def _check(inputs: RecordingInputs, out: Path) -> list[Problem]:
+    """Both tables have their columns and values, and a row a step."""
+    problems = schema_problems(out / STEPS_FILE, TRIAGE_STEPS_SCHEMA)
+    problems += schema_problems(out / DEMONSTRATION_FILE, TRIAGE_SCHEMA)
+    if not problems and read_demonstration(out)["steps"] != len(
+        read_provenance(inputs.folders["trajectories"] / "provenance.parquet", ("step_index",))
+    ):
+        message = "has not a row for every step"
+        problems.append(Problem("triage_rows", STEPS_FILE, message, remedy="build it again"))
+    return problems
+
+
+TRIAGE_STAGE: Stage[RecordingInputs] = Stage(
+    name="triage",
+    folder="triage",
+    description="Figures of doubt, for the order of the review queue; none is a filter. A row a "
+    "step and one of the demonstration: no effect, undone, hesitation, discontinuity, off-task "
+    "tail, clock, leaks, trees, black, torn and frozen pictures, with a score of doubt.",
+    group="trajectories",
+    kinds=frozenset({"parquet", "opencv"}),
+    code_version="1",
+    job=DEMONSTRATION_JOB,
+    exported=False,
+    inputs=("raw_recordings", "events", "actions", "screenshots", "trajectories"),
+    section=lambda settings: settings.observation,
+    build=_run,
+    checks=(
+        Check(
+            "triage_tables",
+            "The tables have their declared columns and values, and a row for every step.",
+            built_again(_run, _check),
+            blocking=False,
+            compared=("steps",),
+        ),
+    ),
+    columns=TRIAGE_STEPS_SCHEMA,
+)

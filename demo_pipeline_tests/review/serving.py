@@ -1,0 +1,145 @@
+"""A review server for tests: in this process, or as the command in one of its own."""
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from demo_pipeline.review.material import Material
+from demo_pipeline.review.server import build_app, listening
+from demo_pipeline.runs.workspace import Workspace
+
+TOKEN = "a-token-that-no-other-site-can-know"  # noqa: S105 - of a server that tests start
+
+
+@dataclass
+class Answer:
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+@dataclass
+class Served:
+    """A running server."""
+
+    port: int
+    token: str = TOKEN
+    process: subprocess.Popen[str] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/{self.token}/"
+
+    def ask(
+        self,
+        path: str,
+        method: str = "GET",
+        body: Any = None,
+        raw: bool = False,
+        **headers: str | None,
+    ) -> Answer:
+        """A request, as the page would send it; a header that is None is left out."""
+        sent = {"origin": f"http://127.0.0.1:{self.port}"} if method == "POST" else {}
+        sent |= {"content-type": "application/json"} if body is not None else {}
+        given = {name.replace("_", "-"): text for name, text in headers.items()}
+        chosen = {name: text for name, text in {**sent, **given}.items() if text is not None}
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        target = path if raw else f"/{self.token}/{path}"
+        data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
+        connection.request(method, target, data, chosen)
+        answer = connection.getresponse()
+        found = Answer(answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read())
+        connection.close()
+        return found
+
+    def decide(
+        self, demonstration: str, kind: str, value: Any, decision: str, version: str = ""
+    ) -> Answer:
+        version = version or self.ask(f"api/demonstrations/{demonstration}").json["version"]
+        body = {"id": decision, "version": version, "kind": kind, "value": value}
+        return self.ask(f"api/demonstrations/{demonstration}/decisions", "POST", body)
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+@contextmanager
+def served(workspace: Workspace, author: str = "ann") -> Iterator[Served]:
+    """A server in a thread of this process."""
+    port = free_port()
+    connection = listening(port)
+    assert connection is not None
+    app = build_app(Material(workspace.store, workspace.uploads), author, TOKEN, port)
+    config = uvicorn.Config(app, log_level="warning", access_log=False)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, args=([connection],), daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    try:
+        yield Served(port)
+    finally:
+        server.should_exit = True
+        thread.join()
+        connection.close()
+
+
+def start_command(root: Path, port: int, *arguments: str, wait: bool = True) -> Served:
+    """`demo-pipeline review` over a root of `sample_workspace`, once it answers.
+
+    Args:
+        root: has the store and the uploads.
+        port: for it.
+        arguments: of the command.
+        wait: until it has sent a queue.
+    """
+    variables = {
+        **os.environ,
+        "DEMO_PIPELINE_UPLOADS": str(root / "uploads"),
+        "DEMO_PIPELINE_STORE": str(root / "store"),
+        "DEMO_PIPELINE_CACHE": str(root / "cache"),
+        "DEMO_PIPELINE_OSWORLD_TASKS": str(root / "tasks"),
+    }
+    command = [sys.executable, "-m", "demo_pipeline.cli.app", "review", f"--port={port}"]
+    process = subprocess.Popen(
+        [*command, *arguments], env=variables, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    address = process.stdout.readline().strip()
+    token = address.split("/")[3]
+    running = Served(port, token, process)
+    for _ in range(200):
+        try:
+            if running.ask("api/queue" if wait else "page.css").status == 200:
+                break
+        except OSError:
+            time.sleep(0.05)
+    return running
+
+
+def kill(running: Served) -> None:
+    assert running.process is not None
+    running.process.send_signal(signal.SIGKILL)
+    running.process.wait()
+    assert running.process.stdout is not None
+    running.process.stdout.close()

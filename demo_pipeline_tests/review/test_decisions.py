@@ -1,0 +1,191 @@
+"""What holds of the decisions about a demonstration, and what records would use."""
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from demo_pipeline.desktopd.models import StepAction
+from demo_pipeline.desktopd.reader import read_trajectory
+from demo_pipeline.desktopd.tree_validator import check_tree
+from demo_pipeline.review.decisions import (
+    Decision,
+    Subject,
+    checked_action,
+    corrected,
+    judge,
+    next_time,
+)
+from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
+from demo_pipeline_tests.review.made import tree
+
+SUBJECT = Subject("demo", "v1", {step: f"{step:064x}" for step in range(4)})
+CLICKED = {
+    "step_index": 1,
+    "action_type": "click",
+    "parameters": {"x": 350, "y": 190, "button": "left"},
+    "target_element": {"id": "node_2", "role": "button", "name": "Button 2"},
+    "reasoning": "As recorded.",
+}
+START = datetime(2026, 1, 2, tzinfo=UTC)
+
+
+def decided(number: int, kind: str, value: Any = None, **more: Any) -> Decision:
+    """The decision with this number, which came after those with lower ones."""
+    value = value or {}
+    step = value.get("step", value.get("action", {}).get("step_index"))
+    subject = more.pop("subject", SUBJECT)
+    made = {
+        "id": f"{number:032x}",
+        "demonstration": "demo",
+        "author": "ann",
+        "time": next_time([], START + timedelta(seconds=number)),
+        "trajectory": subject.version,
+        "judged": {} if kind == "undo" else subject.judged(step),
+        "kind": kind,
+        "value": value,
+    }
+    return Decision.model_validate(made | more)
+
+
+def undo(number: int, of: int) -> Decision:
+    return decided(number, "undo", {"decision": f"{of:032x}"})
+
+
+def test_the_latest_of_contradicting_decisions_holds_in_whatever_order_they_are_read() -> None:
+    made = [
+        decided(1, "approve"),
+        decided(2, "reject", {"reason": "unfinished"}),
+        decided(3, "instruction", {"text": "one"}),
+        decided(4, "instruction", {"text": "  two\n words "}),
+        decided(5, "bad_step", {"step": 2}),
+    ]
+    found = {repr(judge(order, SUBJECT)) for order in permutations(made)}
+    assert len(found) == 1
+    held = judge([*made, *made], SUBJECT)
+    assert (held.status, held.instruction) == ("rejected", "two words")
+    assert held.bad_steps == {2}
+
+
+def test_an_undo_takes_a_decision_back_and_an_undone_undo_does_not() -> None:
+    made = [decided(1, "approve"), decided(2, "reject", {"reason": "other"}), undo(3, 2)]
+    assert judge(made, SUBJECT).status == "approved"
+    again = judge([*made, undo(4, 3)], SUBJECT)
+    assert again.status == "rejected"
+    assert not again.undone
+    assert judge([*made, undo(4, 3), undo(5, 4)], SUBJECT).status == "approved"
+
+
+def test_a_decision_for_another_version_holds_where_the_judged_steps_are_the_same() -> None:
+    other = replace(SUBJECT, version="v2", steps={**SUBJECT.steps, 3: "f" * 64})
+    made = [
+        decided(1, "approve"),
+        decided(2, "bad_step", {"step": 1}),
+        decided(3, "bad_step", {"step": 3}),
+        decided(4, "note", {"text": "look", "step": 1}),
+    ]
+    held = judge(made, other)
+    assert held.status == "open"
+    assert held.bad_steps == {1}
+    assert [one.kind for one in held.stale] == ["approve", "bad_step"]
+    assert judge(made, replace(other, steps=SUBJECT.steps)).status == "approved"
+    assert judge([*made, undo(5, 1)], other).stale == (made[2],)
+
+
+def test_a_later_time_is_given_than_any_decision_seen_whatever_the_clock_says() -> None:
+    seen = [decided(7, "approve")]
+    late = next_time(seen, START - timedelta(days=3))
+    assert late == "2026-01-02T00:00:07.001Z"
+    assert next_time(seen, START + timedelta(days=1)) == "2026-01-03T00:00:00.000Z"
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "message"),
+    [
+        ("reject", {"reason": "boring"}, "reason"),
+        ("instruction", {"text": "   "}, "text"),
+        ("trim", {"first": 3, "last": 1}, "first is after last"),
+        ("outcome", {"success": "yes"}, "success"),
+        ("applause", {}, "kind"),
+    ],
+)
+def test_a_decision_that_says_nothing_usable_is_refused(
+    kind: str, value: Any, message: str
+) -> None:
+    with pytest.raises(ValidationError, match=message):
+        decided(1, kind, value)
+
+
+class TestCorrectedActions:
+    """A correction is validated as a written step is."""
+
+    recorded = StepAction.model_validate(CLICKED)
+    nodes = check_tree(tree("Shop"), "ui_tree.json")[0]
+
+    def check(self, **change: Any) -> tuple[StepAction | None, list[str]]:
+        return checked_action({"step_index": 1, **change}, self.recorded, self.nodes)
+
+    def test_another_target_gets_its_role_name_and_sentence_from_the_tree(self) -> None:
+        action, faults = self.check(target_element={"id": "node_3"})
+        assert not faults
+        assert action is not None
+        assert action.target_element is not None
+        assert (action.target_element.role, action.target_element.name) == ("button", "Button 3")
+        assert action.reasoning == 'Click the "Button 3" button.'
+
+    def test_the_reviewers_own_sentence_stays(self) -> None:
+        action, _ = self.check(target_element=None, reasoning="Open the shop.")
+        assert action is not None
+        assert (action.target_element, action.reasoning) == (None, "Open the shop.")
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            ({"target_element": {"id": "node_99"}}, "role"),
+            (
+                {"target_element": {"id": "node_99", "role": "button", "name": "x"}},
+                "not in this step's tree",
+            ),
+            ({"parameters": {"x": 5000, "y": 5, "button": "left"}}, "outside 1920x1080"),
+            ({"parameters": {"x": 5, "y": 5, "button": "nose"}}, "button"),
+            ({"parameters": {"x": 5, "y": 5, "button": "left", "z": 1}}, "unknown keys"),
+            ({"action_type": "double_click", "parameters": {"x": 1, "y": 1}}, "keeps the step"),
+        ],
+    )
+    def test_what_no_step_could_be_is_refused(self, change: Any, message: str) -> None:
+        action, faults = self.check(**change)
+        assert action is None
+        assert any(message in fault for fault in faults), faults
+
+
+def test_records_get_corrected_words_steps_and_outcome(tmp_path: Path) -> None:
+    made = make_trajectory(tmp_path, actions=(CLICK,) * 4, success=False)
+    trajectory = read_trajectory(made.path)
+    action = json.loads((made.path / "steps/002/action.json").read_text())
+    action["parameters"]["x"] = 11
+    held = judge(
+        [
+            decided(1, "instruction", {"text": "Open it"}),
+            decided(2, "outcome", {"success": True}),
+            decided(3, "trim", {"first": 1, "last": 2}),
+            decided(4, "bad_step", {"step": 1}),
+            decided(5, "bad_step", {"step": 3}),
+            decided(6, "action", {"action": action}),
+            decided(7, "approve"),
+        ],
+        SUBJECT,
+    )
+    result = corrected(trajectory, held)
+    changed = result.trajectory
+    assert [step.index for step in changed.steps] == [1, 2]
+    assert changed.steps[1].action.parameters.x == 11  # type: ignore[attr-defined]
+    assert (changed.task.instruction, changed.task.expected_steps) == ("Open it", 2)
+    assert (changed.result.success, changed.result.error_message) == (True, None)
+    assert changed.final_screenshot == trajectory.steps[3].screenshot
+    assert result.bad_steps == {1}
+    assert corrected(trajectory, judge([decided(1, "approve")], SUBJECT)).trajectory == trajectory

@@ -1,0 +1,163 @@
+"""A forgotten demonstration is nowhere: no picture and no text of it is left."""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from demo_pipeline.cli.app import app
+from demo_pipeline.review.forget import forget_demonstration
+from demo_pipeline.review.review_store import Reviews, subject_of
+from demo_pipeline.runs.datasets import run_dataset_stage
+from demo_pipeline.runs.quarantine import list_quarantine
+from demo_pipeline.runs.stages import DATASET_STAGES, STAGES
+from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline.store.store import Store
+from demo_pipeline.store.version_manifest import Recipe
+from demo_pipeline_tests.sample_workspace import open_workspace, run_all_stages
+from demo_pipeline_tests.simulator.form import SMALL, script
+from demo_pipeline_tests.simulator.recording import write_recording
+from demo_pipeline_tests.simulator.script import click, type_text
+
+GONE, KEPT = "gone", "kept"
+CANARIES = ("Zaunkoenig", "Wiedehopf", "Pirol")  # instruction, typed text, note
+NAMES = [stage.name for stage in STAGES]
+
+
+def record(uploads: Path, name: str, words: str, typed: str, seed: int) -> None:
+    acts = (click("Agree"), click("Name"), type_text(typed), click("Rows/b"))
+    made = replace(script(*acts), title=f"{words} title", content=f"{words} please", seed=seed)
+    write_recording(uploads / name, made, SMALL)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two demonstrations with all datasets, twice built, and decisions about one of them."""
+    root = tmp_path_factory.mktemp("forgetting")
+    record(root / "uploads", GONE, CANARIES[0], CANARIES[1], 3)
+    record(root / "uploads", KEPT, "Amsel", "Drossel", 4)
+    workspace = open_workspace(root, cache=str(root / "cache"))
+    run_all_stages(workspace, GONE)
+    for stage in DATASET_STAGES:  # an old version of each, with the one demonstration alone
+        run_dataset_stage(workspace, stage)
+    run_all_stages(workspace, KEPT)
+    for stage in DATASET_STAGES:
+        run_dataset_stage(workspace, stage)
+    with workspace.store.open(f"trajectories/{GONE}") as (folder, version):
+        note = {"text": CANARIES[2]}
+        Reviews(workspace.store).make(subject_of(version, GONE), folder, "ann", "note", note)
+    return root
+
+
+def texts(path: Path) -> Iterator[bytes]:
+    """What a file says: of a table every value, else its bytes."""
+    if path.suffix != ".parquet":
+        yield path.read_bytes()
+        return
+    table = pq.read_table(path)
+    yield str(table.schema).encode()
+    for column in table.columns:
+        for value in column.to_pylist():
+            yield value if isinstance(value, bytes) else str(value).encode()
+
+
+def traces(root: Path, pictures: set[str]) -> list[str]:
+    """Files below a folder that hold a canary, one of these pictures, or the id in their path."""
+    found = []
+    for path in sorted(root.rglob("*")):
+        if path.is_symlink() or not path.is_file():
+            continue
+        for data in texts(path):
+            words = any(word.encode() in data for word in CANARIES)
+            if words or hashlib.sha256(data).hexdigest() in pictures:
+                found.append(path.relative_to(root).as_posix())
+                break
+    links = [path for path in root.rglob("*") if GONE in path.name and ".lock" not in path.name]
+    return found + [path.relative_to(root).as_posix() for path in links]
+
+
+def pictures_of(workspace: Workspace, name: str) -> set[str]:
+    with workspace.store.open(f"trajectories/{name}") as (folder, _):
+        return {hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.rglob("*.png")}
+
+
+def test_nothing_of_it_is_left_and_the_others_stay(
+    built: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = open_workspace(built, cache=str(built / "cache"))
+    # Both begin on the same empty screen.
+    pictures = pictures_of(workspace, GONE) - pictures_of(workspace, KEPT)
+    assert len(pictures) >= 3
+    assert traces(built, pictures)
+    with workspace.store.open(f"trajectories/{KEPT}") as (_, kept):
+        before = kept.id
+    variables = {"UPLOADS": "uploads", "STORE": "store", "CACHE": "cache", "OSWORLD_TASKS": "tasks"}
+    for name, place in variables.items():
+        monkeypatch.setenv(f"DEMO_PIPELINE_{name}", str(built / place))
+    home = built / "home"
+    home.mkdir()
+    monkeypatch.setenv("DAGSTER_HOME", str(home))
+    refused = CliRunner().invoke(app, ["forget", GONE, "--yes"])
+    assert refused.exit_code == 2
+    assert "--delete-upload" in refused.output
+    assert (built / "uploads" / GONE).is_dir()
+    done = CliRunner().invoke(app, ["forget", GONE, "--yes", "--delete-upload"])
+    assert done.exit_code == 0, done.output
+    assert "trajectory_index" in done.output or "dataset" in done.output
+    assert traces(built, pictures) == []
+    with workspace.store.open(f"trajectories/{KEPT}") as (folder, kept):
+        assert kept.id == before
+        assert (folder / "steps/000/screenshot.png").is_file()
+    run_dataset_stage(workspace, DATASET_STAGES[0])
+    assert workspace.store.verify(f"trajectories/{KEPT}") == []
+    again = CliRunner().invoke(app, ["forget", GONE, "--yes"])
+    assert (again.exit_code, "0 outputs, 0 documents" in again.output) == (0, True)
+    assert list_quarantine(workspace.store) == []
+
+
+def commit(store: Any, output: str, stage: str, text: str, inputs: dict[str, str]) -> None:
+    with store.stage(output) as staging:
+        (staging.path / "file.txt").write_text(text)
+        store.commit(staging, Recipe(stage, "1", "", inputs), {})
+
+
+def test_in_a_bucket_as_in_a_folder_all_versions_and_what_was_made_of_them_go(either: Any) -> None:
+    for number in range(2):
+        commit(either, f"trajectories/{GONE}", "trajectories", f"{number}", {})
+        commit(either, "sft_samples", "sft_samples", f"{number}", {GONE: str(number)})
+    commit(either, f"trajectories/{KEPT}", "trajectories", "kept", {"actions": "x"})
+    commit(either, "messages", "messages", "kept alone", {KEPT: "x"})
+    commit(either, "dataset_statistics", "dataset_statistics", "sum", {"sft_samples": "x"})
+    either.put_document(f"quarantine/{GONE}/actions.json", b"{}")
+    either.put_document(f"reviews/{KEPT}/{'a' * 32}.json", b"{}")
+    gone = forget_demonstration(either, GONE, NAMES)
+    assert gone.outputs == (f"trajectories/{GONE}",)
+    assert gone.datasets == ("dataset_statistics", "sft_samples")
+    assert gone.documents == 1
+    assert {name for name, _ in either.versions()} == {f"trajectories/{KEPT}", "messages"}
+    assert either.outputs() == ["messages", f"trajectories/{KEPT}"]
+    assert either.list_documents("reviews") == [f"reviews/{KEPT}/{'a' * 32}.json"]
+
+
+def test_a_dataset_whose_manifest_cannot_be_read_goes_too(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    commit(store, "sft_samples", "sft_samples", "1", {KEPT: "x"})
+    [manifest] = (tmp_path / ".versions/sft_samples").glob("*/manifest.json")
+    manifest.write_text("{")
+    assert forget_demonstration(store, GONE, NAMES).datasets == ("sft_samples",)
+
+
+def test_a_link_in_the_uploads_is_removed_and_not_what_it_leads_to(tmp_path: Path) -> None:
+    workspace = open_workspace(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/file").write_text("x")
+    (tmp_path / "uploads").mkdir()
+    (tmp_path / "uploads" / GONE).symlink_to(tmp_path / "elsewhere")
+    assert workspace.uploads.remove(GONE)
+    assert (tmp_path / "elsewhere/file").read_text() == "x"
+    assert not workspace.uploads.remove(GONE)

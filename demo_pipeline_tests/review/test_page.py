@@ -1,0 +1,264 @@
+"""The review page in Chromium: by keyboard, through reloads and a killed server."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from demo_pipeline.review.decisions import Judgement, judge
+from demo_pipeline.review.review_store import Reviews, subject_of
+from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
+from demo_pipeline_tests.datasets.stores import commit_trajectory
+from demo_pipeline_tests.doors.test_browser import chromium
+from demo_pipeline_tests.review.serving import kill, served, start_command
+from demo_pipeline_tests.sample_workspace import copy_of, open_workspace
+
+pytestmark = pytest.mark.no_cover
+PATIENCE = 20_000.0  # ms on a busy machine
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        # Chromium has no sandbox for root, as whom containers run.
+        browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """A page on which an error of the script fails the test."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    page = context.new_page()
+    page.set_default_timeout(PATIENCE)
+    faults: list[str] = []
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    yield page
+    context.close()
+    assert faults == []
+
+
+@pytest.fixture
+def root(made_root: Path, tmp_path: Path) -> Path:
+    return copy_of(made_root, tmp_path / "root")
+
+
+def held(workspace: Workspace, name: str = "first") -> Judgement:
+    reviews = Reviews(workspace.store)
+    reviews.refresh()
+    version = workspace.store.current(f"trajectories/{name}")
+    assert version is not None
+    return judge(reviews.of(name), subject_of(version, name))
+
+
+def shown(page: Page, step: str) -> None:
+    expect(page.locator(f'#canvas[data-shown="{step}"]')).to_be_attached(timeout=PATIENCE)
+
+
+def press(page: Page, *keys: str) -> None:
+    for key in keys:
+        page.keyboard.press(key)
+
+
+def saved(page: Page) -> None:
+    expect(page.locator("#saving")).to_have_text("All saved", timeout=PATIENCE)
+
+
+def test_a_demonstration_is_judged_and_corrected_by_keyboard(root: Path, page: Page) -> None:
+    workspace = open_workspace(root)
+    with served(workspace) as running:
+        page.goto(f"{running.url}#first")
+        shown(page, "first/0")
+        expect(page.locator("#queue li")).to_have_count(2)
+        press(page, "ArrowRight")
+        shown(page, "first/1")
+        press(page, "j", "k", "k")
+        shown(page, "first/0")
+        press(page, "End", "b", "Home", "j")
+        saved(page)
+        press(page, "[")
+        page.keyboard.press("i")
+        page.keyboard.press("Control+A")
+        page.keyboard.type("Tick the box and write the name.")
+        press(page, "Enter")
+        saved(page)
+        press(page, "t")  # a click on the picture picks the node there
+        boxes = page.evaluate("() => document.querySelector('#canvas').getBoundingClientRect()")
+        node = page.evaluate("() => state.nodes.find((one) => one.name === 'Agree').bounds")
+        x = boxes["x"] + (node["x"] + node["width"] / 2) * boxes["width"] / 1920
+        y = boxes["y"] + (node["y"] + node["height"] / 2) * boxes["height"] / 1080
+        page.mouse.move(x, y)
+        page.mouse.click(x, y)
+        saved(page)
+        expect(page.locator("#target")).to_contain_text("Agree", timeout=PATIENCE)
+        press(page, "a")
+        saved(page)
+        judgement = held(workspace)
+        last = len(page.locator("#steps li").all()) - 1
+        assert judgement.instruction == "Tick the box and write the name."
+        assert judgement.bad_steps == {last}
+        assert judgement.trim == (1, last)
+        assert judgement.actions[1].target_element is not None
+        assert judgement.actions[1].target_element.name == "Agree"
+        assert judgement.status == "approved"
+        page.reload()
+        shown(page, "first/1")
+        expect(page.locator("#instruction")).to_have_text("Tick the box and write the name.")
+        expect(page.locator("#decisions li")).to_have_count(5)
+        press(page, "u")
+        expect(page.locator("#decisions li.undone")).to_have_count(1, timeout=PATIENCE)
+        press(page, "u", "U")
+        saved(page)
+        assert held(workspace).status == "open"
+
+
+def test_parameters_notes_and_rejection_with_a_reason(root: Path, page: Page) -> None:
+    workspace = open_workspace(root)
+    with served(workspace) as running:
+        page.goto(f"{running.url}#first/0")
+        shown(page, "first/0")
+        press(page, "e", "Control+A")
+        page.keyboard.type("400")
+        press(page, "Enter")
+        saved(page)
+        press(page, "c")
+        page.keyboard.type("look here")
+        press(page, "Enter")
+        press(page, "r", "2")
+        saved(page)
+        expect(page.locator("#decisions li")).to_have_count(3, timeout=PATIENCE)
+        press(page, "e", "Control+A")
+        page.keyboard.type("9999")
+        press(page, "Enter")
+        expect(page.locator("#toast")).to_contain_text("outside 1920x1080", timeout=PATIENCE)
+    judgement = held(workspace)
+    assert judgement.actions[0].parameters.x == 400  # type: ignore[attr-defined]
+    assert judgement.verdict is not None
+    assert judgement.verdict.value.reason == "unfinished"  # type: ignore[attr-defined]
+    assert [note.value.text for note in judgement.notes] == ["look here"]  # type: ignore[attr-defined]
+
+
+def test_a_draft_survives_a_reload(root: Path, page: Page) -> None:
+    with served(open_workspace(root)) as running:
+        page.goto(f"{running.url}#second")
+        shown(page, "second/0")
+        press(page, "i", "End")
+        page.keyboard.type(" And more")
+        page.reload()
+        shown(page, "second/0")
+        assert "And more" in page.locator("#words").input_value()
+
+
+def test_the_film_shows_the_frame_of_the_step(root: Path, page: Page) -> None:
+    workspace = open_workspace(root)
+    with served(workspace) as running:
+        page.goto(f"{running.url}#first/1")
+        shown(page, "first/1")
+        wanted = page.evaluate("() => current().pts")
+        press(page, "f")
+        film = page.locator("#canvas")
+        expect(film).to_have_attribute("data-pts", f"{wanted:.2f}", timeout=PATIENCE)
+        frames = running.ask("api/demonstrations/first/frames").json
+        place = min(range(len(frames)), key=lambda at: abs(frames[at] - wanted))
+        for by, key in ((1, "."), (0, ","), (-1, ",")):
+            press(page, key)
+            pts = f"{frames[place + by]:.2f}"
+            expect(film).to_have_attribute("data-pts", pts, timeout=PATIENCE)
+        press(page, "f")
+        shown(page, "first/1")
+
+
+def test_nothing_is_lost_when_the_server_is_killed_between_two_keys(root: Path, page: Page) -> None:
+    port = 9573
+    running = start_command(root, port, "--author", "ann")
+    page.goto(f"{running.url}#first/0")
+    shown(page, "first/0")
+    press(page, "b")
+    saved(page)
+    kill(running)
+    press(page, "j", "b", "a")
+    expect(page.locator("#saving")).to_contain_text("2 not saved", timeout=PATIENCE)
+    again = start_command(root, port, "--author", "ann")
+    page.reload()
+    saved(page)
+    kill(again)
+    reviews = Reviews(open_workspace(root).store)
+    reviews.refresh()
+    assert [one.kind for one in reviews.all()] == ["bad_step", "bad_step", "approve"]
+    judgement = held(open_workspace(root))
+    assert judgement.bad_steps == {0, 1}
+    assert judgement.status == "approved"
+
+
+def test_two_browsers_see_what_the_other_decided(root: Path, browser: Browser, page: Page) -> None:
+    workspace = open_workspace(root)
+    with served(workspace) as running:
+        other = browser.new_page()
+        for one in (page, other):
+            one.goto(f"{running.url}#first/0")
+            shown(one, "first/0")
+        press(page, "a")
+        press(other, "b")
+        for one in (page, other):
+            saved(one)
+        press(page, "j", "b")
+        saved(page)
+        expect(page.locator("#decisions li")).to_have_count(3, timeout=PATIENCE)
+        other.close()
+    assert held(workspace).bad_steps == {0, 1}
+
+
+def test_a_rebuild_while_looking_asks_before_it_counts(tmp_path: Path, page: Page) -> None:
+    workspace = open_workspace(tmp_path)
+    commit_trajectory(workspace, make_trajectory(tmp_path, actions=(CLICK,) * 2))
+    with served(workspace) as running:
+        page.goto(f"{running.url}#demo/0")
+        shown(page, "demo/0")
+    commit_trajectory(workspace, make_trajectory(tmp_path, actions=(CLICK,) * 2, shade=7))
+    press(page, "a")
+    with served(workspace) as running:  # a new one does not know the version that was shown
+        page.goto(running.url)
+    assert held(workspace, "demo").status == "open"
+
+
+def test_hostile_text_stays_text(tmp_path: Path, page: Page) -> None:
+    script = "<img src=x onerror=alert(1)><script>alert(2)</script>"
+    workspace = open_workspace(tmp_path)
+    typed = ("type", {"text": script})
+    made = make_trajectory(tmp_path, actions=(typed, CLICK), instruction=script, application=script)
+    commit_trajectory(workspace, made)
+    dialogs: list[Any] = []
+
+    def dismiss(dialog: Any) -> None:
+        dialogs.append(dialog.message)
+        dialog.dismiss()
+
+    page.on("dialog", dismiss)
+    with served(workspace) as running:
+        page.goto(f"{running.url}#demo/0")
+        shown(page, "demo/0")
+        expect(page.locator("#instruction")).to_have_text(script)
+        assert page.locator("main img, aside img, nav img, body script").count() == 0
+        press(page, "j")
+        shown(page, "demo/1")
+    assert dialogs == []
+
+
+def test_another_sites_page_reads_and_writes_nothing(root: Path, browser: Browser) -> None:
+    workspace = open_workspace(root)
+    with served(workspace) as running, served(open_workspace(root)) as other:
+        page = browser.new_page()
+        page.goto(other.url)  # another origin that knows even the token
+        attack = """async (url) => {
+          const tries = [fetch(url + "api/queue"), fetch(url + "api/queue", {mode: "no-cors"}),
+            fetch(url + "api/demonstrations/first/decisions", {method: "POST", mode: "no-cors",
+              body: JSON.stringify({id: "a".repeat(32), version: "x", kind: "approve"})})];
+          return (await Promise.allSettled(tries)).map((one) => one.status);
+        }"""
+        assert page.evaluate(attack, running.url) == ["rejected"] * 3
+        page.close()
+    assert workspace.store.list_documents("reviews") == []

@@ -1,0 +1,69 @@
+"""`demo-pipeline reviews`: what it prints, writes and adds; never what was typed."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from demo_pipeline.cli.app import app
+from demo_pipeline.review.review_store import Reviews, subject_of
+from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
+from demo_pipeline_tests.datasets.stores import commit_trajectory
+from demo_pipeline_tests.sample_workspace import open_workspace
+
+SECRET = "hunter2 hunter2"  # noqa: S105 - a canary
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A store with a corrected text, a verdict taken back, and a stale mark."""
+    for name in ("uploads", "store", "cache"):
+        monkeypatch.setenv(f"DEMO_PIPELINE_{name.upper()}", str(tmp_path / name))
+    workspace = open_workspace(tmp_path)
+    actions = (("type", {"text": "x"}), CLICK, CLICK)
+    made = make_trajectory(tmp_path, actions=actions)
+    version = commit_trajectory(workspace, made)
+    reviews, subject = Reviews(workspace.store), subject_of(version, "demo")
+    typed = {"action": {"step_index": 0, "parameters": {"text": SECRET}}}
+    reviews.make(subject, made.path, "ann", "action", typed)
+    reviews.make(subject, made.path, "ann", "bad_step", {"step": 2})
+    verdict = reviews.make(subject, made.path, "bob", "approve", {})
+    reviews.make(subject, made.path, "bob", "undo", {"decision": verdict.id})
+    screenshot = made.path / "steps/002/screenshot.png"
+    screenshot.write_bytes((made.path / "steps/001/screenshot.png").read_bytes())
+    commit_trajectory(workspace, made)
+    return tmp_path
+
+
+def run(*arguments: str, code: int = 0) -> str:
+    result = CliRunner().invoke(app, ["reviews", *arguments])
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def test_the_list_says_what_holds_without_what_was_typed(root: Path) -> None:
+    told = run("list")
+    assert SECRET not in told
+    assert "ann: action step 0 [holds]" in told
+    assert "ann: bad_step step 2 [stale]" in told
+    assert "bob: approve [undone]" in told
+    assert "2 holds, 1 stale, 1 undone, 0 no trajectory" in told
+    assert "0 holds" in run("list", "another")
+    assert root.is_dir()
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".csv"])
+def test_an_export_goes_to_a_private_file_and_comes_back(
+    root: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = root / f"out{suffix}"
+    assert "4 decisions" in run("export", str(file))
+    assert file.stat().st_mode & 0o077 == 0
+    assert SECRET in file.read_text()
+    assert "new file" in run("export", str(file), code=2)
+    monkeypatch.setenv("DEMO_PIPELINE_STORE", str(root / "other"))
+    assert "4 added, 0 known" in run("import", str(file))
+    assert "0 added, 4 known" in run("import", str(file))
+    file.write_text("nonsense\n")
+    run("import", str(file), code=1)
+    run("import", str(root / "none.jsonl"), code=2)

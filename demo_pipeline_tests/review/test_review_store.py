@@ -1,0 +1,156 @@
+"""Decisions in a store: written once each, whoever else writes, and exchanged without loss."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from demo_pipeline.desktopd.reader import read_trajectory
+from demo_pipeline.review.decisions import Decision, Subject, judge
+from demo_pipeline.review.review_store import (
+    DecisionError,
+    Reviews,
+    as_csv,
+    as_json_lines,
+    import_decisions,
+    read_exchange,
+    subject_of,
+    subject_of_folder,
+)
+from demo_pipeline.store.store import Store
+from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
+from demo_pipeline_tests.datasets.stores import commit_trajectory
+from demo_pipeline_tests.sample_workspace import open_workspace
+
+
+@pytest.fixture
+def judged(tmp_path: Path) -> tuple[Store, Path, Subject]:
+    """A store with the demonstration `demo` of four steps, its folder, and what is judged."""
+    workspace = open_workspace(tmp_path)
+    made = make_trajectory(tmp_path, actions=(CLICK,) * 4)
+    version = commit_trajectory(workspace, made)
+    return workspace.store, made.path, subject_of(version, "demo")
+
+
+def make(store: Store, judged: Any, kind: str, value: Any = None, who: str = "ann") -> Decision:
+    return Reviews(store).make(judged[2], judged[1], who, kind, value or {})
+
+
+def test_what_is_written_is_read_and_a_folder_gives_what_its_version_gives(judged: Any) -> None:
+    store, folder, subject = judged
+    made = make(store, judged, "bad_step", {"step": 2})
+    reviews = Reviews(store)
+    reviews.refresh()
+    assert reviews.all() == [made]
+    assert list(made.judged) == ["2"]
+    same = subject_of_folder(read_trajectory(folder), "another version")
+    assert same.steps == subject.steps
+    assert judge([made], same).bad_steps == {2}
+
+
+def test_many_reviewers_at_once_lose_and_double_nothing(judged: Any) -> None:
+    store = judged[0]
+
+    def work(who: int) -> list[str]:
+        reviews = Reviews(store)
+        notes = ({"text": f"{who}-{number}"} for number in range(10))
+        return [reviews.make(judged[2], judged[1], f"r{who}", "note", n).id for n in notes]
+
+    with ThreadPoolExecutor(4) as pool:
+        written = [one for some in pool.map(work, range(4)) for one in some]
+    reviews = Reviews(store)
+    reviews.refresh("demo")
+    assert sorted(one.id for one in reviews.all()) == sorted(written)
+    assert len({one.value.text for one in reviews.all()}) == 40  # type: ignore[attr-defined]
+
+
+def test_the_same_id_twice_is_one_decision_and_never_another(judged: Any) -> None:
+    store, folder, subject = judged
+    send = (subject, folder, "ann", "bad_step", {"step": 1}, "a" * 32)
+    first = Reviews(store).make(*send)
+    assert Reviews(store).make(*send) == first
+    with pytest.raises(DecisionError, match="another decision"):
+        Reviews(store).make(subject, folder, "ann", "bad_step", {"step": 2}, "a" * 32)
+    assert len(store.list_documents("reviews")) == 1
+
+
+def test_a_document_is_never_replaced(either: Any) -> None:
+    assert either.add_document("reviews/demo/a.json", b"1")
+    assert not either.add_document("reviews/demo/a.json", b"2")
+    assert either.get_document("reviews/demo/a.json") == b"1"
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "message"),
+    [
+        ("bad_step", {"step": 4}, "no such step"),
+        ("bad_step", {"step": True}, "no such step"),
+        ("trim", {"first": 0, "last": 9}, "no such step"),
+        ("trim", {"first": None, "last": 1}, "first"),
+        ("undo", {"decision": "b" * 32}, "there is none"),
+        ("action", {"action": {"step_index": 9}}, "no such step"),
+        ("action", {"action": {"step_index": 0, "target_element": {"id": "node_7"}}}, "role"),
+        ("note", "words", "object"),
+    ],
+)
+def test_what_the_trajectory_does_not_have_cannot_be_decided(
+    judged: Any, kind: str, value: Any, message: str
+) -> None:
+    with pytest.raises(DecisionError, match=message):
+        make(judged[0], judged, kind, value)
+    assert judged[0].list_documents("reviews") == []
+
+
+def test_a_damaged_document_counts_for_nothing_and_is_named(judged: Any) -> None:
+    store = judged[0]
+    made = make(store, judged, "approve")
+    store.put_document("reviews/demo/torn.json", b'{"id": ')
+    store.put_document(f"reviews/other/{made.id}.json", b"{}")
+    reviews = Reviews(store)
+    reviews.refresh()
+    assert reviews.all() == [made]
+    assert len(reviews.damaged()) == 2
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".csv"])
+def test_an_export_is_imported_without_loss_and_twice_changes_nothing(
+    judged: Any, tmp_path: Path, suffix: str
+) -> None:
+    store = judged[0]
+    made = [
+        make(store, judged, "instruction", {"text": 'Say "hi", twice;\nthen = stop'}),
+        make(store, judged, "reject", {"reason": "other", "text": "ü,\u2028 x"}, "bob"),
+    ]
+    made.append(make(store, judged, "undo", {"decision": made[1].id}))
+    file = tmp_path / f"decisions{suffix}"
+    file.write_bytes(b"".join(as_json_lines(made)) if suffix == ".jsonl" else as_csv(made).encode())
+    other = Store(tmp_path / "other")
+    read, problems = read_exchange(file)
+    assert (read, problems) == (made, [])
+    assert import_decisions(other, read) == (3, [])
+    assert import_decisions(other, read) == (0, [])
+    reviews = Reviews(other)
+    reviews.refresh()
+    assert reviews.all() == made
+
+
+def test_lines_that_hold_no_decision_are_named_and_cost_the_others_nothing(
+    judged: Any, tmp_path: Path
+) -> None:
+    store = judged[0]
+    good = make(store, judged, "approve")
+    wrong = good.model_copy(update={"id": "c" * 32, "demonstration": "../x"})
+    invalid = make(store, judged, "bad_step", {"step": 3}).model_dump(mode="json")
+    invalid |= {"id": "d" * 32, "value": {"step": 77}}
+    lines = [*as_json_lines([good, wrong]), b'{"secret": "typed"}\n', b"nonsense\n"]
+    file = tmp_path / "x.jsonl"
+    file.write_bytes(b"".join((*lines, *as_json_lines([Decision.model_validate(invalid)]))))
+    decisions, problems = read_exchange(file)
+    assert [problem.line for problem in problems] == [3, 4]
+    assert "typed" not in str(problems)
+    added, refused = import_decisions(store, decisions)
+    assert added == 0
+    told = {problem.file: problem.message for problem in refused}
+    assert told["demo"].endswith("the trajectory has no such step")
+    assert told["../x"].endswith("no demonstration has this id")

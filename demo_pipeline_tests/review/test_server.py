@@ -1,0 +1,264 @@
+"""The server of the review page: who may ask, what it sends, and that no decision is lost."""
+
+import json
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from demo_pipeline.review.review_store import Reviews
+from demo_pipeline.review.server import kept_token, listening
+from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
+from demo_pipeline_tests.datasets.stores import commit_trajectory
+from demo_pipeline_tests.review.serving import TOKEN, Served, kill, served, start_command
+from demo_pipeline_tests.sample_workspace import copy_of, open_workspace
+
+HOSTILE = '</script><script>alert(1)</script>"><img src=x onerror=alert(1)>'
+
+
+@pytest.fixture(scope="module")
+def made(made_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return copy_of(made_root, tmp_path_factory.mktemp("reviewed") / "root")
+
+
+@pytest.fixture
+def server(made: Path) -> Iterator[Served]:
+    with served(open_workspace(made)) as running:
+        yield running
+
+
+def test_the_queue_and_a_demonstration_are_sent_whole(server: Served) -> None:
+    queue = server.ask("api/queue").json
+    assert sorted(row["id"] for row in queue["rows"]) == ["first", "second"]
+    assert [row["doubt"] for row in queue["rows"]] == sorted(
+        (row["doubt"] for row in queue["rows"]), reverse=True
+    )
+    assert queue["author"] == "ann"
+    shown = server.ask("api/demonstrations/first").json
+    assert shown["task"]["instruction"] == "Please do the first task."
+    assert shown["film"]["width"] == 640
+    assert shown["clock"]["uncertainty_ms"] >= 0
+    assert {one["step"] for one in shown["timeline"]["actions"]} >= {0, 1, 2}
+    step = f"files/first/{shown['version']}/0"
+    assert server.ask(f"{step}/screenshot").body.startswith(b"\x89PNG")
+    assert server.ask(f"{step}/tree").json["root"]["role"] == "desktop"
+    assert server.ask(f"files/first/{shown['version']}/final").status == 200
+
+
+def test_the_film_is_sent_in_ranges_and_its_frames_by_time(server: Served, made: Path) -> None:
+    film = (made / "uploads/first/recording.mp4").read_bytes()
+    whole = server.ask("api/demonstrations/first/film")
+    assert (whole.status, whole.body) == (200, film)
+    part = server.ask("api/demonstrations/first/film", range="bytes=100-299")
+    assert (part.status, part.body) == (206, film[100:300])
+    assert part.headers["content-range"] == f"bytes 100-299/{len(film)}"
+    assert server.ask("api/demonstrations/first/film", range="bytes=99999999-").status == 416
+    frames = server.ask("api/demonstrations/first/frames").json
+    assert frames == sorted(frames)
+    assert len(frames) > 20
+
+
+def test_another_film_than_the_processed_one_is_not_shown(made: Path, tmp_path: Path) -> None:
+    root = copy_of(made, tmp_path / "root")
+    (root / "uploads/first/recording.mp4").write_bytes(b"another")
+    with served(open_workspace(root)) as running:
+        assert running.ask("api/demonstrations/first/film").status == 404
+        assert running.ask("api/demonstrations/first").status == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"host": "evil.example"},
+        {"host": "127.0.0.1:1"},
+        {"origin": "http://evil.example"},
+        {"origin": "null"},
+        {"sec_fetch_site": "cross-site"},
+        {"sec_fetch_site": "same-site"},
+    ],
+)
+def test_another_site_can_neither_read_nor_write(server: Served, headers: dict[str, Any]) -> None:
+    body = {"id": "a" * 32, "version": "x", "kind": "approve", "value": {}}
+    path = "api/demonstrations/first"
+    answers = [server.ask("api/queue", **headers), server.ask(path, **headers)]
+    answers += [server.ask(f"{path}/decisions", "POST", body, **headers), server.ask("", **headers)]
+    assert [one.status for one in answers] == [403] * 4
+    for one in answers:
+        assert b"first" not in one.body
+        assert not any(name.startswith("access-control") for name in one.headers)
+
+
+def test_a_write_needs_the_pages_own_origin_and_json(server: Served) -> None:
+    body = {"id": "a" * 32, "version": "x", "kind": "approve", "value": {}}
+    path = "api/demonstrations/first/decisions"
+    assert server.ask(path, "POST", body, origin=None).status == 403
+    assert server.ask(path, "POST", body, content_type="text/plain").status == 400
+    assert server.ask(path, "POST", b"{" * 100_000).status == 400
+    assert server.ask(path, "POST", b" " * 2_000_000).status == 400
+    assert server.ask(path, "DELETE", body, origin=f"http://127.0.0.1:{server.port}").status == 405
+    assert server.ask("api/queue", "OPTIONS", origin="http://evil.example").status == 403
+
+
+@pytest.mark.parametrize("path", ["/", "/api/queue", "/wrong/api/queue", f"/{TOKEN[:-1]}/", "//"])
+def test_nothing_is_sent_without_the_token(server: Served, path: str) -> None:
+    answer = server.ask(path, raw=True)
+    assert answer.status == 403
+    assert b"<script" not in answer.body
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "files/first/../../etc/passwd",
+        "files/first/%2e%2e/0/screenshot",
+        "files/..%2f..%2fstore/x/0/screenshot",
+        "files/first/{version}/0/..%2faction",
+        "files/first/{version}/99/screenshot",
+        "files/first/{version}/-1/screenshot",
+        "api/demonstrations/..%2ffirst",
+        "api/demonstrations/%2e%2e/film",
+        "api/demonstrations/.versions/film",
+        "api/demonstrations/nobody",
+        "../page.html",
+        "server.py",
+        "page.py",
+    ],
+)
+def test_no_path_leads_out_of_what_is_shown(server: Served, path: str) -> None:
+    version = server.ask("api/demonstrations/first").json["version"]
+    answer = server.ask(path.format(version=version))
+    assert answer.status in {403, 404}
+    assert b"root:" not in answer.body
+
+
+def test_every_answer_keeps_itself_to_the_page(server: Served) -> None:
+    for path in ("", "page.js", "api/queue", "api/demonstrations/first/film", "nothing"):
+        headers = server.ask(path).headers
+        assert "default-src 'none'" in headers["content-security-policy"]
+        assert "unsafe" not in headers["content-security-policy"]
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["referrer-policy"] == "no-referrer"
+        assert headers["cache-control"] == "no-store"
+        assert headers["cross-origin-resource-policy"] == "same-origin"
+    page = server.ask("").body.decode()
+    assert "http" not in page
+    assert "onclick" not in page
+
+
+def test_hostile_words_are_sent_as_json_only(tmp_path: Path) -> None:
+    workspace = open_workspace(tmp_path)
+    commit_trajectory(workspace, make_trajectory(tmp_path, instruction=HOSTILE))
+    with served(workspace) as running:
+        made_decision = running.decide("demo", "note", {"text": HOSTILE}, uuid4().hex)
+        assert made_decision.status == 201
+        for path in ("api/queue", "api/demonstrations/demo"):
+            answer = running.ask(path)
+            assert answer.headers["content-type"] == "application/json"
+            assert json.dumps(HOSTILE).encode() in answer.body.replace(b"\\/", b"/")
+
+
+def test_a_wrong_decision_is_refused_with_the_reason_and_without_its_text(server: Served) -> None:
+    secret = {"reason": "hunter2"}
+    answer = server.decide("first", "reject", secret, uuid4().hex)
+    assert answer.status == 422
+    assert "reason" in str(answer.json["faults"])
+    assert b"hunter2" not in answer.body
+    sent = uuid4().hex
+    assert server.decide("first", "approve", {}, sent, version="0" * 16).status == 409
+    assert server.decide("first", "approve", {}, sent).status == 201
+    # The answer was lost, and the trajectory was built again: it is the same decision.
+    assert server.decide("first", "approve", {}, sent, version="0" * 16).status == 201
+
+
+def test_two_reviewers_and_a_rebuild_at_once_lose_and_double_nothing(tmp_path: Path) -> None:
+    workspace = open_workspace(tmp_path)
+    made = make_trajectory(tmp_path, actions=(CLICK,) * 4)
+    commit_trajectory(workspace, made)
+    ended = threading.Event()
+
+    def rebuild(space: Workspace) -> int:
+        number = 0
+        while not ended.is_set() or number < 5:
+            number += 1
+            task = json.loads((made.path / "task.json").read_text())
+            difficulty = ("easy", "medium", "hard")[number % 3]
+            (made.path / "task.json").write_text(json.dumps({**task, "difficulty": difficulty}))
+            commit_trajectory(space, made)
+        return number
+
+    def work(running: Served, who: str) -> list[str]:
+        sent = []
+        for number in range(15):
+            one = f"{who}{number:031x}"
+            for _ in range(2):  # the answer was lost: the page sends it again
+                answer = running.decide("demo", "note", {"text": one}, one)
+                assert answer.status == 201, answer.body
+            sent.append(one)
+        return sent
+
+    with served(workspace, "ann") as first, served(open_workspace(tmp_path), "bob") as second:
+        with ThreadPoolExecutor(3) as pool:
+            builds = pool.submit(rebuild, open_workspace(tmp_path))
+            both = [pool.submit(work, first, "a"), pool.submit(work, second, "b")]
+            wait(both)
+            ended.set()
+            sent = [one for future in both for one in future.result()]
+            assert builds.result() >= 5
+        judged = first.ask("api/demonstrations/demo").json
+    reviews = Reviews(workspace.store)
+    reviews.refresh()
+    assert sorted(one.id for one in reviews.all()) == sorted(sent)
+    assert not any(one["stale"] for one in judged["decisions"])  # the steps stayed the same
+
+
+def test_a_killed_server_keeps_what_it_answered_and_its_address(
+    made_root: Path, tmp_path: Path
+) -> None:
+    root = copy_of(made_root, tmp_path / "root")
+    port = 9571
+    running = start_command(root, port, "--author", "ann")
+    one, two = uuid4().hex, uuid4().hex
+    assert running.decide("first", "bad_step", {"step": 0}, one).status == 201
+    kill(running)
+    again = start_command(root, port)
+    assert again.url == running.url
+    for decision, step in ((one, 0), (two, 1)):
+        again.decide("first", "bad_step", {"step": step}, decision)
+    shown = again.ask("api/demonstrations/first").json
+    kill(again)
+    assert shown["judgement"]["bad_steps"] == [0, 1]
+    assert sorted(decision["id"] for decision in shown["decisions"]) == sorted([one, two])
+
+
+def test_the_token_is_random_kept_and_its_owners_alone(tmp_path: Path) -> None:
+    token = kept_token(tmp_path / "cache")
+    assert len(token) >= 32
+    assert kept_token(tmp_path / "cache") == token
+    assert kept_token(tmp_path / "other") != token
+    assert (tmp_path / "cache/review-token").stat().st_mode & 0o077 == 0
+
+
+def test_a_taken_port_is_told() -> None:
+    first = listening(9572)
+    assert first is not None
+    assert first.getsockname()[0] == "127.0.0.1"
+    assert listening(9572) is None
+    first.close()
+
+
+def test_the_queue_shows_what_was_decided_and_who_is_alike(tmp_path: Path) -> None:
+    workspace = open_workspace(tmp_path)
+    commit_trajectory(workspace, make_trajectory(tmp_path, "one", actions=(CLICK,) * 4))
+    with served(workspace) as running:
+        running.decide("one", "reject", {"reason": "duplicate"}, uuid4().hex)
+        running.decide("one", "bad_step", {"step": 2}, uuid4().hex)
+        changed = make_trajectory(tmp_path, "one", actions=(CLICK,) * 4, shade=9)
+        commit_trajectory(workspace, changed)
+        [row] = running.ask("api/queue").json["rows"]
+    expected: dict[str, Any] = {"review": "open", "stale": 2, "bad": 0, "corrected": False}
+    assert {key: row[key] for key in expected} == expected

@@ -1,0 +1,163 @@
+"""Figures of doubt: made faults come first, clean demonstrations are left in peace."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from demo_pipeline.files.parquet import schema_problems
+from demo_pipeline.review import triage
+from demo_pipeline.review.pictures import Likeness, groups, read_picture, torn
+from demo_pipeline.review.signals import DEMONSTRATION_SIGNALS, STEP_SIGNALS, doubt
+from demo_pipeline.review.triage import (
+    TRIAGE_SCHEMA,
+    TRIAGE_STEPS_SCHEMA,
+    build_triage,
+    likeness,
+    read_demonstration,
+    read_steps,
+)
+from demo_pipeline.settings import ObservationSettings
+from demo_pipeline_tests.review.made import FAULTS, clean, write_outputs, write_triage
+from demo_pipeline_tests.sample_workspace import DEMOS, open_workspace
+
+SIGNALS = {
+    "no_effect": {"no_effect", "undone"},
+    "undone": {"undone"},
+    "hesitating": {"hesitation"},
+    "mistyping": {"corrections"},
+    "off_task": {"off_task"},
+    "jumping": {"discontinuity"},
+    "unclocked": {"clock"},
+    "cut_film": {"duration"},
+    "bad_picture": {"black", "torn", "frozen"},
+    "on_recorder": {"recorder_window"},
+}
+
+
+@pytest.fixture
+def quick_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Made pictures repeat: each is decoded once."""
+    seen: dict[bytes, Any] = {}
+
+    def read(path: Path) -> Any:
+        data = path.read_bytes()
+        if data not in seen:
+            seen[data] = read_picture(path)
+        return seen[data]
+
+    monkeypatch.setattr(triage, "read_picture", read)
+
+
+@pytest.mark.usefixtures("quick_pictures")
+@pytest.mark.no_cover
+def test_forty_faults_of_ten_kinds_among_two_hundred_demonstrations(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = []
+    names, faulty = list(FAULTS), {}
+    for number in range(200):
+        demo = clean(number)
+        if number % 5 == 0:
+            faulty[demo.id] = names[number // 5 % len(names)]
+            FAULTS[faulty[demo.id]](demo)
+        out = tmp_path / "triage" / demo.id
+        write_triage(demo, tmp_path, out)
+        rows.append(read_demonstration(out))
+    rows.sort(key=lambda row: (-row["doubt"], row["trajectory_id"]))
+    assert Counter(faulty.values()) == dict.fromkeys(FAULTS, 4)
+    worst = [row for row in rows[:50] if row["trajectory_id"] in faulty]
+    assert len(worst) >= 36
+    fresh = [row for row in rows if row["trajectory_id"] not in faulty]
+    assert sum(row["flagged"] for row in fresh) <= 0.05 * len(fresh)
+    for row in worst:
+        kind = faulty[row["trajectory_id"]]
+        found = {name for name in SIGNALS[kind] if row.get(name) or row.get(f"{name}_steps")}
+        assert found, (kind, row)
+
+
+def test_the_triage_of_real_stages_has_its_columns_and_changes_with_nothing(
+    made_root: Path,
+) -> None:
+    workspace = open_workspace(made_root)
+    for name in DEMOS:
+        with workspace.store.open(f"triage/{name}") as (folder, version):
+            assert schema_problems(folder / "steps.parquet", TRIAGE_STEPS_SCHEMA) == []
+            assert schema_problems(folder / "demonstration.parquet", TRIAGE_SCHEMA) == []
+            steps, row = read_steps(folder), read_demonstration(folder)
+        assert [step["step_index"] for step in steps] == list(range(row["steps"]))
+        assert all(check.passed for check in version.manifest.checks)
+        assert "instruction" not in version.manifest.summary
+        counts = {s.name: row[f"{s.name}_steps"] for s in STEP_SIGNALS}
+        whole = [s.name for s in DEMONSTRATION_SIGNALS if row[s.name]]
+        assert row["doubt"] == pytest.approx(doubt(counts, whole))
+
+
+def test_every_signal_says_what_it_is_in_its_column() -> None:
+    for signal in STEP_SIGNALS:
+        told = TRIAGE_STEPS_SCHEMA.field(signal.name).metadata[b"description"].decode()
+        assert told == f"{signal.definition} ({signal.points:g} points)"
+    for signal in DEMONSTRATION_SIGNALS:
+        assert signal.name in TRIAGE_SCHEMA.names
+
+
+def test_a_damaged_screenshot_is_no_crash_and_no_finding(tmp_path: Path) -> None:
+    demo = clean(3)
+    manifest, folders = write_outputs(demo, tmp_path)
+    (folders["trajectories"] / "steps/001/screenshot.png").write_bytes(b"\x89PNG\r\n")
+    build_triage(manifest, folders, tmp_path, ObservationSettings())
+    steps = read_steps(tmp_path)
+    assert len(steps) == len(demo.steps)
+    assert not any(
+        step[name] for step in steps for name in ("no_effect", "black", "torn", "frozen")
+    )
+
+
+def pictures(tmp_path: Path, *rows: Any) -> list[Any]:
+    from demo_pipeline.files.png import PngWriter
+
+    found = []
+    for number, (above, below) in enumerate(rows):
+        screen = np.zeros((1080, 1920, 3), np.uint8)
+        screen[:540], screen[540:] = above, below
+        path = tmp_path / f"{number}.png"
+        PngWriter().write(path, screen)
+        found.append(read_picture(path))
+    return found
+
+
+def test_a_torn_picture_is_half_of_each_neighbour(tmp_path: Path) -> None:
+    old, half, upside, new = pictures(tmp_path, (50, 90), (50, 200), (150, 90), (150, 200))
+    assert torn(old, half, new)
+    assert torn(old, upside, new)
+    assert not torn(old, new, new)
+    assert not torn(old, half, half)  # the screen changed in its lower half, and stayed
+
+
+class TestNearDuplicates:
+    """The same task, the same actions, screens that look alike."""
+
+    def one(self, name: str, hashes: tuple[int, ...] = (1, 2), **more: Any) -> Likeness:
+        kinds = {"task": "t", "types": ("click", "type")} | more
+        return Likeness(name, hashes=hashes, **kinds)
+
+    def test_those_near_each_other_are_one_group_through_any_member(self) -> None:
+        step = 0b111
+        chain = [self.one(name, (step << (3 * n), 0)) for n, name in enumerate("abc")]
+        assert groups(chain) == [frozenset("abc")]
+
+    def test_another_task_other_actions_or_other_screens_are_others(self) -> None:
+        far = (2**64 - 1, 2)
+        assert groups([self.one("a"), self.one("b", task="u")]) == []
+        assert groups([self.one("a"), self.one("b", types=("click", "click"))]) == []
+        assert groups([self.one("a"), self.one("b", far)]) == []
+
+    @pytest.mark.usefixtures("quick_pictures")
+    def test_a_copy_of_a_demonstration_is_found(self, tmp_path: Path) -> None:
+        rows = []
+        for number, name in ((4, "one"), (4, "two"), (5, "three")):
+            demo = clean(number)
+            demo.id, demo.task = name, "Same task"
+            write_triage(demo, tmp_path, tmp_path / "triage" / name)
+            rows.append(read_demonstration(tmp_path / "triage" / name))
+        assert groups(map(likeness, rows)) == [frozenset({"one", "two"})]

@@ -20,7 +20,7 @@ from demo_pipeline.files.json_files import dump_json
 from demo_pipeline.files.parquet import write_rows
 from demo_pipeline.files.png import PngWriter
 from demo_pipeline.observation.clock.canvas import Canvas
-from demo_pipeline.observation.clock.clock import Clock
+from demo_pipeline.observation.clock.clock import Clock, ClockMethod
 from demo_pipeline.observation.frames.evidence import Evidence
 from demo_pipeline.recording.events import EVENTS_FILE, SCANS_FILE
 from demo_pipeline.recording.input_log import EVENTS_SCHEMA, SCANS_SCHEMA
@@ -83,7 +83,7 @@ class MadeDemonstration:
     film_ms: int
     final: int
     meta_s: float
-    clock: str = "pixels"
+    clock: ClockMethod = "pixels"
     uncertainty: float = 40.0
     changes_s: list[float] = field(default_factory=list)
     faulty: dict[int, str] = field(default_factory=dict)

@@ -4,11 +4,11 @@ Later stages read it instead of decoding the video again.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from demo_pipeline.actions.scrolls import WheelVote
-from demo_pipeline.files.json_files import JSON
 from demo_pipeline.observation.clock.canvas import Canvas, ScreenPart, ScreenParts
 from demo_pipeline.observation.clock.clock import Clock
 
@@ -102,8 +102,8 @@ class Evidence(_Frozen):
         """The parts of the recording, nearly always one."""
         return ScreenParts(tuple(self.parts)) if self.parts else ScreenParts.single(self.canvas)
 
-    def to_json(self) -> JSON:
+    def to_json(self) -> dict[str, Any]:
         """What is written; the clock's scale is the canvas's, which begins without bars."""
         doubled = {"clock": {"event_scale"}, "canvas": {"left", "top", "stretch"}}
-        written: JSON = self.model_dump(mode="json", exclude=doubled)
+        written: dict[str, Any] = self.model_dump(mode="json", exclude=doubled)
         return written

@@ -112,7 +112,7 @@ def _holds(question: Callable[..., bool], workspace: "Workspace", *about: str) -
     """The answer to a question; no when roots or files cannot be read, as the run reports why."""
     try:
         return question(workspace, *about)
-    except (DemonstrationError, StorageError, OSError) as error:
+    except Exception as error:  # noqa: BLE001 - whatever it is, the run reports it
         _LOG.debug("%s: left to the run (%s)", question.__name__, type(error).__name__)
         return False
 

@@ -184,10 +184,12 @@ def _computed(context: dg.AssetExecutionContext, workspace: Workspace, stage: St
     metadata: dict[str, Any] = {}
     before = built_before.get(context.run.run_id)
     with _explained(context, stage):
+        is_empty = stage.reads_trajectories and not workspace.store.outputs(RECORDS_STAGE.folder)
+    if is_empty:
+        raise dg.Failure(f"{stage.name}: {_NO_TRAJECTORY}", allow_retries=False)
+    with _explained(context, stage):
         if stage.reads_trajectories:
             # Before the store is read: a trajectory that is committed meanwhile is not in it.
-            if not workspace.store.outputs(RECORDS_STAGE.folder):
-                raise dg.Failure(f"{stage.name}: {_NO_TRAJECTORY}", allow_retries=False)
             seen = before.seen if before else latest_trajectory(context.instance)
             metadata[SEEN] = dg.MetadataValue.int(seen)
         result = _run(context, workspace, stage, before)

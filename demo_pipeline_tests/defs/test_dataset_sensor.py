@@ -57,7 +57,7 @@ def made(tmp_path: Path, made_root: Path) -> Iterator[Bench]:
 
 def came(made: Bench, key: str = "first") -> None:
     """A trajectory was materialized."""
-    event = dg.AssetMaterialization("trajectories", partition=key)
+    event = dg.AssetMaterialization("records", partition=key)
     made.instance.report_runless_asset_event(event)
 
 

@@ -12,8 +12,10 @@ from demo_pipeline.runs.stages import STAGES
 from demo_pipeline.settings import ExecutionSettings, Settings
 from demo_pipeline.store.errors import StorageError
 
-CHAIN = ["raw_recordings", "events", "actions", "screenshots", "ui_trees", "trajectories"]
-SHEETS = "contact_sheets"  # made of a trajectory, and nothing is made of it
+CHAIN = [
+    *("raw_recordings", "events", "actions", "screenshots", "ui_trees", "trajectories", "records")
+]
+SHEETS, TRIAGE = "contact_sheets", "triage"  # made of a trajectory, and nothing is made of them
 DATASETS = [
     "sft_samples",
     "messages_dataset",
@@ -32,7 +34,9 @@ GROUPS = {
     "screenshots": "observation",
     "ui_trees": "observation",
     "trajectories": "trajectories",
+    "records": "trajectories",
     SHEETS: "trajectories",
+    TRIAGE: "trajectories",
     "osworld_tasks": "datasets",
     STATISTICS: "datasets",
     SCORES: "evaluations",
@@ -72,7 +76,7 @@ def test_only_the_stages_of_a_demonstration_are_partitioned(
     specs: dict[str, dg.AssetSpec],
 ) -> None:
     partitioned = {name for name, spec in specs.items() if spec.partitions_def is not None}
-    assert partitioned == {*CHAIN, SHEETS}
+    assert partitioned == {*CHAIN, SHEETS, TRIAGE}
     assert {specs[name].partitions_def for name in partitioned} == {
         dg.DynamicPartitionsDefinition(name="demonstrations")
     }
@@ -85,9 +89,13 @@ def test_lineage_runs_from_the_recording_to_the_datasets(specs: dict[str, dg.Ass
     for place, name in enumerate(CHAIN):
         assert parents[name] - {"osworld_tasks"} <= set(CHAIN[:place])
         assert parents[name] or name == "raw_recordings"
-    made_of_them = {name for name, of in parents.items() if "trajectories" in of}
-    assert made_of_them == {*DATASETS, SHEETS}
-    assert [name for name, of in parents.items() if SHEETS in of] == []
+    made_of = {
+        made: {name for name, of in parents.items() if made in of}
+        for made in ("trajectories", "records", SHEETS, TRIAGE)
+    }
+    assert made_of["trajectories"] == {"records", SHEETS, TRIAGE}
+    assert made_of["records"] == {*DATASETS}
+    assert made_of[SHEETS] == made_of[TRIAGE] == set()
     assert {name for name, of in parents.items() if "osworld_tasks" in of} == {"trajectories"}
     assert parents["osworld_tasks"] == parents[SCORES] == set()
     assert parents[STATISTICS] == {"trajectory_index", "sft_samples", "messages_dataset"}

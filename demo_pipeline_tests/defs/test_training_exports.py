@@ -105,7 +105,7 @@ def test_a_disabled_export_is_not_built_and_nothing_waits_for_it(processed: Benc
 def test_the_lineage_runs_from_the_exports_to_the_index(processed: Bench) -> None:
     specs = {one.key.path[-1]: one for one in processed.definitions.resolve_all_asset_specs()}
     parents = {dep.asset_key.path[-1] for dep in specs["trajectory_index"].deps}
-    assert parents == {"trajectories", *EXPORTS}
+    assert parents == {"records", *EXPORTS}
     parents = {dep.asset_key.path[-1] for dep in specs["dataset_statistics"].deps}
     assert parents == {"trajectory_index", "sft_samples", "messages_dataset"}
 
@@ -117,7 +117,7 @@ def test_an_export_is_an_asset_only_when_the_settings_name_it(processed: Bench) 
     both = {"sft_samples", "agentnetbench"}
     assert specs.keys() & (EXPORTS | ON_REQUEST) == both
     assert {dep.asset_key.path[-1] for dep in specs["trajectory_index"].deps} == {
-        "trajectories",
+        "records",
         *both,
     }
     assert {dep.asset_key.path[-1] for dep in specs["dataset_statistics"].deps} == {

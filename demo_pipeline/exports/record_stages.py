@@ -45,7 +45,7 @@ FORMS = (
     STEP_LABELS_FORM,
 )
 _TRAJECTORIES = "trajectories"
-DIGESTS_FILE = "files.sha256"
+RECORD_DIGESTS = "files.sha256"
 
 
 def built_forms(settings: Settings) -> list[Form]:
@@ -62,19 +62,19 @@ def _run_records(inputs: RecordingInputs, out: Path) -> Summary:
     source = DatasetTrajectory(inputs.demonstration, str(inputs.folders[_TRAJECTORIES]))
     forms = built_forms(inputs.settings)
     records = write_records(source, forms, out, inputs.settings.datasets)
-    (out / DIGESTS_FILE).write_text(_digests(out), encoding="utf-8")
+    (out / RECORD_DIGESTS).write_text(_digests(out), encoding="utf-8")
     return {"records": records}
 
 
 def _digests(out: Path) -> str:
     """A line for each other file, as `sha256sum` writes it."""
-    names = sorted(name for name in files_below(out) if name != DIGESTS_FILE)
+    names = sorted(name for name in files_below(out) if name != RECORD_DIGESTS)
     return "".join(f"{read_digest(out / name).sha256}  {name}\n" for name in names)
 
 
 def _verify_records(inputs: RecordingInputs, out: Path) -> list[Problem]:
     """Files that differ from those that were written, and the problems of every record."""
-    if damage := differing_files(out, {DIGESTS_FILE: _digests(out).encode()}, None):
+    if damage := differing_files(out, {RECORD_DIGESTS: _digests(out).encode()}, None):
         return damage
     trajectory = inputs.folders[_TRAJECTORIES]
     return [

@@ -16,6 +16,7 @@ from typing import Any
 from demo_pipeline.actions.action_tables import POINTER_TYPES, Action
 from demo_pipeline.actions.inputs import Input
 from demo_pipeline.desktopd.models import ActionType, HotkeyParameters, Role, StepAction, points
+from demo_pipeline.observation.trees.recorder_windows import name_pattern
 from demo_pipeline.review.pictures import PictureFacts, different_cells, torn
 
 
@@ -303,7 +304,7 @@ def _still(one: StepFacts, other: StepFacts) -> bool:
 
 
 def _windows(facts: Facts, found: Sequence[Found]) -> None:
-    phrases = [_phrase(name) for name in facts.recorder_windows if name.strip()]
+    phrases = [name_pattern(name) for name in facts.recorder_windows if name.strip()]
     for step, here in zip(facts.steps, found, strict=True):
         if step.window and any(phrase.search(step.window) for phrase in phrases):
             here.signals.add("recorder_window")
@@ -325,11 +326,6 @@ def _tail(facts: Facts) -> range:
 
 def _words(text: str) -> set[str]:
     return {word for word in re.findall(r"\w+", text.casefold()) if len(word) > 2}
-
-
-def _phrase(name: str) -> re.Pattern[str]:
-    words = r"\s+".join(re.escape(word) for word in name.split())
-    return re.compile(rf"(?<!\w){words}(?!\w)", re.IGNORECASE)
 
 
 def demonstration_signals(facts: Facts) -> Found:

@@ -105,7 +105,8 @@ def test_parquet_assets_show_their_columns_with_types_and_meaning(
     specs: dict[str, dg.AssetSpec],
 ) -> None:
     shown = {name for name, spec in specs.items() if "dagster/column_schema" in spec.metadata}
-    assert shown == set(CHAIN) - {"raw_recordings"} | {"osworld_tasks", "quarantine", SCORES}
+    without = {"raw_recordings", "records"}
+    assert shown == set(CHAIN) - without | {TRIAGE, "osworld_tasks", "quarantine", SCORES}
     columns = specs["actions"].metadata["dagster/column_schema"].columns
     assert [column.name for column in columns] == ACTIONS_SCHEMA.names
     assert all(column.description and column.type for column in columns)
@@ -117,7 +118,7 @@ def test_every_stage_and_dataset_has_a_blocking_check(definitions: dg.Definition
     assert all(spec.description for spec in checks.values())
     blocking = {key.asset_key.path[-1] for key, spec in checks.items() if spec.blocking}
     datasets = {*DATASETS, "osworld_tasks", "quarantine"}
-    stages = {stage.name for stage in STAGES} - {SHEETS}  # a picture for people stops nothing
+    stages = {stage.name for stage in STAGES} - {SHEETS, TRIAGE}  # for people: they stop nothing
     assert blocking == stages | datasets
     assert ("demonstration_catalog", "ids_unique") in {
         (key.asset_key.path[-1], key.name) for key in checks
@@ -150,9 +151,11 @@ def test_the_stages_of_a_demonstration_are_one_step_of_which_any_part_can_be_run
     definitions: dg.Definitions,
 ) -> None:
     job = definitions.resolve_job_def("process_demonstration")
-    assert {key.path[-1] for key in job.asset_layer.selected_asset_keys} == {*CHAIN, SHEETS}
+    assert {key.path[-1] for key in job.asset_layer.selected_asset_keys} == {
+        *(*CHAIN, SHEETS, TRIAGE)
+    }
     [assets] = {
-        id(one): one for one in map(definitions.resolve_assets_def, [*CHAIN, SHEETS])
+        id(one): one for one in map(definitions.resolve_assets_def, [*CHAIN, SHEETS, TRIAGE])
     }.values()
     assert assets.can_subset
 

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from demo_pipeline.runs.stages import DATASET_STAGES, STAGES
-from demo_pipeline.stage import Stage
+from demo_pipeline.runs.task_catalog import OSWORLD_TASKS
+from demo_pipeline.stage import RECORDS, Stage
 from demo_pipeline_tests.golden.outputs import GOLDEN
 from demo_pipeline_tests.golden.stage_code import PACKAGE, CodeClosure
 
@@ -116,10 +117,11 @@ def _next(record: StageRecord) -> str:
 
 @cache
 def entry(stage: str) -> str:
-    """Where the stage's entry stands, `path:line`: the call that names it and a code version."""
+    """Where the stage's entry stands, `path:line`: the call that names it and what it is of."""
     for path in sorted(PACKAGE.rglob("*.py")):
         source = path.read_text("utf-8")
-        calls = ast.walk(ast.parse(source)) if "code_version=" in source else ()
+        declares = "code_version=" in source or "form_stage(" in source
+        calls = ast.walk(ast.parse(source)) if declares else ()
         for node in calls:
             if isinstance(node, ast.Call) and _declares(node, stage):
                 return f"{path.relative_to(PACKAGE.parent)}:{node.lineno}"
@@ -128,6 +130,10 @@ def entry(stage: str) -> str:
 
 def _declares(call: ast.Call, stage: str) -> bool:
     words = {keyword.arg: keyword.value for keyword in call.keywords}
-    name = words.get("name", call.args[0] if call.args else None)
-    named = isinstance(name, ast.Constant) and name.value == stage
-    return named and "code_version" in words
+    if isinstance(call.func, ast.Name) and call.func.id == "form_stage":
+        return isinstance(name := call.args[1], ast.Constant) and name.value == stage
+    named = words.get("name", call.args[0] if call.args else None)
+    constants = {"RECORDS": RECORDS, "OSWORLD_TASKS": OSWORLD_TASKS}
+    value = constants.get(named.id) if isinstance(named, ast.Name) else None
+    value = named.value if isinstance(named, ast.Constant) else value
+    return value == stage and "code_version" in words

@@ -31,7 +31,7 @@ def actions_on_recorder(
     A click is on the window under it, a hotkey on the window with the focus. `fronts`: the window
     that the picture shows in front at an action, by action index.
     """
-    wanted = [_phrase(name) for name in names if name.strip()]
+    wanted = [name_pattern(name) for name in names if name.strip()]
     ends = {
         id(action): action for action in (first_action(actions), last_action(actions)) if action
     }
@@ -51,7 +51,7 @@ def unmentioned(names: Iterable[str], meta: Meta) -> list[str]:
     if quest is not None:
         told += [quest.title, quest.app, quest.content, *quest.objectives]
     text = "\n".join(told)
-    return [name for name in names if name.strip() and not _phrase(name).search(text)]
+    return [name for name in names if name.strip() and not name_pattern(name).search(text)]
 
 
 def _names(
@@ -74,7 +74,7 @@ def _names(
     return [tree.raws[position].name or "" for position in on if position is not None]
 
 
-def _phrase(name: str) -> re.Pattern[str]:
+def name_pattern(name: str) -> re.Pattern[str]:
     """Matches a name as whole words, in any case."""
     words = r"\s+".join(re.escape(word) for word in name.split())
     return re.compile(rf"(?<!\w){words}(?!\w)", re.IGNORECASE)

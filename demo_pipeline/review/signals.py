@@ -303,9 +303,10 @@ def _still(one: StepFacts, other: StepFacts) -> bool:
 
 
 def _windows(facts: Facts, found: Sequence[Found]) -> None:
-    phrases = [_phrase(name) for name in facts.recorder_windows if name.strip()]
+    names = "|".join(re.escape(name) for name in facts.recorder_windows if name.strip())
+    recorder = re.compile(rf"\b(?:{names})\b" if names else "(?!)", re.IGNORECASE)
     for step, here in zip(facts.steps, found, strict=True):
-        if step.window and any(phrase.search(step.window) for phrase in phrases):
+        if recorder.search(step.window):
             here.signals.add("recorder_window")
     for place in _tail(facts):
         found[place].signals.add("off_task")
@@ -325,11 +326,6 @@ def _tail(facts: Facts) -> range:
 
 def _words(text: str) -> set[str]:
     return {word for word in re.findall(r"\w+", text.casefold()) if len(word) > 2}
-
-
-def _phrase(name: str) -> re.Pattern[str]:
-    words = r"\s+".join(re.escape(word) for word in name.split())
-    return re.compile(rf"(?<!\w){words}(?!\w)", re.IGNORECASE)
 
 
 def demonstration_signals(facts: Facts) -> Found:

@@ -302,7 +302,6 @@ TRIAGE_STAGE: Stage[RecordingInputs] = Stage(
             "triage_tables",
             "The tables have their declared columns and values, and a row for every step.",
             built_again(_run, _check),
-            blocking=False,
             compared=("steps",),
         ),
     ),

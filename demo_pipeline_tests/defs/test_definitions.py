@@ -14,6 +14,7 @@ from demo_pipeline.store.errors import StorageError
 
 CHAIN = ["raw_recordings", "events", "actions", "screenshots", "ui_trees", "trajectories"]
 SHEETS = "contact_sheets"  # made of a trajectory, and nothing is made of it
+TRIAGE = "triage"  # the same
 DATASETS = [
     "sft_samples",
     "messages_dataset",
@@ -33,6 +34,7 @@ GROUPS = {
     "ui_trees": "observation",
     "trajectories": "trajectories",
     SHEETS: "trajectories",
+    TRIAGE: "trajectories",
     "osworld_tasks": "datasets",
     STATISTICS: "datasets",
     SCORES: "evaluations",
@@ -72,7 +74,7 @@ def test_only_the_stages_of_a_demonstration_are_partitioned(
     specs: dict[str, dg.AssetSpec],
 ) -> None:
     partitioned = {name for name, spec in specs.items() if spec.partitions_def is not None}
-    assert partitioned == {*CHAIN, SHEETS}
+    assert partitioned == {*CHAIN, SHEETS, TRIAGE}
     assert {specs[name].partitions_def for name in partitioned} == {
         dg.DynamicPartitionsDefinition(name="demonstrations")
     }
@@ -86,8 +88,8 @@ def test_lineage_runs_from_the_recording_to_the_datasets(specs: dict[str, dg.Ass
         assert parents[name] - {"osworld_tasks"} <= set(CHAIN[:place])
         assert parents[name] or name == "raw_recordings"
     made_of_them = {name for name, of in parents.items() if "trajectories" in of}
-    assert made_of_them == {*DATASETS, SHEETS}
-    assert [name for name, of in parents.items() if SHEETS in of] == []
+    assert made_of_them == {*DATASETS, SHEETS, TRIAGE}
+    assert [name for name, of in parents.items() if of & {SHEETS, TRIAGE}] == []
     assert {name for name, of in parents.items() if "osworld_tasks" in of} == {"trajectories"}
     assert parents["osworld_tasks"] == parents[SCORES] == set()
     assert parents[STATISTICS] == {"trajectory_index", "sft_samples", "messages_dataset"}
@@ -97,7 +99,8 @@ def test_parquet_assets_show_their_columns_with_types_and_meaning(
     specs: dict[str, dg.AssetSpec],
 ) -> None:
     shown = {name for name, spec in specs.items() if "dagster/column_schema" in spec.metadata}
-    assert shown == set(CHAIN) - {"raw_recordings"} | {"osworld_tasks", "quarantine", SCORES}
+    others = {"osworld_tasks", "quarantine", SCORES, TRIAGE}
+    assert shown == set(CHAIN) - {"raw_recordings"} | others
     columns = specs["actions"].metadata["dagster/column_schema"].columns
     assert [column.name for column in columns] == ACTIONS_SCHEMA.names
     assert all(column.description and column.type for column in columns)
@@ -142,9 +145,9 @@ def test_the_stages_of_a_demonstration_are_one_step_of_which_any_part_can_be_run
     definitions: dg.Definitions,
 ) -> None:
     job = definitions.resolve_job_def("process_demonstration")
-    assert {key.path[-1] for key in job.asset_layer.selected_asset_keys} == {*CHAIN, SHEETS}
+    assert {key.path[-1] for key in job.asset_layer.selected_asset_keys} == {*CHAIN, SHEETS, TRIAGE}
     [assets] = {
-        id(one): one for one in map(definitions.resolve_assets_def, [*CHAIN, SHEETS])
+        id(one): one for one in map(definitions.resolve_assets_def, [*CHAIN, SHEETS, TRIAGE])
     }.values()
     assert assets.can_subset
 

@@ -65,7 +65,7 @@ def stepped(page: Page, steps: int) -> list[float]:
     script = """() => new Promise((done) => {
       const place = state.step + 1, demo = state.demo, start = performance.now();
       if (place >= demo.steps.length) { nextDemonstration(1); }
-      else document.dispatchEvent(new KeyboardEvent("keydown", {key: "j", bubbles: true}));
+      else document.body.dispatchEvent(new KeyboardEvent("keydown", {key: "j", bubbles: true}));
       const look = () => {
         const wanted = demo === state.demo ? `${demo.id}/${demo.steps[place]?.index}` : null;
         if (wanted ? canvas.dataset.shown === wanted : canvas.dataset.shown.endsWith("/0"))
@@ -92,19 +92,23 @@ def main() -> int:
         root = Path(folder)
         fill(root, chosen.demonstrations)
         running = start_command(root, PORT, "--author", "ann", wait=False)
-        first, queue = seconds(running, "api/queue"), seconds(running, "api/queue")
-        before = memory(running)
-        names = [row["id"] for row in running.ask("api/queue").json["rows"]]
-        opened = [seconds(running, f"api/demonstrations/{name}") for name in names]
-        after = memory(running)
-        with sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
-            page = browser.new_page(viewport={"width": 1920, "height": 1080})
-            page.goto(running.url)
-            page.wait_for_selector('#canvas[data-shown*="/"]')
-            steps = stepped(page, chosen.steps)
-            browser.close()
-        kill(running)
+        try:
+            first, queue = seconds(running, "api/queue"), seconds(running, "api/queue")
+            before = memory(running)
+            names = [row["id"] for row in running.ask("api/queue").json["rows"]]
+            opened = [seconds(running, f"api/demonstrations/{name}") for name in names]
+            after = memory(running)
+            with sync_playwright() as playwright:
+                browser = playwright.chromium.launch(
+                    executable_path=chromium(), args=["--no-sandbox"]
+                )
+                page = browser.new_page(viewport={"width": 1920, "height": 1080})
+                page.goto(running.url)
+                page.wait_for_selector('#canvas[data-shown*="/"]')
+                steps = stepped(page, chosen.steps)
+                browser.close()
+        finally:
+            kill(running)
     median, slowest = statistics.median(steps), statistics.quantiles(steps, n=20)[-1]
     print(f"first queue {first:.2f} s, queue {queue:.2f} s, of {len(names)}")
     print(f"demonstration {statistics.median(opened) * 1000:.0f} ms")

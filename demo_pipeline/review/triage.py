@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 
 from demo_pipeline.actions.action_tables import read_actions
@@ -16,7 +17,7 @@ from demo_pipeline.actions.inputs import Input, inputs_of
 from demo_pipeline.desktopd.models import ActionType
 from demo_pipeline.desktopd.reader import StepFiles, read_trajectory
 from demo_pipeline.files.column_values import COUNT, TEXT, between, fitting, one_of
-from demo_pipeline.files.json_files import parse_json, read_bytes
+from demo_pipeline.files.json_files import dump_json, parse_json, read_bytes
 from demo_pipeline.files.parquet import described_schema, read_rows, schema_problems, write_rows
 from demo_pipeline.observation.frames.evidence import Evidence
 from demo_pipeline.observation.frames.screenshots import read_evidence
@@ -43,6 +44,7 @@ from demo_pipeline.stage import DEMONSTRATION_JOB, Check, Stage, Summary, built_
 from demo_pipeline.trajectories.provenance import read_provenance
 
 STEPS_FILE, DEMONSTRATION_FILE = "steps.parquet", "demonstration.parquet"
+QUEUE_FILE = "demonstration.json"  # the same row: a thousand are read in 0.1 s, of Parquet in 2.7
 _TYPE, _TYPED, _POINTED = "action_type", ("type",), ("click", "double_click", "right_click")
 
 TRIAGE_STEPS_SCHEMA = described_schema(
@@ -154,6 +156,7 @@ def build_triage(
     row["flagged"] = row["doubt"] >= FLAGGED
     write_rows(out / STEPS_FILE, rows, TRIAGE_STEPS_SCHEMA)
     write_rows(out / DEMONSTRATION_FILE, [row], TRIAGE_SCHEMA)
+    dump_json(out / QUEUE_FILE, row, compact=True)
     signals = {**dict.fromkeys(sorted(whole.signals), 1), **dict(sorted(counts.items()))}
     return {"steps": len(rows), "doubt": row["doubt"], "signals": signals}
 
@@ -249,7 +252,8 @@ def target_window(step: StepFiles) -> str:
 
 def read_demonstration(folder: Path) -> dict[str, Any]:
     """The row of a demonstration."""
-    return read_rows(folder / DEMONSTRATION_FILE, TRIAGE_SCHEMA)[0]
+    row: dict[str, Any] = msgspec.json.decode((folder / QUEUE_FILE).read_bytes())
+    return row
 
 
 def read_steps(folder: Path) -> list[dict[str, Any]]:
@@ -298,7 +302,6 @@ TRIAGE_STAGE: Stage[RecordingInputs] = Stage(
             "triage_tables",
             "The tables have their declared columns and values, and a row for every step.",
             built_again(_run, _check),
-            blocking=False,
             compared=("steps",),
         ),
     ),

@@ -84,9 +84,9 @@ def free_port() -> int:
 
 
 @contextmanager
-def served(workspace: Workspace, author: str = "ann") -> Iterator[Served]:
-    """A server in a thread of this process."""
-    port = free_port()
+def served(workspace: Workspace, author: str = "ann", port: int = 0) -> Iterator[Served]:
+    """A server in a thread of this process; on a free port, or on this one."""
+    port = port or free_port()
     connection = listening(port)
     assert connection is not None
     app = build_app(Material(workspace.store, workspace.uploads), author, TOKEN, port)

@@ -220,9 +220,13 @@ def test_a_rebuild_while_looking_asks_before_it_counts(tmp_path: Path, page: Pag
         shown(page, "demo/0")
     commit_trajectory(workspace, make_trajectory(tmp_path, actions=(CLICK,) * 2, shade=7))
     press(page, "a")
-    with served(workspace) as running:  # a new one does not know the version that was shown
-        page.goto(running.url)
-    assert held(workspace, "demo").status == "open"
+    with served(workspace, port=running.port):  # it does not know the version that was shown
+        again = page.get_by_role("button", name="Send for this version")
+        expect(again).to_be_visible(timeout=PATIENCE)
+        assert held(workspace, "demo").status == "open"
+        again.click()
+        saved(page)
+    assert held(workspace, "demo").status == "approved"
 
 
 def test_hostile_text_stays_text(tmp_path: Path, page: Page) -> None:

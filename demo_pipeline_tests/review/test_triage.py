@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from demo_pipeline.files.parquet import schema_problems
+from demo_pipeline.files.parquet import read_rows, schema_problems
 from demo_pipeline.review import triage
 from demo_pipeline.review.pictures import Likeness, groups, read_picture, torn
 from demo_pipeline.review.signals import DEMONSTRATION_SIGNALS, STEP_SIGNALS, doubt
@@ -85,6 +85,7 @@ def test_the_triage_of_real_stages_has_its_columns_and_changes_with_nothing(
             assert schema_problems(folder / "steps.parquet", TRIAGE_STEPS_SCHEMA) == []
             assert schema_problems(folder / "demonstration.parquet", TRIAGE_SCHEMA) == []
             steps, row = read_steps(folder), read_demonstration(folder)
+            assert read_rows(folder / "demonstration.parquet", TRIAGE_SCHEMA) == [row]
         assert [step["step_index"] for step in steps] == list(range(row["steps"]))
         assert all(check.passed for check in version.manifest.checks)
         assert "instruction" not in version.manifest.summary

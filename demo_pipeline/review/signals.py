@@ -306,7 +306,7 @@ def _still(one: StepFacts, other: StepFacts) -> bool:
 def _windows(facts: Facts, found: Sequence[Found]) -> None:
     phrases = [name_pattern(name) for name in facts.recorder_windows if name.strip()]
     for step, here in zip(facts.steps, found, strict=True):
-        if recorder.search(step.window):
+        if step.window and any(phrase.search(step.window) for phrase in phrases):
             here.signals.add("recorder_window")
     for place in _tail(facts):
         found[place].signals.add("off_task")

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-from demo_pipeline.defs.home_files import PARTITIONS_NAME
 
 from demo_pipeline.defs.forgotten import forget_partition
+from demo_pipeline.defs.jobs import PARTITIONS_NAME
 
 CANARY = "Zaunkoenig-7261"
 

@@ -135,5 +135,5 @@ def _declares(call: ast.Call, stage: str) -> bool:
     named = words.get("name", call.args[0] if call.args else None)
     constants = {"RECORDS": RECORDS, "OSWORLD_TASKS": OSWORLD_TASKS}
     value = constants.get(named.id) if isinstance(named, ast.Name) else None
-    value = named.value if isinstance(named, ast.Constant) else value
+    value = str(named.value) if isinstance(named, ast.Constant) else value
     return value == stage and "code_version" in words

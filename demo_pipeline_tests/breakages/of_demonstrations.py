@@ -12,6 +12,7 @@ from demo_pipeline_tests.breakages.damages import (
     cut,
     document,
     drop,
+    emptied,
     exchange,
     exchange_files,
     line,
@@ -331,4 +332,25 @@ RECORDS: Mapping[str, Damage] = {
     "other turns": line("cua_lite.jsonl", "parts.row.messages", "[]", 1),
     "a file too many": add("notes.txt"),
     "no JSON": replaced_by(_CUDAG, b"{]\n"),
+}
+
+_DOUBT = "steps.parquet"
+TRIAGE: Mapping[str, Damage] = {
+    "a step less": drop(_DOUBT),
+    "a step twice": repeat(_DOUBT),
+    "steps exchanged": swap(_DOUBT),
+    "another action": cell(_DOUBT, "action_type", "tap"),
+    "a signal more": cell(_DOUBT, "undone", True),
+    "a signal less": cell(_DOUBT, "no_target", lambda said: not said),
+    "another doubt": cell(_DOUBT, "doubt", 9.5),
+    "no column of leaks": without_column(_DOUBT, "leak"),
+    "another demonstration": cell("demonstration.parquet", "trajectory_id", "somebody"),
+    "other doubt of the whole": cell("demonstration.parquet", "doubt", 0.123),
+    "success flipped": cell("demonstration.parquet", "success", lambda success: not success),
+    "not flagged": cell("demonstration.parquet", "flagged", lambda flagged: not flagged),
+    "another task": cell("demonstration.parquet", "task_group", "somebody"),
+    "no row": emptied("demonstration.parquet"),
+    "another place in the queue": put("demonstration.json", "doubt", 7.5),
+    "the queue's file gone": remove("demonstration.json"),
+    "a file too many": add("notes.txt"),
 }

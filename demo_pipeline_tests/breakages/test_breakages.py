@@ -23,6 +23,7 @@ BREAKAGES: Mapping[str, Mapping[str, Damage]] = {
     "trajectories": of_demonstrations.TRAJECTORIES,
     "records": of_demonstrations.RECORDS,
     "contact_sheets": of_demonstrations.CONTACT_SHEETS,
+    "triage": of_demonstrations.TRIAGE,
     "sft_samples": of_datasets.SFT,
     "messages_dataset": of_datasets.MESSAGES,
     "cudag_dataset": of_datasets.CUDAG,

@@ -154,7 +154,8 @@ def test_nothing_of_a_batch_is_stale_until_an_input_has_other_data(
         changed = dg.AssetMaterialization("events", partition="two")
         made.instance.report_runless_asset_event(changed)
         assert stale(made) == {
-            (name, "two") for name in ("actions", "screenshots", "ui_trees", "trajectories")
+            (name, "two")
+            for name in ("actions", "screenshots", "ui_trees", "trajectories", "triage")
         }
 
 

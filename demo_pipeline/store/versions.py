@@ -27,7 +27,7 @@ from demo_pipeline.store.version_manifest import (
 TURNS = 8
 """A build reads the linked files of one in so many of its versions, and another time the next."""
 _ALWAYS = 16  # versions of which all linked files are read in every build
-_CLOCK_SECONDS = 2  # writes within one tick of a coarse clock have the same time
+_CLOCK_SECONDS = 0.1  # writes within one tick of the clock (4 to 10 ms) have the same time
 _PICTURES = (".png", ".jpg", ".mp4")  # films are compared by the stages that read them
 
 

@@ -15,7 +15,6 @@ import os
 import random
 import re
 import socket
-import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -90,17 +89,14 @@ def batch_request(
     record: StepRecord, question: Question, model: str, url: Callable[[Path], str]
 ) -> dict[str, Any]:
     """The request of a step in the OpenAI batch form; `url` makes the URL of a picture."""
-    messages: list[dict[str, Any]] = (
-        [{"role": "system", "content": question.system}] if question.system else []
-    )
-    for message in question.chat:
-        content = [
-            {"type": "image_url", "image_url": {"url": url(part["image"])}}
-            if part["type"] == "image"
-            else part
-            for part in message["content"]
-        ]
-        messages.append({**message, "content": content})
+
+    def sent(part: dict[str, Any]) -> dict[str, Any]:
+        is_image = part["type"] == "image"
+        return {"type": "image_url", "image_url": {"url": url(part["image"])}} if is_image else part
+
+    messages: list[dict[str, Any]] = [{"role": "system", "content": question.system}]
+    messages = messages if question.system else []
+    messages += [m | {"content": list(map(sent, m["content"]))} for m in question.chat]
     settings = {"temperature": 0, "max_tokens": _ANSWER_TOKENS}
     return {
         "custom_id": batch_key((record.step.trajectory_id, record.step.step_index)),
@@ -255,13 +251,15 @@ class Endpoint:
         headers = {"Content-Type": "application/json"}
         if self.key:
             headers["Authorization"] = f"Bearer {self.key}"
-        path = urlsplit(self.url).path.rstrip("/")
-        connection, end = self._connection(), time.monotonic() + self.timeout
+        parts, end = urlsplit(self.url), time.monotonic() + self.timeout
+        kinds = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
+        connection = kinds[parts.scheme](self.host, parts.port, timeout=self.timeout)
+        self._open.add(connection)
         deadline = threading.Timer(self.timeout, _hang_up, (connection,))
         deadline.daemon = True
         deadline.start()
         try:
-            address = path if path.endswith(CHAT_PATH) else path + CHAT_PATH
+            address = parts.path.rstrip("/").removesuffix(CHAT_PATH) + CHAT_PATH
             connection.request("POST", address, data, headers)
             if self._stopped.is_set():
                 raise ConnectionAbortedError
@@ -282,24 +280,8 @@ class Endpoint:
             self._open.discard(connection)
             connection.close()
         after = answer.getheader("Retry-After") or ""
-        return (
-            answer.status,
-            bytes(text),
-            float(after) if after.isascii() and after.isdigit() else 0.0,
-        )
-
-    def _connection(self) -> http.client.HTTPConnection:
-        parts = urlsplit(self.url)
-        made: http.client.HTTPConnection
-        if parts.scheme == "https":
-            tls = ssl.create_default_context()
-            made = http.client.HTTPSConnection(
-                self.host, parts.port, timeout=self.timeout, context=tls
-            )
-        else:
-            made = http.client.HTTPConnection(self.host, parts.port, timeout=self.timeout)
-        self._open.add(made)
-        return made
+        pause = float(after) if after.isascii() and after.isdigit() else 0.0
+        return answer.status, bytes(text), pause
 
 
 def _hang_up(connection: http.client.HTTPConnection) -> None:
@@ -357,8 +339,8 @@ def answered_ids(results: Path) -> set[str]:
                 continue
             if isinstance(value, dict) and not value.get("error"):
                 response, key = value.get("response"), value.get("custom_id")
-                if isinstance(response, dict) and response.get("status_code") == 200:
-                    found.update([key] if isinstance(key, str) else [])
+                answered = isinstance(response, dict) and response.get("status_code") == 200
+                found |= {key} if answered and isinstance(key, str) else set()
     return found
 
 
@@ -479,8 +461,7 @@ def _part(part: Any, folder: Path) -> Any:
 
 def _result(key: str, status: int, body: Any, fault: str) -> Mapping[str, Any]:
     """A line in the form of batch results."""
-    if not fault:
-        response = {"status_code": 200, "request_id": "", "body": body}
-        return {"id": "", "custom_id": key, "response": response, "error": None}
+    response = {"status_code": 200, "request_id": "", "body": body}
     error = {"code": str(status), "message": fault}
-    return {"id": "", "custom_id": key, "response": None, "error": error}
+    outcome = {"response": None, "error": error} if fault else {"response": response, "error": None}
+    return {"id": "", "custom_id": key, **outcome}

@@ -55,18 +55,6 @@ from demo_pipeline.trajectories.overlay import DARK, GREEN, RED, WHITE, Picture,
 Baseline = Callable[[TrueStep, TrueStep | None], Answer]
 """Answers a step; the second is the step before it in the same trajectory, None at the start."""
 
-
-BASELINES: Mapping[str, Baseline] = {
-    "screen centre": lambda step, _: guessed_kind("left_click", step.size),
-    "last action": lambda step, before: (
-        before.answer if before else guessed_kind("left_click", step.size)
-    ),
-    "true, at centre": lambda step, _: _moved(step, (0, 0, *step.size)),
-    "true, at target": lambda step, _: _moved(step, step.box or (0, 0, *step.size), keep_end=True),
-    "truth": lambda step, _: step.answer,
-}
-MOST_FREQUENT = "frequent type"
-
 _GUESSES: Mapping[str, tuple[ActionType, Mapping[str, Any]]] = {
     "left_click": (ActionType.CLICK, {"button": "left"}),
     "middle_click": (ActionType.CLICK, {"button": "middle"}),
@@ -115,6 +103,16 @@ def _action(kind: ActionType, parameters: Mapping[str, Any]) -> AnsweredAction:
     return AnsweredAction(kind, PARAMETERS[kind].model_validate(dict(parameters)))
 
 
+BASELINES: Mapping[str, Baseline] = {
+    "screen centre": lambda step, _: guessed_kind("left_click", step.size),
+    "last action": lambda step, before: (
+        before.answer if before else guessed_kind("left_click", step.size)
+    ),
+    "true, at centre": lambda step, _: _moved(step, (0, 0, *step.size)),
+    "true, at target": lambda step, _: _moved(step, step.box or (0, 0, *step.size), keep_end=True),
+    "truth": lambda step, _: step.answer,
+}
+MOST_FREQUENT = "frequent type"
 PREDICTIONS = "predictions"
 _OTHER = "other"
 _MOST_FAILURES, _OF_A_KIND = 24, 4

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from itertools import islice
 from json.scanner import py_make_scanner  # type: ignore[attr-defined]
 from pathlib import Path
-from typing import Any, NoReturn, Protocol, runtime_checkable
+from typing import Any, NoReturn
 
 from pydantic import BaseModel
 
@@ -32,14 +32,6 @@ _TOKEN = re.compile(
     r'[ \t\n\r]*(?:([{}\[\],:])|("[^"\\\x00-\x1f]*(?:\\.[^"\\\x00-\x1f]*)*")|([-+.\w]+))'
 )
 _one_at_a_time = threading.RLock()
-
-
-@runtime_checkable
-class HasMembers(Protocol):
-    """A model that is written as the members it names, one level, instead of a full dump."""
-
-    def members(self) -> dict[str, Any]:
-        """Key → value, in the order of the file."""
 
 
 class JsonFileError(ValueError):
@@ -303,7 +295,7 @@ def dump_long_json(path: Path, value: Mapping[str, JSON], name: str, items: Iter
 
 def _expand(value: Any) -> Any:
     """One level of a value that `json` cannot encode."""
-    if isinstance(value, HasMembers):
+    if hasattr(value, "members"):  # a model names one level itself, instead of a full dump
         return value.members()
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")

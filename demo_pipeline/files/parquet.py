@@ -35,20 +35,13 @@ class _NoPandas:
             raise ModuleNotFoundError(name)
 
 
-def start_without_pandas() -> None:
-    """Make Arrow's first array while pandas cannot be found, unless it is imported already.
-
-    Arrow looks for pandas once, to recognise its objects in lists. What converts to pandas looks
-    again and finds it.
-    """
-    if "pandas" not in sys.modules:
-        hook: Any = _NoPandas()
-        sys.meta_path.insert(0, hook)
-        pa.array([0])
-        sys.meta_path.remove(hook)
-
-
-start_without_pandas()
+# Arrow looks for pandas once, to recognise its objects in lists: at its first array. What converts
+# to pandas looks again and finds it.
+if "pandas" not in sys.modules:
+    _hook: Any = _NoPandas()
+    sys.meta_path.insert(0, _hook)
+    pa.array([0])
+    sys.meta_path.remove(_hook)
 # Arrow's own allocators keep freed memory: 25 MB in a process that has made a recording's tables.
 pa.set_memory_pool(pa.system_memory_pool())
 

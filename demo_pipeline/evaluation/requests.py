@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 from urllib.parse import unquote, urlsplit
@@ -369,23 +370,29 @@ def send_requests(
     """
     done, counts = answered_ids(results), RunCounts()
 
+    def unanswered() -> Iterator[Mapping[str, Any]]:
+        for line in _requests(requests):
+            counts.requests += 1
+            counts.before += line["custom_id"] in done
+            if line["custom_id"] not in done:
+                yield line
+
     def send(line: Mapping[str, Any]) -> Mapping[str, Any]:
         answered = endpoint.ask(_body(line["body"], model, requests.parent))
         return _result(line["custom_id"], *answered)
 
     with private_log(results) as log, ThreadPoolExecutor(at_once) as pool:
-        pending: set[_Sent] = set()
+        pending, lines = set[Future[Mapping[str, Any]]](), unanswered()
         try:
-            for line in _requests(requests):
-                counts.requests += 1
-                if line["custom_id"] in done:
-                    counts.before += 1
-                    continue
-                pending.add(pool.submit(send, line))
-                while len(pending) >= at_once:
-                    pending = _collect(pending, log, counts, on_answer)
-            while pending:
-                pending = _collect(pending, log, counts, on_answer)
+            while True:
+                some = islice(lines, at_once - len(pending))
+                pending |= {pool.submit(send, line) for line in some}
+                if not pending:
+                    break
+                finished, pending = wait(pending, return_when=FIRST_COMPLETED)
+                for future in sorted(finished, key=lambda one: one.exception() is not None):
+                    _note(future.result(), log, counts)
+                    on_answer()
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             endpoint.stop()  # leaving the pool waits for what is under way
@@ -393,23 +400,12 @@ def send_requests(
     return counts
 
 
-_Sent = Future[Mapping[str, Any]]
-
-
-def _collect(
-    pending: set[_Sent], log: BinaryIO, counts: RunCounts, on_answer: Callable[[], None]
-) -> set[_Sent]:
-    """Write the results that are there, and return what is still under way."""
-    finished, waiting = wait(pending, return_when=FIRST_COMPLETED)
-    for future in sorted(finished, key=lambda one: one.exception() is not None):
-        result = future.result()
-        log.write(json_bytes(dict(result), compact=True))
-        log.flush()
-        os.fsync(log.fileno())
-        counts.failed += bool(result["error"])
-        counts.answered += not result["error"]
-        on_answer()
-    return waiting
+def _note(result: Mapping[str, Any], log: BinaryIO, counts: RunCounts) -> None:
+    log.write(json_bytes(dict(result), compact=True))
+    log.flush()
+    os.fsync(log.fileno())
+    counts.failed += bool(result["error"])
+    counts.answered += not result["error"]
 
 
 def _requests(path: Path) -> Iterator[dict[str, Any]]:

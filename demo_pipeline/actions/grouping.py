@@ -107,13 +107,20 @@ class Grouper:
                 for gesture in () if part.text else part.gestures:
                     self._reasons.update(dict.fromkeys(gesture.events, part.reason))
         elif kind is GestureKind.HOTKEY:
-            self._actions.append(_hotkey(gestures))
+            action = _action("hotkey", gestures)
+            action.keys, action.modifiers = list(gestures[0].keys), []
+            action.presses = len(gestures)
+            self._actions.append(action)
         elif kind is GestureKind.WHEEL:
             self._actions.append(_scroll(gestures[0], self._settings, in_pixels=self._in_pixels))
         elif kind is GestureKind.DRAG:
             self._actions.append(_drag(gestures[0], self._settings))
         else:
-            self._actions.append(_click(gestures))
+            button, double = gestures[0].button, len(gestures) == 2
+            click = "double_click" if double else "click"
+            action = _action("right_click" if button == "right" else click, gestures)
+            action.button, action.clicks = button, len(gestures)
+            self._actions.append(action)
 
 
 def _action(action_type: str, gestures: Sequence[Gesture]) -> Action:
@@ -138,21 +145,6 @@ def _typing(part: TypedPart) -> Action:
     action.text, action.modifiers = part.text, []
     if part.continued:
         action.flags = sorted([*action.flags, CONTINUED])
-    return action
-
-
-def _hotkey(gestures: Sequence[Gesture]) -> Action:
-    action = _action("hotkey", gestures)
-    action.keys, action.modifiers = list(gestures[0].keys), []
-    action.presses = len(gestures)
-    return action
-
-
-def _click(gestures: list[Gesture]) -> Action:
-    button = gestures[0].button
-    kind = "double_click" if len(gestures) == 2 else "click"
-    action = _action("right_click" if button == "right" else kind, gestures)
-    action.button, action.clicks = button, len(gestures)
     return action
 
 

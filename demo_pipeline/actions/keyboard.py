@@ -72,8 +72,10 @@ class ModifierTracker:
             (held.gestures[0].events if held.gestures else held.events).append(item.index)
             return
         held = _HeldModifier(key.name, item.name, item.time, [item.index])
-        if key.name == "alt" and key.side == "right":
-            self._merge_altgr(held)
+        alt = held if key.name == "alt" and key.side == "right" else None
+        ctrl = self._held.get("LeftCtrl") or self._held.get("ControlLeft")
+        if alt and ctrl and alt.start - ctrl.start <= ALTGR_WINDOW_MS and not ctrl.gestures:
+            ctrl.name = alt.name = "altgr"
         self._held[item.name] = held
         self._chord.append(held)
 
@@ -107,11 +109,6 @@ class ModifierTracker:
                 self._end_unreleased(held)
         if self._chord and not self._held:
             self._close_chord(time)
-
-    def _merge_altgr(self, alt: _HeldModifier) -> None:
-        ctrl = self._held.get("LeftCtrl") or self._held.get("ControlLeft")
-        if ctrl is not None and alt.start - ctrl.start <= ALTGR_WINDOW_MS and not ctrl.gestures:
-            ctrl.name = alt.name = "altgr"
 
     def _end_unreleased(self, held: _HeldModifier) -> None:
         self._held.pop(held.raw, None)

@@ -368,21 +368,14 @@ def send_requests(
         EndpointError: the server refuses every request.
         RequestFileError: a line is not a request.
     """
-    done, counts = answered_ids(results), RunCounts()
-
-    def unanswered() -> Iterator[Mapping[str, Any]]:
-        for line in _requests(requests):
-            counts.requests += 1
-            counts.before += line["custom_id"] in done
-            if line["custom_id"] not in done:
-                yield line
+    counts = RunCounts()
 
     def send(line: Mapping[str, Any]) -> Mapping[str, Any]:
         answered = endpoint.ask(_body(line["body"], model, requests.parent))
         return _result(line["custom_id"], *answered)
 
     with private_log(results) as log, ThreadPoolExecutor(at_once) as pool:
-        pending, lines = set[Future[Mapping[str, Any]]](), unanswered()
+        pending, lines = set[Future[Mapping[str, Any]]](), _unanswered(requests, results, counts)
         try:
             while True:
                 some = islice(lines, at_once - len(pending))
@@ -398,6 +391,15 @@ def send_requests(
             endpoint.stop()  # leaving the pool waits for what is under way
             raise
     return counts
+
+
+def _unanswered(requests: Path, results: Path, counts: RunCounts) -> Iterator[Mapping[str, Any]]:
+    done = answered_ids(results)
+    for line in _requests(requests):
+        counts.requests += 1
+        counts.before += line["custom_id"] in done
+        if line["custom_id"] not in done:
+            yield line
 
 
 def _note(result: Mapping[str, Any], log: BinaryIO, counts: RunCounts) -> None:

@@ -196,12 +196,10 @@ def _part(name: str, truth: BenchAction, value: Any, *, revised: bool) -> float 
 
 
 def _place_score(truth: BenchAction, point: tuple[float, float]) -> float:
-    x, y = point
-    for left, top, width, height in truth.boxes:
-        if left <= x <= left + width and top <= y <= top + height:
-            return 1.0
-    distance = ((x - truth.value[0]) ** 2 + (y - truth.value[1]) ** 2) ** 0.5
-    return 1.0 if distance <= _NEAR else math.exp(-_DECAY * (distance - _NEAR))
+    distance = ((point[0] - truth.value[0]) ** 2 + (point[1] - truth.value[1]) ** 2) ** 0.5
+    if distance <= _NEAR or any(in_box(point, box) for box in truth.boxes):
+        return 1.0
+    return math.exp(-_DECAY * (distance - _NEAR))
 
 
 def _scroll_score(truth: Any, value: Any) -> float:

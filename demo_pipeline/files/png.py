@@ -5,7 +5,7 @@ default in a measurement on screenshots, and the files were 27 % smaller.
 """
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -40,16 +40,30 @@ class PngWriter:
         return b"".join(self._encoded(rgb))
 
     def _encoded(self, rgb: Pixels) -> list[bytes]:
+        """The bytes of the file, in pieces.
+
+        ISA-L's fast loop takes its own address for pixels at the third byte of a stream
+        (`write_first_byte` in igzip_icf_body_h1_gr_bt.asm hashes rcx), so that one picture in some
+        thousands got other bytes in another process. The loop for short rests has no such fault.
+        """
         height, width, channels = rgb.shape
         if channels != 3:
             raise ValueError(f"expected 3 channels, got {channels}")
-        if self._filtered.shape[1] != 1 + width * 3:
-            self._filtered = np.full((_BAND, 1 + width * 3), _UP, np.uint8)
-        flat = np.ascontiguousarray(rgb).reshape(height, width * 3)
-        return _file(width, height, self._bands(flat))
+        deflate, data = isal_zlib.compressobj(1), list[bytes]()
+        for band in self._bands(np.ascontiguousarray(rgb).reshape(height, width * 3)):
+            rows = band.reshape(-1).data
+            if not data:
+                data += [deflate.compress(rows[:_HEAD]), deflate.flush(isal_zlib.Z_SYNC_FLUSH)]
+                rows = rows[_HEAD:]
+            data.append(deflate.compress(rows))
+        data.append(deflate.flush())
+        head = _chunk(b"IHDR", [_HEADER.pack(width, height, *_FORM)])
+        return [PNG_SIGNATURE, *head, *_chunk(b"IDAT", data), *_chunk(b"IEND", [])]
 
     def _bands(self, flat: Pixels) -> Iterator[Pixels]:
         """Yield bands of filtered rows, in the same memory: each row's filter type comes first."""
+        if self._filtered.shape[1] != 1 + flat.shape[1]:
+            self._filtered = np.full((_BAND, 1 + flat.shape[1]), _UP, np.uint8)
         above = np.zeros_like(flat[0])
         for top in range(0, len(flat), _BAND):
             rows = flat[top : top + _BAND]
@@ -58,26 +72,6 @@ class PngWriter:
             np.subtract(rows[1:], rows[:-1], out=filtered[1:, 1:])
             above = rows[-1]
             yield filtered
-
-
-def _file(width: int, height: int, bands: Iterable[Pixels]) -> list[bytes]:
-    """The bytes of a file with these bands of filtered rows, in pieces.
-
-    ISA-L's fast loop takes its own address for pixels at the third byte of a stream
-    (`write_first_byte` in igzip_icf_body_h1_gr_bt.asm hashes rcx), so that one picture in some
-    thousands got other bytes in another process. The loop for short rests has no such fault.
-    """
-    deflate = isal_zlib.compressobj(1)
-    data: list[bytes] = []
-    for band in bands:
-        rows = band.reshape(-1).data
-        if not data:
-            data += [deflate.compress(rows[:_HEAD]), deflate.flush(isal_zlib.Z_SYNC_FLUSH)]
-            rows = rows[_HEAD:]
-        data.append(deflate.compress(rows))
-    data.append(deflate.flush())
-    head = _chunk(b"IHDR", [_HEADER.pack(width, height, *_FORM)])
-    return [PNG_SIGNATURE, *head, *_chunk(b"IDAT", data), *_chunk(b"IEND", [])]
 
 
 def _chunk(kind: bytes, body: Sequence[bytes]) -> list[bytes]:

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
@@ -100,11 +100,17 @@ def this_process() -> ProcessIdentity:
 
 @lru_cache(maxsize=1)
 def _identity(pid: int) -> ProcessIdentity:  # a child process gets the parent's cache
+    name = "".join(c for c in socket.gethostname() if c.isalnum() or c in ".-_") or "-"
+    machine = next(filter(None, map(_read, _MACHINE_FILES)), "") or f"{uuid.getnode():x}"
+    processes = ""
+    with suppress(OSError):
+        processes = str(Path("/proc/self/ns/pid").readlink())
+    host = f"{name}/{_hash(f'{machine} {processes}')}"
     if _IS_LINUX:
         boot = _read("/proc/sys/kernel/random/boot_id")
     else:
         boot = _output("sysctl", "-n", "kern.bootsessionuuid")
-    return ProcessIdentity(_host(), pid, process_start(pid) or "-", boot or "-")
+    return ProcessIdentity(host, pid, process_start(pid) or "-", boot or "-")
 
 
 def process_start(pid: int) -> str | None:
@@ -126,16 +132,6 @@ def process_start(pid: int) -> str | None:
     fields = data.rpartition(b")")[2].split()  # a process's name may contain anything
     state, start = fields[0].decode(), fields[_START_FIELD - 3].decode()
     return None if state in _DEAD_STATES else start
-
-
-def _host() -> str:
-    name = "".join(c for c in socket.gethostname() if c.isalnum() or c in ".-_") or "-"
-    machine = next(filter(None, map(_read, _MACHINE_FILES)), "") or f"{uuid.getnode():x}"
-    try:
-        processes = str(Path("/proc/self/ns/pid").readlink())
-    except OSError:
-        processes = ""
-    return f"{name}/{_hash(f'{machine} {processes}')}"
 
 
 def _read(path: str) -> str:

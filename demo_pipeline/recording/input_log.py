@@ -376,6 +376,10 @@ def _documented_event(
     x, y, raw_x, raw_y = data.x, data.y, data.raw_x, data.raw_y
     time_ms = _time(line.time, scale)
     _check_data(event, data)
+    char = data.actual_char  # of any other type but an object, text that no reader accepts
+    if char is not None and not isinstance(char, str):
+        char = msgspec.json.encode(char if isinstance(char, dict) else [char]).decode()
+    duration = -1.0 if data.duration is None else scale.unit.duration_ms(data.duration)
     return Event(
         event_index=number,
         byte_offset=offset,
@@ -389,16 +393,9 @@ def _documented_event(
         button=data.button,
         delta=data.delta,
         key=data.key,
-        actual_char=_logged_character(data.actual_char),
-        duration_ms=None if data.duration is None else _duration(data.duration, scale.unit),
+        actual_char=char,
+        duration_ms=round(duration) if 0 <= duration <= MAX_TIME_MS else None,
     )
-
-
-def _logged_character(value: Any) -> str | None:
-    """`actual_char` as text; of any other type but an object, text that no reader accepts."""
-    if value is None or isinstance(value, str):
-        return value
-    return msgspec.json.encode(value if isinstance(value, dict) else [value]).decode()
 
 
 def _check_data(event: str, data: _Data) -> None:
@@ -462,11 +459,6 @@ def _time(value: float, scale: TimeScale) -> int:
         message = "time is more than a day from the median of the log's times"
         raise _LineError("time_out_of_range", message)
     return round(milliseconds)
-
-
-def _duration(value: float, unit: TimeUnit) -> int | None:
-    milliseconds = unit.duration_ms(value)
-    return round(milliseconds) if 0 <= milliseconds <= MAX_TIME_MS else None
 
 
 def _without_content(message: str) -> str:

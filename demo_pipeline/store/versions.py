@@ -167,7 +167,16 @@ class _CommittedFiles:
         turn = staging.folder.next_turn(turns) % TURNS if many else None
         for version in self._versions:
             not_due = turn is not None and zlib.crc32(version.output.encode()) % TURNS != turn
-            self._add(version, may_trust=not_due)
+            content = staging.folder.content(version.output, version.id)
+            read_before = 0.0
+            if not_due and os.path.isdir(content):  # noqa: PTH112 - very many
+                # The folder got its last entry before its commit read the files.
+                read_before = os.stat(content).st_mtime - _CLOCK_SECONDS  # noqa: PTH116
+            for file, status in self._shared(version):
+                if status.st_ino not in self._digests:
+                    self._digests[status.st_ino] = bytes.fromhex(file.sha256)
+                    if status.st_mtime < read_before and status.st_size == file.size:
+                        self._trusted.add(status.st_ino)
 
     def digest(self, path: str, inode: int) -> str | None:
         """Hex digest of a staged file, if it is one of these and as it was committed."""
@@ -184,18 +193,6 @@ class _CommittedFiles:
             )
             raise next(places)
         return digest
-
-    def _add(self, version: Version | VersionName, *, may_trust: bool) -> None:
-        content = self._staging.folder.content(version.output, version.id)
-        read_before = 0.0
-        if may_trust and os.path.isdir(content):  # noqa: PTH112 - very many
-            # The folder got its last entry before its commit read the files.
-            read_before = os.stat(content).st_mtime - _CLOCK_SECONDS  # noqa: PTH116
-        for file, status in self._shared(version):
-            if status.st_ino not in self._digests:
-                self._digests[status.st_ino] = bytes.fromhex(file.sha256)
-                if status.st_mtime < read_before and status.st_size == file.size:
-                    self._trusted.add(status.st_ino)
 
     def _shared(self, version: Version | VersionName) -> Iterator[tuple[FileEntry, os.stat_result]]:
         content = self._staging.folder.content(version.output, version.id)
@@ -359,7 +356,11 @@ def commit_staged(
         output, recipe, files=files, links=staging.links, summary=summary, checks=checks
     )
     version = write_version(staging.directory / MANIFEST, manifest)
-    _sync_staged(staging, unsynced)
+    folders = [Path(place[0]) for place in os.walk(staging.directory, topdown=False)]
+    few = len(unsynced) + len(folders) <= _MANY
+    if few or not sync_file_system(staging.directory):
+        for place in [*(staging.path / file for file in unsynced), *folders]:
+            sync(place)
     with folder.locked(output), folder.locked(COLLECTION, shared=True):
         require_free(folder, output)
         for path, link in staging.links.items():
@@ -373,14 +374,6 @@ def commit_staged(
 def link_removed(output: str, link: LinkEntry) -> StorageError:
     """The error of a commit whose link leads nowhere any more."""
     return StorageError(f"{output}: {link.output} was removed or replaced meanwhile; run again")
-
-
-def _sync_staged(staging: Staging, files: Sequence[str]) -> None:
-    """Sync some files of a staged directory, and all of its folders."""
-    folders = [Path(folder) for folder, _, _ in os.walk(staging.directory, topdown=False)]
-    if len(files) + len(folders) <= _MANY or not sync_file_system(staging.directory):
-        for path in [*(staging.path / file for file in files), *folders]:
-            sync(path)
 
 
 def install(folder: Folder, staged_version: Path, version: Version) -> None:

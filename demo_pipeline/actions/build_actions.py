@@ -99,9 +99,12 @@ def has_stop_form(keys: Sequence[str]) -> bool:
 MAX_PREVIEW = 50  # actions in the summary
 _LOG = logging.getLogger(__package__)
 # Reasons of events that were left out to repair the recording.
-_REPAIR_REASONS = frozenset(
-    {"release_without_press", "zero_delta", "typed_and_erased", "stop_shortcut"}
-)
+_REPAIR_REASONS = {"release_without_press", "zero_delta", "typed_and_erased", "stop_shortcut"}
+# Of events that are part of no action and have no reason: bucket, action index and reason.
+_OWN_BUCKETS: dict[str, tuple[str, None, str]] = {
+    EventType.AXTREE: ("tree_scan", None, ""),
+    EventType.MOUSEMOVE: ("pointer_travel", None, ""),
+}
 
 
 def build_actions(
@@ -158,38 +161,24 @@ def _accounting(
     events: pa.Table, rejected: pa.Table, repairs: Repairs, segmentation: Segmentation
 ) -> pa.Table:
     action_of = {index: a.action_index for a in segmentation.actions for index in a.events}
+    reasons = segmentation.reasons | repairs.dropped
     pairs = zip(events["event_index"].to_pylist(), events["event"].to_pylist(), strict=True)
-    rows = [
-        (index, *_bucket(index, kind, action_of, repairs.dropped, segmentation.reasons))
-        for index, kind in pairs
-    ]
+    rows: list[tuple[int, str, int | None, str]] = []
+    for index, kind in pairs:
+        reason = reasons.get(index)
+        if index in action_of and index not in repairs.dropped:
+            rows.append((index, "action", action_of[index], ""))
+        elif reason is not None:
+            repaired = index in repairs.dropped or reason in _REPAIR_REASONS
+            rows.append((index, "repaired" if repaired else "other", None, reason))
+        else:
+            other = ("other", None, "no_effect" if kind in INPUT_EVENTS else "not_input")
+            rows.append((index, *_OWN_BUCKETS.get(kind, other)))
     codes = zip(rejected["line"].to_pylist(), rejected["code"].to_pylist(), strict=True)
     rows += [(line, "rejected", None, code) for line, code in codes]
     rows.sort(key=lambda row: row[0])
     columns = list(zip(*rows, strict=True)) or [()] * len(ACCOUNTING_SCHEMA)
     return rows_table(columns, ACCOUNTING_SCHEMA)
-
-
-def _bucket(
-    index: int,
-    kind: str,
-    action_of: dict[int, int],
-    dropped: dict[int, str],
-    reasons: dict[int, str],
-) -> tuple[str, int | None, str]:
-    """Bucket, action index and reason of an event."""
-    if index in dropped:
-        return "repaired", None, dropped[index]
-    if index in action_of:
-        return "action", action_of[index], ""
-    reason = reasons.get(index)
-    if reason is not None:
-        return ("repaired" if reason in _REPAIR_REASONS else "other"), None, reason
-    if kind == EventType.AXTREE:
-        return "tree_scan", None, ""
-    if kind == EventType.MOUSEMOVE:
-        return "pointer_travel", None, ""
-    return "other", None, "no_effect" if kind in INPUT_EVENTS else "not_input"
 
 
 def _summary(segmentation: Segmentation, repairs: Repairs, accounting: pa.Table) -> dict[str, Any]:

@@ -50,8 +50,9 @@ class Grouper:
         if gesture.kind is GestureKind.UNKNOWN:
             self._interrupt(gesture)
             return
-        if gesture.kind is GestureKind.BACKSPACE and not self._erases(gesture):
-            gesture.kind = GestureKind.HOTKEY
+        erases = self._open and not self._typing.is_empty and self._continues(gesture)
+        if gesture.kind is GestureKind.BACKSPACE and not erases:
+            gesture.kind = GestureKind.HOTKEY  # it corrects nothing that was just typed
         if self._open and not self._continues(gesture):
             self._close()
         if gesture.kind in _TYPING:
@@ -79,10 +80,6 @@ class Grouper:
             self._close()
         self._after_unknown = True
 
-    def _erases(self, backspace: Gesture) -> bool:
-        """Whether a Backspace corrects the text being typed; otherwise it is a hotkey."""
-        return bool(self._open) and not self._typing.is_empty and self._continues(backspace)
-
     def _continues(self, gesture: Gesture) -> bool:
         last = self._open[-1]
         if last.kind in _TYPING:
@@ -92,13 +89,10 @@ class Grouper:
         if last.kind is not gesture.kind:
             return False
         if gesture.kind is GestureKind.HOTKEY:
-            return self._is_same_run(last, gesture)
+            # A key is held, or tapped again before the person can look at the result.
+            soon = gesture.key_press - last.key_press < self._settings.key_run_gap_ms
+            return sorted(gesture.keys) == sorted(last.keys) and (gesture.repeat or soon)
         return is_multi_click(self._open, gesture, self._settings)
-
-    def _is_same_run(self, last: Gesture, gesture: Gesture) -> bool:
-        """Whether a key is held, or tapped again before the person can look at the result."""
-        soon = gesture.key_press - last.key_press < self._settings.key_run_gap_ms
-        return sorted(gesture.keys) == sorted(last.keys) and (gesture.repeat or soon)
 
     def _close(self) -> None:
         gestures, self._open = self._open, []
@@ -108,26 +102,25 @@ class Grouper:
         kind = gestures[0].kind
         if kind in _TYPING:
             for part in typing.parts():
-                self._close_typing(part)
+                if part.text:
+                    self._actions.append(_typing(part))
+                for gesture in () if part.text else part.gestures:
+                    self._reasons.update(dict.fromkeys(gesture.events, part.reason))
         elif kind is GestureKind.HOTKEY:
-            self._actions.append(_hotkey(gestures))
+            action = _action("hotkey", gestures)
+            action.keys, action.modifiers = list(gestures[0].keys), []
+            action.presses = len(gestures)
+            self._actions.append(action)
         elif kind is GestureKind.WHEEL:
             self._actions.append(_scroll(gestures[0], self._settings, in_pixels=self._in_pixels))
         elif kind is GestureKind.DRAG:
             self._actions.append(_drag(gestures[0], self._settings))
         else:
-            self._actions.append(_click(gestures))
-
-    def _close_typing(self, part: TypedPart) -> None:
-        if part.text:
-            action = _action("type", part.gestures)
-            action.text, action.modifiers = part.text, []
-            if part.continued:
-                action.flags = sorted([*action.flags, CONTINUED])
+            button, double = gestures[0].button, len(gestures) == 2
+            click = "double_click" if double else "click"
+            action = _action("right_click" if button == "right" else click, gestures)
+            action.button, action.clicks = button, len(gestures)
             self._actions.append(action)
-            return
-        for gesture in part.gestures:
-            self._reasons.update(dict.fromkeys(gesture.events, part.reason))
 
 
 def _action(action_type: str, gestures: Sequence[Gesture]) -> Action:
@@ -147,18 +140,11 @@ def _action(action_type: str, gestures: Sequence[Gesture]) -> Action:
     )
 
 
-def _hotkey(gestures: Sequence[Gesture]) -> Action:
-    action = _action("hotkey", gestures)
-    action.keys, action.modifiers = list(gestures[0].keys), []
-    action.presses = len(gestures)
-    return action
-
-
-def _click(gestures: list[Gesture]) -> Action:
-    button = gestures[0].button
-    kind = "double_click" if len(gestures) == 2 else "click"
-    action = _action("right_click" if button == "right" else kind, gestures)
-    action.button, action.clicks = button, len(gestures)
+def _typing(part: TypedPart) -> Action:
+    action = _action("type", part.gestures)
+    action.text, action.modifiers = part.text, []
+    if part.continued:
+        action.flags = sorted([*action.flags, CONTINUED])
     return action
 
 
@@ -207,7 +193,8 @@ def pauses_between(
     first_end = min(action.end_ms for action in actions)
     moves = [item for item in inputs if item.kind == EventType.MOUSEMOVE]
     times = [move.time for move in moves]
-    for before, after in pairwise(_without_moves(inputs)):
+    others = (item for item in inputs if item.kind != EventType.MOUSEMOVE)
+    for before, after in pairwise(others):
         started = bisect_right(presses, before.time)
         inside = started > 0 and ends[started - 1] >= after.time
         inside |= started < len(actions) and CONTINUED in actions[started].flags
@@ -224,10 +211,6 @@ def pauses_between(
         if max(later - time for time, later in pairwise(instants)) < settings.pause_ms:
             pause.flags = [POINTER_MOVED]
         yield pause
-
-
-def _without_moves(inputs: Sequence[Input]) -> list[Input]:
-    return [item for item in inputs if item.kind != EventType.MOUSEMOVE]
 
 
 def _approach_start(moves: Sequence[Input], press: Input, rest_ms: int) -> int:
@@ -293,17 +276,21 @@ def segment(inputs: list[Input], platform: str, settings: ActionSettings) -> Seg
     in_time_order = sorted(unsorted, key=lambda g: (g.start, g.index))
     in_time_order = without_held_keys(in_time_order, keyboard.holds, reasons)
     gestures = _without_stray_taps(in_time_order, reasons)
-    scrolls = join_scrolls(gestures, settings, reasons, in_pixels=in_pixels)
+    joined, remainder = join_scrolls(gestures, settings, reasons, in_pixels=in_pixels)
     grouper = Grouper(settings, reasons, in_pixels=in_pixels)
-    for gesture in scrolls.gestures:
+    for gesture in joined:
         grouper.add(gesture)
-    actions = _without_stop_shortcut(grouper.finish(), settings, reasons)
+    actions = grouper.finish()
+    last = actions[-1] if actions and actions[-1].action_type == "hotkey" else None
+    if last and settings.stop_shortcut and set(last.keys) == set(settings.stop_shortcut):
+        reasons.update(dict.fromkeys(last.events, "stop_shortcut"))
+        actions.pop()
     actions.sort(key=_order)
     _add_pre_moves(actions, inputs, settings)
     actions = sorted([*actions, *pauses_between(actions, inputs, settings)], key=_order)
     for number, action in enumerate(actions):
         action.action_index = number
-    return Segmentation(actions, reasons, keyboard.unknown_keys, scrolls.remainder)
+    return Segmentation(actions, reasons, keyboard.unknown_keys, remainder)
 
 
 def _order(action: Action) -> tuple[int, int]:
@@ -331,18 +318,6 @@ def _without_stray_taps(gestures: list[Gesture], reasons: dict[int, str]) -> lis
             drag = gesture
         kept.append(gesture)
     return kept
-
-
-def _without_stop_shortcut(
-    actions: list[Action], settings: ActionSettings, reasons: dict[int, str]
-) -> list[Action]:
-    """Leave out the last action if it is the shortcut that stopped the recorder."""
-    if not actions or actions[-1].action_type != "hotkey":
-        return actions
-    if not settings.stop_shortcut or set(actions[-1].keys) != set(settings.stop_shortcut):
-        return actions
-    reasons.update(dict.fromkeys(actions[-1].events, "stop_shortcut"))
-    return actions[:-1]
 
 
 def _add_pre_moves(

@@ -24,20 +24,13 @@ _KEY_GESTURES = frozenset({GestureKind.CHAR, GestureKind.BACKSPACE, GestureKind.
 
 @dataclass
 class _HeldModifier:
-    """A modifier from its press to its release.
-
-    Attributes:
-        name, raw: canonical name and name as logged.
-        start: of the press, epoch milliseconds.
-        events: line numbers of its own events, as long as it modified nothing.
-        gestures: what it modified, in order.
-    """
+    """A modifier from its press to its release."""
 
     name: str
-    raw: str
-    start: int
-    events: list[int]
-    gestures: list[Gesture] = field(default_factory=list)
+    raw: str  # as logged
+    start: int  # of the press, epoch milliseconds
+    events: list[int]  # line numbers of its own events, as long as it modified nothing
+    gestures: list[Gesture] = field(default_factory=list)  # what it modified, in order
 
 
 class ModifierTracker:
@@ -79,8 +72,10 @@ class ModifierTracker:
             (held.gestures[0].events if held.gestures else held.events).append(item.index)
             return
         held = _HeldModifier(key.name, item.name, item.time, [item.index])
-        if key.name == "alt" and key.side == "right":
-            self._merge_altgr(held)
+        alt = held if key.name == "alt" and key.side == "right" else None
+        ctrl = self._held.get("LeftCtrl") or self._held.get("ControlLeft")
+        if alt and ctrl and alt.start - ctrl.start <= ALTGR_WINDOW_MS and not ctrl.gestures:
+            ctrl.name = alt.name = "altgr"
         self._held[item.name] = held
         self._chord.append(held)
 
@@ -114,11 +109,6 @@ class ModifierTracker:
                 self._end_unreleased(held)
         if self._chord and not self._held:
             self._close_chord(time)
-
-    def _merge_altgr(self, alt: _HeldModifier) -> None:
-        ctrl = self._held.get("LeftCtrl") or self._held.get("ControlLeft")
-        if ctrl is not None and alt.start - ctrl.start <= ALTGR_WINDOW_MS and not ctrl.gestures:
-            ctrl.name = alt.name = "altgr"
 
     def _end_unreleased(self, held: _HeldModifier) -> None:
         self._held.pop(held.raw, None)
@@ -203,19 +193,8 @@ NAVIGATION_KEYS = frozenset(
 )
 LOCK_KEYS = frozenset({"capslock", "numlock", "scrolllock"})
 # Keypad keys without Num Lock: character with Num Lock → pyautogui name.
-_NUMLOCK_OFF = {
-    "0": "insert",
-    "1": "end",
-    "2": "down",
-    "3": "pagedown",
-    "4": "left",
-    "5": "clear",
-    "6": "right",
-    "7": "home",
-    "8": "up",
-    "9": "pageup",
-    ".": "delete",
-}
+_OFF = ("insert", "end", "down", "pagedown", "left", "clear", "right", "home", "up", "pageup")
+_NUMLOCK_OFF = {".": "delete"} | {str(digit): name for digit, name in enumerate(_OFF)}
 
 
 @dataclass
@@ -234,21 +213,13 @@ class KeyHold:
 
 @dataclass
 class _Press:
-    """A key that is held down.
+    """A key that is held down."""
 
-    Attributes:
-        time: of its last keydown, epoch milliseconds.
-        number: how many presses there were in the log up to this one.
-        gesture: to which its keyup belongs; None if it has none.
-        hold: of a key that types.
-        repeating: whether auto-repeat has begun.
-    """
-
-    time: int
-    number: int
-    gesture: Gesture | None
-    hold: KeyHold | None = None
-    repeating: bool = False
+    time: int  # of its last keydown, epoch milliseconds
+    number: int  # how many presses there were in the log up to this one
+    gesture: Gesture | None  # to which its keyup belongs
+    hold: KeyHold | None = None  # of a key that types
+    repeating: bool = False  # whether auto-repeat has begun
 
 
 class KeyboardReader:
@@ -282,9 +253,11 @@ class KeyboardReader:
             self._modifiers.down(key, item)
             return
         press = self._down.get(item.name)
-        if press is not None and self._is_repeat(press, item.time):
-            self._repeat(press, key, item)
-            return
+        if press is not None:
+            longest = REPEAT_GAP_MS if press.repeating else REPEAT_START_MS
+            if item.time - press.time <= longest:
+                self._repeat(press, key, item)
+                return
         self._presses += 1
         press = _Press(item.time, self._presses, self._press(key, item))
         self._down[item.name] = press
@@ -301,25 +274,17 @@ class KeyboardReader:
             self.reasons[item.index] = "release_without_press"
         elif press.gesture is None:
             self.reasons[item.index] = "keyboard_state"
-            self._release_lock(press, item)
+            # MacOS logs only a keydown when Caps Lock is switched on, only a keyup when it is off.
+            # If a key was pressed between the two, or if they are too far apart for one tap, they
+            # are two taps, and Caps Lock is off again. Else it may be one tap, logged whole.
+            if self._platform == "macos" and item.name == "CapsLock":
+                two_taps = self._presses > press.number or item.time - press.time > LOCK_TAP_MS
+                self._caps ^= two_taps
         else:
             press.gesture.events.append(item.index)
             press.gesture.end = max(press.gesture.end, item.time)
         if press is not None and press.hold is not None:
             press.hold.released = item.time
-
-    def _release_lock(self, press: _Press, item: Input) -> None:
-        """MacOS logs only a keydown when Caps Lock is switched on, only a keyup when it is off.
-
-        If a key was pressed between the two, or if they are too far apart for one tap, they are two
-        taps, and Caps Lock is off again. Otherwise it may be one tap that was logged whole.
-        """
-        if self._platform == "macos" and item.name == "CapsLock":
-            two_taps = self._presses > press.number or item.time - press.time > LOCK_TAP_MS
-            self._caps ^= two_taps
-
-    def _is_repeat(self, press: _Press, time: int) -> bool:
-        return time - press.time <= (REPEAT_GAP_MS if press.repeating else REPEAT_START_MS)
 
     def _repeat(self, press: _Press, key: Key, item: Input) -> None:
         """An auto-repeat: a new gesture if the key acts again, else one long press."""
@@ -428,7 +393,9 @@ def without_held_keys(
         drags = _drags_within(hold, dragged)
         repeated = []
         for gesture in hold.gestures:
-            buttons = _held_at(gesture.start, held) if gesture.repeat else []
+            latest = ((g, bisect_right(g, gesture.start, key=_start)) for g in held)
+            pressed = [of_one[n - 1] for of_one, n in latest if n and gesture.repeat]
+            buttons = [button for button in pressed if gesture.start <= button.end]
             drags += [button for button in buttons if button.kind is GestureKind.DRAG]
             if buttons:
                 repeated.append(gesture)
@@ -450,9 +417,3 @@ def _drags_within(hold: KeyHold, drags: Sequence[Sequence[Gesture]]) -> list[Ges
         if first < len(of_one) and of_one[first].end <= hold.released:
             found.append(of_one[first])
     return found
-
-
-def _held_at(time: int, buttons: Sequence[Sequence[Gesture]]) -> list[Gesture]:
-    """Of each button, the press that held it down at `time`, epoch milliseconds."""
-    latest = ((of_one, bisect_right(of_one, time, key=_start)) for of_one in buttons)
-    return [of_one[n - 1] for of_one, n in latest if n and time <= of_one[n - 1].end]

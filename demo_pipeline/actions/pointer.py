@@ -20,19 +20,12 @@ BUTTONS = {"left": "left", "right": "right", "middle": "middle", "center": "midd
 
 @dataclass
 class _Press:
-    """A button that is held down.
-
-    Attributes:
-        item: its mousedown.
-        gesture: that the press becomes.
-        reach: farthest distance of the pointer from the press so far, screen pixels.
-        moves: of the pointer since the press.
-    """
+    """A button that is held down: its mousedown, and the gesture that it becomes."""
 
     item: Input
     gesture: Gesture
-    reach: float = 0.0
-    moves: list[Input] = field(default_factory=list)
+    reach: float = 0.0  # farthest distance of the pointer from the press so far, screen pixels
+    moves: list[Input] = field(default_factory=list)  # of the pointer since the press
 
 
 class PointerReader:
@@ -59,7 +52,9 @@ class PointerReader:
     def read(self, item: Input) -> None:
         """Read the next event."""
         if item.kind == EventType.MOUSEMOVE:
-            self._move(item)
+            for press in self._presses.values():
+                press.moves.append(item)
+                press.reach = max(press.reach, distance(press.item, item))
         elif item.kind == EventType.MOUSEDOWN:
             self._down(item)
         elif item.kind == EventType.MOUSEUP:
@@ -72,11 +67,6 @@ class PointerReader:
         for name in list(self._presses):
             self._unreleased(name)
 
-    def _move(self, item: Input) -> None:
-        for press in self._presses.values():
-            press.moves.append(item)
-            press.reach = max(press.reach, distance(press.item, item))
-
     def _down(self, item: Input) -> None:
         button = BUTTONS.get(item.name.lower())
         if button is None:
@@ -87,16 +77,8 @@ class PointerReader:
             return
         if button in self._presses:
             self._unreleased(button)
-        gesture = Gesture(
-            GestureKind.CLICK,
-            item.time,
-            item.time,
-            item.index,
-            [item.index],
-            x=item.x,
-            y=item.y,
-            button=button,
-        )
+        gesture = _gesture(GestureKind.CLICK, item)
+        gesture.button = button
         gesture.modifiers = self._modifiers.apply_to(gesture, item.time)
         self.gestures.append(gesture)
         self._presses[button] = _Press(item, gesture)
@@ -134,19 +116,15 @@ class PointerReader:
         if not item.delta and not self._in_pixels:
             self.reasons[item.index] = "zero_delta"
             return
-        gesture = Gesture(
-            GestureKind.WHEEL,
-            item.time,
-            item.time,
-            item.index,
-            [item.index],
-            x=item.x,
-            y=item.y,
-            delta=item.delta,
-        )
+        gesture = _gesture(GestureKind.WHEEL, item)
+        gesture.delta = item.delta
         if item.delta:  # a touchpad's phase without movement uses no modifier
             gesture.modifiers = self._modifiers.apply_to(gesture, item.time)
         self.gestures.append(gesture)
+
+
+def _gesture(kind: GestureKind, item: Input) -> Gesture:
+    return Gesture(kind, item.time, item.time, item.index, [item.index], x=item.x, y=item.y)
 
 
 def is_multi_click(clicks: Sequence[Gesture], gesture: Gesture, settings: ActionSettings) -> bool:

@@ -65,7 +65,7 @@ def drop_duplicates(inputs: list[Input], repairs: Repairs, window_ms: int) -> li
     releases as well, in the recording or at the end of this press. Otherwise it is auto-repeat that
     a stalled recorder stamped late.
     """
-    factors = _factors(inputs, window_ms)
+    factors = _factors(_group_sizes(inputs, window_ms))
     doubled = _doubled_holds(inputs, window_ms)
     groups: dict[Hashable, _Group] = {}
     last_kind: dict[str, str] = {}
@@ -97,29 +97,21 @@ def _identity(item: Input) -> Hashable:
     return (item.kind, item.name, item.x, item.y, item.delta)
 
 
-def _factors(inputs: Iterable[Input], window_ms: int) -> dict[str, int]:
-    sizes = _group_sizes(inputs, window_ms)
+def _factors(sizes: Mapping[str, Counter[int]]) -> dict[str, int]:
+    """The factor of each kind, from the sizes of its groups.
+
+    Presses of keys alone prove nothing: a stalled recorder stamps auto-repeat with one time. They
+    count if releases of keys were doubled or, without enough of those, other kinds were.
+    """
     factors = {kind: _factor(counter) for kind, counter in sizes.items()}
-    if (factors.get(EventType.KEYDOWN) or 1) > 1 and not _others_are_doubled(sizes, factors):
+    others = sum((n for kind, n in sizes.items() if kind != EventType.KEYDOWN), Counter[int]())
+    doubled = not others or (others.total() - others[1]) * 2 > others.total()
+    if (releases := factors.get(EventType.KEYUP)) is not None:
+        doubled = releases > 1
+    if (factors.get(EventType.KEYDOWN) or 1) > 1 and not doubled:
         factors[EventType.KEYDOWN] = 1
     smallest = min(filter(None, factors.values()), default=1)
     return {kind: factor or smallest for kind, factor in factors.items()}
-
-
-def _others_are_doubled(
-    sizes: Mapping[str, Counter[int]], factors: Mapping[str, int | None]
-) -> bool:
-    """Whether releases of keys were doubled; without enough of them, whether other kinds were.
-
-    Presses of keys alone prove nothing: a stalled recorder stamps auto-repeat with one time.
-    """
-    releases = factors.get(EventType.KEYUP)
-    if releases is not None:
-        return releases > 1
-    groups = [
-        size for kind, n in sizes.items() if kind != EventType.KEYDOWN for size in n.elements()
-    ]
-    return not groups or sum(size > 1 for size in groups) * 2 > len(groups)
 
 
 def _doubled_holds(inputs: Sequence[Input], window_ms: int) -> set[int]:
@@ -266,9 +258,10 @@ def drop_phantom_modifiers(inputs: list[Input], repairs: Repairs, window_ms: int
     for item in inputs:
         if item.kind == EventType.KEYUP:
             ups[item.name] = item.time
-        elif item.kind == EventType.KEYDOWN and _is_modifier_or_capslock(item.name):
-            up = ups.get(item.name)
-            if up is not None and item.time - up <= window_ms and item.index not in released:
+        elif item.kind == EventType.KEYDOWN and (up := ups.get(item.name)) is not None:
+            key, soon = lookup(item.name), item.time - up <= window_ms
+            modifier = key.modifier or key.name == "capslock"
+            if modifier and soon and item.index not in released:
                 repairs.dropped[item.index] = "phantom_modifier"
     return [item for item in inputs if item.index not in repairs.dropped]
 
@@ -296,11 +289,6 @@ def _released_presses(inputs: list[Input], window_ms: int) -> set[int]:
                     released.add(item.index)
         presses_after += item.kind in _PRESSES
     return released
-
-
-def _is_modifier_or_capslock(name: str) -> bool:
-    key = lookup(name)
-    return key.modifier or key.name == "capslock"
 
 
 def separate_shifts(inputs: list[Input], repairs: Repairs) -> list[Input]:

@@ -11,8 +11,9 @@ that are too small to be an action.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from math import copysign, floor
 from typing import Literal
 
@@ -99,14 +100,12 @@ class ScrollEvidence:
 
 
 def direction_of(delta: float, positive: Vertical) -> Vertical:
-    """The direction in which `delta` scrolls when a positive delta scrolls `positive`."""
+    """The direction in which `delta` scrolls when a positive delta scrolls `positive`.
+
+    Backwards it is the same: what a positive delta does when `delta` scrolls in a direction.
+    """
     opposite: Vertical = "up" if positive == "down" else "down"
     return positive if delta > 0 else opposite
-
-
-def positive_direction(delta: float, direction: Vertical) -> Vertical:
-    """The direction in which a positive delta scrolls when `delta` scrolled `direction`."""
-    return direction_of(delta, direction)  # the same flip, read backwards
 
 
 def logs_pixels(deltas: Iterable[float], platform: str) -> bool:
@@ -114,14 +113,11 @@ def logs_pixels(deltas: Iterable[float], platform: str) -> bool:
     return platform == "macos" and any(delta % UNITS_PER_NOTCH for delta in deltas)
 
 
-def parts_of_a_notch(deltas: Iterable[float]) -> frozenset[int]:
+def parts_of_a_notch(deltas: Sequence[float]) -> frozenset[int]:
     """The parts of 120 of which all `deltas` are multiples."""
-    fitting = set(PARTS_OF_A_NOTCH)
-    for delta in deltas:
-        fitting = {part for part in fitting if delta % part == 0}
-        if not fitting:
-            break
-    return frozenset(fitting)
+    return frozenset(
+        part for part in PARTS_OF_A_NOTCH if all(delta % part == 0 for delta in deltas)
+    )
 
 
 def wheel_rule(
@@ -144,11 +140,6 @@ def wheel_rule(
         return rule
     positive: Vertical = "down" if settings.wheel_sign == "positive_down" else "up"
     return WheelRule(rule.unit, positive, OVERRIDE, rule.per_notch)
-
-
-def is_plausible(deltas: Iterable[float], rule: WheelRule) -> bool:
-    """Whether a hand can have turned so many notches; pixels and 120ths are not limited."""
-    return rule.unit != "notch" or all(abs(delta) <= MAX_EVENT_NOTCHES for delta in deltas)
 
 
 def filmed_direction(content_moves: Mapping[Direction, int]) -> Direction | None:
@@ -179,14 +170,12 @@ def count_votes(scrolls: Iterable[ScrollEvidence]) -> WheelVote:
             case "left" | "right" as across:
                 sideways[scroll.action_index] = across
             case "up" | "down" as along:
-                signs[positive_direction(scroll.delta_sum, along)] += 1
-    votes = signs.total()
-    if not votes:
+                signs[direction_of(scroll.delta_sum, along)] += 1
+    if not signs:
         return WheelVote(sideways=sideways)
-    winner, agreeing = signs.most_common(1)[0]
-    return WheelVote(
-        winner if agreeing >= MIN_VOTE_SHARE * votes else None, votes, agreeing, sideways
-    )
+    votes, (winner, agreeing) = signs.total(), signs.most_common(1)[0]
+    shared = winner if agreeing >= MIN_VOTE_SHARE * votes else None
+    return WheelVote(shared, votes, agreeing, sideways)
 
 
 def sign_disagrees(
@@ -241,14 +230,7 @@ class _Burst:
 
 @dataclass
 class _Part:
-    """Wheel events of one scroll.
-
-    Attributes:
-        turns: the events.
-        total: sum of their deltas.
-        fits: parts of a notch of which all deltas are multiples.
-        rule: how to read them.
-    """
+    """Wheel events of one scroll: the sum of their deltas, the parts of a notch that fit all."""
 
     turns: list[Gesture]
     total: float
@@ -268,30 +250,20 @@ class _Part:
         return True
 
 
-@dataclass(frozen=True)
-class Scrolls:
-    """The gestures of a recording with its wheel events joined.
-
-    Attributes:
-        gestures: in time order; a scroll has its `deltas`.
-        remainder: notches that no action contains, signed as logged: what rounding leaves out and
-            scrolls below half a notch.
-    """
-
-    gestures: list[Gesture]
-    remainder: float
-
-
 def join_scrolls(
     gestures: Sequence[Gesture],
     settings: ActionSettings,
     reasons: dict[int, str],
     *,
     in_pixels: bool,
-) -> Scrolls:
-    """Replace the wheel events among `gestures` (in time order) by scrolls.
+) -> tuple[list[Gesture], float]:
+    """Replace the wheel events among `gestures` (in time order) by scrolls with their `deltas`.
 
     Events that become part of no scroll get a reason in `reasons`.
+
+    Returns:
+        All gestures in time order, and the notches that no action contains, signed as logged: what
+        rounding leaves out and scrolls below half a notch.
     """
     scrolls: list[tuple[Gesture, WheelRule]] = []
     remainder = 0.0
@@ -301,7 +273,9 @@ def join_scrolls(
         mixed = len({rule.unit for rule in rules}) > 1
         for number, (part, rule) in enumerate(zip(parts, rules, strict=True)):
             scroll = _scroll(part, burst.phases if number == 0 else [])
-            if not is_plausible(scroll.deltas, rule) or (mixed and rule.unit == "notch"):
+            # No hand turns so many notches at a time; pixels and 120ths are not limited.
+            many = any(abs(delta) > MAX_EVENT_NOTCHES for delta in scroll.deltas)
+            if rule.unit == "notch" and (many or mixed):
                 reasons.update(dict.fromkeys(scroll.events, UNCLEAR_UNIT))
                 continue
             remainder += rule.remainder(scroll.delta)
@@ -312,11 +286,11 @@ def join_scrolls(
     _flag_uncertain(scrolls, unclear=UNCLEAR_UNIT in reasons.values())
     others = [gesture for gesture in gestures if gesture.kind is not GestureKind.WHEEL]
     joined = sorted([*others, *(one for one, _ in scrolls)], key=lambda g: (g.start, g.index))
-    return Scrolls(joined, remainder)
+    return joined, remainder
 
 
-def _deltas(turns: Sequence[Gesture]) -> list[float]:
-    return [turn.delta for turn in turns]
+def _deltas(turns: Sequence[Gesture]) -> tuple[float, ...]:
+    return tuple(turn.delta for turn in turns)
 
 
 def _bursts(
@@ -340,7 +314,11 @@ def _bursts(
             (last.phases if last else early).append(gesture)
             continue
         if last and (
-            (not interrupted and _is_same_place(last, gesture, settings))
+            (
+                not interrupted
+                and distance(last.turns[0], gesture) <= settings.click_radius_px
+                and last.turns[-1].modifiers == gesture.modifiers
+            )
             or (in_pixels and _is_momentum(last, gesture))
         ):
             last.turns.append(gesture)
@@ -351,12 +329,6 @@ def _bursts(
         interrupted = False
     reasons.update((index, "zero_delta") for one in early for index in one.events)
     return bursts
-
-
-def _is_same_place(burst: _Burst, gesture: Gesture, settings: ActionSettings) -> bool:
-    first, last = burst.turns[0], burst.turns[-1]
-    near = distance(first, gesture) <= settings.click_radius_px
-    return near and last.modifiers == gesture.modifiers
 
 
 def _is_momentum(burst: _Burst, gesture: Gesture) -> bool:
@@ -375,7 +347,8 @@ def _directions(
     Runs in different units are never one part.
     """
     parts: list[_Part] = []
-    for run in _runs(turns):
+    for _, in_one_direction in groupby(turns, key=lambda turn: turn.delta > 0):
+        run = list(in_one_direction)
         deltas = _deltas(run)
         rule = wheel_rule(deltas, settings, in_pixels=in_pixels)
         part = _Part(run, sum(deltas), parts_of_a_notch(deltas), rule)
@@ -384,20 +357,9 @@ def _directions(
     return [part.turns for part in parts]
 
 
-def _runs(turns: list[Gesture]) -> Iterator[list[Gesture]]:
-    """Yield the runs of events in one direction."""
-    run: list[Gesture] = []
-    for turn in turns:
-        if run and (turn.delta > 0) != (run[-1].delta > 0):
-            yield run
-            run = []
-        run.append(turn)
-    yield run
-
-
 def _scroll(turns: Sequence[Gesture], phases: Sequence[Gesture]) -> Gesture:
     first = turns[0]
-    deltas = tuple(_deltas(turns))
+    deltas = _deltas(turns)
     return Gesture(
         GestureKind.WHEEL,
         first.start,

@@ -18,7 +18,7 @@ from demo_pipeline.actions.action_tables import (
     read_actions,
 )
 from demo_pipeline.actions.inputs import inputs_of, late_lines
-from demo_pipeline.actions.scrolls import Vertical, positive_direction
+from demo_pipeline.actions.scrolls import Vertical, direction_of
 from demo_pipeline.files.parquet import read_table
 from demo_pipeline.recording.events import read_events, rejected_lines
 from demo_pipeline.recording.key_names import public_name
@@ -57,32 +57,32 @@ def timeline_lines(
     reasons = dict(zip(indexes, reasons_of, strict=True))
     counts = Counter(zip(accounting["bucket"].to_pylist(), reasons_of, strict=True))
     rejected = sum(lines for (bucket, _), lines in counts.items() if bucket == "rejected")
-    repairs = [*_duplicates(events, reasons), *_repairs(events, reasons, actions)]
-    title = manifest.parsed_meta().title
+    repairs = list(_repairs(events, reasons, actions))
+    meta = manifest.parsed_meta()
+    status = f"{meta.status or 'no status'} ({meta.reason})" if meta.reason else meta.status
+    parts = [meta.platform, f"{manifest.recorded_at:%Y-%m-%d %H:%M:%S} UTC", status]
+    shown = rejected_lines(events_folder)[:_MAX_REJECTED]
+    more = [f"  and {rejected - len(shown)} more"] if rejected > len(shown) else []
+    unknown = Counter(map(public_name, _by_reason(events, "key", reasons, "unknown_key")))
     return [
-        f"{manifest.id}: {_headline(manifest)}",
-        *([title] if title else []),
+        f"{manifest.id}: {', '.join(filter(None, parts))}",
+        *([meta.title] if meta.title else []),
         "",
         *_entries(actions, manifest.recorded_at.timestamp()),
         "",
         *(["Repairs", *(f"  {line}" for line in repairs)] if repairs else ["Repairs: none"]),
         "",
         f"Rejected lines: {rejected}",
-        *(f"  {line}" for line in _rejected(events_folder, rejected)),
+        *(f"  {problem.location}: {problem.message}" for problem in shown),
+        *more,
         "",
         f"Event accounting: {accounting.num_rows} lines",
         *_buckets(counts),
         "",
         f"Wheel: {_wheel(actions)}",
-        f"Unknown keys: {_unknown_keys(events, reasons)}",
+        "Unknown keys: "
+        + (", ".join(f"{name} ({n})" for name, n in sorted(unknown.items())) or "none"),
     ]
-
-
-def _headline(manifest: RecordingManifest) -> str:
-    meta = manifest.parsed_meta()
-    status = f"{meta.status or 'no status'} ({meta.reason})" if meta.reason else meta.status
-    parts = [meta.platform, f"{manifest.recorded_at:%Y-%m-%d %H:%M:%S} UTC", status]
-    return ", ".join(filter(None, parts))
 
 
 def _entries(actions: Sequence[Action], origin: float) -> Iterator[str]:
@@ -100,15 +100,6 @@ def _entries(actions: Sequence[Action], origin: float) -> Iterator[str]:
         )
 
 
-def _duplicates(events: pa.Table, reasons: Mapping[int, str]) -> Iterator[str]:
-    """Yield how often each event of a kind was logged, where more than once."""
-    kinds = Counter(events["event"].to_pylist())
-    dropped = Counter(_by_reason(events, "event", reasons, "hook_copy"))
-    for kind, number in sorted(dropped.items()):
-        times = round(kinds[kind] / (kinds[kind] - number), 2)
-        yield f"{number} duplicates of {kind}: dropped (each logged {times:g} times)"
-
-
 def _by_reason(events: pa.Table, column: str, reasons: Mapping[int, str], reason: str) -> list[str]:
     """Values of `column` of the events that have this reason in the event accounting."""
     rows = zip(events["event_index"].to_pylist(), events[column].to_pylist(), strict=True)
@@ -118,6 +109,11 @@ def _by_reason(events: pa.Table, column: str, reasons: Mapping[int, str], reason
 def _repairs(
     events: pa.Table, reasons: Mapping[int, str], actions: Sequence[Action]
 ) -> Iterator[str]:
+    kinds = Counter(events["event"].to_pylist())
+    dropped = Counter(_by_reason(events, "event", reasons, "hook_copy"))
+    for kind, number in sorted(dropped.items()):
+        times = round(kinds[kind] / (kinds[kind] - number), 2)
+        yield f"{number} duplicates of {kind}: dropped (each logged {times:g} times)"
     if late := late_lines(inputs_of(events)):
         yield f"{late} input events logged after a later one: sorted by time"
     if filled := _filled_positions(events, reasons):
@@ -139,13 +135,6 @@ def _filled_positions(events: pa.Table, reasons: Mapping[int, str]) -> int:
     return without_position if any_position else 0
 
 
-def _rejected(events_folder: Path, total: int) -> Iterator[str]:
-    shown = rejected_lines(events_folder)[:_MAX_REJECTED]
-    yield from (f"{problem.location}: {problem.message}" for problem in shown)
-    if total > len(shown):
-        yield f"and {total - len(shown)} more"
-
-
 def _buckets(counts: Mapping[tuple[str, str], int]) -> Iterator[str]:
     for bucket in BUCKETS:
         of_bucket = sorted((reason, n) for (name, reason), n in counts.items() if name == bucket)
@@ -158,11 +147,6 @@ def _wheel(actions: Sequence[Action]) -> str:
     for action in actions:
         if action.wheel_sum is not None:
             direction: Vertical = "up" if action.direction == "up" else "down"
-            positive = positive_direction(action.wheel_sum, direction)
+            positive = direction_of(action.wheel_sum, direction)
             return f"positive = {positive}, unit {action.wheel_unit}, by {action.wheel_method}"
     return "not used"
-
-
-def _unknown_keys(events: pa.Table, reasons: Mapping[int, str]) -> str:
-    names = Counter(map(public_name, _by_reason(events, "key", reasons, "unknown_key")))
-    return ", ".join(f"{name} ({n})" for name, n in sorted(names.items())) or "none"

@@ -11,8 +11,6 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
-import pyarrow as pa
-
 from demo_pipeline.actions.action_tables import ACCOUNTING_FILE, ACCOUNTING_SCHEMA, read_actions
 from demo_pipeline.actions.inputs import Gesture, GestureKind
 from demo_pipeline.files.parquet import read_table
@@ -172,15 +170,12 @@ def check_known_input(folder: Path, events_folder: Path) -> list[Problem]:
             lines.setdefault((reason, name), []).append(index)
         elif reason == UNKNOWN_CHARACTER and not lookup(key or "").modifier:
             lines.setdefault((reason, "a key with an unknown character"), []).append(index)
-    return [
-        Problem(reason, LOG_FILE, _message(name, len(at)), line=at[0], remedy=_REMEDY)
-        for (reason, name), at in sorted(lines.items(), key=lambda item: item[1][0])
-    ]
-
-
-def _message(name: str, presses: int) -> str:
-    times = "once" if presses == 1 else f"{presses} times"
-    return f"{name}, pressed {times}: what it did is not known; typing is split there"
+    problems = []
+    for (reason, name), at in sorted(lines.items(), key=lambda item: item[1][0]):
+        times = "once" if len(at) == 1 else f"{len(at)} times"
+        message = f"{name}, pressed {times}: what it did is not known; typing is split there"
+        problems.append(Problem(reason, LOG_FILE, message, line=at[0], remedy=_REMEDY))
+    return problems
 
 
 def check_keyboard_layout(
@@ -197,20 +192,20 @@ def check_keyboard_layout(
     """
     usual = layout_of_locale(locale)
     events = read_events(events_folder)
-    if usual is None or usual == layout or _logs_characters(events):
+    logged = events["actual_char"].drop_null().unique().to_pylist()
+    says_characters = any(read_typed_character(value).text for value in logged)
+    if usual is None or usual == layout or says_characters:
         return []
     platform = platform or platform_of_keys(events["key"].drop_null().unique().to_pylist())
-    affected = [
-        (
-            action.first_event,
-            sum(layout_sensitive(char, layout, usual, platform) for char in action.text),
-        )
+    lines = [
+        action.first_event
         for action in read_actions(folder)
-        if action.text
+        for char in action.text or ""
+        if layout_sensitive(char, layout, usual, platform)
     ]
-    count = sum(n for _, n in affected)
-    if not count:
+    if not lines:
         return []
+    count = len(lines)
     message = (
         f"{count} typed character{'' if count == 1 else 's'} would differ: actions.keyboard_layout "
         f"is {layout}, but meta.locale {locale} usually has another keyboard"
@@ -220,11 +215,4 @@ def check_keyboard_layout(
         if usual in {"uk", "us"}
         else "record with `actual_char`: there is no table for that keyboard"
     )
-    line = next(line for line, n in affected if n)
-    return [Problem("keyboard_layout", LOG_FILE, message, line=line, remedy=remedy)]
-
-
-def _logs_characters(events: pa.Table) -> bool:
-    """Whether the log says of any key what it typed."""
-    logged = events["actual_char"].drop_null().unique().to_pylist()
-    return any(read_typed_character(value).text for value in logged)
+    return [Problem("keyboard_layout", LOG_FILE, message, line=lines[0], remedy=remedy)]

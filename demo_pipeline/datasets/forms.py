@@ -208,7 +208,7 @@ def json_text(value: Any) -> str:
     try:
         return json.dumps(value, ensure_ascii=False)
     except RecursionError:
-        return json_files.encode(value, lambda item: item, indent=None)
+        return json_files.encode(value, indent=None)
 
 
 def trajectory_name(candidate: Candidate, file: Path) -> str:

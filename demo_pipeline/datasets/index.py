@@ -20,7 +20,12 @@ from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.models import Creator, Difficulty, Index, Metadata
 from demo_pipeline.files.column_values import COUNT, TEXT, one_of
 from demo_pipeline.files.json_files import dump_json, dump_long_json
-from demo_pipeline.files.parquet import TableWriter, described_schema, rows_table, whole_table
+from demo_pipeline.files.parquet import (
+    TableWriter,
+    described_schema,
+    rows_table,
+    whole_table,
+)
 from demo_pipeline.files.shown_text import replace_surrogates
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.settings import DatasetSettings, ExportName, TrajectorySettings
@@ -134,10 +139,13 @@ def write_exports(
     }
     members = ((row.trajectory, _member(row, exports)) for row in rows)
     dump_long_json(out / EXPORTS_FILE, document, "trajectories", members)
-    with whole_table(out / EXPORTS_TABLE, EXPORTS_SCHEMA) as table:
-        for start in range(0, len(rows) if exports else 0, _ROWS):
-            some = rows[start : start + _ROWS]
-            table.append_table(rows_table(_columns(some, exports), EXPORTS_SCHEMA))
+    tables = [
+        rows_table(_columns(rows[start : start + _ROWS], exports), EXPORTS_SCHEMA)
+        for start in range(0, len(rows) if exports else 0, _ROWS)
+    ]
+    with whole_table(out / EXPORTS_TABLE, EXPORTS_SCHEMA) as writer:
+        if tables:
+            writer.write(pa.concat_tables(tables).combine_chunks())
 
 
 class _Row(NamedTuple):

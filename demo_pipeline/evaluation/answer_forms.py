@@ -58,7 +58,12 @@ def _asked(system: str, record: StepRecord, words: str) -> Question:
 
 def answer_opencua(record: StepRecord, _settings: DatasetSettings) -> str:
     """What a model that is right answers; without code where the form has none for the action."""
-    return f"## Action:\n{_words(record)}\n\n## Code:\n{answer_code(record)}"
+    known = record.step
+    words = end_sentence(success=known.answer.status == "success")
+    for step in record.trajectory.steps:
+        if step.index == known.step_index:
+            words = _sentence(step.action, known.size)
+    return f"## Action:\n{words}\n\n## Code:\n{answer_code(record)}"
 
 
 def answer_code(record: StepRecord) -> str:
@@ -67,15 +72,6 @@ def answer_code(record: StepRecord) -> str:
     if step.action is None:
         return f"computer.terminate(status={step.answer.status!r})"
     return _code(step.action, step.size)
-
-
-def _words(record: StepRecord) -> str:
-    """What the right answer does, in a sentence."""
-    known = record.step
-    for step in record.trajectory.steps:
-        if step.index == known.step_index:
-            return _sentence(step.action, known.size)
-    return end_sentence(success=known.answer.status == "success")
 
 
 def _done_before(record: StepRecord) -> Iterator[str]:
@@ -87,13 +83,10 @@ def _done_before(record: StepRecord) -> Iterator[str]:
                 f"## Action:\n{hidden_words(action)}" for action in hidden.before(step.index)
             )
         if step.index < index:
-            yield _said(step.action, record.step.size)
-
-
-def _said(action: StepAction, size: tuple[int, int]) -> str:
-    words = f"## Action:\n{_sentence(action, size)}"
-    code = _code(AnsweredAction(action.action_type, action.parameters), size)
-    return f"{words}\n## Code:\n{escape_markers(code)[0]}" if code else words
+            action, size = step.action, record.step.size
+            words = f"## Action:\n{_sentence(action, size)}"
+            code = _code(AnsweredAction(action.action_type, action.parameters), size)
+            yield f"{words}\n## Code:\n{escape_markers(code)[0]}" if code else words
 
 
 def _sentence(action: StepAction, size: tuple[int, int]) -> str:

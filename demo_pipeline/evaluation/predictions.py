@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from demo_pipeline.exports.cudag.tool_calls import is_int
 from demo_pipeline.files.json_files import JsonFileError, json_bytes, parse_json
@@ -110,7 +110,10 @@ def read_predictions(path: Path, known: Collection[str]) -> Iterator[Predictions
             return parse_line(file.readline(_LONGEST_LINE))[1]
 
         found = Predictions(fetch, known)
-        for place, line in _lines(file):
+        while line := file.readline(_LONGEST_LINE):
+            place, rest = file.tell() - len(line), line
+            while len(rest) == _LONGEST_LINE and not rest.endswith(b"\n"):
+                rest = file.readline(_LONGEST_LINE)  # of a line that is too long to hold
             found.lines += bool(line.strip())
             try:
                 if line.strip():
@@ -118,15 +121,6 @@ def read_predictions(path: Path, known: Collection[str]) -> Iterator[Predictions
             except UnusableAnswer as error:
                 found.unusable[str(error)] += 1
         yield found
-
-
-def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """Yield the offset and bytes of every line; of one that is too long to hold, the beginning."""
-    while line := file.readline(_LONGEST_LINE):
-        place, rest = file.tell() - len(line), line
-        while len(rest) == _LONGEST_LINE and not rest.endswith(b"\n"):
-            rest = file.readline(_LONGEST_LINE)
-        yield place, line
 
 
 @contextmanager

@@ -15,13 +15,13 @@ import os
 import random
 import re
 import socket
-import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 from urllib.parse import unquote, urlsplit
@@ -90,17 +90,14 @@ def batch_request(
     record: StepRecord, question: Question, model: str, url: Callable[[Path], str]
 ) -> dict[str, Any]:
     """The request of a step in the OpenAI batch form; `url` makes the URL of a picture."""
-    messages: list[dict[str, Any]] = (
-        [{"role": "system", "content": question.system}] if question.system else []
-    )
-    for message in question.chat:
-        content = [
-            {"type": "image_url", "image_url": {"url": url(part["image"])}}
-            if part["type"] == "image"
-            else part
-            for part in message["content"]
-        ]
-        messages.append({**message, "content": content})
+
+    def sent(part: dict[str, Any]) -> dict[str, Any]:
+        is_image = part["type"] == "image"
+        return {"type": "image_url", "image_url": {"url": url(part["image"])}} if is_image else part
+
+    messages: list[dict[str, Any]] = [{"role": "system", "content": question.system}]
+    messages = messages if question.system else []
+    messages += [m | {"content": list(map(sent, m["content"]))} for m in question.chat]
     settings = {"temperature": 0, "max_tokens": _ANSWER_TOKENS}
     return {
         "custom_id": batch_key((record.step.trajectory_id, record.step.step_index)),
@@ -255,13 +252,15 @@ class Endpoint:
         headers = {"Content-Type": "application/json"}
         if self.key:
             headers["Authorization"] = f"Bearer {self.key}"
-        path = urlsplit(self.url).path.rstrip("/")
-        connection, end = self._connection(), time.monotonic() + self.timeout
+        parts, end = urlsplit(self.url), time.monotonic() + self.timeout
+        kinds = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
+        connection = kinds[parts.scheme](self.host, parts.port, timeout=self.timeout)
+        self._open.add(connection)
         deadline = threading.Timer(self.timeout, _hang_up, (connection,))
         deadline.daemon = True
         deadline.start()
         try:
-            address = path if path.endswith(CHAT_PATH) else path + CHAT_PATH
+            address = parts.path.rstrip("/").removesuffix(CHAT_PATH) + CHAT_PATH
             connection.request("POST", address, data, headers)
             if self._stopped.is_set():
                 raise ConnectionAbortedError
@@ -282,24 +281,8 @@ class Endpoint:
             self._open.discard(connection)
             connection.close()
         after = answer.getheader("Retry-After") or ""
-        return (
-            answer.status,
-            bytes(text),
-            float(after) if after.isascii() and after.isdigit() else 0.0,
-        )
-
-    def _connection(self) -> http.client.HTTPConnection:
-        parts = urlsplit(self.url)
-        made: http.client.HTTPConnection
-        if parts.scheme == "https":
-            tls = ssl.create_default_context()
-            made = http.client.HTTPSConnection(
-                self.host, parts.port, timeout=self.timeout, context=tls
-            )
-        else:
-            made = http.client.HTTPConnection(self.host, parts.port, timeout=self.timeout)
-        self._open.add(made)
-        return made
+        pause = float(after) if after.isascii() and after.isdigit() else 0.0
+        return answer.status, bytes(text), pause
 
 
 def _hang_up(connection: http.client.HTTPConnection) -> None:
@@ -357,8 +340,8 @@ def answered_ids(results: Path) -> set[str]:
                 continue
             if isinstance(value, dict) and not value.get("error"):
                 response, key = value.get("response"), value.get("custom_id")
-                if isinstance(response, dict) and response.get("status_code") == 200:
-                    found.update([key] if isinstance(key, str) else [])
+                answered = isinstance(response, dict) and response.get("status_code") == 200
+                found |= {key} if answered and isinstance(key, str) else set()
     return found
 
 
@@ -385,25 +368,24 @@ def send_requests(
         EndpointError: the server refuses every request.
         RequestFileError: a line is not a request.
     """
-    done, counts = answered_ids(results), RunCounts()
+    counts = RunCounts()
 
     def send(line: Mapping[str, Any]) -> Mapping[str, Any]:
         answered = endpoint.ask(_body(line["body"], model, requests.parent))
         return _result(line["custom_id"], *answered)
 
     with private_log(results) as log, ThreadPoolExecutor(at_once) as pool:
-        pending: set[_Sent] = set()
+        pending, lines = set[Future[Mapping[str, Any]]](), _unanswered(requests, results, counts)
         try:
-            for line in _requests(requests):
-                counts.requests += 1
-                if line["custom_id"] in done:
-                    counts.before += 1
-                    continue
-                pending.add(pool.submit(send, line))
-                while len(pending) >= at_once:
-                    pending = _collect(pending, log, counts, on_answer)
-            while pending:
-                pending = _collect(pending, log, counts, on_answer)
+            while True:
+                some = islice(lines, at_once - len(pending))
+                pending |= {pool.submit(send, line) for line in some}
+                if not pending:
+                    break
+                finished, pending = wait(pending, return_when=FIRST_COMPLETED)
+                for future in sorted(finished, key=lambda one: one.exception() is not None):
+                    _note(future.result(), log, counts)
+                    on_answer()
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             endpoint.stop()  # leaving the pool waits for what is under way
@@ -411,23 +393,21 @@ def send_requests(
     return counts
 
 
-_Sent = Future[Mapping[str, Any]]
+def _unanswered(requests: Path, results: Path, counts: RunCounts) -> Iterator[Mapping[str, Any]]:
+    done = answered_ids(results)
+    for line in _requests(requests):
+        counts.requests += 1
+        counts.before += line["custom_id"] in done
+        if line["custom_id"] not in done:
+            yield line
 
 
-def _collect(
-    pending: set[_Sent], log: BinaryIO, counts: RunCounts, on_answer: Callable[[], None]
-) -> set[_Sent]:
-    """Write the results that are there, and return what is still under way."""
-    finished, waiting = wait(pending, return_when=FIRST_COMPLETED)
-    for future in sorted(finished, key=lambda one: one.exception() is not None):
-        result = future.result()
-        log.write(json_bytes(dict(result), compact=True))
-        log.flush()
-        os.fsync(log.fileno())
-        counts.failed += bool(result["error"])
-        counts.answered += not result["error"]
-        on_answer()
-    return waiting
+def _note(result: Mapping[str, Any], log: BinaryIO, counts: RunCounts) -> None:
+    log.write(json_bytes(dict(result), compact=True))
+    log.flush()
+    os.fsync(log.fileno())
+    counts.failed += bool(result["error"])
+    counts.answered += not result["error"]
 
 
 def _requests(path: Path) -> Iterator[dict[str, Any]]:
@@ -479,8 +459,7 @@ def _part(part: Any, folder: Path) -> Any:
 
 def _result(key: str, status: int, body: Any, fault: str) -> Mapping[str, Any]:
     """A line in the form of batch results."""
-    if not fault:
-        response = {"status_code": 200, "request_id": "", "body": body}
-        return {"id": "", "custom_id": key, "response": response, "error": None}
+    response = {"status_code": 200, "request_id": "", "body": body}
     error = {"code": str(status), "message": fault}
-    return {"id": "", "custom_id": key, "response": None, "error": error}
+    outcome = {"response": None, "error": error} if fault else {"response": response, "error": None}
+    return {"id": "", "custom_id": key, **outcome}

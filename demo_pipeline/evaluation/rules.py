@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 from demo_pipeline.desktopd.models import (
@@ -24,7 +25,6 @@ from demo_pipeline.desktopd.models import (
     TypeParameters,
 )
 from demo_pipeline.evaluation.true_steps import (
-    ScreenPoint,
     TrueStep,
     action_kind,
     first_place,
@@ -76,6 +76,8 @@ _CLICKS = {
 }
 _PLACED = {"click", "doubleclick", "rightclick", "tripleclick", "moveto", "dragto"}
 _KEYS = {"press", "hotkey"}
+_PARAMETERS = {"write": "text", "press": "keys", "hotkey": "keys", "scroll": "amount"}
+_PARAMETERS |= {"hscroll": "amount", "terminate": "status"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,13 +151,13 @@ def score_bench(
     names = [action.name.lower() for action in truth]
     if first not in names:
         return 0.0
-    scores: dict[str, list[float]] = {}
+    scores: defaultdict[str, list[float]] = defaultdict(list)
     for number, (name, action) in enumerate(zip(names, truth, strict=True)):
         score: float | None = 0.0
         if number < len(answer) and answer[number].name.lower() == name:
             score = _part(name, action, answer[number].value, revised=revised)
         if score is not None:
-            scores.setdefault(name, []).append(score)
+            scores[name].append(score)
     means = [sum(scores[name]) / names.count(name) for name in scores]
     return surplus * sum(means) / len(means) if means else 0.0
 
@@ -163,56 +165,41 @@ def score_bench(
 def _joined(actions: Sequence[BenchAction], keys: Collection[str]) -> list[BenchAction]:
     """Text and then Enter alone is text with a final line end."""
     joined: list[BenchAction] = []
-    number = 0
-    while number < len(actions):
-        action = actions[number]
-        following = actions[number + 1 : number + 2]
-        if action.name.lower() == "write" and any(_is_enter(part, keys) for part in following):
-            joined.append(replace(action, value=f"{action.value}\n"))
-            number += 2
-        else:
+    for before, action in pairwise((None, *actions)):
+        pressed = action and action.name.lower() in keys and isinstance(action.value, list)
+        names = [str(key).lower() for key in action.value] if action and pressed else []
+        enter = names in (["enter"], ["return"])
+        if before and enter and before.name.lower() == "write":
+            joined[-1] = replace(before, value=f"{before.value}\n")
+        elif action:
             joined.append(action)
-            number += 1
     return joined
-
-
-def _is_enter(action: BenchAction, keys: Collection[str]) -> bool:
-    if action.name.lower() not in keys or not isinstance(action.value, list):
-        return False
-    return [str(key).lower() for key in action.value] in (["enter"], ["return"])
 
 
 def _part(name: str, truth: BenchAction, value: Any, *, revised: bool) -> float | None:
     """The score of one action of the right type; None for types that their script passes over."""
     if name in _PLACED:
         return _place_score(truth, value) if isinstance(value, tuple) else 0.0
-    if name == "write":
-        return _text_score(str(truth.value), str(value))
+    if name == "write":  # final line ends are stripped, so that a missing Enter is free
+        text, given = (str(one).lower().strip() for one in (truth.value, value))
+        longest = max(len(text), len(given))
+        similarity = 1.0 - edit_distance(given, text) / longest if longest else 1.0
+        return 1.0 if similarity >= _SIMILAR else similarity / _SIMILAR
     if name in _KEYS:
         if not isinstance(value, list):
             return 0.0
-        wanted, given = ([str(key).lower() for key in keys] for keys in (truth.value, value))
-        return float(wanted == given if revised else set(wanted) == set(given))
+        wanted, keys = ([str(key).lower() for key in some] for some in (truth.value, value))
+        return float(wanted == keys if revised else set(wanted) == set(keys))
     if name == "scroll":
         return _scroll_score(truth.value, value) if revised else 1.0
     return None
 
 
 def _place_score(truth: BenchAction, point: tuple[float, float]) -> float:
-    x, y = point
-    for left, top, width, height in truth.boxes:
-        if left <= x <= left + width and top <= y <= top + height:
-            return 1.0
-    distance = ((x - truth.value[0]) ** 2 + (y - truth.value[1]) ** 2) ** 0.5
-    return 1.0 if distance <= _NEAR else math.exp(-_DECAY * (distance - _NEAR))
-
-
-def _text_score(truth: str, text: str) -> float:
-    """Final line ends are stripped before they are compared, so that a missing Enter is free."""
-    wanted, given = truth.lower().strip(), text.lower().strip()
-    longest = max(len(wanted), len(given))
-    similarity = 1.0 - edit_distance(given, wanted) / longest if longest else 1.0
-    return 1.0 if similarity >= _SIMILAR else similarity / _SIMILAR
+    distance = ((point[0] - truth.value[0]) ** 2 + (point[1] - truth.value[1]) ** 2) ** 0.5
+    if distance <= _NEAR or any(in_box(point, box) for box in truth.boxes):
+        return 1.0
+    return math.exp(-_DECAY * (distance - _NEAR))
 
 
 def _scroll_score(truth: Any, value: Any) -> float:
@@ -234,19 +221,13 @@ def _sign(value: Any) -> int:
 def as_ground_truth(action: BenchAction) -> Mapping[str, Any]:
     """A true action as their file has it: type, params, and metadata with the boxes."""
     name = action.name.lower()
-    params: dict[str, Any] = {}
+    params, metadata = {}, {}
     if name in _PLACED:
         params = {"position": {"x": action.value[0], "y": action.value[1]}}
-    elif name == "write":
-        params = {"text": action.value}
-    elif name in _KEYS:
-        params = {"keys": action.value}
-    elif name in ("scroll", "hscroll"):
-        params = {"amount": action.value}
-    elif name == "terminate":
-        params = {"status": action.value}
-    boxes = [{"category_id": 1, "rel_bbox": list(box)} for box in action.boxes]
-    metadata = {"bboxes": boxes} if name in _PLACED else {}
+        boxes = [{"category_id": 1, "rel_bbox": list(box)} for box in action.boxes]
+        metadata = {"bboxes": boxes}
+    elif name in _PARAMETERS:
+        params = {_PARAMETERS[name]: action.value}
     return {"type": action.name, "params": params, "metadata": metadata}
 
 
@@ -266,13 +247,18 @@ def score_step_cudag(step: TrueStep, answer: Answer) -> float:
     if not answer.actions or answer.status:
         return 0.0
     given, wanted = answer.actions[-1], step.action
-    same = _last_call(given) == _last_call(wanted) and _words(given)[1:] == _words(wanted)[1:]
-    return float(same and _within_tolerance(given, wanted, step))
+    goal, point = places(wanted)[-1:], places(given)[-1:]
+    same = _as_call(given) == _as_call(wanted)
+    if not goal or not point:
+        return float(same and not goal)
+    there, here = to_ru(*goal[0], step.size), to_ru(*point[0], step.size)
+    near = (abs(a - b) <= limit for a, b, limit in zip(there, here, step.tolerance, strict=True))
+    return float(same and all(near))
 
 
-def _last_call(action: AnyAction) -> str:
-    kind = action_kind(action)
-    return "left_click_drag" if kind == "drag" else kind
+def _as_call(action: AnyAction) -> tuple[Any, ...]:
+    kind, *words = _words(action)
+    return "left_click_drag" if kind == "drag" else kind, *words
 
 
 def _words(action: AnyAction) -> tuple[Any, ...]:
@@ -286,14 +272,6 @@ def _words(action: AnyAction) -> tuple[Any, ...]:
         case ScrollParameters(direction=direction):
             return kind, direction
     return (kind,)
-
-
-def _within_tolerance(given: AnyAction, wanted: AnsweredAction, step: TrueStep) -> bool:
-    goal, point = places(wanted)[-1:], places(given)[-1:]
-    if not goal or not point:
-        return not goal
-    there, here = to_ru(*goal[0], step.size), to_ru(*point[0], step.size)
-    return all(abs(a - b) <= limit for a, b, limit in zip(there, here, step.tolerance, strict=True))
 
 
 def score_step_mind2web(step: TrueStep, answer: Answer) -> float | None:
@@ -355,7 +333,15 @@ def score_step_strict(step: TrueStep, answer: Answer) -> float:
     held, right = (
         sorted(getattr(one.parameters, "modifiers", ()) or ()) for one in (given, wanted)
     )
-    return float(held == right and _same_words(given, wanted) and _right_place(given, wanted, step))
+    if not (held == right and _same_words(given, wanted)):
+        return 0.0
+    points, goals = places(given), places(wanted)
+    if len(goals) == 1 and step.box is not None:
+        return float(in_box(points[0], step.box))
+    pairs = [pair for ends in zip(points, goals, strict=True) for pair in zip(*ends, strict=True)]
+    sides = step.size * len(goals)
+    near = (abs(a - b) <= NEAR * side for (a, b), side in zip(pairs, sides, strict=True))
+    return float(all(near))
 
 
 def normalised_text(text: str) -> str:
@@ -376,20 +362,6 @@ def _same_words(given: AnsweredAction, wanted: AnsweredAction) -> bool:
         case DragParameters(button=button), DragParameters(button=right):
             return (button or "left") == (right or "left")
     return True
-
-
-def _right_place(given: AnsweredAction, wanted: AnsweredAction, step: TrueStep) -> bool:
-    points, goals = places(given), places(wanted)
-    if len(goals) == 1 and step.box is not None:
-        return in_box(points[0], step.box)
-    return all(_near(*pair, step.size) for pair in zip(points, goals, strict=True))
-
-
-def _near(point: ScreenPoint, goal: ScreenPoint, size: tuple[int, int]) -> bool:
-    return all(
-        abs(here - there) <= NEAR * side
-        for here, there, side in zip(point, goal, size, strict=True)
-    )
 
 
 Rule = Callable[[TrueStep, Answer], float | None]

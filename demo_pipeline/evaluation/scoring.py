@@ -19,7 +19,6 @@ import numpy as np
 from demo_pipeline.desktopd.models import (
     PARAMETERS,
     ActionType,
-    DragParameters,
     StepAction,
     is_canonical_key,
 )
@@ -56,24 +55,6 @@ from demo_pipeline.trajectories.overlay import DARK, GREEN, RED, WHITE, Picture,
 Baseline = Callable[[TrueStep, TrueStep | None], Answer]
 """Answers a step; the second is the step before it in the same trajectory, None at the start."""
 
-
-def _centre(step: TrueStep) -> ScreenPoint:
-    return _middle((0, 0, *step.size))
-
-
-BASELINES: Mapping[str, Baseline] = {
-    "screen centre": lambda step, _: guessed_kind("left_click", step),
-    "last action": lambda step, before: (
-        before.answer if before else guessed_kind("left_click", step)
-    ),
-    "true, at centre": lambda step, _: _moved(step, _centre(step)),
-    "true, at target": lambda step, _: _moved(
-        step, _middle(step.box) if step.box else _centre(step), keep_end=True
-    ),
-    "truth": lambda step, _: step.answer,
-}
-MOST_FREQUENT = "frequent type"
-
 _GUESSES: Mapping[str, tuple[ActionType, Mapping[str, Any]]] = {
     "left_click": (ActionType.CLICK, {"button": "left"}),
     "middle_click": (ActionType.CLICK, {"button": "middle"}),
@@ -89,13 +70,9 @@ _GUESSES: Mapping[str, tuple[ActionType, Mapping[str, Any]]] = {
 GUESSED_KINDS = (*_GUESSES, TERMINATE)
 
 
-def guessed_kind(kind: str, step: TrueStep) -> Answer:
-    """An action of a kind without knowing more: at the centre, no text, Enter, one notch down."""
-    return _guess(kind, step.size)
-
-
 @lru_cache(maxsize=256)  # a store has few sizes of screens
-def _guess(kind: str, size: tuple[int, int]) -> Answer:
+def guessed_kind(kind: str, size: tuple[int, int]) -> Answer:
+    """An action of a kind without knowing more: at the centre, no text, Enter, one notch down."""
     if kind == TERMINATE:
         return Answer((), "success")
     action_type, known = _GUESSES[kind]
@@ -110,25 +87,32 @@ def _middle(box: TargetBox) -> ScreenPoint:
     return int(left + width / 2), int(top + height / 2)
 
 
-def _moved(step: TrueStep, place: ScreenPoint, *, keep_end: bool = False) -> Answer:
-    action = step.action
-    if action is None:
+def _moved(step: TrueStep, box: TargetBox, *, keep_end: bool = False) -> Answer:
+    """The right answer with its places in the middle of a box."""
+    known = step.action.parameters.members() if step.action else {}
+    x, y = _middle(box)
+    moved = {"x": x, "y": y, "start_x": x, "start_y": y}
+    moved |= {} if keep_end else {"end_x": x, "end_y": y}
+    if step.action is None or not known.keys() & moved.keys():
         return step.answer
-    known = action.parameters.members()
-    if isinstance(action.parameters, DragParameters):
-        moved = {"start_x": place[0], "start_y": place[1]}
-        moved |= {} if keep_end else {"end_x": place[0], "end_y": place[1]}
-    elif "x" in known:
-        moved = {"x": place[0], "y": place[1]}
-    else:
-        return step.answer
-    return Answer((_action(action.action_type, {**known, **moved}),))
+    changed = {name: moved.get(name, value) for name, value in known.items()}
+    return Answer((_action(step.action.action_type, changed),))
 
 
 def _action(kind: ActionType, parameters: Mapping[str, Any]) -> AnsweredAction:
     return AnsweredAction(kind, PARAMETERS[kind].model_validate(dict(parameters)))
 
 
+BASELINES: Mapping[str, Baseline] = {
+    "screen centre": lambda step, _: guessed_kind("left_click", step.size),
+    "last action": lambda step, before: (
+        before.answer if before else guessed_kind("left_click", step.size)
+    ),
+    "true, at centre": lambda step, _: _moved(step, (0, 0, *step.size)),
+    "true, at target": lambda step, _: _moved(step, step.box or (0, 0, *step.size), keep_end=True),
+    "truth": lambda step, _: step.answer,
+}
+MOST_FREQUENT = "frequent type"
 PREDICTIONS = "predictions"
 _OTHER = "other"
 _MOST_FAILURES, _OF_A_KIND = 24, 4
@@ -249,7 +233,7 @@ class _Scorer:
             self.reasons[reason] += 1
         answers: list[Answer | None] = [answer]
         answers += [baseline(step, before) for baseline in BASELINES.values()]
-        answers += [guessed_kind(kind, step) for kind in GUESSED_KINDS]
+        answers += [guessed_kind(kind, step.size) for kind in GUESSED_KINDS]
         distinct = {id(given): given for given in answers}  # baselines often answer the same
         hits = {key: _grounded(step, given) for key, given in distinct.items()}
         labels = {"task": step.task, "action_type": step.kind, "application": step.application}
@@ -269,8 +253,11 @@ class _Scorer:
             scores = {key: _score(rule, step, given) for key, given in distinct.items()}
             row += [scores[id(given)] for given in answers]
             mine = scores[id(answer)]
-            if not number and mine is not None and mine < RIGHT:
-                self._note_failure(FailedStep(step, answer, reason))
+            wrong = not number and mine is not None and mine < RIGHT
+            few = self.failed_kinds[step.kind] < _OF_A_KIND
+            if wrong and few and len(self.report.failures) < _MOST_FAILURES:
+                self.failed_kinds[step.kind] += 1
+                self.report.failures.append(FailedStep(step, answer, reason))
             self.keep({**known, "preset": self.presets[number], "score": mine})
         self.writer.append(row)
 
@@ -285,12 +272,6 @@ class _Scorer:
             return None, error.reason
         except (ValueError, OverflowError, RecursionError):
             return None, "cannot be read"  # of no decoder known; an answer must never end a run
-
-    def _note_failure(self, failed: FailedStep) -> None:
-        kind, failures = failed.step.kind, self.report.failures
-        if len(failures) < _MOST_FAILURES and self.failed_kinds[kind] < _OF_A_KIND:
-            self.failed_kinds[kind] += 1
-            failures.append(failed)
 
 
 def _score(rule: Rule, step: TrueStep, answer: Answer | None) -> float | None:
@@ -349,7 +330,13 @@ def _row(failed: FailedStep) -> tuple[Tile, Tile]:
 def _drawn(step: TrueStep, answer: Answer | None) -> StepAction | None:
     """The first action of an answer; None for what cannot be drawn."""
     first = answer.actions[0] if answer and answer.actions else None
-    if not isinstance(first, AnsweredAction) or not _has_known_keys(first):
+    if not isinstance(first, AnsweredAction):
+        return None
+    known = first.parameters.members()
+    # A model may write any words as a key, and labels show keys.
+    if not all(
+        map(is_canonical_key, [*(known.get("keys") or ()), *(known.get("modifiers") or ())])
+    ):
         return None
     return StepAction(
         step_index=step.step_index,
@@ -357,13 +344,6 @@ def _drawn(step: TrueStep, answer: Answer | None) -> StepAction | None:
         parameters=first.parameters,
         reasoning="",
     )
-
-
-def _has_known_keys(action: AnsweredAction) -> bool:
-    """Whether every key is one: a model may write any words as a key, and labels show keys."""
-    known = action.parameters.members()
-    keys = [*(known.get("keys") or ()), *(known.get("modifiers") or ())]
-    return all(map(is_canonical_key, keys))
 
 
 def _said(answer: Answer | None) -> str:

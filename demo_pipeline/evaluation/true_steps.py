@@ -17,7 +17,6 @@ from demo_pipeline.desktopd.models import (
     ClickParameters,
     DragParameters,
     HotkeyParameters,
-    Parameters,
     PointParameters,
     ScrollParameters,
 )
@@ -89,11 +88,11 @@ def places(action: AnsweredAction | ForeignAction) -> tuple[ScreenPoint, ...]:
     """The points of an action, pixels: none, one, or both ends of a drag."""
     if isinstance(action, ForeignAction):
         return () if action.point is None else (action.point,)
-    parameters: Parameters = action.parameters
-    if isinstance(parameters, DragParameters):
-        return (parameters.start_x, parameters.start_y), (parameters.end_x, parameters.end_y)
-    if isinstance(parameters, PointParameters | ClickParameters | ScrollParameters):
-        return ((parameters.x, parameters.y),)
+    match action.parameters:
+        case DragParameters(start_x=x, start_y=y, end_x=end_x, end_y=end_y):
+            return (x, y), (end_x, end_y)
+        case PointParameters(x=x, y=y) | ClickParameters(x=x, y=y) | ScrollParameters(x=x, y=y):
+            return ((x, y),)
     return ()
 
 
@@ -184,7 +183,10 @@ def _true_step(
     row = rows.get(known.step_index) or (rows[min(rows)] if rows else {})
     answer, box = Answer((), draft.calls[-1].arguments.get("status")), None
     if files is not None:
-        parameters = _with_our_keys(files.action.parameters)
+        parameters = files.action.parameters
+        if isinstance(parameters, HotkeyParameters):  # named as the decoders name those of answers
+            keys = list(map(answered_key, parameters.keys))
+            parameters = parameters.model_copy(update={"keys": keys})
         action = AnsweredAction(files.action.action_type, parameters)
         sides = [row[f"target_{side}"] for side in ("x", "y", "width", "height")]
         answer, box = Answer((action,)), None if None in sides else tuple(sides)
@@ -202,11 +204,3 @@ def _true_step(
         reasoning=known.reasoning,
         screenshot=draft.screenshot,
     )
-
-
-def _with_our_keys(parameters: Parameters) -> Parameters:
-    """The parameters with keys named as the decoders name those of answers."""
-    if not isinstance(parameters, HotkeyParameters):
-        return parameters
-    keys = [answered_key(key) for key in parameters.keys]
-    return parameters.model_copy(update={"keys": keys})

@@ -6,6 +6,7 @@ of an exception.
 
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import (
@@ -24,16 +25,11 @@ MAX_PROBLEMS = 20  # per file; further ones are counted
 
 
 def _number(value: Any) -> int | float:
-    if isinstance(value, int | float) and not isinstance(value, bool) and _is_finite(value):
-        return value
+    with suppress(OverflowError):  # an integer beyond the largest float
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if is_number and math.isfinite(value):
+            return value  # type: ignore[no-any-return]
     raise ValueError("Input should be a number")
-
-
-def _is_finite(value: float) -> bool:
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # an integer beyond the largest float
-        return False
 
 
 Number = Annotated[int | float, PlainValidator(_number)]

@@ -11,12 +11,12 @@ import math
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from json.scanner import py_make_scanner  # type: ignore[attr-defined]
 from pathlib import Path
-from typing import Any, NoReturn, Protocol, runtime_checkable
+from typing import Any, NoReturn
 
 from pydantic import BaseModel
 
@@ -32,14 +32,6 @@ _TOKEN = re.compile(
     r'[ \t\n\r]*(?:([{}\[\],:])|("[^"\\\x00-\x1f]*(?:\\.[^"\\\x00-\x1f]*)*")|([-+.\w]+))'
 )
 _one_at_a_time = threading.RLock()
-
-
-@runtime_checkable
-class HasMembers(Protocol):
-    """A model that is written as the members it names, one level, instead of a full dump."""
-
-    def members(self) -> dict[str, Any]:
-        """Key → value, in the order of the file."""
 
 
 class JsonFileError(ValueError):
@@ -64,11 +56,11 @@ class JsonFileError(ValueError):
 
 
 @contextmanager
-def _any_depth() -> Iterator[None]:
-    """Let functions of plain Python call themselves very often."""
+def deeper_calls(limit: int = _MOST_CALLS) -> Iterator[None]:
+    """Let functions call themselves this often at least; the default is for plain Python alone."""
     with _one_at_a_time:
         usual = sys.getrecursionlimit()
-        sys.setrecursionlimit(_MOST_CALLS)
+        sys.setrecursionlimit(max(usual, limit))
         try:
             yield
         finally:
@@ -76,10 +68,9 @@ def _any_depth() -> Iterator[None]:
 
 
 def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError("Number is too large")
-    return number
+    if math.isfinite(number := float(text)):
+        return number
+    raise ValueError("Number is too large")
 
 
 def _constant(_name: str) -> NoReturn:
@@ -100,35 +91,29 @@ def decode(text: str) -> Any:
         RecursionError: there are more levels than anybody's data have.
     """
     try:
-        with _any_depth():
+        with deeper_calls():
             return _DEEP_DECODER.decode(text)
     except json.JSONDecodeError:
         raise
     except ValueError as error:  # of a number, without its position
         for position, lexeme in _lexemes(text):
-            if lexeme[0] not in '{}[],:"' and not _is_scalar(lexeme):
+            try:
+                if lexeme[0] not in '{}[],:"':
+                    _DECODER.decode(lexeme)
+            except ValueError:
                 raise json.JSONDecodeError(str(error), text, position) from None
         raise
 
 
-def _is_scalar(lexeme: str) -> bool:
-    try:
-        _DECODER.decode(lexeme)
-    except ValueError:
-        return False
-    return True
-
-
-def encode(value: Any, expand: Callable[[Any], Any], *, indent: int | None) -> str:
-    """The JSON text of a value, laid out as `json.dumps` does, at any depth; raises as that.
-
-    `expand` turns one level of a value into JSON types. Without `indent` it is one line.
-    """
+def encode(value: Any, *, indent: int | None) -> str:
+    """The JSON text of a value, laid out as `json.dumps` does, at any depth; raises as that."""
     pieces: list[str] = []
     colon = ":" if indent is None else ": "
 
     def write(unexpanded: Any, line: str) -> None:
-        item = expand(unexpanded)
+        item = unexpanded
+        if isinstance(item, BaseModel | Mapping):
+            item = _expand(item)
         if not (isinstance(item, dict | list | tuple) and item):
             pieces.append(json.dumps(item, ensure_ascii=False, allow_nan=False))
             return
@@ -143,7 +128,7 @@ def encode(value: Any, expand: Callable[[Any], Any], *, indent: int | None) -> s
             before = f",{inner}"
         pieces.append(f"{line}{closing}")
 
-    with _any_depth():
+    with deeper_calls():
         write(value, "" if indent is None else "\n")
     return "".join(pieces)
 
@@ -153,11 +138,6 @@ def _lexemes(text: str) -> Iterator[tuple[int, str]]:
     for match in _TOKEN.finditer(text):
         lexeme = match[match.lastindex or 0]
         yield match.end() - len(lexeme), lexeme
-
-
-def is_one_line(text: str) -> bool:
-    """Whether a JSON text is on one line, so that the line does not say a place in it."""
-    return "\n" not in text.strip()
 
 
 def line_numbers(text: str) -> dict[Location, int]:
@@ -176,7 +156,7 @@ def line_numbers(text: str) -> dict[Location, int]:
 
 def column_numbers(text: str) -> dict[Location, int]:
     """The 1-based column of each value, as `line_numbers`, of a text on one line; else nothing."""
-    if not is_one_line(text):
+    if "\n" in text.strip():
         return {}
     start = text.rfind("\n", 0, len(text) - len(text.lstrip())) + 1
     return {location: offset - start + 1 for location, offset in _offsets(text)}
@@ -234,7 +214,7 @@ def parse_json(data: bytes | str, file: str, *, any_depth: bool = True) -> Any:
     except RecursionError:
         raise JsonFileError(file, None, "nested too deeply") from None
     except json.JSONDecodeError as error:
-        column = error.colno if is_one_line(text) else None
+        column = None if "\n" in text.strip() else error.colno
         message = f"not valid JSON: {error.msg}"
         raise JsonFileError(file, error.lineno, message, column) from None
 
@@ -279,7 +259,7 @@ def json_bytes(value: BaseModel | JSON, *, compact: bool = False) -> bytes:
             separators=separators,
         )
     except RecursionError:
-        text = encode(value, _expand_or_keep, indent=indent)
+        text = encode(value, indent=indent)
     # `backslashreplace` writes a surrogate as \udXXX, which is also JSON's escape.
     return text.encode("utf-8", "backslashreplace") + b"\n"
 
@@ -313,13 +293,9 @@ def dump_long_json(path: Path, value: Mapping[str, JSON], name: str, items: Iter
         file.write(end + closing.encode() + tail)
 
 
-def _expand_or_keep(value: Any) -> Any:
-    return _expand(value) if isinstance(value, BaseModel | Mapping) else value
-
-
 def _expand(value: Any) -> Any:
     """One level of a value that `json` cannot encode."""
-    if isinstance(value, HasMembers):
+    if hasattr(value, "members"):  # a model names one level itself, instead of a full dump
         return value.members()
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")

@@ -9,7 +9,6 @@ are declared by the module that writes it.
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import accumulate
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -36,20 +35,13 @@ class _NoPandas:
             raise ModuleNotFoundError(name)
 
 
-def start_without_pandas() -> None:
-    """Make Arrow's first array while pandas cannot be found, unless it is imported already.
-
-    Arrow looks for pandas once, to recognise its objects in lists. What converts to pandas looks
-    again and finds it.
-    """
-    if "pandas" not in sys.modules:
-        hook: Any = _NoPandas()
-        sys.meta_path.insert(0, hook)
-        pa.array([0])
-        sys.meta_path.remove(hook)
-
-
-start_without_pandas()
+# Arrow looks for pandas once, to recognise its objects in lists: at its first array. What converts
+# to pandas looks again and finds it.
+if "pandas" not in sys.modules:
+    _hook: Any = _NoPandas()
+    sys.meta_path.insert(0, _hook)
+    pa.array([0])
+    sys.meta_path.remove(_hook)
 # Arrow's own allocators keep freed memory: 25 MB in a process that has made a recording's tables.
 pa.set_memory_pool(pa.system_memory_pool())
 
@@ -122,9 +114,8 @@ class TableWriter:
         batch_characters: int | None = _BATCH_CHARACTERS,
     ) -> None:
         self._path, self._schema = path, without_domains(schema)
-        self._batch_rows, self._batch_characters = batch_rows, batch_characters
+        self._batch_rows, self._batch_characters = batch_rows, batch_characters or float("inf")
         self._columns: list[list[Any]] = [[] for _ in schema.names]
-        self._tables: list[pa.Table] = []
         self._held = self._characters = 0
         self._writer = pq.ParquetWriter(path, self._schema, **_COMPRESSION)
         self.rows = 0
@@ -163,42 +154,17 @@ class TableWriter:
         """Add one row: its values in the schema's order."""
         for column, value in zip(self._columns, values, strict=True):
             column.append(value)
-        self._note(1, sum(len(value) for value in values if isinstance(value, str)))
-
-    def append_table(self, table: pa.Table) -> None:
-        """Add rows; they form the same row groups as if they were added one by one."""
-        while table.num_rows:
-            limit = self._batch_characters
-            count, added = _rows_below(
-                table.slice(0, self._batch_rows - self._held),
-                None if limit is None else limit - self._characters,
-            )
-            self._hold_columns()
-            self._tables.append(table.slice(0, count))
-            self._note(count, added)
-            table = table.slice(count)
-
-    def _note(self, rows: int, characters: int) -> None:
-        """Count what is held, and write it when it is enough."""
-        self.rows += rows
-        self._held += rows
-        self._characters += characters
-        limit = self._batch_characters
-        if self._held >= self._batch_rows or (limit is not None and self._characters >= limit):
+        self.rows += 1
+        self._held += 1
+        self._characters += sum(len(value) for value in values if isinstance(value, str))
+        if self._held >= self._batch_rows or self._characters >= self._batch_characters:
             self._flush()
 
-    def _hold_columns(self) -> None:
-        """Make a table of the rows that were added one by one."""
-        if self._columns[0]:
-            self._tables.append(rows_table(self._columns, self._schema))
-            self._columns = [[] for _ in self._columns]
-
     def _flush(self) -> None:
-        self._hold_columns()
-        if self._tables:
-            # Of one chunk, so that pages do not depend on how the rows came.
-            self._writer.write_table(pa.concat_tables(self._tables).combine_chunks())
-        self._tables, self._held, self._characters = [], 0, 0
+        if self._held:
+            self._writer.write_table(rows_table(self._columns, self._schema))
+            self._columns = [[] for _ in self._columns]
+            self._held = self._characters = 0
 
 
 def rows_table(columns: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.Table:
@@ -207,22 +173,6 @@ def rows_table(columns: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.Table:
         pa.array(values, type=field.type) for values, field in zip(columns, schema, strict=True)
     ]
     return pa.Table.from_arrays(arrays, schema=schema)
-
-
-def _rows_below(table: pa.Table, limit: int | None) -> tuple[int, int]:
-    """How many rows reach a number of characters of text, or all, and their characters."""
-    if limit is None:
-        return table.num_rows, 0
-    import pyarrow.compute as pc  # noqa: PLC0415 - only for tables of text
-
-    texts = [column for column in table.columns if pa.types.is_string(column.type)]
-    lengths = [pc.fill_null(pc.utf8_length(column), 0) for column in texts]
-    total = sum(pc.sum(length).as_py() or 0 for length in lengths)
-    if total < limit:
-        return table.num_rows, total
-    by_row = zip(*(length.to_pylist() for length in lengths), strict=True)
-    reached = enumerate(accumulate(map(sum, by_row)), start=1)
-    return next(found for found in reached if found[1] >= limit)
 
 
 def read_table(
@@ -266,14 +216,6 @@ def read_schema(path: Path) -> pa.Schema:
     """The schema of a Parquet file, from its footer."""
     with pq.ParquetFile(path) as file:
         return file.schema_arrow
-
-
-def open_parquet(path: Path) -> pq.ParquetFile:
-    """An open file, for reading some of its row groups; it is a context manager.
-
-    Raises `OSError` when it cannot be read, `pyarrow.ArrowException` when it is not a Parquet file.
-    """
-    return pq.ParquetFile(path)
 
 
 def row_count(path: Path) -> int:
@@ -321,7 +263,10 @@ def schema_problems(path: Path, schema: pa.Schema) -> list[Problem]:
 
 @contextmanager
 def open_rows(path: Path, batch: int) -> Iterator[tuple[int, Iterator[Mapping[str, Any]]]]:
-    """The number of rows, and all rows, `batch` of them in memory; raises as `open_parquet`."""
-    with open_parquet(path) as file:
+    """The number of rows, and all rows, `batch` of them in memory.
+
+    Raises `OSError` when it cannot be read, `pyarrow.ArrowException` when it is not a Parquet file.
+    """
+    with pq.ParquetFile(path) as file:
         batches = file.iter_batches(batch)
         yield file.metadata.num_rows, (row for rows in batches for row in rows.to_pylist())

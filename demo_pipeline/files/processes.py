@@ -17,7 +17,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
@@ -100,7 +100,17 @@ def this_process() -> ProcessIdentity:
 
 @lru_cache(maxsize=1)
 def _identity(pid: int) -> ProcessIdentity:  # a child process gets the parent's cache
-    return ProcessIdentity(_host(), pid, process_start(pid) or "-", _boot())
+    name = "".join(c for c in socket.gethostname() if c.isalnum() or c in ".-_") or "-"
+    machine = next(filter(None, map(_read, _MACHINE_FILES)), "") or f"{uuid.getnode():x}"
+    processes = ""
+    with suppress(OSError):
+        processes = str(Path("/proc/self/ns/pid").readlink())
+    host = f"{name}/{_hash(f'{machine} {processes}')}"
+    if _IS_LINUX:
+        boot = _read("/proc/sys/kernel/random/boot_id")
+    else:
+        boot = _output("sysctl", "-n", "kern.bootsessionuuid")
+    return ProcessIdentity(host, pid, process_start(pid) or "-", boot or "-")
 
 
 def process_start(pid: int) -> str | None:
@@ -111,10 +121,10 @@ def process_start(pid: int) -> str | None:
         return None
     except PermissionError:  # of another user
         pass
-    return _linux_start(pid) if _IS_LINUX else _ps_start(pid)
-
-
-def _linux_start(pid: int) -> str | None:
+    if not _IS_LINUX:
+        text = _output("ps", "-o", "stat=,lstart=", "-p", str(pid)).split()
+        started = _hash(" ".join(text[1:])) if text else "-"
+        return None if text and text[0][0] in _DEAD_STATES else started
     try:
         data = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:  # hidden from this user, or it has just ended: the next call will tell
@@ -122,29 +132,6 @@ def _linux_start(pid: int) -> str | None:
     fields = data.rpartition(b")")[2].split()  # a process's name may contain anything
     state, start = fields[0].decode(), fields[_START_FIELD - 3].decode()
     return None if state in _DEAD_STATES else start
-
-
-def _ps_start(pid: int) -> str | None:
-    text = _output("ps", "-o", "stat=,lstart=", "-p", str(pid)).split()
-    if not text:
-        return "-"
-    return None if text[0][0] in _DEAD_STATES else _hash(" ".join(text[1:]))
-
-
-def _host() -> str:
-    name = "".join(c for c in socket.gethostname() if c.isalnum() or c in ".-_") or "-"
-    machine = next(filter(None, map(_read, _MACHINE_FILES)), "") or f"{uuid.getnode():x}"
-    try:
-        processes = str(Path("/proc/self/ns/pid").readlink())
-    except OSError:
-        processes = ""
-    return f"{name}/{_hash(f'{machine} {processes}')}"
-
-
-def _boot() -> str:
-    if _IS_LINUX:
-        return _read("/proc/sys/kernel/random/boot_id") or "-"
-    return _output("sysctl", "-n", "kern.bootsessionuuid") or "-"
 
 
 def _read(path: str) -> str:

@@ -18,7 +18,7 @@ def best_effort(log: logging.Logger, work: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # noqa: BLE001 - that is its purpose
-        log.debug("%s: not now (%s)", work, type(error).__name__)
+        log.warning("%s: not now (%s)", work, type(error).__name__)
 
 
 # Why one file cannot be read while others can: its name, its kind or its permissions
@@ -36,7 +36,8 @@ def system_trouble(error: BaseException) -> str | None:
     """
     if type(error).__module__.partition(".")[0] == "av":
         return None
-    if isinstance(error, MemoryError) or _is_opencv_memory(error):
+    of_opencv = type(error).__module__ == "cv2" and getattr(error, "code", None) == _CV_NO_MEMORY
+    if isinstance(error, MemoryError) or of_opencv:
         return "not enough memory"
     if not isinstance(error, OSError):
         return None
@@ -61,7 +62,3 @@ def raise_disk_trouble(error: BaseException, path: Path) -> None:
     with path.open("rb") as file:
         while file.read(_CHUNK):
             pass
-
-
-def _is_opencv_memory(error: BaseException) -> bool:
-    return type(error).__module__ == "cv2" and getattr(error, "code", None) == _CV_NO_MEMORY

@@ -22,24 +22,20 @@ from demo_pipeline.files.json_files import (
 )
 from demo_pipeline.problems import DemonstrationError, Problem, Severity, errors
 
-APP_NAMES = {
-    "google_chrome": "chrome",
-    "chrome_browser": "chrome",
-    "gnu_image_manipulation_program": "gimp",
-    "calc": "libreoffice_calc",
-    "impress": "libreoffice_impress",
-    "writer": "libreoffice_writer",
-    "microsoft_edge": "edge",
-    "msedge": "edge",
-    "mozilla_firefox": "firefox",
-    "mozilla_thunderbird": "thunderbird",
-    "vlc_media_player": "vlc",
-    "vscode": "vs_code",
-    "visual_studio_code": "vs_code",
-    "code": "vs_code",
-    "gnome_terminal": "terminal",
-    "os_terminal": "terminal",
+_APP_NAMES = {  # normalised name → others
+    "chrome": ("google_chrome", "chrome_browser"),
+    "gimp": ("gnu_image_manipulation_program",),
+    "libreoffice_calc": ("calc",),
+    "libreoffice_impress": ("impress",),
+    "libreoffice_writer": ("writer",),
+    "edge": ("microsoft_edge", "msedge"),
+    "firefox": ("mozilla_firefox",),
+    "thunderbird": ("mozilla_thunderbird",),
+    "vlc": ("vlc_media_player",),
+    "vs_code": ("vscode", "visual_studio_code", "code"),
+    "terminal": ("gnome_terminal", "os_terminal"),
 }
+APP_NAMES = {other: name for name, others in _APP_NAMES.items() for other in others}
 _RISK_KEYS = ("halfway_config", "risk_evaluator")
 _DOCUMENTED_KEYS = ("snapshot", "source", "config", "related_apps", "evaluator")
 RISK_FOLDER = "evaluation_risk_examples"
@@ -154,12 +150,11 @@ def read_task(path: Path) -> OsworldTask | RiskTask:
 def _read(path: Path) -> tuple[OsworldTask | None, list[Problem]]:
     file = path.name
     try:
-        data = read_bytes(path, file)
+        return _parse(read_bytes(path, file), file, risk=RISK_FOLDER in path.parts)
     except JsonFileError as error:
         code = "invalid_json" if path.is_file() else "missing_file"
         remedy = "restore the task file"
         return None, [Problem(code, file, error.message, error.line, remedy=remedy)]
-    return _parse(data, file, risk=RISK_FOLDER in path.parts)
 
 
 def _parse(data: bytes, file: str, *, risk: bool) -> tuple[OsworldTask | None, list[Problem]]:

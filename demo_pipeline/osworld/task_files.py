@@ -10,8 +10,8 @@ its `examples/<domain>/` as documented. `test_all.json` and `test_risk.json` bes
 
 import hashlib
 import json
-from collections.abc import Container, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from demo_pipeline.files.base_model import limited, line_of
@@ -57,14 +57,6 @@ class TaskFile:
     data: bytes
 
 
-@dataclass(slots=True)
-class FoundTasks:
-    """The task files of a folder, and the problems of the whole folder."""
-
-    files: list[TaskFile] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
-
-
 _TaskName = tuple[str, str]  # domain and id
 _List = Mapping[_TaskName, tuple[str, int | None]]  # → list file and line
 
@@ -76,27 +68,14 @@ def is_task_folder(root: Path) -> bool:
     )
 
 
-def find_task_files(root: Path) -> FoundTasks:
-    """Read every task file under `root`; nothing is raised. A missing folder gives nothing."""
-    found = FoundTasks()
-    for prefix, risk in _BASES:
-        try:
-            if not prefix and root.exists() and not root.is_dir():
-                found.problems.append(_not_a_folder())
-            _read_base(root, prefix, risk, found)
-        except OSError as error:
-            found.problems.append(_unreadable(prefix.rstrip("/") or ".", error))
-    if root.is_dir() and not found.files and not found.problems:
-        found.problems.append(_no_tasks("."))
-    return found
-
-
 def folder_warning(code: str, file: str, message: str, remedy: str = "") -> Problem:
     """A warning about a folder of task files."""
     return Problem(code, file, message, remedy=remedy, severity=Severity.WARNING)
 
 
-def _read_base(root: Path, prefix: str, risk: bool, found: FoundTasks) -> None:
+def _read_base(
+    root: Path, prefix: str, risk: bool, files: list[TaskFile], problems: list[Problem]
+) -> None:
     """Add the tasks of the folders that share lists: those beside `root`/`prefix`test_all.json."""
     base = root / prefix
     name = "" if prefix else root.name
@@ -104,30 +83,40 @@ def _read_base(root: Path, prefix: str, risk: bool, found: FoundTasks) -> None:
     risk = risk or name == RISK_FOLDER or only_risk
     is_flat = risk or name.lower() in _FOLDERS_OF_DOMAINS
     windows = name.lower() in (_WINDOWS_EXAMPLES, _WINDOWS)
-    listed = _read_lists(base, prefix, found.problems)
+    listed = _read_lists(base, prefix, problems)
     read: list[tuple[str, str, bytes]] = []
     for folder in (f"{EXAMPLES}/", f"{_WINDOWS_EXAMPLES}/", *(("",) if is_flat else ())):
-        domains = [*_task_files(base / folder, prefix + folder, found.problems, flat=not folder)]
+        domains = [*_task_files(base / folder, prefix + folder, problems, flat=not folder)]
         if folder and not domains and (base / folder).is_dir():
-            found.problems.append(_no_tasks(prefix + folder.rstrip("/")))
+            problems.append(_no_tasks(prefix + folder.rstrip("/")))
         read += domains
     if prefix and not read and base.is_dir():
-        found.problems.append(_no_tasks(prefix.rstrip("/")))
+        problems.append(_no_tasks(prefix.rstrip("/")))
     for file, domain, data in read:
         names = _names(domain, file)
         is_listed = listed is not None and any(name in listed for name in names)
         outside = listed is not None and not is_listed and not _is_for_windows(file)
-        found.files.append(TaskFile(file, domain, risk, is_listed, outside, data))
+        files.append(TaskFile(file, domain, risk, is_listed, outside, data))
         if outside:
             lists = RISK_LIST_FILE if (base / RISK_LIST_FILE).exists() else LIST_FILE
-            message = f"is not listed in {lists}"
-            found.problems.append(folder_warning("unlisted_task", file, message))
+            problems.append(folder_warning("unlisted_task", file, f"is not listed in {lists}"))
     ordinary = [] if windows else [file for file, _, _ in read if not _is_for_windows(file)]
     if ordinary and not any((base / name).exists() for name in (LIST_FILE, RISK_LIST_FILE)):
         message = "is missing; all task files in the folder are used"
-        found.problems.append(folder_warning("missing_list", prefix + LIST_FILE, message))
+        problems.append(folder_warning("missing_list", prefix + LIST_FILE, message))
     existing = {name for file, domain, _ in read for name in _names(domain, file)}
-    found.problems += _listed_without_file(listed or {}, existing)
+    absent = [
+        Problem(
+            "missing_task",
+            file,
+            f"{domain}/{task}: is listed, but has no file",
+            line,
+            remedy="add the task file, or remove its id from the list",
+        )
+        for (domain, task), (file, line) in (listed or {}).items()
+        if (domain, task) not in existing
+    ]
+    problems += limited(absent)
 
 
 def _names(domain: str, file: str) -> tuple[_TaskName, _TaskName]:
@@ -140,21 +129,6 @@ def _is_for_windows(file: str) -> bool:
     """Whether a file is in a folder of tasks for Windows, which are published without a list."""
     folders = [part.lower() for part in PurePosixPath(file).parts[:-1]]
     return _WINDOWS_EXAMPLES in folders or _WINDOWS in folders[:-1]
-
-
-def _listed_without_file(listed: _List, existing: Container[_TaskName]) -> list[Problem]:
-    absent = [
-        Problem(
-            "missing_task",
-            file,
-            f"{domain}/{task}: is listed, but has no file",
-            line,
-            remedy="add the task file, or remove its id from the list",
-        )
-        for (domain, task), (file, line) in listed.items()
-        if (domain, task) not in existing
-    ]
-    return limited(absent)
 
 
 def _task_files(
@@ -275,11 +249,6 @@ def _no_tasks(folder: str) -> Problem:
     return folder_warning("no_tasks", folder, message, remedy)
 
 
-def _not_a_folder() -> Problem:
-    message = "is not a folder; task files are in examples/<domain>/<id>.json"
-    return Problem("not_a_folder", ".", message, remedy="give a folder")
-
-
 def _unreadable(folder: str, error: OSError) -> Problem:
     message = f"cannot be read: {error.strerror}"
     remedy = "give the pipeline permission to read this folder"
@@ -322,9 +291,19 @@ def read_task_folder(root: Path) -> TaskFolder:
     is raised: what cannot be read is a problem. A missing folder counts as empty; a folder that
     exists and gives no task has a warning.
     """
-    found = find_task_files(root)
-    files = sorted(found.files, key=lambda task: task.file)
-    return TaskFolder(tuple(files), tuple(found.problems))
+    files: list[TaskFile] = []
+    problems: list[Problem] = []
+    for prefix, risk in _BASES:
+        try:
+            if not prefix and root.exists() and not root.is_dir():
+                message = "is not a folder; task files are in examples/<domain>/<id>.json"
+                problems.append(Problem("not_a_folder", ".", message, remedy="give a folder"))
+            _read_base(root, prefix, risk, files, problems)
+        except OSError as error:
+            problems.append(_unreadable(prefix.rstrip("/") or ".", error))
+    if root.is_dir() and not files and not problems:
+        problems.append(_no_tasks("."))
+    return TaskFolder(tuple(sorted(files, key=lambda task: task.file)), tuple(problems))
 
 
 def entries(folder: TaskFolder) -> list[TaskEntry]:

@@ -17,13 +17,14 @@ import pyarrow.compute as pc
 from demo_pipeline.files.column_values import COUNT, TEXT, between, one_of
 from demo_pipeline.files.json_files import json_bytes
 from demo_pipeline.files.parquet import (
+    Column,
     described_schema,
     read_rows,
     read_table,
     schema_problems,
     write_rows,
 )
-from demo_pipeline.osworld.task import Evaluator, OsworldTask, RiskTask, SetupStep
+from demo_pipeline.osworld.task import Evaluator, OsworldTask, RiskTask
 from demo_pipeline.osworld.task_files import TaskEntry, TaskFolder, entries
 from demo_pipeline.osworld.task_text import strip_app_tags
 from demo_pipeline.problems import Problem, Severity
@@ -33,7 +34,7 @@ ORDINARY, RISK = "ordinary", "risk"
 _TEXTS = pa.list_(pa.string())
 
 # name, type, nullable, meaning
-_CATALOG: tuple[tuple[str, pa.DataType, bool, str], ...] = (
+_CATALOG: tuple[Column, ...] = (
     ("file", pa.string(), False, "path of the task file in the folder; one row per file"),
     ("kind", pa.string(), False, "ordinary or risk"),
     ("domain", pa.string(), False, "folder of the file; empty directly under examples"),
@@ -54,7 +55,7 @@ _CATALOG: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("warnings", pa.int32(), False, "how many warnings problems.parquet has for this file"),
     ("document", pa.string(), False, "the whole task as JSON, unknown keys kept"),
 )
-_PROBLEMS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
+_PROBLEMS: tuple[Column, ...] = (
     ("severity", pa.string(), False, "error: the file gives no task; warning: it can be used"),
     ("code", pa.string(), False, "stable name of the kind of problem"),
     ("file", pa.string(), False, "path in the folder"),
@@ -92,15 +93,12 @@ def instruction_key(text: str) -> str:
     Case, white space, `<app>` tags, invisible characters, the style of quotes and dashes, and
     punctuation around the sentence make no difference; every word does. Empty when nothing is left.
     """
-    key = text
-    while (folded := _folded(key)) != key:
-        key = folded
+    key, before = text, None
+    while key != before:
+        before = key
+        lower = unicodedata.normalize("NFKC", key.translate(_TYPOGRAPHY)).casefold()
+        key = strip_app_tags(lower).strip(_ENDS)
     return key
-
-
-def _folded(text: str) -> str:
-    lower = unicodedata.normalize("NFKC", text.translate(_TYPOGRAPHY)).casefold()
-    return strip_app_tags(lower).strip(_ENDS)
 
 
 def build_catalog(folder: TaskFolder, out: Path) -> dict[str, Any]:
@@ -113,9 +111,8 @@ def build_catalog(folder: TaskFolder, out: Path) -> dict[str, Any]:
     tasks = [_row(entry, entry.task) for entry in files if entry.task is not None]
     problems = [*folder.problems, *(problem for entry in files for problem in entry.problems)]
     write_rows(out / CATALOG_FILE, tasks, CATALOG_SCHEMA)
-    write_rows(
-        out / PROBLEMS_FILE, [_problem_row(problem) for problem in problems], PROBLEMS_SCHEMA
-    )
+    rows = [{name: _clean(value) for name, value in one.as_dict().items()} for one in problems]
+    write_rows(out / PROBLEMS_FILE, rows, PROBLEMS_SCHEMA)
     kinds = Counter(row["kind"] for row in tasks)
     severities = Counter(str(problem.severity) for problem in problems)
     return {
@@ -143,8 +140,8 @@ def _row(entry: TaskEntry, task: OsworldTask | RiskTask) -> dict[str, Any]:
         "sources": list(task.sources),
         "related_apps": task.related_apps,
         "related_apps_raw": task.related_apps_raw,
-        "config_types": _types(task.config),
-        "halfway_types": _types(risk.halfway_config if risk else []),
+        "config_types": [step.type for step in task.config],
+        "halfway_types": [step.type for step in risk.halfway_config] if risk else [],
         "evaluator": _form(task.evaluator),
         "evaluator_functions": _functions(task.evaluator),
         "risk_evaluator": _form(risk_evaluator),
@@ -153,10 +150,6 @@ def _row(entry: TaskEntry, task: OsworldTask | RiskTask) -> dict[str, Any]:
         "document": json_bytes(task, compact=True).decode().rstrip("\n"),
     }
     return {name: _clean(value) for name, value in values.items()}
-
-
-def _types(steps: list[SetupStep]) -> list[str]:
-    return [step.type for step in steps]
 
 
 def _form(evaluator: Evaluator) -> str:
@@ -176,11 +169,6 @@ def _clean(value: Any) -> Any:
     if isinstance(value, list):
         return [_clean(item) for item in value]
     return _SURROGATE.sub("\ufffd", value) if isinstance(value, str) else value
-
-
-def _problem_row(problem: Problem) -> dict[str, Any]:
-    values = problem.as_dict()
-    return {name: _clean(values[name]) for name in PROBLEMS_SCHEMA.names}
 
 
 def read_catalog(folder: Path, columns: list[str] | None = None) -> list[Mapping[str, Any]]:

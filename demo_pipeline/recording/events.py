@@ -76,9 +76,7 @@ def build_events(
     Raises:
         DemonstrationError: it has more than `max_lines` lines.
     """
-    event_counts: Counter[str] = Counter()
-    reasons: Counter[str] = Counter()
-    messages: list[str] = []
+    event_counts, reasons, messages = Counter[str](), Counter[str](), list[str]()
     scale = _time_scale(log, settings, recorded_at)
     with (
         log.open("rb", buffering=BUFFER_BYTES) as stream,
@@ -91,7 +89,10 @@ def build_events(
                 raise too_many("lines", number, max_lines, "max_log_lines")
             if isinstance(item, Rejected):
                 reasons[item.code] += 1
-                messages += _first_messages(item, rejected.rows)
+                if rejected.rows < _MAX_REPORTED_LINES:
+                    _LOG.debug("line %d rejected: %s", item.line, item.code)
+                if rejected.rows < _MAX_SUMMARY_MESSAGES:
+                    messages.append(f"{LOG_FILE}:{item.line}: {item.message}")
                 rejected.append(_rejected_row(item))
                 continue
             event_counts[public_event_name(item.event)] += 1
@@ -109,13 +110,6 @@ def build_events(
         "times_from": "meta.timestamp" if scale.origin_ms else "epoch",
         "warnings": [str(problem) for problem in time_unit_problems(scale.unit)],
     }
-
-
-def _first_messages(item: Rejected, before: int) -> list[str]:
-    """What a summary says about a line that was rejected after `before` others."""
-    if before < _MAX_REPORTED_LINES:
-        _LOG.debug("line %d rejected: %s", item.line, item.code)
-    return [f"{LOG_FILE}:{item.line}: {item.message}"] if before < _MAX_SUMMARY_MESSAGES else []
 
 
 def log_time_unit(log: Path, settings: RecordingSettings) -> TimeUnit:

@@ -11,12 +11,9 @@ microseconds or nanoseconds, and others milliseconds since the recording began: 
 the magnitude of the times, and those too far from the others are not right.
 """
 
-import struct
-import sys
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from types import NoneType
@@ -27,10 +24,12 @@ import pyarrow as pa
 from msgspec import Meta
 
 from demo_pipeline.files.column_values import TEXT, Domain
+from demo_pipeline.files.json_files import deeper_calls
 from demo_pipeline.files.parquet import described_schema
 from demo_pipeline.files.recording_files import LOG_FILE
 from demo_pipeline.problems import Problem
 from demo_pipeline.recording.log_events import (
+    BUTTON_EVENTS,
     DOCUMENTED_EVENTS,
     KEY_EVENTS,
     MOUSEMOVE,
@@ -119,30 +118,9 @@ def split_lines(stream: BinaryIO, limit: int) -> Iterator[tuple[int, int, int, b
         offset += size
         if number == 1 and raw.startswith(BOM):
             start, raw = len(BOM), raw[len(BOM) :]
-        length = offset - start - _end_length(last)
+        lone = last.endswith(b"\n") and not last.endswith(LINE_END)
+        length = offset - start - (1 if lone else len(last) - len(last.rstrip(LINE_END)))
         yield number, start, length, raw if length <= limit else None
-
-
-def _end_length(line: bytes) -> int:
-    if line.endswith(b"\n") and not line.endswith(LINE_END):
-        return 1
-    return len(line) - len(line.rstrip(LINE_END))
-
-
-def is_utf8(line: bytes) -> bool:
-    """Whether `line.decode()` would succeed; several times faster, without creating the text.
-
-    Arrow validates string columns fast, so the line is wrapped as a column of one row.
-    """
-    if line.isascii():
-        return True
-    offsets = pa.py_buffer(struct.pack("=qq", 0, len(line)))
-    column = pa.Array.from_buffers(pa.large_utf8(), 1, [None, offsets, pa.py_buffer(line)])
-    try:
-        column.validate(full=True)
-    except pa.ArrowInvalid:
-        return False
-    return True
 
 
 DAY_MS = 24 * 3600 * 1000  # recordings take minutes; clocks set to another zone differ by less
@@ -343,11 +321,10 @@ def parse_log(
             yield Rejected(number, offset, length, "line_too_long", message)
             continue
         try:
-            parsed = _decode_documented(line)
-            if parsed is None:
-                yield _decode_any(number, offset, line.rstrip(LINE_END), scale)
-            else:
+            if parsed := _decode_documented(line):
                 yield _documented_event(number, offset, length, parsed, scale)
+            else:
+                yield _decode_any(number, offset, line.rstrip(LINE_END), scale)
         except _LineError as error:
             yield Rejected(number, offset, length, error.code, str(error))
 
@@ -356,9 +333,10 @@ def _decode_documented(line: bytes) -> _Line | None:
     """The fast path: a valid line of a documented event; None: `_decode_any` must decide."""
     try:
         parsed = _decode_line(line)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        _check_utf8(line)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError, _LineError):
         return None
-    return parsed if parsed.event in DOCUMENTED_EVENTS and is_utf8(line) else None
+    return parsed if parsed.event in DOCUMENTED_EVENTS else None
 
 
 def _decode_any(number: int, offset: int, line: bytes, scale: TimeScale) -> Event:
@@ -370,11 +348,11 @@ def _decode_any(number: int, offset: int, line: bytes, scale: TimeScale) -> Even
         return _decode_event(number, offset, line, scale)
     except RecursionError:
         pass
-    with _recursion_limit(_MAX_JSON_DEPTH):
-        try:
+    try:
+        with deeper_calls(_MAX_JSON_DEPTH):
             return _decode_event(number, offset, line, scale)
-        except RecursionError:
-            raise _LineError("nested_too_deeply", "JSON is nested too deeply") from None
+    except RecursionError:
+        raise _LineError("nested_too_deeply", "JSON is nested too deeply") from None
 
 
 def _decode_event(number: int, offset: int, line: bytes, scale: TimeScale) -> Event:
@@ -397,12 +375,11 @@ def _documented_event(
     event, data = line.event, line.data or _NO_DATA
     x, y, raw_x, raw_y = data.x, data.y, data.raw_x, data.raw_y
     time_ms = _time(line.time, scale)
-    if event in POINTER_EVENTS:
-        _check_pointer(event, data)
-    elif event in KEY_EVENTS and not data.key:
-        raise _LineError("missing_field", f"{event} without data.key")
-    elif event == MOUSEWHEEL:
-        _check_wheel(data.delta)
+    _check_data(event, data)
+    char = data.actual_char  # of any other type but an object, text that no reader accepts
+    if char is not None and not isinstance(char, str):
+        char = msgspec.json.encode(char if isinstance(char, dict) else [char]).decode()
+    duration = -1.0 if data.duration is None else scale.unit.duration_ms(data.duration)
     return Event(
         event_index=number,
         byte_offset=offset,
@@ -416,34 +393,28 @@ def _documented_event(
         button=data.button,
         delta=data.delta,
         key=data.key,
-        actual_char=_logged_character(data.actual_char),
-        duration_ms=None if data.duration is None else _duration(data.duration, scale.unit),
+        actual_char=char,
+        duration_ms=round(duration) if 0 <= duration <= MAX_TIME_MS else None,
     )
 
 
-def _logged_character(value: Any) -> str | None:
-    """`actual_char` as text; of any other type but an object, text that no reader accepts."""
-    if value is None or isinstance(value, str):
-        return value
-    return msgspec.json.encode(value if isinstance(value, dict) else [value]).decode()
-
-
-def _check_pointer(event: str, data: _Data) -> None:
-    x, y = data.x, data.y
-    if event == MOUSEMOVE and (x is None or y is None):
-        raise _LineError("missing_field", f"{event} without data.x and data.y")
-    if event != MOUSEMOVE and not data.button:
-        raise _LineError("missing_field", f"{event} without data.button")
-    if max(abs(value or 0) for value in (x, y, data.raw_x, data.raw_y)) > MAX_PIXELS:
+def _check_data(event: str, data: _Data) -> None:
+    missing, places = "", (data.x, data.y, data.raw_x, data.raw_y)
+    if event == MOUSEMOVE and (data.x is None or data.y is None):
+        missing = "data.x and data.y"
+    elif event in BUTTON_EVENTS and not data.button:
+        missing = "data.button"
+    elif event in KEY_EVENTS and not data.key:
+        missing = "data.key"
+    elif event == MOUSEWHEEL and data.delta is None:
+        missing = "data.delta"
+    if missing:
+        raise _LineError("missing_field", f"{event} without {missing}")
+    if event in POINTER_EVENTS and max(abs(value or 0) for value in places) > MAX_PIXELS:
         message = f"{event} more than {MAX_PIXELS} pixels from the origin"
         raise _LineError("value_out_of_range", message)
-
-
-def _check_wheel(delta: float | None) -> None:
-    if delta is None:
-        raise _LineError("missing_field", f"{MOUSEWHEEL} without data.delta")
-    if abs(delta) > MAX_DELTA:
-        raise _LineError("value_out_of_range", f"{MOUSEWHEEL} with a delta above {MAX_DELTA}")
+    if event == MOUSEWHEEL and abs(data.delta or 0) > MAX_DELTA:
+        raise _LineError("value_out_of_range", f"{event} with a delta above {MAX_DELTA}")
 
 
 def _undocumented_event(
@@ -490,21 +461,6 @@ def _time(value: float, scale: TimeScale) -> int:
     return round(milliseconds)
 
 
-def _duration(value: float, unit: TimeUnit) -> int | None:
-    milliseconds = unit.duration_ms(value)
-    return round(milliseconds) if 0 <= milliseconds <= MAX_TIME_MS else None
-
-
 def _without_content(message: str) -> str:
     """A decoder message, replaced when it contains a quotation mark: it may quote the line."""
     return message if "'" not in message and '"' not in message else "line does not fit the format"
-
-
-@contextmanager
-def _recursion_limit(limit: int) -> Iterator[None]:
-    before = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(limit, before))
-    try:
-        yield
-    finally:
-        sys.setrecursionlimit(before)

@@ -7,15 +7,16 @@ recorders log the character, an empty string, or the debug print of the `Unicode
 crate, escaped as Rust escapes strings. What a sequence of keys means is in actions/keyboard.py.
 """
 
-import json
 import re
 import string
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from types import MappingProxyType
-from typing import Any, Literal
+from typing import Literal
+
+import msgspec
 
 from demo_pipeline.recording.log_events import shape_of
 
@@ -56,7 +57,11 @@ _UK_SHIFTED = _US_SHIFTED | {"2": '"', "3": "£", "'": "@", "`": "¬"}
 # Apple's British layout has Shift+2, the quotes and the backquote where the US one has them.
 _UK_MAC_SHIFTED = _US_SHIFTED | {"3": "£"}
 
-DIGIT_WORDS = ("Zero", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine")
+_DIGIT_WORDS = ("Zero", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine")
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
 
 
 def _pairs(text: str) -> dict[str, str]:
@@ -121,7 +126,7 @@ def lookup(raw: str, platform: str = "", layout: KeyboardLayout = "us") -> Key:
     A name that is in no table gives a `Key` with `known=False` and that name; it types nothing.
     Without a platform, keys have the characters that they have on Windows.
     """
-    key = _table(layout, _of_table(platform)).get(raw)
+    key = _table(layout, platform).get(raw)
     if key is None:
         return Key(name=raw, known=False)
     if platform == "macos" and key.modifier and key.name == "win":
@@ -129,15 +134,11 @@ def lookup(raw: str, platform: str = "", layout: KeyboardLayout = "us") -> Key:
     return key
 
 
+@cache
 def differing_characters(
     layout: KeyboardLayout, other: KeyboardLayout, platform: str = ""
 ) -> frozenset[str]:
     """Characters that a key of `platform` types with `layout`, and not with the layout `other`."""
-    return _differing(layout, other, _of_table(platform))
-
-
-@cache
-def _differing(layout: KeyboardLayout, other: KeyboardLayout, platform: str) -> frozenset[str]:
     others = _table(other, platform)
     pairs = [(key, others[raw]) for raw, key in _table(layout, platform).items()]
     return frozenset(
@@ -148,35 +149,27 @@ def _differing(layout: KeyboardLayout, other: KeyboardLayout, platform: str) -> 
     )
 
 
-def _of_table(platform: str) -> str:
-    return platform if platform in _PLATFORMS else ""
-
-
 @cache
-def _table(layout: KeyboardLayout, platform: str) -> MappingProxyType[str, Key]:
+def _table(layout: KeyboardLayout, platform: str) -> Mapping[str, Key]:
     shifted = _US_SHIFTED
     if layout == "uk":
         shifted = _UK_MAC_SHIFTED if platform == "macos" else _UK_SHIFTED
     symbols = _SYMBOLS | _MOVED.get((layout, platform), {})
     table: dict[str, Key] = {"Space": Key("space", " ", " ")}
-    for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ":
+    for letter in string.ascii_uppercase:
         table[letter] = table[f"Key{letter}"] = Key(letter.lower(), letter.lower(), letter)
-    for digit, word in enumerate(DIGIT_WORDS):
+    for digit, word in enumerate(_DIGIT_WORDS):
         key = Key(str(digit), str(digit), shifted[str(digit)])
         table[word] = table[f"Num{digit}"] = key
         pad = Key(str(digit), str(digit), str(digit), keypad=True)
         table[f"Kp{digit}"] = table[f"Numpad{digit}"] = pad
-    for raw, char in symbols.items():
-        table[raw] = Key(char, char, shifted[char])
-    for raw, char in _KEYPAD.items():
-        table[raw] = Key(char, char, char, keypad=True)
-    for raw, name in _SPECIAL.items():
-        table[raw] = Key(name)
-    for number in range(1, 25):
-        table[f"F{number}"] = Key(f"f{number}")
+    table |= {raw: Key(char, char, shifted[char]) for raw, char in symbols.items()}
+    table |= {raw: Key(char, char, char, keypad=True) for raw, char in _KEYPAD.items()}
+    table |= {raw: Key(name) for raw, name in _SPECIAL.items()}
+    table |= {f"F{number}": Key(f"f{number}") for number in range(1, 25)}
     for (name, side), raws in _MODIFIERS.items():
         table |= dict.fromkeys(raws.split(), Key(name, modifier=True, side=side))
-    return MappingProxyType(table)
+    return table
 
 
 @cache
@@ -191,38 +184,24 @@ _NUMBERED = re.compile(
     r"(?:Unknown|RawKey|Key|Button|Other)\((?:\d{1,10}|[A-Z][A-Za-z]{2,20}\(\d{1,10}\))\)", re.ASCII
 )
 # Names that only recorders on Windows log (the multiinput library), and only others (rdev).
-_ONLY_WINDOWS = frozenset(
-    {
-        *string.ascii_uppercase,
-        *DIGIT_WORDS,
-        *{"LeftCtrl", "RightCtrl", "LeftAlt", "RightAlt", "Numlock", "Left", "Right", "Up", "Down"},
-        *{"Add", "Subtract", "Multiply", "Divide", "Decimal", "Separator", "BackTick", "Hash"},
-        *{"ForwardSlash", "Plus", "FullStop", "LeftSquareBracket", "RightSquareBracket"},
-        "Apostrophe",
-    }
-)
-_ONLY_RDEV = frozenset(
-    {
-        *(f"Key{letter}" for letter in string.ascii_uppercase),
-        *(f"Num{digit}" for digit in range(10)),
-        *(f"Kp{digit}" for digit in range(10)),
-        *{"Alt", "AltGr", "ControlLeft", "ControlRight", "ShiftLeft", "ShiftRight", "MetaLeft"},
-        *{"MetaRight", "Function", "NumLock", "LeftArrow", "RightArrow", "UpArrow", "DownArrow"},
-        *{"BackQuote", "Equal", "LeftBracket", "RightBracket", "Quote", "Dot", "Slash"},
-    }
-)
+_ONLY_WINDOWS = {*string.ascii_uppercase, *_DIGIT_WORDS} | _words("""
+    LeftCtrl RightCtrl LeftAlt RightAlt Numlock Left Right Up Down Add Subtract Multiply Divide
+    Decimal Separator BackTick Hash ForwardSlash Plus FullStop LeftSquareBracket
+    RightSquareBracket Apostrophe
+""")
+_ONLY_RDEV = {f"Key{letter}" for letter in string.ascii_uppercase} | _words("""
+    Num0 Num1 Num2 Num3 Num4 Num5 Num6 Num7 Num8 Num9 Kp0 Kp1 Kp2 Kp3 Kp4 Kp5 Kp6 Kp7 Kp8 Kp9
+    Alt AltGr ControlLeft ControlRight ShiftLeft ShiftRight MetaLeft MetaRight Function NumLock
+    LeftArrow RightArrow UpArrow DownArrow BackQuote Equal LeftBracket RightBracket Quote Dot Slash
+""")
 # Names that recorders' libraries have for keys and buttons that this module gives no meaning.
-_UNUSED_NAMES = frozenset(
-    {
-        *{"BrowserBack", "BrowserFavorites", "BrowserForward", "BrowserHome", "BrowserRefresh"},
-        *{"BrowserSearch", "BrowserStop", "LaunchApp1", "LaunchApp2", "LaunchMail"},
-        *{"LaunchMediaSelect", "MediaNextTrack", "MediaPlayPause", "MediaPreviousTrack"},
-        *{"MediaStop", "Eject", "Power", "Sleep", "WakeUp", "FnLock", "Zoom"},
-        *{"Convert", "NonConvert", "ModeChange", "Hangul", "Hanja", "Junja", "Kana", "Kanji"},
-        *{"Lang1", "Lang2", "Lang3", "Lang4", "Lang5"},
-        *{"Back", "Forward", "Side", "Extra", "X1", "X2", "XButton1", "XButton2"},
-    }
-)
+_UNUSED_NAMES = _words("""
+    BrowserBack BrowserFavorites BrowserForward BrowserHome BrowserRefresh BrowserSearch BrowserStop
+    LaunchApp1 LaunchApp2 LaunchMail LaunchMediaSelect MediaNextTrack MediaPlayPause MediaStop
+    MediaPreviousTrack Eject Power Sleep WakeUp FnLock Zoom Convert NonConvert ModeChange Hangul
+    Hanja Junja Kana Kanji Lang1 Lang2 Lang3 Lang4 Lang5 Back Forward Side Extra X1 X2 XButton1
+    XButton2
+""")
 
 
 def platform_of_keys(names: Iterable[str]) -> str:
@@ -254,23 +233,15 @@ def public_key(name: str) -> str:
 
 
 _LOCALE = re.compile(r"([A-Za-z]{2,3})(?:[-_]([A-Za-z]{4}))?(?:[-_]([A-Za-z]{2}|\d{3}))?([.@-].*)?")
-_UK_COUNTRIES = frozenset({"GB", "UK", "IE"})
+_UK_COUNTRIES = _words("GB UK IE")
 # Languages of which the usual keyboard is the US one, apart from methods to enter other scripts.
-_US_LANGUAGES = frozenset({"zh", "ko", "nl", "pl", "vi", "id", "ms", "fil", "hi"})
+_US_LANGUAGES = _words("zh ko nl pl vi id ms fil hi")
 # Latin keyboards on which letters are mostly those of the US one, and punctuation is not.
-_OTHER_PUNCTUATION = frozenset(
-    {
-        *{"de", "es", "pt", "it", "sv", "da", "nb", "nn", "no", "fi", "is", "cs", "sk", "hu"},
-        *{"tr", "ro", "hr", "sl", "et", "lv", "lt", "ca", "gl", "eu", "sq", "mt", "ja"},
-    }
+_OTHER_PUNCTUATION = _words(
+    "de es pt it sv da nb nn no fi is cs sk hu tr ro hr sl et lv lt ca gl eu sq mt ja"
 )
 # Keyboards on which letters or unshifted digits differ too.
-_OTHER_LETTERS = frozenset(
-    {
-        *{"fr", "ru", "uk", "bg", "be", "sr", "mk", "el", "he", "ar", "fa", "ur", "th", "ka"},
-        *{"hy", "kk", "mn"},
-    }
-)
+_OTHER_LETTERS = _words("fr ru uk bg be sr mk el he ar fa ur th ka hy kk mn")
 OTHER_PUNCTUATION, OTHER_LETTERS = "other punctuation", "other letters"
 
 
@@ -336,75 +307,50 @@ class TypedCharacter:
 
 
 _NOTHING = TypedCharacter()
-_DEAD = TypedCharacter(dead=True)
 _UNREADABLE = TypedCharacter(unreadable=True)
+
+
+class _UnicodeInfo(msgspec.Struct, forbid_unknown_fields=True):
+    """What a recorder wrote as JSON instead of its print."""
+
+    name: str | None
+    unicode: list[int]
+    is_dead: bool
+
+
+_decode_info = msgspec.json.Decoder(_UnicodeInfo).decode
 
 
 def read_typed_character(logged: str | None) -> TypedCharacter:
     """The character that `actual_char` logs; never any other part of the value."""
     if not logged or logged.strip() == "None":
         return _NOTHING
-    match = _DEBUG_PRINT.fullmatch(logged)
-    if match is not None:
-        return _of_debug_print(match)
-    if logged.lstrip().startswith("{"):
-        fields = _json_object(logged)
-        if fields is not None:
-            return _of_fields(fields)
-    if len(logged) > 1 and not _is_one_key(logged):
-        return _UNREADABLE
-    return _of_text(logged)
-
-
-def _of_debug_print(match: re.Match[str]) -> TypedCharacter:
-    name = match["name"]
     try:
-        units = [int(unit) for unit in match["unicode"].split(",") if unit.strip()]
-        text = None if name is None else _RUST_ESCAPE.sub(_unescaped, name)
+        if match := _DEBUG_PRINT.fullmatch(logged):
+            units = [int(unit) for unit in match["unicode"].split(",") if unit.strip()]
+            name = _RUST_ESCAPE.sub(_unescaped, match["name"] or "")
+            return _of_parts(name, units, dead=match["dead"] == "true")
+        if logged.lstrip().startswith("{"):
+            with suppress(msgspec.DecodeError):
+                info = _decode_info(logged)
+                return _of_parts(info.name, info.unicode, dead=info.is_dead)
     except (ValueError, OverflowError):
         return _UNREADABLE
-    return _of_parts(text, units, dead=match["dead"] == "true")
-
-
-def _json_object(logged: str) -> dict[str, Any] | None:
-    """The object that a recorder wrote instead of its print."""
-    try:
-        value = json.loads(logged)
-    except (ValueError, RecursionError):
-        return None
-    is_info = isinstance(value, dict) and set(value) == {"name", "unicode", "is_dead"}
-    return value if is_info else None
-
-
-def _of_fields(fields: dict[str, Any]) -> TypedCharacter:
-    name, units, dead = fields["name"], fields["unicode"], fields["is_dead"]
-    integers = isinstance(units, list) and all(type(unit) is int for unit in units)
-    if not isinstance(name, str | None) or not integers or not isinstance(dead, bool):
-        return _UNREADABLE
-    return _of_parts(name, units, dead=dead)
+    return _of_text(logged) if len(logged) == 1 or _is_one_key(logged) else _UNREADABLE
 
 
 def _of_parts(name: str | None, units: list[int], *, dead: bool) -> TypedCharacter:
-    """The character of the fields of a print; the two that name it must agree."""
+    """The character of UTF-16 units and a name, which must agree; raises for other numbers."""
     if dead:
-        return _DEAD
-    try:
-        decoded = _decoded(units)
-    except (ValueError, OverflowError):
-        return _UNREADABLE
-    if name and decoded and _composed(name) != _composed(decoded):
-        return _UNREADABLE
-    text = decoded or name or ""
-    return _UNREADABLE if len(text) > MAX_CODE_POINTS else _of_text(text)
-
-
-def _decoded(units: list[int]) -> str:
-    """The text of UTF-16 units; code points above 0xFFFF are accepted as well."""
-    data = b"".join(
+        return TypedCharacter(dead=True)
+    data = b"".join(  # code points above 0xFFFF are accepted as well
         unit.to_bytes(2, "little") if 0 <= unit <= 0xFFFF else chr(unit).encode("utf-16-le")
         for unit in units
     )
-    return data.decode("utf-16-le")
+    decoded = data.decode("utf-16-le")
+    text = decoded or name or ""
+    differs = name and decoded and _composed(name) != _composed(decoded)
+    return _UNREADABLE if differs or len(text) > MAX_CODE_POINTS else _of_text(text)
 
 
 def _unescaped(match: re.Match[str]) -> str:
@@ -420,21 +366,17 @@ def _is_one_key(text: str) -> bool:
     """Whether one key can have typed these code points; names of keys and words are longer."""
     if not text.isascii():
         return len(text) <= MAX_CODE_POINTS
-    if all(unicodedata.category(char) == "Cc" for char in text):
-        return True
-    return len(text) == 2 and text[0] in _ACCENTS
+    control = all(unicodedata.category(char) == "Cc" for char in text)
+    return control or (len(text) == 2 and text[0] in _ACCENTS)
 
 
 def _of_text(text: str) -> TypedCharacter:
+    """A text, if every code point of it shows as one; control characters do not."""
     if _REPLACEMENT in text or any("\ud800" <= char <= "\udfff" for char in text):
         return _UNREADABLE
     composed = _composed(text)
-    return TypedCharacter(composed) if is_typed_text(composed) else _NOTHING
-
-
-def is_typed_text(text: str) -> bool:
-    """Whether every code point of a non-empty text shows as text; control characters do not."""
-    return bool(text) and not any(unicodedata.category(char) in _NO_TEXT for char in text)
+    shows = not any(unicodedata.category(char) in _NO_TEXT for char in composed)
+    return TypedCharacter(composed) if composed and shows else _NOTHING
 
 
 def _composed(text: str) -> str:

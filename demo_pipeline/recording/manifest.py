@@ -4,7 +4,7 @@ Belongs here: the manifest that later stages rely on, and checking that a file s
 Finding uploads is in store/uploads.py; parsing the log is in input_log.py.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -138,7 +138,7 @@ def examine(
     return RecordingManifest(
         id=demonstration,
         name=name,
-        fingerprint=combined_fingerprint(files),
+        fingerprint=combined_digest((file.name, file.sha256) for file in files),
         files=files,
         other_files=tuple(_other_files(folder)),
         meta=meta[0].members(),
@@ -197,11 +197,6 @@ def fingerprint_file(path: Path) -> FileFingerprint:
     return FileFingerprint(name=path.name, size=size, sha256=sha256)
 
 
-def combined_fingerprint(files: Sequence[FileFingerprint]) -> str:
-    """SHA-256 over `name sha256` lines, by name."""
-    return combined_digest((file.name, file.sha256) for file in files)
-
-
 def read_manifest(folder: Path) -> RecordingManifest:
     """Read `folder`/manifest.json. Raises `DemonstrationError` if it does not fit its model."""
     try:
@@ -214,18 +209,24 @@ def read_manifest(folder: Path) -> RecordingManifest:
         ) from None
 
 
-def verified_file(folder: Path, name: str, manifest: RecordingManifest) -> Path:
-    """The path of an uploaded file.
+def verified_file(
+    folder: Path, name: str, manifest: RecordingManifest, *, kept: bool = False
+) -> Path:
+    """The path of an uploaded file; `kept`: of one that `keep_files` put beside the manifest.
 
-    Raises `DemonstrationError` if its size or hash changed since the manifest was written.
+    Raises `DemonstrationError` if its size or hash changed since the manifest was written; a kept
+    one, which the store verifies, if it is missing: the uploads may have been local then.
     """
-    path = folder / name
-    if not path.is_file() or fingerprint_file(path) != manifest.file(name):
-        message = "changed since it was verified"
-        raise DemonstrationError(
-            Problem("upload_changed", name, message, remedy=_REBUILD, demonstration=manifest.id)
-        )
-    return path
+    path, known = folder / name, manifest.file(name)
+    code, message = "upload_changed", "changed since it was verified"
+    if kept:
+        code, message = "missing_file", "is missing beside the recording's manifest"
+    as_known = path.is_file() and path.stat().st_size == known.size
+    if as_known and (kept or fingerprint_file(path) == known):
+        return path
+    raise DemonstrationError(
+        Problem(code, name, message, remedy=_REBUILD, demonstration=manifest.id)
+    )
 
 
 def check_manifest(folder: Path, upload: Path, demonstration: str, name: str) -> list[Problem]:
@@ -246,7 +247,7 @@ def check_manifest(folder: Path, upload: Path, demonstration: str, name: str) ->
         update={
             "id": demonstration,
             "name": name,
-            "fingerprint": combined_fingerprint(written.files),
+            "fingerprint": combined_digest((file.name, file.sha256) for file in written.files),
             # Of a download, only the three files were kept.
             "other_files": written.other_files if kept else tuple(_other_files(upload)),
             "meta": read_meta((upload / META_FILE).read_bytes())[0].members(),
@@ -260,18 +261,3 @@ def keep_files(folder: Path, out: Path) -> None:
     """Hard-link the three files into `out`, or copy them where links are not possible."""
     for name in RECORDING_FILES:
         link_or_copy(folder / name, out / name)
-
-
-def kept_file(folder: Path, name: str, manifest: RecordingManifest) -> Path:
-    """The path of a file that `keep_files` put beside the manifest.
-
-    Raises `DemonstrationError` if it is missing, for example because the uploads were local when
-    the manifest was written.
-    """
-    path = folder / name
-    if not path.is_file() or path.stat().st_size != manifest.file(name).size:
-        message = "is missing beside the recording's manifest"
-        raise DemonstrationError(
-            Problem("missing_file", name, message, remedy=_REBUILD, demonstration=manifest.id)
-        )
-    return path

@@ -170,26 +170,14 @@ def read_meta(data: bytes, file: str = META_FILE) -> tuple[Meta, list[Problem]]:
     Raises:
         DemonstrationError: not a JSON object, or a field has the wrong type; with its line.
     """
+    remedy = "restore meta.json from the recorder"
     try:
-        text = decode_text(data, file)
-        value, problems, text = _parse_with_comments(text, file)
+        value, problems, text = _parse_with_comments(decode_text(data, file), file)
     except JsonFileError as error:
-        remedy = "restore meta.json from the recorder"
-        problem = Problem(
-            "invalid_json",
-            file,
-            error.message,
-            line=error.line,
-            remedy=remedy,
-            column=error.column,
-        )
+        known = (error.message, error.line)
+        problem = Problem("invalid_json", file, *known, remedy=remedy, column=error.column)
         raise DemonstrationError(problem) from None
-    if not isinstance(value, dict):
-        remedy = "restore meta.json from the recorder"
-        raise DemonstrationError(
-            Problem("invalid_json", file, "expected a JSON object", line=1, remedy=remedy)
-        )
-    if _levels(value) > _MOST_LEVELS:
+    if _is_deep(value, _MOST_LEVELS):
         message = f"is nested more than {_MOST_LEVELS} levels deep"
         remedy = "restore meta.json from the recorder, or remove the nested key"
         raise DemonstrationError(Problem("nested_too_deeply", file, message, remedy=remedy))
@@ -202,38 +190,33 @@ def read_meta(data: bytes, file: str = META_FILE) -> tuple[Meta, list[Problem]]:
     return meta, problems
 
 
-def _levels(value: Any) -> int:
-    """How deep objects and lists are nested; stops counting above the limit."""
-    level: list[Any] = [value]
-    depth = 0
-    while level and depth <= _MOST_LEVELS:
-        depth += 1
-        groups = [one for one in level if isinstance(one, dict | list)]
-        level = [
-            child
-            for group in groups
-            for child in (group.values() if isinstance(group, dict) else group)
-            if isinstance(child, dict | list)
-        ]
-    return depth
+def _is_deep(value: Any, levels: int) -> bool:
+    """Whether objects and lists are nested in more levels than this."""
+    if not isinstance(value, dict | list):
+        return False
+    children = value.values() if isinstance(value, dict) else value
+    return not levels or any(_is_deep(child, levels - 1) for child in children)
 
 
-def _parse_with_comments(text: str, file: str) -> tuple[Any, list[Problem], str]:
-    """The value, a warning if there were comments, and the text without them."""
+def _parse_with_comments(text: str, file: str) -> tuple[dict[str, Any], list[Problem], str]:
+    """The object, a warning if there were comments, and the text without them."""
     try:
-        return parse_json(text, file), [], text
+        return _object(text, file), [], text
     except JsonFileError:
-        bare = _STRING_OR_COMMENT.sub(_without_comment, text)
+        bare = _STRING_OR_COMMENT.sub(lambda m: "" if m[0].startswith("//") else m[0], text)
         if bare == text:
             raise
     first = next(m for m in _STRING_OR_COMMENT.finditer(text) if m[0].startswith("//"))
     line = text.count("\n", 0, first.start()) + 1
     warning = _warning("json_comments", file, "`//` comments are not JSON; they were ignored", line)
-    return parse_json(bare, file), [warning], bare
+    return _object(bare, file), [warning], bare
 
 
-def _without_comment(match: re.Match[str]) -> str:
-    return "" if match[0].startswith("//") else match[0]
+def _object(text: str, file: str) -> dict[str, Any]:
+    value = parse_json(text, file)
+    if not isinstance(value, dict):
+        raise JsonFileError(file, 1, "expected a JSON object")
+    return value
 
 
 def _warning(code: str, file: str, message: str, line: int | None = None) -> Problem:

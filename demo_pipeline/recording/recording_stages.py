@@ -42,9 +42,7 @@ class RecordingInputs(Inputs):
 
     def file(self, name: str) -> Path:
         """An uploaded file, verified against its hash in the manifest."""
-        if self.downloaded:  # committed with the manifest: the store has verified it
-            return manifest.kept_file(self.upload, name, self.recording)
-        return manifest.verified_file(self.upload, name, self.recording)
+        return manifest.verified_file(self.upload, name, self.recording, kept=self.downloaded)
 
 
 def _run_raw_recordings(inputs: RecordingInputs, out: Path) -> Summary:
@@ -86,12 +84,6 @@ def _run_events(inputs: RecordingInputs, out: Path) -> Summary:
     if problems:
         raise DemonstrationError(problems)
     return summary
-
-
-def _verify_time_unit(inputs: RecordingInputs, _out: Path) -> list[Problem]:
-    """The unit of time of the log."""
-    unit = events.log_time_unit(inputs.upload / LOG_FILE, inputs.settings.recording)
-    return input_log.time_unit_problems(unit)
 
 
 RAW_RECORDINGS_STAGE: Stage[RecordingInputs] = Stage(
@@ -155,7 +147,9 @@ EVENTS_STAGE: Stage[RecordingInputs] = Stage(
         Check(
             "time_in_milliseconds",
             "The log counts time in epoch milliseconds. Other units are converted.",
-            _verify_time_unit,
+            lambda inputs, _: input_log.time_unit_problems(
+                events.log_time_unit(inputs.upload / LOG_FILE, inputs.settings.recording)
+            ),
             blocking=False,
             compared=("events",),
         ),

@@ -31,25 +31,23 @@ from demo_pipeline.store.folder import (
 )
 from demo_pipeline.store.names import POINTERS, RETIRED, VERSIONS, is_output
 from demo_pipeline.store.objects import ObjectChangedError, ObjectInfo, Objects, list_all
-from demo_pipeline.store.publishing import (
-    collect_folder,
-    install,
-    link_removed,
-    publish,
-    staged,
-    unneeded_versions,
-    unpublish,
-    with_linked,
-)
 from demo_pipeline.store.version_manifest import FileEntry, LinkEntry, Version, parse_version
 from demo_pipeline.store.versions import (
     OutputDamage,
     Staging,
+    collect_folder,
     damages_of,
     has_all_files,
+    install,
+    link_removed,
     manifest_damage,
+    publish,
     size_of,
+    staged,
+    unneeded_versions,
+    unpublish,
     verify_version,
+    with_linked,
 )
 
 DEAD_SECONDS = 900.0  # after which a removal that did not end counts as dead
@@ -164,18 +162,16 @@ class BucketVersions:
 
     def keys(self) -> set[VersionKey]:
         """Every version in the bucket, complete or not."""
-        return set(
-            filter(None, (_version_of(info.key) for info in list_all(self.objects, VERSIONS)))
-        )
+        keys = (_version_of(info.key) for info in list_all(self.objects, VERSIONS))
+        return set(filter(None, keys))
 
     def erase(self, output: str) -> bool:
         """Remove every object of an output's versions; returns whether there were any."""
-        infos = [
-            i for top in (VERSIONS, RETIRED) for i in list_all(self.objects, f"{top}{output}/")
-        ]
-        in_parallel(self.objects.delete, [info.key for info in infos])
+        tops = (f"{top}{output}/" for top in (VERSIONS, RETIRED))
+        keys = [info.key for top in tops for info in list_all(self.objects, top)]
+        in_parallel(self.objects.delete, keys)
         remove_tree(self._folder.root / ".files" / output)
-        return bool(infos)
+        return bool(keys)
 
     def _swap(self, name: str, data: bytes, before: ObjectInfo | None) -> bool:
         """Whether an object, which has this state or is missing, was replaced by this process."""
@@ -183,8 +179,7 @@ class BucketVersions:
         try:
             self.objects.put(name, data, if_none_match=before is None, if_match=etag)
         except ObjectChangedError:  # by another process, unless only the answer was lost
-            stored = self.objects.read(name)
-            return stored is not None and stored[0] == data
+            return (self.objects.read(name) or (b"",))[0] == data
         return True
 
     # Downloads
@@ -238,7 +233,7 @@ class BucketVersions:
         """
         if self._has(version):
             return Path(self._folder.content(*version.key))
-        folder = self._singles(version.key)
+        folder = self._folder.root / ".files" / version.output / version.id
         matching = (file for file in version.manifest.files if fnmatchcase(file.path, pattern))
         wanted = [file for file in matching if size_of(f"{folder}/{file.path}") != file.size]
         with staged(self._folder, version.output) as staging:
@@ -247,9 +242,6 @@ class BucketVersions:
                 (folder / file.path).parent.mkdir(parents=True, exist_ok=True)
                 (staging.path / file.path).replace(folder / file.path)
         return folder
-
-    def _singles(self, key: VersionKey) -> Path:
-        return self._folder.root / ".files" / key[0] / key[1]
 
     def _has(self, version: Version) -> bool:
         """Whether the cache has every file in its size; linked versions do not count."""
@@ -339,17 +331,18 @@ class BucketVersions:
         return (info.etag if info else "") == etag
 
     def verify(self, key: VersionKey) -> list[OutputDamage]:
-        """Every difference between a version in the bucket and its manifest; reads every byte.
-
-        What differs in the cache is removed there.
-        """
+        """Every difference between a version in the bucket and its manifest; reads every byte."""
         name = f"{_prefix(key)}{MANIFEST}"
         read = self.objects.read(name)
         version = parse_version([read[0]], *key) if read else None
         if version is None:
             self._note_damage(key, name, read[1] if read else None)
             return [manifest_damage(key[0])]
-        self._clean_cache(key)
+        folder = self._folder  # what differs in the cache is removed there, single files always
+        remove_tree(folder.root / ".files" / "/".join(key))
+        if Path(folder.content(*key)).is_dir() and verify_version(folder, *key, linked=False):
+            with folder.locked(key[0]):
+                remove_tree(folder.discard(folder.version(*key)))
         stored = self._stored(key)
 
         def differs(file: FileEntry) -> bool:
@@ -369,14 +362,6 @@ class BucketVersions:
         for path in whole:
             damages += self.verify(targets[path])
         return damages
-
-    def _clean_cache(self, key: VersionKey) -> None:
-        """Remove a changed version from the cache, and single files of it in any case."""
-        folder = self._folder
-        remove_tree(self._singles(key))
-        if Path(folder.content(*key)).is_dir() and verify_version(folder, *key, linked=False):
-            with folder.locked(key[0]):
-                remove_tree(folder.discard(folder.version(*key)))
 
     # Garbage collection. A version that is not needed any more has a mark, which says when it was
     # needed. A commit that needs the version replaces the mark, and a collection that removes the

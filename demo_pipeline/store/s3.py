@@ -195,11 +195,12 @@ class S3Objects:
     def head(self, key: str) -> ObjectInfo | None:
         """See `Objects`."""
         try:
-            return _described(key, self._call("head_object", key))
+            answer = self._call("head_object", key)
         except S3CallError as error:
             if error.status != 404 or error.code == "NoSuchBucket":
                 raise
             return None
+        return _described(key, answer, answer["ContentLength"])
 
     def read(self, key: str) -> tuple[bytes, ObjectInfo] | None:
         """See `Objects`."""
@@ -210,7 +211,7 @@ class S3Objects:
             if error.code != "NoSuchKey":
                 raise
             return None
-        return out.getvalue(), _described(key, answer)
+        return out.getvalue(), _described(key, answer, out.tell())
 
     def fetch(self, key: str, etag: str, dest: Path) -> None:
         """See `Objects`."""
@@ -219,11 +220,8 @@ class S3Objects:
                 answer = self._download(key, out, IfMatch=f'"{etag}"')
                 # An object that was replaced during the download is not the expected one any more.
                 now = self.head(key)
-                if (
-                    _etag(answer) != etag
-                    or now is None
-                    or (now.etag, now.size) != (etag, out.tell())
-                ):
+                known = now and (now.etag, now.size) == (_etag(answer), out.tell())
+                if _etag(answer) != etag or not known:
                     raise self._changed(key)
         except S3CallError as error:
             if error.status != 412 and error.code not in {"NoSuchKey", _OTHER_BYTES}:
@@ -309,17 +307,12 @@ class S3Objects:
             "list_objects_v2", Prefix=root + prefix, MaxKeys=min(limit, PAGE), **more
         )
         listed = [
-            (
-                one["Key"].removeprefix(root),
-                one["Size"],
-                _etag(one),
-                one["LastModified"].timestamp(),
-            )
+            _described(one["Key"].removeprefix(root), one, one["Size"])
             for one in answer.get("Contents", ())
         ]
         folders = [one["Prefix"].removeprefix(root) for one in answer.get("CommonPrefixes", ())]
         return Page(
-            tuple(ObjectInfo(*one) for one in listed if one[0] and one[0][0] != "/"),
+            tuple(one for one in listed if one.key and one.key[0] != "/"),
             tuple(folder for folder in folders if folder[0] != "/"),
             answer.get("NextContinuationToken") if answer.get("IsTruncated") else None,
         )
@@ -352,9 +345,8 @@ def _body(data: bytes) -> dict[str, Any]:
     return {"Body": data, "ContentMD5": b64encode(digest).decode()}
 
 
-def _described(key: str, answer: dict[str, Any]) -> ObjectInfo:
-    modified = answer["LastModified"].timestamp()
-    return ObjectInfo(key, answer["ContentLength"], _etag(answer), modified)
+def _described(key: str, answer: dict[str, Any], size: int) -> ObjectInfo:
+    return ObjectInfo(key, size, _etag(answer), answer["LastModified"].timestamp())
 
 
 def _etag(answer: dict[str, Any]) -> str:

@@ -30,15 +30,18 @@ from demo_pipeline.store.objects import (
     Objects,
     list_all,
 )
-from demo_pipeline.store.publishing import (
+from demo_pipeline.store.version_manifest import CheckOutcome, Recipe, Version
+from demo_pipeline.store.versions import (
+    OutputDamage,
+    Staging,
     collect_folder,
     commit_staged,
+    has_all_files,
     require_free,
     staged,
     unpublish,
+    verify_version,
 )
-from demo_pipeline.store.version_manifest import CheckOutcome, Recipe, Version
-from demo_pipeline.store.versions import OutputDamage, Staging, has_all_files, verify_version
 
 KeptT = TypeVar("KeptT")
 

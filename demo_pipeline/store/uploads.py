@@ -163,7 +163,6 @@ class Uploads:
         return removed
 
     def _names(self) -> Iterable[str]:
-        """Names of the folders directly under the root that are not hidden."""
         return _folder_names(self.objects)
 
     def _folders(self) -> Mapping[str, Iterable[str]]:
@@ -239,8 +238,16 @@ class LocalUploads(Uploads):
         folder = self._root / names[0]
         places = (folder, *(folder / file for file in RECORDING_FILES))
         outside = [path for path in places if self._leaves(path)]
-        refused = [_leads_outside("." if path == folder else path.name) for path in outside]
-        refused = refused or list(_unreadable(folder))
+        refused = [
+            Problem(
+                "link_outside",
+                "." if path == folder else path.name,
+                "is a link to itself or to outside the uploads folder, and such links are not "
+                "followed",
+                remedy="replace the link by the file or folder itself",
+            )
+            for path in outside
+        ] or list(_unreadable(folder))
         if refused:
             raise DemonstrationError([replace(p, demonstration=demonstration) for p in refused])
         present = [name for name in RECORDING_FILES if _is(stat.S_ISREG, folder / name)]
@@ -356,13 +363,12 @@ def _folder_fingerprint(folder: Path) -> str:
 def _folder_names(objects: Objects) -> set[str]:
     """Names of the folders directly under the root that are not hidden."""
     names: set[str] = set()
-    token: str | None = None
-    while True:
-        page = objects.list_prefixes("", token)
+    token: str | None = ""
+    while token is not None:
+        page = objects.list_prefixes("", token or None)
         names.update(prefix.rstrip("/") for prefix in page.prefixes)
         token = page.token
-        if token is None:
-            return {name for name in names if name and not name.startswith(".")}
+    return {name for name in names if name and not name.startswith(".")}
 
 
 def folder_files(objects: Objects, demonstration: str) -> tuple[list[str], dict[str, ObjectInfo]]:
@@ -423,14 +429,6 @@ def _unreadable(folder: Path) -> Iterator[Problem]:
                 "again: discovery does not notice changed permissions"
             )
             yield Problem("unreadable_file", name, message, remedy=remedy)
-
-
-def _leads_outside(file: str) -> Problem:
-    message = (
-        "is a link to itself or to outside the uploads folder, and such links are not followed"
-    )
-    remedy = "replace the link by the file or folder itself"
-    return Problem("link_outside", file, message, remedy=remedy)
 
 
 def _require_one(demonstration: str, names: list[str]) -> None:

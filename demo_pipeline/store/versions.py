@@ -1,34 +1,54 @@
-"""Versions in a folder: a staged directory, what it consists of, and finding damage.
+"""Versions in a folder: staging, commits, damage and collection; of a store, or a bucket's cache.
 
-Belongs here: which files have to be read. A file that is hard-linked from a committed version was
-synced and read by that commit: it is read again when something wrote to it since, or when the turn
-of its version has come, since damage of a disk changes no time.
+Belongs here: which files have to be read, and the order of the steps. A file that is hard-linked
+from a committed version was synced and read by that commit: it is read again when something wrote
+to it since, or when the turn of its version has come, since damage of a disk changes no time. A
+process that dies at any moment leaves the last good version, and nothing unfinished that a reader
+can see.
 """
 
+import logging
 import os
 import stat
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from demo_pipeline.files.atomic_write import read_digest
+from pydantic import JsonValue
+
+from demo_pipeline.files.atomic_write import read_digest, replace_synced, sync, sync_file_system
 from demo_pipeline.store.errors import ChangedOutput, StorageError
-from demo_pipeline.store.folder import CONTENT, MANIFEST, Folder, walk_files
+from demo_pipeline.store.folder import (
+    COLLECTION,
+    CONTENT,
+    MANIFEST,
+    Folder,
+    VersionKey,
+    remove_tree,
+    walk_files,
+)
 from demo_pipeline.store.version_manifest import (
+    CheckOutcome,
     FileEntry,
     FileTable,
     LinkEntry,
+    Recipe,
     Version,
     VersionName,
+    make_manifest,
     read_version,
+    write_version,
 )
 
 TURNS = 8
 """A build reads the linked files of one in so many of its versions, and another time the next."""
 _ALWAYS = 16  # versions of which all linked files are read in every build
 _CLOCK_SECONDS = 0.1  # writes within one tick of the clock (4 to 10 ms) have the same time
+_MANY = 1000  # files and folders that are synced by one call for the file system
 _PICTURES = (".png", ".jpg", ".mp4")  # films are compared by the stages that read them
+_LOG = logging.getLogger(__package__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,14 +160,23 @@ class _CommittedFiles:
     """The files that a staged directory may share, as far as they have other names, by inode."""
 
     def __init__(self, staging: Staging, turns: str) -> None:
-        self._staging, sources = staging, staging.hardlink_sources
-        self._versions = sources
+        self._staging, self._versions = staging, staging.hardlink_sources
         self._digests: dict[int, bytes] = {}
         self._trusted: set[int] = set()
-        turn = staging.folder.next_turn(turns) % TURNS if len(sources) > _ALWAYS else None
+        many = len(self._versions) > _ALWAYS
+        turn = staging.folder.next_turn(turns) % TURNS if many else None
         for version in self._versions:
             not_due = turn is not None and zlib.crc32(version.output.encode()) % TURNS != turn
-            self._add(version, may_trust=not_due)
+            content = staging.folder.content(version.output, version.id)
+            read_before = 0.0
+            if not_due and os.path.isdir(content):  # noqa: PTH112 - very many
+                # The folder got its last entry before its commit read the files.
+                read_before = os.stat(content).st_mtime - _CLOCK_SECONDS  # noqa: PTH116
+            for file, status in self._shared(version):
+                if status.st_ino not in self._digests:
+                    self._digests[status.st_ino] = bytes.fromhex(file.sha256)
+                    if status.st_mtime < read_before and status.st_size == file.size:
+                        self._trusted.add(status.st_ino)
 
     def digest(self, path: str, inode: int) -> str | None:
         """Hex digest of a staged file, if it is one of these and as it was committed."""
@@ -164,18 +193,6 @@ class _CommittedFiles:
             )
             raise next(places)
         return digest
-
-    def _add(self, version: Version | VersionName, *, may_trust: bool) -> None:
-        content = self._staging.folder.content(version.output, version.id)
-        read_before = 0.0
-        if may_trust and os.path.isdir(content):  # noqa: PTH112 - very many
-            # The folder got its last entry before its commit read the files.
-            read_before = os.stat(content).st_mtime - _CLOCK_SECONDS  # noqa: PTH116
-        for file, status in self._shared(version):
-            if status.st_ino not in self._digests:
-                self._digests[status.st_ino] = bytes.fromhex(file.sha256)
-                if status.st_mtime < read_before and status.st_size == file.size:
-                    self._trusted.add(status.st_ino)
 
     def _shared(self, version: Version | VersionName) -> Iterator[tuple[FileEntry, os.stat_result]]:
         content = self._staging.folder.content(version.output, version.id)
@@ -279,23 +296,19 @@ def _file_damage(
     return OutputDamage.of(output, "changed_file", file.path, message)
 
 
-def _damage(output: str, place: str, file: FileEntry) -> OutputDamage | None:
-    """What is wrong with the file at a place."""
-
-    def differs(_: FileEntry) -> bool:
-        return read_digest(Path(place)).sha256 != file.sha256
-
-    return _file_damage(output, file, size_of(place), differs)
-
-
 def document_damage(content: Path, output: str) -> OutputDamage | None:
     """The first difference of a file in a version's folder, but pictures, from the manifest."""
     folder = content.parent
     loaded = read_version(f"{folder}/{MANIFEST}", output, folder.name)
     if loaded is None:
         return manifest_damage(output)
+
+    def differs(file: FileEntry) -> bool:
+        return read_digest(content / file.path).sha256 != file.sha256
+
     documents = (one for one in loaded.manifest.files if not one.path.endswith(_PICTURES))
-    found = (_damage(output, f"{content}/{one.path}", one) for one in documents)
+    sized = ((one, size_of(f"{content}/{one.path}")) for one in documents)
+    found = (_file_damage(output, one, size, differs) for one, size in sized)
     return next(filter(None, found), None)
 
 
@@ -315,3 +328,170 @@ def size_of(path: str) -> int | None:
 
 def _printable(path: str) -> str:
     return ascii(path)[1:-1]
+
+
+@contextmanager
+def staged(folder: Folder, output: str) -> Iterator[Staging]:
+    """A private directory to build a version in; removed at the end in any case."""
+    staging = Staging(output, folder, folder.draft(output))
+    try:
+        folder.make(staging.path)
+        yield staging
+    finally:
+        remove_tree(staging.directory)
+
+
+def commit_staged(
+    staging: Staging,
+    recipe: Recipe,
+    summary: Mapping[str, JsonValue],
+    checks: Sequence[CheckOutcome],
+) -> Version:
+    """See `Store.commit`."""
+    folder, output = staging.folder, staging.output
+    if not staging.path.is_dir():
+        raise StorageError(f"{output}: this staged directory was committed or removed; stage again")
+    files, unsynced = describe_files(staging, recipe.stage)
+    manifest = make_manifest(
+        output, recipe, files=files, links=staging.links, summary=summary, checks=checks
+    )
+    version = write_version(staging.directory / MANIFEST, manifest)
+    folders = [Path(place[0]) for place in os.walk(staging.directory, topdown=False)]
+    few = len(unsynced) + len(folders) <= _MANY
+    if few or not sync_file_system(staging.directory):
+        for place in [*(staging.path / file for file in unsynced), *folders]:
+            sync(place)
+    with folder.locked(output), folder.locked(COLLECTION, shared=True):
+        require_free(folder, output)
+        for path, link in staging.links.items():
+            if not is_linked(folder, staging.path / path, link):
+                raise link_removed(output, link)
+        install(folder, staging.directory, version)
+        publish(folder, version)
+    return version
+
+
+def link_removed(output: str, link: LinkEntry) -> StorageError:
+    """The error of a commit whose link leads nowhere any more."""
+    return StorageError(f"{output}: {link.output} was removed or replaced meanwhile; run again")
+
+
+def install(folder: Folder, staged_version: Path, version: Version) -> None:
+    """Move a staged directory to its version's place; the caller holds the output's lock."""
+    place = folder.version(*version.key)
+    folder.make(place.parent)
+    if os.path.lexists(place):
+        if has_all_files(folder, version) and not verify_version(
+            folder, *version.key, linked=False
+        ):
+            os.utime(place)
+            return
+        remove_tree(folder.discard(place))
+    replace_synced(staged_version, place)
+
+
+def publish(folder: Folder, version: Version) -> None:
+    """Move the pointer of an output, whose lock the caller holds: readers see the version."""
+    if folder.published_version(version.output) == version.id:
+        return
+    _start_grace_period(folder, version.output)
+    pointer, link = folder.pointer(version.output), folder.draft()
+    folder.make(pointer.parent)
+    link.symlink_to(folder.link_target(pointer, *version.key))
+    replace_synced(link, pointer)
+    _LOG.debug("%s: version %s published", *version.key)
+
+
+def unpublish(folder: Folder, output: str) -> None:
+    """Remove the pointer of an output, if it has one."""
+    pointer = folder.pointer(output)
+    if pointer.is_symlink():
+        with folder.locked(output):
+            _start_grace_period(folder, output)
+            pointer.unlink(missing_ok=True)
+            sync(pointer.parent)
+
+
+def _start_grace_period(folder: Folder, output: str) -> None:
+    """Start the grace period of the version that is published now."""
+    published = folder.published_version(output)
+    if published and folder.version(output, published).is_dir():
+        os.utime(folder.version(output, published))
+
+
+def require_free(folder: Folder, output: str) -> None:
+    """Refuse to commit where the store's own link is not the only thing. Raises `StorageError`."""
+    pointer, root = folder.pointer(output), folder.root
+    above = [root / parent for parent in Path(output).parents if str(parent) != "."]
+    foreign = [path for path in above if path.is_symlink()]
+    if os.path.lexists(pointer) and not pointer.is_symlink():
+        foreign.append(pointer)
+    if foreign:
+        name = foreign[0].relative_to(root).as_posix()
+        raise StorageError(
+            f"{output}: {name} in the store was not written by the store; move it away"
+        )
+    ignores_case = os.path.lexists(root / ".VERSIONS")
+    if ignores_case and os.path.lexists(pointer):
+        names = {path.name.lower(): path.name for path in pointer.parent.iterdir()}
+        known = names.get(pointer.name.lower(), pointer.name)
+        if known != pointer.name:
+            raise StorageError(
+                f"{output}: its name differs from {output.rpartition('/')[0]}/{known} only in "
+                "case, and the store's file system does not tell the two apart; rename one of "
+                "the folders"
+            )
+
+
+def collect_folder(folder: Folder, before: float) -> list[str]:
+    """Remove versions and abandoned staging that were last needed before a time.
+
+    While it is decided, nothing is published. Returns `<output>@<version>` of each version removed,
+    sorted, then the staging directories' paths below the root.
+    """
+    if not folder.root.is_dir():
+        return []
+    with folder.locked(COLLECTION):
+        needed_at = {key: folder.version(*key).stat().st_mtime for key in folder.versions()}
+        current = {(output, folder.published_version(output)) for output, _ in needed_at}
+        old = unneeded_versions(
+            needed_at, current, before, lambda keys: [folder.load(*key) for key in keys]
+        )
+        trash = [folder.discard(folder.version(*key)) for key in old]
+    for path in trash:
+        remove_tree(path)
+    return [f"{output}@{version}" for output, version in old] + folder.remove_unfinished(before)
+
+
+Load = Callable[[list[VersionKey]], Iterable[Version | None]]
+"""Gives many versions; None for one that is damaged."""
+
+
+def unneeded_versions(
+    needed_at: Mapping[VersionKey, float],
+    current: Iterable[tuple[str, str | None]],
+    before: float,
+    load: Load,
+) -> list[VersionKey]:
+    """The versions that were last needed before a time, sorted.
+
+    A version is needed while it is one of `current`, for the grace period after that, and while a
+    needed version links to it. `needed_at` are all versions, with the time as far as it is known.
+    """
+    published = set(current)
+    roots = {key for key, at in needed_at.items() if key in published or at >= before}
+    if len(roots) == len(needed_at):
+        return []
+    return sorted(needed_at.keys() - with_linked(roots, load))
+
+
+def with_linked(roots: Iterable[VersionKey], load: Load) -> set[VersionKey]:
+    """The roots and every version that they link to, directly or not."""
+    found: set[VersionKey] = set()
+    level = sorted(roots)
+    while level:
+        found.update(level)
+        manifests = (version.manifest for version in load(level) if version)
+        links = {(link.output, link.version) for one in manifests for link in one.links.values()}
+        level = sorted(links - found)
+    return found

@@ -143,7 +143,7 @@ def test_the_last_action_is_repeated_within_a_trajectory_only():
 
 def test_every_kind_can_be_guessed_and_the_most_frequent_one_is():
     for kind in GUESSED_KINDS:
-        guess = guessed_kind(kind, made_step(CLICK))
+        guess = guessed_kind(kind, made_step(CLICK).size)
         assert [action_kind(action) for action in guess.actions] in ([kind], [])
     steps = [made_step(DONE, n) for n in range(3)] + [made_step(CLICK, 3)]
     assert score(steps, []).row("strict", "frequent type")["score"] == 3 / 4

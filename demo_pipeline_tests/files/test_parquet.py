@@ -204,26 +204,3 @@ def test_a_column_that_may_not_be_null_cannot_be_written_with_nulls(tmp_path: Pa
     with pytest.raises(pa.ArrowInvalid, match="number"):
         write_rows(path, [{"name": "a", "sure": True}], SCHEMA)
     assert not path.exists()
-
-
-@pytest.mark.parametrize("characters", [None, 40])
-@pytest.mark.parametrize("pieces", [(100,), (3, 0, 30, 1, 66), (7,) * 14 + (2,)])
-def test_tables_give_the_bytes_that_single_rows_give(
-    tmp_path: Path, pieces: tuple[int, ...], characters: int | None
-) -> None:
-    rows = [
-        {"number": n, "name": "ü" * (n % 11) if n % 3 else None, "sure": True} for n in range(100)
-    ]
-    with TableWriter(tmp_path / "rows.parquet", SCHEMA, 8, characters) as single:
-        for row in rows:
-            single.append_row(row)
-    start = 0
-    with TableWriter(tmp_path / "tables.parquet", SCHEMA, 8, characters) as tables:
-        for count in pieces:
-            piece = rows[start : start + count]
-            if count == 1:
-                tables.append_row(piece[0])
-            else:
-                tables.append_table(pa.Table.from_pylist(piece, schema=SCHEMA))
-            start += count
-    assert (tmp_path / "rows.parquet").read_bytes() == (tmp_path / "tables.parquet").read_bytes()

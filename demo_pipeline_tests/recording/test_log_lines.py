@@ -4,33 +4,13 @@ import io
 from random import Random
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from demo_pipeline.recording import input_log as parser
-from demo_pipeline.recording.input_log import is_utf8, parse_log, split_lines
+from demo_pipeline.recording.input_log import parse_log, split_lines
 from demo_pipeline.settings import RecordingSettings
 from demo_pipeline_tests.simulator.mutations import mutated_line
-
-PIECES = st.sampled_from(
-    [b"a" * 15, b"\x00", "é".encode(), "価".encode(), "😀".encode(), b"\xed\xa0\x80", b"\xff",
-     b"\xf4\x90\x80\x80", b"\xc0\x80", b"\xe4\xbe", b"\xf0\x9f\x98", b"\x80"]
-)  # fmt: skip
-
-
-def decodes(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-@settings(max_examples=500, deadline=None)
-@given(st.lists(PIECES | st.binary(max_size=4)).map(b"".join))
-@example(b"")
-def test_utf8_is_what_python_decodes(data: bytes) -> None:
-    assert is_utf8(data) == decodes(data)
 
 
 @settings(max_examples=300, deadline=None)

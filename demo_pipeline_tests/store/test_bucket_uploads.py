@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from demo_pipeline.files.atomic_write import combined_digest, file_digest
 from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.problems import DemonstrationError
-from demo_pipeline.recording import manifest
 from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.names import safe_id
 from demo_pipeline.store.uploads import (
@@ -199,8 +199,8 @@ def test_identity_changes_with_the_three_files_and_with_nothing_else(place: Plac
 
 def test_a_local_identity_is_the_fingerprint_in_the_manifest(recording: Path) -> None:
     uploads = open_uploads(str(recording.parent))
-    files = [manifest.fingerprint_file(recording / file) for file in RECORDING_FILES]
-    assert uploads.identity(recording.name) == manifest.combined_fingerprint(files)
+    digests = [(file, file_digest(recording / file).sha256) for file in RECORDING_FILES]
+    assert uploads.identity(recording.name) == combined_digest(digests)
     assert uploads.identity("nobody") is None
 
 

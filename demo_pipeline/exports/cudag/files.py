@@ -4,7 +4,6 @@ Not here: what a record holds (records.py).
 """
 
 import json
-import math
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -18,14 +17,13 @@ from demo_pipeline.datasets.splits import Split, split_at, split_intervals, stab
 from demo_pipeline.exports.cudag.actions import DRAG
 from demo_pipeline.exports.cudag.models import CudagMetadata
 from demo_pipeline.exports.cudag.tool_calls import RU_MAX
-from demo_pipeline.files.png import Pixels, PngRows, PngWriter
+from demo_pipeline.files.png import Pixels, PngWriter
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
 
 MADE = "cudag"  # the folder of images beside the kept records
 _POINT = (255, 0, 0)
 _BOX = (0, 200, 0)
-_MARGIN = 8  # pixels that lines and the point reach beyond the places they are drawn at
 _ARROW_TIP = 0.1  # of the arrow's length
 
 
@@ -109,41 +107,18 @@ def annotate(source: Path, target: Path, metadata: CudagMetadata) -> bool:
     Returns:
         Whether it was written; a screenshot that cannot be decoded is left out.
     """
-    ours = PngRows.read(source)
-    if ours is None:
-        picture = cv2.imread(str(source), cv2.IMREAD_COLOR_RGB)
-        if picture is None:
-            return False
-        _draw(picture, metadata)
-        PngWriter().write(target, picture)
-        return True
-    height = ours.size[1]
-    top, bottom = (min(max(0, row), height) for row in _drawn_rows(metadata))
-    if top < bottom:
-        rows = ours.rows(top, bottom)
-        _draw(rows, metadata, top)
-        ours.put(top, rows)
-    ours.write(target)
+    picture = cv2.imread(str(source), cv2.IMREAD_COLOR_RGB)
+    if picture is None:
+        return False
+    _draw(picture, metadata)
+    PngWriter().write(target, picture)
     return True
 
 
-def _drawn_rows(metadata: CudagMetadata) -> tuple[int, int]:
-    """The first row that `_draw` may change, and the one after the last; maybe outside."""
-    ys = [metadata.real_coords[1]]
-    reach = max(_half(metadata)[1], 0) + _MARGIN
+def _draw(picture: Pixels, metadata: CudagMetadata) -> None:
+    start = x, y = metadata.real_coords
     if metadata.task_type == DRAG:
-        ys.append(metadata.end_coords[1])
-        length = math.dist(metadata.real_coords, metadata.end_coords)
-        reach += math.ceil(length * _ARROW_TIP)
-    return min(ys) - reach, max(ys) + reach + 1
-
-
-def _draw(picture: Pixels, metadata: CudagMetadata, top: int = 0) -> None:
-    """Draw on the rows of a screenshot from `top` on, of shape (rows, width, 3)."""
-    start = (metadata.real_coords[0], metadata.real_coords[1] - top)
-    x, y = start
-    if metadata.task_type == DRAG:
-        x, y = metadata.end_coords[0], metadata.end_coords[1] - top
+        x, y = metadata.end_coords
     half_x, half_y = _half(metadata)
     cv2.rectangle(picture, (x - half_x, y - half_y), (x + half_x, y + half_y), _BOX, 2)
     if metadata.task_type == DRAG:

@@ -23,7 +23,7 @@ from demo_pipeline.files.recording_files import LOG_FILE
 from demo_pipeline.observation.clock.canvas import Boxes, ScreenParts
 from demo_pipeline.problems import DemonstrationError, Problem, Severity
 from demo_pipeline.recording.events import EVENTS_FILE, read_scans
-from demo_pipeline.recording.log_events import validate_event
+from demo_pipeline.recording.log_events import scan_fault
 
 MAX_COORDINATE = 1e9  # units of event space; a larger coordinate is damage
 _NUMBERS = frozenset({int, float})
@@ -472,7 +472,7 @@ def _fault(line: bytes, scan: RawScan | None) -> str:
     """How a scan that can be read deviates; empty when nothing in it is lost."""
     if scan is None:
         try:
-            return next(iter(validate_event(parse_json(line, LOG_FILE))), "data: has a wrong type")
+            return scan_fault(parse_json(line, LOG_FILE)) or "data: has a wrong type"
         except JsonFileError as error:
             return error.message
     if not scan.tree:

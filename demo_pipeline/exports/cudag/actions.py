@@ -6,6 +6,7 @@ modifiers, a drag with another button, a place outside the screen.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from demo_pipeline.desktopd.models import (
@@ -23,6 +24,8 @@ from demo_pipeline.desktopd.reader import StepFiles
 from demo_pipeline.exports.cudag.models import to_ru
 from demo_pipeline.exports.cudag.tool_calls import ToolCall
 from demo_pipeline.exports.prompts import units_per_notch
+from demo_pipeline.files.image_header import png_size
+from demo_pipeline.files.system_errors import raise_system_trouble
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.provenance import ProvenanceRow
 
@@ -139,3 +142,12 @@ def is_last_end_filmed(steps: Sequence[StepFiles], rows: Mapping[int, Provenance
     """
     acted = [step for step in steps if not isinstance(step.action.parameters, WaitParameters)]
     return not acted or bool(rows[acted[-1].index]["end_filmed"])
+
+
+def readable_size(screenshot: Path) -> ImageSize | None:
+    """Width and height of a PNG; None: it is missing or not a PNG."""
+    try:
+        return png_size(screenshot)
+    except (OSError, ValueError) as error:
+        raise_system_trouble(error)
+        return None

@@ -32,6 +32,7 @@ from demo_pipeline.exports.cudag.actions import (
     is_last_end_filmed,
     is_off_screen,
     presses_of,
+    readable_size,
     task_type,
 )
 from demo_pipeline.exports.cudag.models import (
@@ -48,10 +49,8 @@ from demo_pipeline.exports.cudag.tolerance import TargetTolerance, target_tolera
 from demo_pipeline.exports.cudag.tool_calls import ToolCall, render_tool_calls
 from demo_pipeline.exports.grounding_elements import names_one_element
 from demo_pipeline.exports.prompts import grounding_prompt, hidden_line, history_line, human_prompt
-from demo_pipeline.files.image_header import png_size
 from demo_pipeline.files.parquet import rows_table
 from demo_pipeline.files.shown_text import escape_markers
-from demo_pipeline.files.system_errors import raise_system_trouble
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.pointer_leaks import LEAK_EXCLUSIONS, leak_exclusion
 from demo_pipeline.trajectories.provenance import INCOMPLETE, HiddenActions, ProvenanceRow
@@ -147,7 +146,7 @@ def record_drafts(
         for action in hidden.before(step.index):
             history.append(hidden_line(len(history) + 1, action))
         row = rows[step.index]
-        image_size = _readable_size(step.screenshot)
+        image_size = readable_size(step.screenshot)
         size = image_size or (CANVAS_WIDTH, CANVAS_HEIGHT)
         described = describe_action(step.action, row, size, settings)
         reason = _exclusion(step, row, image_size, described, settings)
@@ -172,7 +171,7 @@ def record_drafts(
 def _end_draft(
     trajectory: Trajectory, history: Sequence[str], settings: DatasetSettings, *, ended: bool
 ) -> RecordDraft | Excluded:
-    final_size = _readable_size(trajectory.final_screenshot)
+    final_size = readable_size(trajectory.final_screenshot)
     if settings.prompt_style == "grounding":
         return Excluded("not_grounded")
     if not ended:
@@ -180,15 +179,6 @@ def _end_draft(
     if final_size is None:
         return Excluded("missing_frame")
     return _terminate_draft(trajectory, _prompt(trajectory, None, history, settings), final_size)
-
-
-def _readable_size(path: Path) -> tuple[int, int] | None:
-    """Width and height of a PNG file; None when it cannot be read."""
-    try:
-        return png_size(path)
-    except (OSError, ValueError) as error:
-        raise_system_trouble(error)
-        return None
 
 
 def _exclusion(

@@ -22,18 +22,22 @@ from demo_pipeline.datasets.forms import Excluded, Form, Record
 from demo_pipeline.datasets.selection import EPOCH, Candidate, newest_recording
 from demo_pipeline.datasets.splits import Split, SplitPlan
 from demo_pipeline.desktopd.reader import Trajectory
-from demo_pipeline.exports.cudag.cross_checks import HASHED, REPORT_FILE
 from demo_pipeline.exports.cudag.files import (
     cudag_pictures,
     image_suffix,
     make_cudag_picture,
     prepare_cudag_pictures,
 )
-from demo_pipeline.exports.cudag.models import DIRECTORY_PATTERN, GENERATOR
-from demo_pipeline.exports.cudag.record_rules import cudag_record_problems
+from demo_pipeline.exports.cudag.models import (
+    DIRECTORY_PATTERN,
+    GENERATOR,
+    HASHED,
+    RECORD_FILES,
+    REPORT_FILE,
+)
 from demo_pipeline.exports.cudag.records import DRAFT_EXCLUSIONS, DRAFT_SETTINGS, record_drafts
+from demo_pipeline.exports.cudag.rules import cudag_record_problems
 from demo_pipeline.exports.cudag.tool_calls import render_tool_calls
-from demo_pipeline.exports.cudag.validator import RECORD_FILES, TEST_RECORDS
 from demo_pipeline.exports.prompts import scroll_rule, system_prompt, tool_schema, units_per_notch
 from demo_pipeline.exports.record_checks import checked_records
 from demo_pipeline.files.json_files import dump_json
@@ -304,7 +308,7 @@ CUDAG_FORM = Form(
     exclusions=DRAFT_EXCLUSIONS,
     records=_records,
     files=lambda split, _: (
-        {"test": ("test/test.json",), "test_line": (TEST_RECORDS,)}
+        {"test": ("test/test.json",), "test_line": (RECORD_FILES["test"],)}
         if split is Split.TEST
         else {"line": (f"{split.value}.jsonl",)}
     ),

@@ -11,6 +11,14 @@ from typing import NamedTuple
 from demo_pipeline.exports.cudag.tool_calls import RU_MAX
 
 GENERATOR = "demo_pipeline"
+REPORT_FILE = "splits.json"
+RECORD_FILES = {
+    "train": "train.jsonl",
+    "val": "val.jsonl",
+    "test": "test/records.jsonl",  # the entries of test.json as conversations
+    "held_out": "held_out.jsonl",
+}
+HASHED = ("train", "val", "test")  # the splits that a hash puts groups into
 IMAGE_TOKEN = "<image>"  # noqa: S105 - a trainer's placeholder
 ID_PATTERN = re.compile(r"[A-Za-z0-9_-]+")
 DIRECTORY_PATTERN = re.compile(

@@ -11,7 +11,11 @@ from functools import partial
 from demo_pipeline.desktopd.models import StepAction, points
 from demo_pipeline.evaluation.requests import Question, QuestionForm
 from demo_pipeline.evaluation.true_steps import StepRecord
-from demo_pipeline.exports.agentnet import decode_agentnet_answer
+from demo_pipeline.exports.agentnet_code import (
+    agentnet_code,
+    decode_agentnet_answer,
+    share_text,
+)
 from demo_pipeline.exports.answers import AnswerDecoder, AnsweredAction
 from demo_pipeline.exports.cudag.decoder import WheelUnits, cudag_decoder
 from demo_pipeline.exports.cudag.tool_calls import render_tool_calls
@@ -19,10 +23,8 @@ from demo_pipeline.exports.messages import messages_decoder
 from demo_pipeline.exports.prompts import hidden_words, system_prompt, units_per_notch
 from demo_pipeline.exports.whole_trajectories import (
     InexpressibleError,
-    agentnet_code,
     end_sentence,
     sentence,
-    share_text,
 )
 from demo_pipeline.files.shown_text import escape_markers, replace_surrogates
 from demo_pipeline.settings import DatasetSettings

@@ -1,47 +1,30 @@
 """Exports whole trajectories in AgentNet's form: full lines, and lines with only the code.
 
-Belongs here: the models, the rules that the models cannot express, finding the code in an answer,
-and what a line holds. Lines are read strictly: code that is more than the form's calls is an error.
-The code of a step is in agentnet_code.py. The lines with only the code are what OpenCUA's thought
-generator reads.
+Belongs here: the models, the rules that the models cannot express, and what a line holds. Lines are
+read strictly: code that is more than the form's calls is an error. The lines
+with only the code are what OpenCUA's thought generator reads.
 """
 
-import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Collection, Iterator, Mapping
 from itertools import pairwise, zip_longest
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, cast
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
 
-from demo_pipeline.datasets.export_loop import ExportPlan, ExportSummary, build_form
+from demo_pipeline.datasets.export_loop import ExportPlan, ExportSummary
 from demo_pipeline.datasets.forms import Excluded, Form, Record
-from demo_pipeline.datasets.selection import Candidate
-from demo_pipeline.desktopd.models import (
-    ActionType,
-    Button,
-    DragParameters,
-    HotkeyParameters,
-    Pixel,
-    ScrollParameters,
-    Text,
-    TypeParameters,
-    WaitParameters,
-    pixel_at,
-    points,
-)
+from demo_pipeline.datasets.splits import Split
+from demo_pipeline.desktopd.models import Text, points
 from demo_pipeline.desktopd.reader import Trajectory
-from demo_pipeline.exports.agentnet_code import CLICKS, CodeCall, read_code
-from demo_pipeline.exports.answers import (
-    Answer,
-    AnsweredAction,
-    AnswerFormatError,
-    ForeignAction,
-    click_action,
-    merge_presses,
+from demo_pipeline.exports.agentnet_code import (
+    AGENTNET_LOSSES,
+    agentnet_code,
+    read_code,
+    share_text,
 )
+from demo_pipeline.exports.answers import AnswerFormatError
 from demo_pipeline.exports.record_checks import (
     REBUILD,
     Fault,
@@ -52,19 +35,15 @@ from demo_pipeline.exports.record_checks import (
 )
 from demo_pipeline.exports.record_files import ExportReader, missing, split_files, unused_images
 from demo_pipeline.exports.whole_trajectories import (
-    AGENTNET_LOSSES,
     STRETCH_EXCLUSIONS,
     STRETCH_SETTINGS,
     UNKNOWN_SYSTEM,
-    Place,
     Stretch,
-    agentnet_code,
     end_sentence,
     finish_losses,
     lines_of,
-    longest_stretch,
     sentence,
-    share_text,
+    stretch_records,
 )
 from demo_pipeline.files.base_model import Document
 from demo_pipeline.files.shown_text import MARKER, escape_markers, replace_surrogates
@@ -72,46 +51,37 @@ from demo_pipeline.problems import Problem
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.provenance import ProvenanceRow
 
-_SPLIT_FILES = ("train", "val", "test", "held_out")
-
-
 AGENTNET_META = "meta_data_merged.jsonl"  # which computer each task was done on
 CODE_ONLY = "code_only"  # the folder of the lines that the thought generator reads
 IMAGES = "images"
-_FILE_NAME = r"^[^/\\\x00]+\.(png|jpg|jpeg)$"
+_FileName = Annotated[
+    str, Field(pattern=r"^[^/\\\x00]+\.(png|jpg|jpeg)$")
+]  # in the folder of images
 _Score = Annotated[int, Field(ge=0, le=10)]
 
 
-class AgentNetDocument(Document):
+class _Strict(Document):
     """A part of a line; unknown keys are refused."""
 
     model_config = ConfigDict(extra="forbid")
 
 
-class CodeValue(AgentNetDocument):
-    """What was done, as code."""
-
+class _Code(_Strict):
     code: Text
 
 
-class CodeStep(AgentNetDocument):
-    """A step with only its code; `image` is the name of a file in the folder of images."""
-
-    image: str = Field(pattern=_FILE_NAME)
-    value: CodeValue
+class _CodeStep(_Strict):
+    image: _FileName
+    value: _Code
 
 
-class CodeTask(AgentNetDocument):
-    """A line that the thought generator reads."""
-
+class _CodeTask(_Strict):
     task_id: Text
     instruction: Text
-    traj: list[CodeStep] = Field(min_length=1)
+    traj: list[_CodeStep] = Field(min_length=1)
 
 
-class StepValue(AgentNetDocument):
-    """What was done, with what was seen and thought where that is known."""
-
+class _Value(_Strict):
     left_out_when_none: ClassVar[frozenset[str]] = frozenset(
         {"observation", "thought", "reflection", "last_step_correct", "last_step_redundant"}
     )
@@ -124,21 +94,19 @@ class StepValue(AgentNetDocument):
     last_step_redundant: bool | None = None
 
 
-class TaskStep(AgentNetDocument):
-    """A step; `index` counts from 0."""
-
+class _Step(_Strict):
     index: int
-    image: str = Field(pattern=_FILE_NAME)
-    value: StepValue
+    image: _FileName
+    value: _Value
 
 
-class AgentNetTask(AgentNetDocument):
+class AgentNetTask(_Strict):
     """A line of the full form."""
 
     task_id: Text
     instruction: Text
     domain: Text | None = None
-    traj: list[TaskStep] = Field(min_length=1)
+    traj: list[_Step] = Field(min_length=1)
     task_completed: bool | None = None
     alignment_score: _Score | None = None
     efficiency_score: _Score | None = None
@@ -148,9 +116,7 @@ class AgentNetTask(AgentNetDocument):
     natural_language_task: str | None = None
 
 
-class AgentNetSystem(AgentNetDocument):
-    """A line of `meta_data_merged.jsonl`."""
-
+class _System(_Strict):
     task_id: Text
     system: Literal["Windows", "Darwin", "Ubuntu"]
 
@@ -228,13 +194,13 @@ def _code_faults(code: str, completed: bool | None, *, is_last: bool) -> Iterato
         yield "the status is not that of task_completed"
 
 
-def _nothing(_record: AgentNetDocument, *_files: NamedFiles) -> Iterator[Any]:
+def _nothing(_record: _Strict, *_files: NamedFiles) -> Iterator[Any]:
     return iter(())
 
 
 AGENTNET_FORMAT = RecordFormat(AgentNetTask, _pictures, _faults, id_field="task_id")
-_CODE_FORMAT = RecordFormat(CodeTask, _nothing, _nothing, id_field="task_id")
-_SYSTEM_FORMAT = RecordFormat(AgentNetSystem, _nothing, _nothing, id_field="task_id")
+_CODE_FORMAT = RecordFormat(_CodeTask, _nothing, _nothing, id_field="task_id")
+_SYSTEM_FORMAT = RecordFormat(_System, _nothing, _nothing, id_field="task_id")
 
 
 def _system_problems(root: Path, tasks: Collection[str]) -> Iterator[Problem]:
@@ -250,158 +216,17 @@ def _system_problems(root: Path, tasks: Collection[str]) -> Iterator[Problem]:
         yield Problem("systems", AGENTNET_META, message, remedy=REBUILD)
 
 
-_HEADING = re.compile(r"^[ \t]*#{2,3}[ \t]*(\w+)[ \t]*:?[ \t]*$", re.MULTILINE)
-_FENCED = re.compile(r"```[ \t]*\w*[ \t]*\n(.*?)(?:\n[ \t]*```|\Z)", re.DOTALL)
-_Done = AnsweredAction | ForeignAction
-
-
-def decode_agentnet_answer(text: str, size: Pixel) -> Answer:
-    """Read an answer; see `answers.AnswerDecoder`.
-
-    The code is what stands below the heading `## Code`, else the last fenced block, else the whole
-    text. A scroll without a place, a drag without a start and a move of the pointer are foreign.
-
-    Args:
-        text: the answer.
-        size: width and height of the step's screenshot, pixels.
-
-    Raises:
-        AnswerFormatError: there is no code, or it is more than the calls of the form.
-    """
-    code, thought = _parts(text)
-    return Answer(*_decoded(read_code(code, tolerant=True), size), thought)
-
-
-def decode_code(code: str, size: Pixel) -> Answer:
-    """Read the code of one step, as AgentNet's own readers would.
-
-    Raises:
-        AnswerFormatError: see `decode_agentnet_answer`.
-    """
-    return Answer(*_decoded(read_code(code), size))
-
-
-def _parts(text: str) -> tuple[str, str]:
-    """The code and the words of an answer."""
-    headings = list(_HEADING.finditer(text))
-    ends = [*(found.start() for found in headings[1:]), len(text)]
-    sections = {
-        found[1].lower(): (found.end(), end) for found, end in zip(headings, ends, strict=False)
-    }
-    if "code" in sections:
-        begin, _ = sections["code"]
-        code, before = text[begin:], text[:begin]
-        fenced = list(_FENCED.finditer(code))[:1]
-        code = fenced[0][1] if fenced else code
-    else:
-        fenced = list(_FENCED.finditer(text))[-1:]
-        code, before = (fenced[0][1], text[: fenced[0].start()]) if fenced else (text, "")
-    thought = text[slice(*sections["thought"])] if "thought" in sections else before
-    return code.strip(), _HEADING.sub("", thought).strip()
-
-
-def _decoded(
-    calls: Sequence[CodeCall], size: Pixel
-) -> tuple[tuple[_Done, ...], Literal["success", "failure"] | None]:
-    if any(call.name == "terminate" for call in calls[:-1]):
-        raise AnswerFormatError("a call after the end")
-    status = calls[-1].status
-    actions = tuple(merge_presses(_actions([call for call in calls if not call.status], size)))
-    return actions, cast('Literal["success", "failure"]', status) if status else None
-
-
-def _actions(calls: Sequence[CodeCall], size: Pixel) -> Iterator[_Done]:
-    """Yield an action a call; where the pointer moves first, the two are one."""
-    number = 0
-    while number < len(calls):
-        call, after = calls[number], calls[number + 1] if number + 1 < len(calls) else None
-        number += 1
-        if call.name == "moveTo" and after and after.name == "dragTo":
-            number += 1
-            yield _drag(call, after, size)
-        elif call.name == "moveTo" and after and _is_scroll(after) and after.point is None:
-            number += 1
-            yield _scroll(after, call.point, size)
-        elif _is_scroll(call):
-            yield _scroll(call, call.point, size)
-        elif call.name in ("hotkey", "press"):
-            yield from _keys_of(call)
-        else:
-            yield _single(call, size)
-
-
-def _pixel(call: CodeCall, size: Pixel) -> Pixel:
-    x, y = call.point or (0.0, 0.0)
-    return pixel_at(x, y, size)
-
-
-def _is_scroll(call: CodeCall) -> bool:
-    return call.name in ("scroll", "hscroll")
-
-
-def _drag(start: CodeCall, end: CodeCall, size: Pixel) -> _Done:
-    (x, y), (to_x, to_y) = _pixel(start, size), _pixel(end, size)
-    button = None if end.button == "left" else cast(Button, end.button)
-    parameters = DragParameters(start_x=x, start_y=y, end_x=to_x, end_y=to_y, button=button)
-    return AnsweredAction(ActionType.DRAG, parameters)
-
-
-def _scroll(call: CodeCall, point: tuple[float, float] | None, size: Pixel) -> _Done:
-    if point is None:
-        return ForeignAction(call.name)
-    x, y = pixel_at(*point, size)
-    names = ("up", "down") if call.name == "scroll" else ("right", "left")
-    direction = cast('Literal["up", "down", "left", "right"]', names[call.amount < 0])
-    parameters = ScrollParameters(x=x, y=y, direction=direction, amount=abs(call.amount))
-    return AnsweredAction(ActionType.SCROLL, parameters)
-
-
-def _keys_of(call: CodeCall) -> Iterator[_Done]:
-    """Yield a chord, or the keys of a `press`, which follow one another."""
-    chords = [call.keys] if call.name == "hotkey" else [(key,) for key in call.keys]
-    for _ in range(call.presses if len(chords) > 1 else 1):
-        for chord in chords:
-            presses = call.presses if len(chords) == 1 and call.presses > 1 else None
-            keys = HotkeyParameters(keys=list(chord), presses=presses)
-            yield AnsweredAction(ActionType.HOTKEY, keys)
-
-
-def _single(call: CodeCall, size: Pixel) -> _Done:
-    if call.name == "write":
-        return AnsweredAction(ActionType.TYPE, TypeParameters(text=call.text))
-    if call.name == "wait":
-        return AnsweredAction(ActionType.WAIT, WaitParameters(seconds=call.seconds))
-    at = _pixel(call, size)
-    if call.name in CLICKS and (
-        clicked := click_action(cast(Button, call.button), call.clicks, at)
-    ):
-        return clicked
-    return ForeignAction(call.name, at)
-
-
 # The form's only word for Linux is the name of one distribution.
 _SYSTEMS = {"windows": "Windows", "macos": "Darwin", "linux": "Ubuntu"}
 
 
-def _records(
-    candidate: Candidate,
-    trajectory: Trajectory,
-    rows: Mapping[int, ProvenanceRow],
-    settings: DatasetSettings,
+def _record(
+    stretch: Stretch, trajectory: Trajectory, row: ProvenanceRow
 ) -> Iterator[Record | Excluded]:
-    """Yield the line of a trajectory, and an `Excluded` for each step that it does not show."""
-    stretch = longest_stretch(candidate, trajectory, rows, settings, agentnet_code)
-    left_out = stretch.left_out if isinstance(stretch, Stretch) else stretch
-    yield from map(Excluded, left_out.elements())
-    if isinstance(stretch, Stretch):
-        row = rows[stretch.steps[0].files.index]
-        if row["platform"] in _SYSTEMS:
-            yield _record(stretch, trajectory, row)
-        else:
-            yield from [Excluded(UNKNOWN_SYSTEM)] * len(stretch.steps)
-
-
-def _record(stretch: Stretch, trajectory: Trajectory, row: ProvenanceRow) -> Record:
+    """Yield the line of a stretch, or an `Excluded` for each of its steps."""
+    if row["platform"] not in _SYSTEMS:
+        yield from [Excluded(UNKNOWN_SYSTEM)] * len(stretch.steps)
+        return
     task, success = trajectory.task, trajectory.result.success
     name = replace_surrogates(trajectory.id)
     steps, files = [], {}
@@ -432,7 +257,7 @@ def _record(stretch: Stretch, trajectory: Trajectory, row: ProvenanceRow) -> Rec
     shot = stretch.steps[0].files.screenshot
     parts = {"line": line, "code": _code_only(line), "computer": computer}
     shown = {"steps": len(stretch.steps)}
-    return Record(name, line["instruction"], shot, parts, files, shown)
+    yield Record(name, line["instruction"], shot, parts, files, shown)
 
 
 def _code_only(line: Mapping[str, Any]) -> dict[str, Any]:
@@ -463,7 +288,7 @@ AGENTNET_FORM = Form(
     settings=STRETCH_SETTINGS,
     unit="steps",
     exclusions=(*STRETCH_EXCLUSIONS, *AGENTNET_LOSSES, UNKNOWN_SYSTEM),
-    records=_records,
+    records=stretch_records(agentnet_code, _record),
     files=lambda split, _: {
         "line": (f"{split.value}.jsonl",),
         "code": (f"{CODE_ONLY}/{split.value}.jsonl",),
@@ -477,16 +302,9 @@ AGENTNET_FORM = Form(
     finish=_finish,
     problems=checked_records("line", lambda: by_format(AGENTNET_FORMAT)),
 )
-build_agentnet = partial(build_form, AGENTNET_FORM)
 
 
 def agentnet_record_counts(folder: Path) -> Mapping[str, int]:
-    """The same for an AgentNet export; the two forms of a line are one record."""
-    return Counter(trajectory for trajectory, _ in agentnet_places(folder))
-
-
-def agentnet_places(folder: Path) -> Iterator[Place]:
-    """Yield the place of every line of the full form."""
-    for split in _SPLIT_FILES:
-        for line in lines_of(folder / f"{split}.jsonl"):
-            yield str(line["task_id"]), split
+    """Records by trajectory of an AgentNet export; the two forms of a line are one record."""
+    files = (folder / f"{split.value}.jsonl" for split in Split)
+    return Counter(str(line["task_id"]) for file in files for line in lines_of(file))

@@ -9,6 +9,7 @@ Points are pixels of the screenshot. The decoders lie beside the models of their
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Literal
 
 from pydantic import ValidationError
@@ -118,38 +119,30 @@ def answered_key(name: str) -> str:
     return known if is_canonical_key(known) else name
 
 
-_Done = AnsweredAction | ForeignAction
+_KINDS = {model: kind for kind, model in PARAMETERS.items()}  # of a point it is not the only one
 
 
-def merge_presses(actions: Iterable[_Done]) -> Iterator[_Done]:
+def answered(parameters: Parameters) -> AnsweredAction:
+    """The action of its parameters, which say its type unless they are a bare point."""
+    return AnsweredAction(_KINDS[type(parameters)], parameters)
+
+
+def merge_presses(
+    actions: Iterable[AnsweredAction | ForeignAction],
+) -> Iterator[AnsweredAction | ForeignAction]:
     """Yield the actions; the same keys one after another are one action with `presses`."""
-    held: AnsweredAction | None = None
-    for action in actions:
-        merged = _merged(held, action)
-        if merged is not None:
-            held = merged
-            continue
-        if held is not None:
-            yield held
-        held = None
-        if isinstance(action, AnsweredAction) and action.action_type is ActionType.HOTKEY:
-            held = action
-        else:
-            yield action
-    if held is not None:
-        yield held
+    for keys, run in groupby(actions, _keys):
+        same = list(run)
+        if keys and len(same) > 1:
+            given = [one.parameters.members() for one in same if isinstance(one, AnsweredAction)]
+            presses = sum(one.get("presses") or 1 for one in given)
+            same = [answered(HotkeyParameters(keys=keys, presses=presses))]
+        yield from same
 
 
-def _merged(first: AnsweredAction | None, second: _Done) -> AnsweredAction | None:
-    if first is None or not isinstance(second, AnsweredAction):
-        return None
-    one, other = first.parameters, second.parameters
-    if not isinstance(one, HotkeyParameters) or not isinstance(other, HotkeyParameters):
-        return None
-    if one.keys != other.keys:
-        return None
-    presses = (one.presses or 1) + (other.presses or 1)
-    return AnsweredAction(ActionType.HOTKEY, HotkeyParameters(keys=one.keys, presses=presses))
+def _keys(action: AnsweredAction | ForeignAction) -> list[str] | None:
+    parameters = action.parameters if isinstance(action, AnsweredAction) else None
+    return parameters.keys if isinstance(parameters, HotkeyParameters) else None
 
 
 def action_text(action_type: ActionType, parameters: Parameters) -> str:
@@ -168,17 +161,30 @@ def decode_action_text(text: str, _size: tuple[int, int]) -> Answer:
     value = parse_answer(text)
     if not isinstance(value, dict) or set(value) != {"action_type", "parameters"}:
         raise AnswerFormatError("no object of action_type and parameters")
+    unfit = "parameters that do not fit the action_type"
+    return Answer(
+        (own_action(value["action_type"], value["parameters"], "unknown action_type", unfit),)
+    )
+
+
+def own_action(name: object, parameters: object, unknown: str, unfit: str) -> AnsweredAction:
+    """An action of the name and the parameters of ours.
+
+    Raises:
+        AnswerFormatError: `unknown` when there is no such name, `unfit` for other parameters.
+    """
     try:
-        action_type = ActionType(value["action_type"])
+        kind = ActionType(str(name))
     except ValueError:
-        raise AnswerFormatError("unknown action_type") from None
+        raise AnswerFormatError(unknown) from None
     try:
-        parameters = PARAMETERS[action_type].model_validate(value["parameters"])
+        known = PARAMETERS[kind].model_validate(parameters)
+        strangers = unknown_fields(known)
     except (ValidationError, RecursionError):
-        raise AnswerFormatError("parameters that do not fit the action_type") from None
-    if unknown_fields(parameters):
-        raise AnswerFormatError("parameters that do not fit the action_type")
-    return Answer((AnsweredAction(action_type, parameters),))
+        raise AnswerFormatError(unfit) from None
+    if strangers:
+        raise AnswerFormatError(unfit)
+    return AnsweredAction(kind, known)
 
 
 def parse_answer(text: str) -> Any:
@@ -208,3 +214,14 @@ def click_action(
     times: Literal[3] | None = 3 if clicks == 3 else None
     click = ClickParameters(x=x, y=y, button=button, clicks=times, modifiers=modifiers)
     return AnsweredAction(ActionType.CLICK, click)
+
+
+def click_of(action: AnsweredAction) -> tuple[str, int, int, int]:
+    """Button, number of clicks, x and y of a click of any type: the inverse of `click_action`."""
+    match action.parameters:
+        case ClickParameters(button=button, clicks=clicks, x=x, y=y):
+            return button, clicks or 1, x, y
+        case PointParameters(x=x, y=y):
+            is_double = action.action_type == ActionType.DOUBLE_CLICK
+            return *(("left", 2) if is_double else ("right", 1)), x, y
+    raise TypeError(f"no click: {type(action.parameters).__name__}")

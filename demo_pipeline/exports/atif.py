@@ -10,21 +10,19 @@ cut.
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from demo_pipeline.datasets.export_loop import build_form
 from demo_pipeline.datasets.forms import Excluded, Form, KeptRecord, Record
 from demo_pipeline.datasets.selection import Candidate
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.models import PARAMETERS, ActionType, Parameters, Pixel, Text
 from demo_pipeline.desktopd.reader import StepFiles, Trajectory, read_document
 from demo_pipeline.exports.answers import Answer, AnsweredAction, AnswerFormatError, parse_answer
-from demo_pipeline.exports.cudag.actions import is_last_end_filmed
+from demo_pipeline.exports.cudag.actions import is_last_end_filmed, readable_size
 from demo_pipeline.exports.prompts import hidden_words
 from demo_pipeline.exports.record_checks import (
     REBUILD,
@@ -38,11 +36,9 @@ from demo_pipeline.exports.record_checks import (
 from demo_pipeline.exports.record_files import ExportReader, missing
 from demo_pipeline.exports.whole_trajectories import (
     NO_STEPS,
-    Place,
     SaidStep,
     finish_losses,
     lines_of,
-    readable_size,
     said_step,
     sentence,
 )
@@ -540,15 +536,8 @@ ATIF_FORM = Form(
     finish=finish_losses,
     problems=checked_records("document", lambda: by_format(ATIF_FORMAT)),
 )
-build_atif = partial(build_form, ATIF_FORM)
 
 
 def atif_record_counts(folder: Path) -> Mapping[str, int]:
-    """The same for an ATIF export."""
-    return Counter(trajectory for trajectory, _ in atif_places(folder))
-
-
-def atif_places(folder: Path) -> Iterator[Place]:
-    """Yield the place of every file."""
-    for line in lines_of(folder / ATIF_LIST):
-        yield str(line["trajectory_id"]), str(line["split"])
+    """Records by trajectory of an ATIF export."""
+    return Counter(str(line["trajectory_id"]) for line in lines_of(folder / ATIF_LIST))

@@ -34,9 +34,12 @@ from demo_pipeline.exports.cards import (
     describe_step_labels,
     describe_transitions,
 )
-from demo_pipeline.exports.cua_lite import CUA_LITE_FORM, cua_lite_record_counts
-from demo_pipeline.exports.cua_lite_models import LITE_ROOT
-from demo_pipeline.exports.cua_lite_validator import validate_cua_lite
+from demo_pipeline.exports.cua_lite import (
+    CUA_LITE_FORM,
+    LITE_ROOT,
+    cua_lite_record_counts,
+    validate_cua_lite,
+)
 from demo_pipeline.exports.cudag.dataset import (
     CUDAG_FORM,
     SETTINGS_DETAIL,

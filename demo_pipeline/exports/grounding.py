@@ -8,17 +8,14 @@ is `null`. Which elements are asked for is decided in grounding_elements.py.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import pyarrow as pa
 from pydantic import Field
 
-from demo_pipeline.datasets.export_loop import build_form
 from demo_pipeline.datasets.forms import (
     Excluded,
     Form,
@@ -40,30 +37,30 @@ from demo_pipeline.desktopd.models import (
 from demo_pipeline.desktopd.reader import StepFiles, Trajectory, json_problem
 from demo_pipeline.exports.answers import (
     Answer,
-    AnsweredAction,
     AnswerFormatError,
     ForeignAction,
+    answered,
     parse_answer,
 )
 from demo_pipeline.exports.cua_lite import (
     LITE_SYSTEMS,
     LITE_TABLE,
     content_name,
+    lite_call,
     lite_files,
     lite_image,
     lite_row,
     placed_row,
+    validate_cua_lite,
 )
-from demo_pipeline.exports.cua_lite_models import BBOX, POINT
-from demo_pipeline.exports.cua_lite_validator import decode_cua_lite_answer, validate_cua_lite
+from demo_pipeline.exports.cua_lite_actions import BBOX, POINT, decode_cua_lite_answer
 from demo_pipeline.exports.cudag.models import GENERATOR, cudag_id, to_ru
 from demo_pipeline.exports.grounding_elements import (
     ELEMENT_EXCLUSIONS,
     ElementLimits,
     GroundingElement,
-    ShownScreen,
     choose_elements,
-    read_screen_nodes,
+    read_screen,
 )
 from demo_pipeline.exports.record_checks import (
     REBUILD,
@@ -72,10 +69,12 @@ from demo_pipeline.exports.record_checks import (
     RecordFormat,
     by_format,
     checked_records,
+    row_schema,
+    schema_writer,
 )
 from demo_pipeline.exports.record_files import split_files, validate_split_tables
 from demo_pipeline.files.base_model import Document, check, limited
-from demo_pipeline.files.json_files import JsonFileError, dump_json, load_json
+from demo_pipeline.files.json_files import JsonFileError, load_json
 from demo_pipeline.files.parquet import open_rows
 from demo_pipeline.files.shown_text import replace_surrogates
 from demo_pipeline.problems import Problem, errors
@@ -124,27 +123,9 @@ class ScreenSpotEntry(Document):
     ui_type: Literal["text", "icon", "unknown"]
 
 
-def inclusive_box(x: int, y: int, width: int, height: int) -> InclusiveBox:
-    """A box of whole pixels with both ends inside."""
-    return x, y, x + width - 1, y + height - 1
-
-
 def box_centre(box: InclusiveBox) -> tuple[int, int]:
     """The middle pixel of a box; of two the upper left one."""
     return (box[0] + box[2]) // 2, (box[1] + box[3]) // 2
-
-
-REFUSAL = "null"
-
-
-def point_text(point: tuple[int, int]) -> str:
-    """A point as a model answers it."""
-    return f"[{point[0]}, {point[1]}]"
-
-
-def box_text(box: InclusiveBox) -> str:
-    """A box as a model answers it."""
-    return f"[{box[0]}, {box[1]}, {box[2]}, {box[3]}]"
 
 
 def decode_point_text(text: str, size: tuple[int, int]) -> Answer:
@@ -167,17 +148,17 @@ def decode_point_text(text: str, size: tuple[int, int]) -> Answer:
     if left > right or top > bottom:
         raise AnswerFormatError("a box that ends before it begins")
     x, y = math.floor((left + right) / 2), math.floor((top + bottom) / 2)
-    return Answer((AnsweredAction(ActionType.CLICK, ClickParameters(x=x, y=y)),))
+    return Answer((answered(ClickParameters(x=x, y=y)),))
 
 
-def lite_point(point: tuple[int, int], size: tuple[int, int]) -> list[int]:
+def lite_point(point: Sequence[int], size: Sequence[int]) -> list[int]:
     """A point as the coordinate of CUA-Lite's `point`, 0 to 1000 on each axis."""
-    return list(to_ru(*point, size))
+    return list(to_ru(point[0], point[1], (size[0], size[1])))
 
 
-def lite_box(box: InclusiveBox, size: tuple[int, int]) -> list[int]:
+def lite_box(box: Sequence[int], size: Sequence[int]) -> list[int]:
     """A box as the coordinate of CUA-Lite's `bbox`, 0 to 1000 on each axis."""
-    return [*to_ru(box[0], box[1], size), *to_ru(box[2], box[3], size)]
+    return [*lite_point(box[:2], size), *lite_point(box[2:], size)]
 
 
 def decode_lite_grounding(text: str, size: tuple[int, int]) -> Answer:
@@ -197,7 +178,7 @@ def decode_lite_grounding(text: str, size: tuple[int, int]) -> Answer:
     if len(answer.actions) > 1 or places[0] is None:
         raise AnswerFormatError("more than one place")
     x, y = map(round, places[0])
-    return replace(answer, actions=(AnsweredAction(ActionType.CLICK, ClickParameters(x=x, y=y)),))
+    return replace(answer, actions=(answered(ClickParameters(x=x, y=y)),))
 
 
 def _is_finite(value: Any) -> bool:
@@ -260,50 +241,32 @@ _ENTRY_KEYS = attrgetter("id", "img_filename", "img_size", "bbox", "instruction"
 _ROW_KEYS = ("id", "image", "image_size", "box", "text")
 
 
-# Tool → column of a row, and what makes its coordinate.
-_TOOLS: Mapping[str, tuple[str, Callable[[Any, Any], list[int]]]] = {
-    POINT: ("point", lite_point),
-    BBOX: ("box", lite_box),
-}
-
-
 def _lite_rows(row: Mapping[str, Any], screenshot: Path) -> Mapping[str, Any]:
     """A row of the grounding export in CUA-Lite's form, by the tool that answers it."""
-    others = {
-        "id": row["id"],
-        "resolution": row["image_size"],
+    size = row["image_size"]
+    coordinates = {POINT: lite_point(row["point"], size), BBOX: lite_box(row["box"], size)}
+    asked = [{"type": "image", "index": 0}, {"type": "text", "text": row["text"]}]
+    known = {
+        "resolution": size,
         "os": LITE_SYSTEMS.get(row["platform"]),
         "source": GENERATOR,
         "source_id": row["trajectory_id"],
         "domain": row["application"],
     }
-    known = {name: value for name, value in others.items() if value is not None}
-    return {
-        tool: lite_row(
-            [screenshot], lite_turns(row, tool), _dims(tool), known | {"id": f"{row['id']}_{tool}"}
-        )
-        for tool in _TOOLS
-    }
+    made = {}
+    for tool, coordinate in coordinates.items():
+        calls = [lite_call(0, tool, {"coordinate": coordinate})]
+        turns: list[dict[str, Any]] = [
+            {"role": "user", "content": asked},
+            {"role": "assistant", "content": [], "tool_calls": calls},
+        ]
+        others = {"id": f"{row['id']}_{tool}", **known}
+        made[tool] = lite_row([screenshot], turns, _dims(tool), others)
+    return made
 
 
 def _dims(tool: str) -> tuple[str, str]:
     return "desktop", f"grounding.{tool}"
-
-
-def lite_turns(row: Mapping[str, Any], tool: str) -> list[dict[str, Any]]:
-    """The question about a row, and the call that answers it; `tool`: `point` or `bbox`."""
-    column, coordinate = _TOOLS[tool]
-    arguments = {"coordinate": coordinate(tuple(row[column]), tuple(row["image_size"]))}
-    call = {
-        "id": "call_0000",
-        "type": "function",
-        "function": {"name": tool, "arguments": arguments},
-    }
-    asked = [{"type": "image", "index": 0}, {"type": "text", "text": row["text"]}]
-    return [
-        {"role": "user", "content": asked},
-        {"role": "assistant", "content": [], "tool_calls": [call]},
-    ]
 
 
 _WORDS = frozenset(
@@ -315,42 +278,23 @@ _WORDS = frozenset(
 _PICTURES = frozenset({"icon", "image"})
 
 
-def screenspot_entry(row: Mapping[str, Any]) -> ScreenSpotEntry:
-    """A row of the grounding export as an entry; pictures are named below the export's folder."""
-    return ScreenSpotEntry(
-        id=row["id"],
-        img_filename=row["image"],
-        img_size=row["image_size"],
-        bbox=row["box"],
-        instruction=row["text"],
-        platform=row["platform"],
-        application=row["application"],
-        group=row["application"],
-        ui_type=_shown_as(row["role"]),
-    )
+def _screenspot_entry(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row as a `ScreenSpotEntry`; pictures are named below the export's folder."""
+    role = row["role"]
+    return {
+        "id": row["id"],
+        "img_filename": row["image"],
+        "img_size": row["image_size"],
+        "bbox": row["box"],
+        "instruction": row["text"],
+        "platform": row["platform"],
+        "application": row["application"],
+        "group": row["application"],
+        # Whether an element shows its name; a button may show either.
+        "ui_type": "text" if role in _WORDS else "icon" if role in _PICTURES else "unknown",
+    }
 
 
-def _shown_as(role: str) -> Literal["text", "icon", "unknown"]:
-    """Whether an element shows its name; a button may show either."""
-    if role in _WORDS:
-        return "text"
-    return "icon" if role in _PICTURES else "unknown"
-
-
-_COLUMNS: tuple[tuple[str, pa.DataType], ...] = (
-    ("id", pa.string()),
-    ("trajectory_id", pa.string()),
-    ("step_index", pa.int32()),
-    ("application", pa.string()),
-    ("platform", pa.string()),
-    ("text", pa.string()),
-    ("role", pa.string()),
-    ("box", pa.list_(pa.int32())),
-    ("point", pa.list_(pa.int32())),
-    ("image_size", pa.list_(pa.int32())),
-    ("image", pa.string()),
-)
-GROUNDING_SCHEMA = pa.schema([pa.field(name, kind, nullable=False) for name, kind in _COLUMNS])
 # Why a screenshot gives no row; each stands for one screenshot, `ELEMENT_EXCLUSIONS` for elements.
 _SCREEN_EXCLUSIONS = (
     *("missing_frame", INCOMPLETE, *LEAK_EXCLUSIONS, "hidden_typing"),
@@ -367,15 +311,19 @@ def _records(
 ) -> Iterator[Record | Excluded]:
     """Yield a row per element that is asked for."""
     seen: set[tuple[str, tuple[int, ...]]] = set()
-    typed = TypedTexts(_typed(trajectory))
+    did = (step.action.parameters for step in trajectory.steps)
+    typed = TypedTexts(one.text for one in did if isinstance(one, TypeParameters))
     for step in trajectory.steps:
         row = rows[step.index]
         reason = _screen_exclusion(candidate, step, row, settings)
-        screen = None if reason else _screen(step, row)
+        screen = None if reason else read_screen(step.ui_tree, row["platform"])
         if screen is None:
             yield Excluded(reason or "unreadable_tree")
             continue
-        elements, left_out = choose_elements(screen, _limits(row, typed, settings))
+        across, down = round(row["pad_x"]), round(row["pad_y"])
+        area = (across, down, CANVAS_WIDTH - across, CANVAS_HEIGHT - down)
+        side, most = settings.grounding_min_side, settings.grounding_per_screen
+        elements, left_out = choose_elements(screen, ElementLimits(area, typed, side, most))
         yield from map(Excluded, left_out.elements())
         for element in elements:
             key = (element.text, element.node.box)
@@ -406,25 +354,6 @@ def _screen_exclusion(
     return "" if age is not None and lead is not None and age >= lead else "scan_after_frame"
 
 
-def _limits(row: ProvenanceRow, typed: TypedTexts, settings: DatasetSettings) -> ElementLimits:
-    across, down = round(row["pad_x"]), round(row["pad_y"])
-    area = (across, down, CANVAS_WIDTH - across, CANVAS_HEIGHT - down)
-    return ElementLimits(area, typed, settings.grounding_min_side, settings.grounding_per_screen)
-
-
-def _typed(trajectory: Trajectory) -> Iterator[str]:
-    for step in trajectory.steps:
-        if isinstance(step.action.parameters, TypeParameters):
-            yield step.action.parameters.text
-
-
-def _screen(step: StepFiles, row: ProvenanceRow) -> ShownScreen | None:
-    try:
-        return ShownScreen(read_screen_nodes(step.ui_tree), row["platform"])
-    except (JsonFileError, LookupError, TypeError, ValueError, AttributeError):
-        return None
-
-
 def _record(
     candidate: Candidate,
     trajectory: Trajectory,
@@ -434,7 +363,7 @@ def _record(
 ) -> Record:
     image = trajectory_name(candidate, step.screenshot)
     left, top, right, bottom = element.node.box
-    box = inclusive_box(left, top, right - left, bottom - top)
+    box = left, top, right - 1, bottom - 1
     text = replace_surrogates(element.text)
     row: dict[str, Any] = {
         "id": f"{cudag_id(trajectory.id)}_{step.index:03d}_{element.node.id}",
@@ -449,11 +378,10 @@ def _record(
         "image_size": [CANVAS_WIDTH, CANVAS_HEIGHT],
         "image": image,
     }
-    entry = screenspot_entry(row).model_dump(mode="json")
-    lite = _lite_rows(row, step.screenshot)
+    parts = {"row": row, "entry": _screenspot_entry(row), **_lite_rows(row, step.screenshot)}
     content = {f"{LITE_FOLDER}/{content_name(step.screenshot)}": step.screenshot}
     files = {image: step.screenshot, **content}
-    return Record(row["id"], text, step.screenshot, {"row": row, "entry": entry, **lite}, files)
+    return Record(row["id"], text, step.screenshot, parts, files)
 
 
 def _files(split: Split, settings: DatasetSettings) -> Mapping[str, Sequence[str]]:
@@ -463,12 +391,6 @@ def _files(split: Split, settings: DatasetSettings) -> Mapping[str, Sequence[str
         "entry": (f"{SCREENSPOT_FOLDER}/{split.value}.json",),
         **{tool: (f"{LITE_FOLDER}/{lite_files(name, _dims(tool), split)}",) for tool in _TOOLS},
     }
-
-
-def _placed_row(
-    row: Mapping[str, Any], split: Split, settings: DatasetSettings, folder: str
-) -> Mapping[str, Any]:
-    return placed_row(row, split, settings, folder) if "images" in row else row
 
 
 def _pictures(
@@ -484,11 +406,7 @@ def _pictures(
     return found
 
 
-def _finish(out: Path, *_: object) -> Mapping[str, Any]:
-    dump_json(out / GROUNDING_SCHEMA_FILE, GroundingRow.model_json_schema())
-    return {}
-
-
+_TOOLS = (POINT, BBOX)
 GROUNDING_FORM = Form(
     name="grounding",
     code_version="5",
@@ -503,11 +421,12 @@ GROUNDING_FORM = Form(
     written=lambda split, part: (
         split is Split.TRAIN or (split is not Split.HELD_OUT and part not in _TOOLS)
     ),
-    tables=lambda _: {"row": Table(GROUNDING_SCHEMA), **dict.fromkeys(_TOOLS, LITE_TABLE)},
-    row=_placed_row,
+    tables=lambda _: {"row": Table(row_schema(GroundingRow)), **dict.fromkeys(_TOOLS, LITE_TABLE)},
+    row=lambda row, split, settings, folder: (
+        placed_row(row, split, settings, folder) if "images" in row else row
+    ),
     pictures=_pictures,
     instruction_in_prompt=lambda _: False,
-    finish=_finish,
+    finish=schema_writer(GROUNDING_SCHEMA_FILE, GroundingRow),
     problems=checked_records("row", lambda: by_format(GROUNDING_FORMAT)),
 )
-build_grounding = partial(build_form, GROUNDING_FORM)

@@ -57,12 +57,8 @@ class ScreenNode:
     end: int
 
 
-def read_screen_nodes(path: Path) -> list[ScreenNode]:
-    """The nodes of a ui_tree.json in document order, the root first.
-
-    Raises:
-        JsonFileError, KeyError, TypeError, AttributeError: it is not a tree.
-    """
+def _screen_nodes(path: Path) -> list[ScreenNode]:
+    """The nodes of a ui_tree.json in document order, the root first."""
     values: list[tuple[Mapping[str, Any], int]] = []
     pending = [(load_json(path)["root"], -1)]
     while pending:
@@ -259,6 +255,14 @@ def _layers(nodes: list[ScreenNode]) -> list[int]:
     ]
 
 
+def read_screen(path: Path, platform: str) -> ShownScreen | None:
+    """What a ui_tree.json says is where; None: it is not a tree."""
+    try:
+        return ShownScreen(_screen_nodes(path), platform)
+    except (JsonFileError, LookupError, TypeError, ValueError, AttributeError):
+        return None
+
+
 # Why an element is not asked for; each has the first reason that holds.
 ELEMENT_EXCLUSIONS = (
     *("other_role", "unreadable_name", "typed_name", "not_a_leaf", "part_of_control"),
@@ -410,11 +414,6 @@ class _Chooser:
         )
 
 
-def is_told_apart(screen: ShownScreen, position: int, area: EdgeBox) -> bool:
-    """Whether no element elsewhere in an area has an element's name and role, or its text."""
-    return _Chooser(screen, ElementLimits(area, TypedTexts(()), 0, 0)).is_told_apart(position)
-
-
 def _possible_texts(node: ScreenNode) -> set[str]:
     """The texts that may name a node, as keys; a vague one may be an element of any role.
 
@@ -449,9 +448,9 @@ def names_one_element(step: StepFiles) -> bool:
     target = step.action.target_element
     if target is None or not grounding_prompt(step.action):
         return False
-    try:
-        screen = ShownScreen(read_screen_nodes(step.ui_tree), "")  # any platform: what is in front
-    except (JsonFileError, LookupError, TypeError, ValueError, AttributeError):
+    screen = read_screen(step.ui_tree, "")  # any platform: what is in front does not matter
+    if screen is None:
         return False
     position = next((n for n, node in enumerate(screen.nodes) if node.id == target.id), None)
-    return position is None or is_told_apart(screen, position, _CANVAS)
+    limits = ElementLimits(_CANVAS, TypedTexts(()), 0, 0)
+    return position is None or _Chooser(screen, limits).is_told_apart(position)

@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path, PurePosixPath
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar, get_origin
+
+import pyarrow as pa
 
 from demo_pipeline.datasets.forms import KeptRecord
 from demo_pipeline.files.base_model import Document, check
 from demo_pipeline.files.image_header import ImageInfo, probe_image_file
-from demo_pipeline.files.json_files import JsonFileError, load_json
+from demo_pipeline.files.json_files import JsonFileError, dump_json, load_json
 from demo_pipeline.files.system_errors import raise_system_trouble
 from demo_pipeline.problems import Problem, Severity
 
@@ -183,7 +185,8 @@ def checked_records(
 
         def locate(name: str) -> Path:
             known = PurePosixPath(name)
-            found = (places.get(one) for one in (name, known.name, known.stem))
+            tails = ("/".join(known.parts[n:]) for n in range(len(known.parts)))
+            found = (places.get(one) for one in (*tails, known.stem))
             return folder / (next(filter(None, found), None) or _OF_TRAJECTORY.sub("", name, 1))
 
         files, check_record = NamedFiles(locate), make()
@@ -202,3 +205,29 @@ def checked_records(
 def by_format(form: RecordFormat[Any]) -> Checked:
     """The check of a record by its form."""
     return partial(record_problems, form)
+
+
+_COLUMN_TYPES: Mapping[Any, pa.DataType] = {
+    str: pa.string(),
+    int: pa.int32(),
+    float: pa.float64(),
+    bool: pa.bool_(),
+    list: pa.list_(pa.int32()),
+}
+
+
+def row_schema(model: type[Document]) -> pa.Schema:
+    """The columns of a table whose rows a model describes: texts, numbers, lists of integers."""
+    kinds = {name: field.annotation for name, field in model.model_fields.items()}
+    types = {name: _COLUMN_TYPES[get_origin(kind) or kind] for name, kind in kinds.items()}
+    return pa.schema([pa.field(name, kind, nullable=False) for name, kind in types.items()])
+
+
+def schema_writer(file: str, model: type[Document]) -> Callable[..., Mapping[str, Any]]:
+    """What writes the JSON Schema of a model into a dataset; see `Form.finish`."""
+
+    def finish(out: Path, *_: object) -> Mapping[str, Any]:
+        dump_json(out / file, model.model_json_schema())
+        return {}
+
+    return finish

@@ -5,14 +5,11 @@ steps have a picture of what they did, and the rows.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 from pydantic import Field
 
-from demo_pipeline.datasets.export_loop import build_form
 from demo_pipeline.datasets.forms import Excluded, Form, Record, Table, trajectory_name
 from demo_pipeline.datasets.selection import Candidate
 from demo_pipeline.desktopd.models import CANVAS_HEIGHT, CANVAS_WIDTH, WaitParameters
@@ -31,10 +28,11 @@ from demo_pipeline.exports.record_checks import (
     RecordFormat,
     by_format,
     checked_records,
+    row_schema,
+    schema_writer,
 )
 from demo_pipeline.exports.record_files import validate_split_tables
 from demo_pipeline.files.base_model import Document
-from demo_pipeline.files.json_files import dump_json
 from demo_pipeline.files.shown_text import replace_surrogates
 from demo_pipeline.problems import Problem
 from demo_pipeline.settings import DatasetSettings
@@ -66,10 +64,6 @@ def validate_transitions(root: Path) -> list[Problem]:
     return validate_split_tables(root, {"*.parquet": TRANSITIONS_FORMAT})
 
 
-def _pictures(row: TransitionRow) -> Iterator[tuple[str, str]]:
-    yield from (("before", row.before), ("after", row.after))
-
-
 def _faults(row: TransitionRow, files: NamedFiles) -> Iterator[Fault]:
     before, after = files.picture(row.before), files.picture(row.after)
     try:
@@ -88,25 +82,12 @@ def _faults(row: TransitionRow, files: NamedFiles) -> Iterator[Fault]:
         yield Fault("wrong_step", "a picture is of another trajectory")
 
 
-TRANSITIONS_FORMAT = RecordFormat(TransitionRow, _pictures, _faults)
+TRANSITIONS_FORMAT = RecordFormat(
+    TransitionRow, lambda row: (("before", row.before), ("after", row.after)), _faults
+)
 
 
 _ROUNDING_MS = 1.0  # times of frames are fractions of a millisecond, times of input are not
-_COLUMNS: tuple[tuple[str, pa.DataType], ...] = (
-    ("id", pa.string()),
-    ("trajectory_id", pa.string()),
-    ("step_index", pa.int32()),
-    ("application", pa.string()),
-    ("instruction", pa.string()),
-    ("action_type", pa.string()),
-    ("action", pa.string()),
-    ("reasoning", pa.string()),
-    ("waited_seconds", pa.float64()),
-    ("before", pa.string()),
-    ("after", pa.string()),
-    ("after_is_final", pa.bool_()),
-)
-TRANSITIONS_SCHEMA = pa.schema([pa.field(name, kind, nullable=False) for name, kind in _COLUMNS])
 
 
 def _records(
@@ -203,11 +184,6 @@ def _record(
     return Record(row["id"], text, step.screenshot, {"row": row}, files)
 
 
-def _finish(out: Path, *_: object) -> Mapping[str, Any]:
-    dump_json(out / TRANSITIONS_SCHEMA_FILE, TransitionRow.model_json_schema())
-    return {}
-
-
 TRANSITIONS_FORM = Form(
     name="transitions",
     code_version="5",
@@ -219,9 +195,8 @@ TRANSITIONS_FORM = Form(
     ),
     records=_records,
     files=lambda split, _: {"row": (f"{split.value}.parquet",)},
-    tables=lambda _: {"row": Table(TRANSITIONS_SCHEMA)},
+    tables=lambda _: {"row": Table(row_schema(TransitionRow))},
     instruction_in_prompt=lambda _: False,  # what an action does is asked without the task
-    finish=_finish,
+    finish=schema_writer(TRANSITIONS_SCHEMA_FILE, TransitionRow),
     problems=checked_records("row", lambda: by_format(TRANSITIONS_FORMAT)),
 )
-build_transitions = partial(build_form, TRANSITIONS_FORM)

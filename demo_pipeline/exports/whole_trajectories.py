@@ -1,65 +1,32 @@
-"""What exports of whole trajectories share: their stretch, and our actions in other forms.
+"""What exports of whole trajectories share: where a trajectory is cut, and what is left out.
 
-Belongs here: where a trajectory is cut (a stretch ends where an action is hidden, where a step
-gives no record, and where the form cannot say an action; the longest stretch is exported), and the
-encoders. An action that a form cannot say exactly is a loss that the export counts; it is never
-written as another one.
+A stretch ends where an action is hidden, where a step gives no record, and where the form cannot
+say an action; the longest stretch is exported. An action that a form cannot say exactly is a loss
+that the export counts; it is never written as another one.
 """
 
 import json
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from demo_pipeline.datasets.export_loop import ExportSummary
+from demo_pipeline.datasets.forms import Excluded, Record
 from demo_pipeline.datasets.selection import Candidate
-from demo_pipeline.desktopd.models import (
-    CANVAS_HEIGHT,
-    CANVAS_WIDTH,
-    ActionType,
-    ClickParameters,
-    DragParameters,
-    HotkeyParameters,
-    Pixel,
-    PointParameters,
-    ScrollParameters,
-    StepAction,
-    TypeParameters,
-    WaitParameters,
-    points,
-    shares_of,
-)
+from demo_pipeline.desktopd.models import CANVAS_HEIGHT, CANVAS_WIDTH, Pixel, StepAction, points
 from demo_pipeline.desktopd.reader import StepFiles, Trajectory
-from demo_pipeline.exports.agentnet_code import MOST_CALLS, MOST_PRESSES, is_code_key
 from demo_pipeline.exports.answers import AnsweredAction
-from demo_pipeline.exports.cua_lite_models import LITE_MAX, to_lite_key
-from demo_pipeline.exports.cudag.actions import is_last_end_filmed, is_off_screen
+from demo_pipeline.exports.cudag.actions import is_last_end_filmed, is_off_screen, readable_size
 from demo_pipeline.exports.prompts import hidden_words
-from demo_pipeline.files.image_header import png_size
 from demo_pipeline.files.json_files import dump_json
 from demo_pipeline.files.shown_text import escape_markers, replace_surrogates
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.pointer_leaks import LEAK_EXCLUSIONS, leak_exclusion
 from demo_pipeline.trajectories.provenance import INCOMPLETE, ProvenanceRow
 
-Place = tuple[str, str]
-"""A trajectory, and the part of the export that one of its records is in."""
-
-
 UNKNOWN_KEY, HELD_KEYS, CLICKS_OF_BUTTON = "unknown_key", "held_keys", "clicks_of_button"
-LITE_LOSSES = (UNKNOWN_KEY,)
-AGENTNET_LOSSES = (UNKNOWN_KEY, HELD_KEYS, CLICKS_OF_BUTTON)
-_DIGITS = 4  # of a share: 0.0001 of 1920 pixels is a fifth of a pixel
-_CODE_OF_CLICK = {
-    ("left", 1): "pyautogui.click",
-    ("right", 1): "pyautogui.rightClick",
-    ("middle", 1): "pyautogui.middleClick",
-    ("left", 2): "pyautogui.doubleClick",
-    ("left", 3): "computer.tripleClick",
-}
 
 
 class InexpressibleError(ValueError):
@@ -81,131 +48,6 @@ Raises `InexpressibleError` for what the form cannot say.
 """
 
 
-def lite_actions(action: AnsweredAction, size: Pixel) -> list[dict[str, Any]]:
-    """An action as the `actions` of CUA-Lite's `computer`; see `ActionEncoder`.
-
-    Members with the form's default value are left out, as the form's own rows do. Modifiers are
-    keys that go down before the action and up after it; keys pressed n times are n actions.
-    """
-    match action.parameters:
-        case TypeParameters(text=text):
-            return [{"action": "type", "text": text}]
-        case HotkeyParameters(keys=keys, presses=presses):
-            return [{"action": "key", "keys": _lite_keys(keys)} for _ in range(presses or 1)]
-        case WaitParameters(seconds=seconds):
-            return [{"action": "wait", "duration": seconds}]
-    done = _lite_pointing(action, size)
-    modifiers = _lite_keys(action.parameters.members().get("modifiers") or [])
-    if not modifiers:
-        return [done]
-    down = {"action": "key_down", "keys": modifiers}
-    return [down, done, {"action": "key_up", "keys": modifiers[::-1]}]
-
-
-def _lite_pointing(action: AnsweredAction, size: Pixel) -> dict[str, Any]:
-    match action.parameters:
-        case DragParameters() as drag:
-            start = _units(drag.start_x, drag.start_y, size)
-            done = {"action": "drag", "start_coordinate": start}
-            done["coordinate"] = _units(drag.end_x, drag.end_y, size)
-            return done | _unless("button", drag.button or "left", "left")
-        case ScrollParameters() as scroll:
-            turned = {"direction": scroll.direction, "amount": scroll.amount}
-            return {"action": "scroll", **turned, "coordinate": _units(scroll.x, scroll.y, size)}
-    button, clicks, x, y = _click(action)
-    done = {"action": "click", "coordinate": _units(x, y, size)}
-    return done | _unless("button", button, "left") | _unless("clicks", clicks, 1)
-
-
-def _click(action: AnsweredAction) -> tuple[str, int, int, int]:
-    """Button, number of clicks, x and y."""
-    match action.parameters:
-        case ClickParameters() as click:
-            return click.button, click.clicks or 1, click.x, click.y
-        case PointParameters(x=x, y=y) if action.action_type is ActionType.DOUBLE_CLICK:
-            return "left", 2, x, y
-        case PointParameters(x=x, y=y):
-            return "right", 1, x, y
-    raise TypeError(f"no encoder for {type(action.parameters).__name__}")
-
-
-def _unless(name: str, value: object, default: object) -> dict[str, Any]:
-    return {} if value == default else {name: value}
-
-
-def _units(x: int, y: int, size: Pixel) -> list[int]:
-    return [round(share * LITE_MAX) for share in shares_of(x, y, size)]
-
-
-def _lite_keys(keys: Sequence[str]) -> list[str]:
-    named = [to_lite_key(key) for key in keys]
-    if None in named:
-        raise InexpressibleError(UNKNOWN_KEY)
-    return [key for key in named if key]
-
-
-def agentnet_code(action: AnsweredAction, size: Pixel) -> str:
-    """An action as AgentNet's code, one call a line; see `ActionEncoder`."""
-    if action.parameters.members().get("modifiers"):
-        raise InexpressibleError(HELD_KEYS)
-    lines = list(_code_lines(action, size))
-    if len(lines) > MOST_CALLS:  # of keys that were held down until they repeated as often
-        raise InexpressibleError(HELD_KEYS)
-    return "\n".join(lines)
-
-
-def _code_lines(action: AnsweredAction, size: Pixel) -> Iterator[str]:
-    match action.parameters:
-        case TypeParameters(text=text):
-            yield f"pyautogui.write(message={text!r})"
-        case HotkeyParameters(keys=keys, presses=presses):
-            yield from _key_lines(keys, presses or 1)
-        case WaitParameters(seconds=seconds):
-            whole = seconds.is_integer()
-            yield f"computer.wait({int(seconds) if whole else seconds!r})"
-        case DragParameters() as drag:
-            yield f"pyautogui.moveTo({_place(drag.start_x, drag.start_y, size)})"
-            end = _place(drag.end_x, drag.end_y, size)
-            yield f"pyautogui.dragTo({end}, button={drag.button or 'left'!r})"
-        case ScrollParameters() as scroll:
-            yield f"pyautogui.moveTo({_place(scroll.x, scroll.y, size)})"
-            name = "scroll" if scroll.direction in ("up", "down") else "hscroll"
-            sign = 1 if scroll.direction in ("up", "right") else -1
-            yield f"pyautogui.{name}({sign * scroll.amount})"
-        case _:
-            button, clicks, x, y = _click(action)
-            if (button, clicks) not in _CODE_OF_CLICK:
-                raise InexpressibleError(CLICKS_OF_BUTTON)
-            yield f"{_CODE_OF_CLICK[button, clicks]}({_place(x, y, size)})"
-
-
-def _key_lines(keys: Sequence[str], presses: int) -> Iterator[str]:
-    if not all(map(is_code_key, keys)):
-        raise InexpressibleError(UNKNOWN_KEY)
-    if len(keys) > 1:
-        yield from [f"pyautogui.hotkey({list(keys)!r})"] * presses
-    else:
-        full, rest = divmod(presses, MOST_PRESSES)
-        for times in [MOST_PRESSES] * full + [rest] * bool(rest):
-            yield f"pyautogui.press({keys[0]!r}{f', presses={times}' if times > 1 else ''})"
-
-
-def share_text(x: int, y: int, size: Pixel) -> str:
-    """A place as AgentNet writes its two numbers: `0.5, 0.25`."""
-    return ", ".join(map(repr, _shares(x, y, size)))
-
-
-def _place(x: int, y: int, size: Pixel) -> str:
-    across, down = _shares(x, y, size)
-    return f"x={across!r}, y={down!r}"
-
-
-def _shares(x: int, y: int, size: Pixel) -> tuple[float, float]:
-    across, down = shares_of(x, y, size)
-    return round(across, _DIGITS), round(down, _DIGITS)
-
-
-LOSSES_FILE = "metadata.json"
 OUTSIDE, TOO_SHORT = "outside_stretch", "too_short"
 UNKNOWN_SYSTEM, NO_STEPS = "unknown_system", "no_steps"
 STRETCH_EXCLUSIONS = ("off_screen", "missing_frame", *LEAK_EXCLUSIONS, OUTSIDE, TOO_SHORT)
@@ -247,59 +89,57 @@ class Stretch:
         before: what was done before the first of them, a sentence an action.
         final: the screenshot after the last one; None: the trajectory goes on, the video ends
             before the last action does, or it is missing.
-        left_out: the steps that are not shown, by reason.
     """
 
     steps: tuple[SaidStep, ...]
     before: tuple[str, ...]
     final: Path | None
-    left_out: Counter[str]
 
 
-def longest_stretch(
-    candidate: Candidate,
-    trajectory: Trajectory,
-    rows: Mapping[int, ProvenanceRow],
-    settings: DatasetSettings,
-    encode: ActionEncoder,
-) -> Stretch | Counter[str]:
-    """The longest stretch, the earliest of equally long ones; or why there is none.
+Records = Iterator[Record | Excluded]
 
-    A trajectory without a cut is taken however short it is; otherwise a stretch has at least
-    `settings.min_steps` steps.
+
+def stretch_records(
+    encode: ActionEncoder, make: Callable[[Stretch, Trajectory, ProvenanceRow], Records]
+) -> Callable[[Candidate, Trajectory, Mapping[int, ProvenanceRow], DatasetSettings], Records]:
+    """What yields an `Excluded` for each step outside the longest stretch, and what `make` makes.
+
+    Of equally long ones the earliest is taken. A trajectory without a cut is taken however short it
+    is; otherwise a stretch has at least `settings.min_steps` steps.
 
     Args:
-        candidate: its hidden actions cut the trajectory.
-        trajectory: the whole of it.
-        rows: its provenance by step index.
-        settings: which leaks take part, and the shortest stretch.
         encode: writes an action in the form.
-
-    Returns:
-        The stretch, or the number of steps that are left out, by reason.
+        make: yields the record of a stretch, and gets the provenance of its first step.
     """
-    left_out: Counter[str] = Counter()
-    runs: list[list[SaidStep]] = [[]]
-    for step in trajectory.steps:
-        if candidate.hidden.before(step.index):
-            runs.append([])
-        said = said_step(step, rows[step.index], settings, encode)
-        if isinstance(said, SaidStep):
-            runs[-1].append(said)
-        else:
-            left_out[said] += 1
-            runs.append([])
-    best = max(runs, key=len)
-    whole = len(best) == len(trajectory.steps) and not len(candidate.hidden)
-    rest = sum(map(len, runs)) - len(best)
-    if not best or (len(best) < settings.min_steps and not whole):
-        return left_out + Counter({TOO_SHORT: rest + len(best)})
-    return Stretch(
-        tuple(best),
-        tuple(_before(candidate, trajectory, best[0].files.index)),
-        _final(candidate, trajectory, best[-1].files.index, rows),
-        left_out + Counter({OUTSIDE: rest}),
-    )
+
+    def records(
+        candidate: Candidate,
+        trajectory: Trajectory,
+        rows: Mapping[int, ProvenanceRow],
+        settings: DatasetSettings,
+    ) -> Records:
+        runs: list[list[SaidStep]] = [[]]
+        for step in trajectory.steps:
+            if candidate.hidden.before(step.index):
+                runs.append([])
+            said = said_step(step, rows[step.index], settings, encode)
+            if isinstance(said, SaidStep):
+                runs[-1].append(said)
+            else:
+                yield Excluded(said)
+                runs.append([])
+        best, total = max(runs, key=len), sum(map(len, runs))
+        whole = len(best) == len(trajectory.steps) and not len(candidate.hidden)
+        if not best or (len(best) < settings.min_steps and not whole):
+            yield from [Excluded(TOO_SHORT)] * total
+            return
+        yield from [Excluded(OUTSIDE)] * (total - len(best))
+        first, last = best[0].files.index, best[-1].files.index
+        before = tuple(_before(candidate, trajectory, first))
+        final = _final(candidate, trajectory, last, rows)
+        yield from make(Stretch(tuple(best), before, final), trajectory, rows[first])
+
+    return records
 
 
 def said_step(
@@ -318,14 +158,6 @@ def said_step(
         return SaidStep(step, size, encode(action, size))
     except InexpressibleError as error:
         return error.reason
-
-
-def readable_size(screenshot: Path) -> Pixel | None:
-    """Width and height of a PNG; None: it is missing or not a PNG."""
-    try:
-        return png_size(screenshot)
-    except (OSError, ValueError):
-        return None
 
 
 def _before(candidate: Candidate, trajectory: Trajectory, first: int) -> Iterator[str]:
@@ -382,7 +214,7 @@ def finish_losses(
     details = {"steps": counts.get("steps", 0)}
     known = replace(summary, details=details).as_dict()
     shown = {name: value for name, value in known.items() if name != "problems"}
-    dump_json(out / LOSSES_FILE, {**shown, "excluded_steps": left_out})
+    dump_json(out / "metadata.json", {**shown, "excluded_steps": left_out})
     return details
 
 

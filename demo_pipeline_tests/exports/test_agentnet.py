@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
-from demo_pipeline.exports.agentnet import build_agentnet, decode_code, validate_agentnet
+from demo_pipeline.datasets.export_loop import build_form
+from demo_pipeline.exports.agentnet import AGENTNET_FORM, validate_agentnet
+from demo_pipeline.exports.agentnet_code import decode_code
 from demo_pipeline.exports.answers import AnsweredAction
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline_tests.datasets.builders import (
@@ -23,7 +25,7 @@ ALT_GR = ("hotkey", {"keys": ["altgr", "q"]})
 
 def build(tmp_path: Path, *demos: Any, **settings: Any) -> list[dict[str, Any]]:
     """The lines of the training split; the folder is valid."""
-    build_agentnet(demos, tmp_path / "out", DatasetSettings(**settings))
+    build_form(AGENTNET_FORM, demos, tmp_path / "out", DatasetSettings(**settings))
     assert validate_agentnet(tmp_path / "out") == []
     return read_lines(tmp_path / "out/train.jsonl")
 
@@ -92,7 +94,7 @@ def test_the_computer_is_named_as_the_readers_know_it(
 
 def test_an_unknown_computer_is_left_out_and_counted(tmp_path: Path) -> None:
     demo = make_trajectory(tmp_path, "demo", rows={0: {"platform": "beos"}})
-    summary = build_agentnet([demo], tmp_path / "out", DatasetSettings())
+    summary = build_form(AGENTNET_FORM, [demo], tmp_path / "out", DatasetSettings())
     assert (summary.total, summary.excluded_records["unknown_system"]) == (0, 1)
     assert validate_agentnet(tmp_path / "out") == []
 
@@ -100,7 +102,7 @@ def test_an_unknown_computer_is_left_out_and_counted(tmp_path: Path) -> None:
 def test_what_the_form_cannot_say_cuts_and_is_counted(tmp_path: Path) -> None:
     steps = [CLICK, HELD, MIDDLE, ALT_GR, CLICK, CLICK, CLICK]
     demo = make_trajectory(tmp_path, "demo", steps)
-    summary = build_agentnet([demo], tmp_path / "out", DatasetSettings())
+    summary = build_form(AGENTNET_FORM, [demo], tmp_path / "out", DatasetSettings())
     lost = {key: count for key, count in summary.excluded_records.items() if count}
     assert lost == {"held_keys": 1, "clicks_of_button": 1, "unknown_key": 1, "outside_stretch": 1}
     [line] = read_lines(tmp_path / "out/train.jsonl")
@@ -180,6 +182,6 @@ def test_typed_text_of_any_kind_is_code_that_is_read_again(tmp_path: Path) -> No
 
 def test_the_same_input_gives_the_same_bytes_in_any_order(tmp_path: Path) -> None:
     demos = [make_trajectory(tmp_path, name, TABLE[:3], shade=ord(name)) for name in "abc"]
-    build_agentnet(demos, tmp_path / "one", DatasetSettings())
-    build_agentnet(demos[::-1], tmp_path / "two", DatasetSettings())
+    build_form(AGENTNET_FORM, demos, tmp_path / "one", DatasetSettings())
+    build_form(AGENTNET_FORM, demos[::-1], tmp_path / "two", DatasetSettings())
     assert snapshot(tmp_path / "one") == snapshot(tmp_path / "two")

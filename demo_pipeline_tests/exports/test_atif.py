@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from demo_pipeline.datasets.export_loop import build_form
 from demo_pipeline.exports.answers import AnsweredAction
-from demo_pipeline.exports.atif import build_atif, decode_atif_answer, validate_atif
+from demo_pipeline.exports.atif import ATIF_FORM, decode_atif_answer, validate_atif
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline_tests.datasets.builders import (
     CLICK,
@@ -20,7 +21,7 @@ from demo_pipeline_tests.datasets.builders import (
 
 def build(tmp_path: Path, *demos: Any, **settings: Any) -> list[dict[str, Any]]:
     """The documents by list; the folder is valid."""
-    build_atif(demos, tmp_path / "out", DatasetSettings(**settings))
+    build_form(ATIF_FORM, demos, tmp_path / "out", DatasetSettings(**settings))
     assert validate_atif(tmp_path / "out") == []
     entries = read_lines(tmp_path / "out/atif_trajectories.jsonl")
     return [json.loads((tmp_path / "out" / entry["file"]).read_text()) for entry in entries]
@@ -115,7 +116,7 @@ def test_a_step_without_a_right_screenshot_is_words_and_counted(
     tmp_path: Path, row: dict[str, Any], reason: str, words: str
 ) -> None:
     demo = make_trajectory(tmp_path, "demo", [CLICK] * 3, rows={1: row})
-    summary = build_atif([demo], tmp_path / "out", DatasetSettings())
+    summary = build_form(ATIF_FORM, [demo], tmp_path / "out", DatasetSettings())
     assert summary.excluded_records[reason] == 1
     assert (summary.as_dict()["steps"], summary.total) == (2, 1)
     [document] = build(
@@ -128,7 +129,7 @@ def test_a_step_without_a_right_screenshot_is_words_and_counted(
 def test_demonstrations_with_many_hidden_actions_are_left_out(tmp_path: Path) -> None:
     hidden = [(n, "click", "off_screen") for n in range(3)]
     demo = make_trajectory(tmp_path, "demo", [CLICK] * 3, hidden=hidden)
-    summary = build_atif([demo], tmp_path / "out", DatasetSettings())
+    summary = build_form(ATIF_FORM, [demo], tmp_path / "out", DatasetSettings())
     assert (summary.total, summary.excluded_trajectories["incomplete"]) == (0, 1)
 
 
@@ -137,7 +138,7 @@ def test_a_trajectory_without_a_step_to_show_is_counted(tmp_path: Path) -> None:
         make_trajectory(tmp_path, "none", []),
         make_trajectory(tmp_path, "lost", rows={0: {"pts": None}}),
     ]
-    summary = build_atif(demos, tmp_path / "out", DatasetSettings())
+    summary = build_form(ATIF_FORM, demos, tmp_path / "out", DatasetSettings())
     assert (summary.total, summary.excluded_records["no_steps"]) == (0, 2)
     assert validate_atif(tmp_path / "out") == []
 
@@ -186,6 +187,6 @@ def test_half_a_character_does_not_stop_an_export(tmp_path: Path) -> None:
 
 def test_the_same_input_gives_the_same_bytes_in_any_order(tmp_path: Path) -> None:
     demos = [make_trajectory(tmp_path, name, TABLE[:3], shade=ord(name)) for name in "abc"]
-    build_atif(demos, tmp_path / "one", DatasetSettings())
-    build_atif(demos[::-1], tmp_path / "two", DatasetSettings())
+    build_form(ATIF_FORM, demos, tmp_path / "one", DatasetSettings())
+    build_form(ATIF_FORM, demos[::-1], tmp_path / "two", DatasetSettings())
     assert snapshot(tmp_path / "one") == snapshot(tmp_path / "two")

@@ -4,13 +4,16 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow.parquet as pq
 import pytest
 
+from demo_pipeline.datasets.export_loop import build_form
+from demo_pipeline.datasets.forms import KeptRecord, write_records
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.exports.answers import AnsweredAction
-from demo_pipeline.exports.cua_lite import build_cua_lite
-from demo_pipeline.exports.cua_lite_validator import decode_cua_lite_answer, validate_cua_lite
+from demo_pipeline.exports.cua_lite import CUA_LITE_FORM, validate_cua_lite
+from demo_pipeline.exports.cua_lite_actions import decode_cua_lite_answer
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline_tests.datasets.builders import CLICK, TABLE, make_trajectory, snapshot
 
@@ -28,7 +31,7 @@ def rows_of(out: Path, split: str = "train", name: str = NAME) -> list[dict[str,
 
 def build(tmp_path: Path, *demos: Any, **settings: Any) -> list[dict[str, Any]]:
     """The rows of the training split; the folder is valid."""
-    build_cua_lite(demos, tmp_path / "out", DatasetSettings(**settings))
+    build_form(CUA_LITE_FORM, demos, tmp_path / "out", DatasetSettings(**settings))
     assert validate_cua_lite(tmp_path / "out") == []
     return rows_of(tmp_path / "out")
 
@@ -134,7 +137,7 @@ class TestCuts:
 
     def test_an_action_that_the_form_lacks_cuts_and_is_counted(self, tmp_path: Path) -> None:
         demo = make_trajectory(tmp_path, "demo", [CLICK, ALT_GR, CLICK, CLICK, HELD])
-        summary = build_cua_lite([demo], tmp_path / "out", DatasetSettings())
+        summary = build_form(CUA_LITE_FORM, [demo], tmp_path / "out", DatasetSettings())
         [row] = rows_of(tmp_path / "out")
         assert shown_steps(row) == (2, 4)
         assert "2. Step 1 of the work" in row["messages"][0]["content"][1]["text"]
@@ -156,16 +159,16 @@ class TestCuts:
         self, tmp_path: Path, row: dict[str, Any], reason: str
     ) -> None:
         demo = make_trajectory(tmp_path, "demo", [CLICK] * 5, rows={1: row})
-        summary = build_cua_lite([demo], tmp_path / "out", DatasetSettings())
+        summary = build_form(CUA_LITE_FORM, [demo], tmp_path / "out", DatasetSettings())
         [found] = rows_of(tmp_path / "out")
         assert shown_steps(found) == (2, 4)
         assert summary.excluded_records[reason] == 1
 
     def test_a_stretch_has_at_least_min_steps(self, tmp_path: Path) -> None:
         demo = make_trajectory(tmp_path, "demo", [CLICK, CLICK, ALT_GR])
-        summary = build_cua_lite([demo], tmp_path / "out", DatasetSettings())
+        summary = build_form(CUA_LITE_FORM, [demo], tmp_path / "out", DatasetSettings())
         assert (summary.total, summary.excluded_records["too_short"]) == (0, 2)
-        summary = build_cua_lite([demo], tmp_path / "two", DatasetSettings(min_steps=2))
+        summary = build_form(CUA_LITE_FORM, [demo], tmp_path / "two", DatasetSettings(min_steps=2))
         assert (summary.total, summary.excluded_records["too_short"]) == (1, 0)
 
     def test_a_short_trajectory_without_a_cut_is_whole(self, tmp_path: Path) -> None:
@@ -206,7 +209,7 @@ class TestHardRules:
             for part in "ab"
         ]
         settings = DatasetSettings(train_ratio=0.4, val_ratio=0.3, test_ratio=0.3)
-        summary = build_cua_lite(demos, tmp_path / "out", settings)
+        summary = build_form(CUA_LITE_FORM, demos, tmp_path / "out", settings)
         assert validate_cua_lite(tmp_path / "out") == []
         places = {
             Split.TRAIN: rows_of(tmp_path / "out"),
@@ -241,14 +244,14 @@ class TestHardRules:
     def test_the_same_first_screen_and_task_is_not_in_two_splits(self, tmp_path: Path) -> None:
         demos = [make_trajectory(tmp_path, f"d{n}", group=f"t{n}") for n in range(6)]
         settings = DatasetSettings(train_ratio=0.5, val_ratio=0.3, test_ratio=0.2)
-        summary = build_cua_lite(demos, tmp_path / "out", settings)
+        summary = build_form(CUA_LITE_FORM, demos, tmp_path / "out", settings)
         assert summary.excluded_records["split_leak"] > 0
         assert [count > 0 for count in summary.records.values()].count(True) == 1
 
     def test_the_same_input_gives_the_same_bytes_in_any_order(self, tmp_path: Path) -> None:
         demos = [make_trajectory(tmp_path, name, TABLE[:3], shade=ord(name)) for name in "abc"]
-        build_cua_lite(demos, tmp_path / "one", DatasetSettings())
-        build_cua_lite(demos[::-1], tmp_path / "two", DatasetSettings())
+        build_form(CUA_LITE_FORM, demos, tmp_path / "one", DatasetSettings())
+        build_form(CUA_LITE_FORM, demos[::-1], tmp_path / "two", DatasetSettings())
         assert snapshot(tmp_path / "one") == snapshot(tmp_path / "two")
 
     def test_text_that_looks_like_markup_is_escaped_but_typed_text_is_not(
@@ -262,3 +265,20 @@ class TestHardRules:
         assert row["messages"][0]["content"][1]["text"] == "Look at [image] now"
         [call] = calls_of(row)[0]["tool_calls"]
         assert call["function"]["arguments"]["actions"] == [{"action": "type", "text": "<image> ?"}]
+
+
+def test_a_kept_row_is_checked_before_its_split_is_known(tmp_path: Path) -> None:
+    demo, out = make_trajectory(tmp_path, "demo", TABLE), tmp_path / "records"
+    out.mkdir()
+    write_records(demo, [CUA_LITE_FORM], out, DatasetSettings())
+    line = (out / CUA_LITE_FORM.file).read_bytes().split(b"\n")[1]
+    record = msgspec.json.decode(line, type=KeptRecord)
+    assert CUA_LITE_FORM.problems([(2, record)], "cua_lite.jsonl", demo.path) == []
+    row = record.parts["row"]
+    row["messages"] = row["messages"].replace('"tool_call_id": "call_0000"', '"tool_call_id": "x"')
+    found = CUA_LITE_FORM.problems([(2, record)], "cua_lite.jsonl", demo.path)
+    assert {problem.code for problem in found} == {"orphan_result", "no_result"}
+    assert {(problem.file, problem.line) for problem in found} == {("cua_lite.jsonl", 2)}
+    record.files[row["images"][0]] = "steps/001/screenshot.png"
+    found = CUA_LITE_FORM.problems([(2, record)], "cua_lite.jsonl", demo.path)
+    assert "image" in {problem.code for problem in found}

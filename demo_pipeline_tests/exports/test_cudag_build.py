@@ -75,7 +75,9 @@ def test_every_action_of_the_table_becomes_its_tool_calls(tmp_path):
         coordinate = made[0].arguments.get("coordinate")
         assert known.has_coordinate == (coordinate is not None)
         if coordinate:
-            assert to_ru(*known.real_coords, known.image_size) == tuple(coordinate)
+            assert to_ru(known.real_coords[0], known.real_coords[1], known.image_size) == tuple(
+                coordinate
+            )
     assert records[5].metadata.end_coords == (960, 540)
     assert [records[n].metadata.scroll_direction for n in (6, 7, 8, 9, 10)] == [
         "up",

@@ -29,7 +29,7 @@ def test_rows_are_drawn_on_as_the_whole_picture_is(
     rgb = np.random.default_rng(1).integers(0, 256, (90, 120, 3)).astype(np.uint8)
     PngWriter().write(folder / "ours.png", rgb)
     assert cv2.imwrite(str(folder / "other.png"), rgb[:, :, ::-1])
-    metadata = CudagMetadata.model_construct(
+    metadata = CudagMetadata(
         task_type=kind,
         real_coords=start,
         end_coords=end,

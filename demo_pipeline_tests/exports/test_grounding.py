@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from demo_pipeline.datasets.export_loop import ExportSummary
-from demo_pipeline.exports.grounding import build_grounding, validate_grounding
+from demo_pipeline.datasets.export_loop import ExportSummary, build_form
+from demo_pipeline.exports.grounding import GROUNDING_FORM, validate_grounding
 from demo_pipeline.files.image_header import png_size
 from demo_pipeline.files.parquet import read_rows
 from demo_pipeline.settings import DatasetSettings
@@ -26,7 +26,7 @@ def build(
     """The summary and the rows of train."""
     out = tmp_path / "out"
     chosen = DatasetSettings(train_ratio=1, val_ratio=0, test_ratio=0, **settings)
-    summary = build_grounding(made, out, chosen)
+    summary = build_form(GROUNDING_FORM, made, out, chosen)
     assert validate_grounding(out) == []
     return summary, read_rows(out / "train.parquet")
 
@@ -151,7 +151,7 @@ def test_the_same_picture_with_the_same_words_is_not_in_two_splits(tmp_path: Pat
     made = [
         make_seen(tmp_path, f"demo_{n}", [CLICK], SAVE, instruction=f"Task {n}") for n in range(12)
     ]
-    summary = build_grounding(made, tmp_path / "out", DatasetSettings())
+    summary = build_form(GROUNDING_FORM, made, tmp_path / "out", DatasetSettings())
     assert sum(count > 0 for count in summary.records.values()) == 1
     assert summary.excluded_records["split_leak"] > 0
 
@@ -177,5 +177,5 @@ def test_failed_and_contaminated_ones_are_left_out_and_no_picture_is_left_over(
 def test_the_order_of_the_demonstrations_does_not_matter(tmp_path: Path) -> None:
     made = [make_seen(tmp_path, f"demo_{n}", [CLICK], SAVE, HELP, shade=n) for n in range(4)]
     for name, order in (("a", made), ("b", made[::-1])):
-        build_grounding(order, tmp_path / name, DatasetSettings())
+        build_form(GROUNDING_FORM, order, tmp_path / name, DatasetSettings())
     assert snapshot(tmp_path / "a") == snapshot(tmp_path / "b")

@@ -7,9 +7,8 @@ import pytest
 
 from demo_pipeline.exports.grounding_elements import (
     ElementLimits,
-    ShownScreen,
     choose_elements,
-    read_screen_nodes,
+    read_screen,
 )
 from demo_pipeline.trajectories.step_sentences import TypedTexts
 from demo_pipeline_tests.datasets.seen_screens import Box, element, write_tree
@@ -30,7 +29,8 @@ def chosen(
 ) -> tuple[list[str], dict[str, int]]:
     """The texts of the elements that are asked for, and how many are not by reason."""
     write_tree(tmp_path, *nodes)
-    screen = ShownScreen(read_screen_nodes(tmp_path / "ui_tree.json"), platform)
+    screen = read_screen(tmp_path / "ui_tree.json", platform)
+    assert screen
     limits = ElementLimits(area, TypedTexts(typed), 8, most)
     found, left_out = choose_elements(screen, limits)
     return [one.text for one in found], {name: count for name, count in left_out.items() if count}

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from demo_pipeline.exports.grounding import build_grounding, validate_grounding
-from demo_pipeline.exports.step_labels import build_step_labels, validate_step_labels
-from demo_pipeline.exports.transitions import build_transitions, validate_transitions
+from demo_pipeline.datasets.export_loop import build_form
+from demo_pipeline.exports.grounding import GROUNDING_FORM, validate_grounding
+from demo_pipeline.exports.step_labels import STEP_LABELS_FORM, validate_step_labels
+from demo_pipeline.exports.transitions import TRANSITIONS_FORM, validate_transitions
 from demo_pipeline.problems import Problem
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline_tests.datasets.builders import CLICK, picture
@@ -18,9 +19,9 @@ from demo_pipeline_tests.datasets.seen_screens import element, make_seen
 from demo_pipeline_tests.exports.changed_rows import change_row, drop_column
 
 BUILT: dict[str, tuple[Any, Callable[[Path], list[Problem]]]] = {
-    "transitions": (build_transitions, validate_transitions),
-    "step_labels": (build_step_labels, validate_step_labels),
-    "grounding": (build_grounding, validate_grounding),
+    "transitions": (TRANSITIONS_FORM, validate_transitions),
+    "step_labels": (STEP_LABELS_FORM, validate_step_labels),
+    "grounding": (GROUNDING_FORM, validate_grounding),
 }
 FIRST = "trajectories/demo_0/steps/000/screenshot.png"
 TRAIN = DatasetSettings(train_ratio=1, val_ratio=0, test_ratio=0)
@@ -79,8 +80,8 @@ def exports(tmp_path_factory: pytest.TempPathFactory) -> Path:
         make_seen(root, f"demo_{n}", [CLICK] * 2, save, instruction=f"Task {n}", shade=9 * n)
         for n in range(2)
     ]
-    for name, (build, validate) in BUILT.items():
-        build(made, root / name, TRAIN)
+    for name, (form, validate) in BUILT.items():
+        build_form(form, made, root / name, TRAIN)
         assert validate(root / name) == []
     return root
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from demo_pipeline.datasets.export_loop import ExportSummary
-from demo_pipeline.exports.transitions import build_transitions, validate_transitions
+from demo_pipeline.datasets.export_loop import ExportSummary, build_form
+from demo_pipeline.exports.transitions import TRANSITIONS_FORM, validate_transitions
 from demo_pipeline.files.parquet import read_rows
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
@@ -22,7 +22,7 @@ def build(
     """The summary and the rows of train."""
     out = tmp_path / "out"
     chosen = DatasetSettings(train_ratio=1, val_ratio=0, test_ratio=0, **settings)
-    summary = build_transitions(made, out, chosen)
+    summary = build_form(TRANSITIONS_FORM, made, out, chosen)
     assert validate_transitions(out) == []
     return summary, read_rows(out / "train.parquet")
 
@@ -138,7 +138,7 @@ def test_the_same_question_is_not_in_two_splits(tmp_path: Path) -> None:
         make_trajectory(tmp_path, f"demo_{n}", [CLICK], rows=timed(1), instruction=f"Task {n}")
         for n in range(12)
     ]
-    summary = build_transitions(made, tmp_path / "out", DatasetSettings())
+    summary = build_form(TRANSITIONS_FORM, made, tmp_path / "out", DatasetSettings())
     assert sum(count > 0 for count in summary.records.values()) == 1
     assert summary.excluded_records["split_leak"] > 0
 
@@ -149,5 +149,5 @@ def test_the_same_input_gives_the_same_bytes(tmp_path: Path) -> None:
         for n in range(3)
     ]
     for name, order in (("a", made), ("b", made[::-1])):
-        build_transitions(order, tmp_path / name, DatasetSettings())
+        build_form(TRANSITIONS_FORM, order, tmp_path / name, DatasetSettings())
     assert snapshot(tmp_path / "a") == snapshot(tmp_path / "b")

@@ -6,6 +6,7 @@ modifiers, a drag with another button, a place outside the screen.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from demo_pipeline.desktopd.models import (
@@ -20,13 +21,14 @@ from demo_pipeline.desktopd.models import (
     points,
 )
 from demo_pipeline.desktopd.reader import StepFiles
-from demo_pipeline.exports.cudag.models import to_ru
+from demo_pipeline.exports.cudag.models import Pair, to_ru
 from demo_pipeline.exports.cudag.tool_calls import ToolCall
 from demo_pipeline.exports.prompts import units_per_notch
+from demo_pipeline.files.image_header import png_size
+from demo_pipeline.files.system_errors import raise_system_trouble
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.provenance import ProvenanceRow
 
-ImageSize = tuple[int, int]
 DRAG = "drag"  # the task type
 
 
@@ -38,9 +40,7 @@ class ActionCalls:
     note: str
 
 
-def tool_calls(
-    action: StepAction, size: ImageSize, settings: DatasetSettings
-) -> tuple[ToolCall, ...]:
+def tool_calls(action: StepAction, size: Pair, settings: DatasetSettings) -> tuple[ToolCall, ...]:
     """An action as one call or several.
 
     A drag is `mouse_move`, then `left_click_drag`. A key pressed n times is n calls: one call with
@@ -51,42 +51,34 @@ def tool_calls(
         size: width and height of the screenshot, pixels.
         settings: sign and unit of the wheel (`cudag_scroll_sign`, `cudag_scroll_unit`).
     """
+    at = [{"coordinate": list(to_ru(*point, size))} for point in points(action)]
+    calls: Sequence[tuple[str, Mapping[str, Any]]]
     match action.parameters:
         case TypeParameters(text=text):
-            return (ToolCall("type", {"text": text}),)
+            calls = [("type", {"text": text})]
         case HotkeyParameters(keys=keys):
-            return (ToolCall("key", {"keys": list(keys)}),) * presses_of(action)
+            calls = [("key", {"keys": list(keys)})] * presses_of(action)
         case WaitParameters(seconds=seconds):
-            return (ToolCall("wait", {"time": seconds}),)
-    coordinates = [{"coordinate": list(to_ru(*point, size))} for point in points(action)]
-    if isinstance(action.parameters, DragParameters):
-        return ToolCall("mouse_move", coordinates[0]), ToolCall("left_click_drag", coordinates[1])
-    return (_pointing_call(action, coordinates[0], settings),)
+            calls = [("wait", {"time": seconds})]
+        case DragParameters():
+            calls = [("mouse_move", at[0]), ("left_click_drag", at[1])]
+        case ScrollParameters(direction=direction, amount=amount):
+            name = "scroll" if direction in ("up", "down") else "hscroll"
+            sign = 1 if direction in ("right", settings.cudag_scroll_sign) else -1
+            calls = [(name, {**at[0], "pixels": amount * units_per_notch(settings) * sign})]
+        case ClickParameters(button="left", clicks=3):
+            calls = [("triple_click", at[0])]
+        case ClickParameters(button=button):
+            calls = [(f"{button}_click", at[0])]
+        case _:
+            calls = [(action.action_type.value, at[0])]
+    return tuple(ToolCall(*call) for call in calls)
 
 
 def presses_of(action: StepAction) -> int:
     """How often the keys of an action are pressed; 1 for actions without keys."""
     parameters = action.parameters
     return (parameters.presses or 1) if isinstance(parameters, HotkeyParameters) else 1
-
-
-def _pointing_call(
-    action: StepAction, coordinate: dict[str, Any], settings: DatasetSettings
-) -> ToolCall:
-    match action.parameters:
-        case ScrollParameters(direction=direction, amount=amount):
-            name = "scroll" if direction in ("up", "down") else "hscroll"
-            pixels = amount * units_per_notch(settings) * _sign(direction, settings)
-            return ToolCall(name, {**coordinate, "pixels": pixels})
-        case ClickParameters(button=button, clicks=clicks):
-            triple = clicks == 3 and button == "left"
-            return ToolCall("triple_click" if triple else f"{button}_click", coordinate)
-    return ToolCall(action.action_type.value, coordinate)
-
-
-def _sign(direction: str, settings: DatasetSettings) -> int:
-    """+1 or -1; sideways, right is always positive."""
-    return 1 if direction in ("right", settings.cudag_scroll_sign) else -1
 
 
 def task_type(action: StepAction, calls: tuple[ToolCall, ...]) -> str:
@@ -97,13 +89,13 @@ def task_type(action: StepAction, calls: tuple[ToolCall, ...]) -> str:
 
 
 def describe_action(
-    action: StepAction, row: ProvenanceRow, size: ImageSize, settings: DatasetSettings
+    action: StepAction, row: ProvenanceRow, size: Pair, settings: DatasetSettings
 ) -> ActionCalls:
     """The calls of an action and its note, as the history of later records shows them."""
     calls = tool_calls(action, size, settings)
     if is_off_screen(action, row, size):
-        bare = tuple(_without_coordinate(call) for call in calls[:1])
-        return ActionCalls(bare, " outside the recorded screen")
+        rest = {name: given for name, given in calls[0].arguments.items() if name != "coordinate"}
+        return ActionCalls((ToolCall(calls[0].action, rest),), " outside the recorded screen")
     parameters = action.parameters.members()
     notes = []
     if modifiers := parameters.get("modifiers"):
@@ -114,13 +106,7 @@ def describe_action(
     return ActionCalls(calls, "".join(notes))
 
 
-def _without_coordinate(call: ToolCall) -> ToolCall:
-    return ToolCall(
-        call.action, {name: value for name, value in call.arguments.items() if name != "coordinate"}
-    )
-
-
-def is_off_screen(action: StepAction, row: ProvenanceRow, size: ImageSize) -> bool:
+def is_off_screen(action: StepAction, row: ProvenanceRow, size: Pair) -> bool:
     """Whether an action points at a place outside the screenshot."""
     positions = points(action)
     inside = all(0 <= x < size[0] and 0 <= y < size[1] for x, y in positions)
@@ -139,3 +125,12 @@ def is_last_end_filmed(steps: Sequence[StepFiles], rows: Mapping[int, Provenance
     """
     acted = [step for step in steps if not isinstance(step.action.parameters, WaitParameters)]
     return not acted or bool(rows[acted[-1].index]["end_filmed"])
+
+
+def readable_size(screenshot: Path) -> Pair | None:
+    """Width and height of a PNG; None: it is missing or not a PNG."""
+    try:
+        return png_size(screenshot)
+    except (OSError, ValueError) as error:
+        raise_system_trouble(error)
+        return None

@@ -6,7 +6,6 @@ system prompt as files, LLaMA-Factory's `dataset_info.json`, the split report. R
 records.py.
 """
 
-import json
 import re
 import shutil
 from collections import Counter
@@ -23,18 +22,22 @@ from demo_pipeline.datasets.forms import Excluded, Form, Record
 from demo_pipeline.datasets.selection import EPOCH, Candidate, newest_recording
 from demo_pipeline.datasets.splits import Split, SplitPlan
 from demo_pipeline.desktopd.reader import Trajectory
-from demo_pipeline.exports.cudag.cross_checks import REPORT_FILE
 from demo_pipeline.exports.cudag.files import (
     cudag_pictures,
     image_suffix,
     make_cudag_picture,
     prepare_cudag_pictures,
 )
-from demo_pipeline.exports.cudag.models import DIRECTORY_PATTERN, GENERATOR
-from demo_pipeline.exports.cudag.record_rules import cudag_record_problems
+from demo_pipeline.exports.cudag.models import (
+    DIRECTORY_PATTERN,
+    GENERATOR,
+    HASHED,
+    RECORD_FILES,
+    REPORT_FILE,
+)
 from demo_pipeline.exports.cudag.records import DRAFT_EXCLUSIONS, DRAFT_SETTINGS, record_drafts
+from demo_pipeline.exports.cudag.rules import cudag_record_problems
 from demo_pipeline.exports.cudag.tool_calls import render_tool_calls
-from demo_pipeline.exports.cudag.validator import RECORD_FILES, TEST_RECORDS
 from demo_pipeline.exports.prompts import scroll_rule, system_prompt, tool_schema, units_per_notch
 from demo_pipeline.exports.record_checks import checked_records
 from demo_pipeline.files.json_files import dump_json
@@ -45,20 +48,18 @@ from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
 
 _STAMP = "%Y%m%d_%H%M%S"
 SETTINGS_DETAIL = "settings"  # of the build's summary: what `decisive_settings` returns
-_DECISIVE = (
-    *("seed", "train_ratio", "val_ratio", "test_ratio", "held_out_applications"),
-    *("include_failed", "include_aborted", "include_contaminated"),
+_CHOICES = (
+    *("held_out_applications", "include_failed", "include_aborted", "include_contaminated"),
     *("include_avoidable_leaks", "include_unavoidable_leaks", "max_hidden_share", "prompt_style"),
+)
+_DECISIVE = (
+    *("seed", "train_ratio", "val_ratio", "test_ratio", *_CHOICES),
     *("cudag_scroll_sign", "cudag_scroll_unit", "cudag_pixels_per_notch"),
 )
 
 
-def generated_at(newest: datetime, settings: DatasetSettings) -> datetime:
-    """The dataset's time in UTC, whole seconds: that of the settings, else `newest`.
-
-    Raises:
-        ValueError: `timestamp` in the settings is not a valid time.
-    """
+def _generated_at(newest: datetime, settings: DatasetSettings) -> datetime:
+    """The dataset's time in UTC, whole seconds: that of the settings, else `newest`."""
     if not settings.timestamp:
         return newest.replace(microsecond=0)
     try:
@@ -78,94 +79,46 @@ def dataset_directory_name(
         ValueError: a part cannot be used in a name; the message says which and what to write.
     """
     newest = EPOCH if settings.timestamp else newest_recording(trajectories)
-    return directory_name(generated_at(newest, settings), settings)
+    return _directory_name(_generated_at(newest, settings), settings)
 
 
-def directory_name(time: datetime, settings: DatasetSettings) -> str:
-    """The directory name for a known time; raises as `dataset_directory_name` does."""
+def _directory_name(time: datetime, settings: DatasetSettings) -> str:
     parts = {"name_prefix": settings.name_prefix, "user": settings.user}
     for key, part in parts.items():
         if not re.fullmatch(NAME_PART.strip("^$"), part):
             raise ValueError(
                 f"datasets.{key} is {part!r}; use letters, digits, . _ and single - inside"
             )
-    name = f"{settings.name_prefix}--{settings.user}--{time:%Y%m%d_%H%M%S}"
+    name = f"{settings.name_prefix}--{settings.user}--{time:{_STAMP}}"
     if not DIRECTORY_PATTERN.fullmatch(name):
         raise ValueError(f"{name!r} is not a valid dataset name; choose other parts")
     return name
 
 
-def configuration(
+def _configuration(
     settings: DatasetSettings,
     time: datetime,
-    counts: Mapping[str, int],
+    tasks: Mapping[str, int],
     plan: SplitPlan,
     escaped: Mapping[str, int],
 ) -> dict[str, Any]:
-    """The content of `config.json`.
-
-    Args:
-        settings: the settings that the dataset is made with.
-        time: see `generated_at`.
-        counts: records of all splits together, by task type.
-        plan: the split plan, for the groups that were moved to fill a split.
-        escaped: number of escaped markers, in prompts and in tool calls.
-    """
-    total = sum(counts.values())
-    types = sorted(counts)
+    """The content of `config.json`; `tasks`: records of all splits together, by task type."""
+    total = sum(tasks.values())
     return {
         "generator": GENERATOR,
         "name_prefix": settings.name_prefix,
         "user": settings.user,
         "generated_at": f"{time:%Y-%m-%dT%H:%M:%SZ}",
         "seed": settings.seed,
-        "task_types": types,
-        "task_counts": {kind: counts[kind] for kind in types},
-        "task_distributions": {kind: round(counts[kind] / total, 6) for kind in types},
+        "task_types": list(tasks),
+        "task_counts": tasks,
+        "task_distributions": {kind: round(count / total, 6) for kind, count in tasks.items()},
         "train_split": settings.train_ratio,
-        "split_ratios": split_ratios(settings),
+        "split_ratios": _split_ratios(settings),
         "split_rule": "SHA-256 of seed and task group against the cumulative ratios",
         "split_filled": [{"group": group, "split": split.value} for group, split in plan.filled],
-        "held_out_applications": list(settings.held_out_applications),
-        "include_failed": settings.include_failed,
-        "include_aborted": settings.include_aborted,
-        "include_contaminated": settings.include_contaminated,
-        "include_avoidable_leaks": settings.include_avoidable_leaks,
-        "include_unavoidable_leaks": settings.include_unavoidable_leaks,
-        "max_hidden_share": settings.max_hidden_share,
-        "prompt_style": settings.prompt_style,
+        **_values(settings, _CHOICES),
         "images": _images(settings),
-        **_rules(settings),
-        "escaped_markers": dict(sorted(escaped.items())),
-        "system_prompt": system_prompt(settings),
-    }
-
-
-def decisive_settings(settings: DatasetSettings) -> dict[str, JsonValue]:
-    """The settings that decide the records of a dataset: name → value, as JSON has it."""
-    values: dict[str, JsonValue] = settings.model_dump(mode="json", include=set(_DECISIVE))
-    return {name: values[name] for name in _DECISIVE} | {"image_mode": _images(settings)}
-
-
-def split_ratios(settings: DatasetSettings) -> dict[str, float]:
-    """The wanted share of groups in each split that is assigned by hash."""
-    return {
-        "train": settings.train_ratio,
-        "val": settings.val_ratio,
-        "test": settings.test_ratio,
-    }
-
-
-def _images(settings: DatasetSettings) -> dict[str, Any]:
-    """The kind of image file. Links and copies have the same bytes and are not told apart."""
-    if settings.image_mode == "jpeg":
-        return {"format": "jpeg", "quality": settings.jpeg_quality}
-    return {"format": "png"}
-
-
-def _rules(settings: DatasetSettings) -> dict[str, Any]:
-    """The rules for scrolls and tolerances."""
-    return {
         "scroll": {
             "unit": settings.cudag_scroll_unit,
             "positive": settings.cudag_scroll_sign,
@@ -182,54 +135,56 @@ def _rules(settings: DatasetSettings) -> dict[str, Any]:
             "scroll": settings.scroll_tolerance,
             "drag": settings.drag_tolerance,
         },
+        "escaped_markers": escaped,
+        "system_prompt": system_prompt(settings),
     }
 
 
-_TAGS = {"role_tag": "from", "content_tag": "value", "user_tag": "human", "assistant_tag": "gpt"}
+def decisive_settings(settings: DatasetSettings) -> dict[str, JsonValue]:
+    """The settings that decide the records of a dataset: name → value, as JSON has it."""
+    return _values(settings, _DECISIVE) | {"image_mode": _images(settings)}
 
 
-def write_sidecars(out: Path, splits: Collection[Split], settings: DatasetSettings) -> None:
-    """Write `system_prompt.txt`, `tools.json` and `dataset_info.json`.
-
-    Args:
-        out: the dataset's directory.
-        splits: the splits that have a file.
-        settings: the settings that the dataset is made with.
-    """
-    (out / "system_prompt.txt").write_text(system_prompt(settings) + "\n", encoding="utf-8")
-    dump_json(out / "tools.json", [tool_schema(settings)])
-    dump_json(out / "dataset_info.json", dataset_info(splits, settings))
+def _values(settings: DatasetSettings, names: Sequence[str]) -> dict[str, JsonValue]:
+    values: dict[str, JsonValue] = settings.model_dump(mode="json", include=set(names))
+    return {name: values[name] for name in names}
 
 
-def dataset_info(splits: Collection[Split], settings: DatasetSettings) -> dict[str, Any]:
+def _split_ratios(settings: DatasetSettings) -> dict[str, float]:
+    """The wanted share of groups in each split that is assigned by hash."""
+    return {name: getattr(settings, f"{name}_ratio") for name in HASHED}
+
+
+def _images(settings: DatasetSettings) -> dict[str, JsonValue]:
+    """The kind of image file. Links and copies have the same bytes and are not told apart."""
+    if settings.image_mode == "jpeg":
+        return {"format": "jpeg", "quality": settings.jpeg_quality}
+    return {"format": "png"}
+
+
+def _dataset_info(splits: Collection[Split], settings: DatasetSettings) -> dict[str, Any]:
     """LLaMA-Factory's entry for every split, named `<name_prefix>_<split>`.
 
     The entry of the test split reads the tests as conversations. LLaMA-Factory's `dataset_dir` and
     `media_dir` must be the dataset's directory. The file has no system prompt: set `default_system`
     to the text of `system_prompt.txt`.
     """
+    tags = {"role_tag": "from", "content_tag": "value", "user_tag": "human", "assistant_tag": "gpt"}
     return {
         f"{settings.name_prefix}_{split.value}": {
             "file_name": RECORD_FILES[split.value],
             "formatting": "sharegpt",
             "columns": {"messages": "conversations", "images": "image"},
-            "tags": dict(_TAGS),
+            "tags": tags,
         }
-        for split in Split
-        if split in splits
+        for split in splits
     }
 
 
-def split_report(
+def _split_report(
     plan: SplitPlan, settings: DatasetSettings, summary: ExportSummary
 ) -> dict[str, Any]:
-    """The content of `splits.json`: every trajectory's split, moved groups, and what was left out.
-
-    Args:
-        plan: the split of every chosen trajectory.
-        settings: for the wanted ratios, which are shown beside the shares of groups.
-        summary: for the records written and what was left out.
-    """
+    """The content of `splits.json`: the split of every trajectory, and what was left out."""
     groups, trajectories = Counter(plan.groups.values()), Counter(plan.splits.values())
     by_hash = groups.total() - groups[Split.HELD_OUT]
     splits: dict[str, dict[str, Any]] = {
@@ -240,7 +195,7 @@ def split_report(
         }
         for split in Split
     }
-    for name, ratio in split_ratios(settings).items():
+    for name, ratio in _split_ratios(settings).items():
         share = round(splits[name]["groups"] / by_hash, 6) if by_hash else 0
         splits[name] |= {"ratio": ratio, "share": share}
     return {
@@ -260,7 +215,7 @@ def split_report(
     }
 
 
-_DATA = (Split.TRAIN, Split.VAL, Split.HELD_OUT)
+_DATA = ("train", "val", "held_out")  # of which data.jsonl is the union, byte for byte
 _PROMPTS, _CALLS, _TASK = "markers of prompts", "markers of calls", "task "  # what is counted
 
 
@@ -275,11 +230,10 @@ def _records(
         if isinstance(draft, Excluded):
             yield draft
             continue
-        test = json.dumps(draft.test().model_dump(mode="json"), ensure_ascii=False)
         parts = {
-            "line": draft.training_record(image_suffix(settings)).line(),
-            "test": test,
-            "test_line": draft.training_record(folder="test/").line(),
+            "line": draft.line(image_suffix(settings)),
+            "test": draft.test(),
+            "test_line": draft.line(folder="test/"),
         }
         counts = {
             _PROMPTS: draft.markers,
@@ -314,42 +268,33 @@ def _finish(
     Raises:
         ValueError: a setting cannot be used in the dataset's name.
     """
-    time = generated_at(plan.selection.newest, settings)
-    tasks = Counter(
-        {name.removeprefix(_TASK): n for name, n in counts.items() if name.startswith(_TASK)}
-    )
+    time, prefix = _generated_at(plan.selection.newest, settings), len(_TASK)
+    tasks = {name[prefix:]: counts[name] for name in sorted(counts) if name.startswith(_TASK)}
     escaped = {"prompts": counts[_PROMPTS], "tool_calls": counts[_CALLS]}
     for folder in ("images", "test/images", "test/annotated"):
         (out / folder).mkdir(parents=True, exist_ok=True)
-    _concatenate(out)
-    config = configuration(settings, time, tasks, plan.splits, escaped)
-    dump_json(out / "config.json", config)
-    write_sidecars(out, {s for s in Split if (out / RECORD_FILES[s.value]).is_file()}, settings)
-    dump_json(out / REPORT_FILE, split_report(plan.splits, settings, summary))
-    planned = Counter(plan.splits.splits.values())
-    return {
-        "name": directory_name(time, settings),
-        "trajectories": {split.value: planned[split] for split in Split},
-        "task_counts": dict(sorted(tasks.items())),
-        "escaped": escaped,
-        "empty_splits": _empty_splits(summary, settings) if plan.splits.groups else [],
-        SETTINGS_DETAIL: decisive_settings(settings),
-    }
-
-
-def _empty_splits(summary: ExportSummary, settings: DatasetSettings) -> list[str]:
-    ratios = split_ratios(settings)
-    return [split for split, ratio in ratios.items() if ratio > 0 and not summary.records[split]]
-
-
-def _concatenate(out: Path) -> None:
-    """`data.jsonl` = train + val + held_out, byte for byte."""
     with (out / "data.jsonl").open("wb") as data:
-        for split in _DATA:
-            path = out / f"{split.value}.jsonl"
+        for path in (out / f"{split}.jsonl" for split in _DATA):
             if path.is_file():
                 with path.open("rb") as source:
                     shutil.copyfileobj(source, data)
+    config = _configuration(settings, time, tasks, plan.splits, escaped)
+    written = [split for split in Split if (out / RECORD_FILES[split.value]).is_file()]
+    (out / "system_prompt.txt").write_text(system_prompt(settings) + "\n", encoding="utf-8")
+    dump_json(out / "config.json", config)
+    dump_json(out / "tools.json", [tool_schema(settings)])
+    dump_json(out / "dataset_info.json", _dataset_info(written, settings))
+    dump_json(out / REPORT_FILE, _split_report(plan.splits, settings, summary))
+    planned, ratios = Counter(plan.splits.splits.values()), _split_ratios(settings)
+    empty = [split for split, ratio in ratios.items() if ratio > 0 and not summary.records[split]]
+    return {
+        "name": _directory_name(time, settings),
+        "trajectories": {split.value: planned[split] for split in Split},
+        "task_counts": tasks,
+        "escaped": escaped,
+        "empty_splits": empty if plan.splits.groups else [],
+        SETTINGS_DETAIL: decisive_settings(settings),
+    }
 
 
 CUDAG_FORM = Form(
@@ -363,7 +308,7 @@ CUDAG_FORM = Form(
     exclusions=DRAFT_EXCLUSIONS,
     records=_records,
     files=lambda split, _: (
-        {"test": ("test/test.json",), "test_line": (TEST_RECORDS,)}
+        {"test": ("test/test.json",), "test_line": (RECORD_FILES["test"],)}
         if split is Split.TEST
         else {"line": (f"{split.value}.jsonl",)}
     ),

@@ -68,7 +68,8 @@ def make_cudag_picture(
         return None
     Path(target).parent.mkdir(parents=True, exist_ok=True)
     if draws:
-        annotate(Path(source), Path(target), _metadata(record))
+        metadata = json.loads(record.parts["line"])["metadata"]
+        annotate(Path(source), Path(target), CudagMetadata(**metadata))
     elif converts:
         picture = cv2.imread(source, cv2.IMREAD_COLOR)
         quality = [cv2.IMWRITE_JPEG_QUALITY, settings.jpeg_quality]
@@ -93,10 +94,6 @@ def prepare_cudag_pictures(
             target = f"{out}/{MADE}/{Path(name).name}"
             if target.endswith((".jpg", "_annotated.png")):
                 make_cudag_picture(screenshot, target, record, settings)
-
-
-def _metadata(record: KeptRecord) -> CudagMetadata:
-    return CudagMetadata.model_validate(json.loads(record.parts["line"])["metadata"])
 
 
 def annotate(source: Path, target: Path, metadata: CudagMetadata) -> bool:

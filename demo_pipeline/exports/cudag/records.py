@@ -6,10 +6,11 @@ steps that the tool cannot express with a note. Hidden actions are named there i
 read a few lines at a time: DuckDB would keep each JSON file as a whole in memory.
 """
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -27,31 +28,20 @@ from demo_pipeline.desktopd.reader import StepFiles, Trajectory
 from demo_pipeline.exports.cudag.actions import (
     DRAG,
     ActionCalls,
-    ImageSize,
     describe_action,
     is_last_end_filmed,
     is_off_screen,
     presses_of,
+    readable_size,
     task_type,
 )
-from demo_pipeline.exports.cudag.models import (
-    IMAGE_TOKEN,
-    CudagMetadata,
-    CudagRecord,
-    CudagTest,
-    ExpectedAction,
-    TestMetadata,
-    Turn,
-    cudag_id,
-)
-from demo_pipeline.exports.cudag.tolerance import TargetTolerance, target_tolerance
+from demo_pipeline.exports.cudag.models import IMAGE_TOKEN, CudagMetadata, Pair, cudag_id
+from demo_pipeline.exports.cudag.tolerance import target_tolerance
 from demo_pipeline.exports.cudag.tool_calls import ToolCall, render_tool_calls
 from demo_pipeline.exports.grounding_elements import names_one_element
 from demo_pipeline.exports.prompts import grounding_prompt, hidden_line, history_line, human_prompt
-from demo_pipeline.files.image_header import png_size
 from demo_pipeline.files.parquet import rows_table
 from demo_pipeline.files.shown_text import escape_markers
-from demo_pipeline.files.system_errors import raise_system_trouble
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.pointer_leaks import LEAK_EXCLUSIONS, leak_exclusion
 from demo_pipeline.trajectories.provenance import INCOMPLETE, HiddenActions, ProvenanceRow
@@ -67,58 +57,59 @@ DRAFT_SETTINGS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class RecordDraft:
+class RecordDraft(NamedTuple):
     """A record before its split is known.
 
     Attributes:
         id: id of the record, and the stem of its image.
         screenshot: the PNG in the trajectory.
         prompt: what is asked, with markers escaped.
+        markers: how many markers were escaped in the prompt, beside those of the instruction.
         calls: the right answer.
         metadata: the record's metadata.
-        markers: how many markers were escaped in the prompt, beside those of the instruction.
     """
 
     id: str
     screenshot: Path
     prompt: str
+    markers: int
     calls: tuple[ToolCall, ...]
     metadata: CudagMetadata
-    markers: int = 0
 
-    def training_record(self, suffix: str = ".png", folder: str = "") -> CudagRecord:
+    def line(self, suffix: str = ".png", folder: str = "") -> str:
         """The record as a line of a split.
 
         Args:
             suffix: the file extension of its image.
             folder: of the folder `images`: empty, or `test/`.
         """
-        answer, _ = render_tool_calls(self.calls)
-        turns = (
-            Turn(speaker="human", value=f"{IMAGE_TOKEN}\n{self.prompt}"),
-            Turn(speaker="gpt", value=answer),
-        )
-        image = f"{folder}images/{self.id}{suffix}"
-        return CudagRecord(id=self.id, image=image, conversations=turns, metadata=self.metadata)
+        turns = {"human": f"{IMAGE_TOKEN}\n{self.prompt}", "gpt": render_tool_calls(self.calls)[0]}
+        record = {
+            "id": self.id,
+            "image": f"{folder}images/{self.id}{suffix}",
+            "conversations": [{"from": who, "value": said} for who, said in turns.items()],
+            "metadata": self.metadata._asdict(),
+        }
+        return json.dumps(record, ensure_ascii=False)
 
-    def test(self) -> CudagTest:
-        """The record as an entry of `test.json`.
+    def test(self) -> str:
+        """The record as an entry of `test.json`; `real_coords` is the place of what it expects.
 
         It expects the last call: of a drag the drag to its end, which a model that only moves the
-        pointer does not give, and of a repeated key one press.
+        pointer does not give, and of a repeated key one press. `start_coords` is then the start.
         """
-        known, start = self.metadata.model_dump(), (0, 0)
-        if self.metadata.task_type == DRAG:
-            start, known["real_coords"] = self.metadata.real_coords, self.metadata.end_coords
-        return CudagTest(
-            test_id=self.id,
-            screenshot=f"images/{self.id}.png",
-            prompt=self.prompt,
-            expected_action=ExpectedAction(**self.calls[-1].as_dict()),
-            tolerance=self.metadata.tolerance,
-            metadata=TestMetadata(**known, start_coords=start),
-        )
+        known, start = self.metadata, (0, 0)
+        if known.task_type == DRAG:
+            start, known = known.real_coords, known._replace(real_coords=known.end_coords)
+        entry = {
+            "test_id": self.id,
+            "screenshot": f"images/{self.id}.png",
+            "prompt": self.prompt,
+            "expected_action": self.calls[-1].as_dict(),
+            "tolerance": known.tolerance,
+            "metadata": {**known._asdict(), "start_coords": start},
+        }
+        return json.dumps(entry, ensure_ascii=False)
 
 
 def record_drafts(
@@ -147,7 +138,7 @@ def record_drafts(
         for action in hidden.before(step.index):
             history.append(hidden_line(len(history) + 1, action))
         row = rows[step.index]
-        image_size = _readable_size(step.screenshot)
+        image_size = readable_size(step.screenshot)
         size = image_size or (CANVAS_WIDTH, CANVAS_HEIGHT)
         described = describe_action(step.action, row, size, settings)
         reason = _exclusion(step, row, image_size, described, settings)
@@ -156,10 +147,13 @@ def record_drafts(
         if reason:
             yield Excluded(reason)
         else:
-            target = target_tolerance(step.action, row, size, settings)
-            metadata = _metadata(trajectory, step, described, size, target)
+            tolerance, box = target_tolerance(step.action, row, size, settings)
+            metadata = _metadata(trajectory, step, described, size)
+            tolerance = tolerance if metadata.has_coordinate else (0, 0)
+            metadata = metadata._replace(tolerance=tolerance, target_bbox=box)
+            name = f"{cudag_id(trajectory.id)}_{step.index:03d}"
             prompt = _prompt(trajectory, step.action, history, settings)
-            yield _draft(trajectory, step.screenshot, prompt, described.calls, metadata)
+            yield RecordDraft(name, step.screenshot, *prompt, described.calls, metadata)
         history.append(history_line(len(history) + 1, described.calls, described.note))
     hides_end = hidden.follow(trajectory.steps[-1].index if trajectory.steps else -1)
     ended = not hides_end and is_last_end_filmed(trajectory.steps, rows)
@@ -172,29 +166,33 @@ def record_drafts(
 def _end_draft(
     trajectory: Trajectory, history: Sequence[str], settings: DatasetSettings, *, ended: bool
 ) -> RecordDraft | Excluded:
-    final_size = _readable_size(trajectory.final_screenshot)
+    """The `terminate` record, whose step index follows that of the last step."""
+    screenshot, success = trajectory.final_screenshot, trajectory.result.success
+    size = readable_size(screenshot)
     if settings.prompt_style == "grounding":
         return Excluded("not_grounded")
     if not ended:
         return Excluded("hidden_end")
-    if final_size is None:
+    if size is None:
         return Excluded("missing_frame")
-    return _terminate_draft(trajectory, _prompt(trajectory, None, history, settings), final_size)
-
-
-def _readable_size(path: Path) -> tuple[int, int] | None:
-    """Width and height of a PNG file; None when it cannot be read."""
-    try:
-        return png_size(path)
-    except (OSError, ValueError) as error:
-        raise_system_trouble(error)
-        return None
+    metadata = CudagMetadata(
+        task_type="terminate",
+        image_size=size,
+        trajectory_id=trajectory.id,
+        step_index=trajectory.steps[-1].index + 1 if trajectory.steps else 0,
+        application=trajectory.task.application,
+        reasoning="The task is done." if success else "The task was not done.",
+    )
+    call = ToolCall("terminate", {"status": "success" if success else "failure"})
+    name = f"{cudag_id(trajectory.id)}_{metadata.step_index:03d}"
+    prompt = _prompt(trajectory, None, history, settings)
+    return RecordDraft(name, screenshot, *prompt, (call,), metadata)
 
 
 def _exclusion(
     step: StepFiles,
     row: ProvenanceRow,
-    image_size: ImageSize | None,
+    image_size: Pair | None,
     described: ActionCalls,
     settings: DatasetSettings,
 ) -> str:
@@ -224,48 +222,15 @@ def _prompt(
     return human_prompt(trajectory.task.instruction, shown), 0
 
 
-def _draft(
-    trajectory: Trajectory,
-    screenshot: Path,
-    prompt: tuple[str, int],
-    calls: tuple[ToolCall, ...],
-    metadata: CudagMetadata,
-) -> RecordDraft:
-    name = f"{cudag_id(trajectory.id)}_{metadata.step_index:03d}"
-    return RecordDraft(name, screenshot, prompt[0], calls, metadata, prompt[1])
-
-
-def _terminate_draft(
-    trajectory: Trajectory, prompt: tuple[str, int], size: ImageSize
-) -> RecordDraft:
-    """The `terminate` record, whose step index follows that of the last step."""
-    success = trajectory.result.success
-    index = trajectory.steps[-1].index + 1 if trajectory.steps else 0
-    metadata = CudagMetadata(
-        task_type="terminate",
-        image_size=size,
-        trajectory_id=trajectory.id,
-        step_index=index,
-        application=trajectory.task.application,
-        reasoning="The task is done." if success else "The task was not done.",
-    )
-    calls = (ToolCall("terminate", {"status": "success" if success else "failure"}),)
-    return _draft(trajectory, trajectory.final_screenshot, prompt, calls, metadata)
-
-
 def _metadata(
-    trajectory: Trajectory,
-    step: StepFiles,
-    described: ActionCalls,
-    size: ImageSize,
-    target: TargetTolerance,
+    trajectory: Trajectory, step: StepFiles, described: ActionCalls, size: Pair
 ) -> CudagMetadata:
+    """The metadata of a step but for its tolerance and target."""
     action, positions = step.action, points(step.action)
     scroll = action.parameters if isinstance(action.parameters, ScrollParameters) else None
     return CudagMetadata(
         task_type=task_type(action, described.calls),
         real_coords=positions[0] if positions else (0, 0),
-        tolerance=target.tolerance if positions else (0, 0),
         image_size=size,
         has_coordinate=bool(positions),
         end_coords=positions[1] if len(positions) > 1 else (0, 0),
@@ -276,37 +241,19 @@ def _metadata(
         step_index=step.index,
         application=trajectory.task.application,
         reasoning=action.reasoning,
-        target_bbox=target.box,
     )
 
 
 _FILES = ("train.jsonl", "val.jsonl", "held_out.jsonl", "test/test.json")
 _COLUMNS = ("trajectory_id", "step_index", "application", "task_type")
-_TEXTS = pa.dictionary(pa.int32(), pa.string())
-_SCHEMA = pa.schema(
-    [
-        ("trajectory_id", _TEXTS),
-        ("step_index", pa.int64()),
-        ("application", _TEXTS),
-        ("kind", _TEXTS),
-        ("split", _TEXTS),
-    ]
-)
+_TEXT = pa.dictionary(pa.int32(), pa.string())
+_TYPES = (_TEXT, pa.int64(), _TEXT, _TEXT, _TEXT)
+_SCHEMA = pa.schema(zip((*_COLUMNS[:3], "kind", "split"), _TYPES, strict=True))
 _LINES_AT_ONCE = 4096
 
 
-class _Metadata(msgspec.Struct):
-    trajectory_id: str
-    step_index: int
-    application: str
-    task_type: str
-
-
 class _Record(msgspec.Struct):
-    metadata: _Metadata
-
-
-_RECORD = msgspec.json.Decoder(_Record)
+    metadata: dict[str, Any]
 
 
 def counted_rows(out: Path) -> pa.Table:
@@ -319,18 +266,15 @@ def counted_rows(out: Path) -> pa.Table:
         msgspec.DecodeError: a line is not a record.
         OSError: a file cannot be read.
     """
-    tables = [_SCHEMA.empty_table()]
-    for name in _FILES:
-        if (out / name).is_file():
-            tables += _rows(out / name)
-    return pa.concat_tables(tables)
+    files = [out / name for name in _FILES if (out / name).is_file()]
+    return pa.concat_tables([_SCHEMA.empty_table(), *(t for file in files for t in _rows(file))])
 
 
 def _rows(path: Path) -> Iterator[pa.Table]:
-    split = path.name.partition(".")[0]
+    split, decoder = path.name.partition(".")[0], msgspec.json.Decoder(_Record)
     with path.open("rb") as lines:
         found = (line.strip().removesuffix(b",") for line in lines)
-        records = (_RECORD.decode(line).metadata for line in found if line.startswith(b"{"))
+        records = (decoder.decode(line).metadata for line in found if line.startswith(b"{"))
         while some := list(islice(records, _LINES_AT_ONCE)):
-            columns = [[getattr(one, name) for one in some] for name in _COLUMNS]
+            columns = [[one[name] for one in some] for name in _COLUMNS]
             yield rows_table([*columns, [split] * len(some)], _SCHEMA)

@@ -39,7 +39,7 @@ def is_pair(value: object) -> TypeGuard[list[int]]:
     return isinstance(value, list) and len(value) == 2 and all(map(is_int, value))
 
 
-def is_ru_pair(value: object) -> bool:
+def _is_ru_pair(value: object) -> bool:
     """Whether a JSON value is [x, y] with two integers in [0, 1000]."""
     return is_pair(value) and all(0 <= part <= RU_MAX for part in value)
 
@@ -48,7 +48,7 @@ def _is_keys(value: object) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(k, str) and k for k in value)
 
 
-_COORDINATE = {"coordinate": (is_ru_pair, "[x, y] with integers from 0 to 1000")}
+_COORDINATE = {"coordinate": (_is_ru_pair, "[x, y] with integers from 0 to 1000")}
 _WHEEL = {**_COORDINATE, "pixels": (is_int, "an integer")}
 _TEXT = {"text": (lambda value: isinstance(value, str), "a string")}
 _POINTER = (
@@ -87,18 +87,14 @@ class ToolCall:
         return {"name": TOOL_NAME, "arguments": self.named_arguments()}
 
 
-def escape_json(text: str) -> tuple[str, int]:
-    r"""JSON text without markers, and the number of markers escaped.
+def render_json(value: object) -> tuple[str, int]:
+    r"""One line of JSON without markers, and the number of markers escaped.
 
     If there is one, every `<` becomes `\u003c`, which any JSON parser reads as the same string.
     """
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     count = len(MARKER.findall(text))
     return (text.replace("<", "\\u003c"), count) if count else (text, 0)
-
-
-def render_json(value: object) -> tuple[str, int]:
-    """One line of JSON without markers, and the number of markers escaped."""
-    return escape_json(json.dumps(value, ensure_ascii=False, allow_nan=False))
 
 
 def render_tool_calls(calls: Sequence[ToolCall]) -> tuple[str, int]:
@@ -145,7 +141,7 @@ def parse_tool_calls(value: str) -> list[ToolCall]:
         ToolCallError: other text in the turn, invalid JSON, or a call that breaks the grammar.
     """
     calls = []
-    for number, text in enumerate(split_tool_calls(value), start=1):
+    for number, text in enumerate(_blocks(value), start=1):
         try:
             call = parse_json(text, "tool call", any_depth=False)
         except JsonFileError as error:
@@ -157,7 +153,7 @@ def parse_tool_calls(value: str) -> list[ToolCall]:
     return calls
 
 
-def split_tool_calls(value: str) -> Iterable[str]:
+def _blocks(value: str) -> Iterable[str]:
     """The JSON texts of the <tool_call> blocks of a gpt turn.
 
     Raises:

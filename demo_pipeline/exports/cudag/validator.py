@@ -1,10 +1,10 @@
-"""Validating a CUDAG dataset: the walk over its directories and files, and its extra files.
+"""Validating a CUDAG dataset: its directories and files, and the rules between its records.
 
-Belongs here: which directories and files must be there, and the extra files that this pipeline
-writes: `system_prompt.txt`, `tools.json`, LLaMA-Factory's `dataset_info.json` and
-`test/records.jsonl`, the entries of test.json as training records. Datasets of other generators
-need not have them, and their config.json only has to be a JSON object. Rules for one record are in
-record_rules.py, between records in cross_checks.py.
+Belongs here: which directories and files must be there; what must not repeat over records, splits
+and images; and the extra files that this pipeline writes: `system_prompt.txt`, `tools.json`,
+LLaMA-Factory's `dataset_info.json` and `test/records.jsonl`, the entries of test.json as training
+records. Datasets of other generators need not have them, and their config.json only has to be a
+JSON object. Rules for one record are in rules.py, for splits.json in split_report.py.
 
 Locations are those of the CUDAG document: `train.jsonl:42` is line 42 of the file; `test.json:5` is
 the fifth entry of the array in `test/test.json`, counted from 1; `test/` and `./` are directories.
@@ -12,24 +12,17 @@ the fifth entry of the array in `test/test.json`, counted from 1; `test/` and `.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from demo_pipeline.exports.cudag.cross_checks import (
-    CudagInventory,
-    RecordPlace,
-    record_keys,
-    report_faults,
-    short_digest,
-)
-from demo_pipeline.exports.cudag.models import DIRECTORY_PATTERN, GENERATOR
-from demo_pipeline.exports.cudag.record_rules import (
+from demo_pipeline.exports.cudag.inventory import CudagInventory, RecordPlace, short_digest
+from demo_pipeline.exports.cudag.models import DIRECTORY_PATTERN, GENERATOR, RECORD_FILES
+from demo_pipeline.exports.cudag.rules import (
     HUMAN_START,
+    Accepts,
     CudagFault,
-    LocatedFault,
     Scope,
     eval_faults,
     json_fault,
@@ -37,7 +30,9 @@ from demo_pipeline.exports.cudag.record_rules import (
     picture_faults,
     picture_name,
     training_faults,
+    typed,
 )
+from demo_pipeline.exports.cudag.split_report import report_faults
 from demo_pipeline.exports.cudag.tool_calls import (
     ARGUMENTS,
     TOOL_NAME,
@@ -57,24 +52,18 @@ from demo_pipeline.files.json_files import (
 )
 from demo_pipeline.problems import Problem, Severity
 
-TEST_RECORDS = "test/records.jsonl"
-"""The records of test.json as conversations, which trainers' loaders read."""
-RECORD_FILES = {
-    "train": "train.jsonl",
-    "val": "val.jsonl",
-    "test": TEST_RECORDS,
-    "held_out": "held_out.jsonl",
-}
-_SPLITS = ("train", "val", "held_out")
 _REMEDY = "build the dataset again"
-_FILES = (
-    ("./", "config.json"),
-    ("./", "data.jsonl"),
-    ("./", "train.jsonl"),
-    ("./", "val.jsonl"),
-    ("test/", "test.json"),
+_TESTS = RECORD_FILES["test"]
+_REQUIRED = (  # kind, the directory that problems name, name
+    ("directory", "./", "images/"),
+    ("directory", "./", "test/"),
+    ("directory", "test/", "images/"),
+    ("file", "./", "config.json"),
+    ("file", "./", "data.jsonl"),
+    ("file", "./", "train.jsonl"),
+    ("file", "./", "val.jsonl"),
+    ("file", "test/", "test.json"),
 )
-_FOLDERS = (("./", "images/"), ("./", "test/"), ("test/", "images/"))
 _REMEDIES = {
     "test/images/": "save test images to test/images/, not to a directory of another name",
     "test/": "create test/ with test.json and images/",
@@ -97,7 +86,7 @@ def validate_cudag(path: Path) -> list[Problem]:
     validation = _Validation(path)
     validation.check_layout()
     validation.check_config()
-    for split in _SPLITS:
+    for split in ("train", "val", "held_out"):
         validation.check_lines(f"{split}.jsonl", split)
     validation.check_tests()
     validation.check_data()
@@ -111,7 +100,7 @@ def validate_cudag_file(path: Path) -> list[Problem]:
     Args:
         path: `train.jsonl` or another one beside `images/`, or `test/records.jsonl`.
     """
-    in_test = path.parent.name == "test" and path.name == Path(TEST_RECORDS).name
+    in_test = path.parent.name == "test" and path.name == Path(_TESTS).name
     validation = _Validation(path.parent.parent if in_test else path.parent)
     validation.check_config()
     if in_test:
@@ -122,41 +111,51 @@ def validate_cudag_file(path: Path) -> list[Problem]:
     return validation.problems if has_any else [no_records(path.name)]
 
 
-@dataclass(slots=True)
 class _Validation:
     """The state of one validation."""
 
-    root: Path
-    problems: list[Problem] = field(default_factory=list)
-    inventory: CudagInventory = field(default_factory=CudagInventory)
-    config: dict[str, Any] = field(default_factory=dict)
-    ours: bool = False
-    files: NamedFiles = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.files = NamedFiles.below(self.root)
+    def __init__(self, root: Path) -> None:
+        self.root, self.files, self.inventory = root, NamedFiles.below(root), CudagInventory()
+        self.problems: list[Problem] = []
+        self.config: dict[str, Any] = {}
+        self.ours = False
 
     def report(self, file: str, line: int | None, faults: Iterable[CudagFault]) -> None:
         found = (fault.problem(file, line, ours=self.ours) for fault in faults)
         self.problems += [problem for problem in found if problem]
 
-    def report_all(self, faults: Iterable[LocatedFault]) -> None:
-        for file, line, fault in faults:
-            self.report(file, line, [fault])
+    def require(self, name: str) -> bool:
+        """Report a file of ours that is missing; returns whether it is there."""
+        if there := (self.root / name).is_file():
+            return there
+        self.report("./", None, [ours("missing_file", f"Missing required file: {name}", _REMEDY)])
+        return False
 
     def check_layout(self) -> None:
         """Check required and optional files and directories."""
         if not DIRECTORY_PATTERN.fullmatch(self.root.absolute().name):
             text = "directory name is not {prefix}--{user}--{YYYYMMDD_HHMMSS}"
             self.problems.append(Problem("directory_name", "./", text, severity=Severity.WARNING))
-        self.report_all(_layout_faults(self.root))
+        for kind, folder, name in _REQUIRED:
+            where = f"{folder}{name}".removeprefix("./")
+            if not _is_kind(self.root / where, kind):
+                other = f" (not a {kind})" if (self.root / where).exists() else ""
+                message = f"Missing required {kind}: {name}{other}"
+                remedy = _REMEDIES.get(where, f"add {where}")
+                self.report(folder, None, [CudagFault(f"missing_{kind}", message, remedy)])
+        for path, kind, place, message in (
+            ("held_out.jsonl", "file", "held_out.jsonl", "must be a file"),
+            ("test/annotated", "directory", "test/", "annotated/ must be a directory"),
+        ):
+            if (self.root / path).exists() and not _is_kind(self.root / path, kind):
+                self.report(place, None, [CudagFault(f"not_a_{kind}", message)])
 
     def check_config(self) -> None:
         """Check the configuration, which names the generator of the dataset."""
         value = self._load("config.json", "config.json")
         if isinstance(value, dict):
             self.config, self.ours = value, value.get("generator") == GENERATOR
-            self.report("config.json", None, _config_faults(value))
+            self.report("config.json", None, typed(value, _CONFIG_KEYS, "config"))
         elif value is not None:
             self.report("config.json", None, [CudagFault("config", "must be a JSON object")])
 
@@ -197,8 +196,7 @@ class _Validation:
         name = picture_name(record, key)
         opens = name is not None and not isinstance(self.files.picture(folder + name), str)
         image = self.files.digest(f"{folder}{name}") if opens else None
-        found = self.inventory.add(place, record_keys(record), image)
-        self.report(place.file, place.line, found)
+        self.report(place.file, place.line, self.inventory.add(place, record, image))
 
     def check_lines(self, file: str, split: str) -> None:
         """Check the records of a split."""
@@ -219,29 +217,49 @@ class _Validation:
 
     def check_tests(self) -> None:
         """Check the tests; the line of a problem is the 1-based number of the entry."""
-        entries = self._load("test/test.json", "test.json")
+        file = "test.json"
+        entries = self._load("test/test.json", file)
         if not isinstance(entries, list):
             if entries is not None:
-                self.report("test.json", None, [CudagFault("tests", "must be a JSON array")])
+                self.report(file, None, [CudagFault("tests", "must be a JSON array")])
             return
         for number, entry in enumerate(entries, start=1):
-            self.report("test.json", number, eval_faults(entry))
-            pictures = picture_faults(entry, "screenshot", self.files, "test/")
-            self.report("test.json", number, pictures)
+            self.report(file, number, eval_faults(entry))
+            self.report(file, number, picture_faults(entry, "screenshot", self.files, "test/"))
             if isinstance(entry, dict):
-                self._add(RecordPlace("test", "test.json", number), entry, "screenshot", "test/")
-        if self.ours:
-            self.report_all(_conversation_faults(self.root, entries))
+                self._add(RecordPlace("test", file, number), entry, "screenshot", "test/")
+        if self.ours and self.require(_TESTS):
+            self._check_conversations(entries)
+
+    def _check_conversations(self, tests: Sequence[object]) -> None:
+        """Check `test/records.jsonl`, whose lines are the entries of test.json."""
+        count = 0
+        with (self.root / _TESTS).open("rb") as lines:
+            for line, test in zip_longest(lines, tests):
+                count += line is not None
+                if line is not None:
+                    self.report(_TESTS, count, _line_faults(line, test))
+        if count != len(tests):
+            message = f"has {count} lines for {len(tests)} entries of test.json"
+            self.report(_TESTS, None, [ours("test_records", message, _REMEDY)])
 
     def check_all_records(self) -> None:
-        """Check the rules that need all records."""
-        self.report_all(self.inventory.missing_from_data())
+        """Check the rules that need all records, and the extra files."""
+        for place, fault in self.inventory.missing_from_data():
+            self.report(place.file, place.line, [fault])
         self.report("./", None, self.inventory.shared_image_warnings())
-        if self.ours:
-            counted = _count_faults(self.config, self.inventory.task_types)
-            self.report("config.json", None, counted)
-            self.report_all(_companion_faults(self.root, self.config))
-            self.report_all(report_faults(self.root, self.config, self.inventory))
+        if not self.ours:
+            return
+        counted = _count_faults(self.config, self.inventory.task_types)
+        self.report("config.json", None, counted)
+        for name in filter(self.require, ("system_prompt.txt", "tools.json", "dataset_info.json")):
+            try:
+                found = list(_companion_faults(self.root, name, self.config))
+                self.report(name, None, [ours("companion", one, _REMEDY) for one in found])
+            except JsonFileError as error:
+                self.report(name, error.line, [json_fault(error, Scope.OURS)])
+        for file, line, fault in report_faults(self.root, self.config, self.inventory):
+            self.report(file, line, [fault])
 
 
 def _is_kind(path: Path, wanted: str) -> bool:
@@ -250,25 +268,6 @@ def _is_kind(path: Path, wanted: str) -> bool:
         return path.is_file() if wanted == "file" else path.is_dir()
     except (OSError, ValueError):
         return False
-
-
-def _layout_faults(root: Path) -> Iterator[LocatedFault]:
-    """Yield what is missing, or of another kind, in a dataset's directory."""
-    required = {"directory": _FOLDERS, "file": _FILES}
-    for kind, folder, name in ((k, *entry) for k, entries in required.items() for entry in entries):
-        where = f"{folder}{name}".removeprefix("./")
-        if not _is_kind(root / where, kind):
-            other = f" (not a {kind})" if (root / where).exists() else ""
-            remedy = _REMEDIES.get(where, f"add {where}")
-            message = f"Missing required {kind}: {name}{other}"
-            yield folder, None, CudagFault(f"missing_{kind}", message, remedy)
-    if (optional := root / "held_out.jsonl").exists() and not _is_kind(optional, "file"):
-        yield "held_out.jsonl", None, CudagFault("not_a_file", "must be a file")
-    if (optional := root / "test" / "annotated").exists() and not _is_kind(optional, "directory"):
-        yield "test/", None, CudagFault("not_a_directory", "annotated/ must be a directory")
-
-
-_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
 
 
 def _is_text(value: object) -> bool:
@@ -284,7 +283,8 @@ def _is_names(value: object) -> bool:
 
 
 def _is_time(value: object) -> bool:
-    return isinstance(value, str) and _TIME.fullmatch(value) is not None
+    pattern = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z"
+    return isinstance(value, str) and re.fullmatch(pattern, value) is not None
 
 
 def _is_object(value: object) -> bool:
@@ -292,7 +292,7 @@ def _is_object(value: object) -> bool:
 
 
 _TEXT, _NUMBERS = (_is_text, "a non-empty string"), (_is_numbers, "an object of numbers")
-_CONFIG_KEYS: Mapping[str, tuple[Callable[[object], bool], str]] = {
+_CONFIG_KEYS: Mapping[str, tuple[Accepts, str]] = {
     "name_prefix": _TEXT,
     "user": _TEXT,
     "seed": (is_int, "an integer"),
@@ -308,15 +308,6 @@ _CONFIG_KEYS: Mapping[str, tuple[Callable[[object], bool], str]] = {
 }
 
 
-def _config_faults(config: Mapping[str, Any]) -> Iterator[CudagFault]:
-    """Yield missing keys and wrong types of a configuration made by this pipeline."""
-    for key, (accepts, wanted) in _CONFIG_KEYS.items():
-        if key not in config:
-            yield ours("config_key", f"{key} is missing")
-        elif not accepts(config[key]):
-            yield ours("config_type", f"{key} must be {wanted}")
-
-
 def _count_faults(config: Mapping[str, Any], counted: Counter[str]) -> Iterator[CudagFault]:
     """Yield where the configuration differs from the counted records."""
     if config.get("task_counts") != dict(counted):
@@ -327,54 +318,33 @@ def _count_faults(config: Mapping[str, Any], counted: Counter[str]) -> Iterator[
         yield ours("config_counts", message)
 
 
-def _companion_faults(root: Path, config: Mapping[str, Any]) -> Iterator[LocatedFault]:
-    """Yield the faults of the prompt, the tools and LLaMA-Factory's list of files."""
-    checks: Mapping[str, Callable[[str], Iterator[str]]] = {
-        "system_prompt.txt": lambda name: _prompt_faults(root / name, name, config),
-        "tools.json": lambda name: _tool_faults(load_json(root / name, name)),
-        "dataset_info.json": lambda name: _info_faults(root, load_json(root / name, name)),
-    }
-    for name, check in checks.items():
-        if not (root / name).is_file():
-            message = f"Missing required file: {name}"
-            yield "./", None, ours("missing_file", message, _REMEDY)
-            continue
-        try:
-            for message in check(name):
-                yield name, None, ours("companion", message, _REMEDY)
-        except JsonFileError as error:
-            yield name, error.line, json_fault(error, Scope.OURS)
-
-
-def _prompt_faults(path: Path, name: str, config: Mapping[str, Any]) -> Iterator[str]:
-    text, wanted = decode_text(read_bytes(path, name), name), config.get("system_prompt")
-    if isinstance(wanted, str) and text.removesuffix("\n") != wanted:
-        yield "differs from system_prompt in config.json"
-
-
-def _tool_faults(tools: object) -> Iterator[str]:
-    """The file is a list of one function schema, with exactly the actions of `ARGUMENTS`."""
-    tool = tools[0] if isinstance(tools, list) and len(tools) == 1 else None
-    if _member(tool, "function", "name") != TOOL_NAME:
-        yield f"must be a list of one function, {TOOL_NAME}"
+def _companion_faults(root: Path, name: str, config: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the faults of the prompt, the list of one tool, or LLaMA-Factory's list of files."""
+    if name == "system_prompt.txt":
+        text, wanted = decode_text(read_bytes(root / name, name), name), config.get("system_prompt")
+        if isinstance(wanted, str) and text.removesuffix("\n") != wanted:
+            yield "differs from system_prompt in config.json"
         return
-    names = _member(tool, "function", "parameters", "properties", "action", "enum")
-    if not isinstance(names, list) or sorted(map(str, names)) != sorted(ARGUMENTS):
-        yield f"the action must be one of {', '.join(ARGUMENTS)}"
-
-
-def _info_faults(root: Path, entries: object) -> Iterator[str]:
-    """There is exactly one entry per file of records."""
-    if not isinstance(entries, dict):
+    value = load_json(root / name, name)
+    if name == "tools.json":
+        tool = value[0] if isinstance(value, list) and len(value) == 1 else None
+        function = _member(tool, "function")
+        if _member(function, "name") != TOOL_NAME:
+            yield f"must be a list of one function, {TOOL_NAME}"
+            return
+        actions = _member(function, "parameters", "properties", "action", "enum")
+        if not isinstance(actions, list) or sorted(map(str, actions)) != sorted(ARGUMENTS):
+            yield f"the action must be one of {', '.join(ARGUMENTS)}"
+    elif not isinstance(value, dict):
         yield "must be a JSON object"
-        return
-    files = [file for file in RECORD_FILES.values() if (root / file).is_file()]
-    named = [str(_member(entry, "file_name")) for entry in entries.values()]
-    if sorted(named) != sorted(files):
-        yield f"must have one entry for each of {', '.join(files)}"
+    else:
+        files = [file for file in RECORD_FILES.values() if (root / file).is_file()]
+        named = [str(_member(entry, "file_name")) for entry in value.values()]
+        if sorted(named) != sorted(files):
+            yield f"must have one entry for each of {', '.join(files)}"
 
 
-def _member(value: Any, *keys: str) -> object:
+def _member(value: Any, *keys: str) -> Any:
     for key in keys:
         value = value.get(key) if isinstance(value, dict) else None
     return value
@@ -383,26 +353,10 @@ def _member(value: Any, *keys: str) -> object:
 _SAME = ("task_type", "trajectory_id", "step_index")
 
 
-def _conversation_faults(root: Path, tests: Sequence[object]) -> Iterator[LocatedFault]:
-    """Yield the faults of `test/records.jsonl`, whose lines are the entries of test.json."""
-    path, count = root / TEST_RECORDS, 0
-    if not path.is_file():
-        message = f"Missing required file: {TEST_RECORDS}"
-        yield "./", None, ours("missing_file", message, _REMEDY)
-        return
-    with path.open("rb") as lines:
-        for line, test in zip_longest(lines, tests):
-            count += line is not None
-            for fault in _line_faults(line, test) if line is not None else ():
-                yield TEST_RECORDS, count, fault
-    if count != len(tests):
-        message = f"has {count} lines for {len(tests)} entries of test.json"
-        yield TEST_RECORDS, None, ours("test_records", message, _REMEDY)
-
-
 def _line_faults(line: bytes, test: object) -> Iterator[CudagFault]:
+    """Yield the faults of a line of `test/records.jsonl`, and where it differs from its test."""
     try:
-        record = parse_json(line, TEST_RECORDS)
+        record = parse_json(line, _TESTS)
     except JsonFileError as error:
         yield json_fault(error, Scope.OURS)
         return
@@ -411,28 +365,29 @@ def _line_faults(line: bytes, test: object) -> Iterator[CudagFault]:
         record = {**record, "image": image.removeprefix("test/")}
     faults = list(training_faults(record))
     yield from faults
-    if not faults and isinstance(test, dict):
-        for message in _differences(record, str(image), test):
-            yield ours("test_records", message, _REMEDY)
-
-
-def _differences(record: Mapping[str, Any], image: str, test: Mapping[str, Any]) -> Iterator[str]:
-    if record["id"] != test.get("test_id"):
-        yield "id differs from the test_id of this entry of test.json"
-    if image != f"test/{test.get('screenshot')}":
-        yield "image differs from the screenshot of this entry of test.json"
+    if faults or not isinstance(test, dict):
+        return
     human, answer = (turn["value"] for turn in record["conversations"])
-    if human != f"{HUMAN_START}{test.get('prompt')}":
-        yield "the human turn differs from the prompt of this entry of test.json"
-    if _last_call(answer) != test.get("expected_action"):
-        yield "the last tool call differs from the expected_action of this entry of test.json"
-    known, wanted = record["metadata"], test.get("metadata")
-    if isinstance(wanted, dict) and any(known.get(key) != wanted.get(key) for key in _SAME):
-        yield f"metadata: one of {', '.join(_SAME)} differs from this entry of test.json"
-
-
-def _last_call(answer: str) -> dict[str, Any] | None:
     try:
-        return parse_tool_calls(answer)[-1].as_dict()
+        call = parse_tool_calls(answer)[-1].as_dict()
     except ToolCallError:
-        return None
+        call = {}
+    known, wanted = record["metadata"], test.get("metadata")
+    for message, differs in (
+        ("id differs from the test_id of", record["id"] != test.get("test_id")),
+        ("image differs from the screenshot of", image != f"test/{test.get('screenshot')}"),
+        (
+            "the human turn differs from the prompt of",
+            human != f"{HUMAN_START}{test.get('prompt')}",
+        ),
+        (
+            "the last tool call differs from the expected_action of",
+            call != test.get("expected_action"),
+        ),
+        (
+            f"metadata: one of {', '.join(_SAME)} differs from",
+            isinstance(wanted, dict) and any(known.get(key) != wanted.get(key) for key in _SAME),
+        ),
+    ):
+        if differs:
+            yield ours("test_records", f"{message} this entry of test.json", _REMEDY)

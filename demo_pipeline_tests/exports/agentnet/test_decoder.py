@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from demo_pipeline.exports.agentnet import decode_agentnet_answer, decode_code
+from demo_pipeline.exports.agentnet_code import decode_agentnet_answer, decode_code
 from demo_pipeline.exports.answers import AnsweredAction, AnswerFormatError, ForeignAction
 
 SIZE = (1920, 1080)

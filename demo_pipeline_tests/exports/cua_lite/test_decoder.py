@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from demo_pipeline.exports.answers import AnsweredAction, AnswerFormatError, ForeignAction
-from demo_pipeline.exports.cua_lite_validator import decode_cua_lite_answer
+from demo_pipeline.exports.cua_lite_actions import decode_cua_lite_answer
 
 SIZE = (1920, 1080)
 CLICK = {"action": "click", "coordinate": [500, 250]}

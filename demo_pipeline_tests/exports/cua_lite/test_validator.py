@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from demo_pipeline.exports.cua_lite_validator import LITE_SCHEMA, validate_cua_lite
+from demo_pipeline.exports.cua_lite import LITE_SCHEMA, validate_cua_lite
 from demo_pipeline_tests.datasets.builders import picture
 
 Row = dict[str, Any]

@@ -5,23 +5,30 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-from demo_pipeline.exports.cudag.models import CudagRecord, CudagTest
 from demo_pipeline.exports.cudag.validator import validate_cudag
 
 Change = Callable[[Any], Any]
 
 
-def read_records(path: Path) -> Iterator[CudagRecord]:
-    """The records of a file of lines."""
+def read_records(path: Path) -> Iterator[Any]:
+    """The records of a file of lines; their keys are attributes, pairs are tuples."""
     with path.open("rb") as lines:
-        yield from (CudagRecord.model_validate(json.loads(line)) for line in lines)
+        yield from (json.loads(line, object_hook=_record) for line in lines)
 
 
-def read_tests(path: Path) -> list[CudagTest]:
-    """The entries of test.json."""
-    return [CudagTest.model_validate(entry) for entry in json.loads(path.read_text("utf-8"))]
+def read_tests(path: Path) -> Any:
+    """The same for the entries of test.json."""
+    return json.loads(path.read_text("utf-8"), object_hook=_record)
+
+
+def _record(value: dict[str, Any]) -> Any:
+    if "action" in value:  # arguments, which differ by action
+        return value
+    tupled = {key: tuple(v) if isinstance(v, list) else v for key, v in value.items()}
+    return SimpleNamespace(**tupled)
 
 
 def copied(source: Path, target: Path) -> Path:

@@ -7,16 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from demo_pipeline.exports.cudag.models import (
-    IMAGE_TOKEN,
-    CudagMetadata,
-    CudagRecord,
-    Turn,
-    box_to_ru,
-    cudag_id,
-    to_ru,
-    tolerance_ru,
-)
+from demo_pipeline.exports.cudag.models import IMAGE_TOKEN, CudagMetadata, cudag_id, to_ru
+from demo_pipeline.exports.cudag.records import RecordDraft
+from demo_pipeline.exports.cudag.tolerance import box_to_ru, tolerance_ru
 from demo_pipeline.exports.cudag.tool_calls import (
     ARGUMENTS,
     ToolCall,
@@ -25,7 +18,6 @@ from demo_pipeline.exports.cudag.tool_calls import (
     render_tool_calls,
 )
 from demo_pipeline.files.shown_text import MARKER, escape_markers
-from demo_pipeline_tests.exports.cudag.editing import read_records
 
 DOCUMENTED_ANSWER = (
     '<tool_call>\n{"name": "computer_use", "arguments": {"action": "left_click", '
@@ -51,7 +43,7 @@ def test_ru_follows_the_formula_on_each_axis_and_stays_in_range(x, y, width, hei
 
 
 def test_a_box_and_its_tolerance():
-    assert box_to_ru(192, 108, 192, 108, (1920, 1080)) == (100, 100, 200, 200)
+    assert box_to_ru((192, 108, 192, 108), (1920, 1080)) == (100, 100, 200, 200)
     box = (192, 108, 192, 108)
     assert tolerance_ru((288, 162), box, (1920, 1080), (1, 100)) == (50, 50)
     assert tolerance_ru((212, 200), box, (1920, 1080), (1, 100)) == (10, 14)
@@ -182,22 +174,22 @@ def test_every_action_of_the_tool_has_a_rule():
     }
 
 
-def test_a_record_is_written_with_every_key_and_read_back(tmp_path: Path):
-    turns = (
-        Turn(speaker="human", value="<image>\nGo"),
-        Turn(speaker="gpt", value=DOCUMENTED_ANSWER),
-    )
-    record = CudagRecord(
-        id="a",
-        image="images/a.png",
-        conversations=turns,
-        metadata=CudagMetadata(task_type="left-click"),
-    )
-    path = tmp_path / "train.jsonl"
-    path.write_text(record.line() + "\n")
-    value = json.loads(record.line())
+def test_a_record_is_written_with_every_key():
+    metadata = CudagMetadata(task_type="left-click", real_coords=(3, 4))
+    call = ToolCall("left_click", {"coordinate": [342, 567]})
+    draft = RecordDraft("a", Path("shot.png"), "Go", 0, (call,), metadata)
+    value = json.loads(draft.line(".jpg"))
     assert list(value) == ["id", "image", "conversations", "metadata"]
-    assert value["conversations"][0] == {"from": "human", "value": "<image>\nGo"}
-    assert sorted(value["metadata"]) == sorted(CudagMetadata.model_fields)
+    assert value["image"] == "images/a.jpg"
+    assert value["conversations"] == [
+        {"from": "human", "value": "<image>\nGo"},
+        {"from": "gpt", "value": DOCUMENTED_ANSWER},
+    ]
+    assert list(value["metadata"]) == list(CudagMetadata._fields)
     assert None not in value["metadata"].values()
-    assert list(read_records(path)) == [record]
+    test = json.loads(draft.test())
+    assert (test["test_id"], test["prompt"], test["metadata"]["start_coords"]) == (
+        "a",
+        "Go",
+        [0, 0],
+    )

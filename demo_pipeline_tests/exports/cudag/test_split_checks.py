@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from demo_pipeline.exports.cudag.cross_checks import ALL, HASHED, CudagInventory, split_faults
-from demo_pipeline.exports.cudag.record_rules import Scope
+from demo_pipeline.exports.cudag.inventory import CudagInventory
+from demo_pipeline.exports.cudag.models import HASHED, RECORD_FILES
+from demo_pipeline.exports.cudag.rules import Scope
+from demo_pipeline.exports.cudag.split_report import split_faults
 
 RATIOS = {"train": 0.8, "val": 0.1, "test": 0.1}
 CONFIG = {"split_ratios": RATIOS, "split_filled": []}
@@ -25,7 +27,7 @@ def report_of(groups: dict[str, int]) -> dict[str, Any]:
     total = sum(placed[split] for split in HASHED)
     splits: dict[str, dict[str, Any]] = {
         split: {"groups": placed[split], "trajectories": placed[split], "records": 0}
-        for split in ALL
+        for split in RECORD_FILES
     }
     for split in HASHED:
         share = round(placed[split] / total, 6) if total else 0

@@ -3,12 +3,13 @@
 Belongs here: rules that need only the record, among them the range of RU (resolution units, 0 to
 1000) and the invariant RU(real_coords, image_size) = coordinate, from the CUDAG document's section
 "Coordinate System". Messages follow the style of the document's error list. No model reads the
-records: datasets of other generators have what they like. Rules between records are in
-cross_checks.py, for files in validator.py.
+records: datasets of other generators have what they like. Rules between records, and for files, are
+in validator.py.
 """
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from enum import Enum, auto
 from typing import Any, NamedTuple, TypeGuard
 
@@ -26,6 +27,8 @@ from demo_pipeline.exports.cudag.tool_calls import (
 from demo_pipeline.exports.record_checks import NamedFiles
 from demo_pipeline.files.json_files import JsonFileError, parse_json
 from demo_pipeline.problems import Problem, Severity
+
+Accepts = Callable[[object], bool]
 
 
 class Scope(Enum):
@@ -54,13 +57,7 @@ class CudagFault(NamedTuple):
     column: int | None = None
 
     def problem(self, file: str, line: int | None, *, ours: bool) -> Problem | None:
-        """The problem at a file and line; None if the rule does not apply (see `Scope`).
-
-        Args:
-            file: the file name in the problem.
-            line: 1-based line, if known.
-            ours: whether this pipeline made the dataset.
-        """
+        """The problem at a place; None if the rule does not apply to a dataset (see `Scope`)."""
         code, message, remedy, scope, column = self
         if scope is Scope.OURS and not ours:
             return None
@@ -84,33 +81,24 @@ def json_fault(error: JsonFileError, scope: Scope = Scope.FORMAT) -> CudagFault:
     return CudagFault("invalid_json", error.message, scope=scope, column=error.column)
 
 
-LocatedFault = tuple[str, int | None, CudagFault]
-"""File name, line and fault."""
-
-
 def printable(text: str) -> str:
     """A name or path for a message: at most 120 characters on one line, escaped where needed."""
     safe = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[:120])
     return "".join(safe)
 
 
-HUMAN_START = f"{IMAGE_TOKEN}\n"
-_GPT_START = "<tool_call>"
+HUMAN_START, _GPT_START = f"{IMAGE_TOKEN}\n", "<tool_call>"
 _LOOSE_BLOCK = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
-_UNUSED_KEYS = (  # by the number of coordinates in the calls
-    ("real_coords", "tolerance", "end_coords"),
-    ("end_coords",),
-    (),
-)
+# The coordinates that metadata must not have, by the number of those in the calls.
+_UNUSED_KEYS = (("real_coords", "tolerance", "end_coords"), ("end_coords",), ())
 
 
-def _ru_list(length: int) -> Callable[[object], bool]:
-    def accepts(value: object) -> bool:
-        if not isinstance(value, list) or len(value) != length:
-            return False
-        return all(is_int(part) and 0 <= part <= RU_MAX for part in value)
+def _is_list(value: object, length: int, accepts: Accepts) -> bool:
+    return isinstance(value, list) and len(value) == length and all(map(accepts, value))
 
-    return accepts
+
+def _is_ru(value: object) -> bool:
+    return is_int(value) and 0 <= value <= RU_MAX
 
 
 def _is_text(value: object) -> bool:
@@ -125,25 +113,28 @@ def _is_size(value: object) -> TypeGuard[list[int]]:
     return is_pair(value) and min(value) > 0
 
 
-Rules = Mapping[str, tuple[Callable[[object], bool], str]]
-_OUR_METADATA: Rules = {
-    "tolerance": (_ru_list(2), "two integers from 0 to 1000"),
+_POINT, _INDEX = (is_pair, "[x, y] in pixels"), (_is_natural, "an integer from 0")
+_OUR_METADATA: Mapping[str, tuple[Accepts, str]] = {
+    "tolerance": (lambda value: _is_list(value, 2, _is_ru), "two integers from 0 to 1000"),
     "image_size": (_is_size, "[width, height] in pixels"),
     "has_coordinate": (lambda value: isinstance(value, bool), "true or false"),
-    "end_coords": (is_pair, "[x, y] in pixels"),
+    "end_coords": _POINT,
     "scroll_direction": (
         lambda value: value in ("", "up", "down", "left", "right"),
         "up, down, left, right or empty",
     ),
-    "scroll_amount": (_is_natural, "an integer from 0"),
+    "scroll_amount": _INDEX,
     "presses": (lambda value: _is_natural(value) and value != 0, "an integer from 1"),
     "trajectory_id": (lambda value: _is_text(value) and value != "", "a non-empty string"),
-    "step_index": (_is_natural, "an integer from 0"),
+    "step_index": _INDEX,
     "application": (_is_text, "a string"),
     "reasoning": (_is_text, "a string"),
-    "target_bbox": (_ru_list(4), "[x0, y0, x1, y1] with integers from 0 to 1000"),
+    "target_bbox": (
+        lambda value: _is_list(value, 4, _is_ru),
+        "[x0, y0, x1, y1] with integers from 0 to 1000",
+    ),
 }
-_OUR_TEST_METADATA: Rules = {**_OUR_METADATA, "start_coords": (is_pair, "[x, y] in pixels")}
+_OUR_TEST_METADATA = {**_OUR_METADATA, "start_coords": _POINT}
 
 
 def training_faults(record: object) -> Iterator[CudagFault]:
@@ -151,11 +142,11 @@ def training_faults(record: object) -> Iterator[CudagFault]:
     if not isinstance(record, dict):
         yield CudagFault("record_type", "record must be a JSON object")
         return
-    yield from _name_faults(record, "id")
-    yield from _path_faults(record, "image")
-    yield from _conversation_faults(record.get("conversations"))
-    calls, metadata = _turn_calls(record.get("conversations")), record.get("metadata")
-    if calls:
+    yield from _name_faults(record.get("id"), "id")
+    yield from _path_faults(record.get("image"), "image", (".png", ".jpg"))
+    turns, metadata = record.get("conversations"), record.get("metadata")
+    yield from _conversation_faults(turns)
+    if calls := _turn_calls(turns):
         yield from _coordinate_faults(calls, metadata)
     if not isinstance(metadata, dict):
         yield CudagFault("metadata", "metadata must be an object")
@@ -163,7 +154,13 @@ def training_faults(record: object) -> Iterator[CudagFault]:
     yield from _metadata_faults(metadata, _OUR_METADATA, Scope.FORMAT)
     if "tolerance" in metadata:
         yield from _tolerance_faults(metadata["tolerance"])
-    yield from _press_faults(calls, metadata.get("presses"))
+    keys = [call for call in calls if _argument(call, "action") == "key"]
+    presses = metadata.get("presses")
+    repeated = len(keys) if keys and all(call == keys[0] for call in calls) else 1
+    if _is_natural(presses) and presses not in {0, repeated}:
+        pressed = f"but the turn presses its keys {repeated} times"
+        message = f"metadata.presses is {presses}, {pressed}"
+        yield ours("presses", message, "write one call of key a press")
 
 
 def eval_faults(record: object) -> Iterator[CudagFault]:
@@ -171,8 +168,8 @@ def eval_faults(record: object) -> Iterator[CudagFault]:
     if not isinstance(record, dict):
         yield CudagFault("record_type", "record must be a JSON object")
         return
-    yield from _name_faults(record, "test_id")
-    yield from _path_faults(record, "screenshot")
+    yield from _name_faults(record.get("test_id"), "test_id")
+    yield from _path_faults(record.get("screenshot"), "screenshot", (".png",))
     if not isinstance(record.get("prompt"), str) or not record["prompt"]:
         yield CudagFault("prompt", "prompt must be a non-empty string")
     expected, metadata = record.get("expected_action"), record.get("metadata")
@@ -181,13 +178,14 @@ def eval_faults(record: object) -> Iterator[CudagFault]:
     if not isinstance(metadata, dict):
         yield CudagFault("metadata", "metadata must be an object")
         return
-    if isinstance(_arguments(expected), dict):
-        ends_drag = _action(expected) == "left_click_drag"
+    action = _argument(expected, "action")
+    if isinstance(expected, dict) and isinstance(expected.get("arguments"), dict):
+        ends_drag = action == "left_click_drag"
         yield from _coordinate_faults([expected], metadata, ends_drag=ends_drag)
         yield from _drag_faults(metadata, ends_drag=ends_drag)
     yield from _metadata_faults(metadata, _OUR_TEST_METADATA, Scope.OURS)
     presses = metadata.get("presses")
-    if _is_natural(presses) and presses > 1 and _action(expected) != "key":
+    if _is_natural(presses) and presses > 1 and action != "key":
         message = f"metadata.presses is {presses}, but the expected action is not key"
         yield ours("presses", message, "presses is 1 for other actions")
     if is_pair(record.get("tolerance")) and record["tolerance"] != metadata.get("tolerance"):
@@ -231,16 +229,14 @@ def picture_name(record: object, key: str) -> str | None:
     return name if inside else None
 
 
-def _name_faults(record: Mapping[str, Any], key: str) -> Iterator[CudagFault]:
-    name = record.get(key)
+def _name_faults(name: object, key: str) -> Iterator[CudagFault]:
     if not isinstance(name, str) or not name:
         yield CudagFault("id", f"{key} must be a non-empty string")
     elif not ID_PATTERN.fullmatch(name):
         yield shared("id", f"{key} must match {ID_PATTERN.pattern}: {printable(name)}")
 
 
-def _path_faults(record: Mapping[str, Any], key: str) -> Iterator[CudagFault]:
-    path = record.get(key)
+def _path_faults(path: object, key: str, endings: tuple[str, ...]) -> Iterator[CudagFault]:
     if not isinstance(path, str):
         yield CudagFault("image_path", f"{key} must be a string")
         return
@@ -252,9 +248,8 @@ def _path_faults(record: Mapping[str, Any], key: str) -> Iterator[CudagFault]:
         yield CudagFault("image_path", f"Invalid image path: {shown} (must stay in images/)")
     elif path.count("/") > 1:
         yield shared("image_path", f"Image name is not flat: {shown}")
-    wanted = (".png", ".jpg") if key == "image" else (".png",)
-    if not path.endswith(wanted):
-        yield shared("image_kind", f"Image must be {' or '.join(wanted)}: {shown}")
+    if not path.endswith(endings):
+        yield shared("image_kind", f"Image must be {' or '.join(endings)}: {shown}")
 
 
 def _conversation_faults(turns: object) -> Iterator[CudagFault]:
@@ -276,16 +271,13 @@ def _conversation_faults(turns: object) -> Iterator[CudagFault]:
             literal = start.replace("\n", "\\n")
             yield CudagFault("conversations", f"{where} must start with '{literal}'")
         elif speaker == "gpt":
-            yield from _answer_faults(value)
+            try:
+                parse_tool_calls(value)
+            except ToolCallError as error:
+                remedy = "follow the schema of the computer_use tool"
+                yield shared("tool_call", f"gpt {error}", remedy)
         elif value.count(IMAGE_TOKEN) != 1:
             yield shared("image_token", f"{where} must contain exactly one {IMAGE_TOKEN}")
-
-
-def _answer_faults(value: str) -> Iterator[CudagFault]:
-    try:
-        parse_tool_calls(value)
-    except ToolCallError as error:
-        yield shared("tool_call", f"gpt {error}", "follow the schema of the computer_use tool")
 
 
 def _turn_calls(turns: object) -> list[object]:
@@ -294,34 +286,30 @@ def _turn_calls(turns: object) -> list[object]:
     value = last.get("value") if isinstance(last, dict) else None
     values: list[object] = []
     for block in _LOOSE_BLOCK.findall(value) if isinstance(value, str) else ():
-        try:
+        with suppress(JsonFileError):
             values.append(parse_json(block, "tool call"))
-        except JsonFileError:
-            continue
     return values
 
 
 def _expected_faults(action: object) -> Iterator[CudagFault]:
+    code = "expected_action"
     if not isinstance(action, dict):
-        yield CudagFault("expected_action", "expected_action must be an object")
+        yield CudagFault(code, "expected_action must be an object")
         return
     if action.get("name") != TOOL_NAME:
-        yield CudagFault("expected_action", f"expected_action.name must be '{TOOL_NAME}'")
+        yield CudagFault(code, f"expected_action.name must be '{TOOL_NAME}'")
     if not isinstance(action.get("arguments"), dict):
-        yield CudagFault("expected_action", "expected_action.arguments must be an object")
+        yield CudagFault(code, "expected_action.arguments must be an object")
         return
-    if not isinstance(_action(action), str) or not _action(action):
-        yield CudagFault("expected_action", "expected_action.arguments.action must be a string")
+    if not isinstance(name := _argument(action, "action"), str) or not name:
+        yield CudagFault(code, "expected_action.arguments.action must be a string")
     yield from (shared("tool_call", f"expected_action: {fault}") for fault in call_faults(action))
 
 
-def _arguments(call: object) -> Any:
-    return call.get("arguments") if isinstance(call, dict) else None
-
-
-def _action(call: object) -> object:
-    arguments = _arguments(call)
-    return arguments.get("action") if isinstance(arguments, dict) else None
+def _argument(call: object, name: str) -> Any:
+    """An argument of a call; None when there is none, or it is no call."""
+    arguments = call.get("arguments") if isinstance(call, dict) else None
+    return arguments.get(name) if isinstance(arguments, dict) else None
 
 
 def _coordinate_faults(
@@ -334,9 +322,9 @@ def _coordinate_faults(
         metadata: the record's metadata, as parsed JSON of any kind.
         ends_drag: the one call is the end of a drag, so that the metadata has its end too.
     """
-    arguments = [found for found in map(_arguments, calls) if isinstance(found, dict)]
-    points = [found["coordinate"] for found in arguments if "coordinate" in found]
-    if not all(map(_in_range, points)):
+    given = (call.get("arguments") for call in calls if isinstance(call, dict))
+    points = [one["coordinate"] for one in given if isinstance(one, dict) and "coordinate" in one]
+    if not all(_is_list(point, 2, _is_on_axis) for point in points):
         remedy = "divide the pixel by the size of the image and multiply by 1000"
         yield CudagFault("coordinate", "coordinate must be [x, y] from 0 to 1000", remedy)
         return
@@ -357,10 +345,8 @@ def _coordinate_faults(
             yield ours("no_coordinate", message)
 
 
-def _in_range(value: object) -> bool:
-    if not isinstance(value, list) or len(value) != 2:
-        return False
-    return all(is_number(part) and 0 <= part <= RU_MAX for part in value)
+def _is_on_axis(value: object) -> bool:
+    return is_number(value) and 0 <= value <= RU_MAX
 
 
 def _invariant(
@@ -389,28 +375,17 @@ def _drag_faults(metadata: Mapping[str, Any], *, ends_drag: bool) -> Iterator[Cu
     a drag that expects a move to the start passes a model that never drags.
     """
     is_drag, start = metadata.get("task_type") == "drag", metadata.get("start_coords")
+    size = metadata.get("image_size")
     if is_drag and not ends_drag:
         message = "expected_action of a drag must be left_click_drag to its end"
         yield ours("drag", message, "put the start into metadata.start_coords")
     elif is_drag and metadata.get("end_coords") != metadata.get("real_coords"):
         yield ours("drag", "metadata.end_coords of a drag must be metadata.real_coords in a test")
-    elif is_pair(start):
-        size = metadata.get("image_size")
-        if is_drag and is_pair(size) and not _inside(start, size):
-            message = f"metadata.start_coords {start} is outside the image {size}"
-            yield ours("outside_image", message)
-        elif not is_drag and any(start):
-            message = "metadata.start_coords must be [0, 0] for an action that is not a drag"
-            yield ours("no_coordinate", message)
-
-
-def _press_faults(calls: Sequence[object], presses: object) -> Iterator[CudagFault]:
-    """In a training record, a key that is pressed n times is n equal calls."""
-    keys = [call for call in calls if _action(call) == "key"]
-    repeated = len(keys) if keys and all(call == keys[0] for call in calls) else 1
-    if _is_natural(presses) and presses not in {0, repeated}:
-        message = f"metadata.presses is {presses}, but the turn presses its keys {repeated} times"
-        yield ours("presses", message, "write one call of key a press")
+    elif is_pair(start) and is_drag and is_pair(size) and not _inside(start, size):
+        yield ours("outside_image", f"metadata.start_coords {start} is outside the image {size}")
+    elif is_pair(start) and not is_drag and any(start):
+        message = "metadata.start_coords must be [0, 0] for an action that is not a drag"
+        yield ours("no_coordinate", message)
 
 
 def _tolerance_faults(tolerance: object) -> Iterator[CudagFault]:
@@ -423,7 +398,7 @@ def _tolerance_faults(tolerance: object) -> Iterator[CudagFault]:
 
 
 def _metadata_faults(
-    metadata: Mapping[str, Any], rules: Rules, has_point: Scope
+    metadata: Mapping[str, Any], rules: Mapping[str, tuple[Accepts, str]], has_point: Scope
 ) -> Iterator[CudagFault]:
     """Yield missing keys, wrong types and unknown keys; `has_point`: who must give real_coords."""
     if not isinstance(metadata.get("task_type"), str) or not metadata["task_type"]:
@@ -432,14 +407,28 @@ def _metadata_faults(
         yield CudagFault("real_coords", "metadata.real_coords is missing", scope=has_point)
     elif not is_pair(metadata["real_coords"]):
         yield CudagFault("real_coords", "metadata.real_coords must be [x, y] array")
-    for key, (accepts, wanted) in rules.items():
-        if key not in metadata:
-            yield ours("metadata_key", f"metadata.{key} is missing")
-        elif not accepts(metadata[key]):
-            yield ours("metadata_type", f"metadata.{key} must be {wanted}")
+    yield from typed(metadata, rules, "metadata")
     if unknown := len(set(metadata) - set(rules) - {"task_type", "real_coords"}):
         message = f"metadata has {unknown} unknown {'key' if unknown == 1 else 'keys'}"
         yield ours("metadata_key", message)
+
+
+def typed(
+    values: Mapping[str, Any], rules: Mapping[str, tuple[Accepts, str]], name: str
+) -> Iterator[CudagFault]:
+    """Yield the keys that are missing, and those whose value is not accepted, in our datasets.
+
+    Args:
+        values: an object.
+        rules: key → which values are accepted, and how these are called.
+        name: of the object: `metadata` or `config`, whose keys stand for themselves.
+    """
+    prefix = "" if name == "config" else f"{name}."
+    for key, (accepts, wanted) in rules.items():
+        if key not in values:
+            yield ours(f"{name}_key", f"{prefix}{key} is missing")
+        elif not accepts(values[key]):
+            yield ours(f"{name}_type", f"{prefix}{key} must be {wanted}")
 
 
 def cudag_record_problems(

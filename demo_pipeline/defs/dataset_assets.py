@@ -8,7 +8,6 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -19,17 +18,15 @@ from demo_pipeline.defs.run_history import open_table, waiting_failure
 from demo_pipeline.defs.run_recovery import claim_run
 from demo_pipeline.defs.sensors import SEEN, latest_trajectory
 from demo_pipeline.defs.tags import FORCE_TAG, OWNERS
-from demo_pipeline.exports.charts import read_charts
-from demo_pipeline.exports.dataset_statistics import STATISTICS_STAGE, read_statistics
+from demo_pipeline.exports.charts import CHARTS_FOLDER
 from demo_pipeline.exports.record_stages import RECORDS_STAGE
-from demo_pipeline.files.parquet import read_rows
 from demo_pipeline.problems import errors
 from demo_pipeline.runs.damage import left_out_damage, storage_message
 from demo_pipeline.runs.dataset_builds import bytes_written, failure_text
 from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.failures import TransientError, redacted_errors
 from demo_pipeline.runs.quarantine import list_quarantine
-from demo_pipeline.runs.quarantine_table import QUARANTINE_SCHEMA, QUARANTINE_STAGE, TABLE_FILE
+from demo_pipeline.runs.quarantine_table import QUARANTINE_STAGE
 from demo_pipeline.runs.reconciliation import Reconciliation, reconcile
 from demo_pipeline.runs.results import BuildResult, StageReport, Status
 from demo_pipeline.runs.stages import DATASET_STAGES, STAGES, training_exports, upstream
@@ -46,7 +43,6 @@ ACCOUNTED = "uploads_accounted"
 _ACCOUNTED_TEXT = "Uploads in a new listing = accepted + quarantined + pending + gone."
 _WHOLE = "trajectories_whole"
 _WHOLE_TEXT = "Every committed trajectory that was read has the SHA-256 of its manifest."
-_SHOWN = ("demonstration", "stage", "code", "file", "line", "message", "remedy", "attempts")
 _NO_TRAJECTORY = (
     "no trajectory is committed yet; materialize `records` of a demonstration first, or run "
     "`demo-pipeline run`"
@@ -77,12 +73,9 @@ def reconcile_uploads(instance: dg.DagsterInstance, workspace: Workspace) -> Rec
 
 
 def _added(
-    context: dg.AssetExecutionContext, workspace: Workspace, stage: str, folder: Path
+    context: dg.AssetExecutionContext, workspace: Workspace, stage: str
 ) -> tuple[dict[str, dg.MetadataValue], list[CheckOutcome]]:
     """What single assets show and check besides: metadata, and outcomes of `added_checks`."""
-    if stage == STATISTICS_STAGE.name:
-        tables = read_statistics(folder)
-        return {name: reporting.records(rows) for name, rows in tables.items()}, []
     if stage == TASKS_STAGE.name:
         return {
             "task_files": dg.MetadataValue.path(str(workspace.tasks)),
@@ -96,8 +89,7 @@ def _added(
     passed = counts.balanced and not errors(counts.problems)
     compared = {"uploads": counts.listed}
     outcome = CheckOutcome(ACCOUNTED, passed, tuple(counts.problems), compared, blocking=False)
-    rows = read_rows(folder / TABLE_FILE, QUARANTINE_SCHEMA, _SHOWN)
-    return {"table": reporting.records(rows), "uploads": dg.MetadataValue.json(uploads)}, [outcome]
+    return {"uploads": dg.MetadataValue.json(uploads)}, [outcome]
 
 
 def added_checks(stage: Stage) -> dict[str, str]:
@@ -199,15 +191,15 @@ def _computed(context: dg.AssetExecutionContext, workspace: Workspace, stage: St
         table = reporting.problem_table(result.problems)
         text = failure_text(stage.name, result)
         raise dg.Failure(text, metadata={"found": table}, allow_retries=False)
-    with _explained(context, stage), workspace.store.open(result.output) as (folder, _):
-        added, outcomes = _added(context, workspace, stage.name, folder)
-        charts = read_charts(folder)
-        metadata |= {"plots": reporting.pictures(charts)} if charts else {}
+    location = f"{workspace.store.url}/{result.output}"
+    with _explained(context, stage):
+        added, outcomes = _added(context, workspace, stage.name)
         size = bytes_written(workspace.store, result.output)
         metadata |= added | {"bytes_written": dg.MetadataValue.int(size)}
+        if any(file.path.startswith(CHARTS_FOLDER) for file in result.version.manifest.files):
+            metadata["plots"] = dg.MetadataValue.path(f"{location}/{CHARTS_FOLDER}")
     if stage.reads_trajectories:
         outcomes = [_damage(context, workspace, result), *outcomes]
-    location = f"{workspace.store.url}/{result.output}"
     yield dg.MaterializeResult(
         metadata=reporting.report_metadata(made, location) | metadata,
         check_results=[*checks(stage.checks, result), *map(reporting.check_result, outcomes)],

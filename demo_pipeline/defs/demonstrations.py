@@ -289,8 +289,6 @@ class _Run:
             return  # in a backfill, one without an event counts as failed
         location = f"{self._workspace.store.url}/{stage.output(key)}"
         metadata = reporting.report_metadata(made, location, short=not self._few)
-        if self._few:
-            metadata = reporting.preview(self._workspace, stage.name, key) | metadata
         made_of = {name: found[key].content for name, found in self._made.items() if key in found}
         tags = self._versions.tags(stage, key, made_of)
         yield dg.AssetMaterialization(made.stage, partition=key, metadata=metadata, tags=tags)

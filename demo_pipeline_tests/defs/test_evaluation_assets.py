@@ -108,8 +108,7 @@ def test_right_answers_have_full_scores_and_pass_the_checks(made: Bench) -> None
     }
     with made.workspace.store.open("evaluation_scores/perfect") as (folder, _):
         names = {path.name for path in folder.iterdir()}
-    pictures = {"failures.jpg", "failures_preview.jpg"}
-    assert names == {"scores.parquet", "steps.parquet", "summary.json", *pictures}
+    assert names == {"scores.parquet", "steps.parquet", "summary.json", "failures.jpg"}
 
 
 def test_what_is_missing_is_in_the_check_and_no_word_is_anywhere(made: Bench) -> None:

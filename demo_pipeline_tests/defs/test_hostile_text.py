@@ -84,7 +84,9 @@ def shown_in(result: Result) -> tuple[list[str], list[str]]:
     return rendered, texts
 
 
-def test_nothing_of_it_is_in_dagster_and_nothing_there_is_markup(ran: tuple[Bench, list[Result]]) -> None:
+def test_nothing_of_it_is_in_dagster_and_nothing_there_is_markup(
+    ran: tuple[Bench, list[Result]],
+) -> None:
     found = [shown_in(result) for result in ran[1]]
     rendered = [text for texts, _ in found for text in texts]
     assert rendered

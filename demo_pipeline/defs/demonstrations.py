@@ -25,7 +25,7 @@ from dagster._core.definitions.data_version import (
 )
 
 # A partition that a job without partitions did not make is red by this event, and by no public one.
-from dagster._core.events import AssetMaterializationPlannedData, DagsterEvent
+from dagster._core.events import AssetMaterializationPlannedData
 from pydantic import Field
 
 from demo_pipeline.defs import reporting
@@ -44,6 +44,7 @@ from demo_pipeline.defs.tags import (
     FORCE_TAG,
     OUTCOME_TAG,
     OWNERS,
+    RECORDED_OUTCOME,
     SUPERSEDED_OUTCOME,
     WAITING_OUTCOME,
 )
@@ -301,6 +302,9 @@ class _Run:
             cause = result.reason.partition(":")[0]
             try:
                 record_crash(self._workspace, key, result.stage, cause)
+                if self._alone:  # quarantine_failures counts it no second time
+                    recorded = {OUTCOME_TAG: RECORDED_OUTCOME}
+                    self._instance.add_run_tags(self._run.run_id, recorded)
             except (StorageError, OSError) as error:  # discovery requests another run
                 self._log.warning("%s cannot be quarantined: %s", key, error)
         if not self._alone:
@@ -317,7 +321,7 @@ class _Run:
 
     def _plan(self, asset: str, partition: str) -> None:
         """Note that a partition was to be materialized: when its run fails, it failed."""
-        event = DagsterEvent(
+        event = dg.DagsterEvent(
             event_type_value=_PLANNED.value,
             job_name=self._run.job_name,
             step_key=_BATCH_STEP,

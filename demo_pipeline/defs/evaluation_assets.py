@@ -15,6 +15,7 @@ from pydantic import Field
 
 from demo_pipeline.defs import reporting
 from demo_pipeline.defs.reporting import package_log
+from demo_pipeline.defs.sensors import Said, watching
 from demo_pipeline.defs.tags import FORCE_TAG, OWNERS
 from demo_pipeline.evaluation.score_tables import SCORES_SCHEMA
 from demo_pipeline.evaluation.scoring import PREDICTIONS
@@ -153,24 +154,18 @@ evaluation_job = dg.define_asset_job(
 def build_new_evaluations(interval_seconds: int) -> dg.SensorDefinition:
     """The sensor `new_evaluations`, evaluated every `interval_seconds`."""
 
-    @dg.sensor(
-        name="new_evaluations",
-        job=evaluation_job,
-        minimum_interval_seconds=interval_seconds,
-        default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Scores new and changed predictions in `evaluations/<name>/` of the store, in "
-        "a folder or a bucket, once they have been still for `discovery.stable_seconds`, and all "
-        "of them again when the dataset changed that they are compared with.",
+    @watching(
+        "new_evaluations",
+        interval_seconds,
+        "Scores new and changed predictions in `evaluations/<name>/` of the store, in a folder or "
+        "a bucket, once they have been still for `discovery.stable_seconds`, and all of them again "
+        "when the dataset changed that they are compared with.",
+        evaluation_job,
     )
-    def evaluate(
-        context: dg.SensorEvaluationContext, workspace: dg.ResourceParam[Workspace]
-    ) -> dg.SensorResult | dg.SkipReason:
+    def evaluate(context: dg.SensorEvaluationContext, workspace: Workspace) -> Said:
         limits = workspace.settings.discovery
-        try:
-            listed = evaluations.list_evaluations(workspace)
-            index = workspace.store.current(INDEX_STAGE.folder) if listed.found else None
-        except StorageError as error:
-            return dg.SkipReason(str(error))
+        listed = evaluations.list_evaluations(workspace)
+        index = workspace.store.current(INDEX_STAGE.folder) if listed.found else None
         for reason in listed.unreadable.values():
             context.log.warning(reason)
         scored = index.content if index else ""  # what the answers are compared with

@@ -67,7 +67,7 @@ def report_metadata(
     No picture and no word of a task is in it: it says where they are. In little space, for
     batches: one entry for the location, one for all the rest.
     """
-    shown = {"path": dg.MetadataValue.path(location)}
+    shown: dict[str, dg.MetadataValue] = {"path": dg.MetadataValue.path(location)}
     if made.stage == TRAJECTORIES_STAGE.name:
         shown["review"] = dg.MetadataValue.text(f"demo-pipeline review {made.demonstration}")
     if made.stage == CONTACT_SHEETS_STAGE.name:

@@ -38,6 +38,7 @@ from demo_pipeline.runs.reconciliation import is_settled
 from demo_pipeline.runs.results import DemonstrationResult, Status
 from demo_pipeline.runs.stages import STAGES
 from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.uploads import folder_files
 
 FAILURE_GRACE_SECONDS = 300.0  # for the sensor quarantine_failures to record a failed run
@@ -59,6 +60,7 @@ _MEMBER_OUTCOMES = {
     Status.WAITING: RunOutcome.WAITING,
     Status.REJECTED: RunOutcome.DONE,  # with a quarantine record
 }
+_told: set[str] = set()  # runs of which this process said that they cannot be judged
 _DONE, _LOST = Ending(RunOutcome.DONE), Ending(RunOutcome.LOST)
 
 
@@ -158,6 +160,14 @@ def _tag_of(demonstration: str) -> str:
     return f"{MEMBER_TAG_PREFIX}_{digest}"
 
 
+def _tell_once(run_id: str, error: Exception) -> None:
+    """Say that a run cannot be judged now: every tick tries it again."""
+    if run_id not in _told:
+        _told.add(run_id)
+        why = str(error) if isinstance(error, StorageError) else type(error).__name__
+        _LOG.warning("run %s ended, and is judged later: %s", run_id, why)
+
+
 class InstanceRuns:
     """What discovery asks about runs (`Runs` of runs/discovery.py), over a Dagster instance.
 
@@ -200,7 +210,7 @@ class InstanceRuns:
                 try:
                     ended = self._ended(record)
                 except Exception as error:  # noqa: BLE001 - the others are judged whatever it is
-                    _LOG.debug("%s: judged later (%s)", record, type(error).__name__)
+                    _tell_once(record.dagster_run.run_id, error)
                     continue
                 if ended is not None:
                     yield ended

@@ -6,10 +6,10 @@ none of them grows with the number of demonstrations.
 
 import hashlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import dagster as dg
 
@@ -18,6 +18,7 @@ from demo_pipeline.defs.jobs import (
     BATCH_JOB,
     DEMONSTRATION_JOBS,
     DEMONSTRATIONS,
+    AssetJob,
     demonstration_job,
     tasks_job,
     unregistered,
@@ -65,8 +66,35 @@ _NO_CATALOG = (
     "waiting for the catalog of OSWorld tasks, which demonstrations are compared with; the sensor "
     "tasks_changed launches the job read_osworld_tasks"
 )
-_Said = dg.SensorResult | dg.SkipReason
+Said = dg.SensorResult | dg.RunRequest | dg.SkipReason
+_Evaluate = Callable[[dg.SensorEvaluationContext, Workspace], Said]
 _T = TypeVar("_T")
+
+
+def watching(
+    name: str, interval_seconds: int, description: str, *jobs: Any
+) -> Callable[[_Evaluate], dg.SensorDefinition]:
+    """A sensor that is on from the start; while storage cannot be read, it says so and skips."""
+
+    def decorated(evaluate: _Evaluate) -> dg.SensorDefinition:
+        @dg.sensor(
+            name=name,
+            jobs=jobs,
+            minimum_interval_seconds=interval_seconds,
+            default_status=dg.DefaultSensorStatus.RUNNING,
+            description=description,
+        )
+        def evaluated(
+            context: dg.SensorEvaluationContext, workspace: dg.ResourceParam[Workspace]
+        ) -> Said:
+            try:
+                return evaluate(context, workspace)
+            except StorageError as error:
+                return dg.SkipReason(str(error))
+
+        return evaluated
+
+    return decorated
 
 
 def unfinished(instance: dg.DagsterInstance, jobs: Sequence[str]) -> bool:
@@ -199,20 +227,17 @@ def should_rebuild(state: Progress, now: float, max_age_s: float) -> tuple[bool,
     return False, "demonstrations are being processed; the datasets are built afterwards"
 
 
-def build_rebuild_datasets(interval_seconds: int) -> dg.SensorDefinition:
-    """The sensor `rebuild_datasets`, evaluated every `interval_seconds`."""
+def build_rebuild_datasets(interval_seconds: int, job: AssetJob) -> dg.SensorDefinition:
+    """The sensor `rebuild_datasets`, evaluated every `interval_seconds`; it launches this job."""
 
-    @dg.sensor(
-        name="rebuild_datasets",
-        job_name=DATASETS_JOB,
-        minimum_interval_seconds=interval_seconds,
-        default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Builds the datasets after trajectories changed: when no demonstration is "
-        "being processed, or a trajectory has waited for `discovery.max_dataset_age_seconds`.",
+    @watching(
+        "rebuild_datasets",
+        interval_seconds,
+        "Builds the datasets after trajectories changed: when no demonstration is being processed, "
+        "or a trajectory has waited for `discovery.max_dataset_age_seconds`.",
+        job,
     )
-    def evaluate(
-        context: dg.SensorEvaluationContext, workspace: dg.ResourceParam[Workspace]
-    ) -> dg.RunRequest | dg.SkipReason:
+    def evaluate(context: dg.SensorEvaluationContext, workspace: Workspace) -> Said:
         instance = context.instance
         for line in recover(instance, workspace):
             context.log.warning(line)
@@ -231,24 +256,18 @@ def build_rebuild_datasets(interval_seconds: int) -> dg.SensorDefinition:
 def build_tasks_changed(interval_seconds: int) -> dg.SensorDefinition:
     """The sensor `tasks_changed`, evaluated every `interval_seconds`."""
 
-    @dg.sensor(
-        name="tasks_changed",
-        job=tasks_job,
-        minimum_interval_seconds=interval_seconds,
-        default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Builds the catalog of OSWorld tasks when it is missing or the task files "
-        "changed. Existing trajectories are compared again by the job `reprocess_changed`.",
+    @watching(
+        "tasks_changed",
+        interval_seconds,
+        "Builds the catalog of OSWorld tasks when it is missing or the task files changed. "
+        "Existing trajectories are compared again by the job `reprocess_changed`.",
+        tasks_job,
     )
-    def evaluate(
-        context: dg.SensorEvaluationContext, workspace: dg.ResourceParam[Workspace]
-    ) -> _Said:
+    def evaluate(context: dg.SensorEvaluationContext, workspace: Workspace) -> Said:
         instance, job, state = context.instance, tasks_job.name, _listing_hash(workspace.tasks)
         runs = instance.get_runs(dg.RunsFilter(job_name=job, tags={STATE_TAG: state}), limit=1)
         failed = bool(runs) and runs[0].status in _FAILED
-        try:
-            built = workspace.store.current(CATALOG_OUTPUT) is not None
-        except StorageError as failure:
-            return dg.SkipReason(str(failure))
+        built = workspace.store.current(CATALOG_OUTPUT) is not None
         if state == context.cursor and built and not failed:
             return dg.SkipReason("the task files did not change")
         busy = "the catalog is being built"
@@ -258,11 +277,6 @@ def build_tasks_changed(interval_seconds: int) -> dg.SensorDefinition:
         return dg.SensorResult(run_requests=[said], cursor=state)
 
     return evaluate
-
-
-def needs_catalog(workspace: Workspace) -> bool:
-    """Whether there are task files without a catalog that demonstrations can be compared with."""
-    return workspace.tasks.is_dir() and workspace.store.current(CATALOG_OUTPUT) is None
 
 
 def _listing_hash(folder: Path) -> str:
@@ -282,25 +296,20 @@ def _listing_hash(folder: Path) -> str:
 def build_new_uploads(interval_seconds: int, *batch_jobs: dg.JobDefinition) -> dg.SensorDefinition:
     """The sensor `new_uploads`, evaluated every `interval_seconds`; it launches these jobs too."""
 
-    @dg.sensor(
-        name="new_uploads",
-        jobs=[demonstration_job, *batch_jobs],
-        minimum_interval_seconds=interval_seconds,
-        default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Registers complete uploads in a folder or bucket, and requests a run for each "
-        "new or changed one, or one run for many that arrived together.",
+    @watching(
+        "new_uploads",
+        interval_seconds,
+        "Registers complete uploads in a folder or bucket, and requests a run for each new or "
+        "changed one, or one run for many that arrived together.",
+        demonstration_job,
+        *batch_jobs,
     )
-    def evaluate(
-        context: dg.SensorEvaluationContext, workspace: dg.ResourceParam[Workspace]
-    ) -> _Said:
+    def evaluate(context: dg.SensorEvaluationContext, workspace: Workspace) -> Said:
         for line in recover(context.instance, workspace):
             context.log.warning(line)
-        try:
-            if needs_catalog(workspace):
-                return dg.SkipReason(_NO_CATALOG)
-            result = discover(context.instance, workspace)
-        except StorageError as failure:
-            return dg.SkipReason(str(failure))
+        if workspace.tasks.is_dir() and workspace.store.current(CATALOG_OUTPUT) is None:
+            return dg.SkipReason(_NO_CATALOG)
+        result = discover(context.instance, workspace)
         for error in result.errors:
             context.log.warning(error)
         new = unregistered(context.instance, sorted(one.id for one in result.requests))

@@ -8,6 +8,7 @@ import dagster as dg
 import pytest
 from dagster._core.storage.tags import WILL_RETRY_TAG
 
+from demo_pipeline.defs import run_history
 from demo_pipeline.defs.dataset_assets import reconcile_uploads
 from demo_pipeline.defs.run_history import (
     InstanceRuns,
@@ -24,6 +25,7 @@ from demo_pipeline.runs.discovery import RunOutcome
 from demo_pipeline.runs.failures import FIRST_PAUSE_SECONDS
 from demo_pipeline.runs.quarantine import read_quarantine, record_crash, write_quarantine
 from demo_pipeline.runs.results import Status
+from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.uploads import LocalUploads, upload_listing_fingerprint
 from demo_pipeline_tests.defs.bench import Bench, bench, failures, ticked
 from demo_pipeline_tests.uploads import spoil_log, upload
@@ -220,3 +222,23 @@ def test_a_run_notes_what_became_of_each_member(made: Bench, recording: Path) ->
     assert OUTCOME_TAG not in run.tags
     outcomes = tuple(endings(made, run.run_id).values())[:3]
     assert outcomes == (RunOutcome.DONE, RunOutcome.DONE, RunOutcome.SUPERSEDED)
+
+
+def test_a_run_that_cannot_be_judged_is_said_once(
+    made: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    arrive(made, "a")
+    [request] = requested(made)
+    job = made.definitions.resolve_job_def("process_demonstration")
+    tags = {**request.tags, "dagster/partition": "a"}
+    run = made.instance.create_run_for_job(job, tags=tags)
+    made.instance.report_run_failed(run)
+
+    def refused(*_: object) -> None:
+        raise StorageError("the bucket does not answer")
+
+    monkeypatch.setattr(run_history, "read_quarantine", refused)
+    for _ in range(2):
+        assert endings(made, run.run_id) == {}
+    [line] = [one.getMessage() for one in caplog.records if run.run_id in one.getMessage()]
+    assert "the bucket does not answer" in line

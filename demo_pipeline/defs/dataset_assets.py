@@ -18,7 +18,6 @@ from demo_pipeline.defs.run_history import open_table, waiting_failure
 from demo_pipeline.defs.run_recovery import claim_run
 from demo_pipeline.defs.sensors import SEEN, latest_trajectory
 from demo_pipeline.defs.tags import FORCE_TAG, OWNERS
-from demo_pipeline.exports.charts import CHARTS_FOLDER
 from demo_pipeline.exports.record_stages import RECORDS_STAGE
 from demo_pipeline.problems import errors
 from demo_pipeline.runs.damage import left_out_damage, storage_message
@@ -28,7 +27,7 @@ from demo_pipeline.runs.failures import TransientError, redacted_errors
 from demo_pipeline.runs.quarantine import list_quarantine
 from demo_pipeline.runs.quarantine_table import QUARANTINE_STAGE
 from demo_pipeline.runs.reconciliation import Reconciliation, reconcile
-from demo_pipeline.runs.results import BuildResult, StageReport, Status
+from demo_pipeline.runs.results import BuildResult, Status
 from demo_pipeline.runs.stages import DATASET_STAGES, STAGES, training_exports, upstream
 from demo_pipeline.runs.task_catalog import TASKS_STAGE
 from demo_pipeline.runs.workspace import Workspace
@@ -185,9 +184,9 @@ def _computed(context: dg.AssetExecutionContext, workspace: Workspace, stage: St
             seen = before.seen if before else latest_trajectory(context.instance)
             metadata[SEEN] = dg.MetadataValue.int(seen)
         result = _run(context, workspace, stage, before)
-    made, checks = StageReport.of(stage.name, "", result), reporting.check_results
-    if result.version is None or made is None:
-        yield from checks(stage.checks, result)
+    checks = reporting.check_results(stage.checks, result)
+    if result.version is None:
+        yield from checks
         table = reporting.problem_table(result.problems)
         text = failure_text(stage.name, result)
         raise dg.Failure(text, metadata={"found": table}, allow_retries=False)
@@ -196,13 +195,11 @@ def _computed(context: dg.AssetExecutionContext, workspace: Workspace, stage: St
         added, outcomes = _added(context, workspace, stage.name)
         size = bytes_written(workspace.store, result.output)
         metadata |= added | {"bytes_written": dg.MetadataValue.int(size)}
-        if any(file.path.startswith(CHARTS_FOLDER) for file in result.version.manifest.files):
-            metadata["plots"] = dg.MetadataValue.path(f"{location}/{CHARTS_FOLDER}")
     if stage.reads_trajectories:
         outcomes = [_damage(context, workspace, result), *outcomes]
     yield dg.MaterializeResult(
-        metadata=reporting.report_metadata(made, location) | metadata,
-        check_results=[*checks(stage.checks, result), *map(reporting.check_result, outcomes)],
+        metadata=reporting.report_metadata(result, location) | metadata,
+        check_results=[*checks, *map(reporting.check_result, outcomes)],
         data_version=dg.DataVersion(result.version.content[:16]),
     )
 

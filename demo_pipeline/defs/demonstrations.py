@@ -56,8 +56,8 @@ from demo_pipeline.runs.quarantine import record_crash
 from demo_pipeline.runs.results import (
     IN_RUNS,
     BatchProgress,
+    BuildResult,
     DemonstrationResult,
-    StageReport,
     Status,
 )
 from demo_pipeline.runs.stage_runs import AStage
@@ -226,7 +226,7 @@ class _Run:
         self._few = len(members) < workspace.settings.execution.batch_from or self._alone
         self._progress = BatchProgress(len(members))
         self._versions = _Versions(self._instance, stages, [one.demonstration for one in members])
-        self._made: defaultdict[str, dict[str, StageReport]] = defaultdict(dict)  # by stage, id
+        self._made: defaultdict[str, dict[str, BuildResult]] = defaultdict(dict)  # by stage, id
         self._left: list[DemonstrationResult] = []  # those that are not done
 
     def events(self) -> _Events:
@@ -238,7 +238,7 @@ class _Run:
         claim_run(self._instance, self._run)
         try:
             for found in self._processed():
-                if isinstance(found, StageReport):
+                if isinstance(found, BuildResult):
                     yield from self._said_of_stage(found)
                     continue
                 self._progress.add(found)
@@ -254,7 +254,7 @@ class _Run:
             yield from (self._evaluation(stage.name, one) for one in self._outcomes(stage))
         self._end()
 
-    def _processed(self) -> Iterator[StageReport | DemonstrationResult]:
+    def _processed(self) -> Iterator[BuildResult | DemonstrationResult]:
         results, lines = processed.pop(self._run.run_id, ((), ()))
         for level, text in lines:
             self._log.log(level, text)
@@ -280,7 +280,7 @@ class _Run:
         if line is not None:
             self._log.info(line)
 
-    def _said_of_stage(self, made: StageReport) -> _Events:
+    def _said_of_stage(self, made: BuildResult) -> _Events:
         """Say what a stage gave; the store has outputs without an event of a killed process."""
         stage, key = STAGE_BY_NAME[made.stage], made.demonstration
         counts = {n: v for check in stage.checks for n, v in check.counts(made.summary).items()}
@@ -449,7 +449,7 @@ def _own_outcomes(stage: AStage, result: DemonstrationResult) -> list[CheckOutco
 
 
 def _joint(
-    check: Check[Any], built: Sequence[StageReport], stopped: Sequence[Problem], *, alone: bool
+    check: Check[Any], built: Sequence[BuildResult], stopped: Sequence[Problem], *, alone: bool
 ) -> CheckOutcome:
     """One verdict over all demonstrations; it fails for every one that this stage stopped."""
     outcomes = [found for made in built for found in made.checks if found.name == check.name]

@@ -18,7 +18,7 @@ from demo_pipeline.files.logs import LOG_ROOT, PassedOnLog
 from demo_pipeline.files.parquet import column_descriptions
 from demo_pipeline.files.shown_text import markdown_table, markdown_text, plain_line, plain_values
 from demo_pipeline.problems import Problem
-from demo_pipeline.runs.results import BuildResult, StageReport, Status
+from demo_pipeline.runs.results import BuildResult, Status
 from demo_pipeline.stage import Check
 from demo_pipeline.store.version_manifest import CheckOutcome
 from demo_pipeline.trajectories.contact_sheets import FIRST_SHEET
@@ -60,7 +60,7 @@ def _value(value: Any) -> dg.MetadataValue:
 
 
 def report_metadata(
-    made: StageReport, location: str, *, short: bool = False
+    made: BuildResult, location: str, *, short: bool = False
 ) -> dict[str, dg.MetadataValue]:
     """The counts, location, version, number of files and size in bytes of an output.
 
@@ -75,7 +75,7 @@ def report_metadata(
     counts = {key: value for key, value in made.summary.items() if key not in _KEPT_OUT}
     rest = {
         "outcome": made.status.value,
-        "version": made.version,
+        "version": made.version.id if made.version else None,
         "files": made.files,
         "output_bytes": made.size,
     }
@@ -129,21 +129,14 @@ def records(rows: Sequence[Mapping[str, Any]]) -> dg.MetadataValue:
 
 def check_results(checks: Sequence[Check[Any]], result: BuildResult) -> list[dg.AssetCheckResult]:
     """The results of a stage's checks of one output, with what each compared."""
-    made, known = StageReport.of("", "", result), {check.name: check for check in checks}
+    known = {check.name: check for check in checks}
     return [
-        check_result(
-            replace(
-                one,
-                metadata=compared(known[one.name], made)
-                if made
-                else known[one.name].counts(result.summary) or _ONE,
-            )
-        )
+        check_result(replace(one, metadata=compared(known[one.name], result)))
         for one in result.checks
     ]
 
 
-def compared(check: Check[Any], made: StageReport) -> dict[str, int]:
+def compared(check: Check[Any], made: BuildResult) -> dict[str, int]:
     """What a check compared in one output: the counts, and the files when nothing was built."""
     counts = check.counts(made.summary) or _ONE
     return counts | {_REPEATED: made.files} if made.status is Status.CACHED else dict(counts)

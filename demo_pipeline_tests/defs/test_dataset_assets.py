@@ -44,14 +44,6 @@ def test_every_dataset_is_valid_and_says_what_it_holds(built: Bench) -> None:
     assert values(made["trajectory_index", None])["trajectories"] == 2
 
 
-@pytest.mark.no_cover  # other tests run the same lines
-def test_it_says_where_the_charts_are(built: Bench) -> None:
-    made = materialized(built.run("build_datasets"))
-    for name in ("sft_samples", "messages_dataset", "cudag_dataset", "trajectory_index"):
-        charts = Path(values(made[name, None])["plots"]).glob("*.png")
-        assert len(list(charts)) == (4 if name == "trajectory_index" else 5)
-
-
 def test_the_leak_rates_are_numbers_in_the_metadata_and_a_check(built: Bench) -> None:
     result = built.run("build_datasets")
     made = materialized(result)

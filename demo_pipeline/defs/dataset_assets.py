@@ -7,8 +7,7 @@ read the store, not an IO manager, so that a missing demonstration does not prev
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import dagster as dg
 
@@ -50,13 +49,9 @@ _Results = Iterator[dg.MaterializeResult | dg.AssetCheckResult]
 
 
 def reconcile_uploads(instance: dg.DagsterInstance, workspace: Workspace) -> Reconciliation:
-    """Count every upload once.
+    """Count every upload once; a folder without a file of a recording is none.
 
-    The uploads are listed before the table of discovery is read, so that it can only know more. A
-    folder without a file of a recording is not an upload.
-
-    Raises:
-        StorageError: the uploads, the store or the table cannot be read.
+    The uploads are listed before the table of discovery is read, so that it can only know more.
     """
     listed = workspace.uploads.list_demonstrations()
     colliding = set(workspace.uploads.collisions())
@@ -97,14 +92,10 @@ def added_checks(stage: Stage) -> dict[str, str]:
     return checks | ({ACCOUNTED: _ACCOUNTED_TEXT} if stage.name == QUARANTINE_STAGE.name else {})
 
 
-@dataclass(frozen=True)
-class BuiltBefore:
-    """What a command has built already, for the run that only reports it.
+class BuiltBefore(NamedTuple):
+    """What a command built, by stage, and logged, for the run that only reports it.
 
-    Attributes:
-        seen: storage id of the newest trajectory before the store was read.
-        results: stage → its output, or why it has none.
-        lines: level and message of what was logged.
+    `seen`: storage id of the newest trajectory before the store was read.
     """
 
     seen: int
@@ -126,6 +117,8 @@ def build_dataset_assets(settings: Settings) -> list[dg.AssetsDefinition]:
 def _asset(stage: Stage, existing: Collection[str]) -> dg.AssetsDefinition:
     exports = {export.name for export in training_exports()}
 
+    added = added_checks(stage).items()
+
     @dg.asset(
         name=stage.name,
         deps=[name for name in stage.inputs if name not in exports],
@@ -138,10 +131,7 @@ def _asset(stage: Stage, existing: Collection[str]) -> dg.AssetsDefinition:
         metadata=reporting.columns_metadata(stage.columns),
         check_specs=[
             *reporting.check_specs(stage.name, stage.checks),
-            *(
-                dg.AssetCheckSpec(name, asset=stage.name, description=description)
-                for name, description in added_checks(stage).items()
-            ),
+            *(dg.AssetCheckSpec(name, asset=stage.name, description=text) for name, text in added),
         ],
     )
     def compute(
@@ -223,13 +213,13 @@ def _run(
     stage: Stage,
     before: BuiltBefore | None,
 ) -> BuildResult:
-    result = before.results.get(stage.name) if before else None
-    for level, text in before.lines if before else ():
-        if text.startswith(f"{stage.name}: "):
-            context.log.log(level, text)
-    if isinstance(result, Exception):
-        raise result
-    if result is not None:
+    if before and stage.name in before.results:
+        for level, text in before.lines:
+            if text.startswith(f"{stage.name}: "):
+                context.log.log(level, text)
+        result = before.results[stage.name]
+        if isinstance(result, Exception):
+            raise result
         return result
     force = context.run.tags.get(FORCE_TAG) == "true"
     with package_log(context.log.log), redacted_errors(stage.name):

@@ -157,16 +157,15 @@ def check_result(outcome: CheckOutcome) -> dg.AssetCheckResult:
 
 
 def _sentence(problems: Sequence[Problem], compared: Mapping[str, int]) -> str:
-    if not problems:
-        counts = [f"{number} {_words(name, number)}" for name, number in compared.items()]
-        return f"no problem in {', '.join(counts)}" if counts else "no problem"
-    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    return f"{markdown_text(str(problems[0]))}{more}"
-
-
-def _words(name: str, number: int) -> str:
-    words = _WORDS.get(name, name.replace("_", " "))
-    return words.removesuffix("s") if number == 1 and name != _REPEATED else words
+    if problems:
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        return f"{markdown_text(str(problems[0]))}{more}"
+    counts = []
+    for name, number in compared.items():
+        words = _WORDS.get(name, name.replace("_", " "))
+        words = words.removesuffix("s") if number == 1 and name != _REPEATED else words
+        counts.append(f"{number} {words}")
+    return f"no problem in {', '.join(counts)}" if counts else "no problem"
 
 
 def problem_table(problems: Sequence[Problem]) -> dg.MetadataValue:

@@ -106,11 +106,8 @@ def unfinished(instance: dg.DagsterInstance, jobs: Sequence[str]) -> bool:
 def postponed(failed: int, waited: int, since_s: float, interval_s: float) -> str | None:
     """Why the next attempt at building a state has to wait; None when it may start.
 
-    Args:
-        failed: number of runs for it that failed or were cancelled.
-        waited: how many of them something passing stopped; these are tried again without end.
-        since_s: seconds since the last of them ended.
-        interval_s: pause after the first; it doubles with each, up to half an hour.
+    Of `failed` runs, something passing stopped those that `waited`: they are tried without end.
+    The last ended `since_s` ago; the pause `interval_s` doubles with each, up to half an hour.
     """
     if failed - waited >= DATASET_ATTEMPTS:
         return f"{failed} attempts failed: open the last run, then launch the job by hand"
@@ -121,22 +118,16 @@ def postponed(failed: int, waited: int, since_s: float, interval_s: float) -> st
 def run_unless_tried(
     instance: dg.DagsterInstance, job: str, state: str, interval_s: float, busy: str
 ) -> dg.RunRequest | dg.SkipReason:
-    """A run of a job for a state that is not built yet, or why there is none now.
+    """A run of a job for a state of what it reads that is not built yet, or why there is none now.
 
-    Args:
-        instance: to ask.
-        job: its name.
-        state: of what it reads, the same as long as nothing changes.
-        interval_s: pause after the first failed attempt.
-        busy: what is said while a run of the job is queued or running.
+    `interval_s`: pause after the first failed attempt; `busy`: said while a run is under way.
     """
     if unfinished(instance, (job,)):
         return dg.SkipReason(busy)
     tags = {STATE_TAG: state}
     failed = dg.RunsFilter(job_name=job, tags=tags, statuses=_FAILED)
-    waited = dg.RunsFilter(
-        job_name=job, tags={**tags, OUTCOME_TAG: WAITING_OUTCOME}, statuses=_FAILED
-    )
+    waits = {**tags, OUTCOME_TAG: WAITING_OUTCOME}
+    waited = dg.RunsFilter(job_name=job, tags=waits, statuses=_FAILED)
     last = instance.get_run_records(failed, limit=1)
     ends = [record.end_time or record.update_timestamp.timestamp() for record in last]
     counts = instance.get_runs_count(failed), instance.get_runs_count(waited)
@@ -182,14 +173,14 @@ def followed_datasets(settings: Settings) -> list[dg.AssetKey]:
 
 def progress(instance: dg.DagsterInstance, settings: Settings) -> Progress:
     """Query the instance."""
-    latest = latest_trajectory(instance)
+    latest, waiting_since = latest_trajectory(instance), 0.0
     built = _built(instance, followed_datasets(settings))
-    return Progress(
-        latest=latest,
-        built=built,
-        waiting_since=_first_after(instance, built) if latest > built else 0.0,
-        processing=unfinished(instance, (*DEMONSTRATION_JOBS, _MANUAL_JOB)),
-    )
+    if latest > built:
+        newer = dg.AssetRecordsFilter(asset_key=_RECORDS, after_storage_id=built)
+        found = instance.fetch_materializations(newer, limit=1, ascending=True).records
+        waiting_since = found[0].timestamp if found else 0.0
+    processing = unfinished(instance, (*DEMONSTRATION_JOBS, _MANUAL_JOB))
+    return Progress(latest, built, waiting_since, processing)
 
 
 def _built(instance: dg.DagsterInstance, datasets: Sequence[dg.AssetKey]) -> int:
@@ -203,19 +194,10 @@ def _built(instance: dg.DagsterInstance, datasets: Sequence[dg.AssetKey]) -> int
     return min(seen) if len(seen) == len(datasets) else 0
 
 
-def _first_after(instance: dg.DagsterInstance, storage_id: int) -> float:
-    newer = dg.AssetRecordsFilter(asset_key=_RECORDS, after_storage_id=storage_id)
-    records = instance.fetch_materializations(newer, limit=1, ascending=True).records
-    return records[0].timestamp if records else 0.0
-
-
 def should_rebuild(state: Progress, now: float, max_age_s: float) -> tuple[bool, str]:
     """(whether to build the datasets now, the reason).
 
-    Args:
-        state: how far they are behind.
-        now: epoch seconds.
-        max_age_s: the longest time that a new trajectory waits while others are processed.
+    A new trajectory waits while others are processed, for `max_age_s` at most.
     """
     if state.latest <= state.built:
         return False, "the datasets contain every trajectory"
@@ -238,17 +220,16 @@ def build_rebuild_datasets(interval_seconds: int, job: AssetJob) -> dg.SensorDef
         job,
     )
     def evaluate(context: dg.SensorEvaluationContext, workspace: Workspace) -> Said:
-        instance = context.instance
-        for line in recover(instance, workspace):
+        for line in recover(context.instance, workspace):
             context.log.warning(line)
-        state = progress(instance, workspace.settings)
+        state = progress(context.instance, workspace.settings)
         max_age_s = workspace.settings.discovery.max_dataset_age_seconds
         rebuild, reason = should_rebuild(state, time.time(), max_age_s)
         if not rebuild:
             return dg.SkipReason(reason)
         context.log.info(reason)
-        busy = "the datasets are being built"
-        return run_unless_tried(instance, DATASETS_JOB, str(state.latest), interval_seconds, busy)
+        wanted, busy = str(state.latest), "the datasets are being built"
+        return run_unless_tried(context.instance, DATASETS_JOB, wanted, interval_seconds, busy)
 
     return evaluate
 

@@ -62,7 +62,7 @@ def build_defs(
         sensors=[
             build_tasks_changed(seconds),
             build_new_uploads(seconds, batch_job),
-            build_rebuild_datasets(seconds),
+            build_rebuild_datasets(seconds, datasets_job),
             build_new_evaluations(seconds),
             quarantine_failures,
             quarantine_changed,

@@ -7,9 +7,7 @@ read the store, not an IO manager, so that a missing demonstration does not prev
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import dagster as dg
 
@@ -19,19 +17,16 @@ from demo_pipeline.defs.run_history import open_table, waiting_failure
 from demo_pipeline.defs.run_recovery import claim_run
 from demo_pipeline.defs.sensors import SEEN, latest_trajectory
 from demo_pipeline.defs.tags import FORCE_TAG, OWNERS
-from demo_pipeline.exports.charts import read_charts
-from demo_pipeline.exports.dataset_statistics import STATISTICS_STAGE, read_statistics
 from demo_pipeline.exports.record_stages import RECORDS_STAGE
-from demo_pipeline.files.parquet import read_rows
 from demo_pipeline.problems import errors
 from demo_pipeline.runs.damage import left_out_damage, storage_message
 from demo_pipeline.runs.dataset_builds import bytes_written, failure_text
 from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.failures import TransientError, redacted_errors
 from demo_pipeline.runs.quarantine import list_quarantine
-from demo_pipeline.runs.quarantine_table import QUARANTINE_SCHEMA, QUARANTINE_STAGE, TABLE_FILE
+from demo_pipeline.runs.quarantine_table import QUARANTINE_STAGE
 from demo_pipeline.runs.reconciliation import Reconciliation, reconcile
-from demo_pipeline.runs.results import BuildResult, StageReport, Status
+from demo_pipeline.runs.results import BuildResult, Status
 from demo_pipeline.runs.stages import DATASET_STAGES, STAGES, training_exports, upstream
 from demo_pipeline.runs.task_catalog import TASKS_STAGE
 from demo_pipeline.runs.workspace import Workspace
@@ -46,7 +41,6 @@ ACCOUNTED = "uploads_accounted"
 _ACCOUNTED_TEXT = "Uploads in a new listing = accepted + quarantined + pending + gone."
 _WHOLE = "trajectories_whole"
 _WHOLE_TEXT = "Every committed trajectory that was read has the SHA-256 of its manifest."
-_SHOWN = ("demonstration", "stage", "code", "file", "line", "message", "remedy", "attempts")
 _NO_TRAJECTORY = (
     "no trajectory is committed yet; materialize `records` of a demonstration first, or run "
     "`demo-pipeline run`"
@@ -55,13 +49,9 @@ _Results = Iterator[dg.MaterializeResult | dg.AssetCheckResult]
 
 
 def reconcile_uploads(instance: dg.DagsterInstance, workspace: Workspace) -> Reconciliation:
-    """Count every upload once.
+    """Count every upload once; a folder without a file of a recording is none.
 
-    The uploads are listed before the table of discovery is read, so that it can only know more. A
-    folder without a file of a recording is not an upload.
-
-    Raises:
-        StorageError: the uploads, the store or the table cannot be read.
+    The uploads are listed before the table of discovery is read, so that it can only know more.
     """
     listed = workspace.uploads.list_demonstrations()
     colliding = set(workspace.uploads.collisions())
@@ -77,12 +67,9 @@ def reconcile_uploads(instance: dg.DagsterInstance, workspace: Workspace) -> Rec
 
 
 def _added(
-    context: dg.AssetExecutionContext, workspace: Workspace, stage: str, folder: Path
+    context: dg.AssetExecutionContext, workspace: Workspace, stage: str
 ) -> tuple[dict[str, dg.MetadataValue], list[CheckOutcome]]:
     """What single assets show and check besides: metadata, and outcomes of `added_checks`."""
-    if stage == STATISTICS_STAGE.name:
-        tables = read_statistics(folder)
-        return {name: reporting.records(rows) for name, rows in tables.items()}, []
     if stage == TASKS_STAGE.name:
         return {
             "task_files": dg.MetadataValue.path(str(workspace.tasks)),
@@ -96,8 +83,7 @@ def _added(
     passed = counts.balanced and not errors(counts.problems)
     compared = {"uploads": counts.listed}
     outcome = CheckOutcome(ACCOUNTED, passed, tuple(counts.problems), compared, blocking=False)
-    rows = read_rows(folder / TABLE_FILE, QUARANTINE_SCHEMA, _SHOWN)
-    return {"table": reporting.records(rows), "uploads": dg.MetadataValue.json(uploads)}, [outcome]
+    return {"uploads": dg.MetadataValue.json(uploads)}, [outcome]
 
 
 def added_checks(stage: Stage) -> dict[str, str]:
@@ -106,14 +92,10 @@ def added_checks(stage: Stage) -> dict[str, str]:
     return checks | ({ACCOUNTED: _ACCOUNTED_TEXT} if stage.name == QUARANTINE_STAGE.name else {})
 
 
-@dataclass(frozen=True)
-class BuiltBefore:
-    """What a command has built already, for the run that only reports it.
+class BuiltBefore(NamedTuple):
+    """What a command built, by stage, and logged, for the run that only reports it.
 
-    Attributes:
-        seen: storage id of the newest trajectory before the store was read.
-        results: stage → its output, or why it has none.
-        lines: level and message of what was logged.
+    `seen`: storage id of the newest trajectory before the store was read.
     """
 
     seen: int
@@ -135,6 +117,8 @@ def build_dataset_assets(settings: Settings) -> list[dg.AssetsDefinition]:
 def _asset(stage: Stage, existing: Collection[str]) -> dg.AssetsDefinition:
     exports = {export.name for export in training_exports()}
 
+    added = added_checks(stage).items()
+
     @dg.asset(
         name=stage.name,
         deps=[name for name in stage.inputs if name not in exports],
@@ -147,10 +131,7 @@ def _asset(stage: Stage, existing: Collection[str]) -> dg.AssetsDefinition:
         metadata=reporting.columns_metadata(stage.columns),
         check_specs=[
             *reporting.check_specs(stage.name, stage.checks),
-            *(
-                dg.AssetCheckSpec(name, asset=stage.name, description=description)
-                for name, description in added_checks(stage).items()
-            ),
+            *(dg.AssetCheckSpec(name, asset=stage.name, description=text) for name, text in added),
         ],
     )
     def compute(
@@ -193,24 +174,22 @@ def _computed(context: dg.AssetExecutionContext, workspace: Workspace, stage: St
             seen = before.seen if before else latest_trajectory(context.instance)
             metadata[SEEN] = dg.MetadataValue.int(seen)
         result = _run(context, workspace, stage, before)
-    made, checks = StageReport.of(stage.name, "", result), reporting.check_results
-    if result.version is None or made is None:
-        yield from checks(stage.checks, result)
+    checks = reporting.check_results(stage.checks, result)
+    if result.version is None:
+        yield from checks
         table = reporting.problem_table(result.problems)
         text = failure_text(stage.name, result)
         raise dg.Failure(text, metadata={"found": table}, allow_retries=False)
-    with _explained(context, stage), workspace.store.open(result.output) as (folder, _):
-        added, outcomes = _added(context, workspace, stage.name, folder)
-        charts = read_charts(folder)
-        metadata |= {"plots": reporting.pictures(charts)} if charts else {}
+    location = f"{workspace.store.url}/{result.output}"
+    with _explained(context, stage):
+        added, outcomes = _added(context, workspace, stage.name)
         size = bytes_written(workspace.store, result.output)
         metadata |= added | {"bytes_written": dg.MetadataValue.int(size)}
     if stage.reads_trajectories:
         outcomes = [_damage(context, workspace, result), *outcomes]
-    location = f"{workspace.store.url}/{result.output}"
     yield dg.MaterializeResult(
-        metadata=reporting.report_metadata(made, location) | metadata,
-        check_results=[*checks(stage.checks, result), *map(reporting.check_result, outcomes)],
+        metadata=reporting.report_metadata(result, location) | metadata,
+        check_results=[*checks, *map(reporting.check_result, outcomes)],
         data_version=dg.DataVersion(result.version.content[:16]),
     )
 
@@ -234,13 +213,13 @@ def _run(
     stage: Stage,
     before: BuiltBefore | None,
 ) -> BuildResult:
-    result = before.results.get(stage.name) if before else None
-    for level, text in before.lines if before else ():
-        if text.startswith(f"{stage.name}: "):
-            context.log.log(level, text)
-    if isinstance(result, Exception):
-        raise result
-    if result is not None:
+    if before and stage.name in before.results:
+        for level, text in before.lines:
+            if text.startswith(f"{stage.name}: "):
+                context.log.log(level, text)
+        result = before.results[stage.name]
+        if isinstance(result, Exception):
+            raise result
         return result
     force = context.run.tags.get(FORCE_TAG) == "true"
     with package_log(context.log.log), redacted_errors(stage.name):

@@ -25,14 +25,13 @@ from dagster._core.definitions.data_version import (
 )
 
 # A partition that a job without partitions did not make is red by this event, and by no public one.
-from dagster._core.events import AssetMaterializationPlannedData, DagsterEvent
+from dagster._core.events import AssetMaterializationPlannedData
 from pydantic import Field
 
 from demo_pipeline.defs import reporting
 from demo_pipeline.defs.jobs import BATCH_JOB, DEMONSTRATIONS
 from demo_pipeline.defs.run_history import (
     BatchMember,
-    MemberOutcome,
     launched_for,
     members_of,
     note_outcomes,
@@ -44,19 +43,21 @@ from demo_pipeline.defs.tags import (
     FORCE_TAG,
     OUTCOME_TAG,
     OWNERS,
+    RECORDED_OUTCOME,
     SUPERSEDED_OUTCOME,
     WAITING_OUTCOME,
 )
 from demo_pipeline.files.shown_text import plain_line
 from demo_pipeline.problems import Problem
 from demo_pipeline.runs.batch import DemonstrationTask, process_stages
+from demo_pipeline.runs.discovery import Ending, RunOutcome
 from demo_pipeline.runs.failures import transient_reason
 from demo_pipeline.runs.quarantine import record_crash
 from demo_pipeline.runs.results import (
     IN_RUNS,
     BatchProgress,
+    BuildResult,
     DemonstrationResult,
-    StageReport,
     Status,
 )
 from demo_pipeline.runs.stage_runs import AStage
@@ -201,12 +202,7 @@ def build_batch_job(workspace: Workspace) -> dg.JobDefinition:
 class _Run:
     """One run over some demonstrations: what is done, and what is said of each.
 
-    Args:
-        context: of the step.
-        workspace: roots and settings.
-        stages: to run, in order.
-        members: the demonstrations.
-        planned: whether Dagster wrote down that each of these partitions was to be materialized.
+    `planned`: Dagster wrote down that each of these partitions was to be materialized.
     """
 
     def __init__(
@@ -225,7 +221,7 @@ class _Run:
         self._few = len(members) < workspace.settings.execution.batch_from or self._alone
         self._progress = BatchProgress(len(members))
         self._versions = _Versions(self._instance, stages, [one.demonstration for one in members])
-        self._made: defaultdict[str, dict[str, StageReport]] = defaultdict(dict)  # by stage, id
+        self._made: defaultdict[str, dict[str, BuildResult]] = defaultdict(dict)  # by stage, id
         self._left: list[DemonstrationResult] = []  # those that are not done
 
     def events(self) -> _Events:
@@ -237,7 +233,7 @@ class _Run:
         claim_run(self._instance, self._run)
         try:
             for found in self._processed():
-                if isinstance(found, StageReport):
+                if isinstance(found, BuildResult):
                     yield from self._said_of_stage(found)
                     continue
                 self._progress.add(found)
@@ -253,7 +249,7 @@ class _Run:
             yield from (self._evaluation(stage.name, one) for one in self._outcomes(stage))
         self._end()
 
-    def _processed(self) -> Iterator[StageReport | DemonstrationResult]:
+    def _processed(self) -> Iterator[BuildResult | DemonstrationResult]:
         results, lines = processed.pop(self._run.run_id, ((), ()))
         for level, text in lines:
             self._log.log(level, text)
@@ -275,11 +271,10 @@ class _Run:
         )
 
     def _tick(self) -> None:
-        line = None if self._alone else self._progress.due_line()
-        if line is not None:
+        if not self._alone and (line := self._progress.due_line()):
             self._log.info(line)
 
-    def _said_of_stage(self, made: StageReport) -> _Events:
+    def _said_of_stage(self, made: BuildResult) -> _Events:
         """Say what a stage gave; the store has outputs without an event of a killed process."""
         stage, key = STAGE_BY_NAME[made.stage], made.demonstration
         counts = {n: v for check in stage.checks for n, v in check.counts(made.summary).items()}
@@ -289,8 +284,6 @@ class _Run:
             return  # in a backfill, one without an event counts as failed
         location = f"{self._workspace.store.url}/{stage.output(key)}"
         metadata = reporting.report_metadata(made, location, short=not self._few)
-        if self._few:
-            metadata = reporting.preview(self._workspace, stage.name, key) | metadata
         made_of = {name: found[key].content for name, found in self._made.items() if key in found}
         tags = self._versions.tags(stage, key, made_of)
         yield dg.AssetMaterialization(made.stage, partition=key, metadata=metadata, tags=tags)
@@ -300,26 +293,40 @@ class _Run:
         """Say why a demonstration is not done, where people look for it."""
         key, status = result.demonstration, result.status
         if status is Status.FAILED and self._run.remote_job_origin is not None:
-            cause = result.reason.partition(":")[0]
-            try:
-                record_crash(self._workspace, key, result.stage, cause)
-            except (StorageError, OSError) as error:  # discovery requests another run
-                self._log.warning("%s cannot be quarantined: %s", key, error)
+            self._record_defect(result)
         if not self._alone:
             why = str(_problems(result)[0]).removeprefix(f"{key}: ")
             self._log.warning("%s: %s in %s: %s", key, IN_RUNS[status], result.stage, why)
-        if status is Status.SUPERSEDED:
-            yield self._superseded(result)
-            return
-        if status is Status.WAITING and self._planned and not self._alone:
-            self._request_again(key, WAITING_OUTCOME)
-        if not self._planned:
+        if status is Status.SUPERSEDED:  # the run succeeds, and another follows for the new upload
+            if self._alone:
+                self._log.warning("%s of %s: %s", result.stage, key, _SUPERSEDED)
+                self._instance.add_run_tags(self._run.run_id, {OUTCOME_TAG: SUPERSEDED_OUTCOME})
+            told = {"outcome": SUPERSEDED_OUTCOME, "why": _SUPERSEDED}
+            yield dg.AssetObservation(result.stage, partition=key, metadata=told)
+        elif not self._planned:
             for stage in self._stages[len(result.stages) :]:
                 self._plan(stage.name, key)
+        elif status is Status.WAITING and not self._alone:
+            try:
+                with open_table(self._instance, self._workspace) as table:
+                    table.request_rerun(key, WAITING_OUTCOME)
+            except Exception as error:  # noqa: BLE001 - the next sweep of discovery does it
+                self._log.warning("%s cannot be requested again: %s", key, type(error).__name__)
+
+    def _record_defect(self, result: DemonstrationResult) -> None:
+        """Quarantine it here: until there is a record, discovery waits for one."""
+        key, cause = result.demonstration, result.reason.partition(":")[0]
+        try:
+            record_crash(self._workspace, key, result.stage, cause)
+        except (StorageError, OSError) as error:  # discovery requests another run
+            self._log.warning("%s cannot be quarantined: %s", key, error)
+            return
+        if self._alone:  # quarantine_failures counts it no second time
+            self._instance.add_run_tags(self._run.run_id, {OUTCOME_TAG: RECORDED_OUTCOME})
 
     def _plan(self, asset: str, partition: str) -> None:
         """Note that a partition was to be materialized: when its run fails, it failed."""
-        event = DagsterEvent(
+        event = dg.DagsterEvent(
             event_type_value=_PLANNED.value,
             job_name=self._run.job_name,
             step_key=_BATCH_STEP,
@@ -328,26 +335,6 @@ class _Run:
             ),
         )
         self._instance.report_dagster_event(event, self._run.run_id)
-
-    def _superseded(self, result: DemonstrationResult) -> dg.AssetObservation:
-        """The run succeeds without an output, and another follows for the new upload."""
-        if self._alone:
-            words = result.stage, result.demonstration, _SUPERSEDED
-            self._log.warning("%s of %s: %s", *words)
-            self._instance.add_run_tags(self._run.run_id, {OUTCOME_TAG: SUPERSEDED_OUTCOME})
-        return dg.AssetObservation(
-            result.stage,
-            partition=result.demonstration,
-            metadata={"outcome": SUPERSEDED_OUTCOME, "why": _SUPERSEDED},
-        )
-
-    def _request_again(self, key: str, reason: str) -> None:
-        """Have discovery look at a demonstration again; when that fails, its next sweep does."""
-        try:
-            with open_table(self._instance, self._workspace) as table:
-                table.request_rerun(key, reason)
-        except Exception as error:  # noqa: BLE001 - the other demonstrations go on
-            self._log.warning("%s cannot be requested again: %s", key, type(error).__name__)
 
     def _evaluation(self, stage: str, outcome: CheckOutcome) -> dg.AssetCheckEvaluation:
         said = reporting.check_result(outcome)
@@ -382,13 +369,8 @@ class _Run:
                 raise self._own_failure(result)
             return
         self._log.info(self._progress.last_line())
-        outcomes = {
-            one.demonstration: MemberOutcome(
-                one.status, one.reason[:_LONGEST_REASON] if one.status is Status.WAITING else ""
-            )
-            for one in self._left
-        }
-        note_outcomes(self._instance, self._run.run_id, outcomes)
+        endings = {one.demonstration: _ending(one) for one in self._left}
+        note_outcomes(self._instance, self._run.run_id, endings)
         if left:
             raise self._failure(sorted(left, key=lambda one: one.demonstration))
 
@@ -426,6 +408,14 @@ class _Run:
         )
 
 
+def _ending(result: DemonstrationResult) -> Ending:
+    """What the end of the run means for a demonstration that is not done."""
+    if result.status is Status.WAITING:
+        return Ending(RunOutcome.WAITING, result.reason[:_LONGEST_REASON])
+    recorded = {Status.SUPERSEDED: RunOutcome.SUPERSEDED, Status.REJECTED: RunOutcome.DONE}
+    return Ending(recorded.get(result.status, RunOutcome.LOST))
+
+
 def _problems(result: DemonstrationResult) -> list[Problem]:
     """Why a demonstration is not done, each with its id and what to do."""
     key, remedy = result.demonstration, _REMEDY.get(result.status, "")
@@ -447,28 +437,22 @@ def _own_outcomes(stage: AStage, result: DemonstrationResult) -> list[CheckOutco
 
 
 def _joint(
-    check: Check[Any], built: Sequence[StageReport], stopped: Sequence[Problem], *, alone: bool
+    check: Check[Any], built: Sequence[BuildResult], stopped: Sequence[Problem], *, alone: bool
 ) -> CheckOutcome:
     """One verdict over all demonstrations; it fails for every one that this stage stopped."""
     outcomes = [found for made in built for found in made.checks if found.name == check.name]
     problems = [*stopped, *(problem for outcome in outcomes for problem in outcome.problems)]
     passed = not stopped and all(outcome.passed for outcome in outcomes)
-    counts: Mapping[str, int] = reporting.compared(check, built[0]) if alone else {}
-    if not alone:
-        compared = Counter(demonstrations=len(built))
-        for made in built:
-            compared.update(check.counts(made.summary))
-        counts = compared
+    counts = Counter(
+        reporting.compared(check, built[0]) if alone else {"demonstrations": len(built)}
+    )
+    for made in () if alone else built:
+        counts.update(check.counts(made.summary))
     return CheckOutcome(check.name, passed, tuple(problems), counts, blocking=check.blocking)
 
 
 class _Versions:
     """The data versions that Dagster shows, and the tags by which it knows what is out of date.
-
-    Args:
-        instance: to ask.
-        stages: of the run.
-        ids: its demonstrations.
 
     Attributes:
         shown: stage → demonstration of the run → data version of its latest materialisation.
@@ -495,16 +479,15 @@ class _Versions:
         materialized = tasks.asset_materialization if tasks else None
         tags = (materialized.tags if materialized else None) or {}
         self._tasks = tags.get(DATA_VERSION_TAG, DEFAULT_DATA_VERSION.value)
-        self.shown = {name: self._shown(name, ids) for name in names if name in STAGE_BY_NAME}
+        shown = self._storage.get_latest_tags_by_partition
+        self.shown: dict[str, dict[str, str]] = {}
+        for name in names:
+            if name in STAGE_BY_NAME:
+                found = shown(dg.AssetKey(name), _MATERIALIZATION, [DATA_VERSION_TAG], ids)
+                self.shown[name] = {key: tags[DATA_VERSION_TAG] for key, tags in found.items()}
 
     def tags(self, stage: AStage, demonstration: str, made: Mapping[str, str]) -> dict[str, str]:
-        """The tags of a materialisation.
-
-        Args:
-            stage: that was built.
-            demonstration: that it was built for.
-            made: stage → content of its output, of every stage of the run so far.
-        """
+        """The tags of a materialisation; `made`: stage → content, of every stage so far."""
         tags = {
             CODE_VERSION_TAG: stage.code_version,
             DATA_VERSION_TAG: made[stage.name][:16],
@@ -524,9 +507,3 @@ class _Versions:
     def note(self, stage: str, demonstration: str) -> None:
         """Take in that its materialisation was written, before what is made from it."""
         self._pointers[stage, demonstration] = self._storage.get_maximum_record_id() or 0
-
-    def _shown(self, stage: str, ids: Sequence[str]) -> Mapping[str, str]:
-        """Demonstration → data version that Dagster shows."""
-        latest = self._storage.get_latest_tags_by_partition
-        found = latest(dg.AssetKey(stage), _MATERIALIZATION, [DATA_VERSION_TAG], ids)
-        return {key: tags[DATA_VERSION_TAG] for key, tags in found.items()}

@@ -15,22 +15,20 @@ from pydantic import Field
 
 from demo_pipeline.defs import reporting
 from demo_pipeline.defs.reporting import package_log
+from demo_pipeline.defs.sensors import Said, watching
 from demo_pipeline.defs.tags import FORCE_TAG, OWNERS
 from demo_pipeline.evaluation.score_tables import SCORES_SCHEMA
-from demo_pipeline.evaluation.scoring import PREDICTIONS, history_chart
+from demo_pipeline.evaluation.scoring import PREDICTIONS
 from demo_pipeline.exports.dataset_stages import INDEX_STAGE
 from demo_pipeline.runs import evaluations
 from demo_pipeline.runs.damage import storage_message
 from demo_pipeline.runs.failures import redacted_errors
-from demo_pipeline.runs.results import BuildResult, Status
+from demo_pipeline.runs.results import BuildResult
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.version_manifest import CheckOutcome
 
 EVALUATION_SCORES = evaluations.EVALUATION_OUTPUT
-_HISTORY = 60  # scores of earlier runs
-_MOST_PICTURES = 5  # of failures in one run's metadata; each has 40 kB
-_CHART_TITLE = "score of each evaluation under its first rule, oldest first"
 _SHOWN = ("preset", "answers", "score", "low", "high", "success", "grounding", "prefix_share")
 _CHECKS = {
     evaluations.COVERAGE: "Every step has one usable answer, and every line belongs to a step.",
@@ -68,7 +66,7 @@ def evaluation_scores(
     results, failed = _scored(context, workspace, config.names)
     if results or not failed:
         yield dg.MaterializeResult(
-            metadata=_metadata(context, workspace, results),
+            metadata=_metadata(workspace, results),
             check_results=[reporting.check_result(_joint(name, results)) for name in _CHECKS],
         )
     if failed:
@@ -96,8 +94,9 @@ def _scored(
 
 
 def _metadata(
-    context: dg.AssetExecutionContext, workspace: Workspace, results: Mapping[str, BuildResult]
+    workspace: Workspace, results: Mapping[str, BuildResult]
 ) -> dict[str, dg.MetadataValue]:
+    """Scores as numbers, which the UI draws over the runs, and where the pages of failures are."""
     summaries: dict[str, Any] = {name: result.summary for name, result in results.items()}
     rows = [
         {"evaluation": name, "outcome": results[name].status.value}
@@ -107,35 +106,23 @@ def _metadata(
         if len(summaries) == 1 or row["answers"] == PREDICTIONS  # baselines beside one alone
     ]
     scores = {name: summary["score"] for name, summary in summaries.items()}
-    chart = history_chart(_CHART_TITLE, _numbers([*_earlier(context), scores]))
-    return {
+    location = f"{workspace.store.url}/{EVALUATION_SCORES}"
+    shown = {
         "evaluations": dg.MetadataValue.int(len(results)),
         "table": reporting.records(rows),
         "scores": dg.MetadataValue.json(scores),
-        "history": reporting.pictures({"history": chart}),
-        "path": dg.MetadataValue.path(f"{workspace.store.url}/{EVALUATION_SCORES}"),
-        **_failures(workspace, results),
+        "path": dg.MetadataValue.path(location),
     }
+    for name, score in scores.items():
+        if score is not None:
+            shown[f"score_{name}"] = dg.MetadataValue.float(float(score))
+        page = f"{location}/{name}/{evaluations.FAILURES_FILE}"
+        shown[f"failures_{name}"] = dg.MetadataValue.path(page)
+    return shown
 
 
 def _short(value: Any) -> Any:
     return "" if value is None else f"{value:.3f}" if isinstance(value, float) else value
-
-
-def _failures(
-    workspace: Workspace, results: Mapping[str, BuildResult]
-) -> dict[str, dg.MetadataValue]:
-    """The pages of failures that are new, unless screens stay out of the event log."""
-    if not workspace.settings.execution.contact_sheets_in_ui:
-        return {}
-    file = evaluations.PREVIEW_FILE  # the event log is never purged
-    made = [name for name, result in results.items() if result.status is Status.BUILT]
-    shown = {}
-    for name in made[:_MOST_PICTURES]:
-        with workspace.store.open_files(results[name].output, file) as (folder, _):
-            jpeg = (folder / file).read_bytes()
-        shown[f"failures_{name}"] = reporting.picture(jpeg, "steps that were answered wrong")
-    return shown
 
 
 def _joint(check: str, results: Mapping[str, BuildResult]) -> CheckOutcome:
@@ -156,24 +143,6 @@ def _joint(check: str, results: Mapping[str, BuildResult]) -> CheckOutcome:
     return CheckOutcome(check, passed, problems, compared | {"steps": steps}, blocking=False)
 
 
-def _earlier(context: dg.AssetExecutionContext) -> list[Any]:
-    """The scores by evaluation of the runs before, oldest first."""
-    key = dg.AssetKey(EVALUATION_SCORES)
-    records = context.instance.fetch_materializations(key, limit=_HISTORY).records
-    made = [record.asset_materialization for record in reversed(records)]
-    return [one.metadata["scores"].value for one in made if one and "scores" in one.metadata]
-
-
-def _numbers(found: Sequence[Any]) -> list[tuple[str, float]]:
-    return [
-        (name, float(one))
-        for scores in found
-        if isinstance(scores, dict)
-        for name, one in scores.items()
-        if isinstance(one, int | float)
-    ]
-
-
 evaluation_job = dg.define_asset_job(
     "score_evaluation",
     selection=[EVALUATION_SCORES],
@@ -185,24 +154,18 @@ evaluation_job = dg.define_asset_job(
 def build_new_evaluations(interval_seconds: int) -> dg.SensorDefinition:
     """The sensor `new_evaluations`, evaluated every `interval_seconds`."""
 
-    @dg.sensor(
-        name="new_evaluations",
-        job=evaluation_job,
-        minimum_interval_seconds=interval_seconds,
-        default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Scores new and changed predictions in `evaluations/<name>/` of the store, in "
-        "a folder or a bucket, once they have been still for `discovery.stable_seconds`, and all "
-        "of them again when the dataset changed that they are compared with.",
+    @watching(
+        "new_evaluations",
+        interval_seconds,
+        "Scores new and changed predictions in `evaluations/<name>/` of the store, in a folder or "
+        "a bucket, once they have been still for `discovery.stable_seconds`, and all of them again "
+        "when the dataset changed that they are compared with.",
+        evaluation_job,
     )
-    def evaluate(
-        context: dg.SensorEvaluationContext, workspace: dg.ResourceParam[Workspace]
-    ) -> dg.SensorResult | dg.SkipReason:
+    def evaluate(context: dg.SensorEvaluationContext, workspace: Workspace) -> Said:
         limits = workspace.settings.discovery
-        try:
-            listed = evaluations.list_evaluations(workspace)
-            index = workspace.store.current(INDEX_STAGE.folder) if listed.found else None
-        except StorageError as error:
-            return dg.SkipReason(str(error))
+        listed = evaluations.list_evaluations(workspace)
+        index = workspace.store.current(INDEX_STAGE.folder) if listed.found else None
         for reason in listed.unreadable.values():
             context.log.warning(reason)
         scored = index.content if index else ""  # what the answers are compared with

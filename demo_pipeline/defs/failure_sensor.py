@@ -12,7 +12,7 @@ import dagster as dg
 from demo_pipeline.defs.demonstrations import CRASH_ENTRY
 from demo_pipeline.defs.jobs import demonstration_job, quarantine_job
 from demo_pipeline.defs.run_history import records_of, waiting_tags
-from demo_pipeline.defs.sensors import run_unless_tried
+from demo_pipeline.defs.sensors import Said, run_unless_tried, watching
 from demo_pipeline.defs.tags import (
     OUTCOME_TAG,
     PARTITION_NAME_TAG,
@@ -134,22 +134,16 @@ def _killed_in(instance: dg.DagsterInstance, run_id: str) -> tuple[str, str]:
     return begun[-1] if begun else STAGES[0].name, KILLED
 
 
-@dg.sensor(
-    job=quarantine_job,
-    minimum_interval_seconds=_INTERVAL,
-    default_status=dg.DefaultSensorStatus.RUNNING,
-    description="Builds the table of quarantined demonstrations when a record was added, changed "
-    "or deleted.",
+@watching(
+    "quarantine_changed",
+    _INTERVAL,
+    "Builds the table of quarantined demonstrations when a record was added, changed or deleted.",
+    quarantine_job,
 )
-def quarantine_changed(
-    context: dg.SensorEvaluationContext, workspace: dg.ResourceParam[Workspace]
-) -> dg.RunRequest | dg.SkipReason:
+def quarantine_changed(context: dg.SensorEvaluationContext, workspace: Workspace) -> Said:
     """Compare the records with those in the table, so that failed runs are repeated."""
-    try:
-        wanted = wanted_recipe(workspace, QUARANTINE_STAGE)
-        table = workspace.store.current(QUARANTINE_STAGE.folder)
-    except StorageError as error:
-        return dg.SkipReason(str(error))
+    wanted = wanted_recipe(workspace, QUARANTINE_STAGE)
+    table = workspace.store.current(QUARANTINE_STAGE.folder)
     if table is not None and table.manifest.recipe == wanted:
         return dg.SkipReason("the table contains every record")
     both = f"{wanted.inputs}{table.manifest.recipe.inputs if table else None}"

@@ -11,6 +11,7 @@ import dagster as dg
 
 from demo_pipeline.defs import reporting
 from demo_pipeline.defs.tags import ONE_AT_A_TIME_TAG, OWNERS
+from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.runs.quarantine import collision_problem, list_quarantine
 from demo_pipeline.runs.quarantine_table import QUARANTINE_STAGE
 from demo_pipeline.runs.stages import DATASET_STAGES, STAGES
@@ -87,7 +88,6 @@ def register_partitions(instance: dg.DagsterInstance, ids: Iterable[str]) -> lis
 
 CATALOG_ASSET = "demonstration_catalog"
 _CHECK = "ids_unique"
-_SHOWN = 200
 
 
 @dg.asset(
@@ -114,7 +114,7 @@ def demonstration_catalog(
     except StorageError as error:
         raise dg.Failure(str(error), allow_retries=False) from None
     new = register_partitions(context.instance, [upload.id for upload in listed])
-    rows = [(upload.id, upload.name, f"{len(upload.files)} of 3") for upload in listed[:_SHOWN]]
+    whole = sum(len(upload.files) == len(RECORDING_FILES) for upload in listed)
     collisions = tuple(
         collision_problem(key, names) for key, names in workspace.uploads.collisions().items()
     )
@@ -123,10 +123,10 @@ def demonstration_catalog(
     return dg.MaterializeResult(
         metadata={
             "demonstrations": len(listed),
+            "complete": whole,
             "newly_registered": reporting.metadata_of({"ids": new})["ids"],
             "quarantined": len(list_quarantine(workspace.store)),
             "uploads": dg.MetadataValue.path(workspace.uploads.url),
-            "table": reporting.text_table(("id", "folder", "files"), rows, len(listed)),
         },
         check_results=[reporting.check_result(outcome)],
     )

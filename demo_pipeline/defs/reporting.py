@@ -4,7 +4,6 @@ Belongs here: converting summaries, checks and problems into Dagster's types. No
 typed text, and no text of a recording is markup in it.
 """
 
-import base64
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,20 +18,14 @@ from demo_pipeline.files.logs import LOG_ROOT, PassedOnLog
 from demo_pipeline.files.parquet import column_descriptions
 from demo_pipeline.files.shown_text import markdown_table, markdown_text, plain_line, plain_values
 from demo_pipeline.problems import Problem
-from demo_pipeline.runs.failures import redacted_errors
-from demo_pipeline.runs.results import BuildResult, StageReport, Status
-from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline.runs.results import BuildResult, Status
 from demo_pipeline.stage import Check
 from demo_pipeline.store.version_manifest import CheckOutcome
-from demo_pipeline.trajectories import contact_sheets
-from demo_pipeline.trajectories.contact_sheets import FIRST_SHEET, encode_jpeg
+from demo_pipeline.trajectories.contact_sheets import FIRST_SHEET
 from demo_pipeline.trajectories.trajectory_stages import CONTACT_SHEETS_STAGE, TRAJECTORIES_STAGE
 
-_PREVIEWS = {
-    TRAJECTORIES_STAGE.name: contact_sheets.overview_sheet,
-    CONTACT_SHEETS_STAGE.name: contact_sheets.first_steps_sheet,
-}
-_PREVIEW_QUALITY = 60
+# Events cannot be wiped when a demonstration is forgotten: these stay in the store.
+_KEPT_OUT = {"preview", "task_id", "error_message"}
 _SHOWN = 20
 _ONE = {"demonstrations": 1}
 _REPEATED = "files of this version, which still have the SHA-256 of its manifest"
@@ -45,12 +38,8 @@ _PLOTTED = ("actions", "steps")  # of a batch: single numbers, which the UI draw
 
 
 def metadata_of(summary: Mapping[str, Any]) -> dict[str, dg.MetadataValue]:
-    """One entry per key: numbers as numbers, lists of texts as Markdown lists, others as JSON.
-
-    The UI keeps the order; a preview comes first.
-    """
-    ordered = sorted(summary.items(), key=lambda item: item[0] != "preview")
-    return {key: _value(value) for key, value in ordered if value is not None}
+    """One entry per key: numbers as numbers, lists of texts as Markdown lists, others as JSON."""
+    return {key: _value(value) for key, value in summary.items() if value is not None}
 
 
 def _value(value: Any) -> dg.MetadataValue:
@@ -71,24 +60,30 @@ def _value(value: Any) -> dg.MetadataValue:
 
 
 def report_metadata(
-    made: StageReport, location: str, *, short: bool = False
+    made: BuildResult, location: str, *, short: bool = False
 ) -> dict[str, dg.MetadataValue]:
-    """The summary, location, version, number of files and size in bytes of an output.
+    """The counts, location, version, number of files and size in bytes of an output.
 
-    In little space, for batches: one entry for the location, one for all the rest.
+    No picture and no word of a task is in it: it says where they are. In little space, for
+    batches: one entry for the location, one for all the rest.
     """
-    path = {"path": dg.MetadataValue.path(location)}
+    shown: dict[str, dg.MetadataValue] = {"path": dg.MetadataValue.path(location)}
+    if made.stage == TRAJECTORIES_STAGE.name:
+        shown["review"] = dg.MetadataValue.text(f"demo-pipeline review {made.demonstration}")
+    if made.stage == CONTACT_SHEETS_STAGE.name:
+        shown["contact_sheet"] = dg.MetadataValue.path(f"{location}/{FIRST_SHEET}")
+    counts = {key: value for key, value in made.summary.items() if key not in _KEPT_OUT}
     rest = {
         "outcome": made.status.value,
-        "version": made.version,
+        "version": made.version.id if made.version else None,
         "files": made.files,
         "output_bytes": made.size,
     }
     if not short:
-        return metadata_of(made.summary) | path | metadata_of(rest)
-    plotted = {key: made.summary[key] for key in _PLOTTED if key in made.summary}
-    summary = dg.MetadataValue.json({**plain_values(made.summary), **rest})
-    return path | {"summary": summary} | metadata_of(plotted)
+        return metadata_of(counts) | shown | metadata_of(rest)
+    plotted = {key: counts[key] for key in _PLOTTED if key in counts}
+    summary = dg.MetadataValue.json({**plain_values(counts), **rest})
+    return shown | {"summary": summary} | metadata_of(plotted)
 
 
 def columns_metadata(schema: pa.Schema | None) -> dict[str, Any]:
@@ -126,42 +121,6 @@ def check_specs(
     ]
 
 
-def preview(workspace: Workspace, stage: str, demonstration: str) -> dict[str, dg.MetadataValue]:
-    """A small picture of some steps, and where the contact sheet with all of them begins.
-
-    It goes before other entries. Nothing for a stage without one, or when none is wanted. A
-    trajectory that cannot be drawn is not a fault of the stage: the reason stands in its place.
-    """
-    draw = _PREVIEWS.get(stage)
-    if draw is None or not workspace.settings.execution.contact_sheets_in_ui:
-        return {}
-    opened = workspace.store.open(TRAJECTORIES_STAGE.output(demonstration))
-    try:
-        with redacted_errors(stage, demonstration), opened as (folder, _):
-            small = encode_jpeg(draw(demonstration, folder), _PREVIEW_QUALITY)
-    except Exception as error:  # noqa: BLE001 - whatever it is, the output is there
-        reason = f"no preview: the trajectory cannot be drawn ({type(error).__name__})"
-        return {"preview": dg.MetadataValue.text(reason)}
-    entries: dict[str, dg.MetadataValue] = {"preview": picture(small, "steps")}
-    if stage == CONTACT_SHEETS_STAGE.name:
-        location = f"{workspace.store.url}/{CONTACT_SHEETS_STAGE.output(demonstration)}"
-        entries["contact_sheet"] = dg.MetadataValue.path(f"{location}/{FIRST_SHEET}")
-    return entries
-
-
-def picture(jpeg: bytes, alt: str) -> dg.MetadataValue:
-    """A small JPEG picture inside the metadata."""
-    data = base64.b64encode(jpeg).decode()
-    return dg.MetadataValue.md(f"![{alt}](data:image/jpeg;base64,{data})")
-
-
-def pictures(pngs: Mapping[str, bytes]) -> dg.MetadataValue:
-    """Small PNG pictures, one below the other."""
-    data = {name: base64.b64encode(png).decode() for name, png in pngs.items()}
-    shown = [f"![{name}](data:image/png;base64,{text})" for name, text in data.items()]
-    return dg.MetadataValue.md("\n\n".join(shown))
-
-
 def records(rows: Sequence[Mapping[str, Any]]) -> dg.MetadataValue:
     """The first twenty rows of plain values as a Markdown table."""
     names = list(rows[0]) if rows else ["nothing"]
@@ -170,21 +129,14 @@ def records(rows: Sequence[Mapping[str, Any]]) -> dg.MetadataValue:
 
 def check_results(checks: Sequence[Check[Any]], result: BuildResult) -> list[dg.AssetCheckResult]:
     """The results of a stage's checks of one output, with what each compared."""
-    made, known = StageReport.of("", "", result), {check.name: check for check in checks}
+    known = {check.name: check for check in checks}
     return [
-        check_result(
-            replace(
-                one,
-                metadata=compared(known[one.name], made)
-                if made
-                else known[one.name].counts(result.summary) or _ONE,
-            )
-        )
+        check_result(replace(one, metadata=compared(known[one.name], result)))
         for one in result.checks
     ]
 
 
-def compared(check: Check[Any], made: StageReport) -> dict[str, int]:
+def compared(check: Check[Any], made: BuildResult) -> dict[str, int]:
     """What a check compared in one output: the counts, and the files when nothing was built."""
     counts = check.counts(made.summary) or _ONE
     return counts | {_REPEATED: made.files} if made.status is Status.CACHED else dict(counts)
@@ -205,16 +157,15 @@ def check_result(outcome: CheckOutcome) -> dg.AssetCheckResult:
 
 
 def _sentence(problems: Sequence[Problem], compared: Mapping[str, int]) -> str:
-    if not problems:
-        counts = [f"{number} {_words(name, number)}" for name, number in compared.items()]
-        return f"no problem in {', '.join(counts)}" if counts else "no problem"
-    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    return f"{markdown_text(str(problems[0]))}{more}"
-
-
-def _words(name: str, number: int) -> str:
-    words = _WORDS.get(name, name.replace("_", " "))
-    return words.removesuffix("s") if number == 1 and name != _REPEATED else words
+    if problems:
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        return f"{markdown_text(str(problems[0]))}{more}"
+    counts = []
+    for name, number in compared.items():
+        words = _WORDS.get(name, name.replace("_", " "))
+        words = words.removesuffix("s") if number == 1 and name != _REPEATED else words
+        counts.append(f"{number} {words}")
+    return f"no problem in {', '.join(counts)}" if counts else "no problem"
 
 
 def problem_table(problems: Sequence[Problem]) -> dg.MetadataValue:

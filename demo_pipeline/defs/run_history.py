@@ -38,6 +38,7 @@ from demo_pipeline.runs.reconciliation import is_settled
 from demo_pipeline.runs.results import DemonstrationResult, Status
 from demo_pipeline.runs.stages import STAGES
 from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.uploads import folder_files
 
 FAILURE_GRACE_SECONDS = 300.0  # for the sensor quarantine_failures to record a failed run
@@ -54,11 +55,7 @@ _ENDED = (
     dg.DagsterRunStatus.FAILURE,
     dg.DagsterRunStatus.CANCELED,
 )
-_MEMBER_OUTCOMES = {
-    Status.SUPERSEDED: RunOutcome.SUPERSEDED,
-    Status.WAITING: RunOutcome.WAITING,
-    Status.REJECTED: RunOutcome.DONE,  # with a quarantine record
-}
+_told: set[str] = set()  # runs of which this process said that they cannot be judged
 _DONE, _LOST = Ending(RunOutcome.DONE), Ending(RunOutcome.LOST)
 
 
@@ -75,14 +72,6 @@ class BatchMember:
     demonstration: str
     fingerprint: str = ""
     run_key: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class MemberOutcome:
-    """How a batch run ended for a member that is not done, and why in plain words."""
-
-    status: Status
-    reason: str = ""
 
 
 def batch_tags(members: Sequence[BatchMember]) -> dict[str, str]:
@@ -123,28 +112,24 @@ def records_of(instance: dg.DagsterInstance, demonstration: str, limit: int) -> 
 
 
 def note_outcomes(
-    instance: dg.DagsterInstance, run_id: str, outcomes: Mapping[str, MemberOutcome]
+    instance: dg.DagsterInstance, run_id: str, outcomes: Mapping[str, Ending]
 ) -> None:
-    """Write down which members are not done, at the end of the run; the others are done.
+    """Write down how the run ended for members that are not done; the others are done.
 
     The id tells this tag from one that Dagster copied from the run before.
     """
-    values = {key: astuple(outcome) for key, outcome in sorted(outcomes.items())}
-    text = json.dumps({"run": run_id, "not_done": values}, separators=(",", ":"))
-    reasons = [one.reason for one in outcomes.values() if one.status == WAITING_OUTCOME]
+    text = json.dumps({"run": run_id, "not_done": outcomes}, separators=(",", ":"), sort_keys=True)
+    reasons = [one.reason for one in outcomes.values() if one.outcome is RunOutcome.WAITING]
     waits = waiting_tags(reasons[0]) if reasons else {}
     instance.add_run_tags(run_id, {BATCH_OUTCOMES_TAG: text, **waits})
 
 
-def noted_outcomes(run: dg.DagsterRun) -> dict[str, MemberOutcome] | None:
-    """The members that are not done; None when the run came to no end."""
+def noted_outcomes(run: dg.DagsterRun) -> dict[str, Ending] | None:
+    """How it ended for the members that are not done; None when the run came to no end."""
     values = json.loads(run.tags.get(BATCH_OUTCOMES_TAG, "{}"))
     if values.get("run") != run.run_id:
         return None
-    return {
-        key: MemberOutcome(Status(status), reason)
-        for key, (status, reason) in values["not_done"].items()
-    }
+    return {key: Ending(RunOutcome(one), why) for key, (one, why) in values["not_done"].items()}
 
 
 def batch_run_key(run_keys: Iterable[str]) -> str:
@@ -158,13 +143,16 @@ def _tag_of(demonstration: str) -> str:
     return f"{MEMBER_TAG_PREFIX}_{digest}"
 
 
-class InstanceRuns:
-    """What discovery asks about runs (`Runs` of runs/discovery.py), over a Dagster instance.
+def _tell_once(run_id: str, error: Exception) -> None:
+    """Say that a run cannot be judged now: every tick tries it again."""
+    if run_id not in _told:
+        _told.add(run_id)
+        why = str(error) if isinstance(error, StorageError) else type(error).__name__
+        _LOG.warning("run %s ended, and is judged later: %s", run_id, why)
 
-    Args:
-        instance: that holds the runs.
-        workspace: with the uploads, and the store that holds outputs and quarantine records.
-    """
+
+class InstanceRuns:
+    """What discovery asks about runs (`Runs` of runs/discovery.py), over a Dagster instance."""
 
     def __init__(self, instance: dg.DagsterInstance, workspace: Workspace) -> None:
         self._instance, self._workspace = instance, workspace
@@ -200,7 +188,7 @@ class InstanceRuns:
                 try:
                     ended = self._ended(record)
                 except Exception as error:  # noqa: BLE001 - the others are judged whatever it is
-                    _LOG.debug("%s: judged later (%s)", record, type(error).__name__)
+                    _tell_once(record.dagster_run.run_id, error)
                     continue
                 if ended is not None:
                     yield ended
@@ -227,11 +215,7 @@ class InstanceRuns:
             return None
         noted = noted_outcomes(run)
         if noted is not None:
-            members = {
-                key: Ending(_MEMBER_OUTCOMES.get(one.status, RunOutcome.LOST), one.reason)
-                for key, one in noted.items()
-            }
-            return EndedRun(run.run_id, _DONE, members)
+            return EndedRun(run.run_id, _DONE, noted)
         tag = run.tags.get(OUTCOME_TAG, "")
         if run.is_success:
             superseded = tag == SUPERSEDED_OUTCOME
@@ -241,8 +225,7 @@ class InstanceRuns:
         if newest not in {None, run.run_id}:
             return EndedRun(run.run_id, _LOST, successor=newest)
         if tag == WAITING_OUTCOME:
-            waiting = Ending(RunOutcome.WAITING, run.tags.get(WAITING_TAG, ""))
-            return EndedRun(run.run_id, waiting)
+            return EndedRun(run.run_id, Ending(RunOutcome.WAITING, run.tags.get(WAITING_TAG, "")))
         return None if self._may_be_recorded(record) else EndedRun(run.run_id, _LOST)
 
     def _may_be_recorded(self, record: dg.RunRecord) -> bool:
@@ -280,11 +263,7 @@ def note_results(
 ) -> None:
     """Note in the table of discovery which results of a command wait, and which do not any more.
 
-    Args:
-        instance: beside which the table is.
-        workspace: with the uploads.
-        results: of demonstrations.
-        listed: demonstration → fingerprint of the upload that was processed.
+    `listed`: demonstration → fingerprint of the upload that was processed.
     """
     done = {one.demonstration: one.status is Status.WAITING and one.reason for one in results}
     if not any(done.values()) and not discovery_path(instance, workspace).is_file():

@@ -6,10 +6,10 @@ none of them grows with the number of demonstrations.
 
 import hashlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import dagster as dg
 
@@ -18,6 +18,7 @@ from demo_pipeline.defs.jobs import (
     BATCH_JOB,
     DEMONSTRATION_JOBS,
     DEMONSTRATIONS,
+    AssetJob,
     demonstration_job,
     tasks_job,
     unregistered,
@@ -65,8 +66,35 @@ _NO_CATALOG = (
     "waiting for the catalog of OSWorld tasks, which demonstrations are compared with; the sensor "
     "tasks_changed launches the job read_osworld_tasks"
 )
-_Said = dg.SensorResult | dg.SkipReason
+Said = dg.SensorResult | dg.RunRequest | dg.SkipReason
+_Evaluate = Callable[[dg.SensorEvaluationContext, Workspace], Said]
 _T = TypeVar("_T")
+
+
+def watching(
+    name: str, interval_seconds: int, description: str, *jobs: Any
+) -> Callable[[_Evaluate], dg.SensorDefinition]:
+    """A sensor that is on from the start; while storage cannot be read, it says so and skips."""
+
+    def decorated(evaluate: _Evaluate) -> dg.SensorDefinition:
+        @dg.sensor(
+            name=name,
+            jobs=jobs,
+            minimum_interval_seconds=interval_seconds,
+            default_status=dg.DefaultSensorStatus.RUNNING,
+            description=description,
+        )
+        def evaluated(
+            context: dg.SensorEvaluationContext, workspace: dg.ResourceParam[Workspace]
+        ) -> Said:
+            try:
+                return evaluate(context, workspace)
+            except StorageError as error:
+                return dg.SkipReason(str(error))
+
+        return evaluated
+
+    return decorated
 
 
 def unfinished(instance: dg.DagsterInstance, jobs: Sequence[str]) -> bool:
@@ -78,11 +106,8 @@ def unfinished(instance: dg.DagsterInstance, jobs: Sequence[str]) -> bool:
 def postponed(failed: int, waited: int, since_s: float, interval_s: float) -> str | None:
     """Why the next attempt at building a state has to wait; None when it may start.
 
-    Args:
-        failed: number of runs for it that failed or were cancelled.
-        waited: how many of them something passing stopped; these are tried again without end.
-        since_s: seconds since the last of them ended.
-        interval_s: pause after the first; it doubles with each, up to half an hour.
+    Of `failed` runs, something passing stopped those that `waited`: they are tried without end.
+    The last ended `since_s` ago; the pause `interval_s` doubles with each, up to half an hour.
     """
     if failed - waited >= DATASET_ATTEMPTS:
         return f"{failed} attempts failed: open the last run, then launch the job by hand"
@@ -93,22 +118,16 @@ def postponed(failed: int, waited: int, since_s: float, interval_s: float) -> st
 def run_unless_tried(
     instance: dg.DagsterInstance, job: str, state: str, interval_s: float, busy: str
 ) -> dg.RunRequest | dg.SkipReason:
-    """A run of a job for a state that is not built yet, or why there is none now.
+    """A run of a job for a state of what it reads that is not built yet, or why there is none now.
 
-    Args:
-        instance: to ask.
-        job: its name.
-        state: of what it reads, the same as long as nothing changes.
-        interval_s: pause after the first failed attempt.
-        busy: what is said while a run of the job is queued or running.
+    `interval_s`: pause after the first failed attempt; `busy`: said while a run is under way.
     """
     if unfinished(instance, (job,)):
         return dg.SkipReason(busy)
     tags = {STATE_TAG: state}
     failed = dg.RunsFilter(job_name=job, tags=tags, statuses=_FAILED)
-    waited = dg.RunsFilter(
-        job_name=job, tags={**tags, OUTCOME_TAG: WAITING_OUTCOME}, statuses=_FAILED
-    )
+    waits = {**tags, OUTCOME_TAG: WAITING_OUTCOME}
+    waited = dg.RunsFilter(job_name=job, tags=waits, statuses=_FAILED)
     last = instance.get_run_records(failed, limit=1)
     ends = [record.end_time or record.update_timestamp.timestamp() for record in last]
     counts = instance.get_runs_count(failed), instance.get_runs_count(waited)
@@ -154,14 +173,14 @@ def followed_datasets(settings: Settings) -> list[dg.AssetKey]:
 
 def progress(instance: dg.DagsterInstance, settings: Settings) -> Progress:
     """Query the instance."""
-    latest = latest_trajectory(instance)
+    latest, waiting_since = latest_trajectory(instance), 0.0
     built = _built(instance, followed_datasets(settings))
-    return Progress(
-        latest=latest,
-        built=built,
-        waiting_since=_first_after(instance, built) if latest > built else 0.0,
-        processing=unfinished(instance, (*DEMONSTRATION_JOBS, _MANUAL_JOB)),
-    )
+    if latest > built:
+        newer = dg.AssetRecordsFilter(asset_key=_RECORDS, after_storage_id=built)
+        found = instance.fetch_materializations(newer, limit=1, ascending=True).records
+        waiting_since = found[0].timestamp if found else 0.0
+    processing = unfinished(instance, (*DEMONSTRATION_JOBS, _MANUAL_JOB))
+    return Progress(latest, built, waiting_since, processing)
 
 
 def _built(instance: dg.DagsterInstance, datasets: Sequence[dg.AssetKey]) -> int:
@@ -175,19 +194,10 @@ def _built(instance: dg.DagsterInstance, datasets: Sequence[dg.AssetKey]) -> int
     return min(seen) if len(seen) == len(datasets) else 0
 
 
-def _first_after(instance: dg.DagsterInstance, storage_id: int) -> float:
-    newer = dg.AssetRecordsFilter(asset_key=_RECORDS, after_storage_id=storage_id)
-    records = instance.fetch_materializations(newer, limit=1, ascending=True).records
-    return records[0].timestamp if records else 0.0
-
-
 def should_rebuild(state: Progress, now: float, max_age_s: float) -> tuple[bool, str]:
     """(whether to build the datasets now, the reason).
 
-    Args:
-        state: how far they are behind.
-        now: epoch seconds.
-        max_age_s: the longest time that a new trajectory waits while others are processed.
+    A new trajectory waits while others are processed, for `max_age_s` at most.
     """
     if state.latest <= state.built:
         return False, "the datasets contain every trajectory"
@@ -199,31 +209,27 @@ def should_rebuild(state: Progress, now: float, max_age_s: float) -> tuple[bool,
     return False, "demonstrations are being processed; the datasets are built afterwards"
 
 
-def build_rebuild_datasets(interval_seconds: int) -> dg.SensorDefinition:
-    """The sensor `rebuild_datasets`, evaluated every `interval_seconds`."""
+def build_rebuild_datasets(interval_seconds: int, job: AssetJob) -> dg.SensorDefinition:
+    """The sensor `rebuild_datasets`, evaluated every `interval_seconds`; it launches this job."""
 
-    @dg.sensor(
-        name="rebuild_datasets",
-        job_name=DATASETS_JOB,
-        minimum_interval_seconds=interval_seconds,
-        default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Builds the datasets after trajectories changed: when no demonstration is "
-        "being processed, or a trajectory has waited for `discovery.max_dataset_age_seconds`.",
+    @watching(
+        "rebuild_datasets",
+        interval_seconds,
+        "Builds the datasets after trajectories changed: when no demonstration is being processed, "
+        "or a trajectory has waited for `discovery.max_dataset_age_seconds`.",
+        job,
     )
-    def evaluate(
-        context: dg.SensorEvaluationContext, workspace: dg.ResourceParam[Workspace]
-    ) -> dg.RunRequest | dg.SkipReason:
-        instance = context.instance
-        for line in recover(instance, workspace):
+    def evaluate(context: dg.SensorEvaluationContext, workspace: Workspace) -> Said:
+        for line in recover(context.instance, workspace):
             context.log.warning(line)
-        state = progress(instance, workspace.settings)
+        state = progress(context.instance, workspace.settings)
         max_age_s = workspace.settings.discovery.max_dataset_age_seconds
         rebuild, reason = should_rebuild(state, time.time(), max_age_s)
         if not rebuild:
             return dg.SkipReason(reason)
         context.log.info(reason)
-        busy = "the datasets are being built"
-        return run_unless_tried(instance, DATASETS_JOB, str(state.latest), interval_seconds, busy)
+        wanted, busy = str(state.latest), "the datasets are being built"
+        return run_unless_tried(context.instance, DATASETS_JOB, wanted, interval_seconds, busy)
 
     return evaluate
 
@@ -231,24 +237,18 @@ def build_rebuild_datasets(interval_seconds: int) -> dg.SensorDefinition:
 def build_tasks_changed(interval_seconds: int) -> dg.SensorDefinition:
     """The sensor `tasks_changed`, evaluated every `interval_seconds`."""
 
-    @dg.sensor(
-        name="tasks_changed",
-        job=tasks_job,
-        minimum_interval_seconds=interval_seconds,
-        default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Builds the catalog of OSWorld tasks when it is missing or the task files "
-        "changed. Existing trajectories are compared again by the job `reprocess_changed`.",
+    @watching(
+        "tasks_changed",
+        interval_seconds,
+        "Builds the catalog of OSWorld tasks when it is missing or the task files changed. "
+        "Existing trajectories are compared again by the job `reprocess_changed`.",
+        tasks_job,
     )
-    def evaluate(
-        context: dg.SensorEvaluationContext, workspace: dg.ResourceParam[Workspace]
-    ) -> _Said:
+    def evaluate(context: dg.SensorEvaluationContext, workspace: Workspace) -> Said:
         instance, job, state = context.instance, tasks_job.name, _listing_hash(workspace.tasks)
         runs = instance.get_runs(dg.RunsFilter(job_name=job, tags={STATE_TAG: state}), limit=1)
         failed = bool(runs) and runs[0].status in _FAILED
-        try:
-            built = workspace.store.current(CATALOG_OUTPUT) is not None
-        except StorageError as failure:
-            return dg.SkipReason(str(failure))
+        built = workspace.store.current(CATALOG_OUTPUT) is not None
         if state == context.cursor and built and not failed:
             return dg.SkipReason("the task files did not change")
         busy = "the catalog is being built"
@@ -258,11 +258,6 @@ def build_tasks_changed(interval_seconds: int) -> dg.SensorDefinition:
         return dg.SensorResult(run_requests=[said], cursor=state)
 
     return evaluate
-
-
-def needs_catalog(workspace: Workspace) -> bool:
-    """Whether there are task files without a catalog that demonstrations can be compared with."""
-    return workspace.tasks.is_dir() and workspace.store.current(CATALOG_OUTPUT) is None
 
 
 def _listing_hash(folder: Path) -> str:
@@ -282,25 +277,20 @@ def _listing_hash(folder: Path) -> str:
 def build_new_uploads(interval_seconds: int, *batch_jobs: dg.JobDefinition) -> dg.SensorDefinition:
     """The sensor `new_uploads`, evaluated every `interval_seconds`; it launches these jobs too."""
 
-    @dg.sensor(
-        name="new_uploads",
-        jobs=[demonstration_job, *batch_jobs],
-        minimum_interval_seconds=interval_seconds,
-        default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Registers complete uploads in a folder or bucket, and requests a run for each "
-        "new or changed one, or one run for many that arrived together.",
+    @watching(
+        "new_uploads",
+        interval_seconds,
+        "Registers complete uploads in a folder or bucket, and requests a run for each new or "
+        "changed one, or one run for many that arrived together.",
+        demonstration_job,
+        *batch_jobs,
     )
-    def evaluate(
-        context: dg.SensorEvaluationContext, workspace: dg.ResourceParam[Workspace]
-    ) -> _Said:
+    def evaluate(context: dg.SensorEvaluationContext, workspace: Workspace) -> Said:
         for line in recover(context.instance, workspace):
             context.log.warning(line)
-        try:
-            if needs_catalog(workspace):
-                return dg.SkipReason(_NO_CATALOG)
-            result = discover(context.instance, workspace)
-        except StorageError as failure:
-            return dg.SkipReason(str(failure))
+        if workspace.tasks.is_dir() and workspace.store.current(CATALOG_OUTPUT) is None:
+            return dg.SkipReason(_NO_CATALOG)
+        result = discover(context.instance, workspace)
         for error in result.errors:
             context.log.warning(error)
         new = unregistered(context.instance, sorted(one.id for one in result.requests))

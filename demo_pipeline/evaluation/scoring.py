@@ -8,13 +8,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
-
-import cv2
-import numpy as np
 
 from demo_pipeline.desktopd.models import (
     PARAMETERS,
@@ -50,7 +46,6 @@ from demo_pipeline.exports.answers import (
 )
 from demo_pipeline.files.parquet import TableWriter
 from demo_pipeline.trajectories.contact_sheets import Tile, contact_sheet, encode_jpeg
-from demo_pipeline.trajectories.overlay import DARK, GREEN, RED, WHITE, Picture, text_size, write
 
 Baseline = Callable[[TrueStep, TrueStep | None], Answer]
 """Answers a step; the second is the step before it in the same trajectory, None at the start."""
@@ -296,25 +291,14 @@ def _answered_kind(answer: Answer) -> str:
     return _OTHER if isinstance(first, ForeignAction) else action_kind(first)
 
 
-_COLUMNS, _TILE_WIDTH, _PREVIEW_WIDTH, _PREVIEWED = 2, 480, 240, 4
-_WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 640, 240, 46, 34, 24
-_MOST_POINTS, _MOST_NUMBERS, _MOST_LETTERS = 60, 12, 40
+_COLUMNS, _TILE_WIDTH, _QUALITY = 2, 480, 80
 
 
 def failures_sheet(failures: Sequence[FailedStep]) -> bytes:
     """A JPEG with a row for each failed step: what the person did, and what was answered."""
-    return _sheet(failures, _TILE_WIDTH, quality=80)
-
-
-def failures_preview(failures: Sequence[FailedStep]) -> bytes:
-    """The same of the first failures, small enough for the event log."""
-    return _sheet(failures[:_PREVIEWED], _PREVIEW_WIDTH)
-
-
-def _sheet(failures: Sequence[FailedStep], width: int, quality: int = 70) -> bytes:
     tiles = [tile for failed in failures for tile in _row(failed)]
     title = "what the person did | what was answered" if tiles else "no step was answered wrong"
-    return encode_jpeg(contact_sheet(tiles, _COLUMNS, width, title), quality)
+    return encode_jpeg(contact_sheet(tiles, _COLUMNS, _TILE_WIDTH, title), _QUALITY)
 
 
 def _row(failed: FailedStep) -> tuple[Tile, Tile]:
@@ -352,39 +336,3 @@ def _said(answer: Answer | None) -> str:
     first = answer.actions[0]
     said = action_kind(first) if isinstance(first, AnsweredAction) else "no action of ours"
     return said + (f" and {len(answer.actions) - 1} more" if len(answer.actions) > 1 else "")
-
-
-def history_chart(title: str, scores: Sequence[tuple[str, float]]) -> bytes:
-    """A PNG with a point for each score from 0 to 1, oldest first.
-
-    Args:
-        title: text above.
-        scores: name of the evaluation → score; only the newest are shown.
-    """
-    shown = list(scores)[-_MOST_POINTS:]
-    picture: Picture = np.full((_HEIGHT, _WIDTH, 3), WHITE, np.uint8)
-    write(picture, title, (12, 20), 0.5, DARK)
-    high = _HEIGHT - _TOP - _BOTTOM
-    for share in (0.0, 0.5, 1.0):
-        y = _TOP + round((1 - share) * high)
-        cv2.line(picture, (_LEFT, y), (_WIDTH - 12, y), (225, 225, 225), 1)
-        write(picture, f"{share:.1f}", (12, y + 4), 0.4, DARK)
-    step = (_WIDTH - _LEFT - 40) / max(1, len(shown) - 1)
-    points = [
-        (_LEFT + 14 + round(number * step), _TOP + round((1 - score) * high))
-        for number, (_, score) in enumerate(shown)
-    ]
-    for start, end in pairwise(points):
-        cv2.line(picture, start, end, GREEN, 1, cv2.LINE_AA)
-    for (x, y), (_, score) in zip(points, shown, strict=True):
-        cv2.circle(picture, (x, y), 3, RED, cv2.FILLED, cv2.LINE_AA)
-        if len(shown) <= _MOST_NUMBERS:
-            below = y < _TOP + 24
-            write(picture, f"{score:.3f}", (x - 14, y + 18 if below else y - 8), 0.4, DARK)
-    if shown:
-        write(picture, shown[0][0][:_MOST_LETTERS], (_LEFT, _HEIGHT - 8), 0.4, DARK)
-    if len(shown) > 1:
-        name = shown[-1][0][:_MOST_LETTERS]
-        left = _WIDTH - 12 - text_size(name, 0.4)[0]
-        write(picture, name, (left, _HEIGHT - 8), 0.4, DARK)
-    return bytes(cv2.imencode(".png", picture, [cv2.IMWRITE_PNG_COMPRESSION, 9])[1])

@@ -45,11 +45,6 @@ def write_charts(out: Path, stats: DatasetStats) -> list[str]:
     return [f"{CHARTS_FOLDER}/{name}.png" for name in images]
 
 
-def read_charts(out: Path) -> dict[str, bytes]:
-    """The charts in a dataset's folder as PNG bytes, by file name without `.png`."""
-    return {path.stem: path.read_bytes() for path in sorted((out / CHARTS_FOLDER).glob("*.png"))}
-
-
 def bar_chart(title: str, bars: Mapping[str, int]) -> bytes:
     """Draw horizontal bars in the given order; the last of `MOST_BARS` bars sums up the rest.
 

@@ -34,7 +34,7 @@ from demo_pipeline.runs.failures import (
     transient_reason,
 )
 from demo_pipeline.runs.quarantine import quarantine_demonstration, read_quarantine, record_crash
-from demo_pipeline.runs.results import DemonstrationResult, StageReport, Status
+from demo_pipeline.runs.results import BuildResult, DemonstrationResult, Status
 from demo_pipeline.runs.stage_runs import AStage, StageLimit, SupersededError, run_stage
 from demo_pipeline.runs.stages import STAGE_BY_NAME, STAGES
 from demo_pipeline.runs.workspace import Workspace
@@ -91,7 +91,7 @@ def process_stages(
     workers: int = 1,
     log: RunLog | None = None,
     tick: Callable[[], None] = lambda: None,
-) -> Generator[StageReport | DemonstrationResult]:
+) -> Generator[BuildResult | DemonstrationResult]:
     """Yield what each stage gave as soon as it is done, and a result after each task's last.
 
     A demonstration whose process died, or needs more memory or CPU time than it may, is tried once
@@ -177,7 +177,7 @@ def run_demonstration(
     workspace: Workspace,
     stages: Sequence[AStage],
     task: DemonstrationTask,
-    tell: Callable[[StageReport | StageLimit | None], None] = lambda _news: None,
+    tell: Callable[[BuildResult | StageLimit | None], None] = lambda _news: None,
 ) -> DemonstrationResult:
     """Run the stages in order, until one gives nothing; no error of a stage is raised.
 
@@ -187,7 +187,7 @@ def run_demonstration(
         task: which demonstration, and how.
         tell: called with what each stage gave, and as the `watch` of `run_stage`.
     """
-    reports: list[StageReport] = []
+    reports: list[BuildResult] = []
     for stage in stages:
         outcome = _run_one(workspace, stage, task, tell, first=stage is stages[0])
         if isinstance(outcome, DemonstrationResult):
@@ -206,7 +206,7 @@ def _run_one(
     watch: Callable[[StageLimit | None], None],
     *,
     first: bool,
-) -> StageReport | DemonstrationResult:
+) -> BuildResult | DemonstrationResult:
     """What a stage gave, or a result with why it gave nothing."""
     key = task.demonstration
     try:
@@ -225,9 +225,10 @@ def _run_one(
     ) as error:
         status, *reasons = _meaning(stage, key, error)
         return DemonstrationResult(key, status, problems=tuple(reasons))
-    return StageReport.of(stage.name, key, result) or DemonstrationResult(
-        key, Status.REJECTED, problems=tuple(result.problems), checks=result.checks
-    )
+    if result.version is not None:
+        return result
+    found = tuple(result.problems)
+    return DemonstrationResult(key, Status.REJECTED, problems=found, checks=result.checks)
 
 
 def _meaning(stage: AStage, key: str, error: Exception) -> tuple[Status, *tuple[Problem, ...]]:
@@ -308,7 +309,7 @@ class _Worker:
     def __init__(self, pool: "_Pool") -> None:
         self.connection, theirs = multiprocessing.Pipe()
         self.task, self.idle, self.exceeded = DemonstrationTask(""), True, ""
-        self.done: list[StageReport] = []
+        self.done: list[BuildResult] = []
         self._pool, self._cpu = pool, 0.0
         self._limit: StageLimit | None = None
         forks = _forks(pool.workspace)
@@ -335,7 +336,7 @@ class _Worker:
         with suppress(OSError):  # it died already: the next message says so
             self.connection.send(task)
 
-    def take(self) -> StageReport | DemonstrationResult | None:
+    def take(self) -> BuildResult | DemonstrationResult | None:
         """What a message says that others want to know. Raises `EOFError` from a dead process."""
         try:
             message = self.connection.recv()
@@ -346,7 +347,7 @@ class _Worker:
                 self._limit, self._cpu = message, _usage(self._process.pid)[1]
             case (level, line) if self._pool.log is not None:
                 self._pool.log(level, line)
-            case StageReport():
+            case BuildResult():
                 self.done.append(message)
                 return message
             case DemonstrationResult():
@@ -385,7 +386,7 @@ class _Pool:
 
     def finish(
         self, tasks: Sequence[DemonstrationTask], limit: int
-    ) -> Iterator[tuple[_Worker, StageReport | DemonstrationResult | None]]:
+    ) -> Iterator[tuple[_Worker, BuildResult | DemonstrationResult | None]]:
         """Yield who gave it and each report and result of the tasks; None when the worker died."""
         left, ticked = deque(tasks), time.monotonic()
         while True:

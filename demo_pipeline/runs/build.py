@@ -81,7 +81,7 @@ def _built(
     seconds = time.monotonic() - start
     if version is None:
         _LOG.info("%s: %s rejected by %s after %.1f s", recipe.stage, output, failed, seconds)
-        return BuildResult(output, Status.REJECTED, None, summary, checks)
+        return BuildResult(recipe.stage, output, Status.REJECTED, None, summary, checks)
     _LOG.info("%s: %s made in %.1f s: %s", recipe.stage, output, seconds, _counts(summary))
     return _current(output, Status.BUILT, version)
 
@@ -123,4 +123,14 @@ def _counts(summary: Mapping[str, JsonValue]) -> str:
 
 
 def _current(output: str, status: Status, version: Version) -> BuildResult:
-    return BuildResult(output, status, version, version.manifest.summary, version.manifest.checks)
+    made, files = version.manifest, version.manifest.files
+    return BuildResult(
+        made.recipe.stage,
+        output,
+        status,
+        version.name,
+        made.summary,
+        made.checks,
+        len(files),
+        files.size,
+    )

@@ -8,7 +8,7 @@ import hashlib
 import json
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,11 +17,10 @@ from typing import Self
 from demo_pipeline.datasets.dataset_inputs import CommittedTrajectories, DatasetInputs
 from demo_pipeline.datasets.index import ExportState
 from demo_pipeline.datasets.selection import TRAJECTORY_FILE
-from demo_pipeline.desktopd.validator import validate_trajectory
 from demo_pipeline.exports.record_stages import RECORDS_STAGE
 from demo_pipeline.files.json_files import json_bytes
 from demo_pipeline.files.processes import reduced_python_gc
-from demo_pipeline.problems import DemonstrationError, errors
+from demo_pipeline.problems import errors
 from demo_pipeline.runs.build import build_if_stale
 from demo_pipeline.runs.damage import trajectory_damage
 from demo_pipeline.runs.quarantine import list_quarantine
@@ -30,14 +29,11 @@ from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, store_views, traini
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.stage import Stage, Summary, TrainingExport
 from demo_pipeline.store.errors import ChangedOutput, MissingOutput, StorageError
-from demo_pipeline.store.names import is_former_id, safe_id
 from demo_pipeline.store.store import Store
 from demo_pipeline.store.version_manifest import CheckOutcome, Recipe, Version, VersionName
 from demo_pipeline.store.versions import Staging, document_damage
-from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory, load
+from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
-
-_BROKEN = "left out: broken"
 
 
 def dataset_output(stage: Stage[DatasetInputs], context: DatasetInputs) -> str:
@@ -72,24 +68,9 @@ def _fingerprint(source: DatasetTrajectory, kept: Sequence[str]) -> str:
     return hashlib.sha256(" ".join(known).encode()).hexdigest()
 
 
-def is_present(built: Recipe, wanted: Recipe) -> bool:
-    """Whether a dataset was built from what there is now.
-
-    Trajectories that were damaged after their commit may be missing, when they are counted.
-    """
-    same = (built.stage, built.code_version, built.settings)
-    if same != (wanted.stage, wanted.code_version, wanted.settings):
-        return False
-    missing = wanted.inputs.keys() - built.inputs.keys()
-    expected = {name: text for name, text in wanted.inputs.items() if name not in missing}
-    if missing and _BROKEN in expected:
-        expected[_BROKEN] = str(int(expected[_BROKEN]) + len(missing))
-    return built.inputs == expected
-
-
 _damaged: set[tuple[str, str]] = set()
-"""(store, output) that a build of this process has found damaged: the next ones leave it out, too,
-although they may not have to read it."""
+"""(store, output) that a build of this process has found damaged: all leave it out from then on,
+although they may not have to read it, until it is built again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,15 +98,11 @@ class _Kept:
 def committed_trajectories(workspace: Workspace) -> Iterator[CommittedTrajectories]:
     """Every trajectory with records as a local folder; damaged and missing ones are counted.
 
-    A trajectory under the id that an earlier version gave its folder is left out and counted when
-    there is one under the present id, so that no demonstration is in a dataset twice.
     A quarantined demonstration whose last good records are still committed is included with them.
     A file of records that other settings or other code have made is left out of `digests`.
     """
     left_out: Counter[str] = Counter(broken=0, quarantined=0)
-    names, renamed = _present_names(workspace.store)
-    if renamed:
-        left_out["renamed"] = renamed
+    names = workspace.store.outputs(RECORDS_STAGE.folder)
     noted = {name.rpartition("/")[2] for name in _still_damaged(workspace.store)}
     present = [name for name in names if name.rpartition("/")[2] not in noted]
     wanted = RECORDS_STAGE.parts(workspace.settings)
@@ -169,56 +146,6 @@ def _still_damaged(store: Store) -> set[str]:
     return {name for url, name in _damaged if url == store.url}
 
 
-def note_damage(store: Store, output: str) -> bool:
-    """Note that an output was found damaged, unless only its local copy of a bucket was."""
-    if store.verify(output):
-        _damaged.add((store.url, output))
-    return (store.url, output) in _damaged
-
-
-def _present_names(store: Store) -> tuple[list[str], int]:
-    """The outputs of records under their present ids, and how many others there are."""
-    outputs = store.outputs(RECORDS_STAGE.folder)
-    known = frozenset(outputs)
-    names = [output for output in outputs if not _is_renamed(output, known)]
-    return names, len(outputs) - len(names)
-
-
-def _is_renamed(output: str, outputs: frozenset[str]) -> bool:
-    """Whether the trajectory stands under its present id, too."""
-    key = output.rpartition("/")[2]
-    return is_former_id(key) and RECORDS_STAGE.output(safe_id(key)) in outputs
-
-
-def without_unreadable(committed: CommittedTrajectories) -> CommittedTrajectories:
-    """The trajectories that are still valid; the others are counted as broken."""
-    outputs = {key: version.output for key, version in committed.versions.items()}
-    gone = {outputs[one.id] for one in committed.trajectories if not _is_valid(one)}
-    return without_outputs(committed, gone)
-
-
-def without_outputs(
-    committed: CommittedTrajectories, outputs: Collection[str]
-) -> CommittedTrajectories:
-    """The trajectories but those of these outputs, which are counted as broken."""
-    ids = {name.rpartition("/")[2]: name for name in outputs}
-    gone = {one.id: ids[one.id] for one in committed.trajectories if one.id in ids}
-    kept = tuple(one for one in committed.trajectories if one.id not in gone)
-    versions = {key: version for key, version in committed.versions.items() if key not in gone}
-    records = {key: version for key, version in committed.records.items() if key not in gone}
-    damaged = tuple(sorted({*committed.damaged, *gone.values()}))
-    left_out = {**committed.left_out, "broken": len(damaged)}
-    return CommittedTrajectories(kept, versions, records, left_out, damaged)
-
-
-def _is_valid(trajectory: DatasetTrajectory) -> bool:
-    try:
-        load(trajectory)
-    except (DemonstrationError, ChangedOutput):
-        return False
-    return not errors(validate_trajectory(trajectory.path, trajectory.id))
-
-
 _FOLDER = "failed_exports"
 
 
@@ -257,7 +184,7 @@ def _state(
             export.name, stage.name, "failed" if reason else "missing", reason=reason
         )
     recipe = version.manifest.recipe
-    built = is_present(recipe, dataset_recipe(stage, context, {}))
+    built = recipe == dataset_recipe(stage, context, {})
     return ExportState(
         name=export.name,
         asset=stage.name,
@@ -326,10 +253,9 @@ def run_dataset_stage(
 ) -> BuildResult:
     """Build one dataset from what is committed now, unless it is up to date.
 
-    When a check rejects a dataset of trajectories, every trajectory is validated again. Those that
-    were damaged after their commit are left out and counted, and the dataset is built from the
-    others; likewise when a file that would be hard-linked is not the one that was committed.
-    Outputs that the new one replaces are unpublished after it is published.
+    What is read has the hash of its commit. A trajectory that was damaged after it is left out and
+    counted, and the dataset is built from the others; a damaged dataset that this one reads is
+    built again first. Outputs that the new one replaces are unpublished after it is published.
 
     Raises:
         MissingOutput: an input that the stage requires has not been built, or one has lost a file.
@@ -347,48 +273,29 @@ def run_dataset_stage(
 
 
 def _run(workspace: Workspace, stage: Stage[DatasetInputs], *, force: bool) -> BuildResult:
-    """Build from all trajectories, then from fewer as long as damaged ones are found."""
-    with _opened(workspace, stage) as (opened, fingerprints):
-        context = opened
-        while True:
-            before = context.committed
-            try:
+    """Build; again without what is found damaged, or from a new copy of it, once for each."""
+    store, found = workspace.store, set[str]()
+    while True:
+        try:
+            with _opened(workspace, stage) as (context, fingerprints):
                 result = _build(workspace, stage, context, fingerprints, force=force)
-            except ChangedOutput as error:
-                damaged = [name for name, output in _read(stage).items() if output == error.output]
-                if damaged:
-                    run_dataset_stage(workspace, DATASET_STAGE_BY_NAME[damaged[0]])
-                    return _run(workspace, stage, force=force)
-                valid = without_outputs(before, [error.output])
-                if len(valid.trajectories) == len(before.trajectories):
-                    raise
-                if not note_damage(workspace.store, error.output):  # a new copy is downloaded
-                    return _run(workspace, stage, force=force)
-            else:
-                if result.status is not Status.REJECTED:
-                    _unpublish_replaced(workspace, stage, context, result)
-                    return result
-                if not stage.reads_trajectories:
-                    return result
-                valid = without_unreadable(before)
-                if len(valid.trajectories) == len(before.trajectories):
-                    return result
-            context = replace(context, committed=valid)
-
-
-def _read(stage: Stage[DatasetInputs]) -> dict[str, str]:
-    """The outputs of other dataset stages that a stage reads, by the stage's name."""
-    stages = {name: DATASET_STAGE_BY_NAME.get(name) for name in stage.inputs}
-    return {name: one.folder for name, one in stages.items() if one is not None}
-
-
-def _unpublish_replaced(
-    workspace: Workspace, stage: Stage[DatasetInputs], context: DatasetInputs, result: BuildResult
-) -> None:
-    """Unpublish the outputs that a published one replaces."""
-    for name in stage.replaces(context, result.output, context.published) if stage.replaces else ():
-        _LOG.info("%s: %s is unpublished: %s replaces it", stage.name, name, result.output)
-        workspace.store.remove(name)
+                replaced = stage.replaces and result.status is not Status.REJECTED
+                if stage.replaces and replaced:
+                    for name in stage.replaces(context, result.output, context.published):
+                        words = stage.name, name, result.output
+                        _LOG.info("%s: %s is unpublished: %s replaces it", *words)
+                        store.remove(name)
+                return result
+        except ChangedOutput as error:
+            if error.output in found:
+                raise
+            found.add(error.output)
+            read = map(DATASET_STAGE_BY_NAME.get, stage.inputs)
+            damaged = next((one for one in read if one and one.folder == error.output), None)
+            if damaged is not None:
+                run_dataset_stage(workspace, damaged)
+            elif store.verify(error.output):
+                _damaged.add((store.url, error.output))
 
 
 def wanted_recipe(workspace: Workspace, stage: Stage[DatasetInputs]) -> Recipe:

@@ -29,7 +29,6 @@ from demo_pipeline.evaluation.rules import PRESETS
 from demo_pipeline.evaluation.score_tables import ALL_STEPS, SCORES_SCHEMA, STEPS_SCHEMA
 from demo_pipeline.evaluation.scoring import (
     ScoreReport,
-    failures_preview,
     failures_sheet,
     score_steps,
 )
@@ -269,8 +268,8 @@ def _no_step(asked: Evaluation) -> EvaluationError:
 
 EVALUATIONS_FOLDER, EVALUATION_OUTPUT = "evaluations", "evaluation_scores"
 PREDICTIONS_FILE, EVALUATION_FILE = "predictions.jsonl", "evaluation.json"
-FAILURES_FILE, PREVIEW_FILE = "failures.jpg", "failures_preview.jpg"
-EVALUATION_CODE_VERSION = "2"
+FAILURES_FILE = "failures.jpg"
+EVALUATION_CODE_VERSION = "3"
 COVERAGE, PRIVATE = "coverage", "private"
 
 
@@ -395,7 +394,6 @@ def run_evaluation(workspace: Workspace, name: str, *, force: bool = False) -> B
             os.chmod(predictions, 0o600)  # noqa: PTH101 - the copy is this process's own
             report = score_file(workspace, predictions, asked, staging.path)
             (staging.path / FAILURES_FILE).write_bytes(failures_sheet(report.failures))
-            (staging.path / PREVIEW_FILE).write_bytes(failures_preview(report.failures))
             return _summary(report, asked)
 
         def check(out: Path) -> Sequence[CheckOutcome]:

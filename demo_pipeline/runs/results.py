@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from demo_pipeline.problems import Problem, Severity
-from demo_pipeline.store.version_manifest import CheckOutcome, Version
+from demo_pipeline.store.version_manifest import CheckOutcome, VersionName
 
 _PAUSE = 5.0  # seconds between two lines about progress
 _DEMONSTRATIONS = {
@@ -62,9 +62,10 @@ IN_RUNS: Mapping[Status, str] = {**IN_TABLES, Status.REJECTED: "failed"}
 
 @dataclass(frozen=True, slots=True)
 class BuildResult:
-    """The result of building an output.
+    """The result of building an output, without the list of its files.
 
     Attributes:
+        stage: its name.
         output: its name in the store.
         status: `BUILT`: built and committed; `CACHED`: the current version has this recipe, and its
             files the SHA-256 of its manifest; `REJECTED`: a blocking check failed, and readers
@@ -72,65 +73,34 @@ class BuildResult:
         version: the current version; None when rejected.
         summary: what the build function returned.
         checks: the outcome of every check.
+        files: their number.
+        size: of all files together, bytes.
     """
 
+    stage: str
     output: str
     status: Status
-    version: Version | None
+    version: VersionName | None
     summary: Mapping[str, Any]
     checks: tuple[CheckOutcome, ...]
+    files: int = 0
+    size: int = 0
+
+    @property
+    def demonstration(self) -> str:
+        """Its id, when the output is of one."""
+        return self.output.rpartition("/")[2]
+
+    @property
+    def content(self) -> str:
+        """Fingerprint of the content; empty when rejected."""
+        return self.version.content if self.version else ""
 
     @property
     def problems(self) -> list[Problem]:
         """What the checks found, errors before warnings."""
         found = [problem for outcome in self.checks for problem in outcome.problems]
         return sorted(found, key=lambda problem: problem.severity is not Severity.ERROR)
-
-
-@dataclass(frozen=True, slots=True)
-class StageReport:
-    """What one stage gave a demonstration: its current version, without the list of its files.
-
-    Attributes:
-        stage: its name.
-        demonstration: its id; empty for a dataset.
-        status: `BUILT` or `CACHED`.
-        summary: what its build function returned.
-        version: id of the version.
-        content: fingerprint of the content.
-        files: number of files.
-        size: of all files together, bytes.
-        checks: the outcome of every check.
-    """
-
-    stage: str
-    demonstration: str
-    status: Status
-    summary: Mapping[str, Any]
-    version: str
-    content: str
-    files: int
-    size: int
-    checks: tuple[CheckOutcome, ...]
-
-    @classmethod
-    def of(cls, stage: str, demonstration: str, result: BuildResult) -> "StageReport | None":
-        """The report of a built output; None when it was rejected."""
-        version = result.version
-        if version is None:
-            return None
-        files = version.manifest.files
-        return cls(
-            stage,
-            demonstration,
-            result.status,
-            result.summary,
-            version.id,
-            version.content,
-            len(files),
-            files.size,
-            result.checks,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +118,7 @@ class DemonstrationResult:
 
     demonstration: str
     status: Status
-    stages: tuple[StageReport, ...] = ()
+    stages: tuple[BuildResult, ...] = ()
     stage: str = ""
     problems: tuple[Problem, ...] = ()
     checks: tuple[CheckOutcome, ...] = ()

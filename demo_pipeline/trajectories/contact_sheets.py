@@ -1,4 +1,4 @@
-"""The `contact_sheets` stage: every step of a trajectory on a few images, and small previews.
+"""The `contact_sheets` stage: every step of a trajectory on a few images.
 
 Belongs here: which steps a sheet shows, tiles, captions, titles and files. What
 is drawn on a screenshot is in trajectories/overlay.py. Colours are BGR, sizes are pixels of the
@@ -155,7 +155,6 @@ def _picture(tile: Tile) -> Picture | None:
 TILES, COLUMNS, TILE_WIDTH = 24, 4, 480
 QUALITY = 80
 FIRST_SHEET = "sheet.jpg"
-PREVIEW_TILES, PREVIEW_COLUMNS, PREVIEW_TILE_WIDTH = 6, 3, 240
 
 
 def build_contact_sheets(
@@ -199,23 +198,6 @@ def _title(demonstration: str, rows: Sequence[ProvenanceRow]) -> str:
         clock = f"clock {row['clock_method']} +/- {row['clock_uncertainty_ms']:.0f} ms"
     leak_text = f"leaks {leaks['leaks']} ({leaks['unavoidable_leaks']} unavoidable)"
     return "   ".join((demonstration, clock, leak_text, f"pictures {len(rows)}"))
-
-
-def overview_sheet(demonstration: str, folder: Path) -> Picture:
-    """A preview of at most six steps, spread over the trajectory in `folder`; (h, w, 3) BGR."""
-    tiles, _ = step_tiles(demonstration, folder)
-    last = len(tiles) - 1
-    numbers = sorted({round(i * last / (PREVIEW_TILES - 1)) for i in range(PREVIEW_TILES)})
-    return _preview([tiles[number] for number in numbers] if tiles else [])
-
-
-def first_steps_sheet(demonstration: str, folder: Path) -> Picture:
-    """A preview of the first six steps; (h, w, 3) BGR."""
-    return _preview(step_tiles(demonstration, folder)[0][:PREVIEW_TILES])
-
-
-def _preview(tiles: Sequence[Tile]) -> Picture:
-    return contact_sheet(tiles, PREVIEW_COLUMNS, PREVIEW_TILE_WIDTH)
 
 
 def step_tiles(

@@ -21,8 +21,8 @@ from demo_pipeline.defs.jobs import register_partitions
 from demo_pipeline.defs.run_history import open_table
 from demo_pipeline.runs.batch import DemonstrationTask, run_demonstration
 from demo_pipeline.runs.discovery_table import Upload
+from demo_pipeline.runs.results import BuildResult
 from demo_pipeline.runs.results import DemonstrationResult as Processed
-from demo_pipeline.runs.results import StageReport
 from demo_pipeline.runs.stage_runs import AStage
 from demo_pipeline.runs.task_catalog import CATALOG_OUTPUT
 from demo_pipeline.runs.workspace import Workspace
@@ -192,7 +192,7 @@ def in_this_process(patch: pytest.MonkeyPatch) -> None:
         tasks: Sequence[DemonstrationTask],
         stages: Sequence[AStage],
         **_: object,
-    ) -> Iterator[StageReport | Processed]:
+    ) -> Iterator[BuildResult | Processed]:
         for task in tasks:
             result = run_demonstration(workspace, stages, task)
             yield from result.stages

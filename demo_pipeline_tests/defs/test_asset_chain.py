@@ -2,17 +2,15 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from demo_pipeline.defs.code_location import build_defs
 from demo_pipeline.runs.quarantine import list_quarantine
 from demo_pipeline.runs.stages import STAGES
 from demo_pipeline.runs.validation import validate
-from demo_pipeline.settings import ExecutionSettings
 from demo_pipeline_tests.defs.bench import (
     Bench,
     Result,
@@ -101,34 +99,10 @@ def test_the_summary_of_a_stage_is_not_overwritten_by_common_metadata(runs: Runs
     assert shown["output_bytes"] != upload_size
 
 
-@pytest.mark.parametrize("stage", ["trajectories", "contact_sheets"])
-def test_the_trajectory_shows_its_steps_as_a_small_picture(runs: Runs, stage: str) -> None:
-    name, preview = next(iter(of(runs.first, stage).items()))
-    assert name == "preview"  # the UI keeps the order
-    assert preview.startswith("![steps](data:image/jpeg;base64,/9j/")
-    assert len(preview) < 100_000
-
-
-def test_the_path_of_the_whole_contact_sheet_follows_its_preview(runs: Runs) -> None:
-    shown = of(runs.first, "contact_sheets")
-    assert list(shown)[1] == "contact_sheet"
-    assert Path(shown["contact_sheet"]).read_bytes().startswith(b"\xff\xd8")
-
-
-def test_pictures_stay_out_of_the_event_log_when_asked(runs: Runs) -> None:
-    hidden = runs.bench.settings.model_copy(
-        update={"execution": ExecutionSettings(contact_sheets_in_ui=False)}
-    )
-    result = replace(runs.bench, settings=hidden, definitions=build_defs(hidden)).process("good")
-    for name in ("trajectories", "contact_sheets"):
-        assert "preview" not in of(result, name)
-    assert (Path(of(result, "contact_sheets")["path"]) / "sheet.jpg").is_file()
-
-
-def test_a_preview_of_actions_counts_characters_and_shows_none(runs: Runs) -> None:
-    name, preview = next(iter(of(runs.first, "actions").items()))
-    assert name == "preview"
-    assert f"type({len(TYPED)} chars)" in preview
+def test_it_says_where_the_pictures_are_and_what_opens_them(runs: Runs) -> None:
+    assert of(runs.first, "trajectories")["review"] == "demo-pipeline review good"
+    sheet = Path(of(runs.first, "contact_sheets")["contact_sheet"])
+    assert sheet.read_bytes().startswith(b"\xff\xd8")
 
 
 def test_the_committed_folder_is_a_trajectory_with_the_typed_text(runs: Runs) -> None:

@@ -8,10 +8,10 @@ import dagster as dg
 import pytest
 from dagster._core.storage.tags import WILL_RETRY_TAG
 
+from demo_pipeline.defs import run_history
 from demo_pipeline.defs.dataset_assets import reconcile_uploads
 from demo_pipeline.defs.run_history import (
     InstanceRuns,
-    MemberOutcome,
     demonstrations_of,
     discovery_path,
     members_of,
@@ -20,10 +20,10 @@ from demo_pipeline.defs.run_history import (
 )
 from demo_pipeline.defs.tags import OUTCOME_TAG, REASON_TAG
 from demo_pipeline.files.recording_files import RECORDING_FILES
-from demo_pipeline.runs.discovery import RunOutcome
+from demo_pipeline.runs.discovery import Ending, RunOutcome
 from demo_pipeline.runs.failures import FIRST_PAUSE_SECONDS
 from demo_pipeline.runs.quarantine import read_quarantine, record_crash, write_quarantine
-from demo_pipeline.runs.results import Status
+from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.uploads import LocalUploads, upload_listing_fingerprint
 from demo_pipeline_tests.defs.bench import Bench, bench, failures, ticked
 from demo_pipeline_tests.uploads import spoil_log, upload
@@ -128,9 +128,9 @@ class TestOutcomes:
     def test_each_member_has_the_outcome_that_the_run_noted(self, made: Bench) -> None:
         assert endings(made, self.run.run_id) == {}
         noted = {
-            "b": MemberOutcome(Status.SUPERSEDED),
-            "c": MemberOutcome(Status.WAITING, "No space left on device"),
-            "d": MemberOutcome(Status.REJECTED),
+            "b": Ending(RunOutcome.SUPERSEDED),
+            "c": Ending(RunOutcome.WAITING, "No space left on device"),
+            "d": Ending(RunOutcome.DONE),
         }
         note_outcomes(made.instance, self.run.run_id, noted)
         made.instance.report_run_failed(self.run)
@@ -145,7 +145,7 @@ class TestOutcomes:
     def test_one_that_waits_is_requested_again_after_its_pause(
         self, made: Bench, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        note_outcomes(made.instance, self.run.run_id, {"c": MemberOutcome(Status.WAITING, "full")})
+        note_outcomes(made.instance, self.run.run_id, {"c": Ending(RunOutcome.WAITING, "full")})
         made.instance.report_run_failed(self.run)
         assert requested(made) == []
         later(monkeypatch, FIRST_PAUSE_SECONDS + 1)
@@ -184,7 +184,7 @@ class TestOutcomes:
         self, made: Bench, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         record_crash(made.workspace, "b", "screenshots", "MemoryError")
-        note_outcomes(made.instance, self.run.run_id, {"b": MemberOutcome(Status.REJECTED)})
+        note_outcomes(made.instance, self.run.run_id, {"b": Ending(RunOutcome.DONE)})
         made.instance.report_run_failed(self.run)
         monkeypatch.setattr(LocalUploads, "identity", lambda *_: pytest.fail("it was read"))
         assert requested(made) == []
@@ -195,7 +195,7 @@ class TestOutcomes:
         assert endings(made, self.run.run_id) == {}
 
     def test_no_upload_is_lost_in_the_accounting(self, made: Bench) -> None:
-        noted = dict.fromkeys(KEYS, MemberOutcome(Status.WAITING, "full"))
+        noted = dict.fromkeys(KEYS, Ending(RunOutcome.WAITING, "full"))
         note_outcomes(made.instance, self.run.run_id, noted)
         made.instance.report_run_failed(self.run)
         ticked(made, "new_uploads")
@@ -220,3 +220,23 @@ def test_a_run_notes_what_became_of_each_member(made: Bench, recording: Path) ->
     assert OUTCOME_TAG not in run.tags
     outcomes = tuple(endings(made, run.run_id).values())[:3]
     assert outcomes == (RunOutcome.DONE, RunOutcome.DONE, RunOutcome.SUPERSEDED)
+
+
+def test_a_run_that_cannot_be_judged_is_said_once(
+    made: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    arrive(made, "a")
+    [request] = requested(made)
+    job = made.definitions.resolve_job_def("process_demonstration")
+    tags = {**request.tags, "dagster/partition": "a"}
+    run = made.instance.create_run_for_job(job, tags=tags)
+    made.instance.report_run_failed(run)
+
+    def refused(*_: object) -> None:
+        raise StorageError("the bucket does not answer")
+
+    monkeypatch.setattr(run_history, "read_quarantine", refused)
+    for _ in range(2):
+        assert endings(made, run.run_id) == {}
+    [line] = [one.getMessage() for one in caplog.records if run.run_id in one.getMessage()]
+    assert "the bucket does not answer" in line

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -12,6 +13,8 @@ import pytest
 from demo_pipeline.cli.app import main
 from demo_pipeline.defs import demonstrations
 from demo_pipeline.defs.code_location import build_defs
+from demo_pipeline.defs.forgotten import forget_partition
+from demo_pipeline.defs.run_history import BatchMember, batch_tags
 from demo_pipeline.files.logs import LOG_ROOT, PassedOnLog
 from demo_pipeline.runs import batch
 from demo_pipeline.runs.batch import DemonstrationTask, run_demonstration
@@ -20,6 +23,9 @@ from demo_pipeline.runs.stages import STAGES
 from demo_pipeline.store.errors import StorageError
 from demo_pipeline_tests.dagster_homes import WITHOUT_OUTPUT_YAML
 from demo_pipeline_tests.defs.bench import Bench, bench, failures, launched, ticked
+from demo_pipeline_tests.simulator.form import SMALL, script
+from demo_pipeline_tests.simulator.recording import write_recording
+from demo_pipeline_tests.simulator.script import click, type_text
 from demo_pipeline_tests.uploads import BREAKING, TYPED, upload
 
 SECRET = "canary/5Zt9QmXw+never/to/be/written"  # noqa: S105 - it opens nothing
@@ -153,3 +159,33 @@ def test_a_storage_error_keeps_its_message_and_loses_its_cause(
         words = "waiting: the disk is full; make room; it is tried again by itself"
         assert said.description == words
     assert holding((tmp_path / "home").rglob("*"), "LookupError: ") == []
+
+
+def record(uploads: Path, name: str, instruction: str, typed: str) -> None:
+    acts = (click("Agree"), click("Name"), type_text(typed), click("Rows/b"))
+    made = replace(script(*acts), title=f"{instruction} title", content=f"{instruction} please")
+    write_recording(uploads / name, made, SMALL)
+
+
+@pytest.mark.parametrize("batch_from", [2, 8])
+def test_a_batch_that_is_forgotten_leaves_no_picture_and_no_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch_from: int
+) -> None:
+    """Events of a run over several demonstrations stay: nothing of that kind was ever in them."""
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "home"))
+    with bench(
+        tmp_path, kept=True, captured=True, partitions_per_run=9, batch_from=batch_from
+    ) as made:
+        record(made.uploads, "gone", "Zaunkoenig", "Wiedehopf")
+        record(made.uploads, "kept", "Amsel", "Drossel")
+        made.catalogue()
+        made.run("register_uploads")
+        members = batch_tags([BatchMember("gone"), BatchMember("kept")])
+        assert made.run("process_batch", **members).success
+        made.run("build_datasets")
+        made.run("report_quarantine")
+    assert forget_partition("gone") == (0, 1)
+    words = re.compile(rb"zaunkoenig|wiedehopf|data:image|iVBORw0KGgo|/9j/4AAQ", re.IGNORECASE)
+    for path in (tmp_path / "home").rglob("*"):
+        assert not path.is_file() or not words.search(path.read_bytes()), path
+    assert holding((tmp_path / "store" / ".versions" / "trajectories").rglob("*"), "Wiedehopf")

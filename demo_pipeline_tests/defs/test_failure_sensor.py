@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import dagster as dg
 import pytest
@@ -90,6 +91,18 @@ def test_repeated_crashes_are_counted_and_a_good_run_releases(
         whole = replace(made, definitions=build_defs(made.settings))
         assert whole.process("one").success
     assert list_quarantine(made.workspace.store) == []
+
+
+def test_a_crash_that_the_run_recorded_counts_once(
+    broken: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that the daemon launched records a defect itself, so that discovery need not wait."""
+    origin = SimpleNamespace(repository_origin=SimpleNamespace(get_label=lambda: "a label"))
+    monkeypatch.setattr(dg.DagsterRun, "remote_job_origin", origin)
+    result = broken.process("one")
+    assert standing(broken).attempts == 1
+    assert "already recorded" in told_of(broken, result)
+    assert standing(broken).attempts == 1
 
 
 def test_a_failure_with_a_quarantine_record_is_not_recorded_again(made: Bench) -> None:

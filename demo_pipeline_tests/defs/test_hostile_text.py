@@ -84,17 +84,15 @@ def shown_in(result: Result) -> tuple[list[str], list[str]]:
     return rendered, texts
 
 
-def test_nothing_of_it_is_markup_in_dagster(ran: tuple[Bench, list[Result]]) -> None:
+def test_nothing_of_it_is_in_dagster_and_nothing_there_is_markup(
+    ran: tuple[Bench, list[Result]],
+) -> None:
     found = [shown_in(result) for result in ran[1]]
     rendered = [text for texts, _ in found for text in texts]
-    assert any("img src" in text for text in rendered)
+    assert rendered
     for text in rendered:
-        types = {
-            token.type
-            for token in tokens(text)
-            if not str(token.attrGet("src") or "").startswith("data:image/")
-        }
-        assert not types & MARKUP, text[:500]
+        assert not {token.type for token in tokens(text)} & MARKUP, text[:500]
+        assert "evil" not in text
     for text in (*rendered, *(text for _, texts in found for text in texts)):
         assert not UNSEEN.search(text), text[:500]
 

@@ -10,6 +10,7 @@ from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.results import BuildResult
 from demo_pipeline.runs.stage_runs import run_stage
 from demo_pipeline.runs.stages import DATASET_STAGES, STAGES
+from demo_pipeline.store.store import Store
 from demo_pipeline_tests.golden.rendering import render_folder, render_values
 from demo_pipeline_tests.sample_workspace import open_workspace, run_catalog
 
@@ -42,8 +43,9 @@ def golden_texts(root: Path) -> dict[str, str]:
 
 
 def _text(root: Path, result: BuildResult) -> str:
-    assert result.version is not None, result.checks
-    recipe = result.version.manifest.recipe
+    version = Store(root / "store").current(result.output)
+    assert version is not None, result.checks
+    recipe = version.manifest.recipe
     made_from = {"settings": recipe.settings, "inputs": sorted(recipe.inputs)}
     checks = {outcome.name: outcome.passed for outcome in result.checks}
     summary = {name: value for name, value in result.summary.items() if name != "problems"}

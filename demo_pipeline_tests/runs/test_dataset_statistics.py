@@ -106,7 +106,7 @@ def test_the_committed_statistics_equal_the_current_ones(counted: Workspace) -> 
         assert json.loads((folder / "statistics.json").read_bytes()) == current_statistics(counted)
     assert run_dataset_stage(counted, STATISTICS_STAGE).status == "unchanged"
     again = run_dataset_stage(counted, STATISTICS_STAGE, force=True)
-    assert (again.status, again.version) == ("made", version)
+    assert (again.status, again.version) == ("made", version.name)
     assert again.checks[0].passed
 
 

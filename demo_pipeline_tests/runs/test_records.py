@@ -108,9 +108,9 @@ def test_a_trajectory_is_taken_as_its_records_were_made_of_it(tmp_path: Path) ->
     other = make_trajectory(tmp_path / "other", "demo0", TABLE[:2], shade=90)
     with workspace.store.stage("trajectories/demo0") as staging:
         (staging.path / "task.json").write_bytes((other.path / "task.json").read_bytes())
-        recipe = before.version.manifest.recipe if before.version else None
-        assert recipe
-        workspace.store.commit(staging, recipe, {})
+        built = workspace.store.current(before.output)
+        assert built
+        workspace.store.commit(staging, built.manifest.recipe, {})
     assert run_dataset_stage(workspace, SFT_STAGE).status == "unchanged"
     assert run_dataset_stage(workspace, SFT_STAGE, force=True).version == before.version
 

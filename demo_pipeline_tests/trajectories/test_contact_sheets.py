@@ -18,7 +18,7 @@ from demo_pipeline.trajectories.contact_sheets import (
     build_contact_sheets,
     sheet_size,
 )
-from demo_pipeline_tests.datasets.builders import CLICK, TABLE, make_trajectory, snapshot
+from demo_pipeline_tests.datasets.builders import TABLE, make_trajectory, snapshot
 
 PINK = (255, 0, 128)
 ROWS = {
@@ -140,19 +140,3 @@ def test_captions_of_a_step(folder):
     assert tiles[5].caption == "pre_move, no lead, tree fresh"
     assert tiles[10].box == (10, 20, 300, 40)
     assert tiles[0].box is None
-
-
-@pytest.mark.parametrize(
-    ("view", "count", "shown"),
-    [
-        (contact_sheets.overview_sheet, 13, [0, 2, 5, 7, 10, 12]),
-        (contact_sheets.first_steps_sheet, 13, [0, 1, 2, 3, 4, 5]),
-        (contact_sheets.overview_sheet, 2, [0, 1]),
-        (contact_sheets.first_steps_sheet, 1, [0]),
-    ],
-)
-def test_previews_show_six_steps(tmp_path, monkeypatch, view, count, shown):
-    seen = []
-    monkeypatch.setattr(contact_sheets, "contact_sheet", lambda tiles, *_: seen.extend(tiles))
-    view("demo", trajectory(tmp_path, [CLICK] * count))
-    assert [tile.heading for tile in seen] == [f"{number} click" for number in shown]

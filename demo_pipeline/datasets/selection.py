@@ -51,6 +51,7 @@ COUNTED_COLUMNS = (
 )
 # Of the records: what is known of the trajectory as recorded, and what people corrected in it.
 TRAJECTORY_FILE, CORRECTIONS_FILE = "trajectory.jsonl", "corrections.json"
+NOT_APPROVED = "not_approved"
 BAD_STEP = "bad_step"  # why a step that somebody marked gives no record
 _COUNTED_SCHEMA = pa.schema([PROVENANCE_SCHEMA.field(name) for name in COUNTED_COLUMNS])
 _ROW = msgspec.json.Decoder(msgspec.defstruct("_Row", [(name, Any) for name in COUNTED_COLUMNS]))
@@ -286,6 +287,7 @@ class Candidate:
         incomplete: steps before which too many actions are hidden for exports of steps; the number
             that follows the last stands for the end.
         bad_steps: that somebody marked: they stay in the history, and nobody should learn them.
+        reworded: people corrected its instruction.
         gives_steps: some step, or the end, is not incomplete.
         stretch: the steps that an export of whole trajectories takes; None: too few without a gap.
     """
@@ -298,6 +300,7 @@ class Candidate:
     hidden: HiddenActions = NOTHING_HIDDEN
     incomplete: frozenset[int] = frozenset()
     bad_steps: frozenset[int] = frozenset()
+    reworded: bool = False
     gives_steps: bool = True
     stretch: range | None = None
 
@@ -317,7 +320,7 @@ class Selection:
     Attributes:
         chosen: the trajectories that take part, in the order of their ids.
         excluded: how many were left out, by reason: failed, aborted, contaminated, incomplete,
-            unreadable.
+            unreadable; excluded, rejected and not_approved when there are any.
         problems: why unreadable trajectories could not be read.
         newest: see `newest_recording`.
         left_out: trajectory → why it takes no part; the unreadable ones are not in it.
@@ -333,10 +336,11 @@ class Selection:
 def select(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings) -> Selection:
     """Choose trajectories for training.
 
-    Failed and aborted demonstrations and those of a benchmark task are left out unless the settings
-    include them; each is counted under the first reason that holds. A trajectory that cannot be
-    read is left out and reported; the others are not affected. Which of the chosen have too many
-    hidden actions depends on the export; `export_loop.plan_export` leaves them out.
+    Demonstrations that the settings name, or whose review they do not accept, are left out, and
+    unless the settings include them failed and aborted ones and those of a benchmark task; each is
+    counted under the first reason that holds. A trajectory that cannot be read is left out and
+    reported; the others are not affected. Which of the chosen have too many hidden actions depends
+    on the export; `export_loop.plan_export` leaves them out.
     """
     chosen: list[Candidate] = []
     problems: list[Problem] = []
@@ -353,13 +357,22 @@ def select(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings)
             _LOG.debug("%s takes no part: unreadable", source.id)
             continue
         newest = max(newest, head.recorded)
-        if reason := _left_out(head, settings):
+        if reason := _review_reason(source, settings) or _left_out(head, settings):
             excluded[reason] += 1
             left_out[source.id] = LeftOut(reason, head.split_groups[0])
             _LOG.debug("%s takes no part: %s", source.id, reason)
         else:
             chosen.append(candidate_of(source, head, settings))
-    return Selection(tuple(chosen), excluded, tuple(problems), newest, left_out)
+    return Selection(tuple(_joined_by_words(chosen)), excluded, tuple(problems), newest, left_out)
+
+
+def _joined_by_words(chosen: Sequence[Candidate]) -> Iterator[Candidate]:
+    """Yield the candidates; who has the words that another one was given is of its task, too."""
+    given = {one.instruction for one in chosen if one.reworded}
+    for one in chosen:
+        if one.instruction in given:  # it sorts behind all slugs: the group keeps its name
+            one = replace(one, split_groups=(*one.split_groups, f"~{one.instruction}"))  # noqa: PLW2901
+        yield one
 
 
 def candidate_of(source: DatasetTrajectory, head: Head, settings: DatasetSettings) -> Candidate:
@@ -375,9 +388,20 @@ def candidate_of(source: DatasetTrajectory, head: Head, settings: DatasetSetting
         hidden=head.hidden,
         incomplete=incomplete,
         bad_steps=frozenset(head.corrections.bad_steps),
+        reworded=head.corrections.instruction is not None,
         gives_steps=len(incomplete) <= head.steps,
         stretch=head.hidden.whole_stretch(head.steps, settings.min_steps, head.first),
     )
+
+
+def _review_reason(source: DatasetTrajectory, settings: DatasetSettings) -> str:
+    """Why people do not want it in a dataset; empty when they do."""
+    if source.id in settings.exclude:
+        return "excluded"
+    if settings.require_review != "none" and source.review == "rejected":
+        return "rejected"
+    missing = settings.require_review == "approved" and source.review != "approved"
+    return NOT_APPROVED if missing else ""
 
 
 def _left_out(head: Head, settings: DatasetSettings) -> str:

@@ -23,7 +23,6 @@ from demo_pipeline.files.parquet import described_schema, read_rows
 from demo_pipeline.files.shown_text import plain_characters, replace_surrogates
 from demo_pipeline.review.decisions import (
     BadStep,
-    Corrected,
     Decision,
     Judgement,
     OutcomeValue,
@@ -338,10 +337,30 @@ def _parsed(text: str) -> Any:
         return None
 
 
-def incorrect_steps(corrected: Corrected) -> frozenset[int]:
+AGENTNET_STEP_FIELDS = {
+    **{name: name for name in ("observation", "thought", "reflection")},
+    "last_step_correct": "step_correct",
+    "last_step_redundant": "step_redundant",
+}
+AGENTNET_TASK_FIELDS = {
+    "alignment_score": "alignment",
+    "efficiency_score": "efficiency",
+    "task_difficulty": "difficulty",
+    "reason": "reflection",
+    "actual_task": "actual",
+    "natural_language_task": "natural",
+}
+
+
+def agentnet_fields(
+    trajectory: Trajectory, step: int | None, names: Mapping[str, str]
+) -> dict[str, Any]:
+    """What is said about a step or the whole, under AgentNet's names, which CUA-Lite takes over."""
+    said = {name: trajectory.note(step, kind) for name, kind in names.items()}
+    return {name: value for name, value in said.items() if value is not None}
+
+
+def incorrect_steps(trajectory: Trajectory) -> frozenset[int]:
     """The steps that count as incorrect."""
-    return frozenset(
-        step
-        for step, notes in corrected.trajectory.notes.items()
-        if step is not None and (note := notes.get(AnnotationKind.STEP_CORRECT)) and not note.value
-    )
+    said = {step: trajectory.note(step, "step_correct") for step in trajectory.notes}
+    return frozenset(step for step, value in said.items() if step is not None and value is False)

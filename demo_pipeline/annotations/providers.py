@@ -20,6 +20,8 @@ from demo_pipeline.annotations.annotation_store import (
     new_document,
 )
 from demo_pipeline.annotations.annotations import (
+    AGENTNET_STEP_FIELDS,
+    AGENTNET_TASK_FIELDS,
     MOST_CHARACTERS,
     SOURCES,
     AnnotationKind,
@@ -305,27 +307,14 @@ def _own_line(judged: JudgedDemonstration, line: Mapping[str, Any]) -> Iterator[
     name = line.get("variant") if kind == AnnotationKind.INSTRUCTION_VARIANT else kind
     if not isinstance(name, str) or "value" not in line or line.get("source") not in SOURCES:
         raise RefusedValueError("wrong_schema")
-    by = (line["source"], line.get("author"), line.get("prompt") or "")
+    by: Any = (line["source"], line.get("author"), line.get("prompt") or "")
     more = {key: line[key] for key in ("judged", "time") if line.get(key) is not None}
     yield new_document(judged, line.get("step"), {name: line["value"]}, by, more)
 
 
 _OPENCUA = "opencua"
-_STEP_FIELDS = {
-    **{name: name for name in ("observation", "thought", "reflection")},
-    "action": "caption",
-    "last_step_correct": "step_correct",
-    "last_step_redundant": "step_redundant",
-}
-_TASK_FIELDS = {
-    "task_completed": "task_completed",
-    "alignment_score": "alignment",
-    "efficiency_score": "efficiency",
-    "task_difficulty": "difficulty",
-    "reason": "reflection",
-    "actual_task": "actual",
-    "natural_language_task": "natural",
-}
+_STEP_FIELDS = {**AGENTNET_STEP_FIELDS, "action": "caption"}
+_TASK_FIELDS = {**AGENTNET_TASK_FIELDS, "task_completed": "task_completed"}
 
 
 def import_opencua(path: Path, model: str, code_of: Callable[[StepFiles], str]) -> FileProvider:

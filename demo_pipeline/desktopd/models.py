@@ -393,7 +393,7 @@ class SftInput(Document):
 
 
 class SftOutput(Document):
-    """The expected output of a model; `reasoning` repeats that of the action."""
+    """The expected output of a model; `reasoning` is that of the action, or an annotation."""
 
     action: StepAction
     reasoning: str
@@ -403,11 +403,15 @@ class SftSample(Document):
     """One line of an SFT file.
 
     `freshness` and `tree_agreement` tell how far the tree can be trusted; others leave them out.
+    With `reasoning_source` the reasoning is an annotation, not that of the action.
     """
 
-    left_out_when_none: ClassVar[frozenset[str]] = frozenset({"freshness", "tree_agreement"})
+    left_out_when_none: ClassVar[frozenset[str]] = frozenset(
+        {"freshness", "tree_agreement", "reasoning_source"}
+    )
 
     input: SftInput
     output: SftOutput
     freshness: str | None = None
     tree_agreement: str | None = None
+    reasoning_source: Literal["human", "model", "rule"] | None = None

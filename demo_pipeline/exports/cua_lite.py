@@ -12,6 +12,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from demo_pipeline.annotations.annotations import (
+    AGENTNET_STEP_FIELDS,
+    AGENTNET_TASK_FIELDS,
+    agentnet_fields,
+)
 from demo_pipeline.datasets.export_loop import build_form
 from demo_pipeline.datasets.forms import Excluded, Form, Record, Table
 from demo_pipeline.datasets.selection import Candidate
@@ -129,7 +134,7 @@ def _record(stretch: Stretch, trajectory: Trajectory, row: ProvenanceRow) -> Rec
     images = [step.files.screenshot for step in stretch.steps]
     ended = stretch.final is not None and trajectory.result.success
     for number, step in enumerate(stretch.steps):
-        turns.append(_call(number, step))
+        turns.append(_call(number, step, trajectory))
         if number + 1 < len(images) or ended:
             turns.append(_result(number))
     if ended and stretch.final is not None:
@@ -148,13 +153,22 @@ def _prompt(stretch: Stretch, trajectory: Trajectory) -> str:
     return "\n".join([text, "", "Previous actions:", *lines]) if lines else text
 
 
-def _call(number: int, step: SaidStep) -> dict[str, Any]:
+def _call(number: int, step: SaidStep, trajectory: Trajectory) -> dict[str, Any]:
     places = [str(to_ru(x, y, step.size)) for x, y in points(step.files.action)]
-    words = sentence(step.files.action, places)
+    index = step.files.index
+    words = trajectory.note(index, "caption") or sentence(step.files.action, places)
+    said = agentnet_fields(trajectory, index, AGENTNET_STEP_FIELDS)
+    thought = said.pop("thought", "")
+    content = [{"type": "inline_reasoning", "text": thought}] if thought else []
+    content += [{"type": "action_description", "text": words}] if words else []
+    if notes := trajectory.notes.get(index, {}):
+        sources = {name: note.source for name, note in sorted(notes.items())}
+        data = {"opencua_step": said, "annotation_sources": sources}
+        content.append({"type": "metadata", "data": data})
     function = {"name": COMPUTER, "arguments": {"actions": step.said}}
     return {
         "role": "assistant",
-        "content": [{"type": "action_description", "text": words}] if words else [],
+        "content": content,
         "tool_calls": [{"id": _id(number), "type": "function", "function": function}],
     }
 
@@ -183,6 +197,8 @@ def _others(stretch: Stretch, trajectory: Trajectory, row: ProvenanceRow) -> dic
         "task_completed": success if stretch.final else None,
         "terminate_status": None if success else "failure",
     }
+    if stretch.whole:
+        known |= agentnet_fields(trajectory, None, AGENTNET_TASK_FIELDS)
     return {name: value for name, value in known.items() if value is not None}
 
 

@@ -31,6 +31,7 @@ from demo_pipeline.exports.cudag.records import (
 )
 from demo_pipeline.exports.cudag.tool_calls import (
     ACTION_LINE,
+    THOUGHT_LINE,
     ToolCallError,
     parse_tool_calls,
     render_tool_calls,
@@ -138,7 +139,9 @@ def messages_decoder(wheel: WheelUnits) -> AnswerDecoder:
 
 def _decode_messages(text: str, size: tuple[int, int], *, wheel: WheelUnits) -> Answer:
     words, blocks = answer_blocks(text)
-    return decode_calls(blocks, words.removeprefix(ACTION_LINE), size, wheel)
+    return decode_calls(
+        blocks, words.removeprefix(THOUGHT_LINE).removeprefix(ACTION_LINE), size, wheel
+    )
 
 
 _PICTURES_IN_MEMORY = 16  # rows; a PNG of the canvas is about 0.7 MB
@@ -179,7 +182,8 @@ def _records(
         if isinstance(draft, Excluded):
             yield draft
         else:
-            line, row = chat_of(draft, candidate, settings)
+            thought = trajectory.note(draft.metadata.step_index, "thought") or ""
+            line, row = chat_of(draft, candidate, settings, thought)
             asked, answered = row["messages"][:-1], row["messages"][-1:]
             pair = {**row, "prompt": asked, "completion": answered}
             del pair["messages"]
@@ -234,7 +238,7 @@ build_messages = partial(build_form, MESSAGES_FORM)
 
 
 def chat_of(
-    draft: RecordDraft, candidate: Candidate, settings: DatasetSettings
+    draft: RecordDraft, candidate: Candidate, settings: DatasetSettings, thought: str = ""
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """A record as a line (`MessagesRecord`) and as a row of the table.
 
@@ -250,13 +254,17 @@ def chat_of(
         "task_type": draft.metadata.task_type,
     }
     asked, answer = replace_surrogates(draft.prompt), replace_surrogates(_answer(draft, settings))
+    if thought:
+        answer = f"{THOUGHT_LINE}{' '.join(thought.split())}\n{answer}"
     parts = [{"type": "image", "image": image}, {"type": "text", "text": asked}]
-    row = {**identity, "messages": _turns(asked, answer, settings), "images": [image]}
-    return {**identity, "messages": _turns(parts, answer, settings)}, row
+    chat, told = (_turns(part, answer, settings, bool(thought)) for part in (asked, parts))
+    return {**identity, "messages": told}, {**identity, "messages": chat, "images": [image]}
 
 
-def _turns(asked: object, answer: str, settings: DatasetSettings) -> list[dict[str, Any]]:
-    prompt = system_prompt(settings, action_line=settings.action_line)
+def _turns(
+    asked: object, answer: str, settings: DatasetSettings, thought: bool
+) -> list[dict[str, Any]]:
+    prompt = system_prompt(settings, action_line=settings.action_line, thought=thought)
     return [
         {"role": "system", "content": prompt},
         {"role": "user", "content": asked},
@@ -312,10 +320,11 @@ MESSAGES_FORMAT: RecordFormat[MessagesRecord] = RecordFormat(MessagesRecord, _pi
 
 def _answer_fault(text: str) -> str:
     """Why a turn is not an action; empty if it is one."""
-    if text.startswith(ACTION_LINE):
-        words, _, text = text.partition("\n")
-        if MARKER.search(words):
+    for begin in (THOUGHT_LINE, ACTION_LINE):
+        words, _, rest = text.partition("\n")
+        if text.startswith(begin) and MARKER.search(words):
             return "the line of words contains a control marker of a model"
+        text = rest if text.startswith(begin) else text
     try:
         parse_tool_calls(text)
     except ToolCallError as error:

@@ -126,7 +126,7 @@ def _sample_faults(
     yield from (Fault.of(one, "output.action") for one in check_action(action, nodes, ""))
     yield from _history_faults(sample.input.history, action.step_index)
     yield from _step_faults(sample, known, files)
-    if sample.output.reasoning != action.reasoning:
+    if sample.reasoning_source is None and sample.output.reasoning != action.reasoning:
         message = "output.reasoning: differs from output.action.reasoning"
         yield Fault("reasoning_differs", message, "copy the reasoning of the action")
 
@@ -257,7 +257,10 @@ SPLIT_STEMS = ("train", "val", "test")
 HELD_OUT_STEM = "held_out"
 _PLAIN = ("instruction", "screenshot", "ui_tree", "reasoning")
 _JSON = ("history", "action")
-_OF_ACTION, _OF_STEP = ("step_index", "action_type"), ("freshness", "tree_agreement")
+_OF_ACTION, _OF_STEP = (
+    ("step_index", "action_type"),
+    ("freshness", "tree_agreement", "reasoning_source"),
+)
 
 
 class _SampleFiles:
@@ -432,7 +435,7 @@ SFT_SCHEMA = described_schema(
         "step_index": COUNT,
         "split": one_of(*Split),
         "action_type": one_of(*ActionType),
-        "reasoning_source": one_of("template"),
+        "reasoning_source": one_of("template", "human", "model", "rule"),
         "freshness": one_of(*FRESHNESS),
         "tree_agreement": one_of(*AGREEMENTS),
     },
@@ -463,6 +466,9 @@ def _records(
             sample, files = _sample(trajectory, step, (action, history), tree)
             sample |= {name: rows[step.index][name] for name in _TREE_COLUMNS}
             row = {name: rows[step.index][name] for name in _COPIED_COLUMNS}
+            if thought := trajectory.notes.get(step.index, {}).get("thought"):
+                sample["output"]["reasoning"] = thought.value
+                sample["reasoning_source"] = row["reasoning_source"] = thought.source
             row |= _row(sample, trajectory)
             prompt = f"{candidate.instruction}\n{json.dumps(history)}"
             name = f"{trajectory.id}/{step.index:03d}"

@@ -7,7 +7,8 @@ demonstration.
 A recording says whether its task was done, and nothing about single steps. That a task was done
 shows that it could still be done after every step on the way, also after one that was undone; that
 a task was not done shows nothing about any step. So only demonstrations that did their task have
-labels of steps, all of them true, and the others have a label as a whole.
+labels of steps, true unless an annotation says that the step was not correct, and the others have a
+label as a whole.
 """
 
 from collections import Counter
@@ -85,7 +86,7 @@ def _pictures(row: StepLabelsRow) -> Iterator[tuple[str, str]]:
 def _step_faults(row: StepLabelsRow, _files: NamedFiles) -> Iterator[Fault]:
     if not len(row.completions) == len(row.labels) == len(row.images) == row.steps:
         yield Fault("lengths", "completions, labels and images must have one item per step")
-    if row.outcome != "success" or not all(row.labels):
+    if row.outcome != "success":
         message = "labels: only a demonstration that did its task shows what its steps led to"
         yield Fault("unknown_label", message)
     for number, completion in enumerate(row.completions):
@@ -218,7 +219,9 @@ def _records(
     whole = "\n".join([*row["completions"], *trailing])
     parts = {"outcome": row | {"completions": [whole], "labels": [done]}}
     if done:
-        steps = {"labels": [True] * row["steps"], "images": row["images"][:-1]}
+        verdicts = [trajectory.note(step.index, "step_correct") for step in trajectory.steps]
+        labels = [verdict is not False for verdict in verdicts]
+        steps = {"labels": labels, "images": row["images"][:-1]}
         parts["steps"] = row | steps
     yield Record(row["id"], row["prompt"], pictures[0], parts, files)
 

@@ -255,6 +255,11 @@ class Stretch:
     final: Path | None
     left_out: Counter[str]
 
+    @property
+    def whole(self) -> bool:
+        """Whether nothing is cut off, so that what is said of the whole is said of it."""
+        return self.final is not None and not self.before
+
 
 def longest_stretch(
     candidate: Candidate,

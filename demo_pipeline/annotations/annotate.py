@@ -58,7 +58,7 @@ class AnnotateCounts:
 
 
 def estimate(store: Store, ids: Sequence[str], providers: Sequence[Provider]) -> Estimate:
-    """What `annotate` would ask now. Nothing is sent."""
+    """What `annotate_all` would ask now. Nothing is sent."""
     found, reviews = Estimate(), Reviews(store)
     for name in ids:
         try:
@@ -73,7 +73,7 @@ def estimate(store: Store, ids: Sequence[str], providers: Sequence[Provider]) ->
     return found
 
 
-def annotate(
+def annotate_all(
     store: Store,
     ids: Sequence[str],
     providers: Sequence[Provider],

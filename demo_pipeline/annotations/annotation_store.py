@@ -16,26 +16,28 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError
 
 from demo_pipeline.annotations.annotations import (
-    MOST_CHARACTERS,
+    MOST_ANNOTATED,
     VARIANTS,
     Annotation,
     AnnotationKind,
     RefusedValueError,
     checked_annotation,
+    effective_notes,
     human_annotations,
     judged_digests,
     standing,
 )
 from demo_pipeline.desktopd.models import Count, Text
-from demo_pipeline.desktopd.reader import Note, Notes, Trajectory, read_trajectory
+from demo_pipeline.desktopd.reader import Trajectory
 from demo_pipeline.files.base_model import Document
 from demo_pipeline.files.json_files import JsonFileError, json_bytes, parse_json
 from demo_pipeline.review.decisions import Decision, Judgement, Subject, corrected, judge
 from demo_pipeline.review.review_store import Reviews, subject_of
 from demo_pipeline.store.store import Store
+from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory, load
 
 ANNOTATIONS = "annotations"
-NOTHING: Mapping[str, Any] = {}
+_NOTHING: Mapping[str, Any] = {}
 
 
 class AnnotationDocument(Document):
@@ -62,7 +64,7 @@ class AnnotationDocument(Document):
     values: dict[str, Any]
     escaped: Count = 0
     refused: list[str] = Field(default_factory=list)
-    answer: Annotated[str, Field(max_length=MOST_CHARACTERS)] = ""
+    answer: Annotated[str, Field(max_length=MOST_ANNOTATED)] = ""
 
     @property
     def key(self) -> str:
@@ -90,7 +92,7 @@ def new_document(
     step: int | None,
     values: Mapping[str, Any],
     by: tuple[str, str, str],
-    more: Mapping[str, Any] = NOTHING,
+    more: Mapping[str, Any] = _NOTHING,
 ) -> AnnotationDocument:
     """A document about what is there now.
 
@@ -149,7 +151,8 @@ def judge_demonstration(
         DemonstrationError: the trajectory cannot be read.
     """
     judgement = judge(decisions, subject)
-    found = corrected(replace(read_trajectory(folder), id=subject.id), judgement)
+    trajectory, rows = load(DatasetTrajectory(subject.id, str(folder)))
+    found = corrected(trajectory, judgement.corrections, rows)
     digests = judged_digests(subject, judgement, found.trajectory)
     judged = JudgedDemonstration(subject.id, found.trajectory, digests, bad_steps=found.bad_steps)
     return judged, judgement
@@ -198,18 +201,9 @@ def open_judged(store: Store, demonstration: str, reviews: Reviews) -> JudgedDem
         judged, judgement = judge_demonstration(folder, subject, reviews.of(demonstration))
     keys = document_keys(store, demonstration)
     said = all_annotations(read_documents(store, keys)[0], judgement, judged)
-    notes = notes_of(said, judged.digests)
+    notes = effective_notes(standing(said, judged.digests))
     trajectory = replace(judged.trajectory, notes=notes)
     return replace(judged, trajectory=trajectory, documents=frozenset(keys))
-
-
-def notes_of(said: Iterable[Annotation], digests: Mapping[int | None, str]) -> Notes:
-    """What counts; see `Trajectory.notes`."""
-    notes: dict[int | None, dict[str, Note]] = {}
-    for one in (stands.annotation for stands in standing(said, digests) if stands.effective):
-        note = Note(one.value, one.source)
-        notes.setdefault(one.step, {})[one.variant or str(one.kind)] = note
-    return notes
 
 
 def refusals(documents: Collection[AnnotationDocument]) -> Counter[str]:

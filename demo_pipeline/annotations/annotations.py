@@ -6,7 +6,7 @@ Where annotations are kept is in `annotation_store`.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from demo_pipeline.desktopd.reader import Note, Notes, Trajectory
+from demo_pipeline.desktopd.reader import AnnotatedValue, Notes, Trajectory
 from demo_pipeline.files.atomic_write import file_digest
 from demo_pipeline.files.column_values import COUNT, TEXT, fitting, one_of
 from demo_pipeline.files.json_files import JsonFileError, json_bytes, parse_json
@@ -31,7 +31,7 @@ from demo_pipeline.review.decisions import (
     Subject,
 )
 
-MOST_CHARACTERS = 10_000  # of a text; people's thoughts have a few hundred
+MOST_ANNOTATED = 10_000  # of a text; people's thoughts have a few hundred
 
 
 class AnnotationKind(StrEnum):
@@ -59,8 +59,8 @@ VARIANTS = ("brief", "plain", "detailed", "actual", "natural")
 """Wordings of an instruction: three degrees of detail, and the two of AgentNet's grades."""
 VERDICTS = frozenset({"step_correct", "step_redundant", "task_completed"})
 SCORES = frozenset({"alignment", "efficiency", "difficulty"})
-OF_STEPS = frozenset(list(AnnotationKind)[:6])
-OF_WHOLE = frozenset(list(AnnotationKind)[5:])
+_OF_STEPS = frozenset(list(AnnotationKind)[:6])
+_OF_WHOLE = frozenset(list(AnnotationKind)[5:])
 _TAG = re.compile(r"<([/!?|A-Za-z][^<>]*)>")
 
 
@@ -159,7 +159,7 @@ def checked_annotation(kind: str, value: Any, step: int | None) -> tuple[Any, in
     Raises:
         RefusedValueError: there is no such kind of this, or the value is none of its kind.
     """
-    if kind not in (OF_WHOLE if step is None else OF_STEPS):
+    if kind not in (_OF_WHOLE if step is None else _OF_STEPS):
         raise RefusedValueError("wrong_kind")
     if kind in VERDICTS:
         if not isinstance(value, bool):
@@ -194,11 +194,11 @@ def clean_text(value: Any) -> tuple[str, int]:
     """A text without markup, markers of models and unseen characters, and how many were escaped.
 
     Raises:
-        RefusedValueError: it is not a text, is empty, or has more than `MOST_CHARACTERS`.
+        RefusedValueError: it is not a text, is empty, or has more than `MOST_ANNOTATED`.
     """
     if not isinstance(value, str):
         raise RefusedValueError("wrong_schema")
-    if len(value) > MOST_CHARACTERS:
+    if len(value) > MOST_ANNOTATED:
         raise RefusedValueError("too_long")
     text, escaped = value.replace("\r\n", "\n").strip(), 0
     while found := _TAG.subn(r"[\1]", text)[1]:  # what is left may be a tag again
@@ -321,13 +321,37 @@ def annotation_row(demonstration: str, stands: Standing) -> dict[str, Any]:
 
 def read_notes(folder: Path) -> Notes:
     """The annotations that count, from the output of the stage: see `Trajectory.notes`."""
-    notes: dict[int | None, dict[str, Note]] = {}
-    for row in read_rows(folder / ANNOTATIONS_FILE, ANNOTATIONS_SCHEMA):
-        if row["effective"]:
-            name = row["variant"] or row["kind"]
-            note = Note(_parsed(row["value"]), row["source"])
-            notes.setdefault(row["step_index"], {})[name] = note
+    rows = read_rows(folder / ANNOTATIONS_FILE, ANNOTATIONS_SCHEMA)
+    said = [
+        (row["step_index"], row["variant"] or row["kind"], _parsed(row["value"]), row["source"])
+        for row in rows
+        if row["effective"]
+    ]
+    return _notes(said)
+
+
+def _notes(said: Iterable[tuple[int | None, str, Any, str]]) -> Notes:
+    notes: dict[int | None, dict[str, AnnotatedValue]] = {}
+    for step, name, value, source in said:
+        notes.setdefault(step, {})[name] = AnnotatedValue(value, source)
     return notes
+
+
+def effective_notes(found: Iterable[Standing]) -> Notes:
+    """The same from what stands."""
+    used = [one.annotation for one in found if one.effective]
+    return _notes((one.step, one.variant or str(one.kind), one.value, one.source) for one in used)
+
+
+def written_notes(notes: Notes) -> bytes:
+    """Notes as one line of JSON, for `parsed_notes`."""
+    rows = [(step, name, *note) for step, of in notes.items() for name, note in of.items()]
+    return json_bytes(rows, compact=True)
+
+
+def parsed_notes(line: bytes) -> Notes:
+    """Notes from their line."""
+    return _notes(_parsed(line.decode()) or ())
 
 
 def _parsed(text: str) -> Any:
@@ -335,6 +359,13 @@ def _parsed(text: str) -> Any:
         return parse_json(text, ANNOTATIONS_FILE)
     except JsonFileError:
         return None
+
+
+def wordings(notes: Notes) -> Iterator[tuple[str, str, str]]:
+    """Yield name, text and source of each other wording of the instruction."""
+    for name, note in notes.get(None, {}).items():
+        if name in VARIANTS:
+            yield name, note.value, note.source
 
 
 AGENTNET_STEP_FIELDS = {
@@ -358,9 +389,3 @@ def agentnet_fields(
     """What is said about a step or the whole, under AgentNet's names, which CUA-Lite takes over."""
     said = {name: trajectory.note(step, kind) for name, kind in names.items()}
     return {name: value for name, value in said.items() if value is not None}
-
-
-def incorrect_steps(trajectory: Trajectory) -> frozenset[int]:
-    """The steps that count as incorrect."""
-    said = {step: trajectory.note(step, "step_correct") for step in trajectory.notes}
-    return frozenset(step for step, value in said.items() if step is not None and value is False)

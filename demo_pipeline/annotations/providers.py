@@ -22,14 +22,14 @@ from demo_pipeline.annotations.annotation_store import (
 from demo_pipeline.annotations.annotations import (
     AGENTNET_STEP_FIELDS,
     AGENTNET_TASK_FIELDS,
-    MOST_CHARACTERS,
+    MOST_ANNOTATED,
     SOURCES,
     AnnotationKind,
     RefusedValueError,
     end_of,
 )
-from demo_pipeline.annotations.prompts import Prompt
-from demo_pipeline.annotations.questions import Question
+from demo_pipeline.annotations.model_prompts import Prompt
+from demo_pipeline.annotations.questions import ModelQuestion
 from demo_pipeline.desktopd.reader import StepFiles
 from demo_pipeline.files.json_files import JsonFileError, parse_json
 from demo_pipeline.files.shown_text import escape_markers, plain_characters, replace_surrogates
@@ -44,7 +44,7 @@ _THOUGHT = re.compile(r"\A\s*<think>.*?</think>\s*", re.DOTALL)
 class Provider(Protocol):
     """Gives annotations of one demonstration after the other."""
 
-    def questions(self, judged: JudgedDemonstration) -> Sequence[Question]:
+    def questions(self, judged: JudgedDemonstration) -> Sequence[ModelQuestion]:
         """What a server would be asked; what was answered before is not among it."""
 
     def documents(self, judged: JudgedDemonstration) -> Iterator[AnnotationDocument]:
@@ -81,7 +81,7 @@ class ModelProvider:
     objectives: Callable[[str], Sequence[str]] = lambda _: ()
     unanswered: Counter[str] = field(default_factory=Counter)
 
-    def questions(self, judged: JudgedDemonstration) -> list[Question]:
+    def questions(self, judged: JudgedDemonstration) -> list[ModelQuestion]:
         """Those without an answer; see `Provider`."""
         steps: list[int | None] = [step.index for step in judged.trajectory.steps]
         subjects: Mapping[str, Sequence[int | None]] = {"step": steps, "whole": [None]}
@@ -92,7 +92,7 @@ class ModelProvider:
             if self._key(judged, prompt, step) not in judged.documents
         ]
         objectives = self.objectives(judged.id) if asked else ()
-        return [Question(judged, prompt, step, objectives) for prompt, step in asked]
+        return [ModelQuestion(judged, prompt, step, objectives) for prompt, step in asked]
 
     def _by(self, prompt: Prompt) -> tuple[str, str, str]:
         return "model", self.model, prompt.id
@@ -132,7 +132,7 @@ class ModelProvider:
             else:
                 yield answer
 
-    def _answer(self, question: Question) -> AnnotationDocument | str:
+    def _answer(self, question: ModelQuestion) -> AnnotationDocument | str:
         """The annotation, or why there is none."""
         refused: list[str] = []
         told = ""
@@ -153,10 +153,10 @@ class ModelProvider:
         return self._document(question, {}, refused, told)
 
     def _document(
-        self, question: Question, values: Mapping[str, Any], refused: Sequence[str], told: str
+        self, question: ModelQuestion, values: Mapping[str, Any], refused: Sequence[str], told: str
     ) -> AnnotationDocument:
         by = self._by(question.prompt)
-        staged = plain_characters(replace_surrogates(told[: MOST_CHARACTERS // 6]))
+        staged = plain_characters(replace_surrogates(told[: MOST_ANNOTATED // 6]))
         more = {"asked": True, "refused": list(refused), "answer": staged}
         return new_document(question.judged, question.step, values, by, more)
 
@@ -202,7 +202,7 @@ class RuleProvider:
 
     undone: Callable[[str], Iterable[int]]
 
-    def questions(self, _judged: JudgedDemonstration) -> Sequence[Question]:
+    def questions(self, _judged: JudgedDemonstration) -> Sequence[ModelQuestion]:
         """None."""
         return ()
 
@@ -231,7 +231,7 @@ class FileProvider:
     file: str
     problems: list[Problem] = field(default_factory=list)
 
-    def questions(self, _judged: JudgedDemonstration) -> Sequence[Question]:
+    def questions(self, _judged: JudgedDemonstration) -> Sequence[ModelQuestion]:
         """None."""
         return ()
 
@@ -255,7 +255,7 @@ _REASONS = {
     "wrong_step": "the demonstration has no such step",
     "wrong_task": "the instruction is not that of the demonstration",
     "wrong_code": "the code of a step is not that of the demonstration: export it again",
-    "too_long": f"a text has more than {MOST_CHARACTERS} characters",
+    "too_long": f"a text has more than {MOST_ANNOTATED} characters",
     "empty": "a text is empty",
 }
 

@@ -17,12 +17,12 @@ import cv2
 
 from demo_pipeline.annotations.annotation_store import JudgedDemonstration
 from demo_pipeline.annotations.annotations import RefusedValueError
-from demo_pipeline.annotations.prompts import GRADE_PROMPT, Prompt, response_format
+from demo_pipeline.annotations.model_prompts import GRADE_PROMPT, Prompt, response_format
 from demo_pipeline.desktopd.models import points
 from demo_pipeline.desktopd.reader import StepFiles
 from demo_pipeline.trajectories.overlay import Picture, draw_action
 
-PICTURE = (1280, 720)  # pixels; the canvas is 1920 x 1080
+_PICTURE = (1280, 720)  # pixels; the canvas is 1920 x 1080
 _AROUND, _MAGNIFIED = (640, 360), (1280, 720)  # canvas pixels round the place, and as shown
 _QUALITY = 85  # of JPEG
 _SHOWN = 15  # earlier steps in a question about one
@@ -31,7 +31,7 @@ _CHARACTERS_A_TOKEN, _PIXELS_A_TOKEN = 4, 28 * 28  # Qwen's; others' differ by h
 
 
 @dataclass(frozen=True)
-class Question:
+class ModelQuestion:
     """A prompt about a step, or about the whole.
 
     Attributes:
@@ -60,7 +60,7 @@ class Question:
     def tokens(self) -> int:
         """About how many it has, with the schema and without the answer."""
         told = len(self.words) + len(self.prompt.text) + len(json.dumps(self.prompt.schema))
-        shown = self.pictures * PICTURE[0] * PICTURE[1] // _PIXELS_A_TOKEN
+        shown = self.pictures * _PICTURE[0] * _PICTURE[1] // _PIXELS_A_TOKEN
         return told // _CHARACTERS_A_TOKEN + shown
 
     def body(self, model: str, refused: str = "") -> dict[str, Any]:
@@ -123,17 +123,17 @@ class Question:
         trajectory = self.judged.trajectory
         if self.step is None:
             if self.pictures:
-                yield "The final screen:", _jpeg(_read(trajectory.final_screenshot), PICTURE)
+                yield "The final screen:", _jpeg(_read(trajectory.final_screenshot), _PICTURE)
             return
         step = self._found(self.step)
         before = _read(step.screenshot)
-        yield "The screen before:", _jpeg(before, PICTURE)
+        yield "The screen before:", _jpeg(before, _PICTURE)
         if points(step.action):
             yield "The place, magnified:", _jpeg(_marked(before, step), _MAGNIFIED)
         after = (one.screenshot for one in trajectory.steps if one.index > self.step)
         yield (
             "The screen after:",
-            _jpeg(_read(next(after, trajectory.final_screenshot)), PICTURE),
+            _jpeg(_read(next(after, trajectory.final_screenshot)), _PICTURE),
         )
 
 

@@ -15,7 +15,7 @@ from demo_pipeline.cli.console import print_error, print_line, progress_bar
 from demo_pipeline.cli.environment import INVALID, USAGE, usable_settings
 
 if TYPE_CHECKING:
-    from demo_pipeline.annotations.annotate import Estimate
+    from demo_pipeline.annotations.annotate import AnnotateCounts, Estimate
     from demo_pipeline.annotations.providers import FileProvider, Provider
     from demo_pipeline.desktopd.reader import StepFiles
     from demo_pipeline.evaluation.requests import Endpoint
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _PROVIDERS = ("openai", "rule", "import", "opencua")
 
 
-def annotate(
+def annotate_demonstrations(
     ids: Annotated[
         list[str] | None, typer.Argument(help="Ids of demonstrations; none: all.")
     ] = None,
@@ -45,8 +45,7 @@ def annotate(
     from `OPENAI_API_KEY` alone. Hosts other than this machine need `--yes`: the requests hold
     screens and typed text.
     """
-    from demo_pipeline.annotations.annotate import annotate as run
-    from demo_pipeline.annotations.annotate import estimate
+    from demo_pipeline.annotations.annotate import annotate_all, estimate
     from demo_pipeline.evaluation.requests import EndpointError
     from demo_pipeline.runs.workspace import Workspace
 
@@ -58,11 +57,19 @@ def annotate(
         total = _announced(server, estimate(store, names, providers), yes) if server else None
         with progress_bar() as bar:
             task = bar.add_task("annotations", total=total)
-            counts = run(store, names, providers, lambda: bar.advance(task))
+            counts = annotate_all(store, names, providers, lambda: bar.advance(task))
     except (ValueError, EndpointError) as error:
         raise _usage(str(error)) from None
     except OSError as error:
         raise _usage(f"{error.filename or 'a file'}: {error.strerror}") from None
+    if not _reported(counts, providers, names):
+        raise typer.Exit(INVALID)
+
+
+def _reported(
+    counts: "AnnotateCounts", providers: "Sequence[Provider]", names: Sequence[str]
+) -> bool:
+    """Say what happened; whether everything went well."""
     problems = [*counts.problems, *_line_problems(providers, names)]
     for problem in problems:
         print_error(str(problem))
@@ -75,8 +82,7 @@ def annotate(
         print_line(f"  {number} answers: {reason}")
     if counts.gave_up:
         print_line(f"{counts.gave_up} questions refused twice; another model or prompt asks anew")
-    if problems or unanswered:
-        raise typer.Exit(INVALID)
+    return not problems and not unanswered
 
 
 def _usage(message: str) -> typer.Exit:
@@ -118,7 +124,7 @@ def _providers(
 ) -> "list[Provider]":
     """The providers, in the order in which they run; raises `ValueError` with what is missing."""
     from demo_pipeline.annotations.annotate import quest_objectives, undone_steps
-    from demo_pipeline.annotations.prompts import wanted_prompts
+    from demo_pipeline.annotations.model_prompts import wanted_prompts
     from demo_pipeline.annotations.providers import (
         ModelProvider,
         RuleProvider,

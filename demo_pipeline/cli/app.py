@@ -99,7 +99,7 @@ app.command("prune")(store_commands.prune)
 app.add_typer(eval_commands.eval_app, name="eval")
 app.command("review")(review_commands.review)
 app.add_typer(review_commands.reviews_app, name="reviews")
-app.command("annotate")(annotate_commands.annotate)
+app.command("annotate")(annotate_commands.annotate_demonstrations)
 app.command("forget")(review_commands.forget)
 
 if __name__ == "__main__":

@@ -333,7 +333,7 @@ class _FormExporter:
         self.counts.update(record.counts)
         self.ids[record.id] += 1
         if self._links is not None and form.file not in candidate.source.digests:
-            self.problems += form.problems([(None, record)], form.file, candidate.source.path)
+            self.problems += form.problems([(None, record)], form.file, candidate.source)
         return ""
 
     def _picture(self, name: str, source: str, record: KeptRecord, candidate: Candidate) -> bool:

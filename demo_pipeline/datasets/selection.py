@@ -10,7 +10,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,13 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from demo_pipeline.annotations.annotations import parsed_notes, wordings
 from demo_pipeline.desktopd.models import ActionType, Result, Task
-from demo_pipeline.desktopd.reader import Trajectory, read_document
+from demo_pipeline.desktopd.reader import Notes, json_problem, read_document
+from demo_pipeline.files.json_files import JsonFileError, parse_json
 from demo_pipeline.files.parquet import rows_table
 from demo_pipeline.problems import DemonstrationError, Problem, errors
+from demo_pipeline.review.decisions import NO_CORRECTIONS, Corrected, Corrections, corrected
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.stage import RECORDS
 from demo_pipeline.store.errors import ChangedOutput
@@ -47,7 +50,10 @@ COUNTED_COLUMNS = (
     *("trajectory_id", "step_index", "action_type", "leak", "unavoidable", "split_group"),
     *("platform", "scale", "pad_x", "pad_y"),
 )
-TRAJECTORY_FILE = "trajectory.jsonl"  # of the records: what is known of the trajectory
+# Of the records: what is known of the trajectory as recorded, and what people corrected in it.
+TRAJECTORY_FILE, CORRECTIONS_FILE = "trajectory.jsonl", "corrections.json"
+NOTES_FILE = "notes.json"  # of the records: what is annotated
+BAD_STEP = "bad_step"  # why a step that somebody marked gives no record
 _COUNTED_SCHEMA = pa.schema([PROVENANCE_SCHEMA.field(name) for name in COUNTED_COLUMNS])
 _ROW = msgspec.json.Decoder(msgspec.defstruct("_Row", [(name, Any) for name in COUNTED_COLUMNS]))
 
@@ -64,6 +70,8 @@ class Head:
         steps: how many.
         waits: indexes of the steps that are waits.
         hidden: its hidden actions.
+        corrections: that it has been changed by; empty as recorded.
+        notes: what is annotated; see `Trajectory`.
     """
 
     instruction: str
@@ -80,6 +88,27 @@ class Head:
     steps: int
     waits: tuple[int, ...]
     hidden: HiddenActions
+    corrections: Corrections = NO_CORRECTIONS
+    notes: Notes = field(default_factory=dict)
+
+    @property
+    def first(self) -> int:
+        """The number of its first step."""
+        return self.corrections.trim.first if self.corrections.trim else 0
+
+    def corrected(self, corrections: Corrections) -> "Head":
+        """The same after people's corrections, from what was recorded."""
+        words, success = corrections.instruction, corrections.success
+        steps = list(filter(corrections.keeps, range(self.steps)))
+        return replace(
+            self,
+            instruction=self.instruction if words is None else words,
+            success=self.success if success is None else success,
+            steps=len(steps),
+            waits=tuple(filter(corrections.keeps, self.waits)),
+            hidden=self.hidden.around(steps) if corrections.trim else self.hidden,
+            corrections=corrections,
+        )
 
     @property
     def recorded(self) -> datetime:
@@ -97,7 +126,7 @@ def utc(text: str) -> datetime:
 
 
 def read_head(source: DatasetTrajectory) -> tuple[Head, list[dict[str, Any]]]:
-    """What is known of a trajectory, from its files, and its provenance.
+    """What is known of a trajectory as recorded, from its files, and its provenance.
 
     Raises:
         DemonstrationError: a file cannot be read.
@@ -129,14 +158,42 @@ def read_head(source: DatasetTrajectory) -> tuple[Head, list[dict[str, Any]]]:
 
 def trajectory_lines(head: Head, rows: Sequence[Mapping[str, Any]]) -> Iterator[bytes]:
     """Yield the lines of `TRAJECTORY_FILE`: the head, then a line per row of the provenance."""
-    for value in (asdict(head), *rows):
+    known = asdict(head)
+    del known["corrections"], known["notes"]
+    for value in (known, *rows):
         yield f"{json.dumps(value)}\n".encode()
 
 
-def load_committed(
-    source: DatasetTrajectory,
-) -> tuple[Trajectory, dict[int, ProvenanceRow]]:
-    """Read a trajectory; one of a store has then the bytes of its commit.
+def corrections_of(source: DatasetTrajectory) -> Corrections:
+    """What people corrected in a trajectory, as its records say.
+
+    Raises:
+        ChangedOutput: the file is not the one that was committed.
+    """
+    lines = kept_lines(source, CORRECTIONS_FILE)
+    if lines is None:
+        return NO_CORRECTIONS
+    return Corrections.model_validate(parse_json(lines[0], CORRECTIONS_FILE))
+
+
+def notes_of(source: DatasetTrajectory) -> Notes:
+    """What is annotated in a trajectory, as its records say; raises as `corrections_of`."""
+    lines = kept_lines(source, NOTES_FILE)
+    return parsed_notes(lines[0]) if lines else {}
+
+
+def load_corrected(
+    source: DatasetTrajectory, rows: Sequence[ProvenanceRow] | None = None
+) -> Corrected:
+    """Read a trajectory as people corrected it, with its notes.
+
+    One of a store has then the bytes of its commit.
+
+    Every form, dataset and evaluation gets a trajectory from here.
+
+    Args:
+        source: the trajectory.
+        rows: its provenance; None: it is read.
 
     Raises:
         DemonstrationError: it cannot be read.
@@ -146,7 +203,24 @@ def load_committed(
         damage = document_damage(source.path.resolve(), f"trajectories/{source.id}")
         if damage is not None:
             raise damage.as_error()
-    return load(source)
+    trajectory, known = load(source, rows)
+    try:
+        found = corrected(trajectory, corrections_of(source), known)
+    except JsonFileError as error:
+        raise DemonstrationError(of_demonstration([json_problem(error)], source)) from None
+    return replace(found, trajectory=replace(found.trajectory, notes=notes_of(source)))
+
+
+def corrected_documents(source: DatasetTrajectory) -> Mapping[str, Mapping[str, Any]]:
+    """The documents of a trajectory that people corrected, by the names that records give them."""
+    if not corrections_of(source).decisions:
+        return {}
+    top, trajectory = f"trajectories/{source.id}", load_corrected(source).trajectory
+    actions = {
+        f"{top}/steps/{step.folder.name}/action.json": step.action.model_dump(mode="json")
+        for step in trajectory.steps
+    }
+    return {f"{top}/task.json": trajectory.task.model_dump(mode="json"), **actions}
 
 
 def kept_lines(source: DatasetTrajectory, name: str) -> list[bytes] | None:
@@ -167,13 +241,19 @@ def kept_lines(source: DatasetTrajectory, name: str) -> list[bytes] | None:
 
 
 def head_of(source: DatasetTrajectory) -> Head:
-    """What is known of a trajectory, from its records if it has any. Raises as `read_head`."""
+    """What is known of a trajectory as people corrected it, from its records if it has any.
+
+    Raises as `read_head`.
+    """
     lines = kept_lines(source, TRAJECTORY_FILE)
-    return read_head(source)[0] if lines is None else _parsed(lines[0])
+    head = read_head(source)[0] if lines is None else _parsed(lines[0])
+    corrections, notes = corrections_of(source), notes_of(source)
+    head = head.corrected(corrections) if corrections.decisions else head
+    return replace(head, notes=notes) if notes else head
 
 
 def facts_of(source: DatasetTrajectory) -> tuple[Head, list[dict[str, Any]]]:
-    """The same, and its provenance. Raises as `read_head`."""
+    """What is known of a trajectory as recorded, and its provenance. Raises as `read_head`."""
     lines = kept_lines(source, TRAJECTORY_FILE)
     if lines is None:
         return read_head(source)
@@ -219,9 +299,12 @@ class Candidate:
         task_id: of task.json.
         hidden: its hidden actions.
         incomplete: steps before which too many actions are hidden for exports of steps; the number
-            of steps stands for the end.
+            that follows the last stands for the end.
+        bad_steps: that somebody marked, or, with `exclude_steps`, that are annotated as incorrect:
+            they stay in the history, and nobody should learn them.
         gives_steps: some step, or the end, is not incomplete.
         stretch: the steps that an export of whole trajectories takes; None: too few without a gap.
+        wordings: other ones of its instruction.
     """
 
     source: DatasetTrajectory
@@ -231,8 +314,10 @@ class Candidate:
     task_id: str = ""
     hidden: HiddenActions = NOTHING_HIDDEN
     incomplete: frozenset[int] = frozenset()
+    bad_steps: frozenset[int] = frozenset()
     gives_steps: bool = True
     stretch: range | None = None
+    wordings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +335,7 @@ class Selection:
     Attributes:
         chosen: the trajectories that take part, in the order of their ids.
         excluded: how many were left out, by reason: failed, aborted, contaminated, incomplete,
-            unreadable.
+            unreadable; with `min_alignment` also ungraded and low_alignment.
         problems: why unreadable trajectories could not be read.
         newest: see `newest_recording`.
         left_out: trajectory → why it takes no part; the unreadable ones are not in it.
@@ -292,13 +377,27 @@ def select(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings)
             _LOG.debug("%s takes no part: %s", source.id, reason)
         else:
             chosen.append(candidate_of(source, head, settings))
-    return Selection(tuple(chosen), excluded, tuple(problems), newest, left_out)
+    return Selection(tuple(_of_words(chosen)), excluded, tuple(problems), newest, left_out)
+
+
+def _of_words(chosen: Sequence[Candidate]) -> Iterator[Candidate]:
+    """Yield the trajectories; a task is also what some wording of another's instruction says."""
+    wordings = {plain_words(text) for one in chosen for text in one.wordings}
+    for one in chosen:
+        said = {plain_words(text) for text in (one.instruction, *one.wordings)} & wordings
+        groups = (*one.split_groups, *(f"\U0010ffff{text}" for text in sorted(said)))
+        yield replace(one, split_groups=groups) if said else one
+
+
+def plain_words(text: str) -> str:
+    """A text without the differences that make no other task of it."""
+    return " ".join(text.casefold().split())
 
 
 def candidate_of(source: DatasetTrajectory, head: Head, settings: DatasetSettings) -> Candidate:
     """A trajectory as a candidate; which steps it gives depends on `max_hidden_share`."""
     waits, share = frozenset(head.waits), settings.max_hidden_share
-    incomplete = head.hidden.incomplete_steps(head.steps, waits, share)
+    incomplete = head.hidden.incomplete_steps(head.steps, waits, share, head.first)
     return Candidate(
         source=source,
         instruction=head.instruction,
@@ -307,9 +406,29 @@ def candidate_of(source: DatasetTrajectory, head: Head, settings: DatasetSetting
         task_id=head.task_id,
         hidden=head.hidden,
         incomplete=incomplete,
+        bad_steps=frozenset(head.corrections.bad_steps) | _incorrect(head.notes, settings),
         gives_steps=len(incomplete) <= head.steps,
-        stretch=head.hidden.whole_stretch(head.steps, settings.min_steps),
+        stretch=head.hidden.whole_stretch(head.steps, settings.min_steps, head.first),
+        wordings=tuple(text for _, text, _ in wordings(head.notes)),
     )
+
+
+def _incorrect(notes: Notes, settings: DatasetSettings) -> frozenset[int]:
+    """The steps that count as incorrect, if the settings leave them out."""
+    if settings.exclude_steps == "none":
+        return frozenset()
+    said = {step: of.get("step_correct") for step, of in notes.items() if step is not None}
+    return frozenset(step for step, note in said.items() if note and note.value is False)
+
+
+def _graded(head: Head, settings: DatasetSettings) -> str:
+    """Why a trajectory is left out for its grade; empty when it is not."""
+    note = head.notes.get(None, {}).get("alignment")
+    if not settings.min_alignment:
+        return ""
+    if note is None:
+        return "ungraded"
+    return "low_alignment" if note.value < settings.min_alignment else ""
 
 
 def _left_out(head: Head, settings: DatasetSettings) -> str:
@@ -323,7 +442,7 @@ def _left_out(head: Head, settings: DatasetSettings) -> str:
         return "aborted" if aborted else "failed"
     if head.osworld_task_id and not settings.include_contaminated:
         return "contaminated"
-    return ""
+    return _graded(head, settings)
 
 
 def newest_recording(trajectories: Sequence[DatasetTrajectory]) -> datetime:

@@ -403,15 +403,19 @@ class SftSample(Document):
     """One line of an SFT file.
 
     `freshness` and `tree_agreement` tell how far the tree can be trusted; others leave them out.
-    With `reasoning_source` the reasoning is an annotation, not that of the action.
+    `first_step` is there when earlier steps were trimmed off. With `reasoning_source` the reasoning
+    is an annotation, with `instruction_source` the instruction: that of the action and of task.json
+    are others.
     """
 
     left_out_when_none: ClassVar[frozenset[str]] = frozenset(
-        {"freshness", "tree_agreement", "reasoning_source"}
+        {"freshness", "tree_agreement", "first_step", "reasoning_source", "instruction_source"}
     )
 
     input: SftInput
     output: SftOutput
     freshness: str | None = None
     tree_agreement: str | None = None
+    first_step: Count | None = None
     reasoning_source: Literal["human", "model", "rule"] | None = None
+    instruction_source: Literal["human", "model", "rule"] | None = None

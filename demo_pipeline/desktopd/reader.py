@@ -37,14 +37,14 @@ class StepFiles:
     action: StepAction
 
 
-class Note(NamedTuple):
+class AnnotatedValue(NamedTuple):
     """An annotation that counts: its value, and whether a human, a model or a rule made it."""
 
     value: Any
     source: str
 
 
-Notes = Mapping[int | None, Mapping[str, Note]]
+Notes = Mapping[int | None, Mapping[str, AnnotatedValue]]
 
 
 @dataclass(frozen=True, slots=True)

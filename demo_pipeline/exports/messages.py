@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 
 import pyarrow as pa
 from pydantic import Field, Tag
+from pydantic.json_schema import SkipJsonSchema
 
 from demo_pipeline.datasets.export_loop import build_form
 from demo_pipeline.datasets.forms import Excluded, Form, Record, Table, trajectory_name
@@ -118,6 +119,8 @@ class MessagesRecord(Document):
     step_index: int = Field(ge=0)
     application: str
     task_type: str
+    first_step: int = Field(0, ge=0, description="more than 0 after steps that were trimmed off")
+    reasoning_source: SkipJsonSchema[Literal["human", "model", "rule"] | None] = None
     messages: list[Message] = Field(min_length=2)
 
 
@@ -182,8 +185,12 @@ def _records(
         if isinstance(draft, Excluded):
             yield draft
         else:
-            thought = trajectory.note(draft.metadata.step_index, "thought") or ""
-            line, row = chat_of(draft, candidate, settings, thought)
+            thought = trajectory.notes.get(draft.metadata.step_index, {}).get("thought")
+            line, row = chat_of(draft, candidate, settings, thought.value if thought else "")
+            if thought:
+                line["reasoning_source"] = thought.source
+            if first := trajectory.steps[0].index:
+                line["first_step"] = first
             asked, answered = row["messages"][:-1], row["messages"][-1:]
             pair = {**row, "prompt": asked, "completion": answered}
             del pair["messages"]
@@ -351,7 +358,8 @@ def _step_faults(
     if history:
         lines = history.removesuffix("\n").split("\n")  # typed text may hold other line ends
         numbers = [found and int(found[1]) for found in map(_NUMBER.match, lines)]
-        if numbers != list(range(1, len(lines) + 1)) or len(lines) < record.step_index:
+        earlier = record.step_index - record.first_step
+        if numbers != list(range(1, len(lines) + 1)) or len(lines) < earlier:
             step = f"step {record.step_index}"
             message = f"messages: the previous actions are not all of those before {step}"
             yield Fault("history_gap", message, "number every earlier action from 1, without a gap")

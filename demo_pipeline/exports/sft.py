@@ -11,13 +11,14 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from demo_pipeline.annotations.annotations import wordings
 from demo_pipeline.datasets.export_loop import build_form
 from demo_pipeline.datasets.forms import Excluded, Form, Record, Table, json_text
 from demo_pipeline.datasets.selection import Candidate
@@ -124,7 +125,8 @@ def _sample_faults(
     nodes, faults = (None, []) if differs else _tree(sample.input.ui_tree, files, follows)
     yield from faults
     yield from (Fault.of(one, "output.action") for one in check_action(action, nodes, ""))
-    yield from _history_faults(sample.input.history, action.step_index)
+    steps = range(sample.first_step or 0, action.step_index)
+    yield from _history_faults(sample.input.history, steps)
     yield from _step_faults(sample, known, files)
     if sample.reasoning_source is None and sample.output.reasoning != action.reasoning:
         message = "output.reasoning: differs from output.action.reasoning"
@@ -175,9 +177,9 @@ def _tree(value: Any, files: NamedFiles, follows: bool) -> tuple[Nodes | None, l
     return nodes, [Fault.of(problem, "input.ui_tree") for problem in problems]
 
 
-def _history_faults(history: Sequence[Mapping[str, Any]], index: int) -> Iterator[Fault]:
+def _history_faults(history: Sequence[Mapping[str, Any]], expected: range) -> Iterator[Fault]:
     """Yield the faults of earlier actions: each is valid, in order, and none is left out."""
-    last = -1
+    last, index = -1, expected.stop
     for number, value in enumerate(history):
         model = HistoryGap if value.get("action_type") == GAP else StepAction
         earlier, problems = check(model, value, "")
@@ -190,7 +192,7 @@ def _history_faults(history: Sequence[Mapping[str, Any]], index: int) -> Iterato
             yield Fault("history_order", message, "list the earlier steps in order")
         last = earlier.step_index
     steps = [action.get("step_index") for action in history]
-    if absent := [step for step in range(index) if step not in steps]:
+    if absent := [step for step in expected if step not in steps]:
         named = ", ".join(map(str, absent[:_MOST_NAMED]))
         more = f" and {len(absent) - _MOST_NAMED} more" if len(absent) > _MOST_NAMED else ""
         message = f"input.history: lacks the steps {named}{more} before step {index}"
@@ -215,10 +217,11 @@ def _step_faults(sample: SftSample, known: _Trajectory, files: NamedFiles) -> It
         return
     known.begin(names.pop(), files)
     instruction = encodable(sample.input.instruction)
-    if known.instruction not in {None, instruction}:
+    worded = sample.instruction_source is not None
+    if not worded and known.instruction not in {None, instruction}:
         message = "input.instruction: differs from that of the trajectory"
         yield Fault("instruction_differs", message, "copy the instruction of task.json")
-    known.instruction = known.instruction or instruction
+    known.instruction = known.instruction or (None if worded else instruction)
     taken = {"output.action": action.model_dump(mode="json")}
     taken |= {f"input.history[{n}]": earlier for n, earlier in enumerate(sample.input.history)}
     for place, value in taken.items():
@@ -448,6 +451,24 @@ def _records(
     rows: Mapping[int, ProvenanceRow],
     settings: DatasetSettings,
 ) -> Iterator[Record | Excluded]:
+    """Yield a sample per step, and one for each other wording of the instruction."""
+    yield from _samples(candidate, trajectory, rows, settings)
+    for name, words, source in wordings(trajectory.notes):
+        task = trajectory.task.model_copy(update={"instruction": words})
+        worded = replace(candidate, instruction=words), replace(trajectory, task=task)
+        for record in _samples(*worded, rows, settings):
+            if isinstance(record, Record):
+                line = {**record.parts["line"], "instruction_source": source}
+                parts = {**record.parts, "line": line}
+                yield replace(record, id=f"{record.id}/{name}", parts=parts)
+
+
+def _samples(
+    candidate: Candidate,
+    trajectory: Trajectory,
+    rows: Mapping[int, ProvenanceRow],
+    settings: DatasetSettings,
+) -> Iterator[Record | Excluded]:
     """Yield a sample per step; its history holds all steps and gaps before it."""
     history: list[dict[str, Any]] = []
     for step in trajectory.steps:
@@ -465,6 +486,8 @@ def _records(
         else:
             sample, files = _sample(trajectory, step, (action, history), tree)
             sample |= {name: rows[step.index][name] for name in _TREE_COLUMNS}
+            if first := trajectory.steps[0].index:
+                sample["first_step"] = first
             row = {name: rows[step.index][name] for name in _COPIED_COLUMNS}
             if thought := trajectory.notes.get(step.index, {}).get("thought"):
                 sample["output"]["reasoning"] = thought.value

@@ -207,7 +207,8 @@ def _records(
 ) -> Iterator[Record | Excluded]:
     """Yield the record of a demonstration: one that did its task gives two rows."""
     reason = _exclusion(trajectory, rows)
-    if not reason and len(trajectory.steps) in candidate.incomplete:  # a row is all or nothing
+    end = trajectory.steps[-1].index + 1 if trajectory.steps else 0
+    if not reason and end in candidate.incomplete:  # a row is all or nothing
         reason = INCOMPLETE
     if reason:
         yield Excluded(reason)
@@ -287,6 +288,7 @@ STEP_LABELS_FORM = Form(
         "outcome": (f"{OUTCOME_FOLDER}/{split.value}.parquet",),
     },
     tables=lambda _: dict.fromkeys(("steps", "outcome"), Table(STEP_LABELS_SCHEMA)),
+    of_steps=False,
     plan=plan_labels,
     finish=_finish,
     problems=checked_records("outcome", lambda: by_format(OUTCOME_FORMAT)),

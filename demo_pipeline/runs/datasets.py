@@ -16,7 +16,7 @@ from typing import Self
 
 from demo_pipeline.datasets.dataset_inputs import CommittedTrajectories, DatasetInputs
 from demo_pipeline.datasets.index import ExportState
-from demo_pipeline.datasets.selection import TRAJECTORY_FILE
+from demo_pipeline.datasets.selection import CORRECTIONS_FILE, NOTES_FILE, TRAJECTORY_FILE
 from demo_pipeline.desktopd.validator import validate_trajectory
 from demo_pipeline.exports.record_stages import RECORDS_STAGE
 from demo_pipeline.files.json_files import json_bytes
@@ -58,7 +58,12 @@ def dataset_recipe(
     inputs = dict(fingerprints)
     if stage.reads_trajectories:
         committed = context.committed
-        kept = (TRAJECTORY_FILE, *filter(None, [stage.export.kept if stage.export else ""]))
+        kept = (
+            TRAJECTORY_FILE,
+            CORRECTIONS_FILE,
+            NOTES_FILE,
+            *filter(None, [stage.export.kept if stage.export else ""]),
+        )
         inputs |= {source.id: _fingerprint(source, kept) for source in committed.trajectories}
         inputs |= {f"left out: {name}": str(n) for name, n in committed.left_out.items()}
     settings = context.settings
@@ -107,7 +112,8 @@ class _Kept:
         current = manifest.code_version == RECORDS_STAGE.code_version
         fresh = {name for name, text in wanted.items() if manifest.inputs.get(name) == text}
         fresh |= {TRAJECTORY_FILE} | {one.path for one in manifest.files if "/" in one.path}
-        digests = {one.path: one.sha256 for one in manifest.files if current and one.path in fresh}
+        usable = {CORRECTIONS_FILE, NOTES_FILE, *(fresh if current else ())}
+        digests = {one.path: one.sha256 for one in manifest.files if one.path in usable}
         link = manifest.links[TRAJECTORIES_STAGE.name]
         content = manifest.inputs[TRAJECTORIES_STAGE.name]
         return cls(version.name, VersionName(link.output, link.version, content), digests)

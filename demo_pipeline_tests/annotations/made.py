@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from demo_pipeline.annotations.prompts import (
+from demo_pipeline.annotations.model_prompts import (
     GRADE_PROMPT,
     PROMPTS,
     SUBTASKS_PROMPT,

@@ -27,9 +27,8 @@ def call(*arguments: object) -> Result:
     return done
 
 
-def test_it_says_what_it_will_cost_asks_and_asks_nothing_again(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("root")
+def test_it_says_what_it_will_cost_asks_and_asks_nothing_again() -> None:
     with fake_server(good) as server:
         given = ("--provider", "openai", "--endpoint", server.url, "--model", "stub")
         done = call(*given, "one", "--kind", "thought")
@@ -44,9 +43,8 @@ def test_it_says_what_it_will_cost_asks_and_asks_nothing_again(
         assert len(server.bodies) == 2 * CALLS
 
 
-def test_another_host_is_sent_nothing_without_yes(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("root")
+def test_another_host_is_sent_nothing_without_yes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     given = ("--provider", "openai", "--endpoint", "https://models.invalid/v1", "--model", "x")
     done = call(*given)
@@ -70,14 +68,16 @@ def test_another_host_is_sent_nothing_without_yes(
         ),
     ],
 )
-def test_what_is_missing_is_said(root: Path, given: tuple[str, ...], said: str) -> None:
+@pytest.mark.usefixtures("root")
+def test_what_is_missing_is_said(given: tuple[str, ...], said: str) -> None:
     done = call(*given)
     assert done.exit_code == 2
     assert said in done.output
 
 
-def test_refusals_failures_and_unknown_demonstrations_are_counted(root: Path) -> None:
-    def bad(body: dict[str, Any], number: int) -> tuple[int, Any]:
+@pytest.mark.usefixtures("root")
+def test_refusals_failures_and_unknown_demonstrations_are_counted() -> None:
+    def bad(_body: dict[str, Any], number: int) -> tuple[int, Any]:
         return chat("no") if number < 4 else (400, {"error": TYPED})
 
     with fake_server(bad) as server:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from demo_pipeline.annotations.annotate import AnnotateCounts, annotate
+from demo_pipeline.annotations.annotate import AnnotateCounts, annotate_all
 from demo_pipeline.annotations.annotation_store import open_judged
 from demo_pipeline.annotations.providers import (
     FileProvider,
@@ -46,7 +46,7 @@ def imported(
 ) -> tuple[AnnotateCounts, FileProvider]:
     path.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
     provider = import_lines(path)
-    return annotate(workspace.store, ["demo"], [provider]), provider
+    return annotate_all(workspace.store, ["demo"], [provider]), provider
 
 
 def test_lines_are_imported_once_and_humans_count_over_models(
@@ -99,8 +99,8 @@ def test_a_bad_line_is_named_and_costs_no_other(
 
 def test_rules_say_the_template_and_what_the_next_step_takes_back(workspace: Workspace) -> None:
     rules = RuleProvider(lambda _: [1, 77])
-    assert annotate(workspace.store, ["demo"], [rules]).written == 4
-    assert annotate(workspace.store, ["demo"], [rules]).written == 0
+    assert annotate_all(workspace.store, ["demo"], [rules]).written == 4
+    assert annotate_all(workspace.store, ["demo"], [rules]).written == 0
     said = notes(workspace)
     assert said[1]["step_redundant"] == (True, "rule")
     assert said[2] == {"thought": ("Step 2 of the work", "rule")}
@@ -141,7 +141,7 @@ def generated(tmp_path: Path) -> dict[str, Any]:
 def opencua(workspace: Workspace, tmp_path: Path, task: dict[str, Any]) -> FileProvider:
     (tmp_path / "cot.jsonl").write_text(json.dumps(task) + "\n", encoding="utf-8")
     provider = import_opencua(tmp_path / "cot.jsonl", "stub-1", agentnet_step_code)
-    annotate(workspace.store, ["demo"], [provider])
+    annotate_all(workspace.store, ["demo"], [provider])
     return provider
 
 

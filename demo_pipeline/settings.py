@@ -137,6 +137,12 @@ class DatasetSettings(Section):
     max_hidden_share: float = Field(
         0.3, ge=0, le=1, description="of the actions before a step; above: no sample of it"
     )
+    min_alignment: int = Field(
+        0, ge=0, le=10, description="grade of a demonstration, at least; above 0: ungraded ones not"
+    )
+    exclude_steps: Literal["none", "incorrect"] = Field(
+        "none", description="steps annotated as incorrect give no sample"
+    )
     min_steps: int = Field(3, ge=1, description="in a row, of a whole trajectory with hidden ones")
     prompt_style: Literal["history", "instruction", "grounding"] = Field(
         "history",

@@ -11,6 +11,7 @@ import typer
 
 from demo_pipeline import __version__
 from demo_pipeline.cli import (
+    annotate_commands,
     demonstration_commands,
     eval_commands,
     project_commands,
@@ -98,6 +99,7 @@ app.command("prune")(store_commands.prune)
 app.add_typer(eval_commands.eval_app, name="eval")
 app.command("review")(review_commands.review)
 app.add_typer(review_commands.reviews_app, name="reviews")
+app.command("annotate")(annotate_commands.annotate_demonstrations)
 app.command("forget")(review_commands.forget)
 
 if __name__ == "__main__":

@@ -204,7 +204,7 @@ class Form:
 
     def of_records(self, settings: DatasetSettings) -> DatasetSettings:
         """The settings that records are made with: all but its own have their default."""
-        own = {name: getattr(settings, name) for name in self.settings}
+        own = {name: getattr(settings, name) for name in (*self.settings, "exclude_steps")}
         return DatasetSettings.model_construct(**own)
 
     def fingerprint(self, settings: DatasetSettings) -> str:
@@ -267,7 +267,7 @@ def record_lines(
     """
     tables, trajectory = form.tables(own), loaded.trajectory
     candidate = candidate_of(source, head, own)
-    bad = {step.screenshot for step in trajectory.steps if step.index in loaded.bad_steps}
+    bad = {step.screenshot for step in trajectory.steps if step.index in candidate.bad_steps}
     lines, excluded = [], Counter[str]()
     for record in form.records(candidate, trajectory, loaded.rows, own):
         if isinstance(record, Excluded):

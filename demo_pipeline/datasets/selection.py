@@ -18,8 +18,9 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from demo_pipeline.annotations.annotations import parsed_notes, wordings
 from demo_pipeline.desktopd.models import ActionType, Result, Task
-from demo_pipeline.desktopd.reader import json_problem, read_document
+from demo_pipeline.desktopd.reader import Notes, json_problem, read_document
 from demo_pipeline.files.json_files import JsonFileError, parse_json
 from demo_pipeline.files.parquet import rows_table
 from demo_pipeline.problems import DemonstrationError, Problem, errors
@@ -52,6 +53,7 @@ COUNTED_COLUMNS = (
 # Of the records: what is known of the trajectory as recorded, and what people corrected in it.
 TRAJECTORY_FILE, CORRECTIONS_FILE = "trajectory.jsonl", "corrections.json"
 NOT_APPROVED = "not_approved"
+NOTES_FILE = "notes.json"  # of the records: what is annotated
 BAD_STEP = "bad_step"  # why a step that somebody marked gives no record
 _COUNTED_SCHEMA = pa.schema([PROVENANCE_SCHEMA.field(name) for name in COUNTED_COLUMNS])
 _ROW = msgspec.json.Decoder(msgspec.defstruct("_Row", [(name, Any) for name in COUNTED_COLUMNS]))
@@ -70,6 +72,7 @@ class Head:
         waits: indexes of the steps that are waits.
         hidden: its hidden actions.
         corrections: that it has been changed by; empty as recorded.
+        notes: what is annotated; see `Trajectory`.
     """
 
     instruction: str
@@ -87,6 +90,7 @@ class Head:
     waits: tuple[int, ...]
     hidden: HiddenActions
     corrections: Corrections = NO_CORRECTIONS
+    notes: Notes = field(default_factory=dict)
 
     @property
     def first(self) -> int:
@@ -155,7 +159,8 @@ def read_head(source: DatasetTrajectory) -> tuple[Head, list[dict[str, Any]]]:
 
 def trajectory_lines(head: Head, rows: Sequence[Mapping[str, Any]]) -> Iterator[bytes]:
     """Yield the lines of `TRAJECTORY_FILE`: the head, then a line per row of the provenance."""
-    known = {name: value for name, value in asdict(head).items() if name != "corrections"}
+    known = asdict(head)
+    del known["corrections"], known["notes"]
     for value in (known, *rows):
         yield f"{json.dumps(value)}\n".encode()
 
@@ -172,10 +177,18 @@ def corrections_of(source: DatasetTrajectory) -> Corrections:
     return Corrections.model_validate(parse_json(lines[0], CORRECTIONS_FILE))
 
 
+def notes_of(source: DatasetTrajectory) -> Notes:
+    """What is annotated in a trajectory, as its records say; raises as `corrections_of`."""
+    lines = kept_lines(source, NOTES_FILE)
+    return parsed_notes(lines[0]) if lines else {}
+
+
 def load_corrected(
     source: DatasetTrajectory, rows: Sequence[ProvenanceRow] | None = None
 ) -> Corrected:
-    """Read a trajectory as people corrected it; one of a store has then the bytes of its commit.
+    """Read a trajectory as people corrected it, with its notes.
+
+    One of a store has then the bytes of its commit.
 
     Every form, dataset and evaluation gets a trajectory from here.
 
@@ -193,9 +206,10 @@ def load_corrected(
             raise damage.as_error()
     trajectory, known = load(source, rows)
     try:
-        return corrected(trajectory, corrections_of(source), known)
+        found = corrected(trajectory, corrections_of(source), known)
     except JsonFileError as error:
         raise DemonstrationError(of_demonstration([json_problem(error)], source)) from None
+    return replace(found, trajectory=replace(found.trajectory, notes=notes_of(source)))
 
 
 def corrected_documents(source: DatasetTrajectory) -> Mapping[str, Mapping[str, Any]]:
@@ -234,8 +248,9 @@ def head_of(source: DatasetTrajectory) -> Head:
     """
     lines = kept_lines(source, TRAJECTORY_FILE)
     head = read_head(source)[0] if lines is None else _parsed(lines[0])
-    corrections = corrections_of(source)
-    return head.corrected(corrections) if corrections.decisions else head
+    corrections, notes = corrections_of(source), notes_of(source)
+    head = head.corrected(corrections) if corrections.decisions else head
+    return replace(head, notes=notes) if notes else head
 
 
 def facts_of(source: DatasetTrajectory) -> tuple[Head, list[dict[str, Any]]]:
@@ -286,10 +301,11 @@ class Candidate:
         hidden: its hidden actions.
         incomplete: steps before which too many actions are hidden for exports of steps; the number
             that follows the last stands for the end.
-        bad_steps: that somebody marked: they stay in the history, and nobody should learn them.
-        reworded: people corrected its instruction.
+        bad_steps: that somebody marked, or, with `exclude_steps`, that are annotated as incorrect:
+            they stay in the history, and nobody should learn them.
         gives_steps: some step, or the end, is not incomplete.
         stretch: the steps that an export of whole trajectories takes; None: too few without a gap.
+        wordings: other ones of its instruction.
     """
 
     source: DatasetTrajectory
@@ -300,9 +316,9 @@ class Candidate:
     hidden: HiddenActions = NOTHING_HIDDEN
     incomplete: frozenset[int] = frozenset()
     bad_steps: frozenset[int] = frozenset()
-    reworded: bool = False
     gives_steps: bool = True
     stretch: range | None = None
+    wordings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,7 +336,8 @@ class Selection:
     Attributes:
         chosen: the trajectories that take part, in the order of their ids.
         excluded: how many were left out, by reason: failed, aborted, contaminated, incomplete,
-            unreadable; excluded, rejected and not_approved when there are any.
+            unreadable; when there are any also excluded, rejected, not_approved, ungraded and
+            low_alignment.
         problems: why unreadable trajectories could not be read.
         newest: see `newest_recording`.
         left_out: trajectory → why it takes no part; the unreadable ones are not in it.
@@ -363,16 +380,21 @@ def select(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings)
             _LOG.debug("%s takes no part: %s", source.id, reason)
         else:
             chosen.append(candidate_of(source, head, settings))
-    return Selection(tuple(_joined_by_words(chosen)), excluded, tuple(problems), newest, left_out)
+    return Selection(tuple(_of_words(chosen)), excluded, tuple(problems), newest, left_out)
 
 
-def _joined_by_words(chosen: Sequence[Candidate]) -> Iterator[Candidate]:
-    """Yield the candidates; who has the words that another one was given is of its task, too."""
-    given = {one.instruction for one in chosen if one.reworded}
+def _of_words(chosen: Sequence[Candidate]) -> Iterator[Candidate]:
+    """Yield the trajectories; a task is also what some wording of another's instruction says."""
+    wordings = {plain_words(text) for one in chosen for text in one.wordings}
     for one in chosen:
-        if one.instruction in given:  # it sorts behind all slugs: the group keeps its name
-            one = replace(one, split_groups=(*one.split_groups, f"~{one.instruction}"))  # noqa: PLW2901
-        yield one
+        said = {plain_words(text) for text in (one.instruction, *one.wordings)} & wordings
+        groups = (*one.split_groups, *(f"\U0010ffff{text}" for text in sorted(said)))
+        yield replace(one, split_groups=groups) if said else one
+
+
+def plain_words(text: str) -> str:
+    """A text without the differences that make no other task of it."""
+    return " ".join(text.casefold().split())
 
 
 def candidate_of(source: DatasetTrajectory, head: Head, settings: DatasetSettings) -> Candidate:
@@ -387,11 +409,18 @@ def candidate_of(source: DatasetTrajectory, head: Head, settings: DatasetSetting
         task_id=head.task_id,
         hidden=head.hidden,
         incomplete=incomplete,
-        bad_steps=frozenset(head.corrections.bad_steps),
-        reworded=head.corrections.instruction is not None,
+        bad_steps=frozenset(head.corrections.bad_steps) | _incorrect(head.notes, settings),
         gives_steps=len(incomplete) <= head.steps,
         stretch=head.hidden.whole_stretch(head.steps, settings.min_steps, head.first),
+        wordings=tuple(_wordings(head)),
     )
+
+
+def _wordings(head: Head) -> Iterator[str]:
+    """Yield what else the task was called, and what people corrected its instruction to."""
+    yield from (text for _, text, _ in wordings(head.notes))
+    if head.corrections.instruction is not None:
+        yield head.instruction
 
 
 def _review_reason(source: DatasetTrajectory, settings: DatasetSettings) -> str:
@@ -402,6 +431,24 @@ def _review_reason(source: DatasetTrajectory, settings: DatasetSettings) -> str:
         return "rejected"
     missing = settings.require_review == "approved" and source.review != "approved"
     return NOT_APPROVED if missing else ""
+
+
+def _incorrect(notes: Notes, settings: DatasetSettings) -> frozenset[int]:
+    """The steps that count as incorrect, if the settings leave them out."""
+    if settings.exclude_steps == "none":
+        return frozenset()
+    said = {step: of.get("step_correct") for step, of in notes.items() if step is not None}
+    return frozenset(step for step, note in said.items() if note and note.value is False)
+
+
+def _graded(head: Head, settings: DatasetSettings) -> str:
+    """Why a trajectory is left out for its grade; empty when it is not."""
+    note = head.notes.get(None, {}).get("alignment")
+    if not settings.min_alignment:
+        return ""
+    if note is None:
+        return "ungraded"
+    return "low_alignment" if note.value < settings.min_alignment else ""
 
 
 def _left_out(head: Head, settings: DatasetSettings) -> str:
@@ -415,7 +462,7 @@ def _left_out(head: Head, settings: DatasetSettings) -> str:
         return "aborted" if aborted else "failed"
     if head.osworld_task_id and not settings.include_contaminated:
         return "contaminated"
-    return ""
+    return _graded(head, settings)
 
 
 def newest_recording(trajectories: Sequence[DatasetTrajectory]) -> datetime:

@@ -393,7 +393,7 @@ class SftInput(Document):
 
 
 class SftOutput(Document):
-    """The expected output of a model; `reasoning` repeats that of the action."""
+    """The expected output of a model; `reasoning` is that of the action, or an annotation."""
 
     action: StepAction
     reasoning: str
@@ -403,11 +403,13 @@ class SftSample(Document):
     """One line of an SFT file.
 
     `freshness` and `tree_agreement` tell how far the tree can be trusted; others leave them out.
-    `first_step` is there when earlier steps were trimmed off.
+    `first_step` is there when earlier steps were trimmed off. With `reasoning_source` the reasoning
+    is an annotation, with `instruction_source` the instruction: that of the action and of task.json
+    are others.
     """
 
     left_out_when_none: ClassVar[frozenset[str]] = frozenset(
-        {"freshness", "tree_agreement", "first_step"}
+        {"freshness", "tree_agreement", "first_step", "reasoning_source", "instruction_source"}
     )
 
     input: SftInput
@@ -415,3 +417,5 @@ class SftSample(Document):
     freshness: str | None = None
     tree_agreement: str | None = None
     first_step: Count | None = None
+    reasoning_source: Literal["human", "model", "rule"] | None = None
+    instruction_source: Literal["human", "model", "rule"] | None = None

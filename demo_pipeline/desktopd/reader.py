@@ -6,9 +6,10 @@ valid (validator.py).
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from demo_pipeline.desktopd.models import (
     CANVAS_HEIGHT,
@@ -36,9 +37,23 @@ class StepFiles:
     action: StepAction
 
 
+class AnnotatedValue(NamedTuple):
+    """An annotation that counts: its value, and whether a human, a model or a rule made it."""
+
+    value: Any
+    source: str
+
+
+Notes = Mapping[int | None, Mapping[str, AnnotatedValue]]
+
+
 @dataclass(frozen=True, slots=True)
 class Trajectory:
-    """One trajectory with its steps in numeric order. `id` is the name of the folder."""
+    """One trajectory with its steps in numeric order. `id` is the name of the folder.
+
+    `notes`: step, its last plus one for the end, or None for the whole → kind of annotation (of the
+    wordings of the instruction: which) → what counts. No folder of a trajectory has any.
+    """
 
     id: str
     path: Path
@@ -47,6 +62,12 @@ class Trajectory:
     steps: tuple[StepFiles, ...]
     final_screenshot: Path
     warnings: tuple[Problem, ...] = field(default=(), compare=False)
+    notes: Notes = field(default_factory=dict, compare=False)
+
+    def note(self, step: int | None, kind: str) -> Any:
+        """The value of an annotation; None without one."""
+        found = self.notes.get(step, {}).get(kind)
+        return found.value if found else None
 
 
 def read_document(

@@ -140,7 +140,7 @@ class _TrueStepExporter:
             if isinstance(draft, Excluded):
                 excluded[draft.reason] += 1
                 continue
-            if draft.metadata.step_index in loaded.bad_steps:
+            if draft.metadata.step_index in candidate.bad_steps:
                 excluded[BAD_STEP] += 1
                 continue
             files = steps.get(draft.metadata.step_index)

@@ -13,6 +13,11 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
 
+from demo_pipeline.annotations.annotations import (
+    AGENTNET_STEP_FIELDS,
+    AGENTNET_TASK_FIELDS,
+    agentnet_fields,
+)
 from demo_pipeline.datasets.export_loop import ExportPlan, ExportSummary
 from demo_pipeline.datasets.forms import Excluded, Form, Record
 from demo_pipeline.datasets.splits import Split
@@ -235,24 +240,38 @@ def _record(
         words = sentence(step.files.action, [f"({place})" for place in places])
         image = f"{name}_{step.files.index}.png"
         files[image] = step.files.screenshot
-        steps.append((image, replace_surrogates(step.said), words))
+        number = step.files.index
+        words = trajectory.note(number, "caption") or words
+        steps.append((number, image, replace_surrogates(step.said), words))
     if stretch.final is not None:
-        image = f"{name}_{stretch.steps[-1].files.index + 1}.png"
+        number = stretch.steps[-1].files.index + 1
+        image = f"{name}_{number}.png"
         files[image] = stretch.final
         status = "success" if success else "failure"
         code = f"computer.terminate(status={status!r})"
-        steps.append((image, code, end_sentence(success=success)))
+        words = trajectory.note(number, "caption") or end_sentence(success=success)
+        steps.append((number, image, code, words))
     line: dict[str, Any] = {
         "task_id": name,
         "instruction": escape_markers(replace_surrogates(task.instruction))[0],
         "domain": replace_surrogates(task.application),
         "traj": [
-            {"index": number, "image": image, "value": {"code": code, "action": words}}
-            for number, (image, code, words) in enumerate(steps)
+            {
+                "index": index,
+                "image": image,
+                "value": {
+                    "code": code,
+                    "action": words,
+                    **agentnet_fields(trajectory, number, AGENTNET_STEP_FIELDS),
+                },
+            }
+            for index, (number, image, code, words) in enumerate(steps)
         ],
     }
     if stretch.final is not None:  # what is cut does not show whether the task was done
         line["task_completed"] = success
+    if stretch.whole:
+        line |= agentnet_fields(trajectory, None, AGENTNET_TASK_FIELDS)
     computer = {"task_id": name, "system": _SYSTEMS[row["platform"]]}
     shot = stretch.steps[0].files.screenshot
     parts = {"line": line, "code": _code_only(line), "computer": computer}

@@ -17,6 +17,11 @@ from typing import Annotated, Any, Literal
 import pyarrow as pa
 from pydantic import Field
 
+from demo_pipeline.annotations.annotations import (
+    AGENTNET_STEP_FIELDS,
+    AGENTNET_TASK_FIELDS,
+    agentnet_fields,
+)
 from demo_pipeline.datasets.forms import Form, Record, Table
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.models import Text, points
@@ -264,7 +269,7 @@ def _record(stretch: Stretch, trajectory: Trajectory, row: ProvenanceRow) -> Ite
     images = [step.files.screenshot for step in stretch.steps]
     ended = stretch.final is not None and trajectory.result.success
     for number, step in enumerate(stretch.steps):
-        turns.append(_call_turn(number, step))
+        turns.append(_call(number, step, trajectory))
         if number + 1 < len(images) or ended:
             shown = [{"type": "image", "index": number + 1}]
             of_call = {"role": "tool", "tool_call_id": turns[-1]["tool_calls"][0]["id"]}
@@ -278,12 +283,21 @@ def _record(stretch: Stretch, trajectory: Trajectory, row: ProvenanceRow) -> Ite
     yield Record(trajectory.id, prompt, images[0], {"row": line}, files, steps)
 
 
-def _call_turn(number: int, step: SaidStep) -> dict[str, Any]:
+def _call(number: int, step: SaidStep, trajectory: Trajectory) -> dict[str, Any]:
     places = [str(to_ru(x, y, step.size)) for x, y in points(step.files.action)]
-    words = sentence(step.files.action, places)
+    index = step.files.index
+    words = trajectory.note(index, "caption") or sentence(step.files.action, places)
+    said = agentnet_fields(trajectory, index, AGENTNET_STEP_FIELDS)
+    thought = said.pop("thought", "")
+    content = [{"type": "inline_reasoning", "text": thought}] if thought else []
+    content += [{"type": "action_description", "text": words}] if words else []
+    if notes := trajectory.notes.get(index, {}):
+        sources = {name: note.source for name, note in sorted(notes.items())}
+        data = {"opencua_step": said, "annotation_sources": sources}
+        content.append({"type": "metadata", "data": data})
     return {
         "role": "assistant",
-        "content": [{"type": "action_description", "text": words}] if words else [],
+        "content": content,
         "tool_calls": [lite_call(number, COMPUTER, {"actions": step.said})],
     }
 
@@ -302,6 +316,7 @@ def _known(stretch: Stretch, trajectory: Trajectory, row: ProvenanceRow) -> dict
         # What is cut does not show whether the task was done.
         "task_completed": success if stretch.final else None,
         "terminate_status": None if success else "failure",
+        **(agentnet_fields(trajectory, None, AGENTNET_TASK_FIELDS) if stretch.whole else {}),
     }
 
 

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 
 import pyarrow as pa
 from pydantic import Field, Tag
+from pydantic.json_schema import SkipJsonSchema
 
 from demo_pipeline.datasets.export_loop import build_form
 from demo_pipeline.datasets.forms import Excluded, Form, Record, Table, trajectory_name
@@ -31,6 +32,7 @@ from demo_pipeline.exports.cudag.records import (
 )
 from demo_pipeline.exports.cudag.tool_calls import (
     ACTION_LINE,
+    THOUGHT_LINE,
     ToolCallError,
     parse_tool_calls,
     render_tool_calls,
@@ -118,6 +120,7 @@ class MessagesRecord(Document):
     application: str
     task_type: str
     first_step: int = Field(0, ge=0, description="more than 0 after steps that were trimmed off")
+    reasoning_source: SkipJsonSchema[Literal["human", "model", "rule"] | None] = None
     messages: list[Message] = Field(min_length=2)
 
 
@@ -139,7 +142,9 @@ def messages_decoder(wheel: WheelUnits) -> AnswerDecoder:
 
 def _decode_messages(text: str, size: tuple[int, int], *, wheel: WheelUnits) -> Answer:
     words, blocks = answer_blocks(text)
-    return decode_calls(blocks, words.removeprefix(ACTION_LINE), size, wheel)
+    return decode_calls(
+        blocks, words.removeprefix(THOUGHT_LINE).removeprefix(ACTION_LINE), size, wheel
+    )
 
 
 _PICTURES_IN_MEMORY = 16  # rows; a PNG of the canvas is about 0.7 MB
@@ -180,7 +185,10 @@ def _records(
         if isinstance(draft, Excluded):
             yield draft
         else:
-            line, row = chat_of(draft, candidate, settings)
+            thought = trajectory.notes.get(draft.metadata.step_index, {}).get("thought")
+            line, row = chat_of(draft, candidate, settings, thought.value if thought else "")
+            if thought:
+                line["reasoning_source"] = thought.source
             if first := trajectory.steps[0].index:
                 line["first_step"] = first
             asked, answered = row["messages"][:-1], row["messages"][-1:]
@@ -237,7 +245,7 @@ build_messages = partial(build_form, MESSAGES_FORM)
 
 
 def chat_of(
-    draft: RecordDraft, candidate: Candidate, settings: DatasetSettings
+    draft: RecordDraft, candidate: Candidate, settings: DatasetSettings, thought: str = ""
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """A record as a line (`MessagesRecord`) and as a row of the table.
 
@@ -253,13 +261,17 @@ def chat_of(
         "task_type": draft.metadata.task_type,
     }
     asked, answer = replace_surrogates(draft.prompt), replace_surrogates(_answer(draft, settings))
+    if thought:
+        answer = f"{THOUGHT_LINE}{' '.join(thought.split())}\n{answer}"
     parts = [{"type": "image", "image": image}, {"type": "text", "text": asked}]
-    row = {**identity, "messages": _turns(asked, answer, settings), "images": [image]}
-    return {**identity, "messages": _turns(parts, answer, settings)}, row
+    chat, told = (_turns(part, answer, settings, bool(thought)) for part in (asked, parts))
+    return {**identity, "messages": told}, {**identity, "messages": chat, "images": [image]}
 
 
-def _turns(asked: object, answer: str, settings: DatasetSettings) -> list[dict[str, Any]]:
-    prompt = system_prompt(settings, action_line=settings.action_line)
+def _turns(
+    asked: object, answer: str, settings: DatasetSettings, thought: bool
+) -> list[dict[str, Any]]:
+    prompt = system_prompt(settings, action_line=settings.action_line, thought=thought)
     return [
         {"role": "system", "content": prompt},
         {"role": "user", "content": asked},
@@ -315,10 +327,11 @@ MESSAGES_FORMAT: RecordFormat[MessagesRecord] = RecordFormat(MessagesRecord, _pi
 
 def _answer_fault(text: str) -> str:
     """Why a turn is not an action; empty if it is one."""
-    if text.startswith(ACTION_LINE):
-        words, _, text = text.partition("\n")
-        if MARKER.search(words):
+    for begin in (THOUGHT_LINE, ACTION_LINE):
+        words, _, rest = text.partition("\n")
+        if text.startswith(begin) and MARKER.search(words):
             return "the line of words contains a control marker of a model"
+        text = rest if text.startswith(begin) else text
     try:
         parse_tool_calls(text)
     except ToolCallError as error:

@@ -19,6 +19,7 @@ from demo_pipeline.desktopd.models import (
 from demo_pipeline.exports.cudag.tool_calls import (
     ACTION_LINE,
     RU_MAX,
+    THOUGHT_LINE,
     TOOL_NAME,
     ToolCall,
     render_json,
@@ -55,6 +56,11 @@ _CALLS_ONLY = "Answer with nothing but tool calls"
 _WORDS_FIRST = (
     f"Answer with one line that begins with `{ACTION_LINE.strip()}` and says in a few words what to"
     " do, and then with nothing but tool calls"
+)
+
+_WHY_FIRST = (
+    f"Answer with one line that begins with `{THOUGHT_LINE.strip()}` and says why you act so, and"
+    " then with nothing but tool calls"
 )
 
 
@@ -104,13 +110,19 @@ def tool_schema(settings: DatasetSettings) -> dict[str, Any]:
     return {"type": "function", "function": described}
 
 
-def system_prompt(settings: DatasetSettings, *, action_line: bool = False) -> str:
+def system_prompt(
+    settings: DatasetSettings, *, action_line: bool = False, thought: bool = False
+) -> str:
     """The system prompt of every record: the tool, the coordinates and how to answer.
 
     Args:
         settings: what the sign of a scroll means.
         action_line: whether answers begin with a line of words; see `action_sentence`.
+        thought: whether they begin with a line of thought.
     """
+    rule = _WORDS_FIRST if action_line else _CALLS_ONLY
+    if thought:
+        rule = _WHY_FIRST if not action_line else f"{_WHY_FIRST.partition(', and then')[0]}. {rule}"
     schema = json.dumps(tool_schema(settings), ensure_ascii=False)
     return (
         "You operate a computer for a person. You are shown the screen, the task and what was done "
@@ -119,7 +131,7 @@ def system_prompt(settings: DatasetSettings, *, action_line: bool = False) -> st
         f"top left corner, [{RU_MAX}, {RU_MAX}] the bottom right. In scroll actions "
         f"{scroll_rule(settings)}.\n\n"
         f"There is one tool:\n<tools>\n{schema}\n</tools>\n\n"
-        f"{_WORDS_FIRST if action_line else _CALLS_ONLY}, each in this form:\n"
+        f"{rule}, each in this form:\n"
         f'<tool_call>\n{{"name": "{TOOL_NAME}", "arguments": {{"action": ...}}}}\n</tool_call>'
     )
 

@@ -1,7 +1,7 @@
 """The stage `records`: what datasets need of a demonstration, in every form that is built.
 
-People's corrections enter here, and nowhere before: it writes them beside the records, and every
-form gets the trajectory as corrected (`selection.load_corrected`).
+People's corrections and annotations enter here, and nowhere before: it writes them beside the
+records, and every form gets the trajectory as corrected, with notes (`selection.load_corrected`).
 
 Belongs here: its declaration, and the list of the forms. What a record holds is decided in its
 form.
@@ -14,8 +14,10 @@ from typing import Any
 
 import msgspec
 
+from demo_pipeline.annotations.annotation_store import ANNOTATIONS
+from demo_pipeline.annotations.annotations import read_notes, written_notes
 from demo_pipeline.datasets.forms import Form, KeptRecord, write_records
-from demo_pipeline.datasets.selection import CORRECTIONS_FILE
+from demo_pipeline.datasets.selection import CORRECTIONS_FILE, NOTES_FILE
 from demo_pipeline.exports.agentnet import AGENTNET_FORM
 from demo_pipeline.exports.atif import ATIF_FORM
 from demo_pipeline.exports.cua_lite import CUA_LITE_FORM
@@ -77,9 +79,8 @@ def _corrections(
 
 def _trajectory(inputs: RecordingInputs, out: Path) -> DatasetTrajectory:
     """The trajectory with what people corrected, once that is written beside its records."""
-    digests = {
-        path.name: read_digest(path).sha256 for path in (out / CORRECTIONS_FILE,) if path.is_file()
-    }
+    added = [out / name for name in (CORRECTIONS_FILE, NOTES_FILE)]
+    digests = {path.name: read_digest(path).sha256 for path in added if path.is_file()}
     folder = str(inputs.folders[_TRAJECTORIES])
     return DatasetTrajectory(inputs.demonstration, folder, records=str(out), digests=digests)
 
@@ -87,6 +88,8 @@ def _trajectory(inputs: RecordingInputs, out: Path) -> DatasetTrajectory:
 def _run_records(inputs: RecordingInputs, out: Path) -> Summary:
     if inputs.source:
         (out / CORRECTIONS_FILE).write_bytes(inputs.source)
+    if notes := read_notes(inputs.folders[ANNOTATIONS]):
+        (out / NOTES_FILE).write_bytes(written_notes(notes))
     source, forms = _trajectory(inputs, out), built_forms(inputs.settings)
     records = write_records(source, forms, out, inputs.settings.datasets)
     (out / RECORD_DIGESTS).write_text(_digests(out), encoding="utf-8")
@@ -132,7 +135,7 @@ RECORDS_STAGE: Stage[RecordingInputs] = Stage(
     code_version="1",
     job=DEMONSTRATION_JOB,
     exported=False,
-    inputs=(_TRAJECTORIES,),
+    inputs=(_TRAJECTORIES, ANNOTATIONS),
     linked_input=_TRAJECTORIES,
     parts=_parts,
     source=_corrections,

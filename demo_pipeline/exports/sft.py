@@ -11,13 +11,14 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from demo_pipeline.annotations.annotations import wordings
 from demo_pipeline.datasets.export_loop import build_form
 from demo_pipeline.datasets.forms import Excluded, Form, Record, Table, json_text
 from demo_pipeline.datasets.selection import Candidate
@@ -127,7 +128,7 @@ def _sample_faults(
     steps = range(sample.first_step or 0, action.step_index)
     yield from _history_faults(sample.input.history, steps)
     yield from _step_faults(sample, known, files)
-    if sample.output.reasoning != action.reasoning:
+    if sample.reasoning_source is None and sample.output.reasoning != action.reasoning:
         message = "output.reasoning: differs from output.action.reasoning"
         yield Fault("reasoning_differs", message, "copy the reasoning of the action")
 
@@ -216,10 +217,11 @@ def _step_faults(sample: SftSample, known: _Trajectory, files: NamedFiles) -> It
         return
     known.begin(names.pop(), files)
     instruction = encodable(sample.input.instruction)
-    if known.instruction not in {None, instruction}:
+    worded = sample.instruction_source is not None
+    if not worded and known.instruction not in {None, instruction}:
         message = "input.instruction: differs from that of the trajectory"
         yield Fault("instruction_differs", message, "copy the instruction of task.json")
-    known.instruction = known.instruction or instruction
+    known.instruction = known.instruction or (None if worded else instruction)
     taken = {"output.action": action.model_dump(mode="json")}
     taken |= {f"input.history[{n}]": earlier for n, earlier in enumerate(sample.input.history)}
     for place, value in taken.items():
@@ -258,7 +260,10 @@ SPLIT_STEMS = ("train", "val", "test")
 HELD_OUT_STEM = "held_out"
 _PLAIN = ("instruction", "screenshot", "ui_tree", "reasoning")
 _JSON = ("history", "action")
-_OF_ACTION, _OF_STEP = ("step_index", "action_type"), ("freshness", "tree_agreement")
+_OF_ACTION, _OF_STEP = (
+    ("step_index", "action_type"),
+    ("freshness", "tree_agreement", "reasoning_source"),
+)
 
 
 class _SampleFiles:
@@ -433,7 +438,7 @@ SFT_SCHEMA = described_schema(
         "step_index": COUNT,
         "split": one_of(*Split),
         "action_type": one_of(*ActionType),
-        "reasoning_source": one_of("template"),
+        "reasoning_source": one_of("template", "human", "model", "rule"),
         "freshness": one_of(*FRESHNESS),
         "tree_agreement": one_of(*AGREEMENTS),
     },
@@ -441,6 +446,24 @@ SFT_SCHEMA = described_schema(
 
 
 def _records(
+    candidate: Candidate,
+    trajectory: Trajectory,
+    rows: Mapping[int, ProvenanceRow],
+    settings: DatasetSettings,
+) -> Iterator[Record | Excluded]:
+    """Yield a sample per step, and one for each other wording of the instruction."""
+    yield from _samples(candidate, trajectory, rows, settings)
+    for name, words, source in wordings(trajectory.notes):
+        task = trajectory.task.model_copy(update={"instruction": words})
+        worded = replace(candidate, instruction=words), replace(trajectory, task=task)
+        for record in _samples(*worded, rows, settings):
+            if isinstance(record, Record):
+                line = {**record.parts["line"], "instruction_source": source}
+                parts = {**record.parts, "line": line}
+                yield replace(record, id=f"{record.id}/{name}", parts=parts)
+
+
+def _samples(
     candidate: Candidate,
     trajectory: Trajectory,
     rows: Mapping[int, ProvenanceRow],
@@ -466,6 +489,9 @@ def _records(
             if first := trajectory.steps[0].index:
                 sample["first_step"] = first
             row = {name: rows[step.index][name] for name in _COPIED_COLUMNS}
+            if thought := trajectory.notes.get(step.index, {}).get("thought"):
+                sample["output"]["reasoning"] = thought.value
+                sample["reasoning_source"] = row["reasoning_source"] = thought.source
             row |= _row(sample, trajectory)
             prompt = f"{candidate.instruction}\n{json.dumps(history)}"
             name = f"{trajectory.id}/{step.index:03d}"

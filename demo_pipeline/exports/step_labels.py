@@ -8,7 +8,8 @@ A recording says whether its task was done, and nothing about single steps. That
 shows that it could still be done after every step on the way, also after one that was undone; that
 a task was not done shows nothing about any step. So of demonstrations that nobody reviewed only
 those that did their task have labels of steps, all of them true, and the others have a label as a
-whole. A step that a reviewer marked as bad is false. Of a demonstration that did not do its task
+whole. A step that a reviewer marked as bad, or an
+annotation calls incorrect, is false. Of a demonstration that did not do its task
 the first such step ends the labels: those before it passed the review, of those after it nothing is
 known. Rejected demonstrations take part unless they are of no use at all.
 """
@@ -236,7 +237,8 @@ def _records(
     trailing, done = row.pop("trailing"), row["outcome"] == "success"
     whole = "\n".join([*row["completions"], *trailing])
     parts = {"outcome": row | {"completions": [whole], "labels": [done]}}
-    labels = [step.index not in candidate.bad_steps for step in trajectory.steps]
+    said = {step.index: trajectory.note(step.index, "step_correct") for step in trajectory.steps}
+    labels = [said[n] is not False and n not in candidate.bad_steps for n in said]
     if done or not all(labels):
         steps = row | {"labels": labels, "images": row["images"][:-1]}
         parts["steps"] = steps if done else _until_bad(steps)

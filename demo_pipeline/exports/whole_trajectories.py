@@ -96,6 +96,11 @@ class Stretch:
     before: tuple[str, ...]
     final: Path | None
 
+    @property
+    def whole(self) -> bool:
+        """Whether nothing is cut off, so that what is said of the whole is said of it."""
+        return self.final is not None and not self.before
+
 
 Records = Iterator[Record | Excluded]
 

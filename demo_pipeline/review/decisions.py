@@ -49,6 +49,8 @@ class Kind(StrEnum):
     TRIM = "trim"
     ACTION = "action"
     NOTE = "note"
+    THOUGHT = "thought"
+    STEP_VERDICT = "step_verdict"
     UNDO = "undo"
 
 
@@ -112,6 +114,21 @@ class Note(Value):
     step: Count | None = None
 
 
+class StepThought(Value):
+    """What somebody thinks before the step: an annotation, as the next one."""
+
+    step: Count
+    text: Annotated[Text, Field(max_length=MOST_TEXT, pattern=r"\S")]
+
+
+class StepVerdict(Value):
+    """Whether the step leads to the goal, and whether it is needless."""
+
+    step: Count
+    correct: bool
+    redundant: bool = False
+
+
 class Undo(Value):
     """Takes a decision back; also an undo, which then holds again."""
 
@@ -127,6 +144,8 @@ VALUES: Mapping[Kind, type[Value]] = {
     Kind.TRIM: Trim,
     Kind.ACTION: ActionValue,
     Kind.NOTE: Note,
+    Kind.THOUGHT: StepThought,
+    Kind.STEP_VERDICT: StepVerdict,
     Kind.UNDO: Undo,
 }
 
@@ -169,7 +188,8 @@ class Decision(Document):
         """The step that it is about; None for the whole demonstration."""
         if isinstance(self.value, ActionValue):
             return self.value.action.step_index
-        return self.value.step if isinstance(self.value, BadStep | Note) else None
+        of_step = isinstance(self.value, BadStep | Note | StepThought | StepVerdict)
+        return getattr(self.value, "step", None) if of_step else None
 
     @property
     def order(self) -> tuple[str, str]:

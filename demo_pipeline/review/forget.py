@@ -11,7 +11,7 @@ from demo_pipeline.review.review_store import REVIEWS
 from demo_pipeline.store.store import Store
 from demo_pipeline.store.version_manifest import Version
 
-DOCUMENTS = ("quarantine", REVIEWS)
+DOCUMENTS = ("quarantine", REVIEWS, "annotations")
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Forgotten:
     Attributes:
         outputs: of the demonstration.
         datasets: that held it, or were made of one that did; the next run builds them again.
-        documents: quarantine records and decisions.
+        documents: quarantine records, decisions and annotations.
     """
 
     outputs: tuple[str, ...]

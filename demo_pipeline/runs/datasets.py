@@ -16,7 +16,7 @@ from typing import Self
 
 from demo_pipeline.datasets.dataset_inputs import CommittedTrajectories, DatasetInputs
 from demo_pipeline.datasets.index import ExportState
-from demo_pipeline.datasets.selection import CORRECTIONS_FILE, TRAJECTORY_FILE
+from demo_pipeline.datasets.selection import CORRECTIONS_FILE, NOTES_FILE, TRAJECTORY_FILE
 from demo_pipeline.exports.record_stages import RECORDS_STAGE
 from demo_pipeline.files.json_files import json_bytes
 from demo_pipeline.files.processes import reduced_python_gc
@@ -58,6 +58,7 @@ def dataset_recipe(
         kept = (
             TRAJECTORY_FILE,
             CORRECTIONS_FILE,
+            NOTES_FILE,
             *filter(None, [stage.export.kept if stage.export else ""]),
         )
         required = context.settings.datasets.require_review
@@ -96,7 +97,7 @@ class _Kept:
         current = manifest.code_version == RECORDS_STAGE.code_version
         fresh = {name for name, text in wanted.items() if manifest.inputs.get(name) == text}
         fresh |= {TRAJECTORY_FILE} | {one.path for one in manifest.files if "/" in one.path}
-        usable = {CORRECTIONS_FILE, *(fresh if current else ())}
+        usable = {CORRECTIONS_FILE, NOTES_FILE, *(fresh if current else ())}
         digests = {one.path: one.sha256 for one in manifest.files if one.path in usable}
         link = manifest.links[TRAJECTORIES_STAGE.name]
         content = manifest.inputs[TRAJECTORIES_STAGE.name]

@@ -8,6 +8,7 @@ declaration and one line here.
 from collections.abc import Mapping
 
 from demo_pipeline.actions.action_stages import ACTIONS_STAGE
+from demo_pipeline.annotations.annotation_stage import ANNOTATIONS_STAGE
 from demo_pipeline.datasets.dataset_inputs import DatasetInputs
 from demo_pipeline.datasets.views import DEMONSTRATION_VIEWS, View
 from demo_pipeline.evaluation.agentnetbench_files import AGENTNETBENCH_STAGE
@@ -45,6 +46,7 @@ STAGES: tuple[Stage[RecordingInputs], ...] = (
     SCREENSHOTS_STAGE,
     UI_TREES_STAGE,
     TRAJECTORIES_STAGE,
+    ANNOTATIONS_STAGE,
     RECORDS_STAGE,
     CONTACT_SHEETS_STAGE,
     TRIAGE_STAGE,

@@ -16,6 +16,7 @@ from demo_pipeline.files.shown_text import MARKER
 
 TOOL_NAME = "computer_use"
 RU_MAX = 1000
+THOUGHT_LINE = "Thought: "  # begins the line of a thought that may precede it
 ACTION_LINE = "Action: "  # begins the line of words that may precede the calls of a chat
 _BLOCK = re.compile(r"<tool_call>\n(.*?)\n</tool_call>", re.DOTALL)
 

@@ -1,0 +1,1 @@
+"""Annotations: verdicts, grades, thoughts and other wordings by people, models and rules."""

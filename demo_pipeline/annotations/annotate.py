@@ -1,0 +1,139 @@
+"""Running providers over demonstrations: what it would cost, and what became of it.
+
+Belongs here: the order of the work. Every document is written as soon as it is there, so a run that
+was killed goes on where it was.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from demo_pipeline.annotations.annotation_store import (
+    AnnotationDocument,
+    JudgedDemonstration,
+    open_judged,
+)
+from demo_pipeline.annotations.providers import Provider
+from demo_pipeline.files.json_files import json_bytes
+from demo_pipeline.problems import DemonstrationError, Problem
+from demo_pipeline.recording.manifest import read_manifest
+from demo_pipeline.review.review_store import Reviews
+from demo_pipeline.review.triage import TRIAGE_STAGE, read_steps
+from demo_pipeline.store.errors import MissingOutput
+from demo_pipeline.store.store import Store
+
+_LOG = logging.getLogger(__package__)
+
+
+@dataclass
+class Estimate:
+    """What a server would be asked: requests, about how many tokens, and pictures."""
+
+    demonstrations: int = 0
+    requests: int = 0
+    tokens: int = 0
+    pictures: int = 0
+
+
+@dataclass
+class AnnotateCounts:
+    """What happened.
+
+    Attributes:
+        written: new documents.
+        known: those that were there already.
+        escaped: tags and unseen characters in them.
+        refused: answers, by reason.
+        gave_up: questions whose answers were all refused; they are not asked again.
+        problems: of demonstrations that cannot be annotated.
+    """
+
+    written: int = 0
+    known: int = 0
+    escaped: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+    gave_up: int = 0
+    problems: list[Problem] = field(default_factory=list)
+
+
+def estimate(store: Store, ids: Sequence[str], providers: Sequence[Provider]) -> Estimate:
+    """What `annotate_all` would ask now. Nothing is sent."""
+    found, reviews = Estimate(), Reviews(store)
+    for name in ids:
+        try:
+            judged = open_judged(store, name, reviews)
+        except (MissingOutput, DemonstrationError):
+            continue
+        questions = [one for provider in providers for one in provider.questions(judged)]
+        found.demonstrations += bool(questions)
+        found.requests += len(questions)
+        found.tokens += sum(one.tokens for one in questions)
+        found.pictures += sum(one.pictures for one in questions)
+    return found
+
+
+def annotate_all(
+    store: Store,
+    ids: Sequence[str],
+    providers: Sequence[Provider],
+    on_document: Callable[[], object] = lambda: None,
+) -> AnnotateCounts:
+    """Let every provider annotate every demonstration; each sees what those before it said.
+
+    Raises whatever a server raises that cannot be used; what was answered is kept.
+    """
+    counts, reviews = AnnotateCounts(), Reviews(store)
+    for name in ids:
+        for provider in providers:
+            try:
+                judged = open_judged(store, name, reviews)
+            except MissingOutput:
+                counts.problems.append(_problem(name, "has no trajectory", "run the pipeline"))
+                break
+            except DemonstrationError as error:
+                counts.problems += error.problems
+                break
+            for document in provider.documents(judged):
+                _keep(store, judged, document, counts)
+                on_document()
+        _LOG.info("%s: annotated", name)
+    return counts
+
+
+def _keep(
+    store: Store, judged: JudgedDemonstration, document: AnnotationDocument, counts: AnnotateCounts
+) -> None:
+    known = document.key in judged.documents
+    new = not known and store.add_document(document.key, json_bytes(document))
+    counts.written += new
+    counts.known += not new
+    if new:
+        counts.escaped += document.escaped
+        counts.refused.update(document.refused)
+        counts.gave_up += not document.values
+
+
+def _problem(demonstration: str, message: str, remedy: str) -> Problem:
+    file = f"trajectories/{demonstration}"
+    return Problem("no_trajectory", file, message, remedy=remedy, demonstration=demonstration)
+
+
+def undone_steps(store: Store, demonstration: str) -> Iterator[int]:
+    """Yield the steps that triage saw taken back by the next one; none without triage."""
+    try:
+        with store.open(TRIAGE_STAGE.output(demonstration)) as (folder, _):
+            rows = read_steps(folder)
+    except MissingOutput:
+        return
+    yield from (row["step_index"] for row in rows if row["undone_by"])
+
+
+def quest_objectives(store: Store, demonstration: str) -> Sequence[str]:
+    """The objectives of the recording's quest; none when they are not known."""
+    try:
+        with store.open_files(f"recordings/{demonstration}", "manifest.json") as (folder, _):
+            quest = read_manifest(folder).parsed_meta().quest
+    except (MissingOutput, DemonstrationError, ValueError):
+        return ()
+    return tuple(quest.objectives) if quest else ()

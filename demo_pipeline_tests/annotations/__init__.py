@@ -1,0 +1,1 @@
+"""Tests of demo_pipeline/annotations."""

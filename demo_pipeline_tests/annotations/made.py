@@ -1,0 +1,80 @@
+"""Demonstrations in a store, and models that answer as good and as bad ones do."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from demo_pipeline.annotations.model_prompts import (
+    GRADE_PROMPT,
+    PROMPTS,
+    SUBTASKS_PROMPT,
+    VARIANTS_PROMPT,
+)
+from demo_pipeline.annotations.providers import ModelProvider
+from demo_pipeline.evaluation.requests import Endpoint
+from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
+from demo_pipeline_tests.datasets.stores import commit_trajectory
+from demo_pipeline_tests.sample_workspace import open_workspace
+
+TYPED, KEY = "canary-typed-7f3a", "sk-canary-key-91bc"
+ACTIONS = (CLICK, ("type", {"text": TYPED}), ("hotkey", {"keys": ["enter"]}))
+STEP = {
+    "observation": "A window with a button.",
+    "thought": "The button opens the browser, so I click it.",
+    "caption": "Click the browser's button",
+    "correct": True,
+    "redundant": False,
+    "reflection": "The browser opened.",
+}
+WHOLE = {
+    GRADE_PROMPT.text: {
+        "outcome": 9,
+        "process": 8,
+        "efficiency": 5,
+        "difficulty": 2,
+        "completed": True,
+        "reason": "Done with a detour.",
+    },
+    VARIANTS_PROMPT.text: {
+        "brief": "Start Chrome",
+        "plain": "Please start Chrome and search",
+        "detailed": "Start Chrome by its button, then search",
+    },
+    SUBTASKS_PROMPT.text: {"subtasks": [{"first": 0, "last": 2, "text": "Search"}]},
+}
+CALLS = len(ACTIONS) + len(WHOLE)
+
+
+def made_store(tmp_path: Path, *names: str, **settings: Any) -> Workspace:
+    """A store with demonstrations of three steps each."""
+    workspace = open_workspace(tmp_path, **settings)
+    for number, name in enumerate(names or ("demo",)):
+        made = make_trajectory(
+            tmp_path, name, ACTIONS, shade=20 * number, instruction=f"Open Chrome {number}"
+        )
+        commit_trajectory(workspace, made)
+    return workspace
+
+
+def chat(answer: Any) -> tuple[int, Any]:
+    """An answer in OpenAI's form."""
+    text = answer if isinstance(answer, str) else json.dumps(answer)
+    return 200, {"choices": [{"message": {"role": "assistant", "content": text}}]}
+
+
+def good(body: dict[str, Any], _number: int = 0) -> tuple[int, Any]:
+    """What a good model says."""
+    told = body["messages"][0]["content"]
+    return chat(next((one for text, one in WHOLE.items() if told.startswith(text)), STEP))
+
+
+def providers(url: str, model: str = "stub-1", at_once: int = 2) -> list[ModelProvider]:
+    """Of steps, then of the whole, as the command has them."""
+    server = Endpoint(url, KEY, attempts=1, timeout=20)
+    parts = ([one for one in PROMPTS if one.of == of] for of in ("step", "whole"))
+    return [ModelProvider(server, model, some, at_once) for some in parts]
+
+
+Behaviour = Callable[[dict[str, Any], int], tuple[int, Any]]

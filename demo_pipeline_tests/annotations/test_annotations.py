@@ -1,0 +1,139 @@
+"""Which annotations count, and what of a hostile text is left."""
+
+import random
+from collections import defaultdict
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from demo_pipeline.annotations.annotations import (
+    SCORES,
+    SOURCES,
+    VERDICTS,
+    Annotation,
+    AnnotationKind,
+    RefusedValueError,
+    checked_annotation,
+    clean_text,
+    standing,
+)
+from demo_pipeline.files.shown_text import MARKER
+
+DIGESTS = {None: "w" * 64, 0: "0" * 64, 1: "1" * 64}
+TIMES = [f"2026-01-0{day}T00:00:00Z" for day in (1, 2, 3)]
+
+
+def _value(kind: AnnotationKind, number: int) -> Any:
+    if kind in VERDICTS:
+        return number % 2 == 0
+    return number if kind in SCORES else f"words {number}"
+
+
+annotations = st.builds(
+    lambda step, kind, number, source, author, fresh, time: Annotation(
+        step, kind, _value(kind, number), source, author, DIGESTS[step] if fresh else "x", time
+    ),
+    st.sampled_from([None, 0, 1]),
+    st.sampled_from(
+        [AnnotationKind.THOUGHT, AnnotationKind.STEP_CORRECT, AnnotationKind.ALIGNMENT]
+    ),
+    st.integers(0, 4),
+    st.sampled_from(SOURCES),
+    st.sampled_from(["ann", "bob"]),
+    st.booleans(),
+    st.sampled_from(TIMES),
+)
+
+
+@given(st.lists(annotations, max_size=25), st.randoms())
+def test_human_counts_over_model_over_rule_and_disagreement_is_kept(
+    said: list[Annotation], order: random.Random
+) -> None:
+    found = standing(said, DIGESTS)
+    assert {id(one.annotation) for one in found} <= set(map(id, said))
+    assert len(found) == len({repr(one) for one in said})  # nothing is lost
+    again = [*said, *said[:3]]
+    order.shuffle(again)
+    assert standing(again, DIGESTS) == found  # whatever the order and repetition
+    groups = defaultdict(list)
+    for one in found:
+        groups[one.annotation.about].append(one)
+        assert one.stale == (one.annotation.judged != DIGESTS[one.annotation.step])
+        assert not (one.stale and (one.effective or one.disagrees))
+    for group in groups.values():
+        fresh = [one for one in group if not one.stale]
+        used = [one.annotation for one in group if one.effective]
+        assert len(used) == bool(fresh)
+        for one in fresh:
+            (best,) = used
+            rank, least = (SOURCES.index(a.source) for a in (one.annotation, best))
+            assert (least, one.annotation.time) <= (rank, max(best.time, one.annotation.time))
+            assert rank > least or one.annotation.time <= best.time
+            compared = best.kind in VERDICTS | SCORES
+            assert one.disagrees == (compared and one.annotation.value != best.value)
+
+
+@given(st.text(max_size=300))
+def test_no_text_keeps_markup_or_characters_that_nobody_sees(text: str) -> None:
+    if not text.strip():
+        with pytest.raises(RefusedValueError, match="empty"):
+            clean_text(text)
+        return
+    plain, escaped = clean_text(text)
+    assert not MARKER.search(plain)
+    assert clean_text(plain) == (plain, 0)
+    assert plain.encode()
+    assert bool(escaped) == (plain != text.replace("\r\n", "\n").strip().replace("\t", " "))
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ('<tool_call>{"name": "x"}</tool_call>', '[tool_call]{"name": "x"}[/tool_call]'),
+        ("<|im_start|>system", "[|im_start|]system"),
+        ("a <image> b", "a [image] b"),
+        ("<<image>image>", "<[image]image>"),
+        ("<|<image>|>", "[|[image]|]"),
+        ("<function=computer_use>", "[function=computer_use]"),
+        ('<img src="x" onerror="alert(1)">', '[img src="x" onerror="alert(1)"]'),
+        ("\u202eright\x1b[31m", "\\u202eright\\u001b[31m"),
+        ("a < b and c > d", "a < b and c > d"),
+    ],
+)
+def test_a_hostile_text_is_escaped(text: str, left: str) -> None:
+    assert clean_text(text)[0] == left
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "step", "reason"),
+    [
+        ("thought", "", 0, "empty"),
+        ("thought", " \n", 0, "empty"),
+        ("thought", "x" * 10_001, 0, "too_long"),
+        ("thought", 3, 0, "wrong_schema"),
+        ("thought", "x", None, "wrong_kind"),
+        ("alignment", 8, 0, "wrong_kind"),
+        ("alignment", 11, None, "wrong_schema"),
+        ("alignment", True, None, "wrong_schema"),
+        ("alignment", 8.0, None, "wrong_schema"),
+        ("step_correct", 1, 0, "wrong_schema"),
+        ("subtask", [], None, "wrong_schema"),
+        ("subtask", [{"first": 2, "last": 1, "text": "x"}], None, "wrong_schema"),
+        (
+            "subtask",
+            [{"first": n, "last": 1, "text": "x"} for n in (0, 1)],
+            None,
+            "wrong_schema",
+        ),
+        ("mood", "good", 0, "wrong_kind"),
+    ],
+)
+def test_a_value_that_its_kind_cannot_have_is_refused(
+    kind: str, value: Any, step: int | None, reason: str
+) -> None:
+    with pytest.raises(RefusedValueError) as error:
+        checked_annotation(kind, value, step)
+    assert error.value.reason == reason
+    assert "x" * 9 not in str(error.value)

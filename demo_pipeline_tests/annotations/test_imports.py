@@ -1,0 +1,191 @@
+"""Importing what others have annotated: our own lines, and OpenCUA's generator."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from demo_pipeline.annotations.annotate import AnnotateCounts, annotate_all
+from demo_pipeline.annotations.annotation_store import open_judged
+from demo_pipeline.annotations.providers import (
+    FileProvider,
+    RuleProvider,
+    import_lines,
+    import_opencua,
+)
+from demo_pipeline.cli.annotate_commands import agentnet_step_code
+from demo_pipeline.exports.agentnet import build_agentnet
+from demo_pipeline.review.review_store import Reviews
+from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline.settings import DatasetSettings
+from demo_pipeline_tests.annotations.made import ACTIONS, TYPED, made_store
+from demo_pipeline_tests.datasets.builders import make_trajectory
+
+LINE = {
+    "demonstration": "demo",
+    "step": 1,
+    "kind": "thought",
+    "value": "I type.",
+    "source": "model",
+    "author": "m-1",
+}
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    return made_store(tmp_path)
+
+
+def notes(workspace: Workspace) -> Any:
+    return open_judged(workspace.store, "demo", Reviews(workspace.store)).trajectory.notes
+
+
+def imported(
+    workspace: Workspace, path: Path, lines: list[Any]
+) -> tuple[AnnotateCounts, FileProvider]:
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
+    provider = import_lines(path)
+    return annotate_all(workspace.store, ["demo"], [provider]), provider
+
+
+def test_lines_are_imported_once_and_humans_count_over_models(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    lines = [
+        LINE,
+        LINE | {"kind": "step_correct", "value": False},
+        LINE | {"kind": "step_correct", "value": True, "source": "human", "author": "ann"},
+        LINE | {"step": None, "kind": "instruction_variant", "variant": "brief", "value": "Go"},
+        LINE | {"step": 3, "value": "Done."},  # the end
+    ]
+    counts, provider = imported(workspace, tmp_path / "in.jsonl", lines)
+    assert (counts.written, provider.problems) == (5, [])
+    assert imported(workspace, tmp_path / "in.jsonl", lines)[0].written == 0
+    said = notes(workspace)
+    assert said[1] == {"thought": ("I type.", "model"), "step_correct": (True, "human")}
+    assert said[None]["brief"].value == "Go"
+    assert said[3]["thought"].value == "Done."
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ({"step": 9}, "wrong_step"),
+        ({"kind": "alignment"}, "wrong_kind"),
+        ({"kind": "step_correct"}, "wrong_schema"),
+        ({"value": ""}, "empty"),
+        ({"value": TYPED * 1000}, "too_long"),
+        ({"source": "somebody"}, "wrong_schema"),
+        ({"author": ""}, "wrong_schema"),
+        ({"judged": "x"}, "wrong_schema"),
+        ({"time": "now"}, "wrong_schema"),
+        ({"step": "1"}, "wrong_step"),
+        ({"step": True}, "wrong_schema"),
+        ({"step": [1]}, "wrong_step"),
+        ({"prompt": ["x"]}, "wrong_schema"),
+        ({"demonstration": 4}, "not_json"),
+    ],
+)
+def test_a_bad_line_is_named_and_costs_no_other(
+    workspace: Workspace, tmp_path: Path, line: dict[str, Any], code: str
+) -> None:
+    counts, provider = imported(workspace, tmp_path / "in.jsonl", [LINE | line, LINE])
+    assert counts.written == 1
+    (problem,) = provider.problems
+    assert (problem.code, problem.line, problem.file) == (code, 1, "in.jsonl")
+    assert TYPED not in str(problem)
+
+
+def test_rules_say_the_template_and_what_the_next_step_takes_back(workspace: Workspace) -> None:
+    rules = RuleProvider(lambda _: [1, 77])
+    assert annotate_all(workspace.store, ["demo"], [rules]).written == 4
+    assert annotate_all(workspace.store, ["demo"], [rules]).written == 0
+    said = notes(workspace)
+    assert said[1]["step_redundant"] == (True, "rule")
+    assert said[2] == {"thought": ("Step 2 of the work", "rule")}
+
+
+def generated(tmp_path: Path) -> dict[str, Any]:
+    """A line as the generator writes it for our export of the demonstration."""
+    made = make_trajectory(
+        tmp_path / "again", "demo", ACTIONS, instruction="Open Chrome 0", shade=0
+    )
+    build_agentnet(
+        [made], tmp_path / "export", DatasetSettings(train_ratio=1, val_ratio=0, test_ratio=0)
+    )
+    (line,) = (tmp_path / "export/code_only/train.jsonl").read_text(encoding="utf-8").splitlines()
+    task: dict[str, Any] = json.loads(line)
+    last = len(task["traj"]) - 1
+    for index, step in enumerate(task["traj"]):
+        step["index"] = index
+        step["value"] |= {
+            "observation": f"I see {index}.",
+            "thought": f"I think {index}.",
+            "action": f"Do {index}.",
+            "last_step_correct": index != 1,
+            "last_step_redundant": index == 2,
+            "reflection": "" if index == last else f"It did {index}.",
+        }
+    return task | {
+        "task_completed": True,
+        "alignment_score": 8,
+        "efficiency_score": 7,
+        "task_difficulty": 2,
+        "reason": "All was done.",
+        "actual_task": "Open Chrome and search",
+        "natural_language_task": "Could you open Chrome and search?",
+    }
+
+
+def opencua(workspace: Workspace, tmp_path: Path, task: dict[str, Any]) -> FileProvider:
+    (tmp_path / "cot.jsonl").write_text(json.dumps(task) + "\n", encoding="utf-8")
+    provider = import_opencua(tmp_path / "cot.jsonl", "stub-1", agentnet_step_code)
+    annotate_all(workspace.store, ["demo"], [provider])
+    return provider
+
+
+def test_what_opencuas_generator_wrote_is_imported_without_loss(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    task = generated(tmp_path)
+    assert opencua(workspace, tmp_path, task).problems == []
+    said = notes(workspace)
+    whole = {name: note.value for name, note in said[None].items()}
+    assert whole == {
+        "task_completed": True,
+        "alignment": 8,
+        "efficiency": 7,
+        "difficulty": 2,
+        "reflection": "All was done.",
+        "actual": "Open Chrome and search",
+        "natural": "Could you open Chrome and search?",
+    }
+    assert len(task["traj"]) == 4  # with the end
+    for index, step in enumerate(task["traj"]):
+        names = {"action": "caption", "last_step_correct": "step_correct"}
+        names["last_step_redundant"] = "step_redundant"
+        expected = {names.get(key, key): value for key, value in step["value"].items()}
+        del expected["code"]
+        assert {name: note.value for name, note in said[index].items()} == {
+            key: value for key, value in expected.items() if value != ""
+        }
+
+
+@pytest.mark.parametrize("what", ["code", "image", "instruction", "steps"])
+def test_a_task_that_is_of_other_steps_is_refused(
+    workspace: Workspace, tmp_path: Path, what: str
+) -> None:
+    task = generated(tmp_path)
+    if what == "code":
+        task["traj"][1]["value"]["code"] = "pyautogui.write(message='other')"
+    elif what == "image":
+        task["traj"][1]["image"] = "demo_7.png"
+    elif what == "instruction":
+        task["instruction"] = "Another task"
+    else:
+        task["traj"] = [{"image": "demo_0.png"}]
+    (problem,) = opencua(workspace, tmp_path, task).problems
+    assert problem.line == 1
+    assert TYPED not in str(problem)
+    assert notes(workspace) == {}

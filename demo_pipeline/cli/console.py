@@ -75,8 +75,8 @@ def print_records(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
         out.print(table)
         return
     width = max(len(plain_line(name)) for name in rows[0])
-    for number, row in enumerate(rows, start=1):
-        print_line(f"{title} {number} of {len(rows)}")
+    for place, row in enumerate(rows, start=1):
+        print_line(f"{title} {place} of {len(rows)}")
         for name, value in row.items():
             print_line(f"  {plain_line(name):<{width}}  {_plain(value)}".rstrip())
 

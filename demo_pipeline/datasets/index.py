@@ -355,8 +355,9 @@ def build_index(
 ) -> IndexSummary:
     """Write the JSON files of the index and its tables; the caller links the trajectories.
 
-    `steps.parquet` holds the provenance of all steps and what their trajectory says, `hidden_actions.parquet` all actions that are
-    not steps because no screenshot shows them, `trajectories.parquet` one row per trajectory.
+    `steps.parquet` holds the provenance of all steps and what their trajectory says,
+    `hidden_actions.parquet` all actions that are not steps because no screenshot shows them,
+    `trajectories.parquet` one row per trajectory.
 
     Args:
         trajectories: committed and valid ones, in any order.

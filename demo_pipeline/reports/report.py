@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import cv2
 import jinja2
 
 from demo_pipeline import __version__
-from demo_pipeline.desktopd.models import CANVAS_WIDTH, StepAction, TypeParameters
+from demo_pipeline.desktopd.models import StepAction, TypeParameters
 from demo_pipeline.desktopd.reader import StepFiles
 from demo_pipeline.problems import DemonstrationError, Problem
+from demo_pipeline.reports.pictures import STEP_FACTS, step_picture
 from demo_pipeline.runs.damage import storage_message
 from demo_pipeline.runs.export import folder_draft
 from demo_pipeline.runs.quarantine import list_quarantine
@@ -25,18 +25,13 @@ from demo_pipeline.runs.results import contents, left_out_words
 from demo_pipeline.runs.stages import training_exports
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.store.errors import OutputError
-from demo_pipeline.trajectories.overlay import draw_action, label_of
+from demo_pipeline.trajectories.overlay import label_of
 from demo_pipeline.trajectories.provenance import ProvenanceRow
 from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory, load
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
 _WIDTH, _QUALITY = 800, 70  # of a picture: 40 kB on average, and a person can read it
 _LONGEST = 12  # bars of a plot
-# Columns of the provenance that a person asks about a step.
-_SHOWN = (
-    *("reason_code", "lead_ms", "leak", "unavoidable", "pointer_distance_px", "freshness"),
-    *("tree_agreement", "tree_age_ms", "clock_method", "clock_uncertainty_ms", "hidden_before"),
-)
 
 
 @dataclass(frozen=True)
@@ -126,7 +121,7 @@ def _step(key: str, step: StepFiles, row: ProvenanceRow, out: Path | None) -> di
         "target": f"{target.role} {target.name}".strip() if out and target else "",
         "leak": ("unavoidable" if row["unavoidable"] else "avoidable") if row["leak"] else "",
         "picture": _picture(key, step, row, out) if out else None,
-        "facts": {name: row[name] for name in _SHOWN if row[name] is not None},
+        "facts": {name: row[name] for name in STEP_FACTS if row[name] is not None},
     }
 
 
@@ -136,18 +131,12 @@ def _reasoning(action: StepAction) -> str:
 
 
 def _picture(key: str, step: StepFiles, row: ProvenanceRow, out: Path) -> str | None:
-    """The screenshot with its action and target drawn, as a JPEG; None when it cannot be read."""
-    picture = cv2.imread(str(step.screenshot)) if step.screenshot.is_file() else None
-    if picture is None:
+    """The screenshot with its action and target drawn, as a JPEG; None when there is none."""
+    if not step.screenshot.is_file():
         return None
-    height = round(picture.shape[0] * _WIDTH / picture.shape[1])
-    small = cv2.resize(picture, (_WIDTH, height), interpolation=cv2.INTER_AREA)
-    sides = [row[f"target_{name}"] for name in ("x", "y", "width", "height")]
-    box = None if None in sides else (sides[0], sides[1], sides[2], sides[3])
-    draw_action(small, step.action, _WIDTH / CANVAS_WIDTH, box)
     name = f"pictures/{key}/{step.index:03}.jpg"
     (out / name).parent.mkdir(parents=True, exist_ok=True)
-    cv2.imwrite(str(out / name), small, [cv2.IMWRITE_JPEG_QUALITY, _QUALITY])
+    step_picture(step, row, _WIDTH, _QUALITY).save(out / name)
     return name
 
 

@@ -5,9 +5,10 @@ are written by the pipeline.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -20,33 +21,59 @@ import pyarrow as pa
 
 from demo_pipeline.actions.action_stages import ACTIONS_STAGE
 from demo_pipeline.actions.action_tables import ACTIONS_SCHEMA
-from demo_pipeline.datasets.index import TRAJECTORIES_SCHEMA
+from demo_pipeline.datasets.index import STEPS_SCHEMA, TRAJECTORIES_SCHEMA
 from demo_pipeline.datasets.views import View, create_views
 from demo_pipeline.desktopd.models import Result, StepAction, Task
+from demo_pipeline.desktopd.reader import StepFiles
 from demo_pipeline.evaluation.score_tables import SCORES_SCHEMA
 from demo_pipeline.exports.dataset_counts import allow_only_reading, engine
 from demo_pipeline.exports.dataset_stages import INDEX_STAGE
+from demo_pipeline.exports.hub_layout import PICTURE, HubTable, with_hub_features
+from demo_pipeline.files.column_values import column_domains
 from demo_pipeline.files.json_files import load_json
 from demo_pipeline.files.parquet import column_descriptions, read_table
+from demo_pipeline.observation.frames.video_reader import Span
 from demo_pipeline.recording.input_log import EVENTS_SCHEMA
 from demo_pipeline.recording.recording_stages import EVENTS_STAGE
+from demo_pipeline.reports.pictures import (
+    Shown,
+    film_clip,
+    sheet_of,
+    step_html,
+    step_picture,
+    trajectory_html,
+)
+from demo_pipeline.review.decisions import by_demonstration, judge
+from demo_pipeline.review.material import Material
+from demo_pipeline.review.review_store import Reviews, subject_of
+from demo_pipeline.review.signals import STEP_SIGNALS
+from demo_pipeline.review.triage import (
+    DEMONSTRATION_FILE,
+    STEPS_FILE,
+    TRIAGE_SCHEMA,
+    TRIAGE_STAGE,
+    TRIAGE_STEPS_SCHEMA,
+)
 from demo_pipeline.runs.damage import storage_message
 from demo_pipeline.runs.evaluations import DEFAULT_FORM, DEFAULT_SPLIT, Evaluation, score_rows
 from demo_pipeline.runs.queries import opened_views
-from demo_pipeline.runs.stages import store_views
+from demo_pipeline.runs.stages import store_views, training_exports
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 from demo_pipeline.store.bucket import in_parallel
 from demo_pipeline.store.errors import OutputError, StorageError
 from demo_pipeline.store.names import is_bucket, local_path, safe_id
 from demo_pipeline.store.store import Store, open_store
+from demo_pipeline.trajectories.contact_sheets import step_tile
 from demo_pipeline.trajectories.provenance import PROVENANCE_SCHEMA
 from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory, load
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
 FRAME_SCHEMAS: Mapping[str, pa.Schema] = {
     "trajectories": TRAJECTORIES_SCHEMA,
-    "steps": PROVENANCE_SCHEMA,
+    "steps": STEPS_SCHEMA,
+    "triage": TRIAGE_SCHEMA,
+    "triage_steps": TRIAGE_STEPS_SCHEMA,
     "actions": ACTIONS_SCHEMA,
     "events": EVENTS_SCHEMA,
     "scores": SCORES_SCHEMA,
@@ -87,14 +114,14 @@ class LoadedStep:
         index: 0-based, in the order of the steps.
         action: the model of action.json: `action_type`, `parameters` in canvas pixels,
             `target_element`, `reasoning`. It holds what was typed.
-        provenance: column → value of the step's row of `steps()`.
+        provenance: column → value of the step's row of its trajectory's table.
+        files: the paths of its screenshot and its tree.
     """
 
     index: int
     action: StepAction
     provenance: Mapping[str, Any] = field(repr=False)
-    _screenshot: Path = field(repr=False)
-    _tree: Path = field(repr=False)
+    files: StepFiles = field(repr=False)
 
     @property
     def screenshot(self) -> RgbImage:
@@ -103,7 +130,7 @@ class LoadedStep:
         Raises:
             StorageError: the file is not there any more, or is damaged.
         """
-        return _read_picture(self._screenshot)
+        return _read_picture(self.files.screenshot)
 
     @property
     def tree(self) -> dict[str, Any]:
@@ -112,8 +139,15 @@ class LoadedStep:
         Raises:
             JsonFileError: the file is not there any more, or is damaged.
         """
-        tree: dict[str, Any] = load_json(self._tree)
+        tree: dict[str, Any] = load_json(self.files.ui_tree)
         return tree
+
+    def picture(self, width: int = 1280) -> Shown:
+        """The screenshot, `width` pixels wide, with the action and its target drawn on it."""
+        return step_picture(self.files, self.provenance, width)
+
+    def _repr_html_(self) -> str:
+        return step_html(self.files, self.provenance)
 
 
 @dataclass(frozen=True)
@@ -137,14 +171,37 @@ class LoadedTrajectory:
     result: Result
     provenance: pd.DataFrame = field(repr=False, compare=False)
     _final_screenshot: Path = field(repr=False)
+    _film: Callable[[], Path | None] = field(repr=False, compare=False)
 
     @property
     def final_screenshot(self) -> RgbImage:
         """The screen after the last step; as `LoadedStep.screenshot`."""
         return _read_picture(self._final_screenshot)
 
+    def clip(self, step_index: int, before_s: float = 1.0, after_s: float = 2.0) -> Shown:
+        """The film around a step: from before its screenshot until after its action, seconds.
 
-def _load_trajectory(demonstration: str, folder: Path) -> LoadedTrajectory:
+        Raises:
+            StorageError: the film is neither in the store nor uploaded any more.
+        """
+        row = next(step.provenance for step in self.steps if step.index == step_index)
+        film = self._film()
+        if film is None or row["pts"] is None:
+            raise StorageError(f"{self.id}: the film is not here any more, or lacks this step")
+        end = row["pts"] + (row["lead_ms"] + row["end_ms"] - row["press_ms"]) / 1000
+        return film_clip(film, Span(row["pts"] - before_s, end + after_s))
+
+    def _repr_html_(self) -> str:
+        outcome = "done" if self.result.success else "not done"
+        about = f"{self.id} · {self.task.application} · {outcome} · {len(self.steps)} steps"
+        steps = [step.files for step in self.steps]
+        rows = [step.provenance for step in self.steps]
+        return trajectory_html((about, self.task.instruction), steps, rows)
+
+
+def _load_trajectory(
+    demonstration: str, folder: Path, film: Callable[[], Path | None]
+) -> LoadedTrajectory:
     """The trajectory in a folder of the OSWorld-Desktopd layout with provenance.parquet.
 
     Raises:
@@ -156,12 +213,12 @@ def _load_trajectory(demonstration: str, folder: Path) -> LoadedTrajectory:
         id=demonstration,
         task=trajectory.task,
         steps=tuple(
-            LoadedStep(step.index, step.action, rows[step.index], step.screenshot, step.ui_tree)
-            for step in trajectory.steps
+            LoadedStep(step.index, step.action, rows[step.index], step) for step in trajectory.steps
         ),
         result=trajectory.result,
         provenance=_data_frame(read_table(source.provenance, PROVENANCE_SCHEMA)),
         _final_screenshot=trajectory.final_screenshot,
+        _film=film,
     )
 
 
@@ -209,6 +266,31 @@ def _place_files(store: Store, view: View, root: Path, stack: ExitStack) -> None
     in_parallel(place, store.outputs(view.output))
 
 
+def _with_pictures(rows: pa.Table, table: HubTable, export: Path) -> pa.Table:
+    """A split as on the Hub, whose pictures and trees are paths of files in the store."""
+
+    def placed(name: str, value: Any) -> Any:
+        if isinstance(value, list):
+            return [placed(name, one) for one in value]
+        if not isinstance(value, str) or value.startswith("{"):
+            return value
+        path = str(export / value)
+        return {"bytes": None, "path": path} if name in table.pictures else path
+
+    columns, fields = [], []
+    for field_ in rows.schema:
+        name, kind, values = field_.name, field_.type, rows[field_.name]
+        if name in table.without:
+            continue
+        if name in table.pictures:
+            kind = pa.list_(PICTURE) if pa.types.is_list(kind) else PICTURE
+        if name in table.pictures + table.trees:
+            values = pa.array([placed(name, value) for value in values.to_pylist()], kind)
+        columns.append(values)
+        fields.append(pa.field(name, kind))
+    return pa.Table.from_arrays(columns, schema=with_hub_features(pa.schema(fields)))
+
+
 @contextmanager
 def _buildable() -> Iterator[None]:
     """Turn an error of an output into one that says which command builds it."""
@@ -251,15 +333,120 @@ class NotebookStore:
         """
         return self._frame("trajectories", INDEX_STAGE.folder)
 
-    def steps(self) -> pd.DataFrame:
-        """One row per step of the built dataset: where screenshot, tree and target came from.
+    def steps(self, *, triage: bool = False) -> pd.DataFrame:
+        """One row per step of the built dataset, as recorded: what was done where, and how known.
 
         `columns("steps")` describes the columns.
+
+        Args:
+            triage: adds `doubt`, a column for each signal (`columns("triage_steps")`), and `review`
+                of the demonstration: `open`, `approved` or `rejected`.
 
         Raises:
             StorageError: the datasets have not been built.
         """
-        return self._frame("steps", INDEX_STAGE.folder)
+        steps = self._frame("steps", INDEX_STAGE.folder)
+        if not triage:
+            return steps
+        keys = ["trajectory_id", "step_index"]
+        names = [*keys, "doubt", *(signal.name for signal in STEP_SIGNALS)]
+        doubts = self._triaged("triage_steps", STEPS_FILE)[names].convert_dtypes()
+        return steps.merge(doubts, how="left", on=keys).assign(
+            review=lambda rows: rows["trajectory_id"].map(self._reviews()).fillna("open")
+        )
+
+    def triage(self) -> pd.DataFrame:
+        """One row per demonstration: its doubt, and how often which signal of doubt was found.
+
+        `columns("triage")` describes the columns. `review` is `open`, `approved` or `rejected`.
+        """
+        return self._triaged("triage", DEMONSTRATION_FILE).assign(
+            review=lambda rows: rows["trajectory_id"].map(self._reviews()).fillna("open")
+        )
+
+    def _triaged(self, name: str, file: str) -> pd.DataFrame:
+        """A table of the stage `triage`, of all demonstrations."""
+
+        def read(output: str) -> pa.Table:
+            with self._store.open_files(output, file) as (folder, _):
+                return read_table(folder / file, FRAME_SCHEMAS[name])
+
+        tables = in_parallel(read, self._store.outputs(TRIAGE_STAGE.folder))
+        return _data_frame(pa.concat_tables([FRAME_SCHEMAS[name].empty_table(), *tables]))
+
+    def _reviews(self) -> dict[str, str]:
+        """Demonstration → its review, where it has decisions."""
+        reviews = Reviews(self._store)
+        reviews.refresh()
+        found = by_demonstration(reviews.all())
+        versions = {key: self._store.current(TRAJECTORIES_STAGE.output(key)) for key in found}
+        return {
+            key: judge(found[key], subject_of(version, key)).status
+            for key, version in versions.items()
+            if version
+        }
+
+    def contact_sheet(
+        self, steps: pd.DataFrame, columns: int = 4, width: int = 480, most: int = 60
+    ) -> Shown:
+        """Steps as one picture, each with its action and target drawn.
+
+        Args:
+            steps: rows with `trajectory_id` and `step_index`, as of `steps()`.
+            columns: how many stand beside each other.
+            width: of each, pixels.
+            most: how many are shown.
+
+        Raises:
+            StorageError: a demonstration has no trajectory.
+        """
+        chosen = steps.iloc[:most]
+        loaded = {key: self.trajectory(key) for key in chosen["trajectory_id"].unique()}
+        found = {(key, step.index): step for key, one in loaded.items() for step in one.steps}
+        tiles = []
+        for key, index in zip(chosen["trajectory_id"], chosen["step_index"], strict=True):
+            step = found[key, int(index)]
+            tile = step_tile(step.files, step.provenance)
+            tiles.append(replace(tile, heading=f"{key}  {tile.heading}"))
+        title = f"{len(chosen)} of {len(steps)} steps" if len(chosen) < len(steps) else ""
+        return sheet_of(tiles, columns, width, title)
+
+    def dataset(self, name: str, split: str) -> Any:
+        """A split of a training export as a Hugging Face dataset, for a trainer.
+
+        Pictures are decoded when they are looked at; they stay in the store, as trees do, whose
+        column holds paths. `demo-pipeline prune` keeps the files for a day after a newer version.
+
+        Args:
+            name: sft, messages, grounding, transitions, step_labels or outcome_labels.
+            split: train, val, test or held_out.
+
+        Raises:
+            ModuleNotFoundError: the library `datasets` is not installed.
+            StorageError: there is no such export or split, or the export has not been built.
+        """
+        try:
+            import datasets  # noqa: PLC0415 - an optional library
+        except ModuleNotFoundError:
+            raise ModuleNotFoundError(
+                "store.dataset needs the library `datasets`; the extra `notebook` installs it: "
+                "pip install 'demo_pipeline[notebook]'"
+            ) from None
+        tables = {
+            table.config: (stage, table)
+            for stage in training_exports()
+            if stage.export
+            for table in stage.export.hub_tables
+        }
+        if name not in tables:
+            raise StorageError(f"no dataset {name!r}; there are {', '.join(tables)}")
+        stage, table = tables[name]
+        with _buildable(), self._store.open(stage.folder) as (export, _):
+            file = export / table.folder / f"{split}.parquet"
+            if not file.is_file():
+                splits = sorted(one.stem for one in file.parent.glob("*.parquet"))
+                raise StorageError(f"{name} has no split {split!r}; it has {', '.join(splits)}")
+            return datasets.Dataset(_with_pictures(read_table(file), table, export))
 
     def actions(self, demonstration: str) -> pd.DataFrame:
         """One row per action, pauses included; `columns("actions")` describes the columns.
@@ -287,12 +474,14 @@ class NotebookStore:
         key = safe_id(demonstration)
         output = TRAJECTORIES_STAGE.output(key)
         with _buildable(), self._store.open(output) as (folder, _):
-            return _load_trajectory(key, folder)
+            uploads = Workspace.open(Settings()).uploads
+            return _load_trajectory(key, folder, partial(Material(self._store, uploads).film, key))
 
     def sql(self, query: str) -> pd.DataFrame:
         """The answer of DuckDB to one SQL statement over the views of the store.
 
-        The views are those of `demo-pipeline stats --views`. From a bucket only the files of the
+        The views are those of `demo-pipeline stats --views`. A query is one SELECT; it reads the
+        files of the store and no others, and changes nothing. From a bucket only the files of the
         views that the query mentions are downloaded.
 
         Raises:
@@ -340,10 +529,12 @@ class NotebookStore:
 
     @staticmethod
     def columns(table: str) -> pd.DataFrame:
-        """The columns of a table, one per row: column, type, nullable, description with the unit.
+        """The columns of a table, one per row: column, type, nullable, values, description.
+
+        `values` says which there are, empty for any; the description has the unit.
 
         Args:
-            table: trajectories, steps, actions, events or scores.
+            table: trajectories, steps, triage, triage_steps, actions, events or scores.
 
         Raises:
             ValueError: another name.
@@ -351,12 +542,13 @@ class NotebookStore:
         if table not in FRAME_SCHEMAS:
             raise ValueError(f"no table {table!r}; there are {', '.join(FRAME_SCHEMAS)}")
         schema = FRAME_SCHEMAS[table]
-        descriptions = column_descriptions(schema)
+        descriptions, domains = column_descriptions(schema), dict(column_domains(schema))
         return pd.DataFrame(
             {
                 "column": schema.names,
                 "type": [str(field.type) for field in schema],
                 "nullable": [field.nullable for field in schema],
+                "values": [domains[name].words if name in domains else "" for name in schema.names],
                 "description": [descriptions[field.name] for field in schema],
             }
         )

@@ -4,6 +4,7 @@ Belongs here: the store of the samples, and the notebook's run on a store.
 """
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -47,7 +48,7 @@ def texts(notebook: Any) -> str:
         found.append(output.get("text", ""))
         data = output.get("data", {})
         found += [str(value) for kind, value in data.items() if not kind.startswith("image/")]
-    return "\n".join(found)
+    return re.sub(r";base64,[\w+/=]*", "", "\n".join(found))
 
 
 def main() -> None:

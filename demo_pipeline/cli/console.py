@@ -4,11 +4,12 @@ Belongs here: how the commands print. Everything passes through `plain_line` or 
 text of a recording is markup or a control sequence of the terminal.
 """
 
+import csv
 import json
 import logging
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -30,6 +31,7 @@ from demo_pipeline.runs.results import (
 
 out = Console()
 err = Console(stderr=True)
+_UNLIMITED = out.options.update_width(sys.maxsize)
 
 
 def print_line(text: str) -> None:
@@ -51,6 +53,39 @@ def print_json(value: Any, *, indent: int | None = 2) -> None:
 def cell(value: object, style: str = "") -> Text:
     """A cell of a table, without markup; empty for None."""
     return Text("" if value is None else plain_line(str(value)), style)
+
+
+def print_csv(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write rows as CSV with a header; lists and objects are JSON, a null is empty."""
+    table = csv.writer(sys.stdout, lineterminator="\n")
+    table.writerows([list(rows[0])] if rows else [])
+    for row in rows:
+        table.writerow(plain_characters(_plain(value)) for value in row.values())
+
+
+def print_records(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print a table; records that are wider than the terminal stand one below the other."""
+    table = Table(title=title, title_justify="left")
+    for column, value in (rows[0] if rows else {"nothing": ""}).items():
+        number = isinstance(value, int | float)
+        table.add_column(cell(column), justify="right" if number else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*map(cell, row.values()))
+    if len(table.columns) == 1 or out.measure(table, options=_UNLIMITED).maximum <= out.width:
+        out.print(table)
+        return
+    width = max(len(plain_line(name)) for name in rows[0])
+    for place, row in enumerate(rows, start=1):
+        print_line(f"{title} {place} of {len(rows)}")
+        for name, value in row.items():
+            print_line(f"  {plain_line(name):<{width}}  {_plain(value)}".rstrip())
+
+
+def _plain(value: object) -> str:
+    """A value of a table as text; lists and objects as JSON."""
+    if isinstance(value, list | dict):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    return "" if value is None else str(value)
 
 
 def progress_bar() -> Progress:

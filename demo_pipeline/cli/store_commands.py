@@ -6,14 +6,20 @@ Belongs here: their arguments, output and exit codes.
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
-from demo_pipeline.cli.console import byte_text, cell, out, print_error, print_json, print_line
+from demo_pipeline.cli.console import (
+    byte_text,
+    print_csv,
+    print_error,
+    print_json,
+    print_line,
+    print_records,
+)
 from demo_pipeline.cli.environment import INVALID, OK, USAGE, set_dagster_home, usable_settings
 from demo_pipeline.problems import Problem, Severity
 from demo_pipeline.settings import Settings
@@ -94,18 +100,24 @@ def prune(
 
 def stats(
     query: Annotated[
-        str | None, typer.Argument(help="SQL over the views (default: print the statistics).")
+        str | None, typer.Argument(help="One SELECT over the views (default: the statistics).")
     ] = None,
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print the tables as JSON.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print the answer as CSV.")] = False,
     views: Annotated[
         bool, typer.Option("--views", help="Print an SQL script that creates the views.")
     ] = False,
 ) -> None:
-    """Print statistics of the datasets, or the answer to an SQL query (DuckDB)."""
-    settings = usable_settings()
-    code = print_views(settings) if views else print_tables(settings, query, as_json=as_json)
-    raise typer.Exit(code)
+    """Print statistics of the datasets, or the answer to an SQL query (DuckDB).
+
+    A query is one SELECT. It reads the files of the store and no others, and changes nothing.
+    Records that are wider than the terminal are printed one below the other.
+    """
+    if as_csv and (query is None or as_json):
+        raise typer.BadParameter("--csv prints the answer to a query, and not as JSON too")
+    settings, form = usable_settings(), "json" if as_json else "csv" if as_csv else ""
+    raise typer.Exit(print_views(settings) if views else print_tables(settings, query, form))
 
 
 def print_views(settings: Settings) -> int:
@@ -120,8 +132,13 @@ def print_views(settings: Settings) -> int:
     return OK
 
 
-def print_tables(settings: Settings, query: str | None, *, as_json: bool) -> int:
+def print_tables(settings: Settings, query: str | None, form: str = "") -> int:
     """Print the statistics, or the answer to `query`.
+
+    Args:
+        settings: with the store.
+        query: one SELECT; None: the statistics.
+        form: `json`, `csv`, or empty for people.
 
     Returns:
         0; 1 when the store has no dataset yet; 2 when DuckDB refuses the query.
@@ -148,22 +165,14 @@ def print_tables(settings: Settings, query: str | None, *, as_json: bool) -> int
         url = workspace.store.url
         print_error(f"{url} has no dataset yet; build the datasets with `demo-pipeline run`")
         return INVALID
-    if as_json:
+    if form == "json":
         print_json(tables)
-        return OK
-    for name, rows in tables.items():
-        out.print(_table(name, rows))
+    elif form == "csv":
+        print_csv(tables["answer"])
+    else:
+        for name, rows in tables.items():
+            print_records(name.replace("_", " "), rows)
     return OK
-
-
-def _table(name: str, rows: Sequence[Mapping[str, Any]]) -> Table:
-    table = Table(title=name.replace("_", " "), title_justify="left")
-    for column, value in (rows[0] if rows else {"nothing": ""}).items():
-        number = isinstance(value, int | float)
-        table.add_column(cell(column), justify="right" if number else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*map(cell, row.values()))
-    return table
 
 
 def _format_name(value: str) -> str:

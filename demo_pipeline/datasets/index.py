@@ -121,18 +121,15 @@ class ExportState:
 def write_exports(
     out: Path,
     exports: Sequence[ExportState],
-    trajectories: Sequence[DatasetTrajectory],
-    settings: DatasetSettings,
+    rows: Sequence["_Row"],
 ) -> None:
     """Write `exports.json` and `exports.parquet`.
 
     Args:
         out: the folder of the index.
         exports: every training export.
-        trajectories: those of the index.
-        settings: what takes part, and the splits.
+        rows: the trajectories of the index.
     """
-    rows = list(_trajectory_rows(trajectories, settings))
     document = {
         "exports": {state.name: state.as_dict() for state in exports},
         "trajectories": {},
@@ -269,6 +266,23 @@ def _trajectory_row(trajectory: str, head: Head, rows: Sequence[ProvenanceRow]) 
     }
 
 
+def _of_each_step(
+    trajectory: str, head: Head, splits: Mapping[str, str | None]
+) -> dict[str, str | None]:
+    """What the rows of `STEPS_SCHEMA` say about their trajectory."""
+    failed = "failed" if head.status == "completed" else "aborted"
+    return {
+        "application": replace_surrogates(head.application),
+        "instruction": replace_surrogates(head.instruction),
+        "outcome": "done" if head.success else failed,
+        "split": splits.get(trajectory),
+    }
+
+
+def _screenshot(row: ProvenanceRow) -> str:
+    return f"trajectories/{row['trajectory_id']}/steps/{row['step_index']:03d}/screenshot.png"
+
+
 _ROWS_IN_MEMORY = 8192  # of a table; half a kilobyte each
 STEPS_FILE, TRAJECTORIES_FILE = "steps.parquet", "trajectories.parquet"
 _REASONS = pa.struct([pa.field(reason, pa.int32(), nullable=False) for reason in HiddenReason])
@@ -292,6 +306,26 @@ TRAJECTORIES_SCHEMA = described_schema(
         "difficulty": one_of(*Difficulty),
         "steps completion_time_ms hidden_actions": COUNT,
     },
+)
+
+STEPS_SCHEMA = pa.schema(
+    [
+        *PROVENANCE_SCHEMA,
+        *described_schema(
+            (
+                ("application", pa.string(), False, "of task.json"),
+                ("instruction", pa.string(), False, "of task.json"),
+                ("outcome", pa.string(), False, "of the demonstration, as recorded"),
+                ("split", pa.string(), True, "in the training exports; null: it takes no part"),
+                ("screenshot", pa.string(), False, "path of the PNG in the store"),
+            ),
+            {
+                "application instruction screenshot": TEXT,
+                "outcome": one_of("done", "failed", "aborted"),
+                "split": one_of(*Split),
+            },
+        ),
+    ]
 )
 
 
@@ -329,8 +363,9 @@ def build_index(
 ) -> IndexSummary:
     """Write the JSON files of the index and its tables; the caller links the trajectories.
 
-    `steps.parquet` holds the provenance of all steps, `hidden_actions.parquet` all actions that are
-    not steps because no screenshot shows them, `trajectories.parquet` one row per trajectory.
+    `steps.parquet` holds the provenance of all steps and what their trajectory says,
+    `hidden_actions.parquet` all actions that are not steps because no screenshot shows them,
+    `trajectories.parquet` one row per trajectory.
 
     Args:
         trajectories: committed and valid ones, in any order.
@@ -340,13 +375,13 @@ def build_index(
         exports: the training exports as they are committed now.
     """
     out.mkdir(parents=True, exist_ok=True)
-    tally = _Tally()
-    _write_tables(trajectories, out, tally)
+    tally, members = _Tally(), list(_trajectory_rows(trajectories, settings))
+    _write_tables(trajectories, {row.trajectory: row.split for row in members}, out, tally)
     entries = map(json.loads, tally.entries.values())
     dump_long_json(out / "index.json", tally.index(), "trajectories", entries)
     dump_json(out / "metadata.json", _metadata(tally, settings, created_by))
-    indexed = [source for source in trajectories if source.id in tally.entries]
-    write_exports(out, exports, indexed, settings)
+    indexed = [row for row in members if row.trajectory in tally.entries]
+    write_exports(out, exports, indexed)
     return IndexSummary(
         trajectories=tally.counted.trajectories,
         successful=tally.counted.successful,
@@ -359,10 +394,15 @@ def build_index(
     )
 
 
-def _write_tables(trajectories: Sequence[DatasetTrajectory], out: Path, tally: "_Tally") -> None:
+def _write_tables(
+    trajectories: Sequence[DatasetTrajectory],
+    splits: Mapping[str, str | None],
+    out: Path,
+    tally: "_Tally",
+) -> None:
     """Write the tables of both levels, and count."""
     with (
-        TableWriter(out / STEPS_FILE, PROVENANCE_SCHEMA, _ROWS_IN_MEMORY) as steps,
+        TableWriter(out / STEPS_FILE, STEPS_SCHEMA, _ROWS_IN_MEMORY) as steps,
         TableWriter(out / HIDDEN_ACTIONS_FILE, HIDDEN_ACTIONS_SCHEMA, _ROWS_IN_MEMORY) as hidden,
         whole_table(out / TRAJECTORIES_FILE, TRAJECTORIES_SCHEMA) as rows,
     ):
@@ -378,8 +418,9 @@ def _write_tables(trajectories: Sequence[DatasetTrajectory], out: Path, tally: "
             tally.counted.add(head, known)
             # As text, which is a tenth of the size.
             tally.entries[source.id] = json.dumps(_entry(source.id, head))
+            whole = _of_each_step(source.id, head, splits)
             for row in known:
-                steps.append_row(row)
+                steps.append_row(row | whole | {"screenshot": _screenshot(row)})
             for action in hidden_rows(source.id, head.hidden.actions):
                 hidden.append_row(action)
             rows.append_row(_trajectory_row(source.id, head, known))

@@ -14,6 +14,7 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 
+from demo_pipeline.files.column_values import column_domains
 from demo_pipeline.files.logs import LOG_ROOT, PassedOnLog
 from demo_pipeline.files.parquet import column_descriptions
 from demo_pipeline.files.shown_text import markdown_table, markdown_text, plain_line, plain_values
@@ -90,13 +91,16 @@ def columns_metadata(schema: pa.Schema | None) -> dict[str, Any]:
     """The columns of an asset's table as its metadata; nothing without a table."""
     if schema is None:
         return {}
-    descriptions = column_descriptions(schema)
+    descriptions, domains = column_descriptions(schema), dict(column_domains(schema))
     columns = [
         dg.TableColumn(
             name=field.name,
             type=str(field.type),
             description=descriptions[field.name],
-            constraints=dg.TableColumnConstraints(nullable=field.nullable),
+            constraints=dg.TableColumnConstraints(
+                nullable=field.nullable,
+                other=[domains[field.name].words] if field.name in domains else None,
+            ),
         )
         for field in schema
     ]

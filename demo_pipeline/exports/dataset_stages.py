@@ -87,7 +87,7 @@ INDEX_STAGE: Stage[DatasetInputs] = Stage(
     "provenance of all steps in steps.parquet, and links to the exact trajectories. Built after "
     "the training exports: exports.json says which of them hold what of every trajectory.",
     kinds=frozenset({"json", "parquet"}),
-    code_version="12",
+    code_version="13",
     section=lambda settings: settings.datasets,
     limits={"limits of trajectories": lambda settings: settings.trajectories},
     build=_run_index,

@@ -11,32 +11,33 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import cv2
 import jinja2
 
 from demo_pipeline import __version__
-from demo_pipeline.desktopd.models import CANVAS_WIDTH, StepAction, TypeParameters
+from demo_pipeline.desktopd.models import StepAction, TypeParameters
 from demo_pipeline.desktopd.reader import StepFiles
 from demo_pipeline.problems import DemonstrationError, Problem
+from demo_pipeline.reports.pictures import STEP_FACTS, step_picture
+from demo_pipeline.review.material import Material
+from demo_pipeline.review.signals import DEMONSTRATION_SIGNALS, STEP_SIGNALS
+from demo_pipeline.review.triage import TRIAGE_STAGE, read_steps
 from demo_pipeline.runs.damage import storage_message
 from demo_pipeline.runs.export import folder_draft
 from demo_pipeline.runs.quarantine import list_quarantine
 from demo_pipeline.runs.results import contents, left_out_words
 from demo_pipeline.runs.stages import training_exports
 from demo_pipeline.runs.workspace import Workspace
-from demo_pipeline.store.errors import OutputError
-from demo_pipeline.trajectories.overlay import draw_action, label_of
+from demo_pipeline.store.errors import MissingOutput, OutputError
+from demo_pipeline.store.store import Store
+from demo_pipeline.trajectories.overlay import label_of
 from demo_pipeline.trajectories.provenance import ProvenanceRow
 from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory, load
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
 _WIDTH, _QUALITY = 800, 70  # of a picture: 40 kB on average, and a person can read it
 _LONGEST = 12  # bars of a plot
-# Columns of the provenance that a person asks about a step.
-_SHOWN = (
-    *("reason_code", "lead_ms", "leak", "unavoidable", "pointer_distance_px", "freshness"),
-    *("tree_agreement", "tree_age_ms", "clock_method", "clock_uncertainty_ms", "hidden_before"),
-)
+
+_UNTRIAGED: Mapping[str, Any] = {"doubt": 0, "flagged": False, "signals": [], "review": "open"}
 
 
 @dataclass(frozen=True)
@@ -65,11 +66,15 @@ def write_report(workspace: Workspace, dest: Path) -> Written:
         demonstrations: list[dict[str, Any]] = []
         steps: list[dict[str, Any]] = []
         problems: list[str] = []
+        queue = {
+            row["id"]: row for row in Material(workspace.store, workspace.uploads).queue()["rows"]
+        }
         for output in workspace.store.outputs(TRAJECTORIES_STAGE.folder):
             key = output.rpartition("/")[2]
             try:
                 with workspace.store.open(output) as (folder, _):
                     told, own = _demonstration(key, folder, out if shows else None)
+                _add_triage(workspace.store, told, own, queue.get(key, {}))
             except DemonstrationError as error:
                 problems += map(str, error.problems)
             except OutputError as error:
@@ -77,13 +82,18 @@ def write_report(workspace: Workspace, dest: Path) -> Written:
             else:
                 demonstrations.append(told)
                 steps += own
+        demonstrations.sort(key=lambda told: (-told["doubt"], told["id"]))
         data = {"demonstrations": demonstrations, "steps": steps}
         (out / "data.js").write_text(f"const DATA = {_script(data)};\n", encoding="utf-8")
-        page = _page(workspace, demonstrations, steps, problems)
+        page = _page(workspace, demonstrations, steps, problems, _size(out))
         (out / "index.html").write_text(page, encoding="utf-8")
-        sizes = [file.stat().st_size for file in out.rglob("*") if file.is_file()]
+        size = _size(out)
     pictures = sum(step["picture"] is not None for step in steps)
-    return Written(len(demonstrations), len(steps), pictures, sum(sizes))
+    return Written(len(demonstrations), len(steps), pictures, size)
+
+
+def _size(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
 
 def _demonstration(
@@ -108,6 +118,23 @@ def _demonstration(
     return told, steps
 
 
+def _add_triage(
+    store: Store, told: dict[str, Any], steps: Sequence[dict[str, Any]], row: Mapping[str, Any]
+) -> None:
+    """Add what raises doubts, and the review; nothing of a demonstration without triage."""
+    told |= {name: row.get(name, empty) for name, empty in _UNTRIAGED.items()}
+    try:
+        with store.open(TRIAGE_STAGE.output(told["id"])) as (folder, _):
+            found = {one["step_index"]: one for one in read_steps(folder)}
+    except MissingOutput:
+        found = {}
+    for step in steps:
+        step["review"] = told["review"]
+        here = found.get(step["index"], {})
+        step["signals"] = [one.name for one in STEP_SIGNALS if here.get(one.name)]
+        step["doubt"] = here.get("doubt", 0)
+
+
 def _outcome(row: Mapping[str, Any], *, success: bool) -> str:
     """Done, failed or aborted, as the recorder noted it."""
     if success:
@@ -126,7 +153,7 @@ def _step(key: str, step: StepFiles, row: ProvenanceRow, out: Path | None) -> di
         "target": f"{target.role} {target.name}".strip() if out and target else "",
         "leak": ("unavoidable" if row["unavoidable"] else "avoidable") if row["leak"] else "",
         "picture": _picture(key, step, row, out) if out else None,
-        "facts": {name: row[name] for name in _SHOWN if row[name] is not None},
+        "facts": {name: row[name] for name in STEP_FACTS if row[name] is not None},
     }
 
 
@@ -136,18 +163,12 @@ def _reasoning(action: StepAction) -> str:
 
 
 def _picture(key: str, step: StepFiles, row: ProvenanceRow, out: Path) -> str | None:
-    """The screenshot with its action and target drawn, as a JPEG; None when it cannot be read."""
-    picture = cv2.imread(str(step.screenshot)) if step.screenshot.is_file() else None
-    if picture is None:
+    """The screenshot with its action and target drawn, as a JPEG; None when there is none."""
+    if not step.screenshot.is_file():
         return None
-    height = round(picture.shape[0] * _WIDTH / picture.shape[1])
-    small = cv2.resize(picture, (_WIDTH, height), interpolation=cv2.INTER_AREA)
-    sides = [row[f"target_{name}"] for name in ("x", "y", "width", "height")]
-    box = None if None in sides else (sides[0], sides[1], sides[2], sides[3])
-    draw_action(small, step.action, _WIDTH / CANVAS_WIDTH, box)
     name = f"pictures/{key}/{step.index:03}.jpg"
     (out / name).parent.mkdir(parents=True, exist_ok=True)
-    cv2.imwrite(str(out / name), small, [cv2.IMWRITE_JPEG_QUALITY, _QUALITY])
+    step_picture(step, row, _WIDTH, _QUALITY).save(out / name)
     return name
 
 
@@ -156,12 +177,15 @@ def _page(
     demonstrations: Sequence[Mapping[str, Any]],
     steps: Sequence[Mapping[str, Any]],
     problems: Sequence[str],
+    size: int,
 ) -> str:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("demo_pipeline", "reports"), autoescape=True
     )
     return environment.get_template("report.html").render(
         version=__version__,
+        megabytes=f"{size / 1e6:.1f}",
+        signals=[*STEP_SIGNALS, *DEMONSTRATION_SIGNALS],
         pictures=workspace.settings.execution.contact_sheets_in_ui,
         demonstrations=demonstrations,
         steps=steps,
@@ -192,8 +216,10 @@ def _plots(
     yield "Steps by action", _bars(Counter(step["action"] for step in steps))
     yield "Steps by reason of the frame", _bars(_facts(steps, "reason_code"))
     yield "Steps by freshness of the tree", _bars(_facts(steps, "freshness"))
-    leaks = Counter(step["leak"] or "none" for step in steps)
-    yield "Steps by pointer leak", _bars(leaks)
+    yield "Steps by pointer leak", _bars(Counter(step["leak"] or "none" for step in steps))
+    signals = Counter(name for step in steps for name in step["signals"])
+    yield "Steps by signal of doubt", _bars(signals)
+    yield f"{by} review", _bars(Counter(told["review"] for told in demonstrations))
 
 
 def _facts(steps: Sequence[Mapping[str, Any]], name: str) -> Counter[str]:

@@ -8,6 +8,7 @@ sheet.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 import cv2
@@ -117,7 +118,9 @@ def _draw_tile(place: Picture, tile: Tile) -> None:
         _draw_flag(place, tile.leak, captions // 2 - 4, size)
     # A thin gap on the right and below separates tiles that look alike.
     inner = (width - 2, _picture_height(width) - 2)
-    place[captions : captions + inner[1], : inner[0]] = _frame(tile, width)[: inner[1], : inner[0]]
+    place[captions : captions + inner[1], : inner[0]] = tile_picture(tile, width)[
+        : inner[1], : inner[0]
+    ]
 
 
 def _draw_flag(place: Picture, flag: str, line: int, size: float) -> None:
@@ -129,7 +132,8 @@ def _draw_flag(place: Picture, flag: str, line: int, size: float) -> None:
     write(place, flag, (left + 3, line), size, WHITE if flag == "LEAK" else DARK)
 
 
-def _frame(tile: Tile, width: int) -> Picture:
+def tile_picture(tile: Tile, width: int) -> Picture:
+    """The screenshot, `width` pixels wide, with action and target drawn on it."""
     height = _picture_height(width)
     raw = _picture(tile)
     if raw is None:
@@ -211,11 +215,14 @@ def step_tiles(
         DemonstrationError: the folder cannot be read as a trajectory.
     """
     trajectory, rows = load(DatasetTrajectory(demonstration, str(folder)))
-    tiles = [_tile(step, rows[step.index], thumbnails or {}) for step in trajectory.steps]
+    tiles = [step_tile(step, rows[step.index], thumbnails or {}) for step in trajectory.steps]
     return tiles, [rows[step.index] for step in trajectory.steps]
 
 
-def _tile(step: StepFiles, row: ProvenanceRow, thumbnails: Mapping[int, bytes]) -> Tile:
+def step_tile(
+    step: StepFiles, row: ProvenanceRow, thumbnails: Mapping[int, bytes] = MappingProxyType({})
+) -> Tile:
+    """The tile of one step; `thumbnails` as of `step_tiles`."""
     target = [row[f"target_{name}"] for name in ("x", "y", "width", "height")]
     lead = "no lead" if row["lead_ms"] is None else f"{row['lead_ms']:.0f} ms"
     return Tile(

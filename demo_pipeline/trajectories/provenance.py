@@ -16,9 +16,10 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from demo_pipeline.desktopd.models import AGREEMENTS, FRESHNESS, ActionType
+from demo_pipeline.desktopd.models import AGREEMENTS, FRESHNESS, ActionType, StepAction
 from demo_pipeline.files.column_values import ANY, COUNT, TEXT, between, fitting, one_of
 from demo_pipeline.files.parquet import described_schema, read_rows, read_table, write_rows
+from demo_pipeline.files.shown_text import replace_surrogates
 
 Provenance: TypeAlias = Sequence[Path] | pa.Table
 """The provenance tables of trajectories, or their rows with the columns that are counted."""
@@ -33,6 +34,19 @@ QUEST_COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("reward_time_ms", pa.int64(), True, "when it was calculated, epoch milliseconds"),
 )
 QUEST_NAMES = tuple(name for name, *_ in QUEST_COLUMNS)
+# What action.json says, as plain columns.
+_ACTION_COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
+    ("x", pa.int32(), True, "of the action on the canvas, pixels; a drag's start"),
+    ("y", pa.int32(), True, "of the action on the canvas, pixels; a drag's start"),
+    ("end_x", pa.int32(), True, "a drag's end on the canvas, pixels"),
+    ("end_y", pa.int32(), True, "a drag's end on the canvas, pixels"),
+    ("text", pa.string(), True, "what was typed"),
+    ("keys", pa.list_(pa.string()), True, "hotkey: keys held together"),
+    ("direction", pa.string(), True, "scroll: up, down, left, right"),
+    ("amount", pa.int32(), True, "scroll: notches of the wheel"),
+    ("target_role", pa.string(), True, "role of the element that was acted on; null: not known"),
+    ("target_name", pa.string(), True, "its name; null: not known"),
+)
 
 # name, type, nullable, meaning (with unit)
 _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
@@ -65,6 +79,7 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("target_y", pa.int32(), True, "target box on the canvas, pixels"),
     ("target_width", pa.int32(), True, "target box on the canvas, pixels"),
     ("target_height", pa.int32(), True, "target box on the canvas, pixels"),
+    *_ACTION_COLUMNS,
     ("wheel_method", pa.string(), True, "scroll: evidence, override or unit_signature"),
     ("wheel_disagrees", pa.bool_(), True, "scroll: the video shows the opposite sign of the rule"),
     ("off_screen", pa.bool_(), False, "the action is outside the recorded screen"),
@@ -89,6 +104,7 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
 )
 
 _MATCHED = "osworld_task_id"
+_POINTED = ("click", "double_click", "right_click", "scroll", "drag")
 PROVENANCE_SCHEMA = described_schema(
     _COLUMNS,
     {
@@ -108,6 +124,13 @@ PROVENANCE_SCHEMA = described_schema(
         "tree_agreement": one_of(*AGREEMENTS),
         "target_y": ANY.where("target_x"),
         "target_width target_height": COUNT.where("target_x"),
+        "x y": COUNT.where("action_type", *_POINTED),
+        "end_x end_y": COUNT.where("action_type", "drag"),
+        "text": ANY.where("action_type", "type"),
+        "keys": TEXT.where("action_type", "hotkey"),
+        "direction": one_of("up", "down", "left", "right").where("action_type", "scroll"),
+        "amount": COUNT.where("action_type", "scroll"),
+        "target_name": ANY.where("target_role"),
         "wheel_method": one_of("evidence", "override", "unit_signature").where(
             "action_type", "scroll"
         ),
@@ -122,6 +145,19 @@ PROVENANCE_SCHEMA = described_schema(
         "osworld_matches": between(1).where(_MATCHED),
     },
 )
+
+
+def action_columns(action: StepAction) -> dict[str, Any]:
+    """The columns of a step that repeat its action.json."""
+    values, target = action.parameters.model_dump(), action.target_element
+    values |= {side: values[f"start_{side}"] for side in "xy" if f"start_{side}" in values}
+    if target:
+        values |= {"target_role": target.role, "target_name": target.name}
+    found = {name: values.get(name) for name, *_ in _ACTION_COLUMNS}
+    return {
+        name: replace_surrogates(value) if isinstance(value, str) else value
+        for name, value in found.items()
+    }
 
 
 def write_provenance(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -40,7 +40,7 @@ TRAJECTORIES_STAGE: Stage[RecordingInputs] = Stage(
     "hidden_actions.parquet the actions that no screenshot shows.",
     group="trajectories",
     kinds=frozenset({"json", "parquet"}),
-    code_version="8",
+    code_version="9",
     job=DEMONSTRATION_JOB,
     exported=False,
     inputs=("raw_recordings", "events", "actions", "screenshots", "ui_trees"),

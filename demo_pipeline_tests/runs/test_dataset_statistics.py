@@ -210,11 +210,11 @@ def test_stats_prints_tables_json_views_and_answers(
     counted: Workspace, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = counted.settings
-    assert print_tables(settings, None, as_json=False) == 0
+    assert print_tables(settings, None) == 0
     assert "overview" in capsys.readouterr().out
-    assert print_tables(settings, None, as_json=True) == 0
+    assert print_tables(settings, None, "json") == 0
     assert json.loads(capsys.readouterr().out)["overview"][0]["trajectories"] == 2
-    assert print_tables(settings, "SELECT count(*) AS n FROM steps", as_json=True) == 0
+    assert print_tables(settings, "SELECT count(*) AS n FROM steps", "json") == 0
     assert json.loads(capsys.readouterr().out)["answer"][0]["n"] > 0
     assert print_views(settings) == 0
     assert f"'{settings.store}/dataset/steps.parquet'" in capsys.readouterr().out
@@ -224,9 +224,9 @@ def test_stats_of_an_empty_store_and_an_invalid_query_are_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = Settings(store=str(tmp_path / "it's"), uploads=str(tmp_path))
-    assert print_tables(settings, None, as_json=False) == 1
+    assert print_tables(settings, None) == 1
     assert "demo-pipeline run" in capsys.readouterr().err
-    assert print_tables(settings, "SELEC", as_json=False) == 2
+    assert print_tables(settings, "SELEC") == 2
     assert "SELEC" in capsys.readouterr().err
 
 
@@ -240,6 +240,12 @@ def test_stats_of_an_empty_store_and_an_invalid_query_are_reported(
         "ATTACH '{store}/added.db'",
         "SELECT 1; SELECT 2",
         "SET enable_external_access = true",
+        "SET lock_configuration = false",
+        "PRAGMA enable_object_cache",
+        "INSTALL httpfs",
+        "LOAD httpfs",
+        "EXPLAIN ANALYZE COPY (SELECT 1) TO '{store}/dataset/added.csv'",
+        "CREATE TABLE mine AS SELECT 1",
     ],
 )
 def test_a_query_reads_the_store_alone_and_writes_nothing(counted: Workspace, query: str) -> None:

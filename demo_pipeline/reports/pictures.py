@@ -1,0 +1,153 @@
+"""What people look at: a step as a picture, several on a sheet, a stretch of film, HTML of each.
+
+Belongs here: bytes that a notebook or a page shows. Outside of pictures nothing is said of what was
+typed, and no name of an element, which may be what its field holds.
+"""
+
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from html import escape
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import av
+
+from demo_pipeline.desktopd.reader import StepFiles
+from demo_pipeline.observation.frames.video_reader import Span, decode_spans, rgb_of
+from demo_pipeline.recording.video_probe import scan_packets
+from demo_pipeline.store.errors import StorageError
+from demo_pipeline.trajectories.contact_sheets import (
+    Tile,
+    contact_sheet,
+    encode_jpeg,
+    step_tile,
+    tile_picture,
+)
+from demo_pipeline.trajectories.provenance import ProvenanceRow
+
+# Columns of the provenance that a person asks about a step.
+STEP_FACTS = (
+    *("reason_code", "lead_ms", "leak", "unavoidable", "pointer_distance_px", "freshness"),
+    *("tree_agreement", "tree_age_ms", "clock_method", "clock_uncertainty_ms", "hidden_before"),
+)
+_JPEG, _FILM = "image/jpeg", "video/mp4"
+_MILLISECOND = Fraction(1, 1000)
+_FILM_RATE = 30  # frames a second that the encoder plans for; frames keep their own times
+_TABLE_TILES, _TABLE_WIDTH = 12, 320
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A picture or a film; a notebook shows it by itself.
+
+    Attributes:
+        data: the bytes of a file.
+        kind: `image/jpeg` or `video/mp4`.
+    """
+
+    data: bytes = field(repr=False)
+    kind: str = _JPEG
+
+    def save(self, path: str | Path) -> None:
+        """Write it to a file."""
+        Path(path).write_bytes(self.data)
+
+    @property
+    def html(self) -> str:
+        """An element that holds all of it."""
+        source = f'src="data:{self.kind};base64,{b64encode(self.data).decode()}"'
+        style = 'style="max-width:100%"'
+        if self.kind == _FILM:
+            return f"<video controls {style} {source}></video>"
+        return f"<img {style} {source}>"
+
+    def _repr_jpeg_(self) -> bytes | None:
+        return self.data if self.kind == _JPEG else None
+
+    def _repr_html_(self) -> str | None:
+        return self.html if self.kind == _FILM else None
+
+
+def step_picture(step: StepFiles, row: ProvenanceRow, width: int, quality: int = 85) -> Shown:
+    """The screenshot of a step, `width` pixels wide, with its action and target drawn on it."""
+    return Shown(encode_jpeg(tile_picture(step_tile(step, row), width), quality))
+
+
+def sheet_of(tiles: Sequence[Tile], columns: int, width: int, title: str = "") -> Shown:
+    """Tiles of steps as one picture."""
+    return Shown(encode_jpeg(contact_sheet(tiles, columns, width, title)))
+
+
+def film_clip(film: Path, span: Span) -> Shown:
+    """A stretch of a film as an MP4 file (H.264); frames keep the distances of their times.
+
+    Raises:
+        StorageError: it shows no frame.
+        DemonstrationError: the film cannot be read.
+    """
+    data, stream = BytesIO(), None
+    with av.open(data, "w", format="mp4") as container:
+        for frame in decode_spans(film, scan_packets(film), [span]):
+            pixels = rgb_of(frame)
+            even = pixels[: pixels.shape[0] // 2 * 2, : pixels.shape[1] // 2 * 2]
+            picture = av.VideoFrame.from_ndarray(even.copy(), format="rgb24")
+            if stream is None:
+                stream = container.add_stream("libx264", rate=_FILM_RATE)
+                stream.width, stream.height, stream.pix_fmt = (
+                    even.shape[1],
+                    even.shape[0],
+                    "yuv420p",
+                )
+                stream.options = {"preset": "veryfast"}
+                stream.codec_context.time_base = _MILLISECOND
+                first = frame.time
+            picture.pts = round((frame.time - first) / _MILLISECOND)
+            picture.time_base = _MILLISECOND
+            container.mux(stream.encode(picture))
+        if stream is not None:
+            container.mux(stream.encode())
+    if stream is None:
+        raise StorageError("the film shows no frame there")
+    return Shown(data.getvalue(), _FILM)
+
+
+def step_html(step: StepFiles, row: ProvenanceRow) -> str:
+    """A step with its picture and what is known about its screenshot."""
+    facts = {name: row[name] for name in STEP_FACTS if row[name] is not None}
+    if step.action.target_element:
+        facts = {"target": step.action.target_element.role, **facts}
+    title = f"{row['trajectory_id']} · {step.index} {step.action.action_type}"
+    picture = step_picture(step, row, 960).html
+    return f"<b>{escape(title)}</b><br>{picture}{_table([facts])}"
+
+
+def trajectory_html(
+    words: Sequence[str], steps: Sequence[StepFiles], rows: Sequence[ProvenanceRow]
+) -> str:
+    """A trajectory with up to twelve pictures, spread over it, and a line a step.
+
+    Args:
+        words: lines above it.
+        steps: of the trajectory.
+        rows: the provenance of each.
+    """
+    last, shown = len(steps) - 1, min(len(steps), _TABLE_TILES)
+    places = sorted({round(n * last / max(1, shown - 1)) for n in range(shown)})
+    tiles = [step_tile(steps[place], rows[place]) for place in places]
+    names = ("action_type", "reason_code", "lead_ms", "leak", "freshness")
+    lines = [{"step": row["step_index"], **{name: row[name] for name in names}} for row in rows]
+    sheet = sheet_of(tiles, 4, _TABLE_WIDTH).html if tiles else ""
+    above = "<br>".join(map(escape, words))
+    return f'{above}<br>{sheet}<div style="max-height:20em;overflow:auto">{_table(lines)}</div>'
+
+
+def _table(rows: Sequence[Mapping[str, Any]]) -> str:
+    heads = "".join(f"<th>{escape(name)}</th>" for name in (rows[0] if rows else ()))
+    lines = (
+        "".join(f"<td>{'' if one is None else escape(str(one))}</td>" for one in row.values())
+        for row in rows
+    )
+    return f"<table><tr>{heads}</tr>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"

@@ -10,8 +10,9 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -30,6 +31,7 @@ from demo_pipeline.runs.results import (
 
 out = Console()
 err = Console(stderr=True)
+AsJson = Annotated[bool, typer.Option("--json", help="Print a report as JSON.")]
 
 
 def print_line(text: str) -> None:

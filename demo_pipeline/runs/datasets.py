@@ -26,6 +26,7 @@ from demo_pipeline.runs.build import build_if_stale
 from demo_pipeline.runs.damage import trajectory_damage
 from demo_pipeline.runs.quarantine import list_quarantine
 from demo_pipeline.runs.results import BuildResult, Status
+from demo_pipeline.runs.setting_notes import note_settings
 from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, store_views, training_exports
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.stage import Stage, Summary, TrainingExport
@@ -59,16 +60,19 @@ def dataset_recipe(
     if stage.reads_trajectories:
         committed = context.committed
         kept = (TRAJECTORY_FILE, *filter(None, [stage.export.kept if stage.export else ""]))
-        inputs |= {source.id: _fingerprint(source, kept) for source in committed.trajectories}
+        inputs |= {
+            source.id: input_fingerprint(source.content, source.digests, kept)
+            for source in committed.trajectories
+        }
         inputs |= {f"left out: {name}": str(n) for name, n in committed.left_out.items()}
     settings = context.settings
     inputs |= {name: section(settings).fingerprint() for name, section in stage.limits.items()}
     return Recipe(stage.name, stage.code_version, stage.fingerprint(settings), inputs)
 
 
-def _fingerprint(source: DatasetTrajectory, kept: Sequence[str]) -> str:
-    """What a dataset reads of a trajectory and its records."""
-    known = (source.content, *(source.digests.get(name, "") for name in kept))
+def input_fingerprint(content: str, digests: Mapping[str, str], kept: Sequence[str]) -> str:
+    """What a dataset reads of a trajectory with this content, and of its records."""
+    known = (content, *(digests.get(name, "") for name in kept))
     return hashlib.sha256(" ".join(known).encode()).hexdigest()
 
 
@@ -493,6 +497,7 @@ def _build(
     force: bool,
 ) -> BuildResult:
     def build(staging: Staging) -> Summary:
+        note_settings(workspace, stage)
         committed = context.committed
         if stage.export is not None:
             made = [one.id for one in committed.trajectories if any("/" in n for n in one.digests)]

@@ -21,6 +21,7 @@ from demo_pipeline.recording.recording_stages import RAW_RECORDINGS_STAGE, Recor
 from demo_pipeline.runs.build import build_if_stale
 from demo_pipeline.runs.quarantine import quarantine_demonstration, read_quarantine, release
 from demo_pipeline.runs.results import BuildResult, Status
+from demo_pipeline.runs.setting_notes import note_settings
 from demo_pipeline.runs.stages import STAGE_BY_NAME, STAGES
 from demo_pipeline.runs.task_catalog import OSWORLD_TASKS, match_task
 from demo_pipeline.runs.workspace import Workspace
@@ -280,6 +281,7 @@ class _StageRun:
             recipe = _recipe(self._workspace, self._stage, self._key, versions, context.source)
 
             def build(staging: Staging) -> Summary:
+                note_settings(self._workspace, self._stage)
                 staging.hardlink_sources.extend(versions.values())
                 for name, folder in context.folders.items():
                     # What is read has the bytes of its commit.

@@ -162,11 +162,10 @@ class BucketVersions:
             self._retire(output, stored[0])
             self.objects.delete(f"{POINTERS}{output}")
 
-    def keys(self) -> set[VersionKey]:
-        """Every version in the bucket, complete or not."""
-        return set(
-            filter(None, (_version_of(info.key) for info in list_all(self.objects, VERSIONS)))
-        )
+    def keys(self, within: str = "") -> set[VersionKey]:
+        """Every version in the bucket below a folder, complete or not."""
+        prefix = f"{VERSIONS}{within}{'/' if within else ''}"
+        return set(filter(None, (_version_of(i.key) for i in list_all(self.objects, prefix))))
 
     def erase(self, output: str) -> bool:
         """Remove every object of an output's versions; returns whether there were any."""

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -27,6 +27,7 @@ from demo_pipeline.runs.results import (
     DemonstrationResult,
     Status,
     contents,
+    duration,
 )
 
 out = Console()
@@ -55,13 +56,21 @@ def cell(value: object, style: str = "") -> Text:
     return Text("" if value is None else plain_line(str(value)), style)
 
 
+class _TimeColumn(ProgressColumn):
+    """`42 s, 3 min left`; what is left is known from the second result on."""
+
+    def render(self, task: Task) -> Text:
+        left = None if task.finished else task.time_remaining
+        return Text(duration(task.elapsed or 0) + (f", {duration(left)} left" if left else ""))
+
+
 def progress_bar() -> Progress:
-    """A bar with count and elapsed time, on standard error, unless the log is written there."""
+    """A bar with count, elapsed and remaining time, on standard error, unless the log is there."""
     return Progress(
         TextColumn("{task.description:>15}"),
         BarColumn(),
         MofNCompleteColumn(),
-        TimeElapsedColumn(),
+        _TimeColumn(),
         console=err,
         disable=shown_level() < logging.WARNING,
     )

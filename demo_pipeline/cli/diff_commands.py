@@ -32,10 +32,10 @@ def diff(before: _Named, after: _Named, *, as_json: AsJson = False) -> None:
 
     Causes are recordings, settings, code versions and decisions. No row's text is shown.
     """
-    from demo_pipeline.runs.dataset_diff import diff as compared
+    from demo_pipeline.runs.dataset_diff import compare_datasets
     from demo_pipeline.runs.workspace import Workspace
 
-    found = compared(Workspace.open(usable_settings()), before, after)
+    found = compare_datasets(Workspace.open(usable_settings()), before, after)
     if as_json:
         print_json([asdict(one) for one in found])
         return

@@ -208,7 +208,7 @@ def _run_one(
     first: bool,
 ) -> StageReport | DemonstrationResult:
     """What a stage gave, or a result with why it gave nothing."""
-    key = task.demonstration
+    key, start = task.demonstration, time.process_time()
     try:
         with redacted_errors(stage.name, key):
             if first and (problems := _cannot_start(workspace, stage, key)):
@@ -225,7 +225,8 @@ def _run_one(
     ) as error:
         status, *reasons = _meaning(stage, key, error)
         return DemonstrationResult(key, status, problems=tuple(reasons))
-    return StageReport.of(stage.name, key, result) or DemonstrationResult(
+    seconds = time.process_time() - start
+    return StageReport.of(stage.name, key, result, seconds) or DemonstrationResult(
         key, Status.REJECTED, problems=tuple(result.problems), checks=result.checks
     )
 

@@ -146,6 +146,8 @@ def write_origins(store: Store, outputs: Sequence[str], dest: Path) -> None:
     prints = {line.version.settings for line in lines if line.version} - {""}
     noted = ((one, origins.settings(one)) for one in sorted(prints))
     lines += [_Line(settings=dict(values), fingerprint=one) for one, values in noted if values]
+    if not lines:
+        return
     (dest / VERSIONS_FILE).write_bytes(b"".join(msgspec.json.encode(one) + b"\n" for one in lines))
 
 
@@ -158,7 +160,7 @@ def _demonstrations(dataset: Made) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Row:
+class DatasetRow:
     """A row: its demonstration and split, and what it holds as key → digest, never as text."""
 
     demonstration: str
@@ -167,11 +169,11 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Side:
+class ComparedDataset:
     """A dataset to compare."""
 
     dataset: Made
-    rows: Mapping[str, Row]
+    rows: Mapping[str, DatasetRow]
     origins: Origins
 
     @property
@@ -180,7 +182,7 @@ class Side:
         return f"{self.dataset.output}@{self.dataset.id}"
 
 
-def open_sides(workspace: Workspace, text: str) -> dict[str, Callable[[], Side]]:
+def open_sides(workspace: Workspace, text: str) -> dict[str, Callable[[], ComparedDataset]]:
     """The datasets that a command names, by their stages.
 
     Args:
@@ -197,27 +199,27 @@ def open_sides(workspace: Workspace, text: str) -> dict[str, Callable[[], Side]]
     version = _named_version(workspace.store, text)
     origins, made = Origins.of_store(workspace.store), Made.of(version)
 
-    def side() -> Side:
+    def side() -> ComparedDataset:
         digests = {entry.path: entry.sha256 for entry in version.manifest.files}
         with workspace.store.open_version(version) as content:
-            return Side(made, read_rows(content, digests.get), origins)
+            return ComparedDataset(made, dataset_rows(content, digests.get), origins)
 
     return {made.stage: side}
 
 
-def _of_export(export: Path, chosen: Path) -> dict[str, Callable[[], Side]]:
+def _of_export(export: Path, chosen: Path) -> dict[str, Callable[[], ComparedDataset]]:
     origins = Origins.of_export(export / VERSIONS_FILE)
     outputs = [path.relative_to(export).as_posix() for path in export.glob("*")]
     outputs += [path.relative_to(export).as_posix() for path in export.glob("*/*")]
     found = [one for output in outputs for one in origins.versions(output)]
 
-    def side(made: Made) -> Side:
+    def side(made: Made) -> ComparedDataset:
         folder = export / made.output
 
         def digest(name: str) -> str | None:
             return file_digest(folder / name).sha256 if (folder / name).is_file() else None
 
-        return Side(made, read_rows(folder, cache(digest)), origins)
+        return ComparedDataset(made, dataset_rows(folder, cache(digest)), origins)
 
     inside = [one for one in found if _is_compared(one.stage)]
     return {
@@ -250,9 +252,9 @@ def _is_named(store: Store, one: Version, text: str) -> bool:
     return current is not None and current.id == one.id
 
 
-def read_rows(folder: Path, digest: Callable[[str], str | None]) -> dict[str, Row]:
+def dataset_rows(folder: Path, digest: Callable[[str], str | None]) -> dict[str, DatasetRow]:
     """Id → row of a dataset; `digest` gives the SHA-256 of a file that a row names."""
-    rows: dict[str, Row] = {}
+    rows: dict[str, DatasetRow] = {}
     for patterns in _ROWS:
         files = sorted({path for pattern in patterns for path in folder.glob(pattern)})
         for path in files:
@@ -278,7 +280,7 @@ def _values(path: Path) -> Iterator[Mapping[str, Any]]:
 
 def _row(
     value: Mapping[str, Any], path: Path, split: str, digest: Callable[[str], str | None]
-) -> tuple[str, Row]:
+) -> tuple[str, DatasetRow]:
     meta = value.get("metadata") or {}
     meta = json.loads(meta) if isinstance(meta, str) else meta
     known = {**meta.get("others", {}), **meta, **value}
@@ -291,7 +293,7 @@ def _row(
         if pictures:
             parts[f"{name} (file)"] = _digest(pictures)
     shown = value.get("split") or ("" if path.name == "steps.parquet" else split)
-    return key, Row(demonstration, shown, parts)
+    return key, DatasetRow(demonstration, shown, parts)
 
 
 def _strings(value: Any) -> Iterator[str]:
@@ -310,7 +312,7 @@ def _digest(value: Any) -> str:
 
 
 @dataclass(frozen=True)
-class Difference:
+class RowDifference:
     """A row that differs.
 
     Attributes:
@@ -338,10 +340,10 @@ class DatasetDiff:
     before: str
     after: str
     rows: tuple[int, int]
-    differences: list[Difference] = field(default_factory=list)
+    differences: list[RowDifference] = field(default_factory=list)
 
 
-def compare(old: Side, new: Side) -> DatasetDiff:
+def compare(old: ComparedDataset, new: ComparedDataset) -> DatasetDiff:
     """The rows that differ between two versions of a dataset, with their causes."""
     causes = _Causes(old, new)
     found = [
@@ -353,7 +355,9 @@ def compare(old: Side, new: Side) -> DatasetDiff:
     return DatasetDiff(new.dataset.stage, old.name, new.name, counts, found)
 
 
-def _difference(key: str, old: Row | None, new: Row | None, causes: "_Causes") -> Difference:
+def _difference(
+    key: str, old: DatasetRow | None, new: DatasetRow | None, causes: "_Causes"
+) -> RowDifference:
     row = new or old
     assert row is not None  # noqa: S101 - it is in one of them
     because = causes.of(row.demonstration)
@@ -363,13 +367,13 @@ def _difference(key: str, old: Row | None, new: Row | None, causes: "_Causes") -
         names = sorted({*old.parts, *new.parts})
         parts = [name for name in names if old.parts.get(name) != new.parts.get(name)]
         split = split if old.split == split else f"{old.split} → {split}"
-    return Difference(key, row.demonstration, change, split, tuple(parts), because)
+    return RowDifference(key, row.demonstration, change, split, tuple(parts), because)
 
 
 class _Causes:
     """What differs between the recipes of two versions of a dataset."""
 
-    def __init__(self, old: Side, new: Side) -> None:
+    def __init__(self, old: ComparedDataset, new: ComparedDataset) -> None:
         self._old, self._new = old, new
         self._kept = _kept(new.dataset)[1:]
         self._whole = [*self._of_dataset()]
@@ -447,7 +451,7 @@ class _Causes:
             yield from setting_changes(old, new)
 
 
-def diff(workspace: Workspace, before: str, after: str) -> list[DatasetDiff]:
+def compare_datasets(workspace: Workspace, before: str, after: str) -> list[DatasetDiff]:
     """Every dataset that both name, compared.
 
     Raises:

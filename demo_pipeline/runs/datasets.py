@@ -22,7 +22,7 @@ from demo_pipeline.exports.record_stages import RECORDS_STAGE
 from demo_pipeline.files.json_files import json_bytes
 from demo_pipeline.files.processes import reduced_python_gc
 from demo_pipeline.problems import DemonstrationError, errors
-from demo_pipeline.runs.build import build_if_stale
+from demo_pipeline.runs.build import build_if_stale, rebuild_reason
 from demo_pipeline.runs.damage import trajectory_damage
 from demo_pipeline.runs.quarantine import list_quarantine
 from demo_pipeline.runs.results import BuildResult, Status
@@ -405,10 +405,10 @@ def wanted_recipe(workspace: Workspace, stage: Stage[DatasetInputs]) -> Recipe:
         return dataset_recipe(stage, *opened)
 
 
-def unchanged_output(
+def rebuild_cause(
     workspace: Workspace, stage: Stage[DatasetInputs], committed: CommittedTrajectories
-) -> str | None:
-    """Name of the stage's output when building it now would change nothing; None otherwise.
+) -> tuple[str, str]:
+    """The stage's output, and why it would be built now; empty when it would not.
 
     Args:
         workspace: the roots; nothing is built or written.
@@ -420,18 +420,19 @@ def unchanged_output(
     """
     store = workspace.store
     if stage.export is not None and failed_before(store, stage):
-        return None
+        return stage.folder, "it failed before"
     with _opened(workspace, stage, committed) as (context, fingerprints):
         output, recipe = (
             dataset_output(stage, context),
             dataset_recipe(stage, context, fingerprints),
         )
         current = store.current(output)
-        same = current is not None and current.manifest.recipe == recipe
-        if current is None or not same or not store.is_complete(current):
-            return None
+        if current is None or current.manifest.recipe != recipe:
+            return output, rebuild_reason(current, recipe)
+        if not store.is_complete(current):
+            return output, "a file is missing"
         _LOG.info("%s: %s is unchanged", stage.name, output)
-        return output
+        return output, ""
 
 
 @contextmanager

@@ -101,6 +101,7 @@ class StageReport:
         files: number of files.
         size: of all files together, bytes.
         checks: the outcome of every check.
+        cpu_seconds: of the process that built it.
     """
 
     stage: str
@@ -112,9 +113,12 @@ class StageReport:
     files: int
     size: int
     checks: tuple[CheckOutcome, ...]
+    cpu_seconds: float = field(default=0.0, compare=False)
 
     @classmethod
-    def of(cls, stage: str, demonstration: str, result: BuildResult) -> "StageReport | None":
+    def of(
+        cls, stage: str, demonstration: str, result: BuildResult, cpu_seconds: float = 0.0
+    ) -> "StageReport | None":
         """The report of a built output; None when it was rejected."""
         version = result.version
         if version is None:
@@ -130,6 +134,7 @@ class StageReport:
             len(files),
             files.size,
             result.checks,
+            cpu_seconds,
         )
 
 
@@ -241,7 +246,7 @@ class BatchProgress:
         self._said, passed = now, now - self._begun
         pace = ""
         if ended:
-            left = _duration(passed / ended * (self.total - ended))
+            left = duration(passed / ended * (self.total - ended))
             pace = f", {60 * ended / passed:.0f} per minute, {left} left"
         return f"{ended} of {self.total}{pace}{self._others()}"
 
@@ -260,7 +265,7 @@ class BatchProgress:
         return "".join(f", {self._counts[name]} {name}" for name in _RARE if self._counts[name])
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
     """`42 s`, `7 min` or `3.5 h`."""
     if seconds < 90:
         return f"{seconds:.0f} s"

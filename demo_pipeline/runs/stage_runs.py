@@ -18,7 +18,7 @@ from demo_pipeline.osworld.task_matching import NO_CATALOG, TaskMatch
 from demo_pipeline.problems import DemonstrationError, Problem, errors
 from demo_pipeline.recording import manifest
 from demo_pipeline.recording.recording_stages import RAW_RECORDINGS_STAGE, RecordingInputs
-from demo_pipeline.runs.build import build_if_stale
+from demo_pipeline.runs.build import build_if_stale, rebuild_reason
 from demo_pipeline.runs.quarantine import quarantine_demonstration, read_quarantine, release
 from demo_pipeline.runs.results import BuildResult, Status
 from demo_pipeline.runs.setting_notes import note_settings
@@ -32,6 +32,7 @@ from demo_pipeline.store.uploads import changed_while_read, upload_listing_finge
 from demo_pipeline.store.version_manifest import CheckOutcome, Recipe, Version
 from demo_pipeline.store.versions import Staging, document_damage
 
+AFTER_INPUTS = "perhaps, when what it reads has changed"
 _CHANGED = "upload_changed"
 _GB = 2**30
 
@@ -96,22 +97,35 @@ def is_up_to_date(workspace: Workspace, demonstration: str) -> bool:
 
     Reads of the upload only what `Uploads.identity` reads.
     """
-    store, versions, match = workspace.store, dict[str, Version](), NO_CATALOG
     try:
-        for stage in STAGES:
-            current = store.current(stage.output(demonstration))
-            if current is None:
-                return False
-            versions[stage.name] = current
-            if stage.matches_task:
-                with store.open(RAW_RECORDINGS_STAGE.output(demonstration)) as (folder, _):
-                    match = match_task(workspace, manifest.read_manifest(folder))
-            recipe = _recipe(workspace, stage, demonstration, versions, match)
-            if current.manifest.recipe != recipe or not store.is_complete(current):
-                return False
+        return next(stale_stages(workspace, demonstration), None) is None
     except (DemonstrationError, MissingOutput):
         return False
-    return True
+
+
+def stale_stages(workspace: Workspace, demonstration: str) -> Iterator[tuple[str, str]]:
+    """Yield each stage that a run would build, and why.
+
+    Raises:
+        DemonstrationError: the upload cannot be read.
+        MissingOutput: an output has lost a file.
+    """
+    store, versions, match = workspace.store, dict[str, Version](), NO_CATALOG
+    for stage in STAGES:
+        current = store.current(stage.output(demonstration))
+        if current is None or not versions.keys() >= set(stage.inputs):
+            yield stage.name, "there is no version" if current is None else AFTER_INPUTS
+            continue
+        if stage.matches_task:
+            with store.open(RAW_RECORDINGS_STAGE.output(demonstration)) as (folder, _):
+                match = match_task(workspace, manifest.read_manifest(folder))
+        recipe = _recipe(workspace, stage, demonstration, versions, match)
+        if current.manifest.recipe != recipe:
+            yield stage.name, rebuild_reason(current, recipe)
+        elif not store.is_complete(current):
+            yield stage.name, "a file is missing"
+        else:
+            versions[stage.name] = current
 
 
 def _recipe(

@@ -656,16 +656,17 @@ class TestSettings:
     @pytest.mark.parametrize(
         ("name", "value", "said"),
         [
-            ("ACTIONS__CLICK_RADIUS_PX", "wide", "DEMO_PIPELINE_ACTIONS__CLICK_RADIUS_PX: "),
             ("DATASETS__TRAIN_RATIO", "0.7", "add up to 1"),
-            ("ACTIONS", '{"wide":', '"actions"'),
+            ("ACTIONS", '{"wide":', "is not valid JSON; for example DEMO_PIPELINE_ACTIONS__CLICK"),
+            ("DATASETS__EXPORTS", "sft", '; for example DEMO_PIPELINE_DATASETS__EXPORTS=\'["sft"'),
+            ("DATASETS__SFT_TREES", "s3://key:secret@bucket/x", "_TREES: Input should be 'path'"),
             ("STORE", "s3://key:secret@bucket/store", "remove them, and set AWS_ACCESS_KEY_ID"),
             ("UPLOADS", "gs://key:secret@bucket/in", "give a path"),
             ("OSWORLD_TASKS", "s3://key:secret@bucket/tasks", "give a path"),
             ("EXECUTION_CONTACT_SHEETS_IN_UI", "secret", "DEMO_PIPELINE_EXECUTION__CONTACT_"),
         ],
     )
-    def test_an_unusable_setting_is_a_usage_error_without_its_value(
+    def test_an_unusable_setting_is_a_usage_error_without_what_may_be_a_secret(
         self,
         place: Place,
         command: Command,
@@ -676,8 +677,16 @@ class TestSettings:
         answer = command(place, "run", **{f"DEMO_PIPELINE_{name}": value})
         assert answer.code == 2
         assert said in answer.err
-        assert value not in answer.err
+        assert f"{value}:" not in answer.err
         assert "secret" not in answer.err
+
+    def test_an_unusable_number_is_named_with_its_value_and_an_example(
+        self, place: Place, command: Command
+    ) -> None:
+        name = "DEMO_PIPELINE_ACTIONS__CLICK_RADIUS_PX"
+        answer = command(place, "run", **{name: "wide"})
+        assert f"setting {name}=wide: Input should be a valid number" in answer.err
+        assert answer.err.endswith(f"; for example {name}=5.0\n")
 
     @pytest.mark.parametrize(
         ("text", "said"),

@@ -155,7 +155,8 @@ class Stage(Generic[AnyInputs]):
         job: the Dagster job that builds it.
         reads_uploads: it reads the uploaded files too.
         matches_task: it reads which OSWorld task the demonstration is of, as `Inputs.source`.
-        source: reads what no stage wrote, from a `Workspace`.
+        source: reads what no stage wrote, from a `Workspace`; of a demonstration also from its id
+            and the versions of the inputs by stage.
         limits: name in the recipe → further settings, which only checks depend on.
         subfolder: name of the output below `folder`; None: the output is `folder`.
         replaces: of the names of the stage's published outputs, those that a new one (its name is
@@ -188,7 +189,7 @@ class Stage(Generic[AnyInputs]):
     job: str = DATASETS_JOB
     reads_uploads: bool = False
     matches_task: bool = False
-    source: Callable[[Any], SourceInput] | None = None
+    source: Callable[..., SourceInput] | None = None
     limits: Mapping[str, Callable[[Settings], Section]] = field(default_factory=dict)
     subfolder: Callable[[AnyInputs], str] | None = None
     replaces: Callable[[AnyInputs, str, Collection[str]], Sequence[str]] | None = None

@@ -322,8 +322,9 @@ class _FormExporter:
         pictures = form.pictures(candidate, split, record, self._settings)
         if not all(self._picture(*one, record, candidate) for one in pictures.items()):
             return "missing_frame"
+        parts = form.parts(candidate, record, self._settings)
         for part, names in self._targets[split].items():
-            value = record.parts.get(part)
+            value = parts.get(part)
             if value is not None and part in self._tables:
                 value = form.row(value, split, self._settings, candidate.source.folder)
             for name in names if value is not None else ():
@@ -333,7 +334,7 @@ class _FormExporter:
         self.counts.update(record.counts)
         self.ids[record.id] += 1
         if self._links is not None and form.file not in candidate.source.digests:
-            self.problems += form.problems([(None, record)], form.file, candidate.source.path)
+            self.problems += form.problems([(None, record)], form.file, candidate.source)
         return ""
 
     def _picture(self, name: str, source: str, record: KeptRecord, candidate: Candidate) -> bool:

@@ -16,12 +16,14 @@ import msgspec
 import pyarrow as pa
 
 from demo_pipeline.datasets.selection import (
+    BAD_STEP,
     TRAJECTORY_FILE,
     Candidate,
     Head,
     candidate_of,
+    head_of,
     kept_lines,
-    load_committed,
+    load_corrected,
     read_head,
     trajectory_lines,
 )
@@ -30,9 +32,10 @@ from demo_pipeline.desktopd.reader import Trajectory
 from demo_pipeline.files import json_files
 from demo_pipeline.files.atomic_write import file_digest
 from demo_pipeline.problems import Problem
+from demo_pipeline.review.decisions import Corrected
 from demo_pipeline.settings import DatasetSettings, ExportName
 from demo_pipeline.trajectories.provenance import ProvenanceRow
-from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory, load
+from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,10 +149,12 @@ class Form:
         instruction_in_prompt: whether every prompt holds the instruction.
         of_trajectory: what a trajectory as a whole counts.
         whole_trajectories: it is of whole trajectories, not of steps.
+        of_steps: a record is of the step that its screenshot belongs to; a bad one gives none.
+        parts: of a record that a dataset takes; reviews may say more than the record.
         plan: another plan than that of most forms.
         finish: writes the other files; returns details of the summary.
         problems: what is wrong with records of a trajectory; gets them with their lines, the file
-            that problems name, and the folder of the trajectory.
+            that problems name, and the trajectory.
     """
 
     name: ExportName
@@ -182,11 +187,15 @@ class Form:
         lambda _trajectory, _settings: {}
     )
     whole_trajectories: bool = False
+    of_steps: bool = True
+    parts: Callable[[Candidate, KeptRecord, DatasetSettings], Mapping[str, Any]] = (
+        lambda _candidate, record, _settings: record.parts
+    )
     plan: Callable[..., Any] | None = None
     finish: Callable[..., Mapping[str, Any]] = lambda *_: {}
-    problems: Callable[[Sequence[tuple[int | None, KeptRecord]], str, Path], Sequence[Problem]] = (
-        lambda *_: ()
-    )
+    problems: Callable[
+        [Sequence[tuple[int | None, KeptRecord]], str, DatasetTrajectory], Sequence[Problem]
+    ] = lambda *_: ()
 
     @property
     def file(self) -> str:
@@ -222,7 +231,8 @@ def write_records(
 ) -> Mapping[str, int]:
     """Write what datasets need of a trajectory, and its records in some forms.
 
-    A file that exists already is left as it is.
+    The records are of the trajectory as people corrected it. A file that exists already is left as
+    it is.
 
     Returns:
         Form → number of records.
@@ -230,9 +240,9 @@ def write_records(
     Raises:
         DemonstrationError: the trajectory cannot be read.
     """
-    head, rows = read_head(source)
-    (out / TRAJECTORY_FILE).write_bytes(b"".join(trajectory_lines(head, rows)))
-    loaded = load(source, rows)
+    recorded, rows = read_head(source)
+    (out / TRAJECTORY_FILE).write_bytes(b"".join(trajectory_lines(recorded, rows)))
+    head, loaded = head_of(source), load_corrected(source, rows)
     counts: dict[str, int] = {}
     for form in forms:
         path, own = out / form.file, form.of_records(settings)
@@ -248,22 +258,25 @@ def record_lines(
     form: Form,
     source: DatasetTrajectory,
     head: Head,
-    loaded: tuple[Trajectory, Mapping[int, ProvenanceRow]],
+    loaded: Corrected,
     own: DatasetSettings,
 ) -> Iterator[bytes]:
     """Yield the lines that keep the records of a trajectory: `KeptCounts`, then `KeptRecord`s.
 
     `own`: see `Form.of_records`.
     """
-    tables = form.tables(own)
+    tables, trajectory = form.tables(own), loaded.trajectory
     candidate = candidate_of(source, head, own)
+    bad = {step.screenshot for step in trajectory.steps if step.index in loaded.bad_steps}
     lines, excluded = [], Counter[str]()
-    for record in form.records(candidate, *loaded, own):
+    for record in form.records(candidate, trajectory, loaded.rows, own):
         if isinstance(record, Excluded):
             excluded[record.reason] += 1
+        elif form.of_steps and record.screenshot in bad:
+            excluded[BAD_STEP] += 1
         else:
             lines.append(_line(record, candidate, tables))
-    yield _encoded({"excluded": excluded, "counts": dict(form.of_trajectory(loaded[0], own))})
+    yield _encoded({"excluded": excluded, "counts": dict(form.of_trajectory(trajectory, own))})
     yield from lines
 
 
@@ -306,7 +319,6 @@ def kept_records(
     """
     lines = kept_lines(source, form.file)
     if lines is None:
-        head = read_head(source)[0]
-        own = form.of_records(settings)
-        lines = list(record_lines(form, source, head, load_committed(source), own))
+        head, own = head_of(source), form.of_records(settings)
+        lines = list(record_lines(form, source, head, load_corrected(source), own))
     return _COUNTS.decode(lines[0]), map(_RECORD.decode, lines[1:])

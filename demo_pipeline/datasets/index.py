@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import pyarrow as pa
 
 from demo_pipeline.datasets.export_loop import plan_splits
-from demo_pipeline.datasets.selection import Head, facts_of, load_committed
+from demo_pipeline.datasets.selection import TRAJECTORY_FILE, Head, facts_of, load_corrected
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.models import Creator, Difficulty, Index, Metadata
 from demo_pipeline.files.column_values import COUNT, TEXT, one_of
@@ -360,8 +360,8 @@ def _write_tables(trajectories: Sequence[DatasetTrajectory], out: Path, tally: "
     ):
         for source in sorted_by_id(trajectories):
             try:
-                if not source.digests:
-                    load_committed(source)  # a trajectory without records may lack a file
+                if TRAJECTORY_FILE not in source.digests:
+                    load_corrected(source)  # a trajectory without records may lack a file
                 head, known = facts_of(source)
             except DemonstrationError as error:
                 tally.problems += error.problems

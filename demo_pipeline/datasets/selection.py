@@ -10,7 +10,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,11 @@ import msgspec
 import pyarrow as pa
 
 from demo_pipeline.desktopd.models import ActionType, Result, Task
-from demo_pipeline.desktopd.reader import Trajectory, read_document
+from demo_pipeline.desktopd.reader import json_problem, read_document
+from demo_pipeline.files.json_files import JsonFileError, parse_json
 from demo_pipeline.files.parquet import rows_table
 from demo_pipeline.problems import DemonstrationError, Problem, errors
+from demo_pipeline.review.decisions import NO_CORRECTIONS, Corrected, Corrections, corrected
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.stage import RECORDS
 from demo_pipeline.store.errors import ChangedOutput
@@ -47,7 +49,10 @@ COUNTED_COLUMNS = (
     *("trajectory_id", "step_index", "action_type", "leak", "unavoidable", "split_group"),
     *("platform", "scale", "pad_x", "pad_y"),
 )
-TRAJECTORY_FILE = "trajectory.jsonl"  # of the records: what is known of the trajectory
+# Of the records: what is known of the trajectory as recorded, and what people corrected in it.
+TRAJECTORY_FILE, CORRECTIONS_FILE = "trajectory.jsonl", "corrections.json"
+NOT_APPROVED = "not_approved"
+BAD_STEP = "bad_step"  # why a step that somebody marked gives no record
 _COUNTED_SCHEMA = pa.schema([PROVENANCE_SCHEMA.field(name) for name in COUNTED_COLUMNS])
 _ROW = msgspec.json.Decoder(msgspec.defstruct("_Row", [(name, Any) for name in COUNTED_COLUMNS]))
 
@@ -64,6 +69,7 @@ class Head:
         steps: how many.
         waits: indexes of the steps that are waits.
         hidden: its hidden actions.
+        corrections: that it has been changed by; empty as recorded.
     """
 
     instruction: str
@@ -80,6 +86,26 @@ class Head:
     steps: int
     waits: tuple[int, ...]
     hidden: HiddenActions
+    corrections: Corrections = NO_CORRECTIONS
+
+    @property
+    def first(self) -> int:
+        """The number of its first step."""
+        return self.corrections.trim.first if self.corrections.trim else 0
+
+    def corrected(self, corrections: Corrections) -> "Head":
+        """The same after people's corrections, from what was recorded."""
+        words, success = corrections.instruction, corrections.success
+        steps = list(filter(corrections.keeps, range(self.steps)))
+        return replace(
+            self,
+            instruction=self.instruction if words is None else words,
+            success=self.success if success is None else success,
+            steps=len(steps),
+            waits=tuple(filter(corrections.keeps, self.waits)),
+            hidden=self.hidden.around(steps) if corrections.trim else self.hidden,
+            corrections=corrections,
+        )
 
     @property
     def recorded(self) -> datetime:
@@ -97,7 +123,7 @@ def utc(text: str) -> datetime:
 
 
 def read_head(source: DatasetTrajectory) -> tuple[Head, list[dict[str, Any]]]:
-    """What is known of a trajectory, from its files, and its provenance.
+    """What is known of a trajectory as recorded, from its files, and its provenance.
 
     Raises:
         DemonstrationError: a file cannot be read.
@@ -129,14 +155,33 @@ def read_head(source: DatasetTrajectory) -> tuple[Head, list[dict[str, Any]]]:
 
 def trajectory_lines(head: Head, rows: Sequence[Mapping[str, Any]]) -> Iterator[bytes]:
     """Yield the lines of `TRAJECTORY_FILE`: the head, then a line per row of the provenance."""
-    for value in (asdict(head), *rows):
+    known = {name: value for name, value in asdict(head).items() if name != "corrections"}
+    for value in (known, *rows):
         yield f"{json.dumps(value)}\n".encode()
 
 
-def load_committed(
-    source: DatasetTrajectory,
-) -> tuple[Trajectory, dict[int, ProvenanceRow]]:
-    """Read a trajectory; one of a store has then the bytes of its commit.
+def corrections_of(source: DatasetTrajectory) -> Corrections:
+    """What people corrected in a trajectory, as its records say.
+
+    Raises:
+        ChangedOutput: the file is not the one that was committed.
+    """
+    lines = kept_lines(source, CORRECTIONS_FILE)
+    if lines is None:
+        return NO_CORRECTIONS
+    return Corrections.model_validate(parse_json(lines[0], CORRECTIONS_FILE))
+
+
+def load_corrected(
+    source: DatasetTrajectory, rows: Sequence[ProvenanceRow] | None = None
+) -> Corrected:
+    """Read a trajectory as people corrected it; one of a store has then the bytes of its commit.
+
+    Every form, dataset and evaluation gets a trajectory from here.
+
+    Args:
+        source: the trajectory.
+        rows: its provenance; None: it is read.
 
     Raises:
         DemonstrationError: it cannot be read.
@@ -146,7 +191,23 @@ def load_committed(
         damage = document_damage(source.path.resolve(), f"trajectories/{source.id}")
         if damage is not None:
             raise damage.as_error()
-    return load(source)
+    trajectory, known = load(source, rows)
+    try:
+        return corrected(trajectory, corrections_of(source), known)
+    except JsonFileError as error:
+        raise DemonstrationError(of_demonstration([json_problem(error)], source)) from None
+
+
+def corrected_documents(source: DatasetTrajectory) -> Mapping[str, Mapping[str, Any]]:
+    """The documents of a trajectory that people corrected, by the names that records give them."""
+    if not corrections_of(source).decisions:
+        return {}
+    top, trajectory = f"trajectories/{source.id}", load_corrected(source).trajectory
+    actions = {
+        f"{top}/steps/{step.folder.name}/action.json": step.action.model_dump(mode="json")
+        for step in trajectory.steps
+    }
+    return {f"{top}/task.json": trajectory.task.model_dump(mode="json"), **actions}
 
 
 def kept_lines(source: DatasetTrajectory, name: str) -> list[bytes] | None:
@@ -167,13 +228,18 @@ def kept_lines(source: DatasetTrajectory, name: str) -> list[bytes] | None:
 
 
 def head_of(source: DatasetTrajectory) -> Head:
-    """What is known of a trajectory, from its records if it has any. Raises as `read_head`."""
+    """What is known of a trajectory as people corrected it, from its records if it has any.
+
+    Raises as `read_head`.
+    """
     lines = kept_lines(source, TRAJECTORY_FILE)
-    return read_head(source)[0] if lines is None else _parsed(lines[0])
+    head = read_head(source)[0] if lines is None else _parsed(lines[0])
+    corrections = corrections_of(source)
+    return head.corrected(corrections) if corrections.decisions else head
 
 
 def facts_of(source: DatasetTrajectory) -> tuple[Head, list[dict[str, Any]]]:
-    """The same, and its provenance. Raises as `read_head`."""
+    """What is known of a trajectory as recorded, and its provenance. Raises as `read_head`."""
     lines = kept_lines(source, TRAJECTORY_FILE)
     if lines is None:
         return read_head(source)
@@ -219,7 +285,9 @@ class Candidate:
         task_id: of task.json.
         hidden: its hidden actions.
         incomplete: steps before which too many actions are hidden for exports of steps; the number
-            of steps stands for the end.
+            that follows the last stands for the end.
+        bad_steps: that somebody marked: they stay in the history, and nobody should learn them.
+        reworded: people corrected its instruction.
         gives_steps: some step, or the end, is not incomplete.
         stretch: the steps that an export of whole trajectories takes; None: too few without a gap.
     """
@@ -231,6 +299,8 @@ class Candidate:
     task_id: str = ""
     hidden: HiddenActions = NOTHING_HIDDEN
     incomplete: frozenset[int] = frozenset()
+    bad_steps: frozenset[int] = frozenset()
+    reworded: bool = False
     gives_steps: bool = True
     stretch: range | None = None
 
@@ -250,7 +320,7 @@ class Selection:
     Attributes:
         chosen: the trajectories that take part, in the order of their ids.
         excluded: how many were left out, by reason: failed, aborted, contaminated, incomplete,
-            unreadable.
+            unreadable; excluded, rejected and not_approved when there are any.
         problems: why unreadable trajectories could not be read.
         newest: see `newest_recording`.
         left_out: trajectory → why it takes no part; the unreadable ones are not in it.
@@ -266,10 +336,11 @@ class Selection:
 def select(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings) -> Selection:
     """Choose trajectories for training.
 
-    Failed and aborted demonstrations and those of a benchmark task are left out unless the settings
-    include them; each is counted under the first reason that holds. A trajectory that cannot be
-    read is left out and reported; the others are not affected. Which of the chosen have too many
-    hidden actions depends on the export; `export_loop.plan_export` leaves them out.
+    Demonstrations that the settings name, or whose review they do not accept, are left out, and
+    unless the settings include them failed and aborted ones and those of a benchmark task; each is
+    counted under the first reason that holds. A trajectory that cannot be read is left out and
+    reported; the others are not affected. Which of the chosen have too many hidden actions depends
+    on the export; `export_loop.plan_export` leaves them out.
     """
     chosen: list[Candidate] = []
     problems: list[Problem] = []
@@ -286,19 +357,28 @@ def select(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings)
             _LOG.debug("%s takes no part: unreadable", source.id)
             continue
         newest = max(newest, head.recorded)
-        if reason := _left_out(head, settings):
+        if reason := _review_reason(source, settings) or _left_out(head, settings):
             excluded[reason] += 1
             left_out[source.id] = LeftOut(reason, head.split_groups[0])
             _LOG.debug("%s takes no part: %s", source.id, reason)
         else:
             chosen.append(candidate_of(source, head, settings))
-    return Selection(tuple(chosen), excluded, tuple(problems), newest, left_out)
+    return Selection(tuple(_joined_by_words(chosen)), excluded, tuple(problems), newest, left_out)
+
+
+def _joined_by_words(chosen: Sequence[Candidate]) -> Iterator[Candidate]:
+    """Yield the candidates; who has the words that another one was given is of its task, too."""
+    given = {one.instruction for one in chosen if one.reworded}
+    for one in chosen:
+        if one.instruction in given:  # it sorts behind all slugs: the group keeps its name
+            one = replace(one, split_groups=(*one.split_groups, f"~{one.instruction}"))  # noqa: PLW2901
+        yield one
 
 
 def candidate_of(source: DatasetTrajectory, head: Head, settings: DatasetSettings) -> Candidate:
     """A trajectory as a candidate; which steps it gives depends on `max_hidden_share`."""
     waits, share = frozenset(head.waits), settings.max_hidden_share
-    incomplete = head.hidden.incomplete_steps(head.steps, waits, share)
+    incomplete = head.hidden.incomplete_steps(head.steps, waits, share, head.first)
     return Candidate(
         source=source,
         instruction=head.instruction,
@@ -307,9 +387,21 @@ def candidate_of(source: DatasetTrajectory, head: Head, settings: DatasetSetting
         task_id=head.task_id,
         hidden=head.hidden,
         incomplete=incomplete,
+        bad_steps=frozenset(head.corrections.bad_steps),
+        reworded=head.corrections.instruction is not None,
         gives_steps=len(incomplete) <= head.steps,
-        stretch=head.hidden.whole_stretch(head.steps, settings.min_steps),
+        stretch=head.hidden.whole_stretch(head.steps, settings.min_steps, head.first),
     )
+
+
+def _review_reason(source: DatasetTrajectory, settings: DatasetSettings) -> str:
+    """Why people do not want it in a dataset; empty when they do."""
+    if source.id in settings.exclude:
+        return "excluded"
+    if settings.require_review != "none" and source.review == "rejected":
+        return "rejected"
+    missing = settings.require_review == "approved" and source.review != "approved"
+    return NOT_APPROVED if missing else ""
 
 
 def _left_out(head: Head, settings: DatasetSettings) -> str:

@@ -403,11 +403,15 @@ class SftSample(Document):
     """One line of an SFT file.
 
     `freshness` and `tree_agreement` tell how far the tree can be trusted; others leave them out.
+    `first_step` is there when earlier steps were trimmed off.
     """
 
-    left_out_when_none: ClassVar[frozenset[str]] = frozenset({"freshness", "tree_agreement"})
+    left_out_when_none: ClassVar[frozenset[str]] = frozenset(
+        {"freshness", "tree_agreement", "first_step"}
+    )
 
     input: SftInput
     output: SftOutput
     freshness: str | None = None
     tree_agreement: str | None = None
+    first_step: Count | None = None

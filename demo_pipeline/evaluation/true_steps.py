@@ -10,7 +10,7 @@ from pathlib import Path
 
 from demo_pipeline.datasets.export_loop import ExportPlan, ExportSummary, export_records
 from demo_pipeline.datasets.forms import Excluded, question
-from demo_pipeline.datasets.selection import Candidate, load_committed
+from demo_pipeline.datasets.selection import BAD_STEP, Candidate, load_corrected
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.models import (
     ActionType,
@@ -133,12 +133,16 @@ class _TrueStepExporter:
 
     def records(self, candidate: Candidate) -> tuple[Mapping[str, int], Iterator[StepRecord]]:
         """A record of every step that the exports of steps write."""
-        trajectory, rows = load_committed(candidate.source)
+        loaded = load_corrected(candidate.source)
+        trajectory, rows = loaded.trajectory, loaded.rows
         steps = {step.index: step for step in trajectory.steps}
         task, excluded, found = self.tasks[candidate.source.id], Counter[str](), []
         for draft in record_drafts(trajectory, rows, candidate.hidden, self.settings):
             if isinstance(draft, Excluded):
                 excluded[draft.reason] += 1
+                continue
+            if draft.metadata.step_index in loaded.bad_steps:
+                excluded[BAD_STEP] += 1
                 continue
             files = steps.get(draft.metadata.step_index)
             step = _true_step(draft, files, task, trajectory, rows)

@@ -19,7 +19,7 @@ from pydantic import ConfigDict, Field, ValidationError, field_validator, model_
 
 from demo_pipeline.datasets.export_loop import build_form
 from demo_pipeline.datasets.forms import Excluded, Form, KeptRecord, Record
-from demo_pipeline.datasets.selection import Candidate
+from demo_pipeline.datasets.selection import BAD_STEP, Candidate
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.models import PARAMETERS, ActionType, Parameters, Pixel, Text
 from demo_pipeline.desktopd.reader import StepFiles, Trajectory, read_document
@@ -393,7 +393,9 @@ def _records(
 ) -> Iterator[Record | Excluded]:
     """Yield the file of a trajectory, and an `Excluded` for each step that is words."""
     shown = [
-        INCOMPLETE
+        BAD_STEP
+        if step.index in candidate.bad_steps
+        else INCOMPLETE
         if step.index in candidate.incomplete
         else said_step(step, rows[step.index], settings, atif_call)
         for step in trajectory.steps
@@ -428,7 +430,7 @@ def _add_end(
     rows: Mapping[int, ProvenanceRow],
 ) -> None:
     """Add the last screen, and what was done after the last step."""
-    later = candidate.hidden.before(len(trajectory.steps))
+    later = candidate.hidden.before(trajectory.steps[-1].index + 1)
     filmed = list(takewhile(lambda one: one.reason != HiddenReason.AFTER_VIDEO, later))
     for hidden in filmed:
         turns.add_words(hidden_words(hidden), hidden.press_ms)

@@ -27,7 +27,7 @@ from demo_pipeline.datasets.forms import (
     Table,
     trajectory_name,
 )
-from demo_pipeline.datasets.selection import Candidate
+from demo_pipeline.datasets.selection import BAD_STEP, Candidate
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.models import (
     CANVAS_HEIGHT,
@@ -393,8 +393,8 @@ def _screen_exclusion(
     """Why a step's tree may not say what its screenshot shows; empty when it does."""
     if row["pts"] is None or not step.screenshot.is_file() or not step.ui_tree.is_file():
         return "missing_frame"
-    if step.index in candidate.incomplete:
-        return INCOMPLETE
+    if step.index in candidate.bad_steps | candidate.incomplete:
+        return BAD_STEP if step.index in candidate.bad_steps else INCOMPLETE
     if reason := leak_exclusion(row, settings):
         return reason
     before = (one for one in candidate.hidden.actions if one.before_step <= step.index)

@@ -117,6 +117,7 @@ class MessagesRecord(Document):
     step_index: int = Field(ge=0)
     application: str
     task_type: str
+    first_step: int = Field(0, ge=0, description="more than 0 after steps that were trimmed off")
     messages: list[Message] = Field(min_length=2)
 
 
@@ -180,6 +181,8 @@ def _records(
             yield draft
         else:
             line, row = chat_of(draft, candidate, settings)
+            if first := trajectory.steps[0].index:
+                line["first_step"] = first
             asked, answered = row["messages"][:-1], row["messages"][-1:]
             pair = {**row, "prompt": asked, "completion": answered}
             del pair["messages"]
@@ -342,7 +345,8 @@ def _step_faults(
     if history:
         lines = history.removesuffix("\n").split("\n")  # typed text may hold other line ends
         numbers = [found and int(found[1]) for found in map(_NUMBER.match, lines)]
-        if numbers != list(range(1, len(lines) + 1)) or len(lines) < record.step_index:
+        earlier = record.step_index - record.first_step
+        if numbers != list(range(1, len(lines) + 1)) or len(lines) < earlier:
             step = f"step {record.step_index}"
             message = f"messages: the previous actions are not all of those before {step}"
             yield Fault("history_gap", message, "number every earlier action from 1, without a gap")

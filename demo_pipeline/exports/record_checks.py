@@ -14,11 +14,13 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from demo_pipeline.datasets.forms import KeptRecord
+from demo_pipeline.datasets.selection import corrected_documents
 from demo_pipeline.files.base_model import Document, check
 from demo_pipeline.files.image_header import ImageInfo, probe_image_file
 from demo_pipeline.files.json_files import JsonFileError, load_json
 from demo_pipeline.files.system_errors import raise_system_trouble
 from demo_pipeline.problems import Problem, Severity
+from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
 
 REBUILD = "build the export again"
 _RECENT = 64  # files in memory; records of a trajectory lie together
@@ -52,10 +54,13 @@ class NamedFiles:
 
     Args:
         locate: gives the file of a name as records write it.
+        documents: name → document that counts instead of its file.
     """
 
-    def __init__(self, locate: Callable[[str], Path]) -> None:
-        self._locate = locate
+    def __init__(
+        self, locate: Callable[[str], Path], documents: Mapping[str, Mapping[str, Any]] = {}
+    ) -> None:
+        self._locate, self._documents = locate, documents
         self.pictures: dict[str, ImageInfo | str] = {}
         self.document = lru_cache(_RECENT)(self._document)
         self.digest = lru_cache(_RECENT)(self._digest)
@@ -99,6 +104,8 @@ class NamedFiles:
     def _document(self, name: str) -> Mapping[str, Any]:
         """A JSON object; empty when the file is absent or bad, which its own validation reports."""
         path = self.path(name)
+        if name in self._documents:
+            return self._documents[name]
         try:
             value = load_json(path) if path else {}
         except (JsonFileError, ValueError):
@@ -168,7 +175,7 @@ _OF_TRAJECTORY = re.compile(r"trajectories/[^/]+/")
 
 def checked_records(
     part: str, make: Callable[[], Checked]
-) -> Callable[[Sequence[tuple[int | None, KeptRecord]], str, Path], list[Problem]]:
+) -> Callable[[Sequence[tuple[int | None, KeptRecord]], str, DatasetTrajectory], list[Problem]]:
     """The check of the kept records of a trajectory by their form; see `Form.problems`.
 
     Args:
@@ -177,16 +184,18 @@ def checked_records(
     """
 
     def problems(
-        records: Sequence[tuple[int | None, KeptRecord]], file: str, folder: Path
+        records: Sequence[tuple[int | None, KeptRecord]], file: str, source: DatasetTrajectory
     ) -> list[Problem]:
         places = {name: path for _, record in records for name, path in record.files.items()}
 
         def locate(name: str) -> Path:
             known = PurePosixPath(name)
             found = (places.get(one) for one in (name, known.name, known.stem))
-            return folder / (next(filter(None, found), None) or _OF_TRAJECTORY.sub("", name, 1))
+            return source.path / (
+                next(filter(None, found), None) or _OF_TRAJECTORY.sub("", name, 1)
+            )
 
-        files, check_record = NamedFiles(locate), make()
+        files, check_record = NamedFiles(locate, corrected_documents(source)), make()
         return [
             problem
             for line, record in records

@@ -1,15 +1,21 @@
 """The stage `records`: what datasets need of a demonstration, in every form that is built.
 
+People's corrections enter here, and nowhere before: it writes them beside the records, and every
+form gets the trajectory as corrected (`selection.load_corrected`).
+
 Belongs here: its declaration, and the list of the forms. What a record holds is decided in its
 form.
 """
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from demo_pipeline.datasets.forms import Form, KeptRecord, write_records
+from demo_pipeline.datasets.selection import CORRECTIONS_FILE
 from demo_pipeline.exports.agentnet import AGENTNET_FORM
 from demo_pipeline.exports.atif import ATIF_FORM
 from demo_pipeline.exports.cua_lite import CUA_LITE_FORM
@@ -21,16 +27,14 @@ from demo_pipeline.exports.step_labels import STEP_LABELS_FORM
 from demo_pipeline.exports.transitions import TRANSITIONS_FORM
 from demo_pipeline.files.atomic_write import read_digest
 from demo_pipeline.files.comparison import differing_files, files_below
+from demo_pipeline.files.json_files import json_bytes
 from demo_pipeline.problems import Problem
 from demo_pipeline.recording.recording_stages import RecordingInputs
+from demo_pipeline.review.decisions import NO_CORRECTIONS, judge
+from demo_pipeline.review.review_store import REVIEWS, subject_of
 from demo_pipeline.settings import Settings
-from demo_pipeline.stage import (
-    DEMONSTRATION_JOB,
-    RECORDS,
-    Check,
-    Stage,
-    Summary,
-)
+from demo_pipeline.stage import DEMONSTRATION_JOB, RECORDS, Check, SourceInput, Stage, Summary
+from demo_pipeline.store.version_manifest import Version
 from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
 
 FORMS = (
@@ -58,9 +62,32 @@ def _parts(settings: Settings) -> Mapping[str, str]:
     return {form.file: form.fingerprint(settings.datasets) for form in built_forms(settings)}
 
 
+def _corrections(
+    workspace: Any, demonstration: str, versions: Mapping[str, Version]
+) -> SourceInput:
+    """What people corrected in the version that is read; nothing else of their decisions."""
+    workspace.reviews.refresh(demonstration)
+    decisions = workspace.reviews.of(demonstration)
+    subject = subject_of(versions[_TRAJECTORIES], demonstration)
+    data = json_bytes(judge(decisions, subject).corrections, compact=True)
+    if data == json_bytes(NO_CORRECTIONS, compact=True):
+        return SourceInput(b"", {})
+    return SourceInput(data, {REVIEWS: hashlib.sha256(data).hexdigest()})
+
+
+def _trajectory(inputs: RecordingInputs, out: Path) -> DatasetTrajectory:
+    """The trajectory with what people corrected, once that is written beside its records."""
+    digests = {
+        path.name: read_digest(path).sha256 for path in (out / CORRECTIONS_FILE,) if path.is_file()
+    }
+    folder = str(inputs.folders[_TRAJECTORIES])
+    return DatasetTrajectory(inputs.demonstration, folder, records=str(out), digests=digests)
+
+
 def _run_records(inputs: RecordingInputs, out: Path) -> Summary:
-    source = DatasetTrajectory(inputs.demonstration, str(inputs.folders[_TRAJECTORIES]))
-    forms = built_forms(inputs.settings)
+    if inputs.source:
+        (out / CORRECTIONS_FILE).write_bytes(inputs.source)
+    source, forms = _trajectory(inputs, out), built_forms(inputs.settings)
     records = write_records(source, forms, out, inputs.settings.datasets)
     (out / RECORD_DIGESTS).write_text(_digests(out), encoding="utf-8")
     return {"records": records}
@@ -76,7 +103,7 @@ def _verify_records(inputs: RecordingInputs, out: Path) -> list[Problem]:
     """Files that differ from those that were written, and the problems of every record."""
     if damage := differing_files(out, {RECORD_DIGESTS: _digests(out).encode()}, None):
         return damage
-    trajectory = inputs.folders[_TRAJECTORIES]
+    trajectory = _trajectory(inputs, out)
     return [
         problem
         for form in built_forms(inputs.settings)
@@ -108,6 +135,7 @@ RECORDS_STAGE: Stage[RecordingInputs] = Stage(
     inputs=(_TRAJECTORIES,),
     linked_input=_TRAJECTORIES,
     parts=_parts,
+    source=_corrections,
     build=_run_records,
     checks=(
         Check(

@@ -124,7 +124,8 @@ def _sample_faults(
     nodes, faults = (None, []) if differs else _tree(sample.input.ui_tree, files, follows)
     yield from faults
     yield from (Fault.of(one, "output.action") for one in check_action(action, nodes, ""))
-    yield from _history_faults(sample.input.history, action.step_index)
+    steps = range(sample.first_step or 0, action.step_index)
+    yield from _history_faults(sample.input.history, steps)
     yield from _step_faults(sample, known, files)
     if sample.output.reasoning != action.reasoning:
         message = "output.reasoning: differs from output.action.reasoning"
@@ -175,9 +176,9 @@ def _tree(value: Any, files: NamedFiles, follows: bool) -> tuple[Nodes | None, l
     return nodes, [Fault.of(problem, "input.ui_tree") for problem in problems]
 
 
-def _history_faults(history: Sequence[Mapping[str, Any]], index: int) -> Iterator[Fault]:
+def _history_faults(history: Sequence[Mapping[str, Any]], expected: range) -> Iterator[Fault]:
     """Yield the faults of earlier actions: each is valid, in order, and none is left out."""
-    last = -1
+    last, index = -1, expected.stop
     for number, value in enumerate(history):
         model = HistoryGap if value.get("action_type") == GAP else StepAction
         earlier, problems = check(model, value, "")
@@ -190,7 +191,7 @@ def _history_faults(history: Sequence[Mapping[str, Any]], index: int) -> Iterato
             yield Fault("history_order", message, "list the earlier steps in order")
         last = earlier.step_index
     steps = [action.get("step_index") for action in history]
-    if absent := [step for step in range(index) if step not in steps]:
+    if absent := [step for step in expected if step not in steps]:
         named = ", ".join(map(str, absent[:_MOST_NAMED]))
         more = f" and {len(absent) - _MOST_NAMED} more" if len(absent) > _MOST_NAMED else ""
         message = f"input.history: lacks the steps {named}{more} before step {index}"
@@ -462,6 +463,8 @@ def _records(
         else:
             sample, files = _sample(trajectory, step, (action, history), tree)
             sample |= {name: rows[step.index][name] for name in _TREE_COLUMNS}
+            if first := trajectory.steps[0].index:
+                sample["first_step"] = first
             row = {name: rows[step.index][name] for name in _COPIED_COLUMNS}
             row |= _row(sample, trajectory)
             prompt = f"{candidate.instruction}\n{json.dumps(history)}"

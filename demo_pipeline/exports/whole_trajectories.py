@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from demo_pipeline.datasets.export_loop import ExportSummary
-from demo_pipeline.datasets.selection import Candidate
+from demo_pipeline.datasets.selection import BAD_STEP, Candidate
 from demo_pipeline.desktopd.models import (
     CANVAS_HEIGHT,
     CANVAS_WIDTH,
@@ -213,6 +213,7 @@ STRETCH_SETTINGS = ("min_steps", "include_avoidable_leaks", "include_unavoidable
 _MEANINGS = {
     "off_screen": "the action is outside the screenshot",
     "missing_frame": "the step has no screenshot",
+    BAD_STEP: "a reviewer marked the step as bad",
     INCOMPLETE: "more than datasets.max_hidden_share of the actions before the step are hidden",
     "avoidable_leak": "the screenshot already shows the pointer at the target",
     "unavoidable_leak": "the same, but the pointer was there before",
@@ -283,7 +284,8 @@ def longest_stretch(
     for step in trajectory.steps:
         if candidate.hidden.before(step.index):
             runs.append([])
-        said = said_step(step, rows[step.index], settings, encode)
+        is_bad = step.index in candidate.bad_steps
+        said = BAD_STEP if is_bad else said_step(step, rows[step.index], settings, encode)
         if isinstance(said, SaidStep):
             runs[-1].append(said)
         else:

@@ -16,12 +16,15 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, SerializeAsAny, ValidationError, field_validator, model_validator
 
 from demo_pipeline.desktopd.models import Count, StepAction, Text
-from demo_pipeline.desktopd.reader import Trajectory
-from demo_pipeline.desktopd.tree_validator import Nodes, check_action
+from demo_pipeline.desktopd.reader import StepFiles, Trajectory
+from demo_pipeline.desktopd.tree_validator import Nodes, check_action, check_tree_bytes
 from demo_pipeline.files.base_model import Document, explain, field_name
+from demo_pipeline.files.json_files import read_bytes
 from demo_pipeline.problems import errors
+from demo_pipeline.trajectories.provenance import ProvenanceRow
 from demo_pipeline.trajectories.step_sentences import step_sentence
 
+_BOX = ("target_x", "target_y", "target_width", "target_height")  # of the provenance
 WHOLE = "all"
 """The key of `Decision.judged` for decisions about all steps."""
 MOST_TEXT = 10_000  # characters of a note or an instruction
@@ -47,6 +50,9 @@ class Kind(StrEnum):
     ACTION = "action"
     NOTE = "note"
     UNDO = "undo"
+
+
+_CORRECTING = {Kind.OUTCOME, Kind.INSTRUCTION, Kind.BAD_STEP, Kind.TRIM, Kind.ACTION}
 
 
 class Value(Document):
@@ -251,10 +257,22 @@ class Judgement:
         return "approved" if self.verdict.kind is Kind.APPROVE else "rejected"
 
     @property
-    def corrects(self) -> bool:
-        """Whether the trajectory's records differ from those of the recording."""
-        parts = (self.success, self.instruction, self.trim)
-        return any(part is not None for part in parts) or bool(self.bad_steps or self.actions)
+    def rejected_for(self) -> str:
+        """Why it is rejected, one of `REJECT_REASONS`; empty: it is not."""
+        value = self.verdict.value if self.verdict else None
+        return value.reason if isinstance(value, Rejection) else ""
+
+    @property
+    def corrections(self) -> "Corrections":
+        """What the records are made with; approval, rejection and notes are no part of it."""
+        return Corrections(
+            instruction=self.instruction,
+            success=self.success,
+            bad_steps=sorted(self.bad_steps),
+            trim=Trim(first=self.trim[0], last=self.trim[1]) if self.trim else None,
+            actions=[action for _, action in sorted(self.actions.items())],
+            decisions=sorted(one.id for one in self.applied if one.kind in _CORRECTING),
+        )
 
 
 def judge(decisions: Iterable[Decision], subject: Subject) -> Judgement:
@@ -357,48 +375,96 @@ def _box(action: StepAction, nodes: Nodes) -> tuple[int, int, int, int] | None:
     return bounds.x, bounds.y, bounds.width, bounds.height
 
 
+class Corrections(Document):
+    """What people corrected in a trajectory, as its records keep it: `corrections.json`.
+
+    Attributes:
+        instruction, success: see `Judgement`.
+        bad_steps: numbers of steps, in order.
+        trim: the steps that are kept; None: all.
+        actions: corrected ones, in order of their steps.
+        decisions: ids of those that say all this.
+    """
+
+    instruction: str | None = None
+    success: bool | None = None
+    bad_steps: list[Count] = Field([])
+    trim: Trim | None = None
+    actions: list[StepAction] = Field([])
+    decisions: list[DecisionId] = Field([])
+
+    def keeps(self, step: int) -> bool:
+        """Whether a step is not trimmed off."""
+        return self.trim is None or self.trim.first <= step <= self.trim.last
+
+
+NO_CORRECTIONS = Corrections()
+
+
 @dataclass(frozen=True)
 class Corrected:
-    """A trajectory as records should use it.
+    """A trajectory as records use it.
 
     Attributes:
         trajectory: with the corrected words, outcome and actions; without the steps trimmed off.
             Steps keep their numbers. After a trim, the final screenshot is that of the step that
             followed.
+        rows: its provenance by step, with the boxes of corrected targets.
         bad_steps: of these steps, those that stay in the history and give no record of their own.
     """
 
     trajectory: Trajectory
+    rows: Mapping[int, ProvenanceRow]
     bad_steps: frozenset[int] = frozenset()
 
 
-def corrected(trajectory: Trajectory, judgement: Judgement) -> Corrected:
-    """The steps, words and outcome that records should use. Approval and rejection change none."""
-    first, last = judgement.trim or (0, len(trajectory.steps))
+def corrected(
+    trajectory: Trajectory,
+    corrections: Corrections,
+    rows: Mapping[int, ProvenanceRow],
+) -> Corrected:
+    """The trajectory that records are made of.
+
+    Raises:
+        JsonFileError: the tree of a corrected target cannot be read.
+    """
+    if corrections == NO_CORRECTIONS:
+        return Corrected(trajectory, rows)
+    actions = {action.step_index: action for action in corrections.actions}
     steps = tuple(
-        replace(step, action=judgement.actions.get(step.index, step.action))
+        replace(step, action=actions.get(step.index, step.action))
         for step in trajectory.steps
-        if first <= step.index <= last
+        if corrections.keeps(step.index)
     )
+    first, last = steps[0].index, steps[-1].index
     following = [step.screenshot for step in trajectory.steps if step.index > last]
-    task, result = trajectory.task, trajectory.result
-    if len(steps) != len(trajectory.steps):
-        task = task.model_copy(update={"expected_steps": len(steps)})
-        result = result.model_copy(update={"total_steps": len(steps)})
-    if judgement.instruction is not None:
-        task = task.model_copy(update={"instruction": judgement.instruction})
-    if judgement.success is not None and judgement.success != result.success:
-        message = None if judgement.success else "a reviewer found the task not done"
-        result = result.model_copy(update={"success": judgement.success, "error_message": message})
+    asked, told = dict[str, Any](), dict[str, Any]()
+    if corrections.instruction is not None:
+        asked["instruction"] = corrections.instruction
+    if corrections.success not in {None, trajectory.result.success}:
+        message = None if corrections.success else "a reviewer found the task not done"
+        told = {"success": corrections.success, "error_message": message}
+    if len(steps) < len(trajectory.steps):
+        asked["expected_steps"] = told["total_steps"] = len(steps)
+        told["completion_time_ms"] = max(0, rows[last]["end_ms"] - rows[first]["press_ms"])
     changed = replace(
         trajectory,
-        task=task,
-        result=result,
+        task=trajectory.task.model_copy(update=asked),
+        result=trajectory.result.model_copy(update=told),
         steps=steps,
         final_screenshot=following[0] if following else trajectory.final_screenshot,
     )
-    kept = {step.index for step in steps}
-    return Corrected(changed, frozenset(judgement.bad_steps & kept))
+    shown = {step.index: _row(step, rows[step.index], actions) for step in steps}
+    return Corrected(changed, shown, frozenset(filter(corrections.keeps, corrections.bad_steps)))
+
+
+def _row(step: StepFiles, row: ProvenanceRow, actions: Mapping[int, StepAction]) -> ProvenanceRow:
+    """The provenance of a step, whose target may be another one."""
+    if step.index not in actions:
+        return row
+    nodes, _ = check_tree_bytes(read_bytes(step.ui_tree, "ui_tree.json"), "ui_tree.json")
+    box = _box(step.action, nodes) or (None,) * 4
+    return {**row, **dict(zip(_BOX, box, strict=True))}
 
 
 def by_demonstration(decisions: Iterable[Decision]) -> dict[str, list[Decision]]:

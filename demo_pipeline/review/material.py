@@ -106,7 +106,7 @@ class Material:
         opened = self.opened(name) if decisions else None
         judgement = judge(decisions, opened.subject) if opened else Judgement()
         bad, stale = len(judgement.bad_steps), len(judgement.stale)
-        corrected = judgement.corrects
+        corrected = bool(judgement.corrections.decisions)
         return shown | {
             "review": judgement.status,
             "bad": bad,

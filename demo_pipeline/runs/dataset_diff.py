@@ -12,15 +12,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pyarrow.parquet as pq
 
-from demo_pipeline.datasets.selection import TRAJECTORY_FILE
+from demo_pipeline.datasets.selection import CORRECTIONS_FILE, TRAJECTORY_FILE
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.files.atomic_write import file_digest
-from demo_pipeline.runs.datasets import input_fingerprint
+from demo_pipeline.review.decisions import REJECT_REASONS
+from demo_pipeline.review.review_store import REVIEWS
+from demo_pipeline.runs.datasets import read_of
 from demo_pipeline.runs.setting_notes import Values, noted_settings, setting_changes
 from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, DATASET_STAGES, STAGE_BY_NAME
 from demo_pipeline.runs.workspace import Workspace
@@ -29,6 +31,7 @@ from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.names import is_safe_id
 from demo_pipeline.store.store import Store
 from demo_pipeline.store.version_manifest import Version
+from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
 
 VERSIONS_FILE = "versions.jsonl"  # in an export
 RECORDING = "recording"
@@ -40,11 +43,16 @@ _ROWS = (
     (*(f"{split.value}.jsonl" for split in Split), "test/records.jsonl"),
     ("*/*/trajectory.json", "tasks/*.json", "examples/*/*.json", "cua-lite/**/*.parquet"),
 )
+_REVIEWS: tuple[tuple[Literal["open", "approved", "rejected"], str], ...] = (
+    ("open", ""),
+    ("approved", ""),
+    *(("rejected", reason) for reason in REJECT_REASONS),
+)
 _FILE = re.compile(r"[\w./-]{1,200}\.(?:png|jpe?g|json)", re.ASCII)
 
 
 class Made(msgspec.Struct, frozen=True):
-    """What a version was built from, and of records the files that datasets read."""
+    """What a version was built from; of records also files and decisions."""
 
     output: str
     id: str
@@ -53,16 +61,21 @@ class Made(msgspec.Struct, frozen=True):
     settings: str
     inputs: dict[str, str]
     content: str
-    files: dict[str, str]
+    files: dict[str, str] = {}
+    decisions: list[str] = []
 
     @classmethod
-    def of(cls, version: Version) -> "Made":
-        """Of a version in the store."""
+    def of(cls, version: Version, store: Store) -> "Made":
+        """Of a version in a store."""
         one = version.manifest
         entries = one.files if one.stage == RECORDS else ()
         files = {entry.path: entry.sha256 for entry in entries if "/" not in entry.path}
+        decisions: list[str] = []
+        if CORRECTIONS_FILE in files:
+            with store.open_version(version) as folder:
+                decisions = json.loads((folder / CORRECTIONS_FILE).read_bytes())["decisions"]
         recipe = (one.stage, one.code_version, one.settings, one.inputs, one.content)
-        return cls(one.output, version.id, *recipe, files)
+        return cls(one.output, version.id, *recipe, files, decisions)
 
 
 class _Line(msgspec.Struct, omit_defaults=True):
@@ -86,7 +99,11 @@ class Origins:
 
         @cache
         def versions(output: str) -> Sequence[Made]:
-            return [Made.of(one) for name, one in store.versions(output) if one and name == output]
+            return [
+                Made.of(one, store)
+                for name, one in store.versions(output)
+                if one and name == output
+            ]
 
         return cls(versions, lambda fingerprint: noted_settings(store, fingerprint))
 
@@ -101,13 +118,20 @@ class Origins:
         settings = {line.fingerprint: line.settings for line in lines}
         return cls(lambda output: found.get(output, []), settings.get)
 
-    def records(self, dataset: Made, demonstration: str) -> Made | None:
-        """The records that a dataset was built from."""
+    def records(self, dataset: Made, demonstration: str) -> tuple[Made | None, str]:
+        """The records that a dataset was built from, and the review that counted."""
         kept, wanted = _kept(dataset), dataset.inputs[demonstration]
         for made in self.versions(f"{RECORDS}/{demonstration}"):
-            if input_fingerprint(made.inputs[_TRAJECTORIES], made.files, kept) == wanted:
-                return made
-        return None
+            content = made.inputs[_TRAJECTORIES]
+            for review, why in _REVIEWS:
+                source = DatasetTrajectory(
+                    demonstration, "", content, digests=made.files, review=review, rejected_for=why
+                )
+                if read_of(source, kept, "none") == wanted:
+                    return made, "not rejected"
+                if read_of(source, kept, "approved") == wanted:
+                    return made, f"{review} ({why})" if why else review
+        return None, ""
 
     def sources(self, made: Made) -> Iterator[Made]:
         """The version and, of a demonstration, every one that it was made of."""
@@ -126,7 +150,7 @@ class Origins:
 
 def _kept(dataset: Made) -> tuple[str, ...]:
     export = DATASET_STAGE_BY_NAME[dataset.stage].export
-    return (TRAJECTORY_FILE, *([export.kept] if export and export.kept else []))
+    return (TRAJECTORY_FILE, CORRECTIONS_FILE, *([export.kept] if export and export.kept else []))
 
 
 def write_origins(store: Store, outputs: Sequence[str], dest: Path) -> None:
@@ -136,8 +160,8 @@ def write_origins(store: Store, outputs: Sequence[str], dest: Path) -> None:
         current = store.current(output)
         if current is None or not _is_compared(current.manifest.stage):
             continue
-        dataset = Made.of(current)
-        records = (origins.records(dataset, key) for key in _demonstrations(dataset))
+        dataset = Made.of(current, store)
+        records = (origins.records(dataset, key)[0] for key in _demonstrations(dataset))
         chains = (origins.sources(one) for one in records if one is not None)
         for made in (dataset, *(one for chain in chains for one in chain)):
             if (made.output, made.id) not in written:
@@ -197,7 +221,7 @@ def open_sides(workspace: Workspace, text: str) -> dict[str, Callable[[], Compar
         if (folder / VERSIONS_FILE).is_file():
             return _of_export(folder, path)
     version = _named_version(workspace.store, text)
-    origins, made = Origins.of_store(workspace.store), Made.of(version)
+    origins, made = Origins.of_store(workspace.store), Made.of(version, workspace.store)
 
     def side() -> ComparedDataset:
         digests = {entry.path: entry.sha256 for entry in version.manifest.files}
@@ -375,7 +399,7 @@ class _Causes:
 
     def __init__(self, old: ComparedDataset, new: ComparedDataset) -> None:
         self._old, self._new = old, new
-        self._kept = _kept(new.dataset)[1:]
+        self._kept = _kept(new.dataset)[2:]
         self._whole = [*self._of_dataset()]
         before, after = old.dataset.inputs, new.dataset.inputs
         self._own = {
@@ -406,11 +430,13 @@ class _Causes:
         elif key not in self._new.dataset.inputs:
             yield f"{RECORDING} removed, forgotten or quarantined"
         else:
-            old = self._old.origins.records(self._old.dataset, key)
-            new = self._new.origins.records(self._new.dataset, key)
+            old, was = self._old.origins.records(self._old.dataset, key)
+            new, now = self._new.origins.records(self._new.dataset, key)
             if old is None or new is None:
                 yield "unknown: the older records were pruned"
             else:
+                if was != now:
+                    yield f"decision: it was {was}, and is {now}"
                 yield from self._between(old, new, key)
 
     def _between(self, old: Made, new: Made, key: str) -> Iterator[str]:
@@ -420,7 +446,10 @@ class _Causes:
             before, after = old.inputs.get(name, ""), new.inputs.get(name, "")
             if before == after or (name.endswith(".jsonl") and name not in self._kept):
                 continue
-            if name in STAGE_BY_NAME:
+            if name == REVIEWS:
+                decided = sorted({*old.decisions} ^ {*new.decisions})
+                yield from (f"decision {one}" for one in decided)
+            elif name in STAGE_BY_NAME:
                 yield from self._origin(name, key, before, after)
             elif name.endswith(".jsonl"):
                 if before.partition(" ")[0] != after.partition(" ")[0]:

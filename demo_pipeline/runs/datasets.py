@@ -16,12 +16,13 @@ from typing import Self
 
 from demo_pipeline.datasets.dataset_inputs import CommittedTrajectories, DatasetInputs
 from demo_pipeline.datasets.index import ExportState
-from demo_pipeline.datasets.selection import TRAJECTORY_FILE
+from demo_pipeline.datasets.selection import CORRECTIONS_FILE, TRAJECTORY_FILE
 from demo_pipeline.desktopd.validator import validate_trajectory
 from demo_pipeline.exports.record_stages import RECORDS_STAGE
 from demo_pipeline.files.json_files import json_bytes
 from demo_pipeline.files.processes import reduced_python_gc
 from demo_pipeline.problems import DemonstrationError, errors
+from demo_pipeline.review.review_store import verdicts
 from demo_pipeline.runs.build import build_if_stale, rebuild_reason
 from demo_pipeline.runs.damage import trajectory_damage
 from demo_pipeline.runs.quarantine import list_quarantine
@@ -59,20 +60,24 @@ def dataset_recipe(
     inputs = dict(fingerprints)
     if stage.reads_trajectories:
         committed = context.committed
-        kept = (TRAJECTORY_FILE, *filter(None, [stage.export.kept if stage.export else ""]))
-        inputs |= {
-            source.id: input_fingerprint(source.content, source.digests, kept)
-            for source in committed.trajectories
-        }
+        kept = (
+            TRAJECTORY_FILE,
+            CORRECTIONS_FILE,
+            *filter(None, [stage.export.kept if stage.export else ""]),
+        )
+        required = context.settings.datasets.require_review
+        inputs |= {one.id: read_of(one, kept, required) for one in committed.trajectories}
         inputs |= {f"left out: {name}": str(n) for name, n in committed.left_out.items()}
     settings = context.settings
     inputs |= {name: section(settings).fingerprint() for name, section in stage.limits.items()}
     return Recipe(stage.name, stage.code_version, stage.fingerprint(settings), inputs)
 
 
-def input_fingerprint(content: str, digests: Mapping[str, str], kept: Sequence[str]) -> str:
-    """What a dataset reads of a trajectory with this content, and of its records."""
-    known = (content, *(digests.get(name, "") for name in kept))
+def read_of(source: DatasetTrajectory, kept: Sequence[str], required: str) -> str:
+    """Fingerprint of what is read of a trajectory and its records, and of a review that counts."""
+    known = [source.content, *(source.digests.get(name, "") for name in kept)]
+    if required == "approved" or (required == "not_rejected" and source.rejected_for):
+        known += [source.review, source.rejected_for]
     return hashlib.sha256(" ".join(known).encode()).hexdigest()
 
 
@@ -111,7 +116,8 @@ class _Kept:
         current = manifest.code_version == RECORDS_STAGE.code_version
         fresh = {name for name, text in wanted.items() if manifest.inputs.get(name) == text}
         fresh |= {TRAJECTORY_FILE} | {one.path for one in manifest.files if "/" in one.path}
-        digests = {one.path: one.sha256 for one in manifest.files if current and one.path in fresh}
+        usable = {CORRECTIONS_FILE, *(fresh if current else ())}
+        digests = {one.path: one.sha256 for one in manifest.files if one.path in usable}
         link = manifest.links[TRAJECTORIES_STAGE.name]
         content = manifest.inputs[TRAJECTORIES_STAGE.name]
         return cls(version.name, VersionName(link.output, link.version, content), digests)
@@ -135,6 +141,8 @@ def committed_trajectories(workspace: Workspace) -> Iterator[CommittedTrajectori
     wanted = RECORDS_STAGE.parts(workspace.settings)
     with workspace.store.open_all(present, lambda version: _Kept.of(version, wanted)) as opened:
         kept = {one.name.output.rpartition("/")[2]: one for _, one in opened}
+        versions = {key: one.trajectory for key, one in kept.items()}
+        judged = verdicts(workspace.reviews, workspace.store, versions)
         trajectories = tuple(
             DatasetTrajectory(
                 key,
@@ -142,6 +150,8 @@ def committed_trajectories(workspace: Workspace) -> Iterator[CommittedTrajectori
                 one.trajectory.content,
                 records=folder,
                 digests=one.digests,
+                review=judged[key].status if key in judged else "open",
+                rejected_for=judged[key].rejected_for if key in judged else "",
             )
             for (key, one), (folder, _) in zip(kept.items(), opened, strict=True)
         )
@@ -152,7 +162,7 @@ def committed_trajectories(workspace: Workspace) -> Iterator[CommittedTrajectori
             left_out["quarantined"] += record.demonstration not in kept
         yield CommittedTrajectories(
             trajectories,
-            {key: one.trajectory for key, one in kept.items()},
+            versions,
             {key: one.name for key, one in kept.items()},
             left_out,
             tuple(damaged),

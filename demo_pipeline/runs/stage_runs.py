@@ -14,9 +14,10 @@ from demo_pipeline import __version__
 from demo_pipeline.actions.action_stages import ACTIONS_STAGE
 from demo_pipeline.files.atomic_write import read_digest
 from demo_pipeline.files.processes import return_free_memory, return_large_blocks
-from demo_pipeline.osworld.task_matching import NO_CATALOG, TaskMatch
+from demo_pipeline.osworld.task_matching import NO_CATALOG
 from demo_pipeline.problems import DemonstrationError, Problem, errors
 from demo_pipeline.recording import manifest
+from demo_pipeline.recording.manifest import RecordingManifest
 from demo_pipeline.recording.recording_stages import RAW_RECORDINGS_STAGE, RecordingInputs
 from demo_pipeline.runs.build import build_if_stale, rebuild_reason
 from demo_pipeline.runs.quarantine import quarantine_demonstration, read_quarantine, release
@@ -26,7 +27,7 @@ from demo_pipeline.runs.stages import STAGE_BY_NAME, STAGES
 from demo_pipeline.runs.task_catalog import OSWORLD_TASKS, match_task
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import LimitSettings
-from demo_pipeline.stage import Check, Stage, Summary
+from demo_pipeline.stage import Check, SourceInput, Stage, Summary
 from demo_pipeline.store.errors import ChangedOutput, MissingOutput
 from demo_pipeline.store.uploads import changed_while_read, upload_listing_fingerprint
 from demo_pipeline.store.version_manifest import CheckOutcome, Recipe, Version
@@ -110,16 +111,18 @@ def stale_stages(workspace: Workspace, demonstration: str) -> Iterator[tuple[str
         DemonstrationError: the upload cannot be read.
         MissingOutput: an output has lost a file.
     """
-    store, versions, match = workspace.store, dict[str, Version](), NO_CATALOG
+    store, versions = workspace.store, dict[str, Version]()
     for stage in STAGES:
         current = store.current(stage.output(demonstration))
         if current is None or not versions.keys() >= set(stage.inputs):
             yield stage.name, "there is no version" if current is None else AFTER_INPUTS
             continue
+        recording = None
         if stage.matches_task:
             with store.open(RAW_RECORDINGS_STAGE.output(demonstration)) as (folder, _):
-                match = match_task(workspace, manifest.read_manifest(folder))
-        recipe = _recipe(workspace, stage, demonstration, versions, match)
+                recording = manifest.read_manifest(folder)
+        source = _source(workspace, stage, demonstration, versions, recording)
+        recipe = _recipe(workspace, stage, demonstration, versions, source)
         if current.manifest.recipe != recipe:
             yield stage.name, rebuild_reason(current, recipe)
         elif not store.is_complete(current):
@@ -133,7 +136,7 @@ def _recipe(
     stage: AStage,
     demonstration: str,
     versions: Mapping[str, Version],
-    match: TaskMatch,
+    source: SourceInput,
 ) -> Recipe:
     """Everything that the stage's output depends on.
 
@@ -147,12 +150,26 @@ def _recipe(
             with workspace.uploads.open(demonstration):  # raises what is wrong with it
                 raise DemonstrationError(changed_while_read(demonstration, "."))
         inputs["upload"] = identity
-    if stage.matches_task:
-        # Only its own match, so that another task in the catalog rebuilds no trajectory.
-        inputs[OSWORLD_TASKS] = match.fingerprint
     settings = stage.fingerprint(workspace.settings)
-    inputs |= stage.parts(workspace.settings)
+    inputs |= {**source.fingerprints, **stage.parts(workspace.settings)}
     return Recipe(stage.name, stage.code_version, settings, inputs)
+
+
+def _source(
+    workspace: Workspace,
+    stage: AStage,
+    demonstration: str,
+    versions: Mapping[str, Version],
+    recording: RecordingManifest | None,
+) -> SourceInput:
+    """What the stage reads that no stage wrote."""
+    if stage.source is not None:
+        return stage.source(workspace, demonstration, versions)
+    if not stage.matches_task or recording is None:
+        return SourceInput(NO_CATALOG, {})
+    match = match_task(workspace, recording)
+    # Only its own match, so that another task in the catalog rebuilds no trajectory.
+    return SourceInput(match, {OSWORLD_TASKS: match.fingerprint})
 
 
 def run_stage(
@@ -290,9 +307,9 @@ class _StageRun:
 
     def _build(self) -> BuildResult:
         return_large_blocks()
-        with self._opened() as (context, versions):
+        with self._opened() as (context, versions, source):
             limit = _limit(context, versions)
-            recipe = _recipe(self._workspace, self._stage, self._key, versions, context.source)
+            recipe = _recipe(self._workspace, self._stage, self._key, versions, source)
 
             def build(staging: Staging) -> Summary:
                 note_settings(self._workspace, self._stage)
@@ -330,7 +347,8 @@ class _StageRun:
         known = before.manifest.recipe if before else None
         if known is None or known.code_version != recipe.code_version:
             return
-        if any(known.inputs.get(name) != recipe.inputs[name] for name in self._stage.inputs):
+        others = {*known.inputs, *recipe.inputs} - parts.keys()
+        if any(known.inputs.get(name) != recipe.inputs.get(name) for name in others):
             return
         with self._store.open(staging.output) as (folder, version):
             for name, text in parts.items():
@@ -351,8 +369,8 @@ class _StageRun:
             self._watch(None)
 
     @contextmanager
-    def _opened(self) -> Iterator[tuple[RecordingInputs, dict[str, Version]]]:
-        """The stage's inputs as local folders, and their versions by stage."""
+    def _opened(self) -> Iterator[tuple[RecordingInputs, dict[str, Version], SourceInput]]:
+        """The stage's inputs as local folders, their versions by stage, and its source."""
         folders, versions = dict[str, Path](), dict[str, Version]()
         uploads, first, upload = self._workspace.uploads, RAW_RECORDINGS_STAGE.name, Path()
         with ExitStack() as stack:
@@ -365,9 +383,7 @@ class _StageRun:
                 upload = stack.enter_context(uploads.open(self._key))
             listed = None if self._stage.inputs else uploads.find(self._key)
             recording = manifest.read_manifest(folders[first]) if first in folders else None
-            match = NO_CATALOG
-            if self._stage.matches_task and recording is not None:
-                match = match_task(self._workspace, recording)
+            source = _source(self._workspace, self._stage, self._key, versions, recording)
             context = RecordingInputs(
                 demonstration=self._key,
                 upload_name=listed.name if listed else self._key,
@@ -375,10 +391,10 @@ class _StageRun:
                 manifest=recording,
                 folders=folders,
                 settings=self._workspace.settings,
-                source=match,
+                source=source.value,
                 downloaded=uploads.copies,
             )
-            yield context, versions
+            yield context, versions, source
 
     @contextmanager
     def _with_download(self, context: RecordingInputs, recipe: Recipe) -> Iterator[RecordingInputs]:

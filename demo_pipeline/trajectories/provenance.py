@@ -224,49 +224,56 @@ class HiddenActions:
         """How many there are by reason; reasons without any are left out."""
         return dict(sorted(Counter(action.reason for action in self.actions).items()))
 
+    def around(self, steps: Sequence[int]) -> "HiddenActions":
+        """Those between these steps and after them, when the others are cut off."""
+        first, last = steps[0], steps[-1]
+        kept = (one for one in self.actions if one.before_step > first or not first)
+        return HiddenActions(tuple(one for one in kept if one.before_step <= last + 1))
+
     def incomplete_steps(
-        self, steps: int, waits: AbstractSet[int], max_share: float
+        self, steps: int, waits: AbstractSet[int], max_share: float, first: int = 0
     ) -> frozenset[int]:
         """Steps before which a larger share of the actions is hidden than `max_share`.
 
         Args:
-            steps: number of steps of the trajectory, which stands for its end in the answer.
+            steps: number of steps; the index after the last stands for the end in the answer.
             waits: indexes of the steps that are waits, so no actions.
             max_share: 0 to 1.
+            first: index of the first step.
         """
         found, hidden, visible = set(), 0, 0
-        for index in range(steps + 1):
+        for index in range(first, first + steps + 1):
             hidden += len(self.before(index))
             if hidden and hidden / (hidden + visible) > max_share:
                 found.add(index)
             visible += index not in waits
         return frozenset(found)
 
-    def longest_stretch(self, steps: int) -> range:
+    def longest_stretch(self, steps: int, first: int = 0) -> range:
         """Indexes of the most successive steps without a hidden action between them.
 
-        The earliest of equally long stretches; empty without steps.
-
-        Args:
-            steps: number of steps of the trajectory.
+        The earliest of equally long stretches; empty without steps. Arguments as of
+        `incomplete_steps`.
         """
-        inside = {action.before_step for action in self.actions if 0 < action.before_step < steps}
-        bounds = [0, *sorted(inside), steps]
+        end = first + steps
+        inside = {action.before_step for action in self.actions if first < action.before_step < end}
+        bounds = [first, *sorted(inside), end]
         stretches = [range(*pair) for pair in pairwise(bounds)]
         return max(stretches, key=len)
 
-    def whole_stretch(self, steps: int, min_steps: int) -> range | None:
+    def whole_stretch(self, steps: int, min_steps: int, first: int = 0) -> range | None:
         """The steps that an export of whole trajectories takes; None: too few without a gap.
 
         All of them when nothing is hidden, however few.
 
         Args:
-            steps: number of steps of the trajectory.
+            steps: number of steps.
             min_steps: the shortest stretch of a demonstration with hidden actions.
+            first: index of the first step.
         """
         if not self.actions:
-            return range(steps)
-        stretch = self.longest_stretch(steps)
+            return range(first, first + steps)
+        stretch = self.longest_stretch(steps, first)
         return stretch if len(stretch) >= min_steps else None
 
 

@@ -13,6 +13,8 @@ import pytest
 from typer.testing import CliRunner
 
 from demo_pipeline.cli.app import app
+from demo_pipeline.review.review_store import Reviews, subject_of
+from demo_pipeline.store.store import open_store
 
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"
 FIRST, SECOND = "20260105_090000", "20260106_140000"
@@ -94,6 +96,32 @@ def test_recordings_are_named(project: Project) -> None:
     assert {row["change"] for row in added} == {"added"}
     assert causes(added) == {("recording added, or no longer quarantined",)}
     assert len(first) + len(added) == len(rows)
+
+
+def decide(project: Project, demonstration: str, kind: str, value: Any, step: int | None) -> str:
+    store = open_store(str(project.folder / "data" / "store"))
+    with store.open(f"trajectories/{demonstration}") as (folder, version):
+        subject = subject_of(version, demonstration)
+        return Reviews(store).make(subject, folder, "ann", kind, value, step).id
+
+
+def test_decisions_are_named(project: Project) -> None:
+    before = project.current()
+    bad = decide(project, FIRST, "bad_step", {}, 3)
+    decide(project, SECOND, "reject", {"reason": "duplicate"}, None)
+    project.run()
+    project.call("export", "after")
+    for sides in ((before, "sft"), (before, "after")):
+        rows = project.rows(*sides)
+        assert [(row["row"], row["change"]) for row in rows if row["demonstration"] == FIRST] == [
+            (f"{FIRST}_003", "removed")
+        ]
+        assert causes(rows[:1]) == {(f"decision {bad}",)}
+        rejected = rows[1:]
+        assert {row["demonstration"] for row in rejected} == {SECOND}
+        assert {row["change"] for row in rejected} == {"removed"}
+        said = "decision: it was not rejected, and is rejected (duplicate)"
+        assert causes(rejected) == {(said,)}
 
 
 def test_what_is_no_dataset_is_refused_with_the_versions(project: Project) -> None:

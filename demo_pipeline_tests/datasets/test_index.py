@@ -108,7 +108,7 @@ def test_a_crash_leaves_no_partial_table(demos, tmp_path, monkeypatch):
     def crash(_source):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(index, "load_committed", crash)
+    monkeypatch.setattr(index, "load_corrected", crash)
     with pytest.raises(KeyboardInterrupt):
         build_index(demos, tmp_path / "out", DatasetSettings(), BY)
     assert not (tmp_path / "out" / "steps.parquet").exists()

@@ -14,6 +14,7 @@ from demo_pipeline.desktopd.models import StepAction
 from demo_pipeline.desktopd.reader import read_trajectory
 from demo_pipeline.desktopd.tree_validator import check_tree
 from demo_pipeline.review.decisions import (
+    NO_CORRECTIONS,
     Decision,
     Subject,
     checked_action,
@@ -21,6 +22,7 @@ from demo_pipeline.review.decisions import (
     judge,
     next_time,
 )
+from demo_pipeline.trajectories.trajectory_files import load_provenance
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
 from demo_pipeline_tests.review.made import tree
 
@@ -180,7 +182,8 @@ def test_records_get_corrected_words_steps_and_outcome(tmp_path: Path) -> None:
         ],
         SUBJECT,
     )
-    result = corrected(trajectory, held)
+    rows = load_provenance(made)
+    result = corrected(trajectory, held.corrections, dict(enumerate(rows)))
     changed = result.trajectory
     assert [step.index for step in changed.steps] == [1, 2]
     assert changed.steps[1].action.parameters.x == 11  # type: ignore[attr-defined]
@@ -188,4 +191,6 @@ def test_records_get_corrected_words_steps_and_outcome(tmp_path: Path) -> None:
     assert (changed.result.success, changed.result.error_message) == (True, None)
     assert changed.final_screenshot == trajectory.steps[3].screenshot
     assert result.bad_steps == {1}
-    assert corrected(trajectory, judge([decided(1, "approve")], SUBJECT)).trajectory == trajectory
+    assert result.trajectory.result.completion_time_ms == 80
+    assert list(result.rows) == [1, 2]
+    assert judge([decided(1, "approve")], SUBJECT).corrections == NO_CORRECTIONS

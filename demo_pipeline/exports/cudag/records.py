@@ -141,8 +141,9 @@ def record_drafts(
     """
     history: list[str] = []
     waits = {step.index for step in trajectory.steps if step.action.action_type == ActionType.WAIT}
+    first = trajectory.steps[0].index if trajectory.steps else 0
     count, limit = len(trajectory.steps), settings.max_hidden_share
-    incomplete = hidden.incomplete_steps(count, waits, limit)
+    incomplete = hidden.incomplete_steps(count, waits, limit, first)
     for step in trajectory.steps:
         for action in hidden.before(step.index):
             history.append(hidden_line(len(history) + 1, action))
@@ -163,7 +164,7 @@ def record_drafts(
         history.append(history_line(len(history) + 1, described.calls, described.note))
     hides_end = hidden.follow(trajectory.steps[-1].index if trajectory.steps else -1)
     ended = not hides_end and is_last_end_filmed(trajectory.steps, rows)
-    if ended and count in incomplete:
+    if ended and first + count in incomplete:
         yield Excluded(INCOMPLETE)
     else:
         yield _end_draft(trajectory, history, settings, ended=ended)

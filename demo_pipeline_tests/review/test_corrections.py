@@ -1,0 +1,181 @@
+"""What people correct reaches the records of that demonstration, and what they say does not."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from demo_pipeline.exports.record_stages import RECORDS_STAGE
+from demo_pipeline.exports.sft import validate_sft_folder
+from demo_pipeline.review.review_store import Reviews, subject_of
+from demo_pipeline.runs.datasets import run_dataset_stage
+from demo_pipeline.runs.stage_runs import run_stage
+from demo_pipeline.runs.stages import DATASET_STAGES
+from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline.settings import DatasetSettings, ExportName
+from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
+from demo_pipeline_tests.datasets.stores import commit_trajectories, every_file
+from demo_pipeline_tests.sample_workspace import open_workspace
+
+EXPORTS: Any = get_args(ExportName)
+ACTIONS = (CLICK, ("type", {"text": "abc"}), CLICK, ("hotkey", {"keys": ["enter"]}), CLICK)
+STEP_FORMS = ("sft", "messages", "cudag", "grounding", "transitions")
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    """Three committed demonstrations of five steps, with records in every form."""
+    workspace = open_workspace(tmp_path, datasets=DatasetSettings(exports=EXPORTS))
+    made = [
+        make_trajectory(tmp_path / "made", name, ACTIONS, shade=20 * place)
+        for place, name in enumerate(("one", "two", "three"))
+    ]
+    commit_trajectories(workspace, made)
+    return workspace
+
+
+def decide(workspace: Workspace, kind: str, value: Any = None, name: str = "one") -> str:
+    with workspace.store.open(f"trajectories/{name}") as (folder, version):
+        made = Reviews(workspace.store).make(
+            subject_of(version, name), folder, "ann", kind, value or {}
+        )
+    return made.id
+
+
+def rebuilt(workspace: Workspace) -> dict[str, str]:
+    """Demonstration → status of its records."""
+    names = ("one", "two", "three")
+    return {name: str(run_stage(workspace, RECORDS_STAGE, name).status) for name in names}
+
+
+def records(workspace: Workspace, form: str, name: str = "one") -> tuple[Any, list[Any]]:
+    """The first line of a form's records, and the others."""
+    with workspace.store.open(f"records/{name}") as (folder, _):
+        head, *rest = map(json.loads, (folder / f"{form}.jsonl").read_text().splitlines())
+    return head, rest
+
+
+def built(workspace: Workspace) -> dict[str, bytes]:
+    """Every file of every dataset, built now, by output and path."""
+    for stage in DATASET_STAGES:
+        result = run_dataset_stage(workspace, stage)
+        assert result.version is not None, (stage.name, result.problems)
+    found: dict[str, bytes] = {}
+    for stage in DATASET_STAGES:
+        for output in workspace.store.outputs(stage.folder):
+            with workspace.store.open(output) as (folder, _):
+                files = every_file(folder)
+            found |= {f"{output}/{name}": data for name, data in files.items()}
+    return found
+
+
+def test_what_changes_no_record_builds_none(workspace: Workspace) -> None:
+    for kind, value in (
+        ("approve", {}),
+        ("note", {"text": "good"}),
+        ("reject", {"reason": "other"}),
+    ):
+        decide(workspace, kind, value)
+    assert set(rebuilt(workspace).values()) == {"unchanged"}
+    undone = decide(workspace, "bad_step", {"step": 1})
+    decide(workspace, "undo", {"decision": undone})
+    assert set(rebuilt(workspace).values()) == {"unchanged"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("instruction", {"text": "Close Chrome"}),
+        ("outcome", {"success": False}),
+        ("bad_step", {"step": 2}),
+        ("trim", {"first": 1, "last": 3}),
+        ("action", {"action": {"step_index": 2, "parameters": {"x": 7, "y": 9}}}),
+    ],
+)
+def test_a_correction_changes_the_records_of_its_demonstration_alone(
+    workspace: Workspace, kind: str, value: Mapping[str, Any]
+) -> None:
+    before = {name: every(workspace, name) for name in ("one", "two", "three")}
+    decide(workspace, kind, value)
+    assert rebuilt(workspace) == {"one": "made", "two": "unchanged", "three": "unchanged"}
+    after = {name: every(workspace, name) for name in ("one", "two", "three")}
+    assert after["one"] != before.pop("one")
+    assert {name: after[name] for name in before} == before
+    assert after["one"]["trajectory.jsonl"]  # as recorded
+    assert set(rebuilt(workspace).values()) == {"unchanged"}
+    built(workspace)
+
+
+def every(workspace: Workspace, name: str) -> dict[str, bytes]:
+    with workspace.store.open(f"records/{name}") as (folder, _):
+        return {path: data for path, data in every_file(folder).items() if "/" not in path}
+
+
+def test_a_bad_step_stays_in_the_history_and_gives_no_record(workspace: Workspace) -> None:
+    counts = {form: len(records(workspace, form)[1]) for form in STEP_FORMS}
+    decide(workspace, "bad_step", {"step": 1})
+    rebuilt(workspace)
+    for form in ("sft", "messages", "cudag"):
+        head, rest = records(workspace, form)
+        assert len(rest) == counts[form] - 1, form
+        assert head["excluded"]["bad_step"] == 1, form
+    samples = [json.loads(one["parts"]["line"]) for one in records(workspace, "sft")[1]]
+    assert [one["output"]["action"]["step_index"] for one in samples] == [0, 2, 3, 4]
+    assert [one["step_index"] for one in samples[-1]["input"]["history"]] == [0, 1, 2, 3]
+    document = json.loads(records(workspace, "atif")[1][0]["parts"]["document"])
+    assert [step["message"] for step in document["steps"] if step["source"] == "system"]
+    line = json.loads(records(workspace, "agentnet")[1][0]["parts"]["line"])
+    assert len(line["traj"]) == 4  # the longest stretch without it, and the end
+
+
+def test_what_is_trimmed_off_is_in_nothing_that_is_learnt(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    decide(workspace, "trim", {"first": 1, "last": 3})
+    rebuilt(workspace)
+    samples = [json.loads(one["parts"]["line"]) for one in records(workspace, "sft")[1]]
+    assert [one["output"]["action"]["step_index"] for one in samples] == [1, 2, 3]
+    assert [one["step_index"] for one in samples[-1]["input"]["history"]] == [1, 2]
+    chats = [json.loads(one["parts"]["line"]) for one in records(workspace, "messages")[1]]
+    assert chats[-1]["task_type"] == "terminate"
+    (picture,) = records(workspace, "messages")[1][-1]["files"].values()
+    assert picture == "steps/004/screenshot.png"  # what the last kept step led to
+    files = built(workspace)
+    out = tmp_path / "sft"
+    for name, data in files.items():
+        if name.startswith("sft/"):
+            (out / name).parent.mkdir(parents=True, exist_ok=True)
+            (out / name).write_bytes(data)
+    assert validate_sft_folder(out / "sft") == []
+
+
+def test_the_index_and_the_trajectories_stay_as_recorded(workspace: Workspace) -> None:
+    before = built(workspace)
+    for kind, value in (
+        ("instruction", {"text": "Close Chrome"}),
+        ("trim", {"first": 1, "last": 3}),
+        ("bad_step", {"step": 2}),
+    ):
+        decide(workspace, kind, value)
+    rebuilt(workspace)
+    after = built(workspace)
+    changed = {name for name in before | after if before.get(name) != after.get(name)}
+    assert not {name for name in changed if name.startswith("dataset/") and "exports" not in name}
+    assert any(name.startswith("sft/") for name in changed)
+    for name in ("two", "three"):
+        assert not {path for path in changed if f"trajectories/{name}/" in path}
+
+
+def test_datasets_follow_the_records_also_with_settings_that_these_do_not_have(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    decide(workspace, "instruction", {"text": "Close Chrome"})
+    rebuilt(workspace)
+    other = DatasetSettings(exports=EXPORTS, prompt_style="instruction", sft_trees="object")
+    files = built(open_workspace(tmp_path, datasets=other))
+    lines = [json.loads(line) for line in files["sft/samples.jsonl"].splitlines()]
+    of_one = [one for one in lines if "/one/" in one["input"]["screenshot"]]
+    assert {one["input"]["instruction"] for one in of_one} == {"Close Chrome"}
+    assert isinstance(of_one[0]["input"]["ui_tree"], dict)

@@ -98,17 +98,17 @@ def test_recordings_are_named(project: Project) -> None:
     assert len(first) + len(added) == len(rows)
 
 
-def decide(project: Project, demonstration: str, kind: str, value: Any, step: int | None) -> str:
+def decide(project: Project, demonstration: str, kind: str, value: Any) -> str:
     store = open_store(str(project.folder / "data" / "store"))
     with store.open(f"trajectories/{demonstration}") as (folder, version):
         subject = subject_of(version, demonstration)
-        return Reviews(store).make(subject, folder, "ann", kind, value, step).id
+        return Reviews(store).make(subject, folder, "ann", kind, value).id
 
 
 def test_decisions_are_named(project: Project) -> None:
     before = project.current()
-    bad = decide(project, FIRST, "bad_step", {}, 3)
-    decide(project, SECOND, "reject", {"reason": "duplicate"}, None)
+    bad = decide(project, FIRST, "bad_step", {"step": 3})
+    decide(project, SECOND, "reject", {"reason": "duplicate"})
     project.run()
     project.call("export", "after")
     for sides in ((before, "sft"), (before, "after")):

@@ -13,6 +13,7 @@ from demo_pipeline import __version__
 from demo_pipeline.cli import (
     annotate_commands,
     demonstration_commands,
+    diff_commands,
     eval_commands,
     project_commands,
     report_commands,
@@ -93,6 +94,7 @@ app.command("validate")(store_commands.validate_path)
 app.command("doctor")(store_commands.doctor)
 app.command("stats")(store_commands.stats)
 app.command("export")(store_commands.export)
+app.command("diff")(diff_commands.diff)
 app.command("report")(report_commands.report)
 app.command("revalidate")(store_commands.revalidate)
 app.command("prune")(store_commands.prune)

@@ -11,11 +11,12 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -27,11 +28,13 @@ from demo_pipeline.runs.results import (
     DemonstrationResult,
     Status,
     contents,
+    duration,
 )
 
 out = Console()
 err = Console(stderr=True)
 _UNLIMITED = out.options.update_width(sys.maxsize)
+AsJson = Annotated[bool, typer.Option("--json", help="Print a report as JSON.")]
 
 
 def print_line(text: str) -> None:
@@ -88,13 +91,21 @@ def _plain(value: object) -> str:
     return "" if value is None else str(value)
 
 
+class _TimeColumn(ProgressColumn):
+    """`42 s, 3 min left`; what is left is known from the second result on."""
+
+    def render(self, task: Task) -> Text:
+        left = None if task.finished else task.time_remaining
+        return Text(duration(task.elapsed or 0) + (f", {duration(left)} left" if left else ""))
+
+
 def progress_bar() -> Progress:
-    """A bar with count and elapsed time, on standard error, unless the log is written there."""
+    """A bar with count, elapsed and remaining time, on standard error, unless the log is there."""
     return Progress(
         TextColumn("{task.description:>15}"),
         BarColumn(),
         MofNCompleteColumn(),
-        TimeElapsedColumn(),
+        _TimeColumn(),
         console=err,
         disable=shown_level() < logging.WARNING,
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from demo_pipeline.cli.console import print_error, print_line
-from demo_pipeline.cli.environment import dagster_home, failure_sentence, usable_settings
+from demo_pipeline.cli.environment import USAGE, dagster_home, failure_sentence, usable_settings
 from demo_pipeline.cli.run_commands import print_hidden
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def inspect(
     demonstration: Annotated[str, typer.Argument(help="Id of a processed demonstration.")],
 ) -> None:
-    """Show what happened in a demonstration: actions, repairs, rejected lines, event accounting.
+    """Show a demonstration: actions, repairs, rejected lines, steps, datasets; or why it has none.
 
     Typed text is not shown, only its length.
     """
@@ -28,17 +28,33 @@ def inspect(
     from demo_pipeline.actions.timeline import timeline_lines
     from demo_pipeline.recording.manifest import read_manifest
     from demo_pipeline.recording.recording_stages import EVENTS_STAGE, RAW_RECORDINGS_STAGE
+    from demo_pipeline.runs.inspection import absence, dataset_lines, quarantine_lines, step_lines
     from demo_pipeline.runs.workspace import Workspace
-    from demo_pipeline.store.names import safe_id
+    from demo_pipeline.store.names import is_bucket, safe_id
+    from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
-    store = Workspace.open(usable_settings()).store
-    key = safe_id(demonstration)
+    workspace = Workspace.open(usable_settings())
+    store, key = workspace.store, safe_id(demonstration)
+    quarantined = [*quarantine_lines(store, key)]
+    for line in quarantined:
+        print_line(line)
+    stages = (RAW_RECORDINGS_STAGE, EVENTS_STAGE, ACTIONS_STAGE)
+    if not all(store.current(stage.output(key)) for stage in stages):
+        if not quarantined:
+            print_error(f"demo-pipeline: {absence(workspace, key)}")
+        raise typer.Exit(USAGE)
     with ExitStack() as stack:
-        raw, events, actions = (
-            stack.enter_context(store.open(stage.output(key)))[0]
-            for stage in (RAW_RECORDINGS_STAGE, EVENTS_STAGE, ACTIONS_STAGE)
-        )
-        for line in timeline_lines(events, actions, read_manifest(raw)):
+        opened = [stack.enter_context(store.open(stage.output(key)))[0] for stage in stages]
+        raw, events, actions = opened
+        lines = [
+            *([""] if quarantined else []),
+            *timeline_lines(events, actions, read_manifest(raw)),
+        ]
+        if store.current(output := TRAJECTORIES_STAGE.output(key)):
+            folder = stack.enter_context(store.open(output))[0]
+            shown = f"{folder}" if is_bucket(store.url) else f"{store.url}/{output}"
+            lines += ["", *step_lines(folder, shown), "", *dataset_lines(store, key)]
+        for line in lines:
             print_line(line)
 
 

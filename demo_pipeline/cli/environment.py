@@ -4,7 +4,9 @@ Belongs here: reporting what cannot be used as a usage error; turning errors int
 a traceback. Messages of errors that are not ours are left out, since they may quote typed text.
 """
 
+import json
 import os
+import shlex
 import signal
 import threading
 import tomllib
@@ -18,7 +20,7 @@ from pydantic import ValidationError
 from pydantic_settings import SettingsError
 
 from demo_pipeline.cli.console import print_error
-from demo_pipeline.settings import PREFIX, SETTINGS_FILE, Settings, project_root
+from demo_pipeline.settings import PREFIX, SETTINGS_FILE, Section, Settings, project_root
 
 if TYPE_CHECKING:
     from demo_pipeline.runs.workspace import Workspace
@@ -28,21 +30,68 @@ INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
 
 def usable_settings() -> Settings:
-    """The settings; errors in them are printed without their values and end the command."""
+    """The settings; errors in them end the command, each with variable, value and an example."""
+    lines = list[str]()
     try:
         return Settings()
     except ValidationError as error:
-        for detail in error.errors(include_url=False, include_input=False):
-            name = PREFIX + "__".join(map(str, detail["loc"])).upper()
+        for detail in error.errors(include_url=False):
             message = detail["msg"].removeprefix("Value error, ")
-            message = f"setting {name}: {message}" if detail["loc"] else message
-            for line in message.splitlines():
-                print_error(f"demo-pipeline: {line}")
+            if place := tuple(map(str, detail["loc"][:2])):
+                message = f"setting {_assigned(place, detail['input'])}: {message}{_example(place)}"
+            lines += message.splitlines()
     except SettingsError as error:
-        print_error(f"demo-pipeline: {error}")
+        lines = [*_not_json(str(error))] or [str(error)]
     except tomllib.TOMLDecodeError as error:
-        print_error(f"demo-pipeline: the settings file is not valid TOML: {error}")
+        lines = [f"the settings file is not valid TOML: {error}"]
+    for line in lines:
+        print_error(f"demo-pipeline: {line}")
     raise typer.Exit(USAGE)
+
+
+def _assigned(place: tuple[str, ...], value: object) -> str:
+    """A setting's variable, with its value if that cannot be a secret."""
+    name = f"{PREFIX}{'__'.join(place).upper()}"
+    plain = isinstance(value, str | int | float) and len(place) > 1
+    return f"{name}={value}" if plain and not {*":@"} & {*str(value)} else name
+
+
+def _default(place: tuple[str, ...]) -> tuple[Any, str]:
+    """Default of a setting or a section, and the description; (None, "") when there is none."""
+    fields, default, description = Settings.model_fields, None, ""
+    for name in place:
+        if name not in fields:
+            return None, ""
+        default = fields[name].get_default(call_default_factory=True)
+        description = fields[name].description or ""
+        fields = type(default).model_fields if isinstance(default, Section) else {}
+    return default, description
+
+
+def _example(place: tuple[str, ...]) -> str:
+    """What a setting may be: its default, or what it is for."""
+    default, description = _default(place)
+    if default is None or isinstance(default, Section):
+        return ""
+    if default in {"", ()}:
+        return f"; it is {description}"
+    text = default if isinstance(default, str) else json.dumps(default)
+    return f"; for example {_assigned(place, None)}={shlex.quote(text)}"
+
+
+def _not_json(message: str) -> Iterator[str]:
+    """Yield a sentence for each variable that has to be JSON and is not."""
+    top = f"{PREFIX}{message.partition(chr(34))[2].partition(chr(34))[0]}".upper()
+    for name in sorted(name for name in os.environ if name.upper().startswith(top)):
+        place = tuple(name.upper().removeprefix(PREFIX).lower().split("__"))
+        default, _ = _default(place)
+        try:
+            json.loads(os.environ[name])
+        except ValueError:
+            if isinstance(default, Section):  # of its first setting
+                place = (*place, next(iter(type(default).model_fields)))
+            if isinstance(default, Section | tuple):
+                yield f"setting {name}: is not valid JSON{_example(place)}"
 
 
 def dagster_home() -> Path:

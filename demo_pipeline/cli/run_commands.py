@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.progress import Progress
 
-from demo_pipeline.cli.console import print_error, print_line, progress_bar, report_run
+from demo_pipeline.cli.console import (
+    byte_text,
+    print_error,
+    print_line,
+    progress_bar,
+    report_run,
+)
 from demo_pipeline.cli.environment import (
     INTERRUPTED,
     INVALID,
@@ -29,6 +35,7 @@ from demo_pipeline.cli.environment import (
 )
 from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.problems import DemonstrationError
+from demo_pipeline.runs.results import duration
 from demo_pipeline.store.errors import StorageError
 
 if TYPE_CHECKING:
@@ -37,6 +44,7 @@ if TYPE_CHECKING:
     from demo_pipeline.runs.workspace import Workspace
 
 _LOG = logging.getLogger(__package__)
+_NAMED = 5  # demonstrations of a line of `--dry-run`
 _NO_TRAJECTORY = "no trajectory is committed yet: no dataset to build"
 
 
@@ -58,6 +66,7 @@ class _Asked:
     retry: bool
     verify: bool
     strict: bool
+    dry_run: bool
     workers: int
 
 
@@ -120,10 +129,16 @@ def _holds(question: Callable[..., bool], workspace: "Workspace", *about: str) -
 def _is_recorded(workspace: "Workspace", home: Path, known: Sequence[str]) -> bool:
     """Whether Dagster knows every upload and result, as far as commands have told it."""
     from demo_pipeline.defs.claims import are_registered, unreported
+
+    folder = _notes(workspace, home)
+    return are_registered(folder, known) and not unreported(folder)
+
+
+def _notes(workspace: "Workspace", home: Path) -> Path:
+    """The folder of what commands of this machine leave for each other."""
     from demo_pipeline.runs.discovery_table import table_path
 
-    folder = table_path(home / "storage", workspace.uploads.url).with_suffix("")
-    return are_registered(folder, known) and not unreported(folder)
+    return table_path(home / "storage", workspace.uploads.url).with_suffix("")
 
 
 def register() -> None:
@@ -165,6 +180,14 @@ def run(
             "damaged outputs again."
         ),
     ] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Build nothing: show what would be built and why, and the CPU time and disk space "
+            "that it needs by past runs on this machine.",
+        ),
+    ] = False,
     workers: Annotated[int, typer.Option(min=0, help="Processes; 0: as `execution.workers`.")] = 0,
 ) -> None:
     """Process every new or changed demonstration, then build the datasets.
@@ -175,7 +198,8 @@ def run(
     from demo_pipeline.runs.workspace import Workspace
 
     settings = usable_settings()
-    asked = _Asked(ids or (), force, retry, verify, strict, workers or settings.execution.workers)
+    workers = workers or settings.execution.workers
+    asked = _Asked(ids or (), force, retry, verify, strict, dry_run, workers)
     home, done = set_dagster_home(), list["DemonstrationResult"]()
     try:
         _run(Workspace.open(settings), home, asked, done)
@@ -193,6 +217,7 @@ def _run(
     workspace: "Workspace", home: Path, asked: _Asked, outcomes: list["DemonstrationResult"]
 ) -> None:
     """Process and report; `outcomes` has what is done so far, for a person who interrupts it."""
+    from demo_pipeline.runs.plan import COSTS_FILE, note_costs
     from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
     start = time.monotonic()
@@ -201,6 +226,9 @@ def _run(
     if unknown := [key for key in asked.ids if key not in known]:
         print_error(f"no recording {', '.join(unknown)} in {workspace.uploads.url}")
         raise typer.Exit(USAGE)
+    if asked.dry_run:
+        _show_plan(workspace, home, asked, known)
+        return
     found = _idle(workspace, home, asked, known) or _work(workspace, home, asked, known, outcomes)
     selection, built, failed = found
     if not (selection.todo or selection.quarantined or selection.up_to_date):
@@ -210,9 +238,45 @@ def _run(
         )
     if not workspace.store.outputs(TRAJECTORIES_STAGE.folder):
         print_line(_NO_TRAJECTORY)
+    if outcomes or built.results:
+        note_costs(_notes(workspace, home) / COSTS_FILE, outcomes, time.process_time())
     report_run(outcomes, selection.up_to_date, built.outcomes, time.monotonic() - start)
     errors = [*failed, *built.errors, *_lacking(workspace, built, known)]
     _exit(outcomes, selection.quarantined, errors, strict=asked.strict)
+
+
+def _show_plan(workspace: "Workspace", home: Path, asked: _Asked, known: Sequence[str]) -> None:
+    """What a run would do."""
+    from demo_pipeline.runs.plan import COSTS_FILE, plan
+
+    chosen = asked.ids or known
+    forced = chosen if asked.force else ()
+    selection = select_demonstrations(workspace, asked.ids, known, forced=forced, retry=asked.retry)
+    costs = _notes(workspace, home) / COSTS_FILE
+    found = plan(workspace, selection.todo, force=asked.force, costs=costs)
+    alike: dict[str, list[str]] = {}
+    for key, reasons in found.demonstrations.items():
+        alike.setdefault(_reason_words(reasons), []).append(key)
+    for words, keys in alike.items():
+        more = f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else ""
+        print_line(f"{', '.join(keys[:_NAMED])}{more}: {words}")
+    if found.datasets:
+        print_line(f"datasets: {_reason_words(found.datasets)}")
+    print_line(
+        f"to build: {len(selection.todo)} demonstrations, {len(found.datasets)} datasets; "
+        f"{len(selection.quarantined)} stay quarantined, {selection.up_to_date} are up to date"
+    )
+    cpu = "unknown" if found.cpu_seconds is None else duration(found.cpu_seconds)
+    size = "unknown" if found.size is None else byte_text(round(found.size))
+    print_line(f"by past runs on this machine: CPU time {cpu}, disk {size}")
+
+
+def _reason_words(reasons: Sequence[tuple[str, str]]) -> str:
+    """The stages by their reasons."""
+    stages: dict[str, list[str]] = {}
+    for stage, reason in reasons:
+        stages.setdefault(reason, []).append(stage)
+    return "; ".join(f"{', '.join(names)} ({reason})" for reason, names in stages.items())
 
 
 _Found = tuple[RunSelection, "BuiltDatasets", Sequence[str]]  # errors of the catalog of tasks

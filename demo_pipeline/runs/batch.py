@@ -208,7 +208,7 @@ def _run_one(
     first: bool,
 ) -> BuildResult | DemonstrationResult:
     """What a stage gave, or a result with why it gave nothing."""
-    key = task.demonstration
+    key, start = task.demonstration, time.process_time()
     try:
         with redacted_errors(stage.name, key):
             if first and (problems := _cannot_start(workspace, stage, key)):
@@ -226,7 +226,7 @@ def _run_one(
         status, *reasons = _meaning(stage, key, error)
         return DemonstrationResult(key, status, problems=tuple(reasons))
     if result.version is not None:
-        return result
+        return replace(result, cpu_seconds=time.process_time() - start)
     found = tuple(result.problems)
     return DemonstrationResult(key, Status.REJECTED, problems=found, checks=result.checks)
 

@@ -16,6 +16,7 @@ from demo_pipeline.store.store import Store
 from demo_pipeline.store.version_manifest import CheckOutcome, Recipe, Version
 from demo_pipeline.store.versions import OutputDamage, Staging
 
+SETTINGS_CHANGED = "its settings changed"
 _LOG = logging.getLogger(__package__)
 
 
@@ -53,7 +54,7 @@ def build_if_stale(
             _LOG.info("%s: %s is unchanged", recipe.stage, output)
             return _current(output, Status.CACHED, current)
         mend()
-    reason = f"{damage.file} {damage.message}" if damage else _reason(current, recipe)
+    reason = f"{damage.file} {damage.message}" if damage else rebuild_reason(current, recipe)
     _LOG.info("%s: building %s, because %s", recipe.stage, output, reason)
     with store.stage(output) as staging:
         result = _built(store, staging, recipe, build, check)
@@ -99,7 +100,7 @@ def _damage(store: Store, output: str) -> OutputDamage | None:
     return next(iter(damages), None)
 
 
-def _reason(current: Version | None, recipe: Recipe) -> str:
+def rebuild_reason(current: Version | None, recipe: Recipe) -> str:
     """Why an output is built again, in terms of its recipe."""
     if current is None:
         return "there is no version"
@@ -107,9 +108,11 @@ def _reason(current: Version | None, recipe: Recipe) -> str:
     if before.code_version != recipe.code_version:
         return f"the code version was {before.code_version} and is {recipe.code_version}"
     if before.settings != recipe.settings:
-        return "its settings changed"
+        return SETTINGS_CHANGED
     names = sorted({*before.inputs, *recipe.inputs})
     changed = [name for name in names if before.inputs.get(name) != recipe.inputs.get(name)]
+    if changed and changed[0].endswith(".jsonl"):  # a form of `records`
+        return f"the settings or the code version of {changed[0]} changed"
     return f"{changed[0]} changed" if changed else "it was forced"
 
 

@@ -11,7 +11,7 @@ from demo_pipeline.datasets.dataset_inputs import CommittedTrajectories, Dataset
 from demo_pipeline.files.shown_text import plain_line
 from demo_pipeline.problems import Problem
 from demo_pipeline.runs.damage import left_out_damage, storage_message
-from demo_pipeline.runs.datasets import committed_trajectories, run_dataset_stage, unchanged_output
+from demo_pipeline.runs.datasets import committed_trajectories, rebuild_cause, run_dataset_stage
 from demo_pipeline.runs.failures import COMMAND_PAUSES, TransientError, redacted_errors
 from demo_pipeline.runs.results import BuildResult, DatasetOutcome, left_out_words
 from demo_pipeline.runs.stages import DATASET_STAGES
@@ -45,7 +45,7 @@ def bytes_written(store: Store, output: str) -> int:
 
 def tasks_unchanged(workspace: Workspace) -> bool:
     """Whether the catalog of OSWorld tasks is the one that would be read now."""
-    return unchanged_output(workspace, TASKS_STAGE, CommittedTrajectories()) is not None
+    return not rebuild_cause(workspace, TASKS_STAGE, CommittedTrajectories())[1]
 
 
 def unchanged_datasets(workspace: Workspace) -> list[DatasetOutcome] | None:
@@ -66,8 +66,8 @@ def unchanged_datasets(workspace: Workspace) -> list[DatasetOutcome] | None:
         for stage in DATASET_STAGES:
             if stage.job != DATASETS_JOB or not stage.is_built(workspace.settings):
                 continue
-            output = unchanged_output(workspace, stage, committed)
-            if output is None:
+            output, cause = rebuild_cause(workspace, stage, committed)
+            if cause:
                 return None
             if stage.counts:
                 outcomes.append(dataset_outcome(workspace.store, stage, output))

@@ -22,10 +22,11 @@ from demo_pipeline.files.json_files import json_bytes
 from demo_pipeline.files.processes import reduced_python_gc
 from demo_pipeline.problems import errors
 from demo_pipeline.review.review_store import verdicts
-from demo_pipeline.runs.build import build_if_stale
+from demo_pipeline.runs.build import build_if_stale, rebuild_reason
 from demo_pipeline.runs.damage import trajectory_damage
 from demo_pipeline.runs.quarantine import list_quarantine
 from demo_pipeline.runs.results import BuildResult, Status
+from demo_pipeline.runs.setting_notes import note_settings
 from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, store_views, training_exports
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.stage import Stage, Summary, TrainingExport
@@ -322,10 +323,10 @@ def wanted_recipe(workspace: Workspace, stage: Stage[DatasetInputs]) -> Recipe:
         return dataset_recipe(stage, *opened)
 
 
-def unchanged_output(
+def rebuild_cause(
     workspace: Workspace, stage: Stage[DatasetInputs], committed: CommittedTrajectories
-) -> str | None:
-    """Name of the stage's output when building it now would change nothing; None otherwise.
+) -> tuple[str, str]:
+    """The stage's output, and why it would be built now; empty when it would not.
 
     Args:
         workspace: the roots; nothing is built or written.
@@ -337,18 +338,19 @@ def unchanged_output(
     """
     store = workspace.store
     if stage.export is not None and failed_before(store, stage):
-        return None
+        return stage.folder, "it failed before"
     with _opened(workspace, stage, committed) as (context, fingerprints):
         output, recipe = (
             dataset_output(stage, context),
             dataset_recipe(stage, context, fingerprints),
         )
         current = store.current(output)
-        same = current is not None and current.manifest.recipe == recipe
-        if current is None or not same or not store.is_complete(current):
-            return None
+        if current is None or current.manifest.recipe != recipe:
+            return output, rebuild_reason(current, recipe)
+        if not store.is_complete(current):
+            return output, "a file is missing"
         _LOG.info("%s: %s is unchanged", stage.name, output)
-        return output
+        return output, ""
 
 
 @contextmanager
@@ -414,6 +416,7 @@ def _build(
     force: bool,
 ) -> BuildResult:
     def build(staging: Staging) -> Summary:
+        note_settings(workspace, stage)
         committed = context.committed
         if stage.export is not None:
             made = [one.id for one in committed.trajectories if any("/" in n for n in one.digests)]

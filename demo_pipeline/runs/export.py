@@ -24,6 +24,7 @@ from demo_pipeline.files.atomic_write import (
     replace_synced,
 )
 from demo_pipeline.runs.damage import damage_problem
+from demo_pipeline.runs.dataset_diff import write_origins
 from demo_pipeline.runs.datasets import committed_trajectories
 from demo_pipeline.runs.stages import DATASET_STAGES, STAGES, training_exports
 from demo_pipeline.runs.workspace import Workspace
@@ -70,6 +71,7 @@ def export_datasets(store: Store, dest: Path, disabled: Collection[str] = ()) ->
             before = copier.written
             _copy(store, name, draft / name, copier)
             sizes[name] = copier.written - before
+        write_origins(store, names, draft)
     return sizes
 
 

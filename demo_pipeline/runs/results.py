@@ -75,6 +75,7 @@ class BuildResult:
         checks: the outcome of every check.
         files: their number.
         size: of all files together, bytes.
+        cpu_seconds: of the process that built it.
     """
 
     stage: str
@@ -85,6 +86,7 @@ class BuildResult:
     checks: tuple[CheckOutcome, ...]
     files: int = 0
     size: int = 0
+    cpu_seconds: float = field(default=0.0, compare=False)
 
     @property
     def demonstration(self) -> str:
@@ -211,7 +213,7 @@ class BatchProgress:
         self._said, passed = now, now - self._begun
         pace = ""
         if ended:
-            left = _duration(passed / ended * (self.total - ended))
+            left = duration(passed / ended * (self.total - ended))
             pace = f", {60 * ended / passed:.0f} per minute, {left} left"
         return f"{ended} of {self.total}{pace}{self._others()}"
 
@@ -230,7 +232,7 @@ class BatchProgress:
         return "".join(f", {self._counts[name]} {name}" for name in _RARE if self._counts[name])
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
     """`42 s`, `7 min` or `3.5 h`."""
     if seconds < 90:
         return f"{seconds:.0f} s"

@@ -19,9 +19,10 @@ from demo_pipeline.problems import DemonstrationError, Problem, errors
 from demo_pipeline.recording import manifest
 from demo_pipeline.recording.manifest import RecordingManifest
 from demo_pipeline.recording.recording_stages import RAW_RECORDINGS_STAGE, RecordingInputs
-from demo_pipeline.runs.build import build_if_stale
+from demo_pipeline.runs.build import build_if_stale, rebuild_reason
 from demo_pipeline.runs.quarantine import quarantine_demonstration, read_quarantine, release
 from demo_pipeline.runs.results import BuildResult, Status
+from demo_pipeline.runs.setting_notes import note_settings
 from demo_pipeline.runs.stages import STAGE_BY_NAME, STAGES
 from demo_pipeline.runs.task_catalog import OSWORLD_TASKS, match_task
 from demo_pipeline.runs.workspace import Workspace
@@ -32,6 +33,7 @@ from demo_pipeline.store.uploads import changed_while_read, upload_listing_finge
 from demo_pipeline.store.version_manifest import CheckOutcome, Recipe, Version
 from demo_pipeline.store.versions import Staging, document_damage
 
+AFTER_INPUTS = "perhaps, when what it reads has changed"
 _CHANGED = "upload_changed"
 _GB = 2**30
 
@@ -96,24 +98,37 @@ def is_up_to_date(workspace: Workspace, demonstration: str) -> bool:
 
     Reads of the upload only what `Uploads.identity` reads.
     """
-    store, versions = workspace.store, dict[str, Version]()
     try:
-        for stage in STAGES:
-            current = store.current(stage.output(demonstration))
-            if current is None:
-                return False
-            versions[stage.name] = current
-            recording = None
-            if stage.matches_task:
-                with store.open(RAW_RECORDINGS_STAGE.output(demonstration)) as (folder, _):
-                    recording = manifest.read_manifest(folder)
-            source = _source(workspace, stage, demonstration, versions, recording)
-            recipe = _recipe(workspace, stage, demonstration, versions, source)
-            if current.manifest.recipe != recipe or not store.is_complete(current):
-                return False
+        return next(stale_stages(workspace, demonstration), None) is None
     except (DemonstrationError, MissingOutput):
         return False
-    return True
+
+
+def stale_stages(workspace: Workspace, demonstration: str) -> Iterator[tuple[str, str]]:
+    """Yield each stage that a run would build, and why.
+
+    Raises:
+        DemonstrationError: the upload cannot be read.
+        MissingOutput: an output has lost a file.
+    """
+    store, versions = workspace.store, dict[str, Version]()
+    for stage in STAGES:
+        current = store.current(stage.output(demonstration))
+        if current is None or not versions.keys() >= set(stage.inputs):
+            yield stage.name, "there is no version" if current is None else AFTER_INPUTS
+            continue
+        recording = None
+        if stage.matches_task:
+            with store.open(RAW_RECORDINGS_STAGE.output(demonstration)) as (folder, _):
+                recording = manifest.read_manifest(folder)
+        source = _source(workspace, stage, demonstration, versions, recording)
+        recipe = _recipe(workspace, stage, demonstration, versions, source)
+        if current.manifest.recipe != recipe:
+            yield stage.name, rebuild_reason(current, recipe)
+        elif not store.is_complete(current):
+            yield stage.name, "a file is missing"
+        else:
+            versions[stage.name] = current
 
 
 def _recipe(
@@ -297,6 +312,7 @@ class _StageRun:
             recipe = _recipe(self._workspace, self._stage, self._key, versions, source)
 
             def build(staging: Staging) -> Summary:
+                note_settings(self._workspace, self._stage)
                 staging.hardlink_sources.extend(versions.values())
                 for name, folder in context.folders.items():
                     # What is read has the bytes of its commit.

@@ -160,9 +160,10 @@ class BucketVersions:
             self._retire(output, stored[0])
             self.objects.delete(f"{POINTERS}{output}")
 
-    def keys(self) -> set[VersionKey]:
-        """Every version in the bucket, complete or not."""
-        keys = (_version_of(info.key) for info in list_all(self.objects, VERSIONS))
+    def keys(self, within: str = "") -> set[VersionKey]:
+        """Every version in the bucket below a folder, complete or not."""
+        prefix = f"{VERSIONS}{within}{'/' if within else ''}"
+        keys = (_version_of(info.key) for info in list_all(self.objects, prefix))
         return set(filter(None, keys))
 
     def erase(self, output: str) -> bool:

@@ -96,10 +96,10 @@ class Folder:
                 pending += [f"{above}{child}" for child in names if child[0] != "."]
         return set(filter(self.published_version, found))
 
-    def versions(self) -> Iterator[VersionKey]:
-        """Every version directory, published or not, complete or not."""
+    def versions(self, within: str = "") -> Iterator[VersionKey]:
+        """Every version directory below a folder, published or not, complete or not."""
         top = self.root / VERSIONS_FOLDER
-        pending = [top]
+        pending = [top / within]
         while pending:
             above = pending.pop()
             for path in _children(above):

@@ -107,6 +107,14 @@ class Store:
         yield Path(self._folder.content(*version.key)), version
 
     @contextmanager
+    def open_version(self, version: Version) -> Iterator[Path]:
+        """Like `open`, for a version that `versions` gave, published or not."""
+        if self._bucket:
+            yield self._bucket.bring_files(version, "*")
+        else:
+            yield Path(self._folder.content(*version.key))
+
+    @contextmanager
     def open_files(self, output: str, pattern: str) -> Iterator[tuple[Path, Version]]:
         """Like `open`, for readers of a few files of a large output.
 
@@ -185,9 +193,13 @@ class Store:
             self._bucket.unpublish(output)
         unpublish(self._folder, output)
 
-    def versions(self) -> Iterator[tuple[str, Version | None]]:
-        """Yield every version of every output, published or not; None: its manifest is damaged."""
-        keys = {*self._folder.versions(), *(self._bucket.keys() if self._bucket else ())}
+    def versions(self, within: str = "") -> Iterator[tuple[str, Version | None]]:
+        """Yield every version of every output, published or not; None: its manifest is damaged.
+
+        `within`: only of this output, or of those in a folder of this name.
+        """
+        bucket = self._bucket.keys(within) if self._bucket else ()
+        keys = {*self._folder.versions(within), *bucket}
         for key in sorted(keys):
             yield key[0], self._bucket.load(key) if self._bucket else self._folder.load(*key)
 

@@ -61,6 +61,8 @@ _LIGHT = (
     "export copies",
     "run",
     "run one --retry",
+    "run --dry-run --force",
+    "diff sft sft",
 )
 
 
@@ -393,6 +395,29 @@ class TestRun:
         assert "no recording in" in command(place, "run").out  # found idle, without Dagster
 
 
+class TestDryRun:
+    def test_it_says_what_would_be_built_and_what_that_costs(
+        self, copied: Place, command: Command
+    ) -> None:
+        nothing = command(copied, "run", "--dry-run")
+        assert "to build: 0 demonstrations, 0 datasets; 1 stay quarantined, 2 are" in nothing.out
+        shutil.copytree(copied.root / "uploads" / "two", copied.root / "uploads" / "three")
+        before = snapshot(copied.root / "store")
+        radius = {"DEMO_PIPELINE_ACTIONS__CLICK_RADIUS_PX": "7"}
+        answer = command(copied, "run", "--dry-run", **radius)
+        assert "one, two: actions (setting actions.click_radius_px: 5.0 → 7.0); scr" in answer.out
+        assert "three: raw_recordings, events, actions, screenshots, ui_trees, tra" in answer.out
+        assert "datasets: sft_samples, " in answer.out
+        assert snapshot(copied.root / "store") == before
+
+    def test_costs_are_of_past_runs_on_this_machine(self, ran: Ran, place: Place) -> None:
+        shutil.copytree(ran.place.root / "uploads", place.root / "uploads", dirs_exist_ok=True)
+        unknown = place.start("run", "--dry-run")
+        assert "by past runs on this machine: CPU time unknown, disk unknown" in unknown.out
+        known = ran.place.start("run", "--dry-run", "--force")
+        assert re.search(r"CPU time \d+ s, disk [\d.]+ MB\n", known.out)
+
+
 class TestInspect:
     def test_it_shows_the_actions_and_the_accounting_without_typed_text(
         self, ran: Ran, command: Command
@@ -403,10 +428,33 @@ class TestInspect:
         assert f"type({len(TYPED)} chars)" in answer.out
         assert TYPED not in answer.out
 
-    def test_an_unprocessed_demonstration_is_reported(self, ran: Ran, command: Command) -> None:
-        answer = command(ran.place, "inspect", "nobody")
+    def test_it_shows_each_step_with_its_picture_and_what_datasets_have(
+        self, ran: Ran, command: Command
+    ) -> None:
+        lines = command(ran.place, "inspect", "one").out.splitlines()
+        [head] = [line for line in lines if line.startswith("Steps: ")]
+        number, folder = head.removeprefix("Steps: ").split(", in ")
+        start = lines.index(head) + 2
+        steps = [line.split(maxsplit=5) for line in lines[start : start + int(number)]]
+        assert [int(step) for step, *_ in steps] == list(range(int(number)))
+        assert all(Path(folder, picture).is_file() for _, _, picture, *_ in steps)
+        assert {leak for _, _, _, leak, *_ in steps} <= {"no", "leak", "unavoidable"}
+        assert any(re.fullmatch(r"  sft +\d+ records in \w+", line) for line in lines)
+
+    @pytest.mark.parametrize(
+        ("name", "said"),
+        [
+            ("bad", "bad is quarantined in events:\n  bad: input_log.jsonl"),
+            ("nobody", "no recording nobody in "),
+            ("ones", "the nearest id is one; copy its folder there, then `demo-pipeline run ones`"),
+        ],
+    )
+    def test_it_says_why_there_is_nothing_to_show_and_what_to_do(
+        self, ran: Ran, command: Command, name: str, said: str
+    ) -> None:
+        answer = command(ran.place, "inspect", name)
         assert answer.code == 2
-        assert "--partition nobody" in answer.err
+        assert said in answer.out + answer.err
 
 
 class TestVerbose:
@@ -656,16 +704,17 @@ class TestSettings:
     @pytest.mark.parametrize(
         ("name", "value", "said"),
         [
-            ("ACTIONS__CLICK_RADIUS_PX", "wide", "DEMO_PIPELINE_ACTIONS__CLICK_RADIUS_PX: "),
             ("DATASETS__TRAIN_RATIO", "0.7", "add up to 1"),
-            ("ACTIONS", '{"wide":', '"actions"'),
+            ("ACTIONS", '{"wide":', "is not valid JSON; for example DEMO_PIPELINE_ACTIONS__CLICK"),
+            ("DATASETS__EXPORTS", "sft", '; for example DEMO_PIPELINE_DATASETS__EXPORTS=\'["sft"'),
+            ("DATASETS__SFT_TREES", "s3://key:secret@bucket/x", "_TREES: Input should be 'path'"),
             ("STORE", "s3://key:secret@bucket/store", "remove them, and set AWS_ACCESS_KEY_ID"),
             ("UPLOADS", "gs://key:secret@bucket/in", "give a path"),
             ("OSWORLD_TASKS", "s3://key:secret@bucket/tasks", "give a path"),
             ("EXECUTION_CONTACT_SHEETS_IN_UI", "secret", "DEMO_PIPELINE_EXECUTION__CONTACT_"),
         ],
     )
-    def test_an_unusable_setting_is_a_usage_error_without_its_value(
+    def test_an_unusable_setting_is_a_usage_error_without_what_may_be_a_secret(
         self,
         place: Place,
         command: Command,
@@ -676,8 +725,16 @@ class TestSettings:
         answer = command(place, "run", **{f"DEMO_PIPELINE_{name}": value})
         assert answer.code == 2
         assert said in answer.err
-        assert value not in answer.err
+        assert f"{value}:" not in answer.err
         assert "secret" not in answer.err
+
+    def test_an_unusable_number_is_named_with_its_value_and_an_example(
+        self, place: Place, command: Command
+    ) -> None:
+        name = "DEMO_PIPELINE_ACTIONS__CLICK_RADIUS_PX"
+        answer = command(place, "run", **{name: "wide"})
+        assert f"setting {name}=wide: Input should be a valid number" in answer.err
+        assert answer.err.endswith(f"; for example {name}=5.0\n")
 
     @pytest.mark.parametrize(
         ("text", "said"),

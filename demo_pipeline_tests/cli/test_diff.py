@@ -1,0 +1,131 @@
+"""`demo-pipeline diff` on a real sample: one thing changes, and exactly this is named."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from contextlib import chdir
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from demo_pipeline.cli.app import app
+from demo_pipeline.review.review_store import Reviews, subject_of
+from demo_pipeline.store.store import open_store
+
+SAMPLES = Path(__file__).parents[2] / "data" / "samples"
+FIRST, SECOND = "20260105_090000", "20260106_140000"
+
+
+def ours() -> dict[str, None]:
+    """The variables of the tests, which a project has no need of."""
+    return dict.fromkeys(n for n in os.environ if n.startswith(("DEMO_PIPELINE_", "DAGSTER_HOME")))
+
+
+class Project:
+    """A project with one recording, which was run and exported to `before`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.call("init", str(folder))
+        self.settings("")
+        self.run()
+        self.call("export", "before")
+
+    def call(self, *arguments: str) -> str:
+        with chdir(self.folder if self.folder.exists() else self.folder.parent):
+            done = CliRunner().invoke(app, arguments, env=ours())
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    def run(self) -> None:
+        """In a process of its own, since it starts workers."""
+        environment = {name: text for name, text in os.environ.items() if name not in ours()}
+        command = [sys.executable, "-m", "demo_pipeline.cli.app", "run"]
+        subprocess.run(command, env=environment, cwd=self.folder, check=True, capture_output=True)
+
+    def settings(self, more: str) -> None:
+        text = f'[datasets]\nexports = ["sft"]\n{more}'
+        (self.folder / "demo_pipeline.toml").write_text(text)
+
+    def current(self) -> str:
+        return f"sft@{(self.folder / 'data/store/sft').resolve().parent.name}"
+
+    def rows(self, *sides: str) -> list[dict[str, Any]]:
+        found = {one["stage"]: one for one in json.loads(self.call("diff", *sides, "--json"))}
+        return list(found["sft_samples"]["differences"])
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    return Project(tmp_path_factory.mktemp("diff") / "project")
+
+
+def causes(rows: list[dict[str, Any]]) -> set[tuple[str, ...]]:
+    return {tuple(row["causes"]) for row in rows}
+
+
+def test_one_setting_is_named(project: Project) -> None:
+    assert project.rows("before", "sft") == []
+    project.settings("[actions]\nclick_radius_px = 200\n")
+    project.run()
+    rows = project.rows("before", project.current())
+    assert causes(rows) == {("setting actions.click_radius_px: 5.0 → 200.0",)}
+    assert {row["change"] for row in rows} == {"changed"}
+    assert 1 < len(rows) < 14  # the drag is a click; later rows have it in their history
+    assert "action_type" in rows[0]["parts"]
+    said = project.call("diff", "before/sft", "sft")
+    assert "because of setting actions.click_radius_px: 5.0 → 200.0\n" in said
+    assert f"1 changed of {FIRST} (train): action, action_type, reasoning\n" in said
+
+
+def test_recordings_are_named(project: Project) -> None:
+    before = project.current()
+    meta = project.folder / "data" / "recordings" / FIRST / "meta.json"
+    meta.write_text(meta.read_text().replace("Could you order", "Please order"))
+    shutil.copytree(SAMPLES / SECOND, project.folder / "data" / "recordings" / SECOND)
+    project.run()
+    rows = project.rows(before, project.current())
+    first = [row for row in rows if row["demonstration"] == FIRST]
+    assert causes(first) == {("recording",)}
+    assert {part for row in first for part in row["parts"]} == {"instruction"}
+    added = [row for row in rows if row["demonstration"] == SECOND]
+    assert {row["change"] for row in added} == {"added"}
+    assert causes(added) == {("recording added, or no longer quarantined",)}
+    assert len(first) + len(added) == len(rows)
+
+
+def decide(project: Project, demonstration: str, kind: str, value: Any) -> str:
+    store = open_store(str(project.folder / "data" / "store"))
+    with store.open(f"trajectories/{demonstration}") as (folder, version):
+        subject = subject_of(version, demonstration)
+        return Reviews(store).make(subject, folder, "ann", kind, value).id
+
+
+def test_decisions_are_named(project: Project) -> None:
+    before = project.current()
+    bad = decide(project, FIRST, "bad_step", {"step": 3})
+    decide(project, SECOND, "reject", {"reason": "duplicate"})
+    project.run()
+    project.call("export", "after")
+    for sides in ((before, "sft"), (before, "after")):
+        rows = project.rows(*sides)
+        assert [(row["row"], row["change"]) for row in rows if row["demonstration"] == FIRST] == [
+            (f"{FIRST}_003", "removed")
+        ]
+        assert causes(rows[:1]) == {(f"decision {bad}",)}
+        rejected = rows[1:]
+        assert {row["demonstration"] for row in rejected} == {SECOND}
+        assert {row["change"] for row in rejected} == {"removed"}
+        said = "decision: it was not rejected, and is rejected (duplicate)"
+        assert causes(rejected) == {(said,)}
+
+
+def test_what_is_no_dataset_is_refused_with_the_versions(project: Project) -> None:
+    with chdir(project.folder):
+        done = CliRunner().invoke(app, ["diff", "nothing", "sft"], env=ours())
+    assert "'nothing' is neither one version" in str(done.exception)
+    assert f", {project.current()}" in str(done.exception)

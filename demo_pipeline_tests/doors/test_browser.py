@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect, sync_playwright
 
-from demo_pipeline_tests.doors.checkout import Checkout, fresh_checkout
+from demo_pipeline_tests.doors.checkout import SERVER, Checkout, fresh_checkout
 from demo_pipeline_tests.doors.test_shell_lines import INBOX, small_samples
 from demo_pipeline_tests.uploads import tear_meta
 
@@ -57,7 +57,7 @@ def ui(checkout: Checkout, stable_seconds: int) -> Iterator[str]:
     """The address of `make ui`, where an upload is complete after these seconds."""
     checkout.variables["DEMO_PIPELINE_DISCOVERY__STABLE_SECONDS"] = str(stable_seconds)
     checkout.variables["DEMO_PIPELINE_DISCOVERY__INTERVAL_SECONDS"] = "3"
-    with checkout.serving("make ui") as address:
+    with checkout.serving(SERVER) as address:
         yield address
 
 

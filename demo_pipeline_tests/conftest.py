@@ -1,9 +1,12 @@
 """What several folders of tests share: a clean environment, and what is made once to be read."""
 
 import os
+import re
+import shutil
 import signal
 import sys
-from collections.abc import Generator, Iterator
+import tempfile
+from collections.abc import Generator, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -14,6 +17,7 @@ from hypothesis import is_hypothesis_test, settings
 
 from demo_pipeline.store.store import Store
 from demo_pipeline_tests.golden.outputs import REAL_RECORDINGS, copy_recordings
+from demo_pipeline_tests.made_once import made_once
 from demo_pipeline_tests.sample_workspace import DEMOS, open_workspace, run_all_stages, write_demos
 from demo_pipeline_tests.simulator.form import SMALL, script
 from demo_pipeline_tests.simulator.recording import write_recording
@@ -24,6 +28,25 @@ from demo_pipeline_tests.uploads import TYPED
 
 settings.register_profile("any machine", deadline=None)  # a busy machine is not a defect
 settings.load_profile("any machine")
+
+
+MEMORY = Path("/dev/shm")  # noqa: S108 a place, where pytest makes folders of its own
+ROOM = 7 * 10**9  # bytes: the tests take less than 2 GB, and warnings begin below 5 GB
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure() -> None:
+    """Put temporary files into memory where it has room: SQLite waits for a disk at every event.
+
+    The tests of Dagster and of the ledger take half as long then. `TMPDIR` names another place.
+    """
+    if "TMPDIR" in os.environ or not os.access(MEMORY, os.W_OK):
+        return
+    runs_programs = not os.statvfs(MEMORY).f_flag & os.ST_NOEXEC
+    [kilobytes] = re.findall(r"MemAvailable: +(\d+)", Path("/proc/meminfo").read_text())
+    room = min(shutil.disk_usage(MEMORY).free, 1024 * int(kilobytes))
+    if runs_programs and room > ROOM:
+        os.environ["TMPDIR"], tempfile.tempdir = str(MEMORY), None
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -84,34 +107,43 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
     return (yield)
 
 
+def take_to_trajectories(root: Path, names: Iterable[str]) -> None:
+    workspace = open_workspace(root)
+    for name in names:
+        assert set(run_all_stages(workspace, name).values()) == {"made"}
+
+
 @pytest.fixture(scope="session")
 def made_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two small demonstrations taken to their trajectories: `uploads/` and `store/`."""
-    root = tmp_path_factory.mktemp("made")
-    write_demos(root / "uploads")
-    pipeline = open_workspace(root)
-    for name in DEMOS:
-        assert set(run_all_stages(pipeline, name).values()) == {"made"}
-    return root
+
+    def make(root: Path) -> None:
+        write_demos(root / "uploads")
+        take_to_trajectories(root, DEMOS)
+
+    return made_once(tmp_path_factory, "made", make)
 
 
 @pytest.fixture(scope="session")
 def real_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The two recordings of a real desktop taken to their trajectories, like `made_root`."""
-    root = tmp_path_factory.mktemp("real")
-    copy_recordings(root)
-    pipeline = open_workspace(root)
-    for name in REAL_RECORDINGS:
-        assert set(run_all_stages(pipeline, name).values()) == {"made"}
-    return root
+
+    def make(root: Path) -> None:
+        copy_recordings(root)
+        take_to_trajectories(root, REAL_RECORDINGS)
+
+    return made_once(tmp_path_factory, "real", make)
 
 
 @pytest.fixture(scope="session")
 def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An upload of seven seconds in which somebody ticks a box and types `TYPED`."""
-    folder = tmp_path_factory.mktemp("recorded") / "recording"
-    write_recording(folder, script(click("Agree"), click("Name"), type_text(TYPED)), SMALL)
-    return folder
+    acts = (click("Agree"), click("Name"), type_text(TYPED))
+
+    def make(root: Path) -> None:
+        write_recording(root / "recording", script(*acts), SMALL)
+
+    return made_once(tmp_path_factory, "recorded", make) / "recording"
 
 
 @pytest.fixture(scope="session")

@@ -86,6 +86,7 @@ class Place:
             "DEMO_PIPELINE_STORE": str(self.root / "store"),
             "DEMO_PIPELINE_OSWORLD_TASKS": str(self.root / "tasks"),
             "DAGSTER_HOME": str(self.root / "home"),
+            "COLUMNS": "160",
         }
 
     @property
@@ -97,7 +98,7 @@ class Place:
         """The command in a process of its own, so that it can start workers."""
         done = subprocess.run(
             [sys.executable, "-m", "demo_pipeline.cli.app", *arguments],
-            env={**os.environ, **self.environment, "COLUMNS": "160"},
+            env={**os.environ, **self.environment},
             capture_output=True,
             text=True,
             check=False,
@@ -291,9 +292,11 @@ class TestRun:
         assert ran.second.code == 1
         assert ran.files[0] == ran.files[1]
 
-    def test_an_added_task_file_rebuilds_the_matching_demonstration(self, quiet: Place) -> None:
+    def test_an_added_task_file_rebuilds_the_matching_demonstration(
+        self, quiet: Place, command: Command
+    ) -> None:
         put_tasks(quiet.root / "tasks", {"os": [task("t-1", "PLEASE do what one says")]})
-        again = quiet.start("run")
+        again = command(quiet, "run")
         assert "1 done, 0 quarantined, 1 up to date" in again.out, again.err
         linked = (quiet.root / "store" / "trajectories" / "one" / "task.json").read_bytes()
         assert json.loads(linked)["osworld_task_id"] == "t-1"
@@ -305,7 +308,7 @@ class TestRun:
     def test_the_recorded_outcome_and_what_is_left_out_are_shown(
         self,
         quiet: Place,
-        monkeypatch: pytest.MonkeyPatch,
+        command: Command,
         batch: str,
         recorded: tuple[str, str],
         outcome: str,
@@ -313,8 +316,8 @@ class TestRun:
         put_tasks(quiet.root / "tasks", {"os": [task("t-1", "PLEASE do what one says")]})
         meta = quiet.root / "uploads/two/meta.json"
         meta.write_text(meta.read_text().replace(*recorded))
-        monkeypatch.setenv("DEMO_PIPELINE_EXECUTION__PARTITIONS_PER_RUN", batch)
-        first, second = quiet.start("run"), quiet.start("run")
+        size = {"DEMO_PIPELINE_EXECUTION__PARTITIONS_PER_RUN": batch}
+        first, second = command(quiet, "run", **size), command(quiet, "run", **size)
         table, _, _ = first.out.partition("Datasets")
         shown = {tuple(line.split()[:3]) for line in table.splitlines() if " done " in line}
         assert shown == {("one", "done", "done"), ("two", "done", outcome)}
@@ -339,7 +342,7 @@ class TestRun:
         uploads, said = quiet.root / "uploads", "has another SHA-256 than its manifest"
         flip("one")
         upload(recording, uploads, "three")
-        mended = quiet.start("run")
+        mended = command(quiet, "run")
         assert mended.code == 0, mended.err
         assert f"damaged: one: trajectories/one/task.json: {said}" in mended.err
         assert "2 done, 0 quarantined, 1 up to date" in mended.out
@@ -348,7 +351,7 @@ class TestRun:
         for key in ("two", "three"):
             shutil.rmtree(uploads / key)
         upload(recording, uploads, "four")
-        lacking = quiet.start("run")
+        lacking = command(quiet, "run")
         assert lacking.code == 1
         assert f"two: trajectories/two/task.json: {said} (its upload is gone: put" in lacking.err
         index = json.loads((quiet.root / "store" / "dataset" / "index.json").read_bytes())
@@ -357,8 +360,10 @@ class TestRun:
         assert indexed == {"one", "three", "four"}
         assert set(re.findall(r"trajectories/(\w+)/", samples)) <= indexed
 
-    def test_retry_runs_the_quarantined_demonstration_again(self, quiet: Place) -> None:
-        again = quiet.start("run", "--retry")
+    def test_retry_runs_the_quarantined_demonstration_again(
+        self, quiet: Place, command: Command
+    ) -> None:
+        again = command(quiet, "run", "--retry")
         assert "0 done, 1 quarantined, 2 up to date" in again.out
         assert "still quarantined" not in again.out
 

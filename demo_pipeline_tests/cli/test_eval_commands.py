@@ -13,22 +13,27 @@ from demo_pipeline.evaluation.answer_forms import ANSWER_FORMS
 from demo_pipeline_tests.datasets.builders import TABLE, make_trajectory
 from demo_pipeline_tests.datasets.stores import commit_trajectories
 from demo_pipeline_tests.evaluation.fake_server import echo, fake_server
-from demo_pipeline_tests.sample_workspace import open_workspace
+from demo_pipeline_tests.sample_workspace import copy_of, open_workspace
 
 TYPED = "google.com"
 BOX = {"target_x": 480, "target_y": 280, "target_width": 60, "target_height": 50}
 
 
-@pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Three demonstrations of three tasks, each with every kind of action."""
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with three demonstrations of three tasks, each with every kind of action."""
+    folder = tmp_path_factory.mktemp("built")
     made = [
-        make_trajectory(
-            tmp_path, f"demo{n}", TABLE, rows={0: BOX}, shade=20 * n, instruction=str(n)
-        )
+        make_trajectory(folder, f"demo{n}", TABLE, rows={0: BOX}, shade=20 * n, instruction=str(n))
         for n in range(3)
     ]
-    commit_trajectories(open_workspace(tmp_path), made)
+    commit_trajectories(open_workspace(folder), made)
+    return folder / "store"
+
+
+@pytest.fixture
+def root(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    copy_of(built, tmp_path / "store")
     monkeypatch.setenv("DEMO_PIPELINE_STORE", str(tmp_path / "store"))
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     return tmp_path

@@ -117,10 +117,9 @@ def fresh_checkout(root: Path, samples: Path | None = None) -> Checkout:
     root.mkdir()
     for name in _FILES:
         shutil.copy(ROOT / name, root / name)
-    unwanted = shutil.ignore_patterns("__pycache__")
-    for name in _FOLDERS:
+    for name in _FOLDERS:  # with the bytecode, which fits the copied times
         source = samples if samples and name == "data/samples" else ROOT / name
-        shutil.copytree(source, root / name, ignore=unwanted)
+        shutil.copytree(source, root / name)
     _lend_environment(root / ".venv", root)
     return Checkout(root, plain_environment())
 

@@ -5,15 +5,17 @@ import os
 import shutil
 import time
 import urllib.request
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect, sync_playwright
 
-from demo_pipeline_tests.doors.checkout import Checkout, fresh_checkout
+from demo_pipeline_tests.doors.checkout import SERVER, Checkout, fresh_checkout
 from demo_pipeline_tests.doors.test_shell_lines import INBOX, small_samples
 from demo_pipeline_tests.uploads import tear_meta
 
@@ -57,7 +59,7 @@ def ui(checkout: Checkout, stable_seconds: int) -> Iterator[str]:
     """The address of `make ui`, where an upload is complete after these seconds."""
     checkout.variables["DEMO_PIPELINE_DISCOVERY__STABLE_SECONDS"] = str(stable_seconds)
     checkout.variables["DEMO_PIPELINE_DISCOVERY__INTERVAL_SECONDS"] = "3"
-    with checkout.serving("make ui") as address:
+    with checkout.serving(SERVER) as address:
         yield address
 
 
@@ -107,8 +109,14 @@ def launch_backfill(page: Page, *, without_last: bool = False) -> None:
     page.get_by_role("button", name="Launch backfill").click()
 
 
+@dataclass(frozen=True)
+class Watched:
+    checkout: Checkout
+    address: str
+
+
 @pytest.fixture(scope="module")
-def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
     """The UI of a checkout into whose inbox a good and a torn upload come while it runs."""
     folder = tmp_path_factory.mktemp("watched")
     samples = small_samples(folder)
@@ -117,30 +125,51 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with ui(checkout, stable_seconds=1) as address:
         for name in (GOOD, TORN):
             shutil.copytree(samples / name, checkout.root / INBOX / name)
-        yield address
+        yield Watched(checkout, address)
 
 
-def test_an_upload_is_processed_while_the_ui_runs(watched: str, page: Page) -> None:
-    seen = when(watched, lambda seen: outcome(seen, GOOD) in ENDED)
+def test_an_upload_is_processed_while_the_ui_runs(watched: Watched, page: Page) -> None:
+    address = watched.address
+    seen = when(address, lambda seen: outcome(seen, GOOD) in ENDED)
     assert outcome(seen, GOOD) == "SUCCESS"
-    page.goto(f"{watched}/assets/trajectories?view=partitions&partition={GOOD}")
+    page.goto(f"{address}/assets/trajectories?view=partitions&partition={GOOD}")
     expect(page.get_by_text("Materialized (1)")).to_be_visible(timeout=PATIENCE)
-    page.goto(f"{watched}/locations/demo_pipeline/jobs/process_demonstration/runs")
+    page.goto(f"{address}/locations/demo_pipeline/jobs/process_demonstration/runs")
     expect(page.get_by_text(GOOD).first).to_be_visible(timeout=PATIENCE)
 
 
-def test_a_quarantined_upload_is_red_and_says_why(watched: str, page: Page) -> None:
-    seen = when(watched, lambda seen: outcome(seen, TORN) in ENDED)
+def test_a_quarantined_upload_is_red_and_says_why(watched: Watched, page: Page) -> None:
+    address = watched.address
+    seen = when(address, lambda seen: outcome(seen, TORN) in ENDED)
     assert outcome(seen, TORN) == "FAILURE"
-    page.goto(f"{watched}/assets/raw_recordings?view=partitions&partition={TORN}")
+    page.goto(f"{address}/assets/raw_recordings?view=partitions&partition={TORN}")
     expect(page.get_by_text("Failed (1)")).to_be_visible(timeout=PATIENCE)
     expect(page.get_by_text("did not materialize this asset")).to_be_visible(timeout=PATIENCE)
     # Checks have no partitions: of two uploads, the overview shows the one that came last.
-    page.goto(f"{watched}/assets/raw_recordings?view=checks&checkDetail=files_verified")
+    page.goto(f"{address}/assets/raw_recordings?view=checks&checkDetail=files_verified")
     page.get_by_text("Execution history").click()
     reason = page.get_by_text(f"{TORN}: meta.json:3: not valid JSON")
     expect(reason).to_be_visible(timeout=PATIENCE)
     expect(reason).to_contain_text("restore meta.json from the recorder")
+
+
+def test_the_datasets_are_built_of_what_is_good_and_no_other_run_is_launched(
+    watched: Watched,
+) -> None:
+    def jobs(seen: dict[str, Any]) -> Counter[str]:
+        return Counter(run["jobName"] for run in seen["runs"] if run["status"] in ENDED)
+
+    found = jobs(when(watched.address, lambda seen: jobs(seen)["build_datasets"] > 0))
+    assert found["process_demonstration"] == 2
+    assert set(found) <= {
+        *("process_demonstration", "build_datasets", "read_osworld_tasks", "report_quarantine")
+    }
+    dataset = watched.checkout.root / "data/store/dataset"
+    assert [path.name for path in (dataset / "trajectories").iterdir()] == [GOOD]
+    well = watched.checkout.type(
+        'DAGSTER_HOME="$PWD" .venv/bin/demo-pipeline doctor --expect-daemon'
+    )
+    assert "daemon: running" in well.output
 
 
 @pytest.mark.minutes  # Dagster looks after a backfill every 30 s, four times

@@ -1,4 +1,4 @@
-"""Every shell line of the pages ends as the page says, in a checkout of its own for each page."""
+"""Every shell line of the pages ends as the page says, in one checkout, page after page."""
 
 import shutil
 from collections import Counter
@@ -7,7 +7,12 @@ from pathlib import Path
 import pytest
 
 from demo_pipeline.settings import Settings, project_root
-from demo_pipeline_tests.doors.checkout import Answer, Checkout, fresh_checkout
+from demo_pipeline_tests.doors.checkout import (
+    SERVER,
+    Answer,
+    fresh_checkout,
+    plain_environment,
+)
 from demo_pipeline_tests.doors.page_lines import PAGES, lines_of
 from demo_pipeline_tests.sample_workspace import DEMOS, write_demos
 from demo_pipeline_tests.uploads import upload
@@ -16,11 +21,12 @@ pytestmark = pytest.mark.no_cover  # the lines run in processes of their own
 # A line that cannot say yes in a home of its own: no daemon runs there.
 ENDS_WITH = {".venv/bin/demo-pipeline doctor --json --expect-daemon": 1}
 # What a page takes for granted besides a store with the samples.
-BEFORE = {"docs/operations.md": "eval truth data/predictions.jsonl --split any"}
+BEFORE = {"docs/operations.md": ["eval truth data/predictions.jsonl --split any"]}
 SUITE = {page: [line for line in lines_of(page) if line.when == "suite"] for page in PAGES}
 _UPLOADS = Settings.model_fields["uploads"].get_default(call_default_factory=True)
 INBOX = str(Path(_UPLOADS).relative_to(project_root()))  # whatever this person's uploads are
-BUILT = ("data/store", INBOX)  # Dagster's home is new for each page
+BUILT = {"data/osworld", "data/samples", "data/store", INBOX}  # all else of data/ is new
+INSTANCE = ("history", "schedules", "storage", "logs")
 
 
 def small_samples(folder: Path) -> Path:
@@ -33,8 +39,31 @@ def small_samples(folder: Path) -> Path:
     return folder / "samples"
 
 
-def typed(checkout: Checkout, page: str) -> list[Answer]:
-    return [checkout.type(line.text) for line in SUITE[page]]
+class Person:
+    """Who types the lines; what several pages say is typed once, and `make ui` in test_browser."""
+
+    def __init__(self, root: Path, samples: Path) -> None:
+        self.checkout = fresh_checkout(root, samples)
+        self.known: set[str] = {SERVER}
+
+    def begin(self) -> None:
+        """A shell, a home of Dagster and a data/ as for the first page, with what is built."""
+        root, self.checkout.variables = self.checkout.root, plain_environment()
+        data = {path.relative_to(root).as_posix(): path for path in (root / "data").iterdir()}
+        old = [path for name, path in data.items() if name not in BUILT]
+        for path in [*old, *(root / name for name in INSTANCE)]:
+            path.unlink() if path.is_file() else shutil.rmtree(path, ignore_errors=True)
+
+    def type(self, page: str) -> list[Answer]:
+        answers, exported = [], False
+        for line in SUITE[page]:
+            words = line.text.partition(" #")[0].strip()
+            exported = exported or words.startswith("export ")
+            if exported or words not in self.known:
+                answers.append(self.checkout.type(line.text))
+            if not exported:
+                self.known.add(words)
+        return answers
 
 
 def failures(answers: list[Answer]) -> list[str]:
@@ -46,39 +75,25 @@ def failures(answers: list[Answer]) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return small_samples(tmp_path_factory.mktemp("samples"))
-
-
-@pytest.fixture(scope="module")
-def readme(
-    samples: Path, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Checkout, list[Answer]]:
-    """The checkout in which everything of README.md was typed, and the answers."""
-    checkout = fresh_checkout(tmp_path_factory.mktemp("readme") / "checkout", samples)
-    return checkout, typed(checkout, "README.md")
-
-
-def test_every_line_of_the_readme_succeeds(readme: tuple[Checkout, list[Answer]]) -> None:
-    checkout, answers = readme
+def person(tmp_path_factory: pytest.TempPathFactory) -> Person:
+    """Who has typed README.md."""
+    folder = tmp_path_factory.mktemp("typed")
+    person = Person(folder / "checkout", small_samples(folder))
+    answers = person.type("README.md")
     assert failures(answers) == []
     assert "4 done, 0 quarantined" in answers[0].output
-    assert (checkout.root / "data/exported/dataset/index.json").is_file()
+    assert (person.checkout.root / "data/exported/dataset/index.json").is_file()
+    return person
 
 
-@pytest.mark.parametrize(
-    "page", [page for page, lines in SUITE.items() if lines and page != "README.md"]
-)
-def test_every_line_of_a_page_succeeds(
-    page: str, readme: tuple[Checkout, list[Answer]], samples: Path, tmp_path: Path
-) -> None:
-    checkout = fresh_checkout(tmp_path / "checkout", samples)
-    for name in BUILT:
-        shutil.copytree(readme[0].root / name, checkout.root / name, symlinks=True)
-    before = BEFORE.get(page, "quarantine")
-    assert failures([checkout.type(f".venv/bin/demo-pipeline {before}")]) == []
-    assert failures(typed(checkout, page)) == []
-    assert failures([checkout.type(".venv/bin/demo-pipeline quarantine")]) == []  # settings hold
+@pytest.mark.parametrize("page", [page for page, lines in SUITE.items() if lines])
+def test_every_line_of_a_page_succeeds(page: str, person: Person) -> None:
+    person.begin()
+    before = [f".venv/bin/demo-pipeline {line}" for line in BEFORE.get(page, ())]
+    assert failures([person.checkout.type(line) for line in before]) == []
+    assert failures(person.type(page)) == []
+    if SUITE[page][-1].text.startswith("export "):  # the settings hold
+        assert failures([person.checkout.type(".venv/bin/demo-pipeline quarantine")]) == []
 
 
 def test_only_what_nobody_can_run_here_is_marked() -> None:

@@ -19,7 +19,7 @@ from demo_pipeline_tests.faults.proxy import Fault, NetworkPlan, network_proxy
 
 def test_kills_and_a_full_disk_leave_old_or_new_and_the_next_run_finishes() -> None:
     """A process of its own, since it forks."""
-    few = ["--kills", "3", "--chain", "3", "--failing", "1"]
+    few = ["--kills", "2", "--chain", "2", "--failing", "1"]
     none = ["--clock", "0", "--company", "0", "--daemon", "0", "--network", "0", "--s3-kills", "0"]
     ended = subprocess.run(
         [sys.executable, "-m", "demo_pipeline_tests.faults", *few, *none, "--jobs", "2"],

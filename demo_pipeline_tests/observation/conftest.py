@@ -1,11 +1,13 @@
 """Recordings made once for all tests of this folder."""
 
+import pickle
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from demo_pipeline_tests.observation.made import Observed, observe
+from demo_pipeline_tests.made_once import made_once
+from demo_pipeline_tests.observation.made import Observed, read_observed, take_to_screenshots
 from demo_pipeline_tests.simulator.form import SMALL, script
 from demo_pipeline_tests.simulator.recording import write_recording
 from demo_pipeline_tests.simulator.script import (
@@ -43,17 +45,23 @@ FILMS = {
 @pytest.fixture(scope="session", params=sorted(FILMS))
 def observed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Observed:
     """The same script filmed in several ways."""
-    return _observe(tmp_path_factory.mktemp(request.param), FILMS[request.param])
+    return _observe(tmp_path_factory, request.param)
 
 
 @pytest.fixture(scope="session")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Observed:
     """One recording for tests that need no other film."""
-    return _observe(tmp_path_factory.mktemp("one"), FILMS["plain"])
+    return _observe(tmp_path_factory, "plain")
 
 
-def _observe(root: Path, film: VideoOptions) -> Observed:
-    folder = root / "uploads" / "demo"
-    demonstration = replace(script(*ACTS), lead_in_ms=2800)
-    truth = write_recording(folder, demonstration, replace(SMALL, video=film))
-    return observe(folder, root / "store", truth)
+def _observe(factory: pytest.TempPathFactory, film: str) -> Observed:
+    def make(root: Path) -> None:
+        demonstration = replace(script(*ACTS), lead_in_ms=2800)
+        options = replace(SMALL, video=FILMS[film])
+        truth = write_recording(root / "uploads/demo", demonstration, options)
+        take_to_screenshots(root / "uploads/demo", root / "store")
+        (root / "truth").write_bytes(pickle.dumps(truth))
+
+    root = made_once(factory, f"film-{film}", make)
+    truth = pickle.loads((root / "truth").read_bytes())  # noqa: S301 - our own
+    return read_observed(root / "uploads/demo", root / "store", truth)

@@ -45,6 +45,11 @@ class Observed:
 
 
 def observe(folder: Path, out: Path, truth: GroundTruth) -> Observed:
+    take_to_screenshots(folder, out)
+    return read_observed(folder, out, truth)
+
+
+def take_to_screenshots(folder: Path, out: Path) -> None:
     settings = Settings()
     stages = [out / name for name in ("recordings", "events", "actions", "screenshots")]
     for stage in stages:
@@ -56,8 +61,12 @@ def observe(folder: Path, out: Path, truth: GroundTruth) -> Observed:
     build_events(log, events, settings.recording)
     build_actions(events, actions, manifest.parsed_meta().platform, settings.actions)
     build_screenshots(log, video, manifest, events, actions, screenshots, settings.observation)
+
+
+def read_observed(folder: Path, out: Path, truth: GroundTruth) -> Observed:
+    screenshots = out / "screenshots"
     rows, evidence = read_frames(screenshots), read_evidence(screenshots)
-    return Observed(folder, out, truth, read_actions(actions), rows, evidence)
+    return Observed(folder, out, truth, read_actions(out / "actions"), rows, evidence)
 
 
 def cut_video(source: Path, destination: Path, seconds: float, *, front: bool = False) -> None:

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from demo_pipeline.actions.action_stages import ACTIONS_STAGE
 from demo_pipeline.actions.action_tables import ACTIONS_SCHEMA
-from demo_pipeline.datasets.index import STEPS_SCHEMA, TRAJECTORIES_SCHEMA
+from demo_pipeline.datasets.index import INDEX_STEPS_SCHEMA, TRAJECTORIES_SCHEMA
 from demo_pipeline.datasets.views import View, create_views
 from demo_pipeline.desktopd.models import Result, StepAction, Task
 from demo_pipeline.desktopd.reader import StepFiles
@@ -35,7 +35,7 @@ from demo_pipeline.files.parquet import column_descriptions, read_table
 from demo_pipeline.observation.frames.video_reader import Span
 from demo_pipeline.recording.input_log import EVENTS_SCHEMA
 from demo_pipeline.recording.recording_stages import EVENTS_STAGE
-from demo_pipeline.reports.pictures import (
+from demo_pipeline.reports.shown_steps import (
     Shown,
     film_clip,
     sheet_of,
@@ -71,7 +71,7 @@ from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
 FRAME_SCHEMAS: Mapping[str, pa.Schema] = {
     "trajectories": TRAJECTORIES_SCHEMA,
-    "steps": STEPS_SCHEMA,
+    "steps": INDEX_STEPS_SCHEMA,
     "triage": TRIAGE_SCHEMA,
     "triage_steps": TRIAGE_STEPS_SCHEMA,
     "actions": ACTIONS_SCHEMA,

@@ -6,7 +6,7 @@ with only the code are what OpenCUA's thought generator reads.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -232,7 +232,7 @@ def _record(
     if row["platform"] not in _SYSTEMS:
         yield from [Excluded(UNKNOWN_SYSTEM)] * len(stretch.steps)
         return
-    task, success = trajectory.task, trajectory.result.success
+    success = trajectory.result.success
     name = replace_surrogates(trajectory.id)
     steps, files = [], {}
     for step in stretch.steps:
@@ -251,8 +251,21 @@ def _record(
         code = f"computer.terminate(status={status!r})"
         words = trajectory.note(number, "caption") or end_sentence(success=success)
         steps.append((number, image, code, words))
+    line = _line(stretch, trajectory, steps)
+    computer = {"task_id": name, "system": _SYSTEMS[row["platform"]]}
+    shot = stretch.steps[0].files.screenshot
+    parts = {"line": line, "code": _code_only(line), "computer": computer}
+    shown = {"steps": len(stretch.steps)}
+    yield Record(name, line["instruction"], shot, parts, files, shown)
+
+
+def _line(
+    stretch: Stretch, trajectory: Trajectory, steps: Sequence[tuple[int, str, str, str]]
+) -> dict[str, Any]:
+    """The line of a stretch; of each step its number, picture, code and words."""
+    task = trajectory.task
     line: dict[str, Any] = {
-        "task_id": name,
+        "task_id": replace_surrogates(trajectory.id),
         "instruction": escape_markers(replace_surrogates(task.instruction))[0],
         "domain": replace_surrogates(task.application),
         "traj": [
@@ -269,14 +282,10 @@ def _record(
         ],
     }
     if stretch.final is not None:  # what is cut does not show whether the task was done
-        line["task_completed"] = success
+        line["task_completed"] = trajectory.result.success
     if stretch.whole:
         line |= agentnet_fields(trajectory, None, AGENTNET_TASK_FIELDS)
-    computer = {"task_id": name, "system": _SYSTEMS[row["platform"]]}
-    shot = stretch.steps[0].files.screenshot
-    parts = {"line": line, "code": _code_only(line), "computer": computer}
-    shown = {"steps": len(stretch.steps)}
-    yield Record(name, line["instruction"], shot, parts, files, shown)
+    return line
 
 
 def _code_only(line: Mapping[str, Any]) -> dict[str, Any]:

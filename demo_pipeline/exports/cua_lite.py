@@ -37,7 +37,7 @@ from demo_pipeline.exports.cua_lite_actions import (
     LiteClick,
     LiteDocument,
     LiteScroll,
-    fitting,
+    fitting_document,
     lite_actions,
 )
 from demo_pipeline.exports.cudag.models import GENERATOR, to_ru
@@ -180,7 +180,7 @@ def _parsed(model: type[DocumentT], text: str, key: str = "") -> DocumentT | lis
         value = parse_json(text, "the column")
     except JsonFileError as error:
         return [error.message]
-    return fitting(model, {key: value} if key else value)
+    return fitting_document(model, {key: value} if key else value)
 
 
 # Split → what is added to the dataset's name, and CUA-Lite's split.
@@ -433,7 +433,7 @@ def _call_faults(call: _Call, task_type: str, place: str) -> Iterator[Fault]:
     tool = call.function.name
     if tool != _TOOL_OF.get(task_type, tool):
         yield Fault("tool", f"{place}: the tool must be {_TOOL_OF[task_type]}")
-    arguments = fitting(LITE_TOOLS[tool], call.function.arguments)
+    arguments = fitting_document(LITE_TOOLS[tool], call.function.arguments)
     if isinstance(arguments, list):
         yield from (Fault("arguments", f"{place}.arguments: {fault}") for fault in arguments)
     elif isinstance(arguments, LiteBox):

@@ -15,7 +15,8 @@ from demo_pipeline.annotations.providers import (
     import_opencua,
 )
 from demo_pipeline.cli.annotate_commands import agentnet_step_code
-from demo_pipeline.exports.agentnet import build_agentnet
+from demo_pipeline.datasets.export_loop import build_form
+from demo_pipeline.exports.agentnet import AGENTNET_FORM
 from demo_pipeline.review.review_store import Reviews
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DatasetSettings
@@ -111,8 +112,11 @@ def generated(tmp_path: Path) -> dict[str, Any]:
     made = make_trajectory(
         tmp_path / "again", "demo", ACTIONS, instruction="Open Chrome 0", shade=0
     )
-    build_agentnet(
-        [made], tmp_path / "export", DatasetSettings(train_ratio=1, val_ratio=0, test_ratio=0)
+    build_form(
+        AGENTNET_FORM,
+        [made],
+        tmp_path / "export",
+        DatasetSettings(train_ratio=1, val_ratio=0, test_ratio=0),
     )
     (line,) = (tmp_path / "export/code_only/train.jsonl").read_text(encoding="utf-8").splitlines()
     task: dict[str, Any] = json.loads(line)

@@ -6,9 +6,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from demo_pipeline.datasets import index
-from demo_pipeline.datasets.index import build_index, check_dataset_leaks
+from demo_pipeline.datasets.index import INDEX_STEPS_SCHEMA, build_index, check_dataset_leaks
 from demo_pipeline.settings import DatasetSettings, TrajectorySettings
-from demo_pipeline.trajectories.provenance import PROVENANCE_SCHEMA
 from demo_pipeline_tests.datasets.builders import CLICK, TABLE, make_trajectory, snapshot
 
 BY = ("demo_pipeline", "0.1.0")
@@ -78,7 +77,7 @@ def test_leak_rates_of_all_trajectories_together_are_in_the_metadata(demos, tmp_
 def test_steps_parquet_holds_all_provenance(demos, tmp_path):
     build_index(demos, tmp_path / "out", DatasetSettings(), BY)
     table = pq.read_table(tmp_path / "out" / "steps.parquet")
-    assert table.schema.equals(PROVENANCE_SCHEMA)
+    assert table.schema.equals(INDEX_STEPS_SCHEMA)
     keys = list(
         zip(table["trajectory_id"].to_pylist(), table["step_index"].to_pylist(), strict=True)
     )

@@ -273,12 +273,12 @@ def test_a_kept_row_is_checked_before_its_split_is_known(tmp_path: Path) -> None
     write_records(demo, [CUA_LITE_FORM], out, DatasetSettings())
     line = (out / CUA_LITE_FORM.file).read_bytes().split(b"\n")[1]
     record = msgspec.json.decode(line, type=KeptRecord)
-    assert CUA_LITE_FORM.problems([(2, record)], "cua_lite.jsonl", demo.path) == []
+    assert CUA_LITE_FORM.problems([(2, record)], "cua_lite.jsonl", demo) == []
     row = record.parts["row"]
     row["messages"] = row["messages"].replace('"tool_call_id": "call_0000"', '"tool_call_id": "x"')
-    found = CUA_LITE_FORM.problems([(2, record)], "cua_lite.jsonl", demo.path)
+    found = CUA_LITE_FORM.problems([(2, record)], "cua_lite.jsonl", demo)
     assert {problem.code for problem in found} == {"orphan_result", "no_result"}
     assert {(problem.file, problem.line) for problem in found} == {("cua_lite.jsonl", 2)}
     record.files[row["images"][0]] = "steps/001/screenshot.png"
-    found = CUA_LITE_FORM.problems([(2, record)], "cua_lite.jsonl", demo.path)
+    found = CUA_LITE_FORM.problems([(2, record)], "cua_lite.jsonl", demo)
     assert "image" in {problem.code for problem in found}

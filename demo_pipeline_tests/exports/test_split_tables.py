@@ -46,7 +46,6 @@ MUTATIONS = {
     ],
     "step_labels": [
         ({"labels": [True]}, "lengths"),
-        ({"labels": [True, False]}, "unknown_label"),
         ({"outcome": "failed"}, "unknown_label"),
         ({"outcome": "done"}, "invalid_field"),
         ({"completions": ["one", "two"]}, "action"),

@@ -19,7 +19,7 @@ from typing import Any
 
 from demo_pipeline.exports.cudag.inventory import CudagInventory, RecordPlace, short_digest
 from demo_pipeline.exports.cudag.models import DIRECTORY_PATTERN, GENERATOR, RECORD_FILES
-from demo_pipeline.exports.cudag.rules import (
+from demo_pipeline.exports.cudag.record_rules import (
     HUMAN_START,
     Accepts,
     CudagFault,

@@ -16,12 +16,7 @@ from typing import Any
 import cv2
 import numpy as np
 
-from demo_pipeline.desktopd.models import (
-    PARAMETERS,
-    ActionType,
-    StepAction,
-    is_canonical_key,
-)
+from demo_pipeline.desktopd.models import PARAMETERS, ActionType, StepAction, is_canonical_key
 from demo_pipeline.evaluation.predictions import MISSING, UNKNOWN_STEP, Predictions, UnusableAnswer
 from demo_pipeline.evaluation.rules import PRESETS, Rule
 from demo_pipeline.evaluation.score_tables import (

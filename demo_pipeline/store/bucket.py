@@ -24,8 +24,8 @@ from demo_pipeline.store.folder import (
     MANIFEST,
     Folder,
     VersionKey,
+    is_old,
     is_version_id,
-    remove_old,
     remove_tree,
     sync_tree,
 )
@@ -458,8 +458,9 @@ class BucketVersions:
         for output in folder.published_outputs(""):
             if folder.published_version(output) != current.get(output):
                 unpublish(folder, output)
-        singles = (folder.root / ".files").rglob("*")
-        remove_old((path for path in singles if path.is_file()), before)
+        for single in (folder.root / ".files").rglob("*"):
+            if single.is_file() and is_old(single, before):
+                single.unlink(missing_ok=True)
         return [name for name in collect_folder(folder, before) if name.startswith(".staging/")]
 
 

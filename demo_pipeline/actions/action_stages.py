@@ -12,21 +12,16 @@ from demo_pipeline.stage import DEMONSTRATION_JOB, Check, Stage, Summary, built_
 
 def _run_actions(inputs: RecordingInputs, out: Path) -> Summary:
     """The actions and the event accounting."""
-    platform = inputs.recording.parsed_meta().platform
-    folder = inputs.folders["events"]
-    settings = inputs.settings
-    return actions.build_actions(
-        folder, out, platform, settings.actions, settings.limits.max_actions
-    )
+    platform, settings = inputs.recording.parsed_meta().platform, inputs.settings
+    folder, most = inputs.folders["events"], settings.limits.max_actions
+    return actions.build_actions(folder, out, platform, settings.actions, most)
 
 
 def _verify_keyboard_layout(inputs: RecordingInputs, out: Path) -> list[Problem]:
     """The keyboard layout of the settings against the one usual for meta.locale."""
-    meta = inputs.recording.parsed_meta()
-    layout = inputs.settings.actions.keyboard_layout
-    return typed_text.check_keyboard_layout(
-        out, inputs.folders["events"], meta.locale, layout, meta.platform
-    )
+    meta, layout = inputs.recording.parsed_meta(), inputs.settings.actions.keyboard_layout
+    known = (meta.locale, layout, meta.platform)
+    return typed_text.check_keyboard_layout(out, inputs.folders["events"], *known)
 
 
 ACTIONS_STAGE: Stage[RecordingInputs] = Stage(

@@ -28,12 +28,7 @@ _PATH = pa.list_(pa.struct([("x", pa.float64()), ("y", pa.float64()), ("time_ms"
 
 _ACTION_COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("action_index", pa.int32(), False, "0-based, in time order"),
-    (
-        "action_type",
-        pa.string(),
-        False,
-        "of OSWorld-Desktopd, or pause: a candidate for wait",
-    ),
+    ("action_type", pa.string(), False, "of OSWorld-Desktopd, or pause: a candidate for wait"),
     ("x", pa.float64(), True, "screen pixels as logged, at the first press or wheel event"),
     ("y", pa.float64(), True, "screen pixels as logged, at the first press or wheel event"),
     ("end_x", pa.float64(), True, "drag: position of the release, screen pixels"),

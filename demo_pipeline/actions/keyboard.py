@@ -145,11 +145,15 @@ def stuck_modifiers(inputs: list[Input]) -> dict[int, int]:
     held: dict[str, tuple[Input, int]] = {}
     last_press: dict[str, int] = {}
     unreleased: list[tuple[Input, int]] = []
+    modifiable: list[int] = []  # positions of presses
     last_key = 0
     for position, item in enumerate(inputs):
         if item.kind == EventType.KEYUP:
             held.pop(item.name, None)
+        elif item.kind == EventType.MOUSEDOWN:
+            modifiable.append(position)
         elif item.kind == EventType.KEYDOWN and not lookup(item.name).modifier:
+            modifiable.append(position)
             last_key = position
         elif item.kind == EventType.KEYDOWN:
             press = held.get(item.name)
@@ -161,25 +165,12 @@ def stuck_modifiers(inputs: list[Input]) -> dict[int, int]:
             if press is None:
                 held[item.name] = (item, position)
             last_press[item.name] = position
-    modifiable = [
-        position
-        for position, item in enumerate(inputs)
-        if item.kind == EventType.MOUSEDOWN
-        or (item.kind == EventType.KEYDOWN and not lookup(item.name).modifier)
-    ]
-    return {
-        press.index: _last_effect(inputs, modifiable, press, position)
-        for press, position in [*unreleased, *held.values()]
-    }
-
-
-def _last_effect(inputs: list[Input], modifiable: list[int], press: Input, position: int) -> int:
-    """Time of the first press after `press`, if within `STUCK_MS`; else the time of `press`."""
-    following = bisect_right(modifiable, position)
-    if following == len(modifiable):
-        return press.time
-    effect = inputs[modifiable[following]].time
-    return effect if effect - press.time <= STUCK_MS else press.time
+    effects: dict[int, int] = {}
+    for stuck, position in [*unreleased, *held.values()]:
+        following = bisect_right(modifiable, position)
+        effect = inputs[modifiable[following]].time if following < len(modifiable) else stuck.time
+        effects[stuck.index] = effect if effect - stuck.time <= STUCK_MS else stuck.time
+    return effects
 
 
 REPEAT_GAP_MS = 600  # longest time between two keydowns of a key that auto-repeats

@@ -59,8 +59,14 @@ class PointerReader:
             self._down(item)
         elif item.kind == EventType.MOUSEUP:
             self._up(item)
+        elif item.kind == EventType.MOUSEWHEEL and not item.delta and not self._in_pixels:
+            self.reasons[item.index] = "zero_delta"
         elif item.kind == EventType.MOUSEWHEEL:
-            self._wheel(item)
+            gesture = _gesture(GestureKind.WHEEL, item)
+            gesture.delta = item.delta
+            if item.delta:  # a touchpad's phase without movement uses no modifier
+                gesture.modifiers = self._modifiers.apply_to(gesture, item.time)
+            self.gestures.append(gesture)
 
     def finish(self) -> None:
         """The end of the log: presses that are still held were never released."""
@@ -111,16 +117,6 @@ class PointerReader:
 
     def _unreleased(self, button: str) -> None:
         self._presses.pop(button).gesture.flags.add("never_released")
-
-    def _wheel(self, item: Input) -> None:
-        if not item.delta and not self._in_pixels:
-            self.reasons[item.index] = "zero_delta"
-            return
-        gesture = _gesture(GestureKind.WHEEL, item)
-        gesture.delta = item.delta
-        if item.delta:  # a touchpad's phase without movement uses no modifier
-            gesture.modifiers = self._modifiers.apply_to(gesture, item.time)
-        self.gestures.append(gesture)
 
 
 def _gesture(kind: GestureKind, item: Input) -> Gesture:

@@ -5,6 +5,7 @@ reason what cannot be used. Answers may hold what people typed: nothing here put
 into a message. A file is read twice; in memory are the places of its lines, and no answer.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -156,7 +157,12 @@ def parse_line(line: bytes) -> tuple[StepKey, str | None]:
     if not isinstance(value, dict):
         raise UnusableAnswer("not an object")
     if "custom_id" in value:
-        return _custom_key(value["custom_id"]), _batch_text(value)
+        if not isinstance(value["custom_id"], str):
+            raise UnusableAnswer(_WRONG_KEY)
+        trajectory, _, step = value["custom_id"].rpartition("/")
+        if not trajectory or not re.fullmatch("[0-9]{1,9}", step):
+            raise UnusableAnswer("no key")
+        return (trajectory, int(step)), _batch_text(value)
     if "trajectory_id" not in value or "step_index" not in value:
         raise UnusableAnswer("no key")
     return _key(value["trajectory_id"], value["step_index"]), _text(value.get("response"))
@@ -168,15 +174,6 @@ def _key(trajectory: Any, step: Any) -> StepKey:
     if not isinstance(trajectory, str) or not is_int(step):
         raise UnusableAnswer(_WRONG_KEY)
     return trajectory, step
-
-
-def _custom_key(value: Any) -> StepKey:
-    if not isinstance(value, str):
-        raise UnusableAnswer(_WRONG_KEY)
-    trajectory, _, step = value.rpartition("/")
-    if not trajectory or not step.isascii() or not step.isdigit() or len(step) > 9:
-        raise UnusableAnswer("no key")
-    return trajectory, int(step)
 
 
 def _text(value: Any) -> str:

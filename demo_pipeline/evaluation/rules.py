@@ -24,13 +24,7 @@ from demo_pipeline.desktopd.models import (
     ScrollParameters,
     TypeParameters,
 )
-from demo_pipeline.evaluation.true_steps import (
-    TrueStep,
-    action_kind,
-    first_place,
-    in_box,
-    places,
-)
+from demo_pipeline.evaluation.true_steps import TrueStep, action_kind, first_place, in_box, places
 from demo_pipeline.exports.answers import Answer, AnsweredAction, ForeignAction
 from demo_pipeline.exports.cudag.models import to_ru
 

@@ -65,18 +65,11 @@ def answers_schema(answerers: int, presets: int) -> pa.Schema:
     target's box, null without a place or box; `score_<preset>_<answerer>` is null where not judged.
     """
     numbers = range(answerers)
-    return pa.schema(
-        [
-            *((name, pa.int32()) for name in ("trajectory", "task", "step")),
-            *((name, pa.string()) for name in DIMENSIONS),
-            *((f"hit_{number}", pa.bool_()) for number in numbers),
-            *(
-                (f"score_{preset}_{number}", pa.float64())
-                for preset in range(presets)
-                for number in numbers
-            ),
-        ]
-    )
+    names = [f"hit_{number}" for number in numbers]
+    scores = [f"score_{preset}_{number}" for preset in range(presets) for number in numbers]
+    columns = dict.fromkeys(("trajectory", "task", "step"), pa.int32())
+    columns |= dict.fromkeys(DIMENSIONS, pa.string()) | dict.fromkeys(names, pa.bool_())
+    return pa.schema(columns | dict.fromkeys(scores, pa.float64()))
 
 
 _BY_TASK = """

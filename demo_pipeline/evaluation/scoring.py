@@ -12,12 +12,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from demo_pipeline.desktopd.models import (
-    PARAMETERS,
-    ActionType,
-    StepAction,
-    is_canonical_key,
-)
+import cv2
+import numpy as np
+
+from demo_pipeline.desktopd.models import PARAMETERS, ActionType, StepAction, is_canonical_key
 from demo_pipeline.evaluation.predictions import MISSING, UNKNOWN_STEP, Predictions, UnusableAnswer
 from demo_pipeline.evaluation.rules import PRESETS, Rule
 from demo_pipeline.evaluation.score_tables import (

@@ -176,9 +176,7 @@ def rows_table(columns: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.Table:
 
 
 def read_table(
-    path: Path,
-    schema: pa.Schema | None = None,
-    columns: Sequence[str] | None = None,
+    path: Path, schema: pa.Schema | None = None, columns: Sequence[str] | None = None
 ) -> pa.Table:
     """Read one Parquet file.
 
@@ -225,9 +223,7 @@ def row_count(path: Path) -> int:
 
 
 def read_rows(
-    path: Path,
-    schema: pa.Schema | None = None,
-    columns: Sequence[str] | None = None,
+    path: Path, schema: pa.Schema | None = None, columns: Sequence[str] | None = None
 ) -> list[dict[str, Any]]:
     """The rows of one Parquet file as column name → value; arguments as of `read_table`."""
     rows: list[dict[str, Any]] = read_table(path, schema, columns).to_pylist()

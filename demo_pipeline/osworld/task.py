@@ -141,36 +141,20 @@ def read_task(path: Path) -> OsworldTask | RiskTask:
     Raises:
         DemonstrationError: the file is missing, not JSON, or has a field of the wrong type.
     """
-    task, problems = _read(path)
+    task, problems = _examine_file(path)
     if task is None:
         raise DemonstrationError(errors(problems))
     return task
 
 
-def _read(path: Path) -> tuple[OsworldTask | None, list[Problem]]:
-    file = path.name
+def _examine_file(path: Path) -> tuple[OsworldTask | None, list[Problem]]:
     try:
-        return _parse(read_bytes(path, file), file, risk=RISK_FOLDER in path.parts)
+        data = read_bytes(path, path.name)
     except JsonFileError as error:
         code = "invalid_json" if path.is_file() else "missing_file"
         remedy = "restore the task file"
-        return None, [Problem(code, file, error.message, error.line, remedy=remedy)]
-
-
-def _parse(data: bytes, file: str, *, risk: bool) -> tuple[OsworldTask | None, list[Problem]]:
-    try:
-        text = decode_text(data, file)
-        value = parse_json(text, file)
-    except JsonFileError as error:
-        remedy = "restore the task file"
-        problem = Problem("invalid_json", file, error.message, error.line, remedy=remedy)
-        return None, [replace(problem, column=error.column)]
-    keys = value if isinstance(value, dict) else {}
-    risk = risk or any(key in keys for key in _RISK_KEYS)
-    task, problems = check(RiskTask if risk else OsworldTask, value, file, text)
-    if task is not None:
-        task._raw = dict(value)  # noqa: SLF001 - of this module's own class
-    return task, problems
+        return None, [Problem(code, path.name, error.message, error.line, remedy=remedy)]
+    return examine_task(data, path.name, risk=RISK_FOLDER in path.parts)
 
 
 def write_task(path: Path, task: OsworldTask) -> None:
@@ -180,8 +164,7 @@ def write_task(path: Path, task: OsworldTask) -> None:
 
 def validate_task_file(path: Path) -> list[Problem]:
     """The problems of a task file; unknown keys and outdated forms are warnings."""
-    task, problems = _read(path)
-    return problems if task is None else problems + _warnings(task, path.name)
+    return _examine_file(path)[1]
 
 
 def examine_task(
@@ -194,8 +177,19 @@ def examine_task(
         file: the `/`-separated path in the problems; its stem should be the task's id.
         risk: whether it is a risk task; a task with a key of risk tasks is one anyway.
     """
-    task, problems = _parse(data, file, risk=risk)
-    return task, problems if task is None else problems + _warnings(task, file)
+    try:
+        text = decode_text(data, file)
+        value = parse_json(text, file)
+    except JsonFileError as error:
+        remedy = "restore the task file"
+        problem = Problem("invalid_json", file, error.message, error.line, remedy=remedy)
+        return None, [replace(problem, column=error.column)]
+    risk = risk or (isinstance(value, dict) and any(key in value for key in _RISK_KEYS))
+    task, problems = check(RiskTask if risk else OsworldTask, value, file, text)
+    if task is None:
+        return None, problems
+    task._raw = dict(value)  # noqa: SLF001 - of this module's own class
+    return task, problems + _warnings(task, file)
 
 
 def _warnings(task: OsworldTask, file: str) -> list[Problem]:

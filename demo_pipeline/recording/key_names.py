@@ -50,9 +50,7 @@ class Key:
 
 
 # unshifted → shifted character
-_US_SHIFTED = dict(
-    zip("1234567890-=[]\\;'`,./#§", '!@#$%^&*()_+{}|:"~<>?~±', strict=True),
-)
+_US_SHIFTED = dict(zip("1234567890-=[]\\;'`,./#§", '!@#$%^&*()_+{}|:"~<>?~±', strict=True))
 _UK_SHIFTED = _US_SHIFTED | {"2": '"', "3": "£", "'": "@", "`": "¬"}
 # Apple's British layout has Shift+2, the quotes and the backquote where the US one has them.
 _UK_MAC_SHIFTED = _US_SHIFTED | {"3": "£"}

@@ -149,18 +149,14 @@ def examine(
 
 def _unusable_files(folder: Path, limits: LimitSettings) -> list[Problem]:
     """A problem for each of the three files that is missing or too large."""
-    present = [file for file in RECORDING_FILES if (folder / file).is_file()]
-    sizes = {file: (folder / file).stat().st_size for file in present}
-    missing = [
-        Problem(
-            "missing_file",
-            file,
-            "is not a regular file" if (folder / file).exists() else "is missing",
-            remedy=f"upload {file} to the folder of the other files",
-        )
-        for file in RECORDING_FILES
-        if file not in present
-    ]
+    missing, sizes = [], {}
+    for file in RECORDING_FILES:
+        if (folder / file).is_file():
+            sizes[file] = (folder / file).stat().st_size
+            continue
+        message = "is not a regular file" if (folder / file).exists() else "is missing"
+        remedy = f"upload {file} to the folder of the other files"
+        missing.append(Problem("missing_file", file, message, remedy=remedy))
     return missing + oversized_files(sizes, limits)
 
 

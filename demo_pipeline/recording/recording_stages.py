@@ -47,15 +47,9 @@ class RecordingInputs(Inputs):
 
 def _run_raw_recordings(inputs: RecordingInputs, out: Path) -> Summary:
     """The manifest; for downloads also the files."""
-    settings = inputs.settings
-    summary = manifest.build_manifest(
-        inputs.upload,
-        inputs.demonstration,
-        inputs.upload_name,
-        out,
-        settings.recording,
-        limits=settings.limits,
-    )
+    upload, settings = inputs.upload, inputs.settings
+    known = (upload, inputs.demonstration, inputs.upload_name, out, settings.recording)
+    summary = manifest.build_manifest(*known, limits=settings.limits)
     if inputs.downloaded:
         manifest.keep_files(inputs.upload, out)
     return summary
@@ -70,13 +64,8 @@ def _verify_files(inputs: RecordingInputs, out: Path) -> list[Problem]:
 def _run_events(inputs: RecordingInputs, out: Path) -> Summary:
     """The event tables. Raises `DemonstrationError` for a log without input or of another day."""
     settings, recorded_at = inputs.settings, inputs.recording.recorded_at
-    summary = events.build_events(
-        inputs.file(LOG_FILE),
-        out,
-        settings.recording,
-        settings.limits.max_log_lines,
-        recorded_at=recorded_at,
-    )
+    log, most = inputs.file(LOG_FILE), settings.limits.max_log_lines
+    summary = events.build_events(log, out, settings.recording, most, recorded_at=recorded_at)
     problems = [
         *events.require_events(summary, inputs.demonstration),
         *events.check_recording_time(out, recorded_at, inputs.demonstration),

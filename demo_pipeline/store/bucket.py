@@ -24,8 +24,8 @@ from demo_pipeline.store.folder import (
     MANIFEST,
     Folder,
     VersionKey,
+    is_old,
     is_version_id,
-    remove_old,
     remove_tree,
     sync_tree,
 )
@@ -84,7 +84,12 @@ class BucketVersions:
 
     def load(self, key: VersionKey) -> Version | None:
         """The version, whose manifest the cache keeps; None when it is known to be damaged."""
-        return None if self._is_damaged(key) else self._find(key)
+        with suppress(FileNotFoundError, NotADirectoryError, ValueError):
+            name, etag, _ = self._note(key).read_text().split("\n")
+            info = self.objects.head(name)
+            if (info.etag if info else "") == etag:  # it was not written again since
+                return None
+        return self._find(key)
 
     def is_complete(self, version: Version) -> bool:
         """Whether every file exists in its size: by one listing."""
@@ -322,15 +327,6 @@ class BucketVersions:
     def _note_damage(self, key: VersionKey, name: str, info: ObjectInfo | None) -> None:
         self._write(self._note(key), f"{name}\n{info.etag if info else ''}\n".encode())
 
-    def _is_damaged(self, key: VersionKey) -> bool:
-        """Whether a corrupt object is known, and was not written again since."""
-        try:
-            name, etag, _ = self._note(key).read_text().split("\n")
-        except (FileNotFoundError, NotADirectoryError, ValueError):
-            return False
-        info = self.objects.head(name)
-        return (info.etag if info else "") == etag
-
     def verify(self, key: VersionKey) -> list[OutputDamage]:
         """Every difference between a version in the bucket and its manifest; reads every byte."""
         name = f"{_prefix(key)}{MANIFEST}"
@@ -431,7 +427,15 @@ class BucketVersions:
             if _marked(info.key) not in changed and info.modified < before:
                 self.objects.delete(info.key)
         gone = [f"{key[0]}@{key[1]}" for key, done in zip(marked, removed, strict=True) if done]
-        return gone + self._collect_cache(current, before)
+        folder = self._folder  # the cache
+        for output in folder.published_outputs(""):
+            if folder.published_version(output) != current.get(output):
+                unpublish(folder, output)
+        for single in (folder.root / ".files").rglob("*"):
+            if single.is_file() and is_old(single, before):
+                single.unlink(missing_ok=True)
+        drafts = collect_folder(folder, before)
+        return gone + [name for name in drafts if name.startswith(".staging/")]
 
     def _remove(self, key: VersionKey, mark: ObjectInfo, now: float) -> bool:
         """Remove a version, manifest first, unless a commit marked it as needed meanwhile."""
@@ -453,15 +457,6 @@ class BucketVersions:
         else:
             self.objects.delete(mark.key)
         return not needed
-
-    def _collect_cache(self, current: Mapping[str, str | None], before: float) -> list[str]:
-        folder = self._folder
-        for output in folder.published_outputs(""):
-            if folder.published_version(output) != current.get(output):
-                unpublish(folder, output)
-        singles = (folder.root / ".files").rglob("*")
-        remove_old((path for path in singles if path.is_file()), before)
-        return [name for name in collect_folder(folder, before) if name.startswith(".staging/")]
 
 
 def _prefix(key: VersionKey) -> str:

@@ -180,13 +180,6 @@ def is_old(path: Path, before: float) -> bool:
         return False
 
 
-def remove_old(files: Iterator[Path], before: float) -> None:
-    """Remove the files that were last used before a time; another process may do that, too."""
-    for path in files:
-        if is_old(path, before):
-            path.unlink(missing_ok=True)
-
-
 def walk_files(content: Path, folder: str = "") -> Iterator[str]:
     """The `/`-separated path of every entry under `content` but folders, sorted.
 

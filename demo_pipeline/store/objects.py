@@ -258,8 +258,7 @@ class FolderObjects:
         """
         path = self.root / key
         try:
-            inside = _is_plain(key) and path.resolve().is_relative_to(self.root.resolve())
-            if not inside or not path.is_file():
+            if not (_is_plain(key) and self._holds(path) and path.is_file()):
                 raise FileNotFoundError(key)
             file = path.open("rb")
         except (IsADirectoryError, NotADirectoryError, RuntimeError):  # or a loop of links
@@ -319,8 +318,7 @@ class FolderObjects:
         """The names in a folder inside the root, sorted."""
         path = self.root / folder
         try:
-            inside = path.resolve().is_relative_to(self.root.resolve())
-            return sorted(os.listdir(path)) if inside else []  # noqa: PTH208 - very many
+            return sorted(os.listdir(path)) if self._holds(path) else []  # noqa: PTH208 - many
         except (FileNotFoundError, NotADirectoryError, RuntimeError):  # or a loop of links
             return []
         except OSError as error:
@@ -334,13 +332,14 @@ class FolderObjects:
     def _status(self, path: Path) -> os.stat_result | None:
         """Status of what `path` leads to; None unless that is a file or folder inside the root."""
         try:
-            if path.is_symlink() and not path.resolve().is_relative_to(self.root.resolve()):
-                return None
-            status = path.stat()
+            status = None if path.is_symlink() and not self._holds(path) else path.stat()
         except (OSError, RuntimeError):  # removed meanwhile, or a loop of links
             return None
-        known = stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)
+        known = status and (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode))
         return status if known else None
+
+    def _holds(self, path: Path) -> bool:
+        return path.resolve().is_relative_to(self.root.resolve())
 
 
 def _is_plain(key: str) -> bool:
@@ -355,11 +354,8 @@ def _described(key: str, status: os.stat_result) -> ObjectInfo:
 
 def _after(token: str | None) -> _Parts:
     """The parts of the last key on the page before; empty at the beginning."""
-    if token is None:
-        return ()
     try:
-        return tuple(os.fsdecode(bytes.fromhex(token)).split("/"))
+        return tuple(os.fsdecode(bytes.fromhex(token)).split("/")) if token is not None else ()
     except ValueError:
-        raise StorageError(
-            "this token is not from a listing of a folder; start a new listing"
-        ) from None
+        message = "this token is not from a listing of a folder; start a new listing"
+        raise StorageError(message) from None

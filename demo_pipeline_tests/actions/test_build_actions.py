@@ -101,12 +101,7 @@ def test_the_summary_counts(folder: Path) -> None:
     assert summary["by_type"] == {"click": 2, "type": 1}
     assert summary["ledger"] == {"action": 8, "pointer_travel": 1}
     assert summary["seconds"] == 3.67
-    assert summary["preview"] == [
-        "click(50, 60)",
-        "pause(2.9 s)",
-        "click(50, 60)",
-        "type(2 chars)",
-    ]
+    assert summary["preview"] == ["click(50, 60)", "pause(2.9 s)", "click(50, 60)", "type(2 chars)"]
 
 
 def test_the_summary_has_no_typed_character(folder: Path) -> None:

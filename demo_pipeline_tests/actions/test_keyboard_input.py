@@ -26,11 +26,7 @@ from demo_pipeline_tests.actions.streams import (
     up,
     wheel,
 )
-from demo_pipeline_tests.recording.test_typed_characters import (
-    debug_print,
-    rust_escaped,
-    utf16,
-)
+from demo_pipeline_tests.recording.test_typed_characters import debug_print, rust_escaped, utf16
 
 
 def printed(char: str, *, dead: bool = False) -> str:

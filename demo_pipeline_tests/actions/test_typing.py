@@ -120,14 +120,8 @@ def repeat(time: int, key: str, times: int, first: int = 500, then: int = 33) ->
         ([repeat(0, "Return", 4)], ["enter"]),
         ([repeat(0, "Escape", 4)], ["esc"]),
         ([repeat(0, "F5", 4)], ["f5"]),
-        (
-            [down(0, "ControlLeft"), repeat(60, "KeyV", 4), up(900, "ControlLeft")],
-            ["ctrl+v"],
-        ),
-        (
-            [down(0, "ShiftLeft"), repeat(60, C, 3), up(900, "ShiftLeft")],
-            ["type CCC"],
-        ),
+        ([down(0, "ControlLeft"), repeat(60, "KeyV", 4), up(900, "ControlLeft")], ["ctrl+v"]),
+        ([down(0, "ShiftLeft"), repeat(60, C, 3), up(900, "ShiftLeft")], ["type CCC"]),
     ],
 )
 def test_auto_repeat(lines: list[Line | list[Line]], expected: list[str]) -> None:

@@ -83,11 +83,7 @@ def test_risk_tasks_are_distinguished_from_ordinary_ones(tmp_path):
 def test_a_changed_copy_is_written_with_the_change_and_nothing_else(tmp_path):
     task = read_task(put(tmp_path, {**TASK, "config": LAUNCH}))
     write_task(tmp_path / "again.json", task.model_copy(update={"instruction": "Other."}))
-    assert load_json(tmp_path / "again.json") == {
-        **TASK,
-        "config": LAUNCH,
-        "instruction": "Other.",
-    }
+    assert load_json(tmp_path / "again.json") == {**TASK, "config": LAUNCH, "instruction": "Other."}
 
 
 def test_a_new_task_has_no_evaluator(tmp_path):

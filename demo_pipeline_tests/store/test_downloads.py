@@ -102,9 +102,7 @@ def test_a_server_that_ignores_if_match_is_noticed(
 
 
 @pytest.mark.parametrize(
-    "sent",
-    [OLD[:10], OLD[: 2**20] + NEW[2**20 :], OLD + b"more"],
-    ids=["torn", "mixed", "longer"],
+    "sent", [OLD[:10], OLD[: 2**20] + NEW[2**20 :], OLD + b"more"], ids=["torn", "mixed", "longer"]
 )
 def test_a_torn_or_mixed_body_is_noticed(moto_url: str, folder: Path, sent: bytes) -> None:
     """Even when every header is right."""

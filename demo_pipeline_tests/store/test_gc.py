@@ -6,12 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from demo_pipeline.store import versions
 from demo_pipeline.store.store import open_store
-from demo_pipeline_tests.store.making_outputs import (
-    put,
-    recipe,
-    seen,
-    write,
-)
+from demo_pipeline_tests.store.making_outputs import put, recipe, seen, write
 
 DAY = 86_400.0
 LATER = 4e9  # epoch seconds, long after any file of these tests

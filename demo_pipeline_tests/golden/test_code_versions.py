@@ -169,7 +169,7 @@ class TestClosure:
             "contact_sheets": "trajectories.overlay",
             "sft_samples": "exports.sft",
             "messages_dataset": "exports.prompts",
-            "cudag_dataset": "exports.cudag.rules",
+            "cudag_dataset": "exports.cudag.record_rules",
             "trajectory_index": "exports.cards",
             "osworld_quests": "osworld.task_text",
         }

@@ -35,8 +35,8 @@ from demo_pipeline.exports.cudag.models import (
     RECORD_FILES,
     REPORT_FILE,
 )
+from demo_pipeline.exports.cudag.record_rules import cudag_record_problems
 from demo_pipeline.exports.cudag.records import DRAFT_EXCLUSIONS, DRAFT_SETTINGS, record_drafts
-from demo_pipeline.exports.cudag.rules import cudag_record_problems
 from demo_pipeline.exports.cudag.tool_calls import render_tool_calls
 from demo_pipeline.exports.prompts import scroll_rule, system_prompt, tool_schema, units_per_notch
 from demo_pipeline.exports.record_checks import checked_records

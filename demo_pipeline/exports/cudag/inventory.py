@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from demo_pipeline.exports.cudag.rules import (
+from demo_pipeline.exports.cudag.record_rules import (
     HUMAN_START,
     CudagFault,
     Scope,

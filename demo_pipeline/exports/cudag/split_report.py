@@ -8,7 +8,7 @@ from typing import Any
 
 from demo_pipeline.exports.cudag.inventory import CudagInventory, RecordPlace
 from demo_pipeline.exports.cudag.models import HASHED, RECORD_FILES, REPORT_FILE
-from demo_pipeline.exports.cudag.rules import CudagFault, Scope, json_fault, printable
+from demo_pipeline.exports.cudag.record_rules import CudagFault, Scope, json_fault, printable
 from demo_pipeline.exports.cudag.tool_calls import is_int, is_number
 from demo_pipeline.files.base_model import line_of
 from demo_pipeline.files.json_files import (

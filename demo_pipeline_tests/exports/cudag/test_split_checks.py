@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from demo_pipeline.exports.cudag.inventory import CudagInventory
 from demo_pipeline.exports.cudag.models import HASHED, RECORD_FILES
-from demo_pipeline.exports.cudag.rules import Scope
+from demo_pipeline.exports.cudag.record_rules import Scope
 from demo_pipeline.exports.cudag.split_report import split_faults
 
 RATIOS = {"train": 0.8, "val": 0.1, "test": 0.1}

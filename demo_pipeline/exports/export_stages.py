@@ -32,6 +32,7 @@ from demo_pipeline.problems import Problem
 from demo_pipeline.stage import Check, Stage, Summary, TrainingExport, ValidatedFormat
 
 Validate = Callable[[Path], Sequence[Problem]]
+_COMPARED = "Its records are those of the demonstrations; ids are unique, splits share no task."
 
 
 def _built(
@@ -79,12 +80,10 @@ def form_stage(
 ) -> Stage[DatasetInputs]:
     """The stage of a form's dataset; the arguments are those of the stage and of its parts.
 
-    `check` compares the dataset with the records; `checks` come before. `files` are the names by
-    which a folder is recognised, which `validate` validates; `counted` the files that `records`
-    reads, tables unless it says otherwise.
+    `check` compares the dataset with the records, after `checks`. A folder with `files` is one that
+    `validate` validates; `records` reads `counted`, which are tables unless it is given.
     """
     build, compare = _built(form, card)
-    text = "Its records are those of the demonstrations; ids are unique, splits share no task."
     return Stage(
         name=name,
         folder=folder,
@@ -93,7 +92,7 @@ def form_stage(
         code_version=form.code_version,
         section=lambda settings: settings.datasets,
         build=build,
-        checks=(*checks, Check(check, text, compare, compared=("records",))),
+        checks=(*checks, Check(check, _COMPARED, compare, compared=("records",))),
         export=TrainingExport(
             name=form.name,
             files=counted,

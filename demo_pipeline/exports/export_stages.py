@@ -73,15 +73,13 @@ def form_stage(
     validate_file: Validate | None = None,
     card: cards.CardKind | None = None,
     hub_tables: tuple[HubTable, ...] = (),
-    counts: tuple[str, ...] = ("records",),
     checks: tuple[Check[DatasetInputs], ...] = (),
     format_keys: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> Stage[DatasetInputs]:
     """The stage of a form's dataset; the arguments are those of the stage and of its parts.
 
-    `check` compares the dataset with the records, after `checks`. A folder with `files` is one that
-    `validate` validates; `records` reads `counted`, which are tables unless it is given.
+    `check` compares the dataset with the records; `records` reads the files `counted`: tables.
     """
     build, compare = _built(form, card)
     return Stage(
@@ -103,13 +101,12 @@ def form_stage(
         validated_as=ValidatedFormat(
             name=form.name,
             files=files,
-            validate=lambda path, _: (
-                validate_file(path) if validate_file and path.is_file() else validate(path)
+            validate=lambda path, _: ((validate_file or validate) if path.is_file() else validate)(
+                path
             ),
             **{"decisive": True, **(format_keys or {})},
         ),
-        counts=counts,
-        **more,
+        **{"counts": ("records",), **more},
     )
 
 

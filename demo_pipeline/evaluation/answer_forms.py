@@ -20,10 +20,14 @@ from demo_pipeline.exports.answers import AnswerDecoder, AnsweredAction
 from demo_pipeline.exports.cudag.decoder import WheelUnits, cudag_decoder
 from demo_pipeline.exports.cudag.tool_calls import render_tool_calls
 from demo_pipeline.exports.messages import messages_decoder
-from demo_pipeline.exports.prompts import hidden_words, system_prompt, units_per_notch
+from demo_pipeline.exports.prompts import (
+    end_sentence,
+    hidden_words,
+    system_prompt,
+    units_per_notch,
+)
 from demo_pipeline.exports.whole_trajectories import (
     InexpressibleError,
-    end_sentence,
     sentence,
 )
 from demo_pipeline.files.shown_text import escape_markers, replace_surrogates

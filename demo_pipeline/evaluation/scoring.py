@@ -12,9 +12,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import cv2
-import numpy as np
-
 from demo_pipeline.desktopd.models import PARAMETERS, ActionType, StepAction, is_canonical_key
 from demo_pipeline.evaluation.predictions import MISSING, UNKNOWN_STEP, Predictions, UnusableAnswer
 from demo_pipeline.evaluation.rules import PRESETS, Rule

@@ -30,6 +30,7 @@ from demo_pipeline.exports.agentnet_code import (
     share_text,
 )
 from demo_pipeline.exports.answers import AnswerFormatError
+from demo_pipeline.exports.prompts import end_sentence
 from demo_pipeline.exports.record_checks import (
     REBUILD,
     Fault,
@@ -44,7 +45,6 @@ from demo_pipeline.exports.whole_trajectories import (
     STRETCH_SETTINGS,
     UNKNOWN_SYSTEM,
     Stretch,
-    end_sentence,
     finish_losses,
     lines_of,
     sentence,
@@ -160,11 +160,6 @@ def _split_problems(tasks: ExportReader, full: str, short: str) -> Iterator[Prob
             yield Problem("forms_differ", short, message, number, remedy=REBUILD)
 
 
-def _pictures(task: AgentNetTask) -> Iterator[tuple[str, str]]:
-    steps = enumerate(task.traj)
-    return ((f"traj[{number}].image", f"{IMAGES}/{step.image}") for number, step in steps)
-
-
 def _faults(task: AgentNetTask, _files: NamedFiles) -> Iterator[Fault]:
     if MARKER.search(task.instruction):
         yield Fault("marker", "instruction: contains a control marker of a model")
@@ -199,13 +194,14 @@ def _code_faults(code: str, completed: bool | None, *, is_last: bool) -> Iterato
         yield "the status is not that of task_completed"
 
 
-def _nothing(_record: _Strict, *_files: NamedFiles) -> Iterator[Any]:
-    return iter(())
-
-
-AGENTNET_FORMAT = RecordFormat(AgentNetTask, _pictures, _faults, id_field="task_id")
-_CODE_FORMAT = RecordFormat(_CodeTask, _nothing, _nothing, id_field="task_id")
-_SYSTEM_FORMAT = RecordFormat(_System, _nothing, _nothing, id_field="task_id")
+AGENTNET_FORMAT = RecordFormat(
+    AgentNetTask,
+    lambda task: ((f"traj[{n}].image", f"{IMAGES}/{s.image}") for n, s in enumerate(task.traj)),
+    _faults,
+    id_field="task_id",
+)
+_CODE_FORMAT = RecordFormat(_CodeTask, id_field="task_id")
+_SYSTEM_FORMAT = RecordFormat(_System, id_field="task_id")
 
 
 def _system_problems(root: Path, tasks: Collection[str]) -> Iterator[Problem]:

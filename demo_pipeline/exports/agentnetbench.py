@@ -35,27 +35,21 @@ _NEEDED = {
 _Share = Annotated[float, Field(ge=0, lt=1)]
 
 
-class BenchPosition(Document):
-    """A point in shares of the screen."""
-
+class _Position(Document):
     x: _Share
     y: _Share
 
 
-class BenchParameters(Document):
-    """The parameters of an action; which one it has depends on its type."""
-
-    position: BenchPosition | None = None
+class _Parameters(Document):
+    position: _Position | None = None
     text: str | None = None
     keys: list[Text] | None = Field(default=None, min_length=1)
     amount: float | None = None
     status: Literal["success", "failure"] | None = None
 
 
-class BenchBox(Document):
-    """A target: left, top, width and height in shares of the screen."""
-
-    rel_bbox: list[float] = Field(min_length=4, max_length=4)
+class _Box(Document):
+    rel_bbox: list[float] = Field(min_length=4, max_length=4)  # left, top, width, height, shares
     category_id: int | None = None
 
     @model_validator(mode="after")
@@ -65,18 +59,14 @@ class BenchBox(Document):
         return self
 
 
-class BenchTargets(Document):
-    """What is known of the target of an action."""
-
-    bboxes: list[BenchBox] = Field(default_factory=list)
+class _Targets(Document):
+    bboxes: list[_Box] = Field(default_factory=list)
 
 
-class TrueAction(Document):
-    """An action that counts as right."""
-
+class _TrueAction(Document):
     type: str
-    params: BenchParameters
-    metadata: BenchTargets = Field(default_factory=BenchTargets)
+    params: _Parameters
+    metadata: _Targets = Field(default_factory=_Targets)
 
     @model_validator(mode="after")
     def _has_its_parameter(self) -> Self:
@@ -88,16 +78,14 @@ class TrueAction(Document):
         return self
 
 
-class BenchStep(Document):
-    """A step; `image` is the name of a file in the folder of images."""
-
+class _Step(Document):
     image: str = Field(pattern=r"^[^/\\\x00]+\.(png|jpg|jpeg)$")
-    ground_truth_actions: list[TrueAction] = Field(min_length=1)
+    ground_truth_actions: list[_TrueAction] = Field(min_length=1)
     step_num: Count | None = None
     action: str = ""
     milestone: bool = False
     inner_monologue: dict[str, Any] = Field(default_factory=dict)
-    alternative_options: list[list[TrueAction]] = Field(default_factory=list)
+    alternative_options: list[list[_TrueAction]] = Field(default_factory=list)
 
 
 class BenchTask(Document):
@@ -105,7 +93,7 @@ class BenchTask(Document):
 
     task_id: Text
     high_level_task_description: str
-    steps: list[BenchStep] = Field(min_length=1)
+    steps: list[_Step] = Field(min_length=1)
     user_task_description: str = ""
     meta_info: dict[str, Any] = Field(default_factory=dict)
 
@@ -127,14 +115,9 @@ def validate_agentnetbench(root: Path) -> list[Problem]:
         problems += found
         unread = unread or task is None
         if task is not None:
-            problems += reader.document_problems(BENCH_FORMAT, task, file)
+            problems += reader.document_problems(_BENCH_FORMAT, task, file)
     unused = 0 if unread else len(reader.unnamed(BENCH_IMAGES))
     return [*problems, *unused_images(unused, BENCH_IMAGES, "step")]
-
-
-def _pictures(task: BenchTask) -> Iterator[tuple[str, str]]:
-    steps = enumerate(task.steps)
-    return ((f"steps[{number}].image", f"{BENCH_IMAGES}/{step.image}") for number, step in steps)
 
 
 def _faults(task: BenchTask, _files: NamedFiles) -> Iterator[Fault]:
@@ -143,4 +126,11 @@ def _faults(task: BenchTask, _files: NamedFiles) -> Iterator[Fault]:
         yield Fault("step_num", "steps: their step_num do not rise")
 
 
-BENCH_FORMAT = RecordFormat(BenchTask, _pictures, _faults, id_field="task_id")
+_BENCH_FORMAT = RecordFormat(
+    BenchTask,
+    lambda task: (
+        (f"steps[{n}].image", f"{BENCH_IMAGES}/{step.image}") for n, step in enumerate(task.steps)
+    ),
+    _faults,
+    id_field="task_id",
+)

@@ -14,14 +14,20 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 
-from demo_pipeline.datasets.forms import Excluded, Form, KeptRecord, Record
+from demo_pipeline.datasets.forms import Excluded, Form, Record
 from demo_pipeline.datasets.selection import BAD_STEP, Candidate
 from demo_pipeline.datasets.splits import Split
-from demo_pipeline.desktopd.models import PARAMETERS, ActionType, Parameters, Pixel, Text
+from demo_pipeline.desktopd.models import Pixel, Text
 from demo_pipeline.desktopd.reader import StepFiles, Trajectory, read_document
-from demo_pipeline.exports.answers import Answer, AnsweredAction, AnswerFormatError, parse_answer
+from demo_pipeline.exports.answers import (
+    Answer,
+    AnsweredAction,
+    AnswerFormatError,
+    own_action,
+    parse_answer,
+)
 from demo_pipeline.exports.cudag.actions import is_last_end_filmed, readable_size
 from demo_pipeline.exports.prompts import hidden_words
 from demo_pipeline.exports.record_checks import (
@@ -42,10 +48,8 @@ from demo_pipeline.exports.whole_trajectories import (
     said_step,
     sentence,
 )
-from demo_pipeline.files.base_model import Document, unknown_fields
-from demo_pipeline.files.json_files import (
-    json_bytes,
-)
+from demo_pipeline.files.base_model import Document
+from demo_pipeline.files.json_files import json_bytes
 from demo_pipeline.files.shown_text import escape_markers, replace_surrogates
 from demo_pipeline.problems import Problem, errors
 from demo_pipeline.settings import DatasetSettings
@@ -63,7 +67,7 @@ ATIF_LIST = "atif_trajectories.jsonl"  # a line per trajectory: its id, split an
 _AGENT_ONLY = ("model_name", "reasoning_effort", "reasoning_content", "tool_calls", "metrics")
 
 
-class AtifDocument(Document):
+class _Strict(Document):
     """A part of a trajectory; unknown keys are refused, absent values are not written."""
 
     model_config = ConfigDict(extra="forbid")
@@ -75,19 +79,15 @@ class AtifDocument(Document):
     )
 
 
-class AtifImage(AtifDocument):
-    """A picture: a path relative to the trajectory's file."""
-
+class _Image(_Strict):
     media_type: Literal["image/png", "image/jpeg", "image/gif", "image/webp"]
-    path: Text
+    path: Text  # relative to the trajectory's file
 
 
-class AtifPart(AtifDocument):
-    """A part of a message or of a result: words or a picture."""
-
+class _Part(_Strict):
     type: Literal["text", "image"]
     text: str | None = None
-    source: AtifImage | None = None
+    source: _Image | None = None
 
     @model_validator(mode="after")
     def _has_its_own(self) -> Self:
@@ -97,31 +97,28 @@ class AtifPart(AtifDocument):
         return self
 
 
-class AtifCall(AtifDocument):
-    """A call of a tool."""
+_Content = str | list[_Part]
 
+
+class _Call(_Strict):
     tool_call_id: Text
     function_name: Text
     arguments: dict[str, Any]
     extra: dict[str, Any] | None = None
 
 
-class AtifResult(AtifDocument):
-    """What was seen after a call, or after something else when no call is named."""
-
-    source_call_id: str | None = None
-    content: str | list[AtifPart] | None = None
+class _Result(_Strict):
+    source_call_id: str | None = None  # none: seen after something else than a call
+    content: _Content | None = None
     subagent_trajectory_ref: list[Any] | None = None
     extra: dict[str, Any] | None = None
 
 
-class AtifObservation(AtifDocument):
-    """What was seen after a step."""
-
-    results: list[AtifResult]
+class _Observation(_Strict):
+    results: list[_Result]
 
 
-class AtifStep(AtifDocument):
+class AtifStep(_Strict):
     """One turn: of the person who asks, of the agent, or of neither (`system`)."""
 
     step_id: Annotated[int, Field(ge=1)]
@@ -129,10 +126,10 @@ class AtifStep(AtifDocument):
     source: Literal["system", "user", "agent"]
     model_name: str | None = None
     reasoning_effort: str | float | None = None
-    message: str | list[AtifPart]
+    message: _Content
     reasoning_content: str | None = None
-    tool_calls: list[AtifCall] | None = None
-    observation: AtifObservation | None = None
+    tool_calls: list[_Call] | None = None
+    observation: _Observation | None = None
     metrics: dict[str, Any] | None = None
     extra: dict[str, Any] | None = None
     llm_call_count: Annotated[int, Field(ge=0)] | None = None
@@ -162,9 +159,7 @@ class AtifStep(AtifDocument):
         return self
 
 
-class AtifAgent(AtifDocument):
-    """Who acted: `human`, or the name of a model."""
-
+class _Agent(_Strict):
     name: Text
     version: str
     model_name: str | None = None
@@ -172,13 +167,13 @@ class AtifAgent(AtifDocument):
     extra: dict[str, Any] | None = None
 
 
-class AtifTrajectory(AtifDocument):
+class AtifTrajectory(_Strict):
     """trajectory.json; the steps are numbered from 1."""
 
     schema_version: Literal["ATIF-v1.8"]
     session_id: str | None = None
     trajectory_id: str | None = None
-    agent: AtifAgent
+    agent: _Agent
     steps: list[AtifStep] = Field(min_length=1)
     notes: str | None = None
     final_metrics: dict[str, Any] | None = None
@@ -194,15 +189,10 @@ class AtifTrajectory(AtifDocument):
         return steps
 
 
-class AtifEntry(AtifDocument):
-    """A line of `atif_trajectories.jsonl`."""
-
+class _Entry(_Strict):
     trajectory_id: Text
     split: Literal["train", "val", "test", "held_out"]
     file: Text
-
-
-_ACROSS, _DOWN = ("x", "start_x", "end_x"), ("y", "start_y", "end_y")
 
 
 def decode_atif_answer(text: str, size: Pixel) -> Answer:
@@ -223,50 +213,27 @@ def decode_atif_answer(text: str, size: Pixel) -> Answer:
         raise AnswerFormatError("no tool call")
     message = value.get("message") if isinstance(value, dict) else None
     words = message if isinstance(message, str) else ""
-    return Answer(tuple(decode_call(call, size) for call in calls), thought=words)
+    return Answer(tuple(_decoded_call(call, size) for call in calls), thought=words)
 
 
 def _calls(value: Any) -> Sequence[Any]:
-    if isinstance(value, list):
-        return value
-    if not isinstance(value, dict):
-        return ()
-    calls = [value] if "function_name" in value else value.get("tool_calls")
-    return calls if isinstance(calls, list) else ()
+    if isinstance(value, dict):
+        value = [value] if "function_name" in value else value.get("tool_calls")
+    return value if isinstance(value, list) else ()
 
 
-def decode_call(call: Any, size: Pixel) -> AnsweredAction:
-    """Our action in one call.
-
-    Raises:
-        AnswerFormatError: it is none, or points outside the screenshot.
-    """
+def _decoded_call(call: Any, size: Pixel) -> AnsweredAction:
+    """Our action in one call."""
     if not isinstance(call, dict):
         raise AnswerFormatError("not a tool call")
-    try:
-        kind = ActionType(str(call.get("function_name")))
-    except ValueError:
-        raise AnswerFormatError("unknown tool") from None
-    try:
-        parameters = PARAMETERS[kind].model_validate(call.get("arguments"))
-        strangers = unknown_fields(parameters)
-    except (ValidationError, RecursionError):
-        raise AnswerFormatError("wrong arguments") from None
-    if strangers:
-        raise AnswerFormatError("wrong arguments")
-    if not _inside(parameters, size):
+    name, arguments = call.get("function_name"), call.get("arguments")
+    action = own_action(name, arguments, "unknown tool", "wrong arguments")
+    given = action.parameters.members()
+    sides = {"x": size[0], "start_x": size[0], "end_x": size[0]}
+    sides |= {"y": size[1], "start_y": size[1], "end_y": size[1]}
+    if not all(0 <= given[name] < side for name, side in sides.items() if name in given):
         raise AnswerFormatError("place outside the screen")
-    return AnsweredAction(kind, parameters)
-
-
-def _inside(parameters: Parameters, size: Pixel) -> bool:
-    given = parameters.members()
-    return all(
-        0 <= given[name] < side
-        for names, side in ((_ACROSS, size[0]), (_DOWN, size[1]))
-        for name in names
-        if name in given
-    )
+    return action
 
 
 def validate_atif(root: Path) -> list[Problem]:
@@ -276,11 +243,9 @@ def validate_atif(root: Path) -> list[Problem]:
     problems, listed = list[Problem](), set[str]()
     for entry, found in ExportReader(root).records(_ENTRY_FORMAT, ATIF_LIST):
         problems += found
-        if entry is not None:
-            listed.add(entry.file)
-        if entry is not None and entry.file == _file_of(entry):
-            path = root / entry.file
-            problems += validate_atif_file(path, entry.file, entry.trajectory_id)
+        listed |= {entry.file} if entry else set()
+        if entry is not None and entry.file == _file_of(entry.split, entry.trajectory_id):
+            problems += validate_atif_file(root / entry.file, entry.file, entry.trajectory_id)
     written = {file.relative_to(root).as_posix() for file in root.rglob(ATIF_FILE)}
     if written - listed and not errors(problems):
         message = "does not name every trajectory of the folder"
@@ -288,12 +253,12 @@ def validate_atif(root: Path) -> list[Problem]:
     return problems
 
 
-def _file_of(entry: AtifEntry) -> str:
-    return f"{entry.split}/{entry.trajectory_id}/{ATIF_FILE}"
+def _file_of(split: str, name: str) -> str:
+    return f"{split}/{name}/{ATIF_FILE}"
 
 
-def _entry_faults(entry: AtifEntry, _files: NamedFiles) -> Iterator[Fault]:
-    if entry.file != _file_of(entry):
+def _entry_faults(entry: _Entry, _files: NamedFiles) -> Iterator[Fault]:
+    if entry.file != _file_of(entry.split, entry.trajectory_id):
         yield Fault("layout", f"file: is not <split>/<trajectory_id>/{ATIF_FILE}")
 
 
@@ -322,34 +287,24 @@ def validate_atif_file(path: Path, file: str | None = None, trajectory: str = ""
     return [*problems, *(fault.at(name, None) for fault in faults)]
 
 
-def _pictures(document: AtifTrajectory) -> Iterator[tuple[str, str]]:
-    for number, step in enumerate(document.steps):
-        yield from ((f"steps[{number}]", path) for path in _paths(step))
-
-
 def _faults(document: AtifTrajectory, files: NamedFiles) -> Iterator[Fault]:
     if document.steps[0].source != "user":
         yield Fault("first_step", "steps[0]: must be the user's")
     calls = [call.tool_call_id for step in document.steps for call in step.tool_calls or ()]
     if len(set(calls)) < len(calls):
         yield Fault("call_id", "steps: two calls have the same id")
-    size: Pixel | None = None
+    size: Pixel | None = None  # of the screen that was last shown
     for number, step in enumerate(document.steps):
-        yield from _call_faults(step, size, f"steps[{number}]")
+        for call in step.tool_calls or ():
+            if size is None:
+                yield Fault("no_screen", f"steps[{number}]: a call before any screen was shown")
+                break
+            try:
+                _decoded_call(call.members(), size)
+            except AnswerFormatError as error:
+                yield Fault("tool_call", f"steps[{number}].tool_calls: {error.reason}")
         for found in map(files.picture, _paths(step)):
             size = size if isinstance(found, str) else (found.width, found.height)
-
-
-def _call_faults(step: AtifStep, size: Pixel | None, place: str) -> Iterator[Fault]:
-    """Yield what is wrong with the calls of a step; `size`: of the screen that was last shown."""
-    for call in step.tool_calls or ():
-        if size is None:
-            yield Fault("no_screen", f"{place}: a call before any screen was shown")
-            return
-        try:
-            decode_call(call.members(), size)
-        except AnswerFormatError as error:
-            yield Fault("tool_call", f"{place}.tool_calls: {error.reason}")
 
 
 def _paths(step: AtifStep) -> Iterator[str]:
@@ -360,8 +315,15 @@ def _paths(step: AtifStep) -> Iterator[str]:
         yield from (part.source.path for part in parts if part.source)
 
 
-ATIF_FORMAT = RecordFormat(AtifTrajectory, _pictures, _faults, id_field="trajectory_id")
-_ENTRY_FORMAT = RecordFormat(AtifEntry, lambda _: (), _entry_faults, id_field="trajectory_id")
+ATIF_FORMAT = RecordFormat(
+    AtifTrajectory,
+    lambda document: (
+        (f"steps[{n}]", path) for n, step in enumerate(document.steps) for path in _paths(step)
+    ),
+    _faults,
+    id_field="trajectory_id",
+)
+_ENTRY_FORMAT = RecordFormat(_Entry, faults=_entry_faults, id_field="trajectory_id")
 
 
 _NOTES = (
@@ -403,20 +365,43 @@ def _records(
         return
     turns = _Turns(trajectory)
     for step, said in zip(trajectory.steps, shown, strict=True):
-        for hidden in candidate.hidden.before(step.index):
-            turns.add_words(hidden_words(hidden), hidden.press_ms)
+        turns.add_hidden(candidate.hidden.before(step.index))
         press_ms = rows[step.index]["press_ms"]
         if isinstance(said, SaidStep):
             turns.add_call(said, press_ms)
         else:
             turns.add_words(_words(step, said), press_ms)
     _add_end(turns, trajectory, candidate, rows)
-    document = _document(trajectory, turns.steps, rows[trajectory.steps[0].index])
-    name, screenshot = document["trajectory_id"], calls[0].files.screenshot
-    parts: dict[str, Any] = {split.value: _entry(split, name) for split in Split}
+    name = replace_surrogates(trajectory.id)
+    document = _document(name, trajectory, turns, rows[trajectory.steps[0].index]["platform"])
+    parts: dict[str, Any] = {
+        split: {"trajectory_id": name, "split": split, "file": _file_of(split, name)}
+        for split in (one.value for one in Split)
+    }
     parts["document"] = json_bytes(document).decode()
-    counts = {"steps": len(calls)}
+    screenshot, counts = calls[0].files.screenshot, {"steps": len(calls)}
     yield Record(name, turns.instruction, screenshot, parts, turns.images, counts)
+
+
+def _document(name: str, trajectory: Trajectory, turns: "_Turns", platform: str) -> dict[str, Any]:
+    task, model = trajectory.task, trajectory.result.model_info
+    return {
+        "schema_version": ATIF_VERSION,
+        "session_id": name,
+        "trajectory_id": name,
+        "agent": {
+            "name": replace_surrogates(model.name),
+            "version": replace_surrogates(model.version),
+        },
+        "steps": turns.steps,
+        "notes": _NOTES,
+        "extra": {
+            "task_id": replace_surrogates(task.task_id),
+            "application": replace_surrogates(task.application),
+            "platform": platform,
+            "success": trajectory.result.success,
+        },
+    }
 
 
 def _add_end(
@@ -428,13 +413,11 @@ def _add_end(
     """Add the last screen, and what was done after the last step."""
     later = candidate.hidden.before(trajectory.steps[-1].index + 1)
     filmed = list(takewhile(lambda one: one.reason != HiddenReason.AFTER_VIDEO, later))
-    for hidden in filmed:
-        turns.add_words(hidden_words(hidden), hidden.press_ms)
+    turns.add_hidden(filmed)
     ended = is_last_end_filmed(trajectory.steps, rows)
     if ended and readable_size(trajectory.final_screenshot):
         turns.show(trajectory.final_screenshot, "final")
-    for hidden in later[len(filmed) :]:
-        turns.add_words(hidden_words(hidden), hidden.press_ms)
+    turns.add_hidden(later[len(filmed) :])
 
 
 def _words(step: StepFiles, reason: str) -> str:
@@ -468,6 +451,11 @@ class _Turns:
         """Add what was done, in words."""
         self._add(f"Not shown: {words}.", press_ms)
 
+    def add_hidden(self, actions: Sequence[HiddenAction]) -> None:
+        """Add what no screenshot shows."""
+        for action in actions:
+            self.add_words(hidden_words(action), action.press_ms)
+
     def _add(self, message: str, press_ms: int) -> None:
         time = datetime.fromtimestamp(press_ms / 1000, UTC).isoformat(timespec="milliseconds")
         step = {"step_id": len(self.steps) + 1, "timestamp": time, "source": "system"}
@@ -487,39 +475,6 @@ class _Turns:
         last["observation"] = {"results": [{**result, "content": [part]}]}
 
 
-def _document(
-    trajectory: Trajectory, steps: Sequence[Mapping[str, Any]], row: ProvenanceRow
-) -> dict[str, Any]:
-    name, task = replace_surrogates(trajectory.id), trajectory.task
-    extra = {
-        "task_id": replace_surrogates(task.task_id),
-        "application": replace_surrogates(task.application),
-        "platform": row["platform"],
-        "success": trajectory.result.success,
-    }
-    model = trajectory.result.model_info
-    agent = {"name": replace_surrogates(model.name), "version": replace_surrogates(model.version)}
-    return {
-        "schema_version": ATIF_VERSION,
-        "session_id": name,
-        "trajectory_id": name,
-        "agent": agent,
-        "steps": steps,
-        "notes": _NOTES,
-        "extra": extra,
-    }
-
-
-def _documents(split: Split, record: KeptRecord) -> Mapping[str, str]:
-    return {f"{split.value}/{record.id}/{ATIF_FILE}": record.parts["document"]}
-
-
-def _entry(split: Split, name: str) -> Mapping[str, str]:
-    """The line of a trajectory in the list."""
-    file = f"{split.value}/{name}/{ATIF_FILE}"
-    return {"trajectory_id": name, "split": split.value, "file": file}
-
-
 # `<split>/<trajectory>/trajectory.json` with its `images/`, and a list of all. `metadata.json` says
 # which steps are words, by reason.
 ATIF_FORM = Form(
@@ -530,7 +485,7 @@ ATIF_FORM = Form(
     exclusions=("off_screen", "missing_frame", INCOMPLETE, *LEAK_EXCLUSIONS, NO_STEPS),
     records=_records,
     files=lambda split, _: {split.value: (ATIF_LIST,)},
-    documents=_documents,
+    documents=lambda split, record: {_file_of(split.value, record.id): record.parts["document"]},
     pictures=lambda candidate, split, record, _settings: {
         f"{split.value}/{record.id}/{name}": f"{candidate.source.folder}/{path}"
         for name, path in record.files.items()

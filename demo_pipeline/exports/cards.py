@@ -7,7 +7,7 @@ that a person typed.
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,6 @@ from demo_pipeline.exports.dataset_counts import (
     cudag_stats,
     hidden_action_counts,
     index_stats,
-    messages_stats,
     sft_stats,
     table_stats,
 )
@@ -55,29 +54,68 @@ class CardConfig:
 
 @dataclass(frozen=True, slots=True)
 class CardKind:
-    """The template of a card, and what `load_dataset` can load."""
+    """The template of a card, what counts the records, and what `load_dataset` can load."""
 
     template: str
+    count: Callable[[Path, Provenance], DatasetStats]
     configs: tuple[CardConfig, ...] = (CardConfig("default", "{split}.parquet"),)
 
 
+def _by_split(name: str, folder: str) -> tuple[CardConfig, ...]:
+    """The tables of the splits, and further ones in a folder."""
+    further = CardConfig(name, f"{folder}/{{split}}.parquet")
+    return CardConfig("default", "{split}.parquet"), further
+
+
 _TABLES = ("trajectories", "steps", "hidden_actions")
-_CUDAG_CONFIGS = (
-    CardConfig("default", "{split}.jsonl", ("train", "val", "held_out")),
-    CardConfig("test", "test/test.json", ("test",)),
+INDEX = CardKind(
+    "index",
+    lambda out, _: index_stats(out),
+    tuple(CardConfig(name, f"{name}.parquet", ()) for name in _TABLES),
 )
-_BY_SPLIT = CardConfig("default", "{split}.parquet")
-INDEX = CardKind("index", tuple(CardConfig(name, f"{name}.parquet", ()) for name in _TABLES))
-SFT = CardKind("sft")
+SFT = CardKind("sft", sft_stats)
 MESSAGES = CardKind(
-    "messages", (_BY_SPLIT, CardConfig("prompt_completion", "prompt_completion/{split}.parquet"))
+    "messages",
+    lambda out, provenance: table_stats(out, provenance, "task_type"),
+    _by_split("prompt_completion", "prompt_completion"),
 )
-CUDAG = CardKind("cudag", _CUDAG_CONFIGS)
-GROUNDING = CardKind("grounding")
-TRANSITIONS = CardKind("transitions")
+CUDAG = CardKind(
+    "cudag",
+    cudag_stats,
+    (
+        CardConfig("default", "{split}.jsonl", ("train", "val", "held_out")),
+        CardConfig("test", "test/test.json", ("test",)),
+    ),
+)
+GROUNDING = CardKind("grounding", lambda out, known: table_stats(out, known, "role"))
+TRANSITIONS = CardKind("transitions", lambda out, known: table_stats(out, known, "action_type"))
 STEP_LABELS = CardKind(
-    "step_labels", (_BY_SPLIT, CardConfig("outcome", f"{OUTCOME_FOLDER}/{{split}}.parquet"))
+    "step_labels",
+    lambda out, provenance: table_stats(out / OUTCOME_FOLDER, provenance, "outcome"),
+    _by_split("outcome", OUTCOME_FOLDER),
 )
+
+
+def describe(
+    kind: CardKind,
+    out: Path,
+    settings: DatasetSettings,
+    provenance: Provenance,
+    left_out: Counts,
+) -> DatasetStats:
+    """Write the card and the charts of a dataset; returns what is in it.
+
+    Args:
+        kind: which dataset.
+        out: its folder.
+        settings: the settings that it was made with.
+        provenance: of the trajectories that it was made from; an index has its own.
+        left_out: see `card_text`.
+    """
+    stats = kind.count(out, provenance)
+    write_charts(out, stats)
+    (out / CARD).write_text(card_text(kind, stats, settings, left_out, out), encoding="utf-8")
+    return stats
 
 
 def card_text(
@@ -132,16 +170,16 @@ def _loadable(config: CardConfig, stats: DatasetStats, root: Path) -> Iterator[d
     """
     names = [name for name in stats.splits if name in config.splits] if config.splits else ["train"]
     named = {name: config.path.format(split=name) for name in names}
-    paths = {name: path for name, path in named.items() if _has_rows(root / path)}
+    paths = {
+        name: path
+        for name, path in named.items()
+        if not path.endswith(".parquet") or row_count(root / path) > 0
+    }
     digest = hashlib.sha256()
     for path in paths.values():
         digest.update(read_digest(root / path).sha256.encode())
     if paths:
         yield {"name": config.name, "paths": paths, "digest": digest.hexdigest()}
-
-
-def _has_rows(path: Path) -> bool:
-    return path.suffix != ".parquet" or row_count(path) > 0
 
 
 def yaml_text(text: str) -> str:
@@ -156,68 +194,7 @@ def _most_frequent(counts: Mapping[str, int]) -> list[tuple[str, int]]:
     return [*rows[:_MOST_ROWS], *more]
 
 
-def write_card(
-    out: Path, kind: CardKind, stats: DatasetStats, settings: DatasetSettings, left_out: Counts
-) -> DatasetStats:
-    """Write a card and its charts; returns what is in the dataset."""
-    write_charts(out, stats)
-    (out / CARD).write_text(card_text(kind, stats, settings, left_out, out), encoding="utf-8")
-    return stats
-
-
 def describe_index(out: Path, settings: DatasetSettings) -> DatasetStats:
     """Write the card and the charts of a trajectory dataset; returns what is in it."""
     left_out = {"actions": hidden_action_counts(out / HIDDEN_ACTIONS_FILE)}
-    return write_card(out, INDEX, index_stats(out), settings, left_out)
-
-
-def describe_sft(
-    out: Path, settings: DatasetSettings, provenance: Provenance, left_out: Counts
-) -> DatasetStats:
-    """The same for SFT samples.
-
-    Args:
-        out: the dataset's folder.
-        settings: the settings that it was made with.
-        provenance: provenance.parquet of the trajectories that it was made from.
-        left_out: see `ExportSummary.left_out`.
-    """
-    return write_card(out, SFT, sft_stats(out, provenance)[0], settings, left_out)
-
-
-def describe_messages(
-    out: Path, settings: DatasetSettings, provenance: Provenance, left_out: Counts
-) -> DatasetStats:
-    """The same for messages; arguments as for `describe_sft`."""
-    return write_card(out, MESSAGES, messages_stats(out, provenance)[0], settings, left_out)
-
-
-def describe_cudag(
-    out: Path, settings: DatasetSettings, provenance: Provenance, left_out: Counts
-) -> DatasetStats:
-    """The same for a CUDAG dataset; arguments as for `describe_sft`."""
-    return write_card(out, CUDAG, cudag_stats(out, provenance)[0], settings, left_out)
-
-
-def describe_grounding(
-    out: Path, settings: DatasetSettings, provenance: Provenance, left_out: Counts
-) -> DatasetStats:
-    """The same for grounding rows; what is counted as kind of action is the role."""
-    stats = table_stats(out, provenance, "role")[0]
-    return write_card(out, GROUNDING, stats, settings, left_out)
-
-
-def describe_transitions(
-    out: Path, settings: DatasetSettings, provenance: Provenance, left_out: Counts
-) -> DatasetStats:
-    """The same for transitions; arguments as for `describe_sft`."""
-    stats = table_stats(out, provenance, "action_type")[0]
-    return write_card(out, TRANSITIONS, stats, settings, left_out)
-
-
-def describe_step_labels(
-    out: Path, settings: DatasetSettings, provenance: Provenance, left_out: Counts
-) -> DatasetStats:
-    """The same for labels; what is counted as kind of action is the outcome."""
-    stats = table_stats(out / OUTCOME_FOLDER, provenance, "outcome")[0]
-    return write_card(out, STEP_LABELS, stats, settings, left_out)
+    return describe(INDEX, out, settings, (), left_out)

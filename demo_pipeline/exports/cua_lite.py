@@ -37,8 +37,8 @@ from demo_pipeline.exports.cua_lite_actions import (
     LiteClick,
     LiteDocument,
     LiteScroll,
-    fitting_document,
     lite_actions,
+    lite_value,
 )
 from demo_pipeline.exports.cudag.models import GENERATOR, to_ru
 from demo_pipeline.exports.record_checks import (
@@ -180,7 +180,7 @@ def _parsed(model: type[DocumentT], text: str, key: str = "") -> DocumentT | lis
         value = parse_json(text, "the column")
     except JsonFileError as error:
         return [error.message]
-    return fitting_document(model, {key: value} if key else value)
+    return lite_value(model, {key: value} if key else value)
 
 
 # Split → what is added to the dataset's name, and CUA-Lite's split.
@@ -433,7 +433,7 @@ def _call_faults(call: _Call, task_type: str, place: str) -> Iterator[Fault]:
     tool = call.function.name
     if tool != _TOOL_OF.get(task_type, tool):
         yield Fault("tool", f"{place}: the tool must be {_TOOL_OF[task_type]}")
-    arguments = fitting_document(LITE_TOOLS[tool], call.function.arguments)
+    arguments = lite_value(LITE_TOOLS[tool], call.function.arguments)
     if isinstance(arguments, list):
         yield from (Fault("arguments", f"{place}.arguments: {fault}") for fault in arguments)
     elif isinstance(arguments, LiteBox):

@@ -180,7 +180,7 @@ LITE_TOOLS: Mapping[str, type[LiteDocument]] = {
 }
 
 
-def fitting_document(model: type[DocumentT], value: Any) -> DocumentT | list[str]:
+def lite_value(model: type[DocumentT], value: Any) -> DocumentT | list[str]:
     """The model of a JSON value, or what is wrong with it, without the value itself."""
     try:
         return model.model_validate(value)
@@ -287,7 +287,7 @@ def _answered(call: Any, size: Pixel) -> Iterator[AnsweredAction | ForeignAction
     name = function.get("name")
     if not isinstance(name, str) or name not in LITE_TOOLS:
         raise AnswerFormatError("unknown tool")
-    arguments = fitting_document(LITE_TOOLS[name], function.get("arguments"))
+    arguments = lite_value(LITE_TOOLS[name], function.get("arguments"))
     match arguments:
         case LiteActions(actions=actions):
             yield from _done(actions, size)

@@ -5,6 +5,7 @@ trajectories, the records of each trajectory in an export's folder, and the chec
 agree with each other.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -17,7 +18,6 @@ from demo_pipeline.actions.action_tables import POINTER_TYPES
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.datasets.views import quoted
 from demo_pipeline.exports.cudag.records import counted_rows
-from demo_pipeline.exports.step_labels import OUTCOME_FOLDER
 from demo_pipeline.files.parquet import read_schema
 from demo_pipeline.problems import Problem
 from demo_pipeline.trajectories.pointer_leaks import LeakRates
@@ -54,7 +54,6 @@ _INDEX = (
     "SELECT s.trajectory_id, s.step_index, NULL::VARCHAR AS split, t.application,"
     " s.action_type AS kind FROM {files} s JOIN {trajectories} t USING (trajectory_id)"
 )
-_SPLIT_NAMES = ("train", "val", "test", "held_out")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,39 +104,26 @@ def engine() -> "Iterator[DuckDBPyConnection]":
     """DuckDB in memory; it reads local files and downloads no extensions."""
     import duckdb  # noqa: PLC0415 - as said above
 
-    connection = duckdb.connect(
-        config={
-            "threads": 1,
-            "autoinstall_known_extensions": False,
-            "autoload_known_extensions": False,
-        }
-    )
-    try:
+    off = ("autoinstall_known_extensions", "autoload_known_extensions")
+    with duckdb.connect(config={"threads": 1, **dict.fromkeys(off, False)}) as connection:
         yield connection
-    finally:
-        connection.close()
 
 
 def _table(paths: Sequence[Path], options: str = "") -> str:
     return f"read_parquet({quoted(paths)}{options})"
 
 
-def sft_stats(out: Path, provenance: Provenance) -> tuple[DatasetStats, list[Problem]]:
-    """The numbers of `samples.parquet`, and a problem for every task in two splits."""
+def sft_stats(out: Path, provenance: Provenance) -> DatasetStats:
+    """The numbers of `samples.parquet`."""
     return _measure(_SFT.format(files=_table([out / "samples.parquet"])), provenance)
 
 
-def messages_stats(out: Path, provenance: Provenance) -> tuple[DatasetStats, list[Problem]]:
-    """The same for the Parquet files of a messages export."""
-    return table_stats(out, provenance, "task_type")
-
-
-def cudag_stats(out: Path, provenance: Provenance) -> tuple[DatasetStats, list[Problem]]:
+def cudag_stats(out: Path, provenance: Provenance) -> DatasetStats:
     """The same for the JSON files of a CUDAG dataset."""
     return _measure(counted_rows(out), provenance)
 
 
-def table_stats(out: Path, provenance: Provenance, kind: str) -> tuple[DatasetStats, list[Problem]]:
+def table_stats(out: Path, provenance: Provenance, kind: str) -> DatasetStats:
     """The same for an export that is a Parquet file per split.
 
     Args:
@@ -145,25 +131,19 @@ def table_stats(out: Path, provenance: Provenance, kind: str) -> tuple[DatasetSt
         provenance: of the trajectories.
         kind: the column that is counted as kind of action.
     """
-    paths = (out / f"{name}.parquet" for name in _SPLIT_NAMES)
-    files = [path for path in paths if path.is_file()]
-    columns = set(read_schema(files[0]).names)
-    step = "step_index" if "step_index" in columns else "-1 AS step_index"
+    files = [path for split in Split if (path := out / f"{split.value}.parquet").is_file()]
+    has_step = "step_index" in read_schema(files[0]).names
+    step = "step_index" if has_step else "-1 AS step_index"
     names = f"trajectory_id, {step}, application, {kind} AS kind"
-    source = _table(files, ", filename = true")
-    return _measure(
-        f"SELECT {names}, parse_filename(filename, true) AS split FROM {source}",  # noqa: S608 - ours
-        provenance,
-    )
+    split, source = "parse_filename(filename, true) AS split", _table(files, ", filename = true")
+    return _measure(f"SELECT {names}, {split} FROM {source}", provenance)  # noqa: S608 - ours
 
 
 def index_stats(out: Path) -> DatasetStats:
     """The numbers of a trajectory dataset's `steps.parquet` and `trajectories.parquet`."""
-    steps = out / "steps.parquet"
-    trajectories = _table([out / "trajectories.parquet"])
-    samples = _INDEX.format(files=_table([steps]), trajectories=trajectories)
-    provenance = f"SELECT {', '.join(_PROVENANCE)} FROM {_table([steps])}"  # noqa: S608 - ours
-    return _measure(samples, provenance)[0]
+    steps, trajectories = (_table([out / f"{name}.parquet"]) for name in ("steps", "trajectories"))
+    provenance = f"SELECT {', '.join(_PROVENANCE)} FROM {steps}"  # noqa: S608 - ours
+    return _measure(_INDEX.format(files=steps, trajectories=trajectories), provenance)
 
 
 def hidden_action_counts(table: Path) -> dict[str, int]:
@@ -173,52 +153,46 @@ def hidden_action_counts(table: Path) -> dict[str, int]:
     return dict(rows)
 
 
-def _measure(
-    samples: str | pa.Table, provenance: Provenance | str
-) -> tuple[DatasetStats, list[Problem]]:
+def _measure(samples: str | pa.Table, provenance: Provenance | str) -> DatasetStats:
     """Count; `samples` and `provenance` are rows, or the SQL that reads them in every query."""
     with engine() as sql:
-        if isinstance(samples, str):
-            sql.execute(f"CREATE VIEW samples AS {samples}")
-        else:
-            sql.register("samples", samples)
-        if isinstance(provenance, str):
-            sql.execute(f"CREATE VIEW provenance AS {provenance}")
-        else:
-            _read_provenance(sql, provenance)
-        sql.execute(_NUMBERS["demos"])
-        count, trajectories, tasks = sql.execute(_NUMBERS["totals"]).fetchall()[0]
-        stats = DatasetStats(
+        for name, source in (("samples", samples), ("provenance", provenance)):
+            if isinstance(source, str):
+                sql.execute(f"CREATE VIEW {name} AS {source}")
+            elif isinstance(source, pa.Table):
+                sql.register(name, source)
+            else:
+                _read_provenance(sql, source)
+
+        def counted(query: str, *given: object) -> list[Any]:
+            return list(sql.execute(query, list(given)).fetchall())
+
+        counted(_NUMBERS["demos"])
+        ((count, trajectories, tasks),) = counted(_NUMBERS["totals"])
+        (leaks,) = counted(_NUMBERS["leaks"], sorted(POINTER_TYPES))
+        return DatasetStats(
             samples=count,
             trajectories=trajectories,
             tasks=tasks,
-            leaks=LeakRates(*sql.execute(_NUMBERS["leaks"], [sorted(POINTER_TYPES)]).fetchall()[0]),
-            splits={
-                name: SplitStats(*rest)
-                for name, *rest in sql.execute(_NUMBERS["splits"]).fetchall()
-            },
-            actions=dict(sql.execute(_counted("kind", "samples")).fetchall()),
-            applications=dict(sql.execute(_counted("application", "demos")).fetchall()),
-            platforms=dict(sql.execute(_counted("platform", "demos")).fetchall()),
-            resolutions=dict(sql.execute(_counted("resolution", "demos")).fetchall()),
-            lengths=dict(sql.execute(_NUMBERS["lengths"]).fetchall()),
+            leaks=LeakRates(*leaks),
+            splits={name: SplitStats(*rest) for name, *rest in counted(_NUMBERS["splits"])},
+            actions=dict(counted(_counted("kind", "samples"))),
+            applications=dict(counted(_counted("application", "demos"))),
+            platforms=dict(counted(_counted("platform", "demos"))),
+            resolutions=dict(counted(_counted("resolution", "demos"))),
+            lengths=dict(counted(_NUMBERS["lengths"])),
         )
-        shared = sql.execute(_NUMBERS["torn_tasks"]).fetchall()
-    return stats, [_task_in_two_splits(str(group), str(splits)) for group, splits in shared]
 
 
-def _read_provenance(sql: "DuckDBPyConnection", provenance: Provenance) -> None:
+def _read_provenance(sql: "DuckDBPyConnection", files: Sequence[Path]) -> None:
     """Make the table `provenance`; files that cannot be read are skipped."""
-    if isinstance(provenance, pa.Table):
-        sql.register("provenance", provenance)
-        return
-    sql.execute(_NO_PROVENANCE)
     import duckdb  # noqa: PLC0415 - as said above
 
+    sql.execute(_NO_PROVENANCE)
     try:
-        _insert(sql, provenance)
+        _insert(sql, files)
     except duckdb.Error:
-        for path in provenance:
+        for path in files:
             with suppress(duckdb.Error):
                 _insert(sql, [path])
 
@@ -227,11 +201,6 @@ def _insert(sql: "DuckDBPyConnection", paths: Sequence[Path]) -> None:
     if paths:
         columns = ", ".join(_PROVENANCE)
         sql.execute(f"INSERT INTO provenance SELECT {columns} FROM {_table(paths)}")  # noqa: S608 - ours
-
-
-def _task_in_two_splits(group: str, splits: str) -> Problem:
-    message = f"task {group!r} is in more than one split: {splits}"
-    return Problem("torn_task", "README.md", message, remedy="build the dataset again")
 
 
 def _counted(column: str, table: str) -> str:
@@ -256,46 +225,18 @@ _NO_PROVENANCE = (
 )
 
 
-_MESSAGES_COLUMNS = "{trajectory_id: 'VARCHAR'}"
-_CUDAG_FILES = ("train.jsonl", "val.jsonl", "held_out.jsonl", "test/test.json")
-_CUDAG_COLUMNS = "{metadata: 'STRUCT(trajectory_id VARCHAR)'}"
-
-
-def sft_record_counts(folder: Path) -> Mapping[str, int]:
-    """Of an SFT export."""
-    return _counts(f"trajectory_id AS id FROM read_parquet({quoted([folder / 'samples.parquet'])})")
-
-
-def messages_record_counts(folder: Path) -> Mapping[str, int]:
-    """Of a messages export."""
-    paths = [folder / f"{split.value}.jsonl" for split in Split]
-    files = quoted([path for path in paths if path.is_file()])
-    reading = f"read_json({files}, columns = {_MESSAGES_COLUMNS}, format = 'newline_delimited')"
-    return _counts(f"trajectory_id AS id FROM {reading}")
-
-
-def table_record_counts(folder: Path) -> Mapping[str, int]:
-    """Of an export that is a Parquet file per split."""
-    files = quoted(sorted(folder.glob("*.parquet")))
-    return _counts(f"trajectory_id AS id FROM read_parquet({files})")
-
-
-def outcome_record_counts(folder: Path) -> Mapping[str, int]:
-    """Of a step labels export: one record per demonstration."""
-    return table_record_counts(folder / OUTCOME_FOLDER)
+def table_record_counts(folder: Path, pattern: str) -> Mapping[str, int]:
+    """Records by trajectory in the Parquet files of an export; `pattern`: of their paths."""
+    source = _table(sorted(folder.glob(pattern)))
+    query = f"SELECT trajectory_id, count(*) FROM {source} GROUP BY 1 ORDER BY 1"  # noqa: S608 - ours
+    with engine() as sql:
+        return dict(sql.execute(query).fetchall())
 
 
 def cudag_record_counts(folder: Path) -> Mapping[str, int]:
-    """Of a CUDAG dataset."""
-    files = quoted([folder / name for name in _CUDAG_FILES if (folder / name).is_file()])
-    reading = f"read_json({files}, columns = {_CUDAG_COLUMNS}, format = 'auto')"
-    return _counts(f"metadata.trajectory_id AS id FROM {reading}")
-
-
-def _counts(source: str) -> dict[str, int]:
-    with engine() as sql:
-        rows = sql.execute(f"SELECT id, count(*) FROM (SELECT {source}) GROUP BY 1 ORDER BY 1")  # noqa: S608 - ours
-        return dict(rows.fetchall())
+    """Records by trajectory of a CUDAG dataset."""
+    names = counted_rows(folder)["trajectory_id"].to_pylist()
+    return dict(sorted(Counter(names).items()))
 
 
 def statistics(sql: "DuckDBPyConnection", present: frozenset[str]) -> Tables:

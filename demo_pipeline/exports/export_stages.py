@@ -4,7 +4,8 @@ Belongs here: their declarations. `datasets.exports` names those that are built.
 records and files hold is decided in its module; how a dataset is put together, in `export_loop`.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,100 +13,49 @@ from demo_pipeline.datasets.dataset_inputs import DatasetInputs
 from demo_pipeline.datasets.export_loop import build_form, form_problems
 from demo_pipeline.datasets.forms import Form
 from demo_pipeline.datasets.views import OF_SPLIT, View
-from demo_pipeline.exports.agentnet import (
-    AGENTNET_FORM,
-    AGENTNET_META,
-    agentnet_record_counts,
-    validate_agentnet,
+from demo_pipeline.exports import (
+    agentnet,
+    atif,
+    cards,
+    cua_lite,
+    grounding,
+    messages,
+    sft,
+    step_labels,
+    transitions,
 )
-from demo_pipeline.exports.atif import (
-    ATIF_FORM,
-    ATIF_LIST,
-    atif_record_counts,
-    validate_atif,
-    validate_atif_file,
-)
-from demo_pipeline.exports.cards import (
-    CARD,
-    describe_cudag,
-    describe_grounding,
-    describe_messages,
-    describe_sft,
-    describe_step_labels,
-    describe_transitions,
-)
-from demo_pipeline.exports.cua_lite import (
-    CUA_LITE_FORM,
-    LITE_ROOT,
-    cua_lite_record_counts,
-    validate_cua_lite,
-)
-from demo_pipeline.exports.cudag.dataset import (
-    CUDAG_FORM,
-    SETTINGS_DETAIL,
-    dataset_directory_name,
-    decisive_settings,
-)
+from demo_pipeline.exports.cudag import dataset as cudag
 from demo_pipeline.exports.cudag.validator import validate_cudag, validate_cudag_file
-from demo_pipeline.exports.dataset_counts import (
-    cudag_record_counts,
-    outcome_record_counts,
-    sft_record_counts,
-    table_record_counts,
-)
-from demo_pipeline.exports.grounding import (
-    GROUNDING_FORM,
-    GROUNDING_SCHEMA_FILE,
-    validate_grounding,
-)
+from demo_pipeline.exports.dataset_counts import cudag_record_counts, table_record_counts
 from demo_pipeline.exports.hub_layout import HubTable
-from demo_pipeline.exports.messages import (
-    MESSAGES_FORM,
-    SCHEMA_FILE,
-    validate_messages,
-    validate_messages_file,
-)
-from demo_pipeline.exports.sft import SFT_FORM, validate_sft, validate_sft_folder
-from demo_pipeline.exports.step_labels import (
-    OUTCOME_FOLDER,
-    STEP_LABELS_FORM,
-    STEP_LABELS_SCHEMA_FILE,
-    validate_step_labels,
-)
-from demo_pipeline.exports.transitions import (
-    TRANSITIONS_FORM,
-    TRANSITIONS_SCHEMA_FILE,
-    validate_transitions,
-)
 from demo_pipeline.problems import Problem
 from demo_pipeline.stage import Check, Stage, Summary, TrainingExport, ValidatedFormat
-from demo_pipeline.store.version_manifest import Version
 
-Describe = Callable[..., object]
 Validate = Callable[[Path], Sequence[Problem]]
+_COMPARED = "Its records are those of the demonstrations; ids are unique, splits share no task."
 
 
-def _building(form: Form, describe: Describe | None) -> Callable[[DatasetInputs, Path], Summary]:
+def _built(
+    form: Form, card: cards.CardKind | None
+) -> tuple[
+    Callable[[DatasetInputs, Path], Summary], Callable[[DatasetInputs, Path], Sequence[Problem]]
+]:
+    """What builds a dataset with its card, and what compares it with the records."""
+
     def build(inputs: DatasetInputs, out: Path) -> Summary:
         committed, settings = inputs.committed, inputs.settings.datasets
         summary = build_form(form, committed.trajectories, out, settings)
-        if describe is not None:
-            describe(out, settings, committed.provenance, summary.left_out)
+        if card is not None:
+            cards.describe(card, out, settings, committed.provenance, summary.left_out)
         return summary.as_dict()
 
-    return build
-
-
-def _comparing(
-    form: Form, describe: Describe | None
-) -> Callable[[DatasetInputs, Path], Sequence[Problem]]:
-    def verify(inputs: DatasetInputs, out: Path) -> Sequence[Problem]:
+    def compare(inputs: DatasetInputs, out: Path) -> Sequence[Problem]:
         plots = [path.relative_to(out).as_posix() for path in (out / "plots").glob("*")]
-        besides = [CARD, *plots] if describe else []
+        besides = [cards.CARD, *plots] if card else []
         trajectories, settings = inputs.committed.trajectories, inputs.settings.datasets
         return form_problems(form, trajectories, out, settings, besides)
 
-    return verify
+    return build, compare
 
 
 def form_stage(
@@ -119,22 +69,19 @@ def form_stage(
     files: tuple[str, ...],
     validate: Validate,
     counted: str,
-    records: Callable[[Path], Mapping[str, int]],
+    records: Callable[[Path], Mapping[str, int]] | None = None,
     validate_file: Validate | None = None,
-    describe: Describe | None = None,
+    card: cards.CardKind | None = None,
     hub_tables: tuple[HubTable, ...] = (),
-    counts: tuple[str, ...] = ("records",),
     checks: tuple[Check[DatasetInputs], ...] = (),
     format_keys: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> Stage[DatasetInputs]:
     """The stage of a form's dataset; the arguments are those of the stage and of its parts.
 
-    `check` compares the dataset with the records; `checks` come before. `files` are the names by
-    which a folder is recognised, which `validate` validates; `counted` the files that `records`
-    reads. `describe` writes the card.
+    `check` compares the dataset with the records; `records` reads the files `counted`: tables.
     """
-    text = "Its records are those of the demonstrations; ids are unique, splits share no task."
+    build, compare = _built(form, card)
     return Stage(
         name=name,
         folder=folder,
@@ -142,21 +89,24 @@ def form_stage(
         kinds=frozenset(kinds),
         code_version=form.code_version,
         section=lambda settings: settings.datasets,
-        build=_building(form, describe),
-        checks=(*checks, Check(check, text, _comparing(form, describe), compared=("records",))),
+        build=build,
+        checks=(*checks, Check(check, _COMPARED, compare, compared=("records",))),
         export=TrainingExport(
-            name=form.name, files=counted, records=records, kept=form.file, hub_tables=hub_tables
+            name=form.name,
+            files=counted,
+            records=records or partial(table_record_counts, pattern=counted),
+            kept=form.file,
+            hub_tables=hub_tables,
         ),
         validated_as=ValidatedFormat(
             name=form.name,
             files=files,
-            validate=lambda path, _: (
-                validate_file(path) if validate_file and path.is_file() else validate(path)
+            validate=lambda path, _: ((validate_file or validate) if path.is_file() else validate)(
+                path
             ),
             **{"decisive": True, **(format_keys or {})},
         ),
-        counts=counts,
-        **more,
+        **{"counts": ("records",), **more},
     )
 
 
@@ -181,33 +131,25 @@ def verify_one_configuration(inputs: DatasetInputs, _out: Path) -> list[Problem]
     Directories of another code version are not compared: an update may change a default.
     """
     settings = inputs.settings.datasets
-    family = f"{settings.name_prefix}--{settings.user}"
+    family, wanted = f"{settings.name_prefix}--{settings.user}", cudag.decisive_settings(settings)
     problems = []
     for name, version in inputs.published.items():
         is_comparable = version.manifest.recipe.code_version == inputs.code_version
-        if _family(name.rpartition("/")[2]) != family or not is_comparable:
+        built = version.manifest.summary.get(cudag.SETTINGS_DETAIL)
+        is_family = _family(name.rpartition("/")[2]) == family
+        if not is_family or not is_comparable or not isinstance(built, Mapping):
             continue
-        if names := ", ".join(_differing(version, decisive_settings(settings))):
-            problems.append(_other_settings(name, names))
+        if differing := [key for key in wanted if key in built and built[key] != wanted[key]]:
+            keys = ", ".join(f"datasets.{key}" for key in differing)
+            message = (
+                f"{name} has the same prefix and user, but was built with other values of {keys}; "
+                "it stays published"
+            )
+            remedy = (
+                "give these settings another datasets.name_prefix, so that both can be told apart"
+            )
+            problems.append(Problem("other_settings", "config.json", message, remedy=remedy))
     return problems
-
-
-def _other_settings(directory: str, names: str) -> Problem:
-    return Problem(
-        "other_settings",
-        "config.json",
-        f"{directory} has the same prefix and user, but was built with other values of {names}; "
-        "it stays published",
-        remedy="give these settings another datasets.name_prefix, so that both can be told apart",
-    )
-
-
-def _differing(version: Version, wanted: Mapping[str, object]) -> Iterator[str]:
-    built = version.manifest.summary.get(SETTINGS_DETAIL)
-    if isinstance(built, Mapping):
-        for name, value in wanted.items():
-            if name in built and built[name] != value:
-                yield f"datasets.{name}"
 
 
 def _family(directory: str) -> str:
@@ -216,7 +158,7 @@ def _family(directory: str) -> str:
 
 
 SFT_STAGE = form_stage(
-    SFT_FORM,
+    sft.SFT_FORM,
     "sft_samples",
     "sft",
     "OSWorld-Desktopd SFT samples: one per step with instruction, screenshot, tree, history, "
@@ -224,12 +166,11 @@ SFT_STAGE = form_stage(
     kinds=("json", "parquet"),
     check="sft_schema",
     files=("samples.jsonl",),
-    validate=validate_sft_folder,
-    validate_file=validate_sft,
+    validate=sft.validate_sft_folder,
+    validate_file=sft.validate_sft,
     format_keys={"file_suffix": ".jsonl", "line_key": "input"},
     counted="samples.parquet",
-    records=sft_record_counts,
-    describe=describe_sft,
+    card=cards.SFT,
     hub_tables=(
         HubTable(
             "sft",
@@ -243,20 +184,19 @@ SFT_STAGE = form_stage(
 )
 
 MESSAGES_STAGE = form_stage(
-    MESSAGES_FORM,
+    messages.MESSAGES_FORM,
     "messages_dataset",
     "messages",
     "The same steps as chats: lines as qwen-vl-utils and ms-swift read them, tables as TRL, "
     "Axolotl and ms-swift do. The splits are those of the other exports.",
     kinds=("json", "parquet"),
     check="messages_schema",
-    files=(SCHEMA_FILE,),
-    validate=validate_messages,
-    validate_file=validate_messages_file,
+    files=(messages.SCHEMA_FILE,),
+    validate=messages.validate_messages,
+    validate_file=messages.validate_messages_file,
     format_keys={"line_key": "messages"},
     counted="*.parquet",
-    records=table_record_counts,
-    describe=describe_messages,
+    card=cards.MESSAGES,
     hub_tables=(
         HubTable(
             "messages",
@@ -268,7 +208,7 @@ MESSAGES_STAGE = form_stage(
 )
 
 CUDAG_STAGE = form_stage(
-    CUDAG_FORM,
+    cudag.CUDAG_FORM,
     "cudag_dataset",
     "datasets",
     "A CUDAG dataset: data, train and val as JSONL, test with images. No task and no demonstration "
@@ -281,7 +221,7 @@ CUDAG_STAGE = form_stage(
     format_keys={"decisive": False, "line_key": "conversations"},
     counted="*.json*",
     records=cudag_record_counts,
-    describe=describe_cudag,
+    card=cards.CUDAG,
     checks=(
         Check(
             "one_configuration",
@@ -290,71 +230,70 @@ CUDAG_STAGE = form_stage(
             compared=("records",),
         ),
     ),
-    subfolder=lambda inputs: dataset_directory_name(
+    subfolder=lambda inputs: cudag.dataset_directory_name(
         inputs.committed.trajectories, inputs.settings.datasets
     ),
     replaces=replaced_directories,
 )
 
 CUA_LITE_STAGE = form_stage(
-    CUA_LITE_FORM,
+    cua_lite.CUA_LITE_FORM,
     "cua_lite_dataset",
     "cua_lite",
     "Whole trajectories in CUA-Lite's form, from which its adapters render the training data of "
     "many agents. A row is the longest stretch of a trajectory that can be shown and said.",
     kinds=("parquet",),
     check="cua_lite_rows",
-    files=(LITE_ROOT,),
-    validate=validate_cua_lite,
+    files=(cua_lite.LITE_ROOT,),
+    validate=cua_lite.validate_cua_lite,
     counted="cua-lite/*.parquet",
-    records=cua_lite_record_counts,
+    records=cua_lite.cua_lite_record_counts,
     counts=("records", "steps"),
 )
 
 AGENTNET_STAGE = form_stage(
-    AGENTNET_FORM,
+    agentnet.AGENTNET_FORM,
     "agentnet_dataset",
     "agentnet",
     "Whole trajectories as AgentNet's JSON Lines: each action as pyautogui code, in the full form "
     "and in that of OpenCUA's thought generator.",
     kinds=("json",),
     check="agentnet_lines",
-    files=(AGENTNET_META,),
-    validate=validate_agentnet,
+    files=(agentnet.AGENTNET_META,),
+    validate=agentnet.validate_agentnet,
     counted="*.jsonl",
-    records=agentnet_record_counts,
+    records=agentnet.agentnet_record_counts,
     counts=("records", "steps"),
 )
 
 ATIF_STAGE = form_stage(
-    ATIF_FORM,
+    atif.ATIF_FORM,
     "atif_trajectories",
     "atif",
     "Trajectories in the Agent Trajectory Interchange Format 1.8, a file each with its images. "
     "What no screenshot shows is said in words.",
     kinds=("json",),
     check="atif_files",
-    files=(ATIF_LIST,),
-    validate=validate_atif,
-    validate_file=validate_atif_file,
+    files=(atif.ATIF_LIST,),
+    validate=atif.validate_atif,
+    validate_file=atif.validate_atif_file,
     counted="atif_trajectories.jsonl",
-    records=atif_record_counts,
+    records=atif.atif_record_counts,
     counts=("records", "steps"),
 )
 
 GROUNDING_STAGE = form_stage(
-    GROUNDING_FORM,
+    grounding.GROUNDING_FORM,
     "grounding_dataset",
     "grounding",
     "A screenshot, words that name one element of it, its box and point: the elements of trees "
     "that agree with their screenshot, as far as they can be seen and told apart.",
     kinds=("json", "parquet"),
     check="grounding_schema",
-    files=(GROUNDING_SCHEMA_FILE,),
-    validate=validate_grounding,
+    files=(grounding.GROUNDING_SCHEMA_FILE,),
+    validate=grounding.validate_grounding,
     counted="*.parquet",
-    records=table_record_counts,
-    describe=describe_grounding,
+    card=cards.GROUNDING,
     hub_tables=(
         HubTable(
             "grounding",
@@ -367,18 +306,17 @@ GROUNDING_STAGE = form_stage(
 )
 
 TRANSITIONS_STAGE = form_stage(
-    TRANSITIONS_FORM,
+    transitions.TRANSITIONS_FORM,
     "transitions_dataset",
     "transitions",
     "The screenshot before a step, its action, and the screenshot after it. No transition spans "
     "an action that no screenshot shows.",
     kinds=("parquet",),
     check="transitions_schema",
-    files=(TRANSITIONS_SCHEMA_FILE,),
-    validate=validate_transitions,
+    files=(transitions.TRANSITIONS_SCHEMA_FILE,),
+    validate=transitions.validate_transitions,
     counted="*.parquet",
-    records=table_record_counts,
-    describe=describe_transitions,
+    card=cards.TRANSITIONS,
     hub_tables=(
         HubTable(
             "transitions",
@@ -389,7 +327,7 @@ TRANSITIONS_STAGE = form_stage(
 )
 
 STEP_LABELS_STAGE = form_stage(
-    STEP_LABELS_FORM,
+    step_labels.STEP_LABELS_FORM,
     "step_labels_dataset",
     "step_labels",
     "Demonstrations for reward models, in TRL's form of stepwise supervision: a label per step of "
@@ -397,11 +335,10 @@ STEP_LABELS_STAGE = form_stage(
     "rejected demonstrations are in this export, and in no other.",
     kinds=("parquet",),
     check="step_labels_schema",
-    files=(STEP_LABELS_SCHEMA_FILE,),
-    validate=validate_step_labels,
+    files=(step_labels.STEP_LABELS_SCHEMA_FILE,),
+    validate=step_labels.validate_step_labels,
     counted="outcome/*.parquet",
-    records=outcome_record_counts,
-    describe=describe_step_labels,
+    card=cards.STEP_LABELS,
     hub_tables=(
         HubTable(
             "step_labels",
@@ -414,7 +351,7 @@ STEP_LABELS_STAGE = form_stage(
             "outcome_labels",
             "a demonstration, also one that failed, with one label: whether its task was done; "
             "without pictures",
-            folder=OUTCOME_FOLDER,
+            folder=step_labels.OUTCOME_FOLDER,
             without=("images",),
             task_categories=("text-classification",),
         ),

@@ -135,18 +135,22 @@ class ShownScreen:
         that the tree lists before; and an open menu that touches it. Of another: a window over any
         part of it, or a node without a window, unless it is known to be behind.
         """
-        if any(self._is_under(position, owner, box) for owner, box in self._popups):
-            return True
+        here = self.nodes[position].box
+        for owner, box in self._popups:
+            if not owner <= position < self.nodes[owner].end and _touch(here, box):
+                return True
         related = (self._order <= position) & (self._end > position)
         related |= (self._order >= position) & (self._order < self._end[position])
         others = self.shown & ~related
-        shared = self._shared(position)
+        first = np.maximum(self._boxes[:, :2], here[:2])
+        size = np.maximum(np.minimum(self._boxes[:, 2:], here[2:]) - first, 0)
+        shared = size[:, 0] * size[:, 1]  # pixels that each node has in common with this one
         own = self._layers == self._layers[position]
         on_top = others & own & self._over(position, shared)
         if (on_top & ((self._order > position) | ~self._containers)).any():
             return True
         touching = others & ~own & (shared > 0)
-        over = touching & (self._is_window | (~self._containers & self._windowless))
+        over = touching & (self._is_window | (~self._containers & ~self._is_window[self._layers]))
         return any(
             not self._is_behind(layer, self._layers[position])
             for layer in np.unique(self._layers[over]).tolist()
@@ -163,8 +167,14 @@ class ShownScreen:
         for position, node in enumerate(self.nodes):
             owner = self._owner(position) if self.shown[position] else -1
             if owner >= 0 and self.is_clipped(position):
-                areas[owner] = _union(areas.get(owner, node.box), node.box)
-        return [(owner, self._widened(box, owner)) for owner, box in areas.items()]
+                x0, y0, x1, y1 = areas.get(owner, node.box)
+                left, top, right, bottom = node.box
+                areas[owner] = (min(x0, left), min(y0, top), max(x1, right), max(y1, bottom))
+        for owner, box in areas.items():
+            left, _, right, _ = self.nodes[owner].box
+            if self.shown[owner] and self.nodes[owner].role != "menubar":
+                areas[owner] = (min(box[0], left), box[1], max(box[2], right), box[3])
+        return list(areas.items())
 
     def _owner(self, position: int) -> int:
         """The menu or combo box that an item belongs to; -1 for any other node."""
@@ -175,39 +185,15 @@ class ShownScreen:
         found = [other for other in around if self.nodes[other].role in owners]
         return found[-1] if found else -1
 
-    def _widened(self, box: EdgeBox, owner: int) -> EdgeBox:
-        left, _, right, _ = self.nodes[owner].box
-        has_area = self.shown[owner] and self.nodes[owner].role != "menubar"
-        return (min(box[0], left), box[1], max(box[2], right), box[3]) if has_area else box
-
-    def _is_under(self, position: int, owner: int, box: EdgeBox) -> bool:
-        if owner <= position < self.nodes[owner].end:
-            return False
-        left, top, right, bottom = self.nodes[position].box
-        return left < box[2] and box[0] < right and top < box[3] and box[1] < bottom
-
-    def _shared(self, position: int) -> NDArray[np.int64]:
-        """Pixels that each node shares with a node."""
-        box = self._boxes[position]
-        first = np.maximum(self._boxes[:, :2], box[:2])
-        last = np.minimum(self._boxes[:, 2:], box[2:])
-        size = np.maximum(last - first, 0)
-        shared: NDArray[np.int64] = size[:, 0] * size[:, 1]
-        return shared
-
     def _over(self, position: int, shared: NDArray[np.int64]) -> NDArray[np.bool_]:
         left, top, right, bottom = self.nodes[position].box
         x, y = (left + right - 1) // 2, (top + bottom - 1) // 2
         x0, y0, x1, y1 = self._boxes.T
         centre = (x0 <= x) & (x < x1) & (y0 <= y) & (y < y1)
-        large = shared >= _COVERED_SHARE * (right - left) * (bottom - top)
-        over: NDArray[np.bool_] = centre | large
+        over: NDArray[np.bool_] = centre | (
+            shared >= _COVERED_SHARE * (right - left) * (bottom - top)
+        )
         return over
-
-    @cached_property
-    def _windowless(self) -> NDArray[np.bool_]:
-        windowless: NDArray[np.bool_] = ~self._is_window[self._layers]
-        return windowless
 
     def _is_behind(self, layer: int, other: int) -> bool:
         """Whether a layer is known to be behind another one.
@@ -227,15 +213,6 @@ class ShownScreen:
             self.shown[node] and self.nodes[node].states & {"focused", "active"}
             for node in (layer, *self.descendants(layer))
         )
-
-
-def _union(first: EdgeBox, second: EdgeBox) -> EdgeBox:
-    return (
-        min(first[0], second[0]),
-        min(first[1], second[1]),
-        max(first[2], second[2]),
-        max(first[3], second[3]),
-    )
 
 
 def _layers(nodes: list[ScreenNode]) -> list[int]:
@@ -287,6 +264,10 @@ class GroundingElement:
     node: ScreenNode
     text: str
 
+    def digest(self) -> bytes:
+        """The same for the same text at the same place."""
+        return hashlib.sha256(f"{self.text}\n{self.node.box}".encode(errors="replace")).digest()
+
 
 @dataclass(frozen=True, slots=True)
 class ElementLimits:
@@ -322,14 +303,11 @@ def choose_elements(
             left_out[reason] += 1
         else:
             found.append(GroundingElement(node, element_text(node.name, node.role)))
-    taken = {element.node.id for element in sorted(found, key=_stable_order)[: limits.most]}
+    taken = {
+        element.node.id for element in sorted(found, key=GroundingElement.digest)[: limits.most]
+    }
     left_out["too_many"] += len(found) - len(taken)
     return [element for element in found if element.node.id in taken], left_out
-
-
-def _stable_order(element: GroundingElement) -> bytes:
-    key = f"{element.text}\n{element.node.box}"
-    return hashlib.sha256(key.encode(errors="replace")).digest()
 
 
 class _Chooser:
@@ -381,23 +359,21 @@ class _Chooser:
 
     def _place(self, position: int) -> str:
         node = self._screen.nodes[position]
-        (left, top, right, bottom), area = node.box, self._limits.area
-        if left < area[0] or top < area[1] or right > area[2] or bottom > area[3]:
+        (left, top, right, bottom), (x0, y0, x1, y1) = node.box, self._limits.area
+        if left < x0 or top < y0 or right > x1 or bottom > y1:
             return "outside"
         if self._screen.is_clipped(position):
             return "clipped"
         if min(right - left, bottom - top) < self._limits.min_side:
             return "small"
-        if (right - left) * (bottom - top) > _LARGEST_SHARE * _size(area):
+        if (right - left) * (bottom - top) > _LARGEST_SHARE * (x1 - x0) * (y1 - y0):
             return "large"
-        return self._namesake(position) or ("covered" if self._screen.is_covered(position) else "")
-
-    def _namesake(self, position: int) -> str:
-        """Whether others have an element's name and role, or the text that it would have."""
-        node, key = self._screen.nodes[position], self._keys[position]
+        key = self._keys[position]
         same_name = sum(self._names[key, role] for role in {node.role, *_VAGUE})
         same_text = self._texts[_text_key(node.name, node.role)]
-        return "ambiguous" if max(same_name, same_text) > 1 else ""
+        if max(same_name, same_text) > 1:
+            return "ambiguous"
+        return "covered" if self._screen.is_covered(position) else ""
 
     def is_told_apart(self, position: int) -> bool:
         """Whether no element elsewhere has an element's name and role, or its text.
@@ -425,10 +401,6 @@ def _possible_texts(node: ScreenNode) -> set[str]:
 
 def _text_key(name: str, role: str) -> str:
     return name_key(element_text(name, role))
-
-
-def _size(box: EdgeBox) -> int:
-    return (box[2] - box[0]) * (box[3] - box[1])
 
 
 def _touch(box: EdgeBox, area: EdgeBox) -> bool:

@@ -27,16 +27,12 @@ PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 
 def with_hub_features(schema: pa.Schema) -> pa.Schema:
     """The schema with the note; without it `datasets` shows a picture as a struct of bytes."""
-    note = json.dumps({"info": {"features": hub_features(schema)}})
+    note = json.dumps({"info": {"features": _feature(pa.struct(schema))}})
     return schema.with_metadata({"huggingface": note})
 
 
-def hub_features(schema: pa.Schema) -> dict[str, Any]:
-    """Column → its type as `datasets` writes it."""
-    return {field.name: _feature(field.type) for field in schema}
-
-
 def _feature(kind: pa.DataType) -> dict[str, Any]:
+    """A type as `datasets` writes it; of a struct column → its type."""
     if kind == PICTURE:
         return {"_type": "Image"}
     if pa.types.is_list(kind):
@@ -57,12 +53,7 @@ def write_shards(
 ) -> int:
     """Write `<stem>-00000-of-00002.parquet`, …; nothing without a row. Returns the number of rows.
 
-    Args:
-        rows: column name → value.
-        folder: it exists.
-        stem: of the names.
-        schema: the columns.
-        max_bytes: of a file; a single row that is larger gets a file of its own.
+    A file has at most `max_bytes`, but a single row that is larger has a file of its own.
     """
     drafts, writer, count = list[Path](), None, 0
     strings = [field.name for field in schema if pa.types.is_string(field.type)]
@@ -166,7 +157,8 @@ def write_hub_config(table: HubTable, export: Path, out: Path, max_bytes: int) -
     folder.mkdir(parents=True)
     rows: dict[str, int] = {}
     sizes: dict[str, int] = {}
-    sources = list(_sources(table, export))
+    paths = ((split.value, export / table.folder / f"{split.value}.parquet") for split in Split)
+    sources = [(split, path) for split, path in paths if path.is_file()]
     schema = _hub_schema(read_schema(sources[0][1]), table)
     for split, source in sources:
         with open_rows(source, _ROWS_IN_MEMORY) as (_, values):
@@ -180,21 +172,12 @@ def write_hub_config(table: HubTable, export: Path, out: Path, max_bytes: int) -
     return HubConfig(table, schema, rows, sizes)
 
 
-def _sources(table: HubTable, export: Path) -> Iterator[tuple[str, Path]]:
-    paths = ((split.value, export / table.folder / f"{split.value}.parquet") for split in Split)
-    return ((name, path) for name, path in paths if path.is_file())
-
-
 def _hub_schema(schema: pa.Schema, table: HubTable) -> pa.Schema:
     """The columns with pictures, noted as `datasets` notes them, without descriptions of ours."""
-    fields = [field for field in schema if field.name not in table.without]
-    types = [_picture_type(one.type) if one.name in table.pictures else one.type for one in fields]
-    columns = [pa.field(field.name, kind) for field, kind in zip(fields, types, strict=True)]
-    return with_hub_features(pa.schema(columns))
-
-
-def _picture_type(kind: pa.DataType) -> pa.DataType:
-    return pa.list_(PICTURE) if pa.types.is_list(kind) else PICTURE
+    types = {field.name: field.type for field in schema if field.name not in table.without}
+    for name in table.pictures:
+        types[name] = pa.list_(PICTURE) if pa.types.is_list(types[name]) else PICTURE
+    return with_hub_features(pa.schema(types))
 
 
 def _hub_row(row: Mapping[str, Any], table: HubTable, export: Path) -> dict[str, Any]:
@@ -202,7 +185,8 @@ def _hub_row(row: Mapping[str, Any], table: HubTable, export: Path) -> dict[str,
     for name in table.pictures:
         made[name] = _embedded(row[name], export)
     for name in table.trees:
-        made[name] = None if row[name] is None else _tree_text(row[name], export)
+        if made[name] is not None and not made[name].startswith("{"):
+            made[name] = (export / made[name]).read_text(encoding="utf-8").rstrip("\n")
     return made
 
 
@@ -213,12 +197,6 @@ def _embedded(value: Any, export: Path) -> Any:
     if isinstance(value, Sequence):
         return [_embedded(one, export) for one in value]
     return value
-
-
-def _tree_text(value: str, export: Path) -> str:
-    if value.startswith("{"):
-        return value
-    return (export / value).read_text(encoding="utf-8").rstrip("\n")
 
 
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (10**6, "100K<n<1M"))
@@ -282,7 +260,7 @@ def _dataset_info(config: HubConfig) -> Iterator[str]:
     size = sum(config.sizes.values())
     yield f"- config_name: {config.table.config}"
     yield "  features:"
-    for name, feature in hub_features(config.schema).items():
+    for name, feature in _feature(pa.struct(config.schema)).items():
         yield from _feature_lines(name, feature, "  ")
     yield "  splits:"
     for split, rows in config.rows.items():

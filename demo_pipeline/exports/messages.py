@@ -53,7 +53,7 @@ from demo_pipeline.exports.record_files import (
     split_files,
     table_problems,
 )
-from demo_pipeline.exports.sft import encodable, step_of
+from demo_pipeline.exports.sft import step_of
 from demo_pipeline.files.base_model import Document
 from demo_pipeline.files.json_files import dump_json, load_json
 from demo_pipeline.files.shown_text import MARKER, escape_markers, replace_surrogates
@@ -158,22 +158,6 @@ _IDENTITY = (
 )
 
 
-def messages_table_schema(settings: DatasetSettings) -> pa.Schema:
-    """The schema of `<split>.parquet`: a chat whose content is text, and its pictures."""
-    return _table_schema([("messages", _TURNS)], settings)
-
-
-def prompt_completion_schema(settings: DatasetSettings) -> pa.Schema:
-    """The schema of `prompt_completion/<split>.parquet`: the chat without and with the answer."""
-    return _table_schema([("prompt", _TURNS), ("completion", _TURNS)], settings)
-
-
-def _table_schema(chat: Sequence[tuple[str, pa.DataType]], settings: DatasetSettings) -> pa.Schema:
-    picture = PICTURE if settings.embed_images else pa.string()
-    schema = pa.schema([*_IDENTITY, *chat, ("images", pa.list_(picture))])
-    return with_hub_features(schema) if settings.embed_images else schema
-
-
 def _records(
     candidate: Candidate,
     trajectory: Trajectory,
@@ -186,23 +170,29 @@ def _records(
             yield draft
         else:
             thought = trajectory.notes.get(draft.metadata.step_index, {}).get("thought")
-            line, row = chat_of(draft, candidate, settings, thought.value if thought else "")
+            line, row = _chat_of(draft, candidate, settings, thought.value if thought else "")
             if thought:
                 line["reasoning_source"] = thought.source
             if first := trajectory.steps[0].index:
                 line["first_step"] = first
             asked, answered = row["messages"][:-1], row["messages"][-1:]
-            pair = {**row, "prompt": asked, "completion": answered}
-            del pair["messages"]
+            rest = {name: value for name, value in row.items() if name != "messages"}
+            pair = {**rest, "prompt": asked, "completion": answered}
             parts = {"line": line, "chat": row, "pair": pair}
             files = {row["images"][0]: draft.screenshot}
             yield Record(draft.id, draft.prompt, draft.screenshot, parts, files)
 
 
 def _tables(settings: DatasetSettings) -> Mapping[str, Table]:
-    rows = _PICTURES_IN_MEMORY if settings.embed_images else 512
-    schemas = {"chat": messages_table_schema(settings), "pair": prompt_completion_schema(settings)}
-    return {name: Table(schema, rows) for name, schema in schemas.items()}
+    """Of a chat whose content is text, and of the same without and with the answer."""
+    embeds = settings.embed_images
+    tables = {}
+    for name, turns in {"chat": ("messages",), "pair": ("prompt", "completion")}.items():
+        pictures = ("images", pa.list_(PICTURE if embeds else pa.string()))
+        schema = pa.schema([*_IDENTITY, *((turn, _TURNS) for turn in turns), pictures])
+        schema = with_hub_features(schema) if embeds else schema
+        tables[name] = Table(schema, _PICTURES_IN_MEMORY if embeds else 512)
+    return tables
 
 
 def _row(
@@ -244,7 +234,7 @@ MESSAGES_FORM = Form(
 build_messages = partial(build_form, MESSAGES_FORM)
 
 
-def chat_of(
+def _chat_of(
     draft: RecordDraft, candidate: Candidate, settings: DatasetSettings, thought: str = ""
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """A record as a line (`MessagesRecord`) and as a row of the table.
@@ -272,26 +262,21 @@ def _turns(
     asked: object, answer: str, settings: DatasetSettings, thought: bool
 ) -> list[dict[str, Any]]:
     prompt = system_prompt(settings, action_line=settings.action_line, thought=thought)
-    return [
-        {"role": "system", "content": prompt},
-        {"role": "user", "content": asked},
-        {"role": "assistant", "content": answer},
-    ]
+    said = {"system": prompt, "user": asked, "assistant": answer}
+    return [{"role": role, "content": content} for role, content in said.items()]
 
 
 def _answer(draft: RecordDraft, settings: DatasetSettings) -> str:
-    calls = render_tool_calls(draft.calls)[0]
+    calls, known = render_tool_calls(draft.calls)[0], draft.metadata
     if not settings.action_line:
         return calls
-    metadata = draft.metadata
-    places = (metadata.real_coords, metadata.end_coords)
-    return f"{ACTION_LINE}{action_sentence(draft.calls, metadata.reasoning, places)}\n{calls}"
+    words = action_sentence(draft.calls, known.reasoning, (known.real_coords, known.end_coords))
+    return f"{ACTION_LINE}{words}\n{calls}"
 
 
 _HISTORY = "\n\nPrevious actions:\n"
 _FINAL = re.compile(r"(?:.*/)?trajectories/([^/]+)/final_screenshot\.png")
 _NUMBER = re.compile(r"([0-9]+)\. ", re.ASCII)
-_PLAIN = ("id", "trajectory_id", "step_index", "application", "task_type")
 
 
 def _pictures(record: MessagesRecord) -> Iterator[tuple[str, str]]:
@@ -363,11 +348,13 @@ def _step_faults(
             step = f"step {record.step_index}"
             message = f"messages: the previous actions are not all of those before {step}"
             yield Fault("history_gap", message, "number every earlier action from 1, without a gap")
-    wanted = _shown(files.document(f"trajectories/{record.trajectory_id}/task.json"), "instruction")
-    if wanted is None or said == wanted or (not history and _names_target(said, record, files)):
+    task = files.document(f"trajectories/{record.trajectory_id}/task.json")
+    wanted = task.get("instruction")
+    if not isinstance(wanted, str) or said == escape_markers(replace_surrogates(wanted))[0]:
         return
-    message = "messages: the instruction differs from that of the trajectory"
-    yield Fault("instruction_differs", message, "copy the instruction of task.json")
+    if history or not _names_target(said, record, files):
+        message = "messages: the instruction differs from that of the trajectory"
+        yield Fault("instruction_differs", message, "copy the instruction of task.json")
 
 
 def _image_fault(path: str, record: MessagesRecord) -> str:
@@ -383,12 +370,6 @@ def _image_fault(path: str, record: MessagesRecord) -> str:
     return ""
 
 
-def _shown(document: Mapping[str, Any], key: str) -> str | None:
-    """A text of a file as prompts show it; None when it is not there."""
-    text = document.get(key)
-    return escape_markers(encodable(text))[0] if isinstance(text, str) else None
-
-
 def _names_target(said: str, record: MessagesRecord, files: NamedFiles) -> bool:
     """Whether a record asks for its target by name instead of giving the instruction."""
     step = f"trajectories/{record.trajectory_id}/steps/{record.step_index:03d}/action.json"
@@ -398,46 +379,41 @@ def _names_target(said: str, record: MessagesRecord, files: NamedFiles) -> bool:
     return bool(words) and escape_markers(words)[0] in said
 
 
-def differing_columns(line: Any, row: Mapping[str, Any]) -> Iterator[str]:
+def _differing(line: Any, row: Mapping[str, Any]) -> Iterator[str]:
     """Yield the columns of a Parquet row, of a chat or of prompt and answer, that differ.
 
     Of the messages their texts are compared: a table may hold them in another form.
     """
     if not isinstance(line, dict):
         return
-    yield from (name for name in _PLAIN if row.get(name) != line.get(name))
+    yield from (name for name, _ in _IDENTITY if row.get(name) != line.get(name))
     chat = row["messages"] if "messages" in row else [*row["prompt"], *row["completion"]]
     if list(_texts(line.get("messages"))) != list(_texts(chat)):
         yield "messages"
-    if list(_images(line.get("messages"))) != list(map(_path, row.get("images") or ())):
+    shown = (
+        image.get("path") if isinstance(image, dict) else image for image in row.get("images") or ()
+    )
+    if list(_images(line.get("messages"))) != list(shown):
         yield "images"
 
 
 def _images(value: Any) -> Iterator[Any]:
     """The paths that the parts of messages name, in order."""
-    messages = value if isinstance(value, list) else []
-    contents = (message.get("content") for message in messages if isinstance(message, dict))
-    for content in contents:
+    for message in value if isinstance(value, list) else ():
+        content = message.get("content") if isinstance(message, dict) else None
         parts = content if isinstance(content, list) else []
         yield from (part["image"] for part in parts if isinstance(part, dict) and "image" in part)
 
 
-def _path(image: Any) -> Any:
-    """The path of a table's picture, which may be there itself."""
-    return image.get("path") if isinstance(image, dict) else image
-
-
 def _texts(value: Any) -> Iterator[str]:
     """The roles and texts of messages, in order; kinds of parts and absent keys do not count."""
-    if isinstance(value, dict):
-        for key in sorted(value):
-            if key not in {"type", "image"}:
-                yield from _texts(value[key])
-    elif isinstance(value, list):
-        for child in value:
-            yield from _texts(child)
-    elif isinstance(value, str):
+    if isinstance(value, str):
         yield value
+    below = value if isinstance(value, list) else ()
+    if isinstance(value, dict):
+        below = [value[key] for key in sorted(value) if key not in {"type", "image"}]
+    for child in below:
+        yield from _texts(child)
 
 
 def validate_messages(root: Path) -> list[Problem]:
@@ -458,7 +434,7 @@ def validate_messages(root: Path) -> list[Problem]:
         problems += [one for _, found in reader.records(MESSAGES_FORMAT, file) for one in found]
         for name in [f"{folder}{split}.parquet" for folder in folders] if has_tables else ():
             if (root / name).is_file():
-                problems += table_problems(root / file, root / name, differing_columns)
+                problems += table_problems(root / file, root / name, _differing)
             else:
                 problems.append(missing(name))
     return problems

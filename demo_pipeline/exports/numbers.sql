@@ -29,8 +29,3 @@ ORDER BY list_position(['train', 'val', 'test', 'held_out'], split);
 
 -- lengths: demos
 SELECT samples, count(*) FROM demos GROUP BY 1 ORDER BY 1;
-
--- torn_tasks: demos
-SELECT split_group, string_agg(DISTINCT split, ', ' ORDER BY split) FROM demos
-WHERE split_group IS NOT NULL GROUP BY split_group HAVING count(DISTINCT split) > 1 ORDER BY 1
-LIMIT 20;

@@ -6,7 +6,7 @@ is in cudag/tool_calls.py.
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -47,6 +47,9 @@ _ACTIONS = {
 }
 
 
+_ENDS = {"success": "End the task: it is done.", "failure": "End the task: it was not done."}
+
+
 def units_per_notch(settings: DatasetSettings) -> int:
     """What `pixels` is for one notch of the wheel."""
     return 1 if settings.cudag_scroll_unit == "notches" else settings.cudag_pixels_per_notch
@@ -66,18 +69,14 @@ _WHY_FIRST = (
 
 def scroll_rule(settings: DatasetSettings) -> str:
     """What sign and unit of `pixels` mean, as a sentence for the model."""
-    notches = settings.cudag_scroll_unit == "notches"
-    unit = (
-        "it counts notches of the wheel, not pixels"
-        if notches
-        else (f"one notch of the wheel is {settings.cudag_pixels_per_notch}")
-    )
+    unit = f"one notch of the wheel is {settings.cudag_pixels_per_notch}"
+    if settings.cudag_scroll_unit == "notches":
+        unit = "it counts notches of the wheel, not pixels"
     positive = settings.cudag_scroll_sign
     negative = "down" if positive == "up" else "up"
     return (
         f"`pixels` is positive to scroll {positive} and negative to scroll {negative};"
-        " for hscroll it is positive to the right and negative to the left;"
-        f" {unit}"
+        f" for hscroll it is positive to the right and negative to the left; {unit}"
     )
 
 
@@ -95,19 +94,14 @@ def tool_schema(settings: DatasetSettings) -> dict[str, Any]:
         "keys": {"type": "array", "items": {"type": "string"}, "description": "names of keys"},
         "text": {"type": "string", "description": "for type and answer"},
         "time": {"type": "number", "minimum": 0, "description": "seconds, for wait"},
-        "status": {
-            "type": "string",
-            "enum": ["success", "failure"],
-            "description": "for terminate",
-        },
+        "status": {"type": "string", "enum": [*_ENDS], "description": "for terminate"},
     }
-    parameters = {"type": "object", "properties": properties, "required": ["action"]}
-    described = {
+    function = {
         "name": TOOL_NAME,
         "description": "Acts on a computer by mouse and keyboard.",
-        "parameters": parameters,
+        "parameters": {"type": "object", "properties": properties, "required": ["action"]},
     }
-    return {"type": "function", "function": described}
+    return {"type": "function", "function": function}
 
 
 def system_prompt(
@@ -136,13 +130,6 @@ def system_prompt(
     )
 
 
-_POINT = re.compile(r"\(\d+, \d+\)")
-_ENDS = {
-    "success": "End the task: it is done.",
-    "failure": "End the task: it was not done.",
-}
-
-
 def action_sentence(
     calls: Sequence[ToolCall], reasoning: str, places: Sequence[tuple[int, int]]
 ) -> str:
@@ -158,8 +145,27 @@ def action_sentence(
         return _ENDS[calls[0].arguments["status"]]
     points = (call.arguments["coordinate"] for call in calls if "coordinate" in call.arguments)
     units = {f"({x}, {y})": f"({a}, {b})" for (x, y), (a, b) in zip(places, points, strict=False)}
-    words = _POINT.sub(lambda found: units.get(found.group(), found.group()), reasoning)
+    return said_with(reasoning, units)
+
+
+_POINT = re.compile(r"\(\d+, \d+\)")
+
+
+def said_with(reasoning: str, places: Mapping[str, str], other: str | None = None) -> str:
+    """A sentence in one line without markers, with its points, as `(12, 34)`, in other words.
+
+    Args:
+        reasoning: the sentence.
+        places: point → its words.
+        other: of the other points; None: they stay.
+    """
+    words = _POINT.sub(lambda found: places.get(found[0], other or found[0]), reasoning)
     return escape_markers(" ".join(words.split()))[0]
+
+
+def end_sentence(*, success: bool) -> str:
+    """How the end of a task is said."""
+    return _ENDS["success" if success else "failure"]
 
 
 def history_line(number: int, calls: Sequence[ToolCall], note: str) -> str:
@@ -170,9 +176,10 @@ def history_line(number: int, calls: Sequence[ToolCall], note: str) -> str:
         calls: the calls of the action.
         note: what the calls cannot express, or empty.
     """
+    runs = ((call, sum(1 for _ in run)) for call, run in groupby(calls))
     texts = [
         render_json(call.named_arguments())[0] + (f" {times} times" if times > 1 else "")
-        for call, times in _repeated(calls)
+        for call, times in runs
     ]
     return f"{number}. {' then '.join(texts)}{escape_markers(note)[0]}"
 
@@ -196,11 +203,6 @@ _UNSEEN: Mapping[str, str] = {
 }
 
 
-def hidden_line(number: int, action: HiddenAction) -> str:
-    """A hidden action as `1. clicked outside the recorded screen`; `number`: from 1."""
-    return f"{number}. {hidden_words(action)}"
-
-
 def hidden_words(action: HiddenAction) -> str:
     """A hidden action as `clicked outside the recorded screen`: never where, never what text.
 
@@ -208,12 +210,6 @@ def hidden_words(action: HiddenAction) -> str:
     """
     done = _DONE.get(action.action_type, "acted")
     return f"{done} {_UNSEEN.get(action.reason, 'out of sight')}"
-
-
-def _repeated(calls: Sequence[ToolCall]) -> Iterator[tuple[ToolCall, int]]:
-    """Yield runs of equal calls as (call, number of calls)."""
-    for call, run in groupby(calls):
-        yield call, sum(1 for _ in run)
 
 
 def human_prompt(instruction: str, history: Sequence[str]) -> str:
@@ -231,20 +227,15 @@ def grounding_prompt(action: StepAction) -> str:
     Empty when the action has no target, the target has no name, or the action is more than pointing
     at the target: the end of a drag has no name, and typed text has no position.
     """
-    target, verb = action.target_element, _verb(action)
-    name = " ".join(target.name.split()) if target else ""
-    if target is None or not verb or not name:
-        return ""
-    return f"{verb} the {name} {role_word(target.role)}"
-
-
-def _verb(action: StepAction) -> str:
+    target = action.target_element
     match action.parameters:
-        case ClickParameters(button=button, clicks=clicks):
-            if button != "left":
-                return f"{button.capitalize()}-click"
-            return "Triple-click" if clicks == 3 else "Click"
+        case ClickParameters(button="left", clicks=3):
+            verb = "Triple-click"
+        case ClickParameters(button=button):
+            verb = "Click" if button == "left" else f"{button.capitalize()}-click"
         case ScrollParameters(direction=direction, amount=amount):
-            notches = "1 notch" if amount == 1 else f"{amount} notches"
-            return f"Scroll {direction} {notches} on"
-    return _CLICKS.get(action.action_type, "")
+            verb = f"Scroll {direction} {'1 notch' if amount == 1 else f'{amount} notches'} on"
+        case _:
+            verb = _CLICKS.get(action.action_type, "")
+    name = " ".join(target.name.split()) if target else ""
+    return f"{verb} the {name} {role_word(target.role)}" if target and verb and name else ""

@@ -128,8 +128,8 @@ class RecordFormat(Generic[FormRecordT]):
     """
 
     model: type[FormRecordT]
-    pictures: Callable[[FormRecordT], Iterable[tuple[str, str]]]
-    faults: Callable[[FormRecordT, NamedFiles], Iterator[Fault]]
+    pictures: Callable[[FormRecordT], Iterable[tuple[str, str]]] = lambda _: ()
+    faults: Callable[[FormRecordT, NamedFiles], Iterator[Fault]] = lambda *_: iter(())
     id_field: str = "id"
     picture_code: str = "image"
 
@@ -139,12 +139,7 @@ def read_record(
 ) -> tuple[FormRecordT | None, list[Problem]]:
     """A JSON value or row as a record of a form, and its problems; None: the model rejects it.
 
-    Args:
-        form: of the record.
-        value: a parsed line, row or document.
-        file: that problems name.
-        line: that problems name.
-        files: that the record may name.
+    `file` and `line` are what problems name, `files` what the record may name.
     """
     record, problems = check(form.model, value, file, line=line)
     if record is None:

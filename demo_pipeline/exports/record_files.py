@@ -105,10 +105,7 @@ class ExportReader:
     ) -> Iterator[tuple[FormRecordT | None, list[Problem]]]:
         """Yield every record of a file with its problems; None: the model rejects it.
 
-        Args:
-            form: of the records.
-            file: JSON Lines or Parquet, below the root.
-            split: that the file is of; empty: trajectories may be elsewhere too.
+        The file is JSON Lines or Parquet. Trajectories of a `split`, if given, are in no other.
         """
         for number, value in values_of(self.root / file, file):
             if isinstance(value, Problem):
@@ -186,20 +183,19 @@ def unused_images(count: int, file: str, naming: str) -> Iterator[Problem]:
         yield Problem("unused_image", file, message, remedy=REBUILD)
 
 
-Differing = Callable[[Any, Mapping[str, Any]], Iterator[str]]
-"""From a parsed line and its row to the names of the columns that differ."""
-
-
-def table_problems(lines: Path, table: Path, differing: Differing) -> Iterator[Problem]:
+def table_problems(
+    lines: Path, table: Path, differing: Callable[[Any, Mapping[str, Any]], Iterator[str]]
+) -> Iterator[Problem]:
     """Yield where a table has not the records of a file of lines, one row a line in its order.
 
     Args:
         lines: a JSON Lines file, whose own problems are told elsewhere.
         table: a Parquet file.
-        differing: compares a line with its row.
+        differing: yields the names of the columns in which a line and its row differ.
     """
     file, told = table.name, 0
-    written = ((n, v) for n, v in values_of(lines, lines.name) if not _is_blank(v))
+    values = values_of(lines, lines.name)
+    written = ((n, v) for n, v in values if getattr(v, "code", "") != "blank_line")
     counts = [0, 0]
     for line, row in zip_longest(written, values_of(table, file)):
         if row and isinstance(row[1], Problem):
@@ -215,7 +211,3 @@ def table_problems(lines: Path, table: Path, differing: Differing) -> Iterator[P
     if counts[0] != counts[1]:
         message = f"has {counts[0]} rows for {counts[1]} lines of {lines.name}"
         yield Problem("table_differs", file, message, remedy=REBUILD)
-
-
-def _is_blank(value: Any) -> bool:
-    return isinstance(value, Problem) and value.code == "blank_line"

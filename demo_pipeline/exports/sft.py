@@ -56,7 +56,7 @@ from demo_pipeline.files.shown_text import replace_surrogates
 from demo_pipeline.problems import Problem, Severity
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.pointer_leaks import LEAK_EXCLUSIONS, leak_exclusion
-from demo_pipeline.trajectories.provenance import INCOMPLETE, HiddenAction, ProvenanceRow
+from demo_pipeline.trajectories.provenance import INCOMPLETE, ProvenanceRow
 
 _STEP_FILE = re.compile(r"(?:.*/)?trajectories/([^/]+)/steps/([0-9]+)/[^/]+", re.ASCII)
 _MOST_NAMED = 8  # step numbers in a message
@@ -84,7 +84,7 @@ class _Trajectory:
         if name != self.name:
             told = files.document(f"trajectories/{name}/task.json").get("instruction")
             self.name, self.actions = name, {}
-            self.instruction = encodable(told) if isinstance(told, str) else None
+            self.instruction = replace_surrogates(told) if isinstance(told, str) else None
 
     def action(self, step: int, sampled: str, files: NamedFiles) -> str:
         """The action of a step: of its file, else of the first sample that has it."""
@@ -216,7 +216,7 @@ def _step_faults(sample: SftSample, known: _Trajectory, files: NamedFiles) -> It
     if len(names) != 1:
         return
     known.begin(names.pop(), files)
-    instruction = encodable(sample.input.instruction)
+    instruction = replace_surrogates(sample.input.instruction)
     worded = sample.instruction_source is not None
     if not worded and known.instruction not in {None, instruction}:
         message = "input.instruction: differs from that of the trajectory"
@@ -231,14 +231,9 @@ def _step_faults(sample: SftSample, known: _Trajectory, files: NamedFiles) -> It
             yield Fault("action_differs", message, "copy action.json of the step")
 
 
-def encodable(text: str) -> str:
-    """The text as exports write it: lone surrogates become `?`."""
-    return text.encode("utf-8", "replace").decode("utf-8")
-
-
 def _written(action: Mapping[str, Any]) -> str:
     """An action as text, the same for 500 and 500.0, and for null and an absent key."""
-    return encodable(json.dumps(_plain(action), ensure_ascii=False, sort_keys=True))
+    return replace_surrogates(json.dumps(_plain(action), ensure_ascii=False, sort_keys=True))
 
 
 def _plain(value: Any) -> Any:
@@ -255,15 +250,10 @@ def step_of(path: str) -> tuple[str, int] | None:
     return (found[1], int(found[2])) if found else None
 
 
-SAMPLES_STEM = "samples"
-SPLIT_STEMS = ("train", "val", "test")
-HELD_OUT_STEM = "held_out"
+_SAMPLES = "samples"
+_SPLITS = ("train", "val", "test")
 _PLAIN = ("instruction", "screenshot", "ui_tree", "reasoning")
-_JSON = ("history", "action")
-_OF_ACTION, _OF_STEP = (
-    ("step_index", "action_type"),
-    ("freshness", "tree_agreement", "reasoning_source"),
-)
+_OF_STEP = ("freshness", "tree_agreement")  # of the provenance
 
 
 class _SampleFiles:
@@ -355,44 +345,45 @@ def validate_sft_folder(root: Path, dataset: Path | None = None) -> list[Problem
         root: the folder.
         dataset: the dataset that paths in samples are relative to, as for `validate_sft`.
     """
-    stems = (SAMPLES_STEM, *SPLIT_STEMS, HELD_OUT_STEM)
+    stems = (_SAMPLES, *_SPLITS, "held_out")
     present = [stem for stem in stems if (root / f"{stem}.jsonl").is_file()]
     if not present:
-        return validate_sft(root / f"{SAMPLES_STEM}.jsonl", dataset)
+        return validate_sft(root / f"{_SAMPLES}.jsonl", dataset)
     reader = _SampleFiles(root / f"{present[0]}.jsonl", dataset)
-    problems, has_all = reader.warnings, SAMPLES_STEM in present
+    problems, has_all = reader.warnings, _SAMPLES in present
     for stem in present:
-        is_split = stem != SAMPLES_STEM
+        is_split = stem != _SAMPLES
         file = root / f"{stem}.jsonl"
         problems += reader.read(file, is_split=is_split, is_union=is_split and has_all)
-    if present != [SAMPLES_STEM]:
-        problems += _absent(root, SPLIT_STEMS, ".jsonl")
+    if present != [_SAMPLES]:
+        problems += [missing(f"{stem}.jsonl") for stem in _SPLITS if stem not in present]
         problems += limited(list(reader.in_no_split()))
     if any((root / f"{stem}.parquet").is_file() for stem in stems):
-        problems += _absent(root, present, ".parquet")
-        for stem in present:
-            if (table := root / f"{stem}.parquet").is_file():
+        tables = {stem: root / f"{stem}.parquet" for stem in present}
+        problems += [missing(path.name) for path in tables.values() if not path.is_file()]
+        for stem, table in tables.items():
+            if table.is_file():
                 problems += table_problems(root / f"{stem}.jsonl", table, _differing)
     return problems
 
 
-def _absent(root: Path, stems: Sequence[str], suffix: str) -> Iterator[Problem]:
-    names = (f"{stem}{suffix}" for stem in stems)
-    return (missing(name) for name in names if not (root / name).is_file())
-
-
 def _differing(line: Any, row: Mapping[str, Any]) -> Iterator[str]:
     """Yield the columns of a row that differ from its line; a line of another form has none."""
-    given, answer = _part(line, "input"), _part(line, "output")
-    values = {**given, **answer}
+    parts = [line.get(key) if isinstance(line, dict) else None for key in ("input", "output")]
+    values = {k: v for part in parts if isinstance(part, dict) for k, v in part.items()}
     for name in _PLAIN:
         if isinstance(values.get(name), str) and row.get(name) != values[name]:
             yield name
-    action = answer.get("action")
-    told = {name: action.get(name) for name in _OF_ACTION} if isinstance(action, dict) else {}
-    told |= {name: line[name] for name in _OF_STEP if name in line}
+    action = values.get("action")
+    known = action if isinstance(action, dict) else {}
+    told = {name: known.get(name) for name in ("step_index", "action_type") if known}
+    told |= {
+        name: line[name]
+        for name in (*_OF_STEP, "reasoning_source")
+        if isinstance(line, dict) and name in line
+    }
     yield from (name for name, value in told.items() if name in row and row[name] != value)
-    for name in _JSON:
+    for name in ("history", "action"):
         text = row.get(name)
         try:
             same = isinstance(text, str) and parse_json(text, name) == values.get(name)
@@ -402,15 +393,6 @@ def _differing(line: Any, row: Mapping[str, Any]) -> Iterator[str]:
             yield name
 
 
-def _part(line: Any, key: str) -> Mapping[str, Any]:
-    value = line.get(key) if isinstance(line, dict) else None
-    return value if isinstance(value, dict) else {}
-
-
-Tree = dict[str, Any] | str | None
-_TREE_COLUMNS = ("freshness", "tree_agreement")  # of the provenance
-SAMPLES_FILE = "samples.jsonl"
-_COPIED_COLUMNS = ("reasoning_source",)  # of the provenance
 _BATCH_CHARACTERS = 64 * 2**20  # of trees in memory; a tree can have millions
 
 # name, type, meaning. Parameters differ by action type, so `action` and `history` are JSON text.
@@ -472,31 +454,50 @@ def _samples(
     """Yield a sample per step; its history holds all steps and gaps before it."""
     history: list[dict[str, Any]] = []
     for step in trajectory.steps:
-        history = [*history, *map(_gap, candidate.hidden.before(step.index))]
-        action = step.action.model_dump(mode="json")
-        incomplete = step.index in candidate.incomplete
-        reason = _exclusion(step, rows[step.index], settings, incomplete=incomplete)
-        shows_tree = settings.include_stale_trees or _fits(rows[step.index])
-        inline = settings.sft_trees == "object"
-        tree: Tree = (
-            None if reason or not shows_tree else _sample_tree(step, trajectory, inline=inline)
-        )
-        if reason or (shows_tree and tree is None):
-            yield Excluded(reason or "missing_frame")
+        gaps = map(hidden_words, candidate.hidden.before(step.index))
+        gone = [HistoryGap(reasoning=f"Not shown: {words}.") for words in gaps]
+        history = [*history, *(gap.model_dump(mode="json") for gap in gone)]
+        action, known = step.action.model_dump(mode="json"), rows[step.index]
+        reason = _exclusion(step, known, settings, incomplete=step.index in candidate.incomplete)
+        folder = f"trajectories/{trajectory.id}/steps/{step.folder.name}"
+        screenshot, name = f"{folder}/{step.screenshot.name}", f"{folder}/{step.ui_tree.name}"
+        files, tree = {screenshot: step.screenshot}, None
+        if not reason and (settings.include_stale_trees or known["tree_agreement"] != "differs"):
+            if settings.sft_trees != "object":
+                files[name], tree = step.ui_tree, name
+            elif (tree := _inline_tree(step.ui_tree)) is None:
+                reason = "missing_frame"
+        if reason:
+            yield Excluded(reason)
         else:
-            sample, files = _sample(trajectory, step, (action, history), tree)
-            sample |= {name: rows[step.index][name] for name in _TREE_COLUMNS}
+            given = (trajectory.task.instruction, screenshot, tree, history)
+            sample = {
+                "input": dict(zip(_INPUT, given, strict=True)),
+                "output": {"action": action, "reasoning": step.action.reasoning},
+                **{name: known[name] for name in _OF_STEP},
+            }
             if first := trajectory.steps[0].index:
                 sample["first_step"] = first
-            row = {name: rows[step.index][name] for name in _COPIED_COLUMNS}
+            source = known["reasoning_source"]
             if thought := trajectory.notes.get(step.index, {}).get("thought"):
                 sample["output"]["reasoning"] = thought.value
-                sample["reasoning_source"] = row["reasoning_source"] = thought.source
-            row |= _row(sample, trajectory)
+                sample["reasoning_source"] = source = thought.source
+            row = {"reasoning_source": source, **_row(sample, trajectory)}
             prompt = f"{candidate.instruction}\n{json.dumps(history)}"
             name = f"{trajectory.id}/{step.index:03d}"
             yield Record(name, prompt, step.screenshot, {"line": sample, "row": row}, files)
         history = [*history, action]
+
+
+_INPUT = ("instruction", "screenshot", "ui_tree", "history")
+
+
+def _inline_tree(path: Path) -> Any:
+    """A tree; None when it cannot be read."""
+    try:
+        return load_json(path)
+    except JsonFileError:
+        return None
 
 
 # `samples` holds all; `train`, `val`, `test` and, when it has a sample, `held_out` hold the splits.
@@ -515,7 +516,7 @@ SFT_FORM = Form(
     exclusions=("off_screen", "missing_frame", INCOMPLETE, *LEAK_EXCLUSIONS),
     records=_records,
     files=lambda split, _: {
-        "line": (SAMPLES_FILE, f"{split.value}.jsonl"),
+        "line": ("samples.jsonl", f"{split.value}.jsonl"),
         "row": ("samples.parquet", f"{split.value}.parquet"),
     },
     tables=lambda _: {"row": Table(SFT_SCHEMA, characters=_BATCH_CHARACTERS)},
@@ -536,61 +537,6 @@ def _exclusion(
     return INCOMPLETE if incomplete else leak_exclusion(row, settings)
 
 
-def _gap(action: HiddenAction) -> dict[str, Any]:
-    """A hidden action as the history has it."""
-    return HistoryGap(reasoning=f"Not shown: {hidden_words(action)}.").model_dump(mode="json")
-
-
-def _fits(row: ProvenanceRow) -> bool:
-    return bool(row["tree_agreement"] != "differs")
-
-
-def _sample_tree(step: StepFiles, trajectory: Trajectory, *, inline: bool) -> Tree:
-    """The tree that the sample holds, or the name of its file; None when it cannot be read."""
-    if not inline:
-        return f"{_folder(trajectory, step)}/{step.ui_tree.name}"
-    try:
-        tree: dict[str, Any] = load_json(step.ui_tree)
-    except JsonFileError:
-        return None
-    return tree
-
-
-def _folder(trajectory: Trajectory, step: StepFiles) -> str:
-    return f"trajectories/{trajectory.id}/steps/{step.folder.name}"
-
-
-def _sample(
-    trajectory: Trajectory,
-    step: StepFiles,
-    actions: tuple[dict[str, Any], list[dict[str, Any]]],
-    tree: Tree,
-) -> tuple[dict[str, Any], dict[str, Path]]:
-    """The sample of a step, as `SftSample` describes it, and the files that it names.
-
-    Args:
-        trajectory: the trajectory.
-        step: the step.
-        actions: the step's action, and those of the steps before it.
-        tree: the tree, or the name of its file; None: the sample has none.
-    """
-    screenshot = f"{_folder(trajectory, step)}/{step.screenshot.name}"
-    files = {screenshot: step.screenshot}
-    if isinstance(tree, str):
-        files[tree] = step.ui_tree
-    action, history = actions
-    sample = {
-        "input": {
-            "instruction": trajectory.task.instruction,
-            "screenshot": screenshot,
-            "ui_tree": tree,
-            "history": history,
-        },
-        "output": {"action": action, "reasoning": step.action.reasoning},
-    }
-    return sample, files
-
-
 def _row(sample: Mapping[str, Any], trajectory: Trajectory) -> dict[str, Any]:
     """The sample as a row of `SFT_SCHEMA`, without its split and the copied columns."""
     given, action = sample["input"], sample["output"]["action"]
@@ -605,7 +551,7 @@ def _row(sample: Mapping[str, Any], trajectory: Trajectory) -> dict[str, Any]:
         "history": json.dumps(given["history"], ensure_ascii=False),
         "action": json.dumps(action, ensure_ascii=False),
         "reasoning": sample["output"]["reasoning"],
-        **{name: sample[name] for name in _TREE_COLUMNS},
+        **{name: sample[name] for name in _OF_STEP},
     }
     shown = tree if tree is None or isinstance(tree, str) else json_text(tree)
     return {

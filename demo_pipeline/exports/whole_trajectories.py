@@ -6,7 +6,6 @@ that the export counts; it is never written as another one.
 """
 
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,9 +18,9 @@ from demo_pipeline.desktopd.models import CANVAS_HEIGHT, CANVAS_WIDTH, Pixel, St
 from demo_pipeline.desktopd.reader import StepFiles, Trajectory
 from demo_pipeline.exports.answers import AnsweredAction
 from demo_pipeline.exports.cudag.actions import is_last_end_filmed, is_off_screen, readable_size
-from demo_pipeline.exports.prompts import hidden_words
+from demo_pipeline.exports.prompts import hidden_words, said_with
 from demo_pipeline.files.json_files import dump_json
-from demo_pipeline.files.shown_text import escape_markers, replace_surrogates
+from demo_pipeline.files.shown_text import replace_surrogates
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.pointer_leaks import LEAK_EXCLUSIONS, leak_exclusion
 from demo_pipeline.trajectories.provenance import INCOMPLETE, ProvenanceRow
@@ -68,8 +67,6 @@ _MEANINGS = {
     HELD_KEYS: "the form cannot hold a key during another action",
     CLICKS_OF_BUTTON: "the form has no such clicks of this button",
 }
-_POINT = re.compile(r"\(\d+, \d+\)")
-_ENDS = {True: "End the task: it is done.", False: "End the task: it was not done."}
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +171,7 @@ def _before(candidate: Candidate, trajectory: Trajectory, first: int) -> Iterato
             return
         yield from map(hidden_words, candidate.hidden.before(step.index))
         if step.index < first:
-            yield _POINT.sub("a place", sentence(step.action))
+            yield replace_surrogates(said_with(step.action.reasoning, {}, "a place"))
 
 
 def _final(
@@ -194,13 +191,7 @@ def sentence(action: StepAction, places: Sequence[str] = ()) -> str:
         places: its points as the form writes them; they replace the pixels.
     """
     named = dict(zip((f"({x}, {y})" for x, y in points(action)), places, strict=False))
-    words = _POINT.sub(lambda found: named.get(found.group(), found.group()), action.reasoning)
-    return replace_surrogates(escape_markers(" ".join(words.split()))[0])
-
-
-def end_sentence(*, success: bool) -> str:
-    """How the end of a task is said."""
-    return _ENDS[success]
+    return replace_surrogates(said_with(action.reasoning, named))
 
 
 def finish_losses(

@@ -224,6 +224,6 @@ def _write(
     with workspace.store.open(stage.folder) as (export, _):
         for table in tables:
             configs.append(write_hub_config(table, export, draft, max_bytes))
-            stats, _ = table_stats(export / table.folder, provenance, "trajectory_id")
+            stats = table_stats(export / table.folder, provenance, "trajectory_id")
             splits[table.config] = stats.splits
     return configs, splits

@@ -12,10 +12,11 @@ import pytest
 
 from demo_pipeline.datasets.index import build_index
 from demo_pipeline.exports.cards import (
-    describe_cudag,
+    CUDAG,
+    MESSAGES,
+    SFT,
+    describe,
     describe_index,
-    describe_messages,
-    describe_sft,
 )
 from demo_pipeline.exports.cudag.dataset import build_cudag
 from demo_pipeline.exports.messages import build_messages
@@ -25,9 +26,9 @@ from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
 from demo_pipeline_tests.datasets.builders import CLICK, TABLE, make_trajectory, read_lines
 
 BUILD = {
-    "sft": (build_sft, describe_sft),
-    "messages": (build_messages, describe_messages),
-    "cudag": (build_cudag, describe_cudag),
+    "sft": (build_sft, SFT),
+    "messages": (build_messages, MESSAGES),
+    "cudag": (build_cudag, CUDAG),
 }
 CONFIGS = {
     "dataset": ("trajectories", "steps", "hidden_actions"),
@@ -44,11 +45,11 @@ def build_all(root: Path, demos: list[DatasetTrajectory]) -> None:
     provenance = [demo.provenance for demo in demos]
     build_index(demos, root / "dataset", DatasetSettings(), ("demo_pipeline", "0"))
     describe_index(root / "dataset", DatasetSettings())
-    for name, (build, describe) in BUILD.items():
+    for name, (build, kind) in BUILD.items():
         build(demos, root / name, DatasetSettings())
-        describe(root / name, DatasetSettings(), provenance, {})
+        describe(kind, root / name, DatasetSettings(), provenance, {})
     build_messages(demos, root / "embedded", EMBEDDED)
-    describe_messages(root / "embedded", EMBEDDED, provenance, {})
+    describe(MESSAGES, root / "embedded", EMBEDDED, provenance, {})
     (root / "dataset" / "trajectories").symlink_to(root / "trajectories")
 
 
@@ -234,7 +235,7 @@ def test_samples_without_a_tree_load_as_text(tmp_path: Path, hub: Any, differing
     )
     settings = DatasetSettings(train_ratio=1, val_ratio=0, test_ratio=0, max_hidden_share=1)
     build_sft([demo], tmp_path / "sft", settings)
-    describe_sft(tmp_path / "sft", settings, [demo.provenance], {})
+    describe(SFT, tmp_path / "sft", settings, [demo.provenance], {})
     rows = hub(str(tmp_path / "sft"), cache_dir=str(tmp_path / "cache"))["train"]
     assert rows.features["ui_tree"].dtype == "string"
     assert {row["step_index"] for row in rows if row["ui_tree"] is None} == differing

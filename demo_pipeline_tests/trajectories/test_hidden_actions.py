@@ -14,11 +14,11 @@ from demo_pipeline.datasets.export_loop import plan_export
 from demo_pipeline.datasets.index import build_index
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.validator import validate_trajectory
-from demo_pipeline.exports.cards import describe_index, describe_sft
+from demo_pipeline.exports.cards import SFT, describe, describe_index
 from demo_pipeline.exports.cudag.dataset import build_cudag, dataset_directory_name
 from demo_pipeline.exports.cudag.validator import validate_cudag
 from demo_pipeline.exports.messages import build_messages, validate_messages
-from demo_pipeline.exports.prompts import hidden_line
+from demo_pipeline.exports.prompts import hidden_words
 from demo_pipeline.exports.sft import build_sft, validate_sft
 from demo_pipeline.problems import errors
 from demo_pipeline.settings import DatasetSettings
@@ -115,11 +115,11 @@ class TestWords:
         ],
     )
     def test_every_type_and_reason_has_words(self, kind: str, reason: str, words: str) -> None:
-        assert hidden_line(4, hide(0, kind, reason)) == words
+        assert f"4. {hidden_words(hide(0, kind, reason))}" == words
 
     @pytest.mark.parametrize("reason", HiddenReason)
     def test_no_reason_is_forgotten(self, reason: str) -> None:
-        assert "out of sight" not in hidden_line(1, hide(0, "click", reason))
+        assert "out of sight" not in hidden_words(hide(0, "click", reason))
 
 
 GAPS = [(0, "click", "before_video"), (2, "type", "off_screen"), (2, "click", "off_screen")]
@@ -284,7 +284,7 @@ def test_a_card_names_them_only_when_there_are_any(tmp_path: Path) -> None:
     for name, gaps in (("torn", GAPS), ("whole", [])):
         demo = make_trajectory(tmp_path / name, name, [CLICK] * 8, hidden=gaps)
         summary = build_sft([demo], tmp_path / name, ALL_TRAIN)
-        describe_sft(tmp_path / name, ALL_TRAIN, [demo.provenance], summary.left_out)
+        describe(SFT, tmp_path / name, ALL_TRAIN, [demo.provenance], summary.left_out)
         texts[name] = (tmp_path / name / "README.md").read_text()
     assert "| actions left out: before video | 1 |" in texts["torn"]
     assert "on another display" in texts["torn"]

@@ -9,19 +9,30 @@ from functools import partial
 from itertools import groupby
 from typing import Any, Literal
 
-from demo_pipeline.desktopd.models import PARAMETERS, ActionType
+from demo_pipeline.desktopd.models import (
+    ActionType,
+    Button,
+    DragParameters,
+    HotkeyParameters,
+    Pixel,
+    PointParameters,
+    ScrollParameters,
+    TypeParameters,
+    WaitParameters,
+)
 from demo_pipeline.exports.answers import (
     Answer,
     AnswerDecoder,
     AnsweredAction,
     AnswerFormatError,
     ForeignAction,
+    answered,
     answered_key,
+    click_action,
 )
 from demo_pipeline.exports.cudag.tool_calls import RU_MAX, ToolCall, call_faults, is_number
 from demo_pipeline.files.json_files import JsonFileError, parse_json
 
-PixelPair = tuple[int, int]
 _OPEN, _CLOSE = "<tool_call>", "</tool_call>"
 _MOST_CALLS = 100_000  # of one answer; a held key repeats some 30 times a second, a call each
 _MOST_WHEEL_UNITS = 1_000_000
@@ -41,7 +52,7 @@ def cudag_decoder(wheel: WheelUnits) -> AnswerDecoder:
     return partial(_decode_cudag, wheel=wheel)
 
 
-def _decode_cudag(text: str, size: PixelPair, *, wheel: WheelUnits) -> Answer:
+def _decode_cudag(text: str, size: Pixel, *, wheel: WheelUnits) -> Answer:
     stripped = text.strip()
     if stripped.startswith("{"):
         return decode_calls([stripped], "", size, wheel)
@@ -73,7 +84,7 @@ def answer_blocks(text: str) -> tuple[str, list[str]]:
     return thought, blocks
 
 
-def decode_calls(blocks: Sequence[str], thought: str, size: PixelPair, wheel: WheelUnits) -> Answer:
+def decode_calls(blocks: Sequence[str], thought: str, size: Pixel, wheel: WheelUnits) -> Answer:
     """The answer that calls make together.
 
     `mouse_move` and then `left_click_drag` is a drag; the same keys several times in a row are one
@@ -125,69 +136,63 @@ def _rounded(arguments: dict[str, Any]) -> Any:
 
 
 def _actions(
-    calls: Sequence[ToolCall], size: PixelPair, wheel: WheelUnits
+    calls: Sequence[ToolCall], size: Pixel, wheel: WheelUnits
 ) -> Iterator[AnsweredAction | ForeignAction]:
     runs = [(call, sum(1 for _ in run)) for call, run in groupby(calls)]
-    moved: PixelPair | None = None
+    moved: Pixel | None = None
     for number, (call, times) in enumerate(runs):
         following = runs[number + 1][0].action if number + 1 < len(runs) else ""
         point = _pixel(call, size)
         if call.action == "mouse_move" and following == "left_click_drag":
             moved = point
         elif call.action == "left_click_drag" and moved is not None and point is not None:
-            ends = {"start_x": moved[0], "start_y": moved[1], "end_x": point[0], "end_y": point[1]}
-            yield _known(ActionType.DRAG, **ends)
+            (x, y), (to_x, to_y) = moved, point
+            yield answered(DragParameters(start_x=x, start_y=y, end_x=to_x, end_y=to_y))
             moved = None
         elif call.action == "key":
-            presses = {"presses": times} if times > 1 else {}
-            yield _known(ActionType.HOTKEY, keys=call.arguments["keys"], **presses)
+            presses = times if times > 1 else None
+            yield answered(HotkeyParameters(keys=call.arguments["keys"], presses=presses))
         else:
             yield from [_action(call, point, wheel)] * times
 
 
 def _action(
-    call: ToolCall, point: PixelPair | None, wheel: WheelUnits
+    call: ToolCall, point: Pixel | None, wheel: WheelUnits
 ) -> AnsweredAction | ForeignAction:
     """One call that is an action by itself."""
-    if point is None:
-        return _unplaced(call)
-    if call.action in ("scroll", "hscroll"):
-        return _scroll(call, point, wheel)
-    at = {"x": point[0], "y": point[1]}
-    match call.action:
-        case "left_click" | "middle_click":
-            return _known(ActionType.CLICK, **at, button=call.action.removesuffix("_click"))
-        case "triple_click":
-            return _known(ActionType.CLICK, **at, clicks=3)
-        case "right_click" | "double_click":
-            return _known(ActionType(call.action), **at)
-    return ForeignAction(call.action, (float(point[0]), float(point[1])))
+    done: AnsweredAction | None = None
+    match call.action, point:
+        case "type", _:
+            done = answered(TypeParameters(text=call.arguments["text"]))
+        case "wait", _ if 0 < call.arguments["time"] <= _LONGEST_WAIT:
+            done = answered(WaitParameters(seconds=float(call.arguments["time"])))
+        case "left_click" | "middle_click", (x, y):
+            button: Button = "left" if call.action == "left_click" else "middle"
+            done = click_action(button, 1, (x, y))
+        case "triple_click", (x, y):
+            done = click_action("left", 3, (x, y))
+        case "right_click" | "double_click", (x, y):
+            done = AnsweredAction(ActionType(call.action), PointParameters(x=x, y=y))
+        case "scroll" | "hscroll", (x, y):
+            done = _scroll(call, (x, y), wheel)
+    return done or ForeignAction(call.action, point and (float(point[0]), float(point[1])))
 
 
-def _unplaced(call: ToolCall) -> AnsweredAction | ForeignAction:
-    """The action of a call without a coordinate."""
-    if call.action == "type":
-        return _known(ActionType.TYPE, text=call.arguments["text"])
-    if call.action == "wait" and 0 < call.arguments["time"] <= _LONGEST_WAIT:
-        return _known(ActionType.WAIT, seconds=float(call.arguments["time"]))
-    return ForeignAction(call.action)
-
-
-def _scroll(call: ToolCall, point: PixelPair, wheel: WheelUnits) -> AnsweredAction | ForeignAction:
+def _scroll(call: ToolCall, point: Pixel, wheel: WheelUnits) -> AnsweredAction | None:
     units = call.arguments["pixels"]
     if abs(units) > _MOST_WHEEL_UNITS:
         raise AnswerFormatError("a scroll is out of range")
     if not units:
-        return ForeignAction(call.action, (float(point[0]), float(point[1])))
-    if call.action == "hscroll":
-        direction = "right" if units > 0 else "left"
-    else:
+        return None
+    direction: Literal["up", "down", "left", "right"] = "right" if units > 0 else "left"
+    if call.action == "scroll":
         direction = "up" if (units > 0) == (wheel.positive == "up") else "down"
     amount = max(1, round(abs(units) / wheel.units_per_notch))
-    return _known(ActionType.SCROLL, x=point[0], y=point[1], direction=direction, amount=amount)
+    x, y = point
+    return answered(ScrollParameters(x=x, y=y, direction=direction, amount=amount))
 
 
-def _pixel(call: ToolCall, size: PixelPair) -> PixelPair | None:
+def _pixel(call: ToolCall, size: Pixel) -> Pixel | None:
     """The pixel of a call's coordinate; None without one."""
     pair = call.arguments.get("coordinate")
     if pair is None:
@@ -196,7 +201,3 @@ def _pixel(call: ToolCall, size: PixelPair) -> PixelPair | None:
         min(round(part / RU_MAX * side), side - 1) for part, side in zip(pair, size, strict=True)
     )
     return x, y
-
-
-def _known(kind: ActionType, **parameters: Any) -> AnsweredAction:
-    return AnsweredAction(kind, PARAMETERS[kind].model_validate(parameters))

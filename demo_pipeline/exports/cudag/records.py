@@ -39,7 +39,7 @@ from demo_pipeline.exports.cudag.models import IMAGE_TOKEN, CudagMetadata, Pair,
 from demo_pipeline.exports.cudag.tolerance import target_tolerance
 from demo_pipeline.exports.cudag.tool_calls import ToolCall, render_tool_calls
 from demo_pipeline.exports.grounding_elements import names_one_element
-from demo_pipeline.exports.prompts import grounding_prompt, hidden_line, history_line, human_prompt
+from demo_pipeline.exports.prompts import grounding_prompt, hidden_words, history_line, human_prompt
 from demo_pipeline.files.parquet import rows_table
 from demo_pipeline.files.shown_text import escape_markers
 from demo_pipeline.settings import DatasetSettings
@@ -137,7 +137,7 @@ def record_drafts(
     incomplete = hidden.incomplete_steps(count, waits, limit, first)
     for step in trajectory.steps:
         for action in hidden.before(step.index):
-            history.append(hidden_line(len(history) + 1, action))
+            history.append(f"{len(history) + 1}. {hidden_words(action)}")
         row = rows[step.index]
         image_size = readable_size(step.screenshot)
         size = image_size or (CANVAS_WIDTH, CANVAS_HEIGHT)

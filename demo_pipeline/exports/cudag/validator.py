@@ -4,7 +4,7 @@ Belongs here: which directories and files must be there; what must not repeat ov
 and images; and the extra files that this pipeline writes: `system_prompt.txt`, `tools.json`,
 LLaMA-Factory's `dataset_info.json` and `test/records.jsonl`, the entries of test.json as training
 records. Datasets of other generators need not have them, and their config.json only has to be a
-JSON object. Rules for one record are in rules.py, for splits.json in split_report.py.
+JSON object. Rules for one record are in record_rules.py, for splits.json in split_report.py.
 
 Locations are those of the CUDAG document: `train.jsonl:42` is line 42 of the file; `test.json:5` is
 the fifth entry of the array in `test/test.json`, counted from 1; `test/` and `./` are directories.

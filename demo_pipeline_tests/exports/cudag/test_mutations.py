@@ -70,6 +70,25 @@ def entry(change: Change, number: int = 1) -> Callable[[Path], Any]:
     return lambda root: edit_test(root, number, change)
 
 
+def on(number: int, change: Change, message: str) -> Mutation:
+    """A change of a line of train.jsonl, whose problem is there."""
+    return line(number, change), f"train.jsonl:{number}", message
+
+
+def said(number: int, old: str, new: str, message: str) -> Mutation:
+    """The same in the tool calls of the line."""
+    return answer(number, old, new), f"train.jsonl:{number}", message
+
+
+def asked(number: int, change: Change, message: str) -> Mutation:
+    """The same of an entry of test.json."""
+    return entry(change, number), f"test.json:{number}", message
+
+
+def meta(key: str, value: Any) -> Change:
+    return put("metadata", key, value=value)
+
+
 def held(file: str, change: Change) -> Callable[[Path], Any]:
     return lambda root: edit_json(root, file, change)
 
@@ -143,251 +162,184 @@ def leaked(root: Path) -> None:
 
 
 RECORDS: list[Mutation] = [
-    (line(1, drop("id")), "train.jsonl:1", "id must be a non-empty string"),
-    (line(1, put("id", value=7)), "train.jsonl:1", "id must be a non-empty string"),
-    (line(1, put("id", value="")), "train.jsonl:1", "id must be a non-empty string"),
-    (line(1, put("id", value="a b")), "train.jsonl:1", "id must match [A-Za-z0-9_-]+: a b"),
-    (line(2, drop("image")), "train.jsonl:2", "image must be a string"),
-    (line(2, put("image", value=[])), "train.jsonl:2", "image must be a string"),
-    (line(2, put("image", value="sample.png")), "train.jsonl:2", "Invalid image path: sample.png"),
-    (
-        line(2, put("image", value="/images/a.png")),
-        "train.jsonl:2",
+    on(1, drop("id"), "id must be a non-empty string"),
+    on(1, put("id", value=7), "id must be a non-empty string"),
+    on(1, put("id", value=""), "id must be a non-empty string"),
+    on(1, put("id", value="a b"), "id must match [A-Za-z0-9_-]+: a b"),
+    on(2, drop("image"), "image must be a string"),
+    on(2, put("image", value=[]), "image must be a string"),
+    on(2, put("image", value="sample.png"), "Invalid image path: sample.png"),
+    on(
+        2,
+        put("image", value="/images/a.png"),
         "Invalid image path: /images/a.png (must start with 'images/')",
     ),
-    (
-        line(2, put("image", value="images/../config.json")),
-        "train.jsonl:2",
+    on(
+        2,
+        put("image", value="images/../config.json"),
         "Invalid image path: images/../config.json (must stay in images/)",
     ),
-    (
-        line(2, put("image", value="images/a/b.png")),
-        "train.jsonl:2",
-        "Image name is not flat: images/a/b.png",
-    ),
-    (
-        line(2, put("image", value="images/nothing.png")),
-        "train.jsonl:2",
-        "Image not found: images/nothing.png",
-    ),
-    (line(2, put("image", value="images/a.gif")), "train.jsonl:2", "Image must be .png or .jpg:"),
-    (
-        line(2, put("image", value="images/\0.png")),
-        "train.jsonl:2",
+    on(2, put("image", value="images/a/b.png"), "Image name is not flat: images/a/b.png"),
+    on(2, put("image", value="images/nothing.png"), "Image not found: images/nothing.png"),
+    on(2, put("image", value="images/a.gif"), "Image must be .png or .jpg:"),
+    on(
+        2,
+        put("image", value="images/\0.png"),
         "Invalid image path: images/\\x00.png (must stay in images/)",
     ),
-    (line(3, drop("conversations")), "train.jsonl:3", "conversations must be an array of exactly"),
-    (line(3, drop("conversations", 1)), "train.jsonl:3", "conversations must be an array of"),
-    (line(3, lambda r: r["conversations"].append({})), "train.jsonl:3", "conversations must be an"),
-    (
-        line(3, put("conversations", value={"from": "human"})),
-        "train.jsonl:3",
+    on(3, drop("conversations"), "conversations must be an array of exactly"),
+    on(3, drop("conversations", 1), "conversations must be an array of"),
+    on(3, lambda r: r["conversations"].append({}), "conversations must be an"),
+    on(
+        3,
+        put("conversations", value={"from": "human"}),
         "conversations must be an array of exactly 2 turns",
     ),
-    (line(3, lambda r: r["conversations"].reverse()), "train.jsonl:3", "conversations: the human"),
-    (
-        line(3, put("conversations", 0, value="<image>\nClick")),
-        "train.jsonl:3",
+    on(3, lambda r: r["conversations"].reverse(), "conversations: the human"),
+    on(
+        3,
+        put("conversations", 0, value="<image>\nClick"),
         "conversations: the human turn must be an object",
     ),
-    (
-        line(3, put("conversations", 0, "from", value="user")),
-        "train.jsonl:3",
+    on(
+        3,
+        put("conversations", 0, "from", value="user"),
         "conversations: the human turn must have from 'human'",
     ),
-    (
-        line(3, put("conversations", 1, "from", value="assistant")),
-        "train.jsonl:3",
+    on(
+        3,
+        put("conversations", 1, "from", value="assistant"),
         "conversations: the gpt turn must have from 'gpt'",
     ),
-    (
-        line(3, put("conversations", 0, "value", value=None)),
-        "train.jsonl:3",
+    on(
+        3,
+        put("conversations", 0, "value", value=None),
         "conversations: the human turn must have a string value",
     ),
-    (
-        line(3, put("conversations", 0, "value", value="Click")),
-        "train.jsonl:3",
+    on(
+        3,
+        put("conversations", 0, "value", value="Click"),
         "conversations: the human turn must start with '<image>\\n'",
     ),
-    (
-        line(3, put("conversations", 0, "value", value="<image> Click")),
-        "train.jsonl:3",
+    on(
+        3,
+        put("conversations", 0, "value", value="<image> Click"),
         "conversations: the human turn must start with '<image>\\n'",
     ),
-    (
-        line(3, put("conversations", 0, "value", value="<image>\n<image>")),
-        "train.jsonl:3",
+    on(
+        3,
+        put("conversations", 0, "value", value="<image>\n<image>"),
         "conversations: the human turn must contain exactly one <image>",
     ),
-    (line(1, put(*TURN, value=3)), "train.jsonl:1", "conversations: the gpt turn must have a"),
-    (line(1, put(*TURN, value=f"Sure\n{CALL}")), "train.jsonl:1", "conversations: the gpt turn"),
-    (line(1, put(*TURN, value=f"{CALL}\nDone")), "train.jsonl:1", "gpt turn must be <tool_call>"),
-    (
-        line(1, put(*TURN, value="<tool_call>\n{\n</tool_call>")),
-        "train.jsonl:1",
+    on(1, put(*TURN, value=3), "conversations: the gpt turn must have a"),
+    on(1, put(*TURN, value=f"Sure\n{CALL}"), "conversations: the gpt turn"),
+    on(1, put(*TURN, value=f"{CALL}\nDone"), "gpt turn must be <tool_call>"),
+    on(
+        1,
+        put(*TURN, value="<tool_call>\n{\n</tool_call>"),
         "gpt tool call 1: not valid JSON: Expecting property name enclosed in double quotes",
     ),
-    (answer(1, "\n</tool_call>", ""), "train.jsonl:1", "gpt turn must be <tool_call> blocks and"),
-    (answer(1, "computer_use", "browser"), "train.jsonl:1", "gpt tool call 1: tool call name must"),
-    (answer(1, "left_click", "press"), "train.jsonl:1", "gpt tool call 1: action must be one of"),
-    (answer(1, '"action"', '"speed": 3, "action"'), "train.jsonl:1", "gpt tool call 1: left_click"),
-    (answer(1, "278]", "1001]"), "train.jsonl:1", "gpt tool call 1: left_click argument"),
-    (answer(1, "278]", "-1]"), "train.jsonl:1", "gpt tool call 1: left_click argument coordinate"),
-    (answer(1, "278]", "278.5]"), "train.jsonl:1", "gpt tool call 1: left_click argument"),
-    (answer(1, "278]", "279]"), "train.jsonl:1", "metadata.real_coords is [260, 278] in RU, but"),
-    (
-        answer(1, '"coordinate": [260, 278]', '"place": 1'),
-        "train.jsonl:1",
+    said(1, "\n</tool_call>", "", "gpt turn must be <tool_call> blocks and"),
+    said(1, "computer_use", "browser", "gpt tool call 1: tool call name must"),
+    said(1, "left_click", "press", "gpt tool call 1: action must be one of"),
+    said(1, '"action"', '"speed": 3, "action"', "gpt tool call 1: left_click"),
+    said(1, "278]", "1001]", "gpt tool call 1: left_click argument"),
+    said(1, "278]", "-1]", "gpt tool call 1: left_click argument coordinate"),
+    said(1, "278]", "278.5]", "gpt tool call 1: left_click argument"),
+    said(1, "278]", "279]", "metadata.real_coords is [260, 278] in RU, but"),
+    said(
+        1,
+        '"coordinate": [260, 278]',
+        '"place": 1',
         "gpt tool call 1: left_click is missing argument coordinate; left_click has 1 unknown",
     ),
-    (answer(6, "[500, 500]", "[501, 500]"), "train.jsonl:6", "metadata.end_coords is [500, 500]"),
-    (answer(7, "300}", "2.5}"), "train.jsonl:7", "gpt tool call 1: scroll argument pixels must be"),
-    (answer(11, '"text"', '"words"'), "train.jsonl:11", "gpt tool call 1: type is missing"),
-    (answer(12, '["ctrl", "c"]', "[]"), "train.jsonl:12", "gpt tool call 1: key argument keys"),
-    (answer(12, '["ctrl", "c"]', '"ctrl+c"'), "train.jsonl:12", "gpt tool call 1: key argument"),
-    (answer(13, "2.5", "-2.5"), "train.jsonl:13", "gpt tool call 1: wait argument time must be a"),
-    (answer(14, "success", "done"), "train.jsonl:14", "gpt tool call 1: terminate argument status"),
-    (line(4, drop("metadata")), "train.jsonl:4", "metadata must be an object"),
-    (line(4, put("metadata", value=[])), "train.jsonl:4", "metadata must be an object"),
-    (line(4, drop("metadata", "task_type")), "train.jsonl:4", "metadata.task_type must be a"),
-    (line(4, put("metadata", "task_type", value=3)), "train.jsonl:4", "metadata.task_type must be"),
-    (line(4, drop("metadata", "real_coords")), "train.jsonl:4", "metadata.real_coords is missing"),
-    (
-        line(4, put("metadata", "real_coords", value=[1.5, 2])),
-        "train.jsonl:4",
-        "metadata.real_coords must be [x, y] array",
-    ),
-    (
-        line(4, put("metadata", "real_coords", value=[1, 2, 3])),
-        "train.jsonl:4",
-        "metadata.real_coords must be [x, y] array",
-    ),
-    (
-        line(4, put("metadata", "real_coords", value=[1900, 1079])),
-        "train.jsonl:4",
+    said(6, "[500, 500]", "[501, 500]", "metadata.end_coords is [500, 500]"),
+    said(7, "300}", "2.5}", "gpt tool call 1: scroll argument pixels must be"),
+    said(11, '"text"', '"words"', "gpt tool call 1: type is missing"),
+    said(12, '["ctrl", "c"]', "[]", "gpt tool call 1: key argument keys"),
+    said(12, '["ctrl", "c"]', '"ctrl+c"', "gpt tool call 1: key argument"),
+    said(13, "2.5", "-2.5", "gpt tool call 1: wait argument time must be a"),
+    said(14, "success", "done", "gpt tool call 1: terminate argument status"),
+    on(4, drop("metadata"), "metadata must be an object"),
+    on(4, put("metadata", value=[]), "metadata must be an object"),
+    on(4, drop("metadata", "task_type"), "metadata.task_type must be a"),
+    on(4, meta("task_type", 3), "metadata.task_type must be"),
+    on(4, drop("metadata", "real_coords"), "metadata.real_coords is missing"),
+    on(4, meta("real_coords", [1.5, 2]), "metadata.real_coords must be [x, y] array"),
+    on(4, meta("real_coords", [1, 2, 3]), "metadata.real_coords must be [x, y] array"),
+    on(
+        4,
+        meta("real_coords", [1900, 1079]),
         "metadata.real_coords is [990, 999] in RU, but the coordinate is [999, 999]",
     ),
-    (
-        line(4, put("metadata", "real_coords", value=[1920, 1079])),
-        "train.jsonl:4",
+    on(
+        4,
+        meta("real_coords", [1920, 1079]),
         "metadata.real_coords [1920, 1079] is outside the image [1920, 1080]",
     ),
-    (
-        line(4, put("metadata", "tolerance", value=[5])),
-        "train.jsonl:4",
-        "tolerance must be [tol_x, tol_y] array",
-    ),
-    (
-        line(4, put("metadata", "tolerance", value=[-5, 5])),
-        "train.jsonl:4",
-        "tolerance must not be negative: no prediction is within it",
-    ),
-    (line(4, drop("metadata", "tolerance")), "train.jsonl:4", "metadata.tolerance is missing"),
-    (
-        line(4, put("metadata", "image_size", value=[1280, 720])),
-        "train.jsonl:4",
+    on(4, meta("tolerance", [5]), "tolerance must be [tol_x, tol_y] array"),
+    on(4, meta("tolerance", [-5, 5]), "tolerance must not be negative: no prediction is within it"),
+    on(4, drop("metadata", "tolerance"), "metadata.tolerance is missing"),
+    on(
+        4,
+        meta("image_size", [1280, 720]),
         "metadata.real_coords [1919, 1079] is outside the image [1280, 720]",
     ),
-    (
-        line(4, put("metadata", "image_size", value=None)),
-        "train.jsonl:4",
-        "metadata.image_size must be [width, height] in pixels",
-    ),
-    (
-        line(4, put("metadata", "has_coordinate", value=False)),
-        "train.jsonl:4",
+    on(4, meta("image_size", None), "metadata.image_size must be [width, height] in pixels"),
+    on(
+        4,
+        meta("has_coordinate", False),
         "metadata.has_coordinate is false, but a tool call has a coordinate",
     ),
-    (
-        line(4, put("metadata", "has_coordinate", value=1)),
-        "train.jsonl:4",
-        "metadata.has_coordinate must be true or false",
-    ),
-    (
-        line(4, put("metadata", "end_coords", value=[3, 4])),
-        "train.jsonl:4",
+    on(4, meta("has_coordinate", 1), "metadata.has_coordinate must be true or false"),
+    on(
+        4,
+        meta("end_coords", [3, 4]),
         "metadata.end_coords must be [0, 0] for an action without that coordinate",
     ),
-    (
-        line(6, put("metadata", "end_coords", value=[900, 540])),
-        "train.jsonl:6",
+    on(
+        6,
+        meta("end_coords", [900, 540]),
         "metadata.end_coords is [469, 500] in RU, but the coordinate is [500, 500]",
     ),
-    (
-        line(11, put("metadata", "real_coords", value=[5, 5])),
-        "train.jsonl:11",
+    on(
+        11,
+        meta("real_coords", [5, 5]),
         "metadata.real_coords must be [0, 0] for an action without that coordinate",
     ),
-    (
-        line(11, put("metadata", "tolerance", value=[5, 5])),
-        "train.jsonl:11",
+    on(
+        11,
+        meta("tolerance", [5, 5]),
         "metadata.tolerance must be [0, 0] for an action without that coordinate",
     ),
-    (
-        line(7, put("metadata", "scroll_direction", value="north")),
-        "train.jsonl:7",
+    on(
+        7,
+        meta("scroll_direction", "north"),
         "metadata.scroll_direction must be up, down, left, right or empty",
     ),
-    (
-        line(7, put("metadata", "scroll_amount", value=0.5)),
-        "train.jsonl:7",
-        "metadata.scroll_amount must be an integer from 0",
-    ),
-    (
-        line(7, put("metadata", "scroll_amount", value=-1)),
-        "train.jsonl:7",
-        "metadata.scroll_amount must be an integer from 0",
-    ),
-    (
-        line(12, put("metadata", "presses", value=0)),
-        "train.jsonl:12",
-        "metadata.presses must be an integer from 1",
-    ),
-    (
-        line(12, put("metadata", "presses", value=2)),
-        "train.jsonl:12",
-        "metadata.presses is 2, but the turn presses its keys 1 times",
-    ),
-    (
-        answer(12, KEY, f"{KEY}\n{KEY}"),
-        "train.jsonl:12",
-        "metadata.presses is 1, but the turn presses its keys 2 times",
-    ),
-    (
-        entry(put("metadata", "presses", value=2)),
-        "test.json:1",
-        "metadata.presses is 2, but the expected action is not key",
-    ),
-    (line(8, drop("metadata", "trajectory_id")), "train.jsonl:8", "metadata.trajectory_id is"),
-    (
-        line(8, put("metadata", "trajectory_id", value="")),
-        "train.jsonl:8",
-        "metadata.trajectory_id must be a non-empty string",
-    ),
-    (
-        line(8, put("metadata", "step_index", value="0")),
-        "train.jsonl:8",
-        "metadata.step_index must be an integer from 0",
-    ),
-    (
-        line(8, put("metadata", "application", value=None)),
-        "train.jsonl:8",
-        "metadata.application must be a string",
-    ),
-    (line(8, drop("metadata", "reasoning")), "train.jsonl:8", "metadata.reasoning is missing"),
-    (
-        line(8, put("metadata", "target_bbox", value=[1, 2, 3])),
-        "train.jsonl:8",
+    on(7, meta("scroll_amount", 0.5), "metadata.scroll_amount must be an integer from 0"),
+    on(7, meta("scroll_amount", -1), "metadata.scroll_amount must be an integer from 0"),
+    on(12, meta("presses", 0), "metadata.presses must be an integer from 1"),
+    on(12, meta("presses", 2), "metadata.presses is 2, but the turn presses its keys 1 times"),
+    said(12, KEY, f"{KEY}\n{KEY}", "metadata.presses is 1, but the turn presses its keys 2 times"),
+    asked(1, meta("presses", 2), "metadata.presses is 2, but the expected action is not key"),
+    on(8, drop("metadata", "trajectory_id"), "metadata.trajectory_id is"),
+    on(8, meta("trajectory_id", ""), "metadata.trajectory_id must be a non-empty string"),
+    on(8, meta("step_index", "0"), "metadata.step_index must be an integer from 0"),
+    on(8, meta("application", None), "metadata.application must be a string"),
+    on(8, drop("metadata", "reasoning"), "metadata.reasoning is missing"),
+    on(
+        8,
+        meta("target_bbox", [1, 2, 3]),
         "metadata.target_bbox must be [x0, y0, x1, y1] with integers from 0 to 1000",
     ),
-    (
-        line(8, put("metadata", "target_bbox", value=[0, 0, 0, 1001])),
-        "train.jsonl:8",
+    on(
+        8,
+        meta("target_bbox", [0, 0, 0, 1001]),
         "metadata.target_bbox must be [x0, y0, x1, y1] with integers from 0 to 1000",
     ),
-    (line(8, put("metadata", "extra", value=1)), "train.jsonl:8", "metadata has 1 unknown key"),
-    (line(9, lambda _: [1]), "train.jsonl:9", "record must be a JSON object"),
+    on(8, meta("extra", 1), "metadata has 1 unknown key"),
+    on(9, lambda _: [1], "record must be a JSON object"),
     (line(3, put("id", value=8), "val.jsonl"), "val.jsonl:3", "id must be a non-empty string"),
     (
         line(14, drop("metadata"), "held_out.jsonl"),
@@ -398,105 +350,85 @@ RECORDS: list[Mutation] = [
 ]
 
 TESTS: list[Mutation] = [
-    (entry(drop("test_id")), "test.json:1", "test_id must be a non-empty string"),
-    (entry(put("test_id", value="")), "test.json:1", "test_id must be a non-empty string"),
-    (
-        entry(put("screenshot", value="oos_images/a.png")),
-        "test.json:1",
+    asked(1, drop("test_id"), "test_id must be a non-empty string"),
+    asked(1, put("test_id", value=""), "test_id must be a non-empty string"),
+    asked(
+        1,
+        put("screenshot", value="oos_images/a.png"),
         "Invalid image path: oos_images/a.png (must start with 'images/')",
     ),
-    (
-        entry(put("screenshot", value="images/a.png")),
-        "test.json:1",
-        "Image not found: test/images/a.png",
-    ),
-    (
-        entry(put("screenshot", value="images/a.jpg")),
-        "test.json:1",
-        "Image must be .png: images/a.jpg",
-    ),
-    (entry(drop("prompt")), "test.json:1", "prompt must be a non-empty string"),
-    (entry(put("prompt", value="")), "test.json:1", "prompt must be a non-empty string"),
-    (entry(drop("expected_action")), "test.json:1", "expected_action must be an object"),
-    (entry(put("expected_action", value="click")), "test.json:1", "expected_action must be an"),
-    (
-        entry(put("expected_action", "name", value="browser")),
-        "test.json:1",
+    asked(1, put("screenshot", value="images/a.png"), "Image not found: test/images/a.png"),
+    asked(1, put("screenshot", value="images/a.jpg"), "Image must be .png: images/a.jpg"),
+    asked(1, drop("prompt"), "prompt must be a non-empty string"),
+    asked(1, put("prompt", value=""), "prompt must be a non-empty string"),
+    asked(1, drop("expected_action"), "expected_action must be an object"),
+    asked(1, put("expected_action", value="click"), "expected_action must be an"),
+    asked(
+        1,
+        put("expected_action", "name", value="browser"),
         "expected_action.name must be 'computer_use'",
     ),
-    (entry(drop("expected_action", "arguments")), "test.json:1", "expected_action.arguments must"),
-    (
-        entry(drop("expected_action", "arguments", "action")),
-        "test.json:1",
+    asked(1, drop("expected_action", "arguments"), "expected_action.arguments must"),
+    asked(
+        1,
+        drop("expected_action", "arguments", "action"),
         "expected_action.arguments.action must be a string",
     ),
-    (
-        entry(put("expected_action", "arguments", "action", value="tap")),
-        "test.json:1",
+    asked(
+        1,
+        put("expected_action", "arguments", "action", value="tap"),
         "expected_action: action must be one of mouse_move, left_click, left_click_drag,",
     ),
-    (
-        entry(put("expected_action", "arguments", "coordinate", value=[1, 2, 3])),
-        "test.json:1",
+    asked(
+        1,
+        put("expected_action", "arguments", "coordinate", value=[1, 2, 3]),
         "expected_action: left_click argument coordinate must be [x, y] with integers from 0",
     ),
-    (
-        entry(put("expected_action", "arguments", "coordinate", value=[1500, 3])),
-        "test.json:1",
+    asked(
+        1,
+        put("expected_action", "arguments", "coordinate", value=[1500, 3]),
         "expected_action: left_click argument coordinate must be [x, y] with integers from 0",
     ),
-    (entry(drop("tolerance"), 5), "test.json:5", "tolerance must be [tol_x, tol_y] array"),
-    (entry(put("tolerance", value=[11]), 5), "test.json:5", "tolerance must be [tol_x, tol_y]"),
-    (
-        entry(put("tolerance", value=[11, 10]), 5),
-        "test.json:5",
-        "tolerance differs from metadata.tolerance",
-    ),
-    (entry(drop("metadata"), 5), "test.json:5", "metadata must be an object"),
-    (entry(put("metadata", "task_type", value=[]), 5), "test.json:5", "metadata.task_type must be"),
-    (
-        entry(put("metadata", "real_coords", value="0,0"), 5),
-        "test.json:5",
-        "metadata.real_coords must be [x, y] array",
-    ),
-    (
-        entry(put("metadata", "real_coords", value=[20, 0]), 5),
-        "test.json:5",
+    asked(5, drop("tolerance"), "tolerance must be [tol_x, tol_y] array"),
+    asked(5, put("tolerance", value=[11]), "tolerance must be [tol_x, tol_y]"),
+    asked(5, put("tolerance", value=[11, 10]), "tolerance differs from metadata.tolerance"),
+    asked(5, drop("metadata"), "metadata must be an object"),
+    asked(5, meta("task_type", []), "metadata.task_type must be"),
+    asked(5, meta("real_coords", "0,0"), "metadata.real_coords must be [x, y] array"),
+    asked(
+        5,
+        meta("real_coords", [20, 0]),
         "metadata.real_coords is [10, 0] in RU, but the coordinate is [0, 0]",
     ),
-    (
-        entry(put("expected_action", "arguments", "action", value="mouse_move"), 6),
-        "test.json:6",
+    asked(
+        6,
+        put("expected_action", "arguments", "action", value="mouse_move"),
         "expected_action of a drag must be left_click_drag to its end",
     ),
-    (
-        entry(put("metadata", "real_coords", value=[100, 200]), 6),
-        "test.json:6",
+    asked(
+        6,
+        meta("real_coords", [100, 200]),
         "metadata.real_coords is [52, 185] in RU, but the coordinate is [500, 500]",
     ),
-    (
-        entry(put("metadata", "end_coords", value=[900, 540]), 6),
-        "test.json:6",
+    asked(
+        6,
+        meta("end_coords", [900, 540]),
         "metadata.end_coords of a drag must be metadata.real_coords in a test",
     ),
-    (
-        entry(put("metadata", "start_coords", value=[1920, 3]), 6),
-        "test.json:6",
+    asked(
+        6,
+        meta("start_coords", [1920, 3]),
         "metadata.start_coords [1920, 3] is outside the image [1920, 1080]",
     ),
-    (
-        entry(drop("metadata", "start_coords"), 6),
-        "test.json:6",
-        "metadata.start_coords is missing",
-    ),
-    (
-        entry(put("metadata", "start_coords", value=[1, 2]), 1),
-        "test.json:1",
+    asked(6, drop("metadata", "start_coords"), "metadata.start_coords is missing"),
+    asked(
+        1,
+        meta("start_coords", [1, 2]),
         "metadata.start_coords must be [0, 0] for an action that is not a drag",
     ),
-    (
-        entry(put("tolerance", value=[-1, 10]), 5),
-        "test.json:5",
+    asked(
+        5,
+        put("tolerance", value=[-1, 10]),
         "tolerance must not be negative: no prediction is within it",
     ),
     (
@@ -545,7 +477,7 @@ TESTS: list[Mutation] = [
         "id differs from the test_id of this entry of test.json",
     ),
     (swapped("test/test.json"), "test/records.jsonl:1", "id differs from the test_id of this"),
-    (entry(lambda _: 3, 14), "test.json:14", "record must be a JSON object"),
+    asked(14, lambda _: 3, "record must be a JSON object"),
 ]
 
 CONFIGS: list[Mutation] = [

@@ -21,7 +21,6 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from demo_pipeline import __version__
 from demo_pipeline.files.logs import LOG_ROOT, PassedOnLog, show_log, shown_level
 from demo_pipeline.files.system_errors import best_effort
 from demo_pipeline.problems import DemonstrationError, Problem
@@ -273,9 +272,7 @@ def _died(workspace: Workspace, worker: "_Worker") -> DemonstrationResult:
             message = f"{stage} {worker.exceeded}, also alone in a process"
             problem = Problem("too_expensive", ".", message, remedy=remedy, demonstration=key)
             uploaded = workspace.uploads.identity(key)
-            record = quarantine_demonstration(
-                workspace.store, key, stage, uploaded, __version__, problems=[problem]
-            )
+            record = quarantine_demonstration(workspace.store, key, stage, uploaded, [problem])
         else:
             record = record_crash(workspace, key, stage, cause)
     except Exception as error:  # noqa: BLE001 - the others go on whatever it is

@@ -10,7 +10,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from demo_pipeline import __version__
 from demo_pipeline.actions.action_stages import ACTIONS_STAGE
 from demo_pipeline.files.atomic_write import read_digest
 from demo_pipeline.files.processes import return_free_memory, return_large_blocks
@@ -221,9 +220,7 @@ class _StageRun:
         self.require_upload()
         named = [replace(p, demonstration=p.demonstration or self._key) for p in problems]
         uploaded = self._workspace.uploads.identity(self._key)
-        quarantine_demonstration(
-            self._store, self._key, self._stage.name, uploaded, __version__, problems=named
-        )
+        quarantine_demonstration(self._store, self._key, self._stage.name, uploaded, named)
 
     def release(self) -> None:
         """Release it from the quarantine of this stage; the first: also of one that is unknown."""

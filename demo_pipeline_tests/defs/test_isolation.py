@@ -87,9 +87,8 @@ def made(tmp_path: Path, made_root: Path) -> Iterator[Bench]:
             (one.uploads / name).mkdir()
             for file in (made_root / "uploads" / "first").iterdir():
                 (one.uploads / name / file.name).write_bytes(file.read_bytes())
-            quarantine_demonstration(
-                one.workspace.store, name, "events", "f", "0", problems=[Problem("c", "f", "m")]
-            )
+            problems = [Problem("c", "f", "m")]
+            quarantine_demonstration(one.workspace.store, name, "events", "f", problems)
         one.catalogue()
         yield one
 

@@ -49,12 +49,7 @@ class SupersededError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class StageLimit:
-    """What one build, or one round of checks, of a stage may use.
-
-    Attributes:
-        memory_bytes: resident memory of its process.
-        cpu_seconds: CPU time of its process, from the stage's start.
-    """
+    """What one build, or one round of checks, of a stage may use of its process's resources."""
 
     memory_bytes: int
     cpu_seconds: float
@@ -151,15 +146,9 @@ def run_stage(
     """Build one stage's output of one demonstration, unless it is up to date.
 
     A demonstration that the stage rejects is quarantined; one that it accepts is released.
-
-    Args:
-        workspace: roots and settings.
-        stage: to run.
-        demonstration: its id.
-        force: build although nothing changed.
-        listed: listing fingerprint (store/uploads.py) of the expected upload; None:
-            the upload that exists when the first stage begins.
-        watch: called with what the build, and then the checks, may use, and with None afterwards.
+    `listed` is the listing fingerprint of the expected upload, None: of the one that exists when
+    the first stage begins; `watch` is called with what the build, and then the checks, may use, and
+    with None afterwards.
 
     Raises:
         DemonstrationError: the demonstration was quarantined, with the problems.

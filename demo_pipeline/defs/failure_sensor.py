@@ -57,12 +57,9 @@ def quarantine_failures(
 
 
 def record_failure(context: dg.RunFailureSensorContext, workspace: Workspace) -> str:
-    """Quarantine the demonstration of a crashed run, unless it is recorded or superseded.
+    """Quarantine the demonstration of a crashed run, unless it is recorded; says what was done.
 
     A stage that rejects a demonstration writes the record itself; this is for all other failures.
-
-    Returns:
-        What was done, for the log.
 
     Raises:
         StorageError: the record cannot be read or written.

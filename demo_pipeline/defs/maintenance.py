@@ -103,17 +103,14 @@ def _request_reprocessing(
     context: dg.OpExecutionContext, workspace: dg.ResourceParam[Workspace]
 ) -> None:
     ids = [upload.id for upload in workspace.uploads.list_demonstrations()]
-    outdated = [key for key in ids if _is_to_reprocess(context, workspace, key)]
+    outdated = []
+    for key in ids:
+        try:
+            if is_outdated(workspace, key) and not is_quarantined(workspace, key):
+                outdated.append(key)
+        except Exception as error:  # noqa: BLE001 - the others are requested all the same
+            context.log.warning("%s skipped, it cannot be read now: %s", key, type(error).__name__)
     _request_reruns(context, workspace, outdated, REPROCESS)
-
-
-def _is_to_reprocess(context: dg.OpExecutionContext, workspace: Workspace, key: str) -> bool:
-    """Whether code or settings changed; one that cannot be read now is left to the next time."""
-    try:
-        return is_outdated(workspace, key) and not is_quarantined(workspace, key)
-    except Exception as error:  # noqa: BLE001 - the others are requested whatever it is
-        context.log.warning("%s skipped, it cannot be read now: %s", key, type(error).__name__)
-        return False
 
 
 def _request_reruns(

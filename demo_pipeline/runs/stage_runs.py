@@ -276,7 +276,12 @@ class _StageRun:
                 if not self._force:
                     self._copy_parts(staging, recipe)
                 return_free_memory()  # of the stage before
-                with self._with_download(context, recipe) as ready, self._watched(limit):
+                with ExitStack() as stack:
+                    ready = context
+                    if not self._stage.inputs and self._workspace.uploads.copies:  # only here
+                        opened = self._workspace.uploads.open(self._key, recipe.inputs["upload"])
+                        ready = replace(context, upload=stack.enter_context(opened))
+                    stack.enter_context(self._watched(limit))
                     return self._stage.build(ready, staging.path)
 
             def check(out: Path) -> list[CheckOutcome]:
@@ -349,15 +354,6 @@ class _StageRun:
                 downloaded=uploads.copies,
             )
             yield context, versions
-
-    @contextmanager
-    def _with_download(self, context: RecordingInputs, recipe: Recipe) -> Iterator[RecordingInputs]:
-        """The context with the uploaded files; only the first stage ever downloads them."""
-        if self._stage.inputs or not self._workspace.uploads.copies:
-            yield context
-            return
-        with self._workspace.uploads.open(self._key, recipe.inputs["upload"]) as folder:
-            yield replace(context, upload=folder)
 
 
 def _unreadable_as_listed(problem: Problem) -> Problem:

@@ -64,7 +64,6 @@ from demo_pipeline.runs.stage_runs import AStage
 from demo_pipeline.runs.stages import STAGE_BY_NAME, STAGES
 from demo_pipeline.runs.task_catalog import OSWORLD_TASKS
 from demo_pipeline.runs.workspace import Workspace
-from demo_pipeline.stage import Check
 from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.version_manifest import CheckOutcome
 
@@ -351,59 +350,59 @@ class _Run:
         )
 
     def _outcomes(self, stage: AStage) -> list[CheckOutcome]:
-        """One verdict for each check of a stage, over all demonstrations that came to it."""
+        """One verdict for each check of a stage, over all demonstrations that came to it.
+
+        It fails for every one that the stage stopped; a run of one has the verdicts of its own.
+        """
         stopped = [result for result in self._left if result.stage == stage.name]
         built = list(self._made[stage.name].values())
         if self._alone and stopped:
             return _own_outcomes(stage, stopped[0])
         if not stopped and not built:
             return []  # no check ran
-        problems = [problem for result in stopped for problem in _problems(result)]
-        return [_joint(check, built, problems, alone=self._alone) for check in stage.checks]
+        outcomes = []
+        for check in stage.checks:
+            found = [problem for result in stopped for problem in _problems(result)]
+            own = [one for made in built for one in made.checks if one.name == check.name]
+            found += (problem for one in own for problem in one.problems)
+            counts = Counter({"demonstrations": len(built)})
+            for made in built:
+                counts.update(check.counts(made.summary))
+            compared = reporting.compared(check, built[0]) if self._alone else counts
+            passed = not stopped and all(one.passed for one in own)
+            said = CheckOutcome(check.name, passed, tuple(found), compared, blocking=check.blocking)
+            outcomes.append(said)
+        return outcomes
 
     def _end(self) -> None:
-        """Write down what is not done, and end the run with it."""
-        left = [one for one in self._left if one.status is not Status.SUPERSEDED]
-        if self._alone:
-            for result in left:
-                raise self._own_failure(result)
+        """Write down what is not done, and end the run with it; inputs at fault are not retried."""
+        left = sorted(self._left, key=lambda one: one.demonstration)
+        if not self._alone:
+            self._log.info(self._progress.last_line())
+            endings = {one.demonstration: _ending(one) for one in left}
+            note_outcomes(self._instance, self._run.run_id, endings)
+        left = [one for one in left if one.status is not Status.SUPERSEDED]
+        if not left:
             return
-        self._log.info(self._progress.last_line())
-        endings = {one.demonstration: _ending(one) for one in self._left}
-        note_outcomes(self._instance, self._run.run_id, endings)
-        if left:
-            raise self._failure(sorted(left, key=lambda one: one.demonstration))
-
-    def _own_failure(self, result: DemonstrationResult) -> dg.Failure:
-        """What ends the run of a single demonstration; not retried, as its input is at fault."""
-        if result.status is Status.WAITING:
-            return waiting_failure(self._instance, self._run.run_id, result.reason)
-        key, found = result.demonstration, _problems(result)
-        crash = {CRASH_ENTRY: result.reason.partition(":")[0]}
-        lines = "\n".join(f"  {plain_line(str(problem))}" for problem in found[:_SHOWN])
-        return dg.Failure(
-            description=f"{key} failed in {result.stage}:\n{lines}",
-            metadata={
-                "demonstration": key,
-                "stage": result.stage,
-                **(crash if result.status is Status.FAILED else {}),
-                "found": reporting.problem_table(found),
-                "what_to_do": _CORRECT,
-            },
-            allow_retries=False,
-        )
-
-    def _failure(self, left: Sequence[DemonstrationResult]) -> dg.Failure:
-        lines = [
-            f"  {IN_RUNS[one.status]} in {one.stage}: {plain_line(str(_problems(one)[0]))}"
-            for one in left[:_SHOWN]
-        ]
-        more = [f"  … and {len(left) - _SHOWN} more"] if len(left) > _SHOWN else []
+        first, metadata = left[0], dict[str, Any](self._progress.numbers())
         found = [problem for one in left for problem in _problems(one)]
-        numbers = self._progress.numbers()
-        return dg.Failure(
-            description="\n".join([f"{self._progress.last_line()}:", *lines, *more]),
-            metadata={**numbers, "found": reporting.problem_table(found)},
+        if not self._alone:
+            heading = f"{self._progress.last_line()}:"
+            heads = [(f"{IN_RUNS[one.status]} in {one.stage}: ", _problems(one)[0]) for one in left]
+        elif first.status is Status.WAITING:
+            raise waiting_failure(self._instance, self._run.run_id, first.reason)
+        else:
+            heading = f"{first.demonstration} failed in {first.stage}:"
+            heads = [("", problem) for problem in found]
+            metadata = {"demonstration": first.demonstration, "stage": first.stage}
+            metadata |= {"what_to_do": _CORRECT}
+            if first.status is Status.FAILED:
+                metadata[CRASH_ENTRY] = first.reason.partition(":")[0]
+        lines = [f"  {head}{plain_line(str(problem))}" for head, problem in heads[:_SHOWN]]
+        more = [f"  … and {len(heads) - _SHOWN} more"] if len(heads) > _SHOWN else []
+        raise dg.Failure(
+            description="\n".join([heading, *lines, *more]),
+            metadata={**metadata, "found": reporting.problem_table(found)},
             allow_retries=False,
         )
 
@@ -434,21 +433,6 @@ def _own_outcomes(stage: AStage, result: DemonstrationResult) -> list[CheckOutco
         return []
     first = CheckOutcome(stage.checks[0].name, False, tuple(_problems(result)))
     return list(result.checks) or [first]
-
-
-def _joint(
-    check: Check[Any], built: Sequence[BuildResult], stopped: Sequence[Problem], *, alone: bool
-) -> CheckOutcome:
-    """One verdict over all demonstrations; it fails for every one that this stage stopped."""
-    outcomes = [found for made in built for found in made.checks if found.name == check.name]
-    problems = [*stopped, *(problem for outcome in outcomes for problem in outcome.problems)]
-    passed = not stopped and all(outcome.passed for outcome in outcomes)
-    counts = Counter(
-        reporting.compared(check, built[0]) if alone else {"demonstrations": len(built)}
-    )
-    for made in () if alone else built:
-        counts.update(check.counts(made.summary))
-    return CheckOutcome(check.name, passed, tuple(problems), counts, blocking=check.blocking)
 
 
 class _Versions:

@@ -100,7 +100,7 @@ def _metadata(
     summaries: dict[str, Any] = {name: result.summary for name, result in results.items()}
     rows = [
         {"evaluation": name, "outcome": results[name].status.value}
-        | {key: _short(row[key]) for key in _SHOWN}
+        | {key: f"{row[key]:.3f}" if isinstance(row[key], float) else row[key] for key in _SHOWN}
         for name, summary in summaries.items()
         for row in summary["rows"]
         if len(summaries) == 1 or row["answers"] == PREDICTIONS  # baselines beside one alone
@@ -119,10 +119,6 @@ def _metadata(
         page = f"{location}/{name}/{evaluations.FAILURES_FILE}"
         shown[f"failures_{name}"] = dg.MetadataValue.path(page)
     return shown
-
-
-def _short(value: Any) -> Any:
-    return "" if value is None else f"{value:.3f}" if isinstance(value, float) else value
 
 
 def _joint(check: str, results: Mapping[str, BuildResult]) -> CheckOutcome:

@@ -57,12 +57,9 @@ def quarantine_failures(
 
 
 def record_failure(context: dg.RunFailureSensorContext, workspace: Workspace) -> str:
-    """Quarantine the demonstration of a crashed run, unless it is recorded or superseded.
+    """Quarantine the demonstration of a crashed run, unless it is recorded; says what was done.
 
     A stage that rejects a demonstration writes the record itself; this is for all other failures.
-
-    Returns:
-        What was done, for the log.
 
     Raises:
         StorageError: the record cannot be read or written.
@@ -83,12 +80,11 @@ def record_failure(context: dg.RunFailureSensorContext, workspace: Workspace) ->
         return f"{key}: the stage that failed wrote the quarantine record"
     if not steps:
         stage, cause = _killed_in(instance, run.run_id)
-    elif told:
-        stage = str(told["stage"].value if "stage" in told else steps[0].step_key)
-        unknown = "it failed without a quarantine record"
-        cause = str(told[CRASH_ENTRY].value if CRASH_ENTRY in told else unknown)
     else:
-        stage, cause = str(steps[0].step_key), errors[-1] if errors else "an unknown error"
+        stage = str(told["stage"].value if "stage" in told else steps[0].step_key)
+        unknown = "it failed without a quarantine record" if told else "an unknown error"
+        said = [str(told[CRASH_ENTRY].value)] if CRASH_ENTRY in told else errors
+        cause = said[-1] if said else unknown
     record = record_crash(workspace, key, stage, cause)
     instance.add_run_tags(run.run_id, {OUTCOME_TAG: RECORDED_OUTCOME})
     return f"{key}: quarantined in {record.stage}, {record.attempts} times in all"

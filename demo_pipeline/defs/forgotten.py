@@ -1,7 +1,7 @@
 """Forgetting a demonstration in Dagster: its partition, and the runs that were for it alone.
 
 Belongs here: what the command `forget` removes of an instance. Dagster cannot remove single events:
-those of a run over several demonstrations, and those without a run, stay.
+those of a run over several demonstrations, and those without a run, stay. They hold ids and counts.
 """
 
 import os

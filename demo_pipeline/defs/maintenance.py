@@ -30,38 +30,26 @@ _UNPARTITIONED = (*(stage.name for stage in DATASET_STAGES), CATALOG_ASSET)
 
 
 def prune_runs(instance: dg.DagsterInstance, before: float) -> list[str]:
-    """Delete finished runs created before `before`, with their events.
+    """Delete finished runs created before these epoch seconds, with their events; return their ids.
 
     The run of the newest materialization of every partition and dataset is kept, since without it
     the asset counts as never materialized; and the newest of them of every demonstration, which
     says how it ended.
-
-    Args:
-        instance: that holds the runs.
-        before: epoch seconds.
-
-    Returns:
-        The ids of the deleted runs.
     """
-    kept = set(_runs_behind_assets(instance))
-    partitions: set[str] = set()
+    kept, partitions = set(_runs_behind_assets(instance)), set[str]()
+    moment, cursor = dt.datetime.fromtimestamp(before, dt.UTC), None
+    old, runs = dg.RunsFilter(statuses=_FINISHED, created_before=moment), list[dg.DagsterRun]()
+    while records := instance.get_run_records(old, limit=_PAGE, cursor=cursor):
+        runs += (record.dagster_run for record in records)
+        cursor = runs[-1].run_id
     deleted = []
-    for run in list(_old_runs(instance, before)):  # the newest first
+    for run in runs:  # the newest first
         keys = set(demonstrations_of(run))
         if run.run_id not in kept and keys <= partitions:
             instance.delete_run(run.run_id)
             deleted.append(run.run_id)
         partitions |= keys
     return deleted
-
-
-def _old_runs(instance: dg.DagsterInstance, before: float) -> Iterator[dg.DagsterRun]:
-    moment = dt.datetime.fromtimestamp(before, dt.UTC)
-    old = dg.RunsFilter(statuses=_FINISHED, created_before=moment)
-    cursor = None
-    while records := instance.get_run_records(old, limit=_PAGE, cursor=cursor):
-        yield from (record.dagster_run for record in records)
-        cursor = records[-1].dagster_run.run_id
 
 
 def _runs_behind_assets(instance: dg.DagsterInstance) -> Iterator[str]:
@@ -115,17 +103,14 @@ def _request_reprocessing(
     context: dg.OpExecutionContext, workspace: dg.ResourceParam[Workspace]
 ) -> None:
     ids = [upload.id for upload in workspace.uploads.list_demonstrations()]
-    outdated = [key for key in ids if _is_to_reprocess(context, workspace, key)]
+    outdated = []
+    for key in ids:
+        try:
+            if is_outdated(workspace, key) and not is_quarantined(workspace, key):
+                outdated.append(key)
+        except Exception as error:  # noqa: BLE001 - the others are requested all the same
+            context.log.warning("%s skipped, it cannot be read now: %s", key, type(error).__name__)
     _request_reruns(context, workspace, outdated, REPROCESS)
-
-
-def _is_to_reprocess(context: dg.OpExecutionContext, workspace: Workspace, key: str) -> bool:
-    """Whether code or settings changed; one that cannot be read now is left to the next time."""
-    try:
-        return is_outdated(workspace, key) and not is_quarantined(workspace, key)
-    except Exception as error:  # noqa: BLE001 - the others are requested whatever it is
-        context.log.warning("%s skipped, it cannot be read now: %s", key, type(error).__name__)
-        return False
 
 
 def _request_reruns(

@@ -182,7 +182,7 @@ def text_table(
     head: Sequence[str], rows: Iterable[Sequence[object]], total: int
 ) -> dg.MetadataValue:
     """A Markdown table of any text, and how many of `total` rows it does not show."""
-    cells = [[markdown_text(str(value)) for value in row] for row in rows]
+    cells = [["" if one is None else markdown_text(str(one)) for one in row] for row in rows]
     more = f"\n\n… and {total - len(cells)} more" if total > len(cells) else ""
     return dg.MetadataValue.md(markdown_table(head, cells) + more)
 

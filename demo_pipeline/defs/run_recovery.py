@@ -50,11 +50,7 @@ def claim_run(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
 
 
 def recover(instance: dg.DagsterInstance, workspace: Workspace) -> list[str]:
-    """Clear away what dead processes left: open runs, and unfinished files in store and cache.
-
-    Returns:
-        One line for each thing that was cleared away.
-    """
+    """Clear away open runs and unfinished files of dead processes; a line for each."""
     return [*close_dead_runs(instance), *clear_leftovers(workspace)]
 
 
@@ -80,7 +76,10 @@ def _dead(instance: dg.DagsterInstance, record: dg.RunRecord) -> str:
     owner, here = _owner(record.dagster_run), this_process()
     if owner is None:
         silent = time.time() - record.update_timestamp.timestamp()
-        gone = _is_local(instance) and _launcher_is_gone(record.dagster_run, silent)
+        # Code servers of this machine launch the runs, and its files serve no other.
+        files = type(instance.run_storage).__name__ == "SqliteRunStorage"
+        here_only = files and isinstance(instance.run_launcher, dg.DefaultRunLauncher)
+        gone = here_only and _launcher_is_gone(record.dagster_run, silent)
         return "the process that launched it ended before it began" if gone else ""
     if not owner.is_gone(here, process_start):
         return ""
@@ -88,12 +87,6 @@ def _dead(instance: dg.DagsterInstance, record: dg.RunRecord) -> str:
     if owner.boot != here.boot and "-" not in {owner.boot, here.boot}:
         return f"{name} ended when the machine was restarted"
     return f"{name} ended without a result: it was killed, or ran out of memory"
-
-
-def _is_local(instance: dg.DagsterInstance) -> bool:
-    """Whether code servers of this machine launch the runs, and its files serve no other."""
-    files = type(instance.run_storage).__name__ == "SqliteRunStorage"
-    return files and isinstance(instance.run_launcher, dg.DefaultRunLauncher)
 
 
 def _launcher_is_gone(run: dg.DagsterRun, silent: float) -> bool:

@@ -21,7 +21,6 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from demo_pipeline import __version__
 from demo_pipeline.files.logs import LOG_ROOT, PassedOnLog, show_log, shown_level
 from demo_pipeline.files.system_errors import best_effort
 from demo_pipeline.problems import DemonstrationError, Problem
@@ -57,10 +56,7 @@ RunLog = Callable[[int, str], None]
 class DemonstrationTask:
     """What is to be done with one demonstration.
 
-    Attributes:
-        demonstration: its id.
-        listed: listing fingerprint of the expected upload; None: the one that is there.
-        force: build although nothing changed.
+    `listed`: listing fingerprint of the expected upload; None: the one that is there.
     """
 
     demonstration: str
@@ -96,15 +92,8 @@ def process_stages(
 
     A demonstration whose process died, or needs more memory or CPU time than it may, is tried once
     more, alone, when the others are done; when that ends so again it is quarantined. An early end
-    kills the workers.
-
-    Args:
-        workspace: roots and settings.
-        tasks: the demonstrations.
-        stages: to run, in order; none: all.
-        workers: the most processes at once.
-        log: gets level and message of what the processes log at INFO and above; None: no one does.
-        tick: called about every second.
+    kills the workers. `log` gets level and message of what these log at INFO and above; `tick` is
+    called about every second.
     """
     pool = _Pool(workspace, stages or STAGES, log, tick)
     again: list[DemonstrationTask] = []
@@ -131,12 +120,7 @@ def process_patiently(
 ) -> Generator[DemonstrationResult]:
     """As `process`; those that wait are tried again after pauses, a few of them first.
 
-    Args:
-        workspace: roots and settings.
-        tasks: the demonstrations.
-        workers: the most processes at once.
-        pause: called with what is waited for and the seconds to wait.
-        log: as of `process_stages`.
+    `pause` is called with what is waited for and the seconds to wait.
     """
     known = {task.demonstration: task for task in tasks}
     waiting: dict[str, DemonstrationResult] = {}
@@ -181,11 +165,7 @@ def run_demonstration(
 ) -> DemonstrationResult:
     """Run the stages in order, until one gives nothing; no error of a stage is raised.
 
-    Args:
-        workspace: roots and settings.
-        stages: some or all of a demonstration's stages, in their order.
-        task: which demonstration, and how.
-        tell: called with what each stage gave, and as the `watch` of `run_stage`.
+    `tell` is called with what each stage gave, and as the `watch` of `run_stage`.
     """
     reports: list[BuildResult] = []
     for stage in stages:
@@ -273,9 +253,7 @@ def _died(workspace: Workspace, worker: "_Worker") -> DemonstrationResult:
             message = f"{stage} {worker.exceeded}, also alone in a process"
             problem = Problem("too_expensive", ".", message, remedy=remedy, demonstration=key)
             uploaded = workspace.uploads.identity(key)
-            record = quarantine_demonstration(
-                workspace.store, key, stage, uploaded, __version__, problems=[problem]
-            )
+            record = quarantine_demonstration(workspace.store, key, stage, uploaded, [problem])
         else:
             record = record_crash(workspace, key, stage, cause)
     except Exception as error:  # noqa: BLE001 - the others go on whatever it is
@@ -283,16 +261,6 @@ def _died(workspace: Workspace, worker: "_Worker") -> DemonstrationResult:
         return _waits(key, f"{cause}; {reason}", stage)
     problems = tuple(record.known_problems())
     return DemonstrationResult(key, Status.REJECTED, tuple(worker.done), stage, problems)
-
-
-def _forks(workspace: Workspace) -> bool:
-    """Whether a worker is a copy of this process, which has imported everything.
-
-    The threads that packages start when they are imported (OpenBLAS, jemalloc, Arrow) are prepared
-    for that on Linux; system libraries of macOS are not, and neither are open connections to S3.
-    """
-    urls = (workspace.uploads.url, workspace.store.url)
-    return platform.system() == "Linux" and not any(map(is_bucket, urls))
 
 
 class _Worker:
@@ -312,7 +280,11 @@ class _Worker:
         self.done: list[BuildResult] = []
         self._pool, self._cpu = pool, 0.0
         self._limit: StageLimit | None = None
-        forks = _forks(pool.workspace)
+        # A copy of this process has imported everything. The threads that packages start then
+        # (OpenBLAS, jemalloc, Arrow) are prepared for that on Linux; system libraries of macOS are
+        # not, and neither are open connections to S3.
+        urls = (pool.workspace.uploads.url, pool.workspace.store.url)
+        forks = platform.system() == "Linux" and not any(map(is_bucket, urls))
         known = pool.stages if forks else [stage.name for stage in pool.stages]
         ours = [worker.connection for worker in (*pool.workers, self)] if forks else []
         level = None if forks else shown_level()

@@ -32,14 +32,9 @@ def build_if_stale(
 ) -> BuildResult:
     """Build, check and commit `output`, unless its current version has this recipe and its bytes.
 
-    Args:
-        store: gets the output.
-        output: its name in the store.
-        recipe: everything it depends on.
-        build: writes the files under `Staging.path` and returns a JSON object about them.
-        check: reads the files back from a folder.
-        force: build although nothing changed.
-        mend: called before a damaged version is built again, whose inputs may be damaged, too.
+    `build` writes files under `Staging.path` and returns a JSON object about them, which `check`
+    reads back; `mend` is called before a damaged version is built again, whose inputs may be
+    damaged, too.
 
     Raises:
         ChangedOutput: `output` links to a damaged version, or shares a damaged file with another.

@@ -33,10 +33,7 @@ _VERIFIED = {  # what `run --verify` builds, by the first folder of its outputs
 
 @dataclass(frozen=True)
 class Verification:
-    """How many outputs were read, every difference once, and what is damaged by it.
-
-    That are the demonstrations with these ids, and whether an output of a dataset stage is.
-    """
+    """How many outputs were read, each difference once, and whose outputs are damaged by it."""
 
     outputs: int
     damages: tuple[OutputDamage, ...]

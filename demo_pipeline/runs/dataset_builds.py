@@ -92,12 +92,8 @@ RetryPause = Callable[[str, float], None]
 class BuiltDatasets:
     """What building the datasets of a job gave.
 
-    Attributes:
-        results: stage → its output, or the error that ended it; without those that were skipped.
-        outcomes: the datasets that were built.
-        errors: why others were not.
-        damage: the trajectories that they lack, since they differ from their manifests or cannot
-            be read.
+    By stage its output, or the error that ended it, without those that were skipped; the datasets
+    that were built; why others were not; what is wrong with the trajectories that they lack.
     """
 
     results: Mapping[str, BuildResult | Exception] = field(default_factory=dict)
@@ -111,11 +107,7 @@ def build_datasets(
 ) -> BuiltDatasets:
     """Build every dataset of a job; one that fails holds up those only that read it.
 
-    Args:
-        workspace: roots and settings.
-        job: of the stages.
-        pause: called before what passes by itself is tried again; None: it is not.
-        force: build although nothing changed.
+    `pause` is called before what passes by itself is tried again; None: it is not.
     """
     wanted = [
         stage for stage in DATASET_STAGES if stage.job == job and stage.is_built(workspace.settings)

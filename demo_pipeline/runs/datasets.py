@@ -46,13 +46,7 @@ def dataset_output(stage: Stage[DatasetInputs], context: DatasetInputs) -> str:
 def dataset_recipe(
     stage: Stage[DatasetInputs], context: DatasetInputs, fingerprints: Mapping[str, str]
 ) -> Recipe:
-    """Everything that the output depends on.
-
-    Args:
-        stage: the stage.
-        context: its inputs.
-        fingerprints: name → fingerprint of the inputs that are not trajectories.
-    """
+    """Everything that the output depends on; `fingerprints`: of inputs but the trajectories."""
     inputs = dict(fingerprints)
     if stage.reads_trajectories:
         committed = context.committed
@@ -114,7 +108,11 @@ def committed_trajectories(workspace: Workspace) -> Iterator[CommittedTrajectori
     """
     left_out: Counter[str] = Counter(broken=0, quarantined=0)
     names = workspace.store.outputs(RECORDS_STAGE.folder)
-    noted = {name.rpartition("/")[2] for name in _still_damaged(workspace.store)}
+    store = workspace.store
+    for url, name in list(_damaged):
+        if url == store.url and not store.verify(name):  # built again since
+            _damaged.discard((url, name))
+    noted = {name.rpartition("/")[2] for url, name in _damaged if url == store.url}
     present = [name for name in names if name.rpartition("/")[2] not in noted]
     wanted = RECORDS_STAGE.parts(workspace.settings)
     with workspace.store.open_all(present, lambda version: _Kept.of(version, wanted)) as opened:
@@ -153,26 +151,16 @@ def _damaged_output(store: Store, records: str) -> str:
     return trajectory if store.verify(trajectory) else records
 
 
-def _still_damaged(store: Store) -> set[str]:
-    """The outputs that were found damaged and were not built again since."""
-    _damaged.difference_update(
-        [(url, name) for url, name in _damaged if url == store.url and not store.verify(name)]
-    )
-    return {name for url, name in _damaged if url == store.url}
-
-
 _FOLDER = "failed_exports"
 
 
 def export_states(
     workspace: Workspace, context: DatasetInputs, *, count: bool = True
 ) -> tuple[ExportState, ...]:
-    """The state of every training export of the registry.
+    """The state of every training export, for the trajectories and settings of `context`.
 
-    Args:
-        workspace: the store; of a bucket only the files that are counted are downloaded.
-        context: the trajectories and settings that an export would be built from now.
-        count: count the records of each trajectory, which no fingerprint needs.
+    `count`: count the records of each trajectory, which no fingerprint needs; of a bucket only the
+    files for that are downloaded.
     """
     return tuple(
         _state(workspace, context, stage, stage.export, count=count)
@@ -328,11 +316,6 @@ def rebuild_cause(
 ) -> tuple[str, str]:
     """The stage's output, and why it would be built now; empty when it would not.
 
-    Args:
-        workspace: the roots; nothing is built or written.
-        stage: the stage.
-        committed: the committed trajectories, opened once for many stages.
-
     Raises:
         StorageError: the store or the source cannot be read.
     """
@@ -426,7 +409,10 @@ def _build(
             if found := document_damage(folder, output):
                 raise found.as_error()
         if stage.links_trajectories:  # it hands on what no dataset reads
-            _require_whole_documents(committed)
+            for source in committed.trajectories:  # pictures are compared when they are linked
+                name = committed.versions[source.id].output
+                if found := document_damage(source.path.resolve(), name):
+                    raise found.as_error()
         summary = dict(stage.build(context, staging.path))
         if not stage.reads_trajectories:
             return summary
@@ -447,20 +433,6 @@ def _build(
         lambda out: _checked(stage, context, out),
         force=force,
     )
-
-
-def _require_whole_documents(committed: CommittedTrajectories) -> None:
-    """Compare the files of trajectories but their pictures with their manifests.
-
-    Pictures are compared when they are linked, and when they are read.
-
-    Raises:
-        ChangedOutput: one differs.
-    """
-    for source in committed.trajectories:
-        output = committed.versions[source.id].output
-        if damage := document_damage(source.path.resolve(), output):
-            raise damage.as_error()
 
 
 def _checked(stage: Stage[DatasetInputs], context: DatasetInputs, out: Path) -> list[CheckOutcome]:

@@ -14,9 +14,9 @@ import sqlite3
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import partial
 from itertools import count
 from typing import NamedTuple, Protocol
 
@@ -236,16 +236,11 @@ def is_given_up(upload: Upload) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """The result of one tick.
+    """The result of one tick: runs to launch, at most one per id, and how far it is.
 
-    Attributes:
-        requests: runs to launch, at most one per id.
-        collisions: ids that several folders have, with the folders' names; none is requested.
-        states: how many folders are in each state.
-        sweep: number of completed sweeps over all objects.
-        pages: of listings that were requested.
-        polls: number of folders that were polled.
-        errors: messages of storage errors, in order; later ticks try again.
+    Ids that several folders have are in `collisions`, with the folders' names, and not requested.
+    `sweep`: number of completed sweeps over all objects; `errors`: messages of storage errors, in
+    order; later ticks try again.
     """
 
     requests: tuple[Request, ...]
@@ -273,13 +268,8 @@ def tick(  # noqa: PLR0917 - what a tick needs, in the order of its steps
 ) -> Tick:
     """Find new, changed and vanished uploads, and the runs to launch for them.
 
-    Args:
-        objects: the uploads.
-        table: kept between ticks; an empty one is filled again.
-        runs: what is known of runs.
-        now: epoch seconds by this machine's clock, which may jump.
-        settings: thresholds and bounds.
-        clock: in seconds, for the bound on a tick's time.
+    The table is kept between ticks; an empty one is filled again. `now`: epoch seconds by this
+    machine's clock, which may jump; `clock`: in seconds, for the bound on a tick's time.
 
     Raises:
         StorageError: the table cannot be used; errors of the uploads' storage are in `Tick.errors`.
@@ -349,13 +339,11 @@ class _Tick:
         for done, upload in enumerate(self._table.requested(self._settings.polls_per_tick)):
             if done and self._spent() >= until:
                 return
-            self._attempt(upload, partial(self._confirm, upload))
-
-    def _confirm(self, upload: Upload) -> None:
-        run = self._runs.launched(upload.run_key or "")
-        if run is not None:
-            with self._table.transaction():
-                self._table.save([accept(upload, run)])
+            with self._own_trouble(upload):
+                run = self._runs.launched(upload.run_key or "")
+                if run is not None:
+                    with self._table.transaction():
+                        self._table.save([accept(upload, run)])
 
     def _end_runs(self) -> None:
         """Take in how runs ended since the last tick."""
@@ -379,7 +367,11 @@ class _Tick:
                 page = self._objects.list_page("", self._position.token)
             except StorageError as error:
                 self._errors.append(str(error))
-                self._go_on_from(_refused(self._position))
+                at = self._position
+                if at.refusals + 1 < _MAX_REFUSALS:
+                    self._go_on_from(replace(at, refusals=at.refusals + 1))
+                else:
+                    self._go_on_from(replace(at, token=None, sweep=at.sweep + 1, refusals=0))
                 return used + 1
             with self._table.transaction():
                 self._store_page(page)
@@ -413,16 +405,21 @@ class _Tick:
             if late or (full and upload.fingerprint):
                 return
             self._polls += 1
-            self._attempt(upload, partial(self._poll, upload, colliding, full=full))
+            with self._own_trouble(upload):
+                self._poll(upload, colliding, full=full)
 
-    def _attempt(self, upload: Upload, work: Callable[[], None]) -> None:
-        """Do the work; trouble with one folder is reported, and it is polled later."""
+    @contextmanager
+    def _own_trouble(self, upload: Upload) -> Iterator[None]:
+        """Report trouble with one folder, in words of ours or of the system; poll it later."""
         try:
-            work()
+            yield
         except sqlite3.Error:  # of the table, which all of them need
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this folder's alone
-            self._errors.append(_described(upload, error))
+            number = error.errno if isinstance(error, OSError) else None
+            why = os.strerror(number) if number else type(error).__name__
+            said = str(error) if isinstance(error, StorageError) else f"{upload.id}: {why}"
+            self._errors.append(said)
             wait = max(self._settings.stable_seconds, _ERROR_WAIT_SECONDS)
             self._table.save([replace(upload, due=self._time() + wait)])
 
@@ -481,7 +478,12 @@ class _Tick:
             self._request(upload, fingerprint, reason, time)
 
     def _request(self, upload: Upload, fingerprint: str, reason: str, time: float) -> None:
-        key = upload.run_key or self._next_key(upload, fingerprint)
+        key = upload.run_key
+        numbers = count(upload.attempts if upload.accepted == fingerprint else 0)
+        while key is None:  # the first that no run has
+            number = next(numbers)
+            wanted = f"{upload.id}@{fingerprint[:16]}{f'#{number}' if number else ''}"
+            key = None if self._runs.launched(wanted) else wanted
         requested = replace(
             upload,
             state=UploadState.REQUESTED,
@@ -498,27 +500,12 @@ class _Tick:
         self._requests.append(Request(upload.id, key, fingerprint, reason))
         _LOG.info("%s: a run is requested: %s", upload.id, reason)
 
-    def _next_key(self, upload: Upload, fingerprint: str) -> str:
-        """The first key that no run has."""
-        for number in count(upload.attempts if upload.accepted == fingerprint else 0):
-            suffix = f"#{number}" if number else ""
-            key = f"{upload.id}@{fingerprint[:16]}{suffix}"
-            if self._runs.launched(key) is None:
-                break
-        return key
-
     def _may_retry(self) -> bool:
         """Whether another run that had to wait may be tried in this hour."""
         if self._retries is None:
             self._retries = RETRIES_PER_HOUR - self._runs.recent_waits()
         self._retries -= 1
         return self._retries >= 0
-
-
-def _refused(position: Position) -> Position:
-    if position.refusals + 1 < _MAX_REFUSALS:
-        return replace(position, refusals=position.refusals + 1)
-    return replace(position, token=None, sweep=position.sweep + 1, refusals=0)
 
 
 def _listed(
@@ -535,11 +522,3 @@ def _listed(
             soon = time if upload.due is None else min(upload.due, time)
             pending = upload.state is UploadState.PENDING  # it was stable and is no longer
             yield replace(upload, due=soon, fingerprint=None if pending else upload.fingerprint)
-
-
-def _described(upload: Upload, error: Exception) -> str:
-    """The words of an error that are ours, else what the system or Python calls it."""
-    if isinstance(error, StorageError):
-        return str(error)
-    number = error.errno if isinstance(error, OSError) else None
-    return f"{upload.id}: {os.strerror(number) if number else type(error).__name__}"

@@ -89,13 +89,9 @@ class Upload:
 class Position:
     """Discovery's clock, which never runs backwards, and how far the listing is.
 
-    Attributes:
-        time: seconds of its clock.
-        wall: the machine's clock at that time, epoch seconds.
-        debt: seconds by which the machine's clock was set back and not yet forward again.
-        token: where the listing continues; None at its beginning.
-        sweep: number of listings that were begun before.
-        refusals: how often in a row storage refused the token.
+    `wall` is the machine's clock at that time, `debt` the seconds by which that was set back and
+    not yet forward again. The listing continues at `token`, which storage refused so many times in
+    a row; `sweep` listings were begun before.
     """
 
     time: float
@@ -210,11 +206,7 @@ class DiscoveryTable:
     ) -> None:
         """Note that something passing stopped a command; the daemon may not know the folders yet.
 
-        Args:
-            demonstration: its id.
-            names: of its folders.
-            fingerprint: of the upload that was processed.
-            reason: what stopped it, in plain words.
+        `names` are of its folders, `fingerprint` of the upload that was processed.
         """
         position = self.position() or Position(0.0, 0.0)
         with self.transaction():

@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from demo_pipeline.datasets.export_loop import ExportPlan, plan_export
+from demo_pipeline.datasets.export_loop import plan_export
 from demo_pipeline.datasets.selection import CORRECTIONS_FILE
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.evaluation.answer_forms import ANSWER_FORMS
@@ -62,13 +62,9 @@ class EvaluationError(StorageError):
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What is asked and how it is judged.
+    """What is asked, in a form of `ANSWER_FORMS`, and judged, by rules of `PRESETS`.
 
-    Attributes:
-        form: of the questions and answers, a key of `ANSWER_FORMS`.
-        split: whose steps are asked about; `any`: all.
-        presets: the rules, keys of `PRESETS`.
-        seed: of the bootstrap.
+    `split`: whose steps are asked about, `any`: all; `seed`: of the bootstrap.
     """
 
     form: str = DEFAULT_FORM
@@ -77,17 +73,19 @@ class Evaluation:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        _known("form", [self.form], ANSWER_FORMS)
-        _known("split", [self.split], EVALUATION_SPLITS)
-        _known("preset", self.presets, PRESETS)
-        if not self.presets:
-            raise EvaluationError(f"no preset is named; choose from {', '.join(PRESETS)}")
+        asked: dict[str, tuple[Sequence[str], Collection[str]]] = {
+            "form": ([self.form], ANSWER_FORMS),
+            "split": ([self.split], EVALUATION_SPLITS),
+            "preset": (self.presets, PRESETS),
+        }
+        for what, (names, allowed) in asked.items():
+            if not names or not set(names) <= set(allowed):
+                raise EvaluationError(f"there is no such {what}; choose from {', '.join(allowed)}")
 
-
-def _known(what: str, names: Sequence[str], allowed: Collection[str]) -> None:
-    for name in names:
-        if name not in allowed:
-            raise EvaluationError(f"there is no such {what}; choose from {', '.join(allowed)}")
+    @property
+    def splits(self) -> list[Split]:
+        """Whose steps are asked about."""
+        return list(Split) if self.split == ANY_SPLIT else [Split(self.split)]
 
 
 def write_evaluation_requests(
@@ -101,14 +99,8 @@ def write_evaluation_requests(
 ) -> int:
     """Write the requests for a split, mode 0600; returns their number.
 
-    Args:
-        workspace: the store and its settings.
-        out: the file of lines; pictures as paths are in a folder beside it, `<stem>_images`, and
-            those of an earlier run are removed from there.
-        asked: form and split.
-        model: its name in every request.
-        system: replaces the system prompt of the form.
-        images: inside the lines, or as paths.
+    Pictures are inside the lines, or as paths in a folder beside the file, `<stem>_images`, from
+    which those of an earlier run are removed; `system` replaces the prompt of the form.
 
     Raises:
         EvaluationError: the split holds no step.
@@ -166,8 +158,9 @@ def _write_lines(
 
     with private_file(out) as file:
         with committed_trajectories(workspace) as committed:
-            plan = plan_export(committed.trajectories, workspace.settings.datasets)
-            _each_step(workspace, plan, asked, add)
+            settings = workspace.settings.datasets
+            plan = plan_export(committed.trajectories, settings)
+            each_true_step(plan, settings, asked.splits, add)
         if not written:
             raise _no_step(asked)
     return written
@@ -176,13 +169,7 @@ def _write_lines(
 def score_file(
     workspace: Workspace, predictions: Path, asked: Evaluation, out: Path | None = None
 ) -> ScoreReport:
-    """Score the predictions in a file.
-
-    Args:
-        workspace: the store and its settings.
-        predictions: plain JSON Lines, or results of an OpenAI batch.
-        asked: form, split and rules.
-        out: a folder for the tables; it is made. None: they are not written.
+    """Score a file of plain JSON Lines, or results of an OpenAI batch; with `out`, write tables.
 
     Raises:
         EvaluationError: the split holds no step.
@@ -198,16 +185,6 @@ def score_rows(workspace: Workspace, rows: PredictionRows, asked: Evaluation) ->
         EvaluationError: the split holds no step.
     """
     return _score(workspace, asked, lambda known: rows_as_predictions(rows, known), None)
-
-
-def _each_step(
-    workspace: Workspace,
-    plan: ExportPlan,
-    asked: Evaluation,
-    receive: Callable[[StepRecord], None],
-) -> None:
-    splits = list(Split) if asked.split == ANY_SPLIT else [Split(asked.split)]
-    each_true_step(plan, workspace.settings.datasets, splits, receive)
 
 
 def _score(
@@ -230,7 +207,7 @@ def _score(
             keep = stack.enter_context(table).append_row
 
         def each_step(add: Callable[[TrueStep], None]) -> None:
-            _each_step(workspace, plan, asked, lambda record: add(record.step))
+            each_true_step(plan, settings, asked.splits, lambda record: add(record.step))
 
         report = score_steps(
             each_step, asked.presets, decode, predictions, keep=keep, seed=asked.seed
@@ -276,13 +253,7 @@ COVERAGE, PRIVATE = "coverage", "private"
 
 @dataclass(frozen=True, slots=True)
 class DroppedEvaluation:
-    """Predictions in the store.
-
-    Attributes:
-        name: of their folder, a safe id.
-        predictions: the file.
-        settings: `evaluation.json`; None without one.
-    """
+    """Predictions in the store: the name of their folder, the file, and `evaluation.json`."""
 
     name: str
     predictions: ObjectInfo
@@ -300,12 +271,7 @@ class DroppedEvaluation:
 
 
 class ListedEvaluations(NamedTuple):
-    """The folders of predictions in the store.
-
-    Attributes:
-        found: those with predictions, by name.
-        unreadable: name → why, for folders whose files cannot be read now.
-    """
+    """The folders of predictions in the store; of others, why they cannot be read now."""
 
     found: tuple[DroppedEvaluation, ...] = ()
     unreadable: Mapping[str, str] = {}
@@ -388,31 +354,29 @@ def run_evaluation(workspace: Workspace, name: str, *, force: bool = False) -> B
     with TemporaryDirectory(prefix="demo_pipeline-") as folder:
         predictions = Path(folder) / PREDICTIONS_FILE
         asked = _asked(objects, dropped, Path(folder))
-        is_open = _is_open(workspace, dropped)
 
         def build(staging: Staging) -> Summary:
             objects.fetch(dropped.predictions.key, dropped.predictions.etag, predictions)
             os.chmod(predictions, 0o600)  # noqa: PTH101 - the copy is this process's own
             report = score_file(workspace, predictions, asked, staging.path)
             (staging.path / FAILURES_FILE).write_bytes(failures_sheet(report.failures))
-            return _summary(report, asked)
+            return {  # what the manifest keeps: counts, and the rows over all steps
+                **report_summary(report, asked),
+                "presets": list(asked.presets),
+                "score": report.row(asked.presets[0])["score"],
+                "rows": [row for row in report.rows if row["dimension"] == ALL_STEPS],
+            }
 
         def check(out: Path) -> Sequence[CheckOutcome]:
-            return [_coverage(out), _privacy(dropped, is_open=is_open)]
+            return [_coverage(out), _privacy(workspace, dropped)]
 
-        output = f"{EVALUATION_OUTPUT}/{name}"
-        recipe = _recipe(workspace, dropped)
+        output, section = f"{EVALUATION_OUTPUT}/{name}", workspace.settings.datasets.fingerprint()
+        with committed_trajectories(workspace) as committed:
+            required, kept = workspace.settings.datasets.require_review, [CORRECTIONS_FILE]
+            inputs = {one.id: read_of(one, kept, required) for one in committed.trajectories}
+        inputs[f"{EVALUATIONS_FOLDER}/{name}"] = dropped.fingerprint
+        recipe = Recipe(EVALUATION_OUTPUT, EVALUATION_CODE_VERSION, section, inputs)
         return build_if_stale(workspace.store, output, recipe, build, check, force=force)
-
-
-def _recipe(workspace: Workspace, dropped: DroppedEvaluation) -> Recipe:
-    with committed_trajectories(workspace) as committed:
-        required = workspace.settings.datasets.require_review
-        kept = [CORRECTIONS_FILE]
-        inputs = {one.id: read_of(one, kept, required) for one in committed.trajectories}
-    inputs[f"{EVALUATIONS_FOLDER}/{dropped.name}"] = dropped.fingerprint
-    section = workspace.settings.datasets.fingerprint()
-    return Recipe(EVALUATION_OUTPUT, EVALUATION_CODE_VERSION, section, inputs)
 
 
 def _asked(objects: Objects, dropped: DroppedEvaluation, folder: Path) -> Evaluation:
@@ -443,16 +407,6 @@ def _evaluation(value: Any) -> Evaluation:
     return Evaluation(form, split, tuple(names), seed)
 
 
-def _summary(report: ScoreReport, asked: Evaluation) -> dict[str, Any]:
-    """What the manifest keeps: counts, and the rows over all steps."""
-    return {
-        **report_summary(report, asked),
-        "presets": list(asked.presets),
-        "score": report.row(asked.presets[0])["score"],
-        "rows": [row for row in report.rows if row["dimension"] == ALL_STEPS],
-    }
-
-
 def _coverage(out: Path) -> CheckOutcome:
     counts = load_json(out / REPORT_SUMMARY)
     remedy = "send the requests again; what has no usable answer counts as wrong"
@@ -464,22 +418,15 @@ def _coverage(out: Path) -> CheckOutcome:
     return CheckOutcome(COVERAGE, not problems, tuple(problems), blocking=False)
 
 
-def _is_open(workspace: Workspace, dropped: DroppedEvaluation) -> bool:
+def _privacy(workspace: Workspace, dropped: DroppedEvaluation) -> CheckOutcome:
     """Whether others may read the predictions in a folder; of a bucket nothing is known."""
+    file = dropped.predictions.key
     if is_bucket(workspace.store.url):
-        return False
+        return CheckOutcome(PRIVATE, True, (), blocking=False)
     try:
-        return readable_by_others(local_path(workspace.store.url) / dropped.predictions.key)
+        is_open = readable_by_others(local_path(workspace.store.url) / file)
     except OSError as error:
-        raise StorageError(f"{dropped.predictions.key}: {error.strerror}") from None
-
-
-def _privacy(dropped: DroppedEvaluation, *, is_open: bool) -> CheckOutcome:
-    problem = Problem(
-        PRIVATE,
-        dropped.predictions.key,
-        "others can read the predictions, which may hold what people typed",
-        remedy="chmod 600",
-        severity=Severity.WARNING,
-    )
+        raise StorageError(f"{file}: {error.strerror}") from None
+    message = "others can read the predictions, which may hold what people typed"
+    problem = Problem(PRIVATE, file, message, remedy="chmod 600", severity=Severity.WARNING)
     return CheckOutcome(PRIVATE, not is_open, (problem,) if is_open else (), blocking=False)

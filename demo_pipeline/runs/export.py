@@ -43,18 +43,11 @@ _PICTURES = frozenset({".png", ".jpg", ".jpeg"})  # nobody changes them in place
 
 
 def export_datasets(store: Store, dest: Path, disabled: Collection[str] = ()) -> dict[str, int]:
-    """Copy every exported output to `dest`, as files without symbolic links.
+    """Copy every exported output but the `disabled` to `dest`, as files without symbolic links.
 
-    Equal pictures are stored once, as hard links where the file system has them.
-
-    Args:
-        store: holds the outputs.
-        dest: a folder that does not exist or is empty; it gets all of them, or stays as it was.
-        disabled: outputs, and folders of outputs, that are not copied.
-
-    Returns:
-        The names of the copied outputs, which are also their paths under `dest`, and the bytes that
-        each wrote. Outputs that were never built are left out.
+    Equal pictures are stored once, as hard links where the file system has them. `dest` does not
+    exist or is empty; it gets all, or stays as it was. Returns the names of the copied outputs,
+    which are also their paths below it, and the bytes that each wrote.
 
     Raises:
         StorageError: `dest` is not empty, a file of an output was changed, or the disk is full.
@@ -68,8 +61,11 @@ def export_datasets(store: Store, dest: Path, disabled: Collection[str] = ()) ->
     sizes: dict[str, int] = {}
     with folder_draft(dest) as draft:
         for name in names:
-            before = copier.written
-            _copy(store, name, draft / name, copier)
+            before, target = copier.written, draft / name
+            require_undamaged(store, name)
+            with store.open(name) as (content, _):
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copytree(content, target, copy_function=copier)
             sizes[name] = copier.written - before
         write_origins(store, names, draft)
     return sizes
@@ -142,13 +138,6 @@ def require_undamaged(store: Store, name: str) -> None:
         raise StorageError(f"nothing was exported: {first} ({len(damages)} problems in all)")
 
 
-def _copy(store: Store, name: str, target: Path, copier: _Copier) -> None:
-    require_undamaged(store, name)
-    with store.open(name) as (content, _):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copytree(content, target, copy_function=copier)
-
-
 def _require_empty(dest: Path) -> None:
     try:
         with os.scandir(dest) as entries:
@@ -162,11 +151,7 @@ def _require_empty(dest: Path) -> None:
 
 
 def export_hub_layout(workspace: Workspace, dest: Path) -> tuple[HubConfig, ...]:
-    """Write the exports that have tables, with their pictures, and a card; nothing else.
-
-    Args:
-        workspace: holds the exports. Those that `datasets.exports` does not name are left out.
-        dest: a folder that does not exist or is empty; it gets all of them, or stays as it was.
+    """Write the exports of `datasets.exports` that have tables, with their pictures, and a card.
 
     Raises:
         StorageError: `datasets.license` or `hub.language` is not set, `dest` is not empty, or a

@@ -92,10 +92,6 @@ def redacted_errors(stage: str, demonstration: str = "") -> Iterator[None]:
 
     Errors with messages of our own keep them, and lose only their cause.
 
-    Args:
-        stage: that is running.
-        demonstration: its id; empty for a dataset.
-
     Raises:
         DefectError: of a subclass with the name of the exception, since Dagster keeps that name.
         TransientError: something passing stopped the stage, such as a full disk.

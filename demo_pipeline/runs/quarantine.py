@@ -6,7 +6,7 @@ runs and colliding ids. The stages decide which demonstrations are quarantined.
 
 import json
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
@@ -54,11 +54,6 @@ class QuarantineRecord(BaseModel):
         return [Problem.from_dict(one, demonstration=self.demonstration) for one in self.problems]
 
 
-def problem_dicts(problems: Iterable[Problem]) -> list[dict[str, JsonValue]]:
-    """Problems in the form that a record stores."""
-    return [problem.as_dict() for problem in problems]
-
-
 def is_quarantined(workspace: Workspace, demonstration: str) -> bool:
     """Whether its current upload is quarantined, by this version of the package."""
     record = read_quarantine(workspace.store, demonstration)
@@ -72,8 +67,6 @@ def quarantine_demonstration(
     demonstration: str,
     stage: str,
     fingerprint: str | None,
-    tool_version: str,
-    *,
     problems: Sequence[Problem],
 ) -> QuarantineRecord:
     """Quarantine a demonstration, counting how often this stage failed on these same files.
@@ -87,10 +80,10 @@ def quarantine_demonstration(
         demonstration=demonstration,
         stage=stage,
         fingerprint=fingerprint,
-        tool_version=tool_version,
+        tool_version=__version__,
         attempts=earlier.attempts + 1 if earlier and same else 1,
         sequence=earlier.sequence + 1 if earlier else 1,
-        problems=problem_dicts(problems),
+        problems=[problem.as_dict() for problem in problems],
     )
     write_quarantine(store, record)
     codes = ", ".join(f"{problem.code} in {problem.file}" for problem in problems)
@@ -124,20 +117,17 @@ def read_quarantine(store: Store, demonstration: str) -> QuarantineRecord | None
     Raises:
         StorageError: the id is not safe.
     """
-    found = (_read(store, demonstration, key) for key in _keys(store, demonstration))
-    records = [record for record in found if record is not None]
+    records = []
+    for key in _keys(store, demonstration):
+        if (data := store.get_document(key)) is None:
+            continue
+        try:
+            record = QuarantineRecord.model_validate_json(data)
+        except ValidationError:
+            record = None
+        is_its = record is not None and record.demonstration == demonstration
+        records.append(record if record and is_its else _unreadable(demonstration, key))
     return max(records, key=lambda record: record.sequence, default=None)
-
-
-def _read(store: Store, demonstration: str, key: str) -> QuarantineRecord | None:
-    data = store.get_document(key)
-    if data is None:
-        return None
-    try:
-        record = QuarantineRecord.model_validate_json(data)
-    except ValidationError:
-        return _unreadable(demonstration, key)
-    return record if record.demonstration == demonstration else _unreadable(demonstration, key)
 
 
 def release(store: Store, demonstration: str) -> bool:
@@ -204,7 +194,7 @@ def _unreadable(demonstration: str, key: str, reason: str = "") -> QuarantineRec
         stage="",
         tool_version="",
         sequence=0,
-        problems=problem_dicts([problem]),
+        problems=[problem.as_dict()],
     )
 
 
@@ -213,12 +203,7 @@ def record_crash(
 ) -> QuarantineRecord:
     """Quarantine a demonstration whose run ended without a result.
 
-    Args:
-        workspace: roots and settings.
-        demonstration: its id.
-        stage: in which the run ended.
-        cause: what ended it, e.g. the name of an exception; never its message, which may quote the
-            upload.
+    `cause`: what ended it, such as the name of an exception, whose message may quote the upload.
     """
     problem = Problem(
         CRASH,
@@ -228,9 +213,7 @@ def record_crash(
         demonstration=demonstration,
     )
     uploaded = workspace.uploads.identity(demonstration)
-    return quarantine_demonstration(
-        workspace.store, demonstration, stage, uploaded, __version__, problems=[problem]
-    )
+    return quarantine_demonstration(workspace.store, demonstration, stage, uploaded, [problem])
 
 
 def quarantine_collisions(
@@ -238,14 +221,8 @@ def quarantine_collisions(
 ) -> tuple[list[str], list[str]]:
     """Quarantine the ids that several folders share, release the ids that no longer collide.
 
-    A record that cannot be read or written keeps no other from it; a later call tries again.
-
-    Args:
-        workspace: roots and settings.
-        collisions: id → names of the folders that share it, for every collision.
-
-    Returns:
-        The released ids; and the messages of errors.
+    Returns the released ids, and the messages of errors: a record that cannot be read or written
+    keeps no other from it, and a later call tries again.
     """
     store, released, errors = workspace.store, list[str](), list[str]()
     for key in sorted({*collisions, *without_fingerprint(store)}):
@@ -255,8 +232,7 @@ def quarantine_collisions(
             if key in collisions:
                 found = collision_problem(key, collisions[key])
                 if found.as_dict() not in known:
-                    first = RAW_RECORDINGS_STAGE.name
-                    quarantine_demonstration(store, key, first, None, __version__, problems=[found])
+                    quarantine_demonstration(store, key, RAW_RECORDINGS_STAGE.name, None, [found])
             elif known and known[0].get("code") == COLLISION:
                 release(store, key)
                 released.append(key)

@@ -15,7 +15,7 @@ from pydantic import JsonValue
 
 from demo_pipeline.datasets.dataset_inputs import DatasetInputs
 from demo_pipeline.files.column_values import COUNT, TEXT, between, one_of
-from demo_pipeline.files.parquet import TableWriter, described_schema, schema_problems
+from demo_pipeline.files.parquet import described_schema, schema_problems, write_rows
 from demo_pipeline.problems import Problem, Severity
 from demo_pipeline.runs.quarantine import QuarantineRecord, list_quarantine
 from demo_pipeline.runs.workspace import Workspace
@@ -71,9 +71,7 @@ def rows_of(records: Iterable[QuarantineRecord]) -> list[dict[str, Any]]:
 def write_quarantine_table(records: Sequence[QuarantineRecord], out: Path) -> Summary:
     """Write `out`/quarantine.parquet; returns the numbers of records and problems."""
     rows = rows_of(records)
-    with TableWriter(out / TABLE_FILE, QUARANTINE_SCHEMA) as table:
-        for row in rows:
-            table.append_row(row)
+    write_rows(out / TABLE_FILE, rows, QUARANTINE_SCHEMA)
     return {
         "quarantined": len(records),
         "problems": len(rows),

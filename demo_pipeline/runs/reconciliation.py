@@ -66,11 +66,14 @@ def reconcile(
     gone = uploads.keys() - present
     in_quarantine = {*quarantined, *colliding} & (present - unknown)
     rest = present - unknown - in_quarantine
-    accepted = {key for key in rest if _is_accepted(uploads[key])}
+    over = {key for key in rest if uploads[key].run or uploads[key].due is None}
+    over |= {key for key in rest if is_given_up(uploads[key])}
+    accepted = {key for key in over if uploads[key].state is UploadState.ACCEPTED}
     ended = {key for key in accepted if uploads[key].run is None}
     lost = {key for key in ended if key not in built or is_given_up(uploads[key])}
     pending = rest - accepted
     waiting = sorted(key for key in pending if uploads[key].cause == RunOutcome.WAITING)
+    stray = {*quarantined} - present - gone
     vanished = sorted(key for key in gone if uploads[key].state is not UploadState.GONE)
     return Reconciliation(
         listed=len(present | gone),
@@ -79,27 +82,19 @@ def reconcile(
         pending=len(pending | unknown if recent_tick else pending),
         gone=len(gone),
         problems=(
-            *(_unknown(key, recent_tick=recent_tick) for key in sorted(unknown)),
-            *map(_lost, sorted(lost)),
-            *(_waiting(key, uploads[key].reason) for key in waiting),
-            *map(_vanished, vanished),
-            *map(_stray, sorted({*quarantined} - present - gone)),
+            *(_problem("unknown_upload", key, recent=recent_tick) for key in sorted(unknown)),
+            *(_problem("lost_upload", key) for key in sorted(lost)),
+            *(_problem("waiting_upload", key, uploads[key].reason) for key in waiting),
+            *(_problem("vanished_upload", key) for key in vanished),
+            *(_problem("stray_quarantine", key) for key in sorted(stray)),
         ),
     )
 
 
 def is_settled(workspace: Workspace, demonstration: str, fingerprint: str) -> bool:
-    """Whether the store has every output, or a quarantine record, of this upload.
+    """Whether the store has every output, or a quarantine record, of the upload so listed.
 
     By whatever code: new code is not a reason to process every upload again.
-
-    Args:
-        workspace: roots and settings.
-        demonstration: its id.
-        fingerprint: of the upload's listing, which is its identity in a bucket.
-
-    Raises:
-        StorageError: the store or the upload cannot be read.
     """
     record = read_quarantine(workspace.store, demonstration)
     built = _built_from(workspace, demonstration)
@@ -128,53 +123,36 @@ def _built_from(workspace: Workspace, demonstration: str) -> str | None:
     return upload
 
 
-def _is_accepted(upload: Upload) -> bool:
-    """Whether no run has to follow."""
-    over = upload.run is not None or upload.due is None or is_given_up(upload)
-    return upload.state is UploadState.ACCEPTED and over
+_WORDS = {  # code → what is wrong, and what to do
+    "unknown_upload": (
+        "is in the uploads, and discovery is not running",
+        "switch on the sensor new_uploads, and check its ticks",
+    ),
+    "lost_upload": (
+        "has no trajectory from its last run, which was cancelled, died or was deleted",
+        "check its runs in the UI, then process the demonstration again",
+    ),
+    "waiting_upload": (
+        "is waiting: {}",
+        "nothing, if that passes: it is tried again with growing pauses, up to half an hour",
+    ),
+    "vanished_upload": (
+        "is no longer in the uploads; discovery records that after two sweeps",
+        "nothing, if it was deleted on purpose; what was built from it stays",
+    ),
+    "stray_quarantine": (
+        "has a quarantine record and was never seen in the uploads",
+        "upload it, or delete its records, quarantine/<id>/ in the store",
+    ),
+}
+_ARRIVED = "arrived after the last tick of discovery", "nothing, unless this stays so"
 
 
-def _unknown(demonstration: str, *, recent_tick: bool) -> Problem:
-    if recent_tick:
-        message = "arrived after the last tick of discovery"
-        remedy = "nothing, unless this stays so"
-    else:
-        message = "is in the uploads, and discovery is not running"
-        remedy = "switch on the sensor new_uploads, and check its ticks"
-    severity = Severity.WARNING if recent_tick else Severity.ERROR
-    return _problem("unknown_upload", demonstration, message, remedy, severity)
-
-
-def _lost(demonstration: str) -> Problem:
-    message = "has no trajectory from its last run, which was cancelled, died or was deleted"
-    remedy = "check its runs in the UI, then process the demonstration again"
-    return _problem("lost_upload", demonstration, message, remedy, Severity.ERROR)
-
-
-def _waiting(demonstration: str, reason: str) -> Problem:
-    remedy = "nothing, if that passes: it is tried again with growing pauses, up to half an hour"
-    return _problem("waiting_upload", demonstration, f"is waiting: {reason}", remedy)
-
-
-def _vanished(demonstration: str) -> Problem:
-    message = "is no longer in the uploads; discovery records that after two sweeps"
-    remedy = "nothing, if it was deleted on purpose; what was built from it stays"
-    return _problem("vanished_upload", demonstration, message, remedy)
-
-
-def _stray(demonstration: str) -> Problem:
-    message = "has a quarantine record and was never seen in the uploads"
-    remedy = "upload it, or delete its records, quarantine/<id>/ in the store"
-    return _problem("stray_quarantine", demonstration, message, remedy)
-
-
-def _problem(
-    code: str,
-    demonstration: str,
-    message: str,
-    remedy: str,
-    severity: Severity = Severity.WARNING,
-) -> Problem:
+def _problem(code: str, demonstration: str, reason: str = "", *, recent: bool = False) -> Problem:
+    message, remedy = _ARRIVED if recent else _WORDS[code]
+    is_error = code in {"unknown_upload", "lost_upload"} and not recent
+    severity = Severity.ERROR if is_error else Severity.WARNING
+    message = message.format(reason)
     return Problem(
         code, ".", message, remedy=remedy, severity=severity, demonstration=demonstration
     )

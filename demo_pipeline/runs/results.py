@@ -147,14 +147,10 @@ class DemonstrationResult:
 
 @dataclass(frozen=True)
 class DatasetOutcome:
-    """One built dataset.
+    """One built dataset: its asset, where it is, and what its stage counts, maybe by split.
 
-    Attributes:
-        name: of the asset.
-        path: of the output, or its URL.
-        counts: what its stage counts: a number, or numbers by split.
-        left_out: what it leaves out, and why, such as `1 failed demonstration`.
-        bytes_written: to the store; hard links in a folder count nothing.
+    `left_out` says what it lacks, and why, such as `1 failed demonstration`; `bytes_written` counts
+    no hard links.
     """
 
     name: str
@@ -186,12 +182,7 @@ _RARE = ("failed", "superseded", "waiting", "crashed")
 
 @dataclass
 class BatchProgress:
-    """How far a run over many demonstrations is; results are counted by the words of `IN_RUNS`.
-
-    Attributes:
-        total: number of demonstrations.
-        clock: a clock in seconds; only differences are used.
-    """
+    """How far a run over many demonstrations is; results are counted by the words of `IN_RUNS`."""
 
     total: int
     clock: Callable[[], float] = time.monotonic

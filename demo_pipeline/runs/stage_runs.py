@@ -10,7 +10,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from demo_pipeline import __version__
 from demo_pipeline.actions.action_stages import ACTIONS_STAGE
 from demo_pipeline.files.atomic_write import read_digest
 from demo_pipeline.files.processes import return_free_memory, return_large_blocks
@@ -53,12 +52,7 @@ class SupersededError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class StageLimit:
-    """What one build, or one round of checks, of a stage may use.
-
-    Attributes:
-        memory_bytes: resident memory of its process.
-        cpu_seconds: CPU time of its process, from the stage's start.
-    """
+    """What one build, or one round of checks, of a stage may use of its process's resources."""
 
     memory_bytes: int
     cpu_seconds: float
@@ -184,15 +178,9 @@ def run_stage(
     """Build one stage's output of one demonstration, unless it is up to date.
 
     A demonstration that the stage rejects is quarantined; one that it accepts is released.
-
-    Args:
-        workspace: roots and settings.
-        stage: to run.
-        demonstration: its id.
-        force: build although nothing changed.
-        listed: listing fingerprint (store/uploads.py) of the expected upload; None:
-            the upload that exists when the first stage begins.
-        watch: called with what the build, and then the checks, may use, and with None afterwards.
+    `listed` is the listing fingerprint of the expected upload, None: of the one that exists when
+    the first stage begins; `watch` is called with what the build, and then the checks, may use, and
+    with None afterwards.
 
     Raises:
         DemonstrationError: the demonstration was quarantined, with the problems.
@@ -253,9 +241,7 @@ class _StageRun:
         self.require_upload()
         named = [replace(p, demonstration=p.demonstration or self._key) for p in problems]
         uploaded = self._workspace.uploads.identity(self._key)
-        quarantine_demonstration(
-            self._store, self._key, self._stage.name, uploaded, __version__, problems=named
-        )
+        quarantine_demonstration(self._store, self._key, self._stage.name, uploaded, named)
 
     def release(self) -> None:
         """Release it from the quarantine of this stage; the first: also of one that is unknown."""
@@ -323,7 +309,12 @@ class _StageRun:
                 if not self._force:
                     self._copy_parts(staging, recipe)
                 return_free_memory()  # of the stage before
-                with self._with_download(context, recipe) as ready, self._watched(limit):
+                with ExitStack() as stack:
+                    ready = context
+                    if not self._stage.inputs and self._workspace.uploads.copies:  # only here
+                        opened = self._workspace.uploads.open(self._key, recipe.inputs["upload"])
+                        ready = replace(context, upload=stack.enter_context(opened))
+                    stack.enter_context(self._watched(limit))
                     return self._stage.build(ready, staging.path)
 
             def check(out: Path) -> list[CheckOutcome]:
@@ -395,15 +386,6 @@ class _StageRun:
                 downloaded=uploads.copies,
             )
             yield context, versions, source
-
-    @contextmanager
-    def _with_download(self, context: RecordingInputs, recipe: Recipe) -> Iterator[RecordingInputs]:
-        """The context with the uploaded files; only the first stage ever downloads them."""
-        if self._stage.inputs or not self._workspace.uploads.copies:
-            yield context
-            return
-        with self._workspace.uploads.open(self._key, recipe.inputs["upload"]) as folder:
-            yield replace(context, upload=folder)
 
 
 def _unreadable_as_listed(problem: Problem) -> Problem:

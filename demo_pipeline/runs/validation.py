@@ -8,6 +8,7 @@ import os
 import stat
 import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -45,7 +46,10 @@ def validate_recording(path: Path, settings: Settings) -> list[Problem]:
         problems += (Problem.from_dict(found, demonstration="") for found in manifest.warnings)
     except DemonstrationError as error:
         problems += error.problems
-    meta = _readable_meta(path / META_FILE, settings)
+    meta, file = None, path / META_FILE  # that of a recording whose other files are bad is read
+    if file.is_file() and file.stat().st_size <= settings.limits.max_meta_bytes:
+        with suppress(DemonstrationError):  # reported above
+            meta = read_meta(file.read_bytes())[0]
     if meta is not None:
         problems += _meta_problems(meta)
     log = path / LOG_FILE
@@ -53,16 +57,6 @@ def validate_recording(path: Path, settings: Settings) -> list[Problem]:
         with tempfile.TemporaryDirectory() as scratch:
             problems += _log_problems(log, meta, Path(scratch), settings)
     return [replace(problem, demonstration="") for problem in problems]
-
-
-def _readable_meta(path: Path, settings: Settings) -> Meta | None:
-    """meta.json, also when other files are bad; None when it is bad itself, as reported."""
-    if not path.is_file() or path.stat().st_size > settings.limits.max_meta_bytes:
-        return None
-    try:
-        return read_meta(path.read_bytes())[0]
-    except DemonstrationError:
-        return None
 
 
 def _meta_problems(meta: Meta) -> Iterator[Problem]:
@@ -130,25 +124,13 @@ def _log_problems(
     except DemonstrationError as error:
         yield from error.problems
         return
-    yield from limited(
-        [_warning(problem) for problem in _input_problems(tables, actions, meta, settings)]
-    )
-
-
-def _input_problems(
-    tables: Path, actions: Path, meta: Meta | None, settings: Settings
-) -> list[Problem]:
-    """Keys and buttons that no table has, and a keyboard layout that may be another."""
     layout = settings.actions.keyboard_layout
     locale, platform = (meta.locale, meta.platform) if meta else ("", "")
-    return [
+    found = [
         *typed_text.check_known_input(actions, tables),
         *typed_text.check_keyboard_layout(actions, tables, locale, layout, platform),
     ]
-
-
-def _warning(problem: Problem) -> Problem:
-    return replace(problem, severity=Severity.WARNING)
+    yield from limited([replace(problem, severity=Severity.WARNING) for problem in found])
 
 
 _LONGEST_FIRST_LINE = 64 * 2**20  # bytes; a sample with its picture and tree inline has a tenth

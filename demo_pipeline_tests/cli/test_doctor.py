@@ -106,7 +106,7 @@ def test_settings_that_cannot_be_used_end_it_with_2(monkeypatch: pytest.MonkeyPa
 def test_quarantined_demonstrations_are_a_warning(patient: Patient) -> None:
     store = Workspace.open(Settings()).store
     problem = Problem("torn", "meta.json", "is torn")
-    quarantine_demonstration(store, "one", "events", None, "1", problems=[problem])
+    quarantine_demonstration(store, "one", "events", None, [problem])
     code, found = patient.doctor()
     assert code == 0
     assert found["quarantine"]["level"] == "warning"

@@ -12,6 +12,7 @@ import pytest
 from demo_pipeline.cli.run_commands import select_demonstrations
 from demo_pipeline.defs import maintenance
 from demo_pipeline.defs.dataset_assets import reconcile_uploads
+from demo_pipeline.defs.run_history import open_table
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.recording.recording_stages import RecordingInputs
 from demo_pipeline.runs.batch import DemonstrationTask, process
@@ -87,9 +88,8 @@ def made(tmp_path: Path, made_root: Path) -> Iterator[Bench]:
             (one.uploads / name).mkdir()
             for file in (made_root / "uploads" / "first").iterdir():
                 (one.uploads / name / file.name).write_bytes(file.read_bytes())
-            quarantine_demonstration(
-                one.workspace.store, name, "events", "f", "0", problems=[Problem("c", "f", "m")]
-            )
+            problems = [Problem("c", "f", "m")]
+            quarantine_demonstration(one.workspace.store, name, "events", "f", problems)
         one.catalogue()
         yield one
 
@@ -156,9 +156,10 @@ def test_the_quarantine_and_the_accounting_count_the_others(
 @every_error
 def test_reprocessing_asks_about_the_others(made: Bench, error: Exception) -> None:
     failing, _ = with_failing(made.workspace, error, 1)
-    with dg.build_op_context(instance=made.instance) as context:
-        answers = [maintenance._is_to_reprocess(context, failing, key) for key in ("a", "bad", "z")]
-    assert answers == [False, False, False]
+    with dg.build_op_context(instance=made.instance, resources={"workspace": failing}) as context:
+        maintenance._request_reprocessing(context)
+    with open_table(made.instance, made.workspace) as table:
+        assert table.by_id() == {}
 
 
 def test_a_collision_that_cannot_be_recorded_hides_no_other(made: Bench) -> None:

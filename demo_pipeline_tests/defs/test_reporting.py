@@ -1,7 +1,7 @@
 """What the UI shows of problems."""
 
 from demo_pipeline.problems import Problem, Severity
-from demo_pipeline.runs.quarantine import QuarantineRecord, problem_dicts
+from demo_pipeline.runs.quarantine import QuarantineRecord
 
 
 def test_a_quarantine_record_gives_back_every_field_of_its_problems() -> None:
@@ -12,7 +12,7 @@ def test_a_quarantine_record_gives_back_every_field_of_its_problems() -> None:
         demonstration="d1",
         stage="events",
         tool_version="1",
-        problems=[*problem_dicts([problem]), {"code": 5}],
+        problems=[problem.as_dict(), {"code": 5}],
     )
     first, second = record.known_problems()
     assert first == Problem.from_dict(problem.as_dict(), demonstration="d1")

@@ -6,7 +6,6 @@ from demo_pipeline.problems import Problem
 from demo_pipeline.runs.quarantine import (
     QuarantineRecord,
     list_quarantine,
-    problem_dicts,
     quarantine_demonstration,
     read_quarantine,
     release,
@@ -36,13 +35,13 @@ def record(demonstration, message="ends early", fingerprint=A, **values):
         stage="events",
         fingerprint=fingerprint,
         tool_version="1",
-        problems=problem_dicts([torn(demonstration, message)]),
+        problems=[torn(demonstration, message).as_dict()],
         **values,
     )
 
 
 def held(store, fingerprint, stage="events"):
-    return quarantine_demonstration(store, "d1", stage, fingerprint, "1", problems=[torn("d1")])
+    return quarantine_demonstration(store, "d1", stage, fingerprint, [torn("d1")])
 
 
 def test_records_are_read_as_written_one_per_demonstration(store, tmp_path):

@@ -9,7 +9,6 @@ from demo_pipeline.problems import Problem
 from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.quarantine import (
     QuarantineRecord,
-    problem_dicts,
     quarantine_demonstration,
     release,
 )
@@ -27,7 +26,9 @@ TORN = Problem("torn", "input_log.jsonl", "ends early", line=3, byte=7, remedy="
 
 def record(*problems: Problem, **values: object) -> QuarantineRecord:
     given = {"demonstration": "d1", "stage": "events", "tool_version": "1", **values}
-    return QuarantineRecord.model_validate({**given, "problems": problem_dicts(problems)})
+    return QuarantineRecord.model_validate(
+        {**given, "problems": [one.as_dict() for one in problems]}
+    )
 
 
 def test_each_problem_is_one_row_with_the_fields_of_its_record(tmp_path: Path) -> None:
@@ -72,10 +73,10 @@ def test_the_table_is_rebuilt_only_when_the_quarantine_changed(tmp_path: Path) -
     (tmp_path / "uploads").mkdir()
     workspace = open_workspace(tmp_path)
     assert run_dataset_stage(workspace, QUARANTINE_STAGE).summary["quarantined"] == 0
-    quarantine_demonstration(workspace.store, "d1", "events", "a" * 64, "1", problems=[TORN])
+    quarantine_demonstration(workspace.store, "d1", "events", "a" * 64, [TORN])
     assert run_dataset_stage(workspace, QUARANTINE_STAGE).status == "made"
     assert run_dataset_stage(workspace, QUARANTINE_STAGE).status == "unchanged"
-    quarantine_demonstration(workspace.store, "d1", "events", "a" * 64, "1", problems=[TORN])
+    quarantine_demonstration(workspace.store, "d1", "events", "a" * 64, [TORN])
     assert run_dataset_stage(workspace, QUARANTINE_STAGE).status == "made"
     release(workspace.store, "d1")
     assert run_dataset_stage(workspace, QUARANTINE_STAGE).summary == {

@@ -12,7 +12,6 @@ from moto.core import DEFAULT_ACCOUNT_ID
 from moto.core.authorization import enable_iam_authentication
 from moto.s3.models import s3_backends
 
-from demo_pipeline import __version__
 from demo_pipeline.exports.dataset_stages import INDEX_STAGE
 from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.runs.datasets import failed_before, note_error, run_dataset_stage
@@ -79,7 +78,7 @@ def test_the_documented_policy_is_enough_and_gives_no_more(workspace: Workspace)
         assert made.status == "made"
     output = STAGES[0].output("one")
     assert workspace.store.verify(output) == []
-    quarantine_demonstration(workspace.store, "one", "events", None, __version__, problems=[])
+    quarantine_demonstration(workspace.store, "one", "events", None, [])
     assert len(list_quarantine(workspace.store)) == 1
     assert release(workspace.store, "one")
     workspace.store.remove(output)

@@ -124,6 +124,10 @@ class DatasetSettings(Section):
     val_ratio: float = Field(0.1, ge=0, le=1, description="share of task groups")
     test_ratio: float = Field(0.1, ge=0, le=1, description="share of task groups")
     held_out_applications: tuple[str, ...] = Field((), description="those of the split held_out")
+    require_review: Literal["none", "not_rejected", "approved"] = Field(
+        "not_rejected", description="of a demonstration; none: it does not matter"
+    )
+    exclude: tuple[str, ...] = Field((), description="ids of demonstrations that no dataset takes")
     include_failed: bool = Field(False, description="completed, but the task was not done")
     include_aborted: bool = Field(False, description="ended before they were completed")
     include_contaminated: bool = Field(False, description="demonstrations of benchmark tasks")

@@ -40,6 +40,7 @@ def inspect(
         )
         for line in timeline_lines(events, actions, read_manifest(raw)):
             print_line(line)
+    print_line(f"look at it, judge it, correct it: demo-pipeline review {key}")
 
 
 def show_quarantine() -> None:

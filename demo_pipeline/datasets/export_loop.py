@@ -322,8 +322,9 @@ class _FormExporter:
         pictures = form.pictures(candidate, split, record, self._settings)
         if not all(self._picture(*one, record, candidate) for one in pictures.items()):
             return "missing_frame"
+        parts = form.parts(candidate, record, self._settings)
         for part, names in self._targets[split].items():
-            value = record.parts.get(part)
+            value = parts.get(part)
             if value is not None and part in self._tables:
                 value = form.row(value, split, self._settings, candidate.source.folder)
             for name in names if value is not None else ():

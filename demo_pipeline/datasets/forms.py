@@ -150,6 +150,7 @@ class Form:
         of_trajectory: what a trajectory as a whole counts.
         whole_trajectories: it is of whole trajectories, not of steps.
         of_steps: a record is of the step that its screenshot belongs to; a bad one gives none.
+        parts: of a record that a dataset takes; reviews may say more than the record.
         plan: another plan than that of most forms.
         finish: writes the other files; returns details of the summary.
         problems: what is wrong with records of a trajectory; gets them with their lines, the file
@@ -187,6 +188,9 @@ class Form:
     )
     whole_trajectories: bool = False
     of_steps: bool = True
+    parts: Callable[[Candidate, KeptRecord, DatasetSettings], Mapping[str, Any]] = (
+        lambda _candidate, record, _settings: record.parts
+    )
     plan: Callable[..., Any] | None = None
     finish: Callable[..., Mapping[str, Any]] = lambda *_: {}
     problems: Callable[

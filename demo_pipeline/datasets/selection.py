@@ -52,6 +52,7 @@ COUNTED_COLUMNS = (
 )
 # Of the records: what is known of the trajectory as recorded, and what people corrected in it.
 TRAJECTORY_FILE, CORRECTIONS_FILE = "trajectory.jsonl", "corrections.json"
+NOT_APPROVED = "not_approved"
 NOTES_FILE = "notes.json"  # of the records: what is annotated
 BAD_STEP = "bad_step"  # why a step that somebody marked gives no record
 _COUNTED_SCHEMA = pa.schema([PROVENANCE_SCHEMA.field(name) for name in COUNTED_COLUMNS])
@@ -335,7 +336,8 @@ class Selection:
     Attributes:
         chosen: the trajectories that take part, in the order of their ids.
         excluded: how many were left out, by reason: failed, aborted, contaminated, incomplete,
-            unreadable; with `min_alignment` also ungraded and low_alignment.
+            unreadable; when there are any also excluded, rejected, not_approved, ungraded and
+            low_alignment.
         problems: why unreadable trajectories could not be read.
         newest: see `newest_recording`.
         left_out: trajectory → why it takes no part; the unreadable ones are not in it.
@@ -351,10 +353,11 @@ class Selection:
 def select(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings) -> Selection:
     """Choose trajectories for training.
 
-    Failed and aborted demonstrations and those of a benchmark task are left out unless the settings
-    include them; each is counted under the first reason that holds. A trajectory that cannot be
-    read is left out and reported; the others are not affected. Which of the chosen have too many
-    hidden actions depends on the export; `export_loop.plan_export` leaves them out.
+    Demonstrations that the settings name, or whose review they do not accept, are left out, and
+    unless the settings include them failed and aborted ones and those of a benchmark task; each is
+    counted under the first reason that holds. A trajectory that cannot be read is left out and
+    reported; the others are not affected. Which of the chosen have too many hidden actions depends
+    on the export; `export_loop.plan_export` leaves them out.
     """
     chosen: list[Candidate] = []
     problems: list[Problem] = []
@@ -371,7 +374,7 @@ def select(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings)
             _LOG.debug("%s takes no part: unreadable", source.id)
             continue
         newest = max(newest, head.recorded)
-        if reason := _left_out(head, settings):
+        if reason := _review_reason(source, settings) or _left_out(head, settings):
             excluded[reason] += 1
             left_out[source.id] = LeftOut(reason, head.split_groups[0])
             _LOG.debug("%s takes no part: %s", source.id, reason)
@@ -409,8 +412,25 @@ def candidate_of(source: DatasetTrajectory, head: Head, settings: DatasetSetting
         bad_steps=frozenset(head.corrections.bad_steps) | _incorrect(head.notes, settings),
         gives_steps=len(incomplete) <= head.steps,
         stretch=head.hidden.whole_stretch(head.steps, settings.min_steps, head.first),
-        wordings=tuple(text for _, text, _ in wordings(head.notes)),
+        wordings=tuple(_wordings(head)),
     )
+
+
+def _wordings(head: Head) -> Iterator[str]:
+    """Yield what else the task was called, and what people corrected its instruction to."""
+    yield from (text for _, text, _ in wordings(head.notes))
+    if head.corrections.instruction is not None:
+        yield head.instruction
+
+
+def _review_reason(source: DatasetTrajectory, settings: DatasetSettings) -> str:
+    """Why people do not want it in a dataset; empty when they do."""
+    if source.id in settings.exclude:
+        return "excluded"
+    if settings.require_review != "none" and source.review == "rejected":
+        return "rejected"
+    missing = settings.require_review == "approved" and source.review != "approved"
+    return NOT_APPROVED if missing else ""
 
 
 def _incorrect(notes: Notes, settings: DatasetSettings) -> frozenset[int]:

@@ -390,8 +390,8 @@ STEP_LABELS_STAGE = form_stage(
     "step_labels_dataset",
     "step_labels",
     "Demonstrations for reward models, in TRL's form of stepwise supervision: a label per step of "
-    "those that did their task, and a label per demonstration of all. Failed demonstrations are "
-    "in this export, and in no other.",
+    "those that did their task or were reviewed, and a label per demonstration of all. Failed and "
+    "rejected demonstrations are in this export, and in no other.",
     kinds=("parquet",),
     check="step_labels_schema",
     files=(STEP_LABELS_SCHEMA_FILE,),
@@ -402,9 +402,8 @@ STEP_LABELS_STAGE = form_stage(
     hub_tables=(
         HubTable(
             "step_labels",
-            "a demonstration that did its task, as TRL's stepwise supervision: all labels are "
-            "true, which says that the task could still be done after the step; without "
-            "pictures",
+            "a demonstration, as TRL's stepwise supervision: true says that the task could still "
+            "be done after the step, false that a reviewer found it bad; without pictures",
             without=("images",),
             task_categories=("text-classification",),
         ),

@@ -33,7 +33,7 @@ from demo_pipeline.files.json_files import json_bytes
 from demo_pipeline.problems import Problem
 from demo_pipeline.recording.recording_stages import RecordingInputs
 from demo_pipeline.review.decisions import NO_CORRECTIONS, judge
-from demo_pipeline.review.review_store import REVIEWS, Reviews, subject_of
+from demo_pipeline.review.review_store import REVIEWS, subject_of
 from demo_pipeline.settings import Settings
 from demo_pipeline.stage import DEMONSTRATION_JOB, RECORDS, Check, SourceInput, Stage, Summary
 from demo_pipeline.store.version_manifest import Version
@@ -68,10 +68,10 @@ def _corrections(
     workspace: Any, demonstration: str, versions: Mapping[str, Version]
 ) -> SourceInput:
     """What people corrected in the version that is read; nothing else of their decisions."""
-    reviews = Reviews(workspace.store)
-    reviews.refresh(demonstration)
+    workspace.reviews.refresh(demonstration)
+    decisions = workspace.reviews.of(demonstration)
     subject = subject_of(versions[_TRAJECTORIES], demonstration)
-    data = json_bytes(judge(reviews.of(demonstration), subject).corrections, compact=True)
+    data = json_bytes(judge(decisions, subject).corrections, compact=True)
     if data == json_bytes(NO_CORRECTIONS, compact=True):
         return SourceInput(b"", {})
     return SourceInput(data, {REVIEWS: hashlib.sha256(data).hexdigest()})

@@ -6,9 +6,12 @@ demonstration.
 
 A recording says whether its task was done, and nothing about single steps. That a task was done
 shows that it could still be done after every step on the way, also after one that was undone; that
-a task was not done shows nothing about any step. So only demonstrations that did their task have
-labels of steps, true unless an annotation says that the step was not correct, and the others have a
-label as a whole.
+a task was not done shows nothing about any step. So of demonstrations that nobody reviewed only
+those that did their task have labels of steps, all of them true, and the others have a label as a
+whole. A step that a reviewer marked as bad, or an annotation calls incorrect, is false. Of a
+demonstration that did not do its task the first such step ends the labels: those before it passed
+the review or have verdicts, of those after it nothing is known. Rejected
+demonstrations take part unless they are of no use at all.
 """
 
 from collections import Counter
@@ -22,8 +25,15 @@ import pyarrow as pa
 from pydantic import Field
 
 from demo_pipeline.datasets.export_loop import ExportPlan, build_form, plan_export, plan_splits
-from demo_pipeline.datasets.forms import Excluded, Form, Record, Table, trajectory_name
-from demo_pipeline.datasets.selection import Candidate, Selection
+from demo_pipeline.datasets.forms import (
+    Excluded,
+    Form,
+    KeptRecord,
+    Record,
+    Table,
+    trajectory_name,
+)
+from demo_pipeline.datasets.selection import NOT_APPROVED, Candidate, Selection
 from demo_pipeline.datasets.splits import Split, assign_splits, connected_groups
 from demo_pipeline.desktopd.models import CANVAS_HEIGHT, CANVAS_WIDTH
 from demo_pipeline.desktopd.reader import Trajectory
@@ -54,16 +64,16 @@ OUTCOME_FOLDER = "outcome"
 class StepLabelsRow(Document):
     """A demonstration with labels.
 
-    In `<split>.parquet` a completion is a step, and its label says that the task could still be
-    done after it, because the person went on to do it. In `outcome/` the one completion is the
-    whole demonstration, and its label says whether the task was done.
+    In `<split>.parquet` a completion is a step, and its label says whether the task could still be
+    done after it: the person went on to do it, or a reviewer found the step bad. In `outcome/` the
+    one completion is the whole demonstration, and its label says whether the task was done.
     """
 
     id: str = Field(pattern=r"^[A-Za-z0-9_-]+$")
     trajectory_id: str
     application: str
-    outcome: Literal["success", "failed", "aborted"] = Field(description="as recorded")
-    steps: int = Field(ge=1, description="number of steps")
+    outcome: Literal["success", "failed", "aborted"] = Field(description="as recorded or reviewed")
+    steps: int = Field(ge=1, description="number of steps, of those with labels")
     prompt: str = Field(min_length=1, description="the instruction")
     completions: list[str] = Field(min_length=1)
     labels: list[bool] = Field(min_length=1)
@@ -86,8 +96,8 @@ def _pictures(row: StepLabelsRow) -> Iterator[tuple[str, str]]:
 def _step_faults(row: StepLabelsRow, _files: NamedFiles) -> Iterator[Fault]:
     if not len(row.completions) == len(row.labels) == len(row.images) == row.steps:
         yield Fault("lengths", "completions, labels and images must have one item per step")
-    if row.outcome != "success":
-        message = "labels: only a demonstration that did its task shows what its steps led to"
+    if row.outcome != "success" and (all(row.labels) or not all(row.labels[:-1])):
+        message = "labels: of a task that was not done, only the first bad step and those before it"
         yield Fault("unknown_label", message)
     for number, completion in enumerate(row.completions):
         yield from _action_fault(completion, f"completions[{number}]")
@@ -118,6 +128,8 @@ STEP_LABELS_FORMAT = RecordFormat(StepLabelsRow, _pictures, _step_faults)
 OUTCOME_FORMAT = RecordFormat(StepLabelsRow, _pictures, _outcome_faults)
 
 
+_NOT_DONE = {"wrong_task", "unfinished", "wrong_result"}  # reasons that say so
+_USELESS = {"private_data", "broken_recording", "duplicate", "other"}  # reasons to use nothing
 TORN_TASK = "torn_task"  # it would join tasks that other exports have in two splits
 _COLUMNS: tuple[tuple[str, pa.DataType], ...] = (
     ("id", pa.string()),
@@ -137,15 +149,20 @@ def plan_labels(trajectories: Sequence[DatasetTrajectory], settings: DatasetSett
     """The plan of all other exports, with the failed demonstrations added.
 
     Demonstrations that were completed without doing their task take part, whatever
-    `include_failed` is. Aborted ones do not unless `include_aborted` is set: that the person did
-    not say that the task was done does not say that it was not.
+    `include_failed` is, and rejected ones but those of `_USELESS`. Aborted ones do not unless
+    `include_aborted` is set: that the person did not say that the task was done does not say that
+    it was not.
 
     The added ones get the split of their task and change no other's split. One whose task groups
     are in two splits is left out as `torn_task`.
     """
     selection, splits = plan_splits(trajectories, settings)
     known = {candidate.source.id for candidate in selection.chosen}
-    plan = plan_export(trajectories, settings.model_copy(update={"include_failed": True}))
+    unwanted = {key for key, one in selection.left_out.items() if one.reason == NOT_APPROVED}
+    if settings.require_review != "none":
+        unwanted |= {one.id for one in trajectories if one.rejected_for in _USELESS}
+    wider = settings.model_copy(update={"include_failed": True, "require_review": "none"})
+    plan = plan_export([one for one in trajectories if one.id not in unwanted], wider)
     groups = connected_groups(
         {
             candidate.source.id: candidate.split_groups
@@ -164,6 +181,7 @@ def plan_labels(trajectories: Sequence[DatasetTrajectory], settings: DatasetSett
     }
     chosen = tuple(one for one in plan.selection.chosen if one.source.id in assigned)
     excluded = Counter(plan.selection.excluded)
+    excluded.update(one.reason for key, one in selection.left_out.items() if key in unwanted)
     excluded[TORN_TASK] = len(plan.selection.chosen) - len(chosen)
     members = {key: group for key, group in members.items() if key in assigned}
     groups_of = {group: assigned[key] for key, group in members.items()}
@@ -219,12 +237,45 @@ def _records(
     trailing, done = row.pop("trailing"), row["outcome"] == "success"
     whole = "\n".join([*row["completions"], *trailing])
     parts = {"outcome": row | {"completions": [whole], "labels": [done]}}
-    if done:
-        verdicts = [trajectory.note(step.index, "step_correct") for step in trajectory.steps]
-        labels = [verdict is not False for verdict in verdicts]
-        steps = {"labels": labels, "images": row["images"][:-1]}
-        parts["steps"] = row | steps
+    said = {step.index: trajectory.note(step.index, "step_correct") for step in trajectory.steps}
+    labels = [said[n] is not False and n not in candidate.bad_steps for n in said]
+    if done or (not all(labels) and _passed_before(trajectory, labels.index(False))):
+        steps = row | {"labels": labels, "images": row["images"][:-1]}
+        parts["steps"] = steps if done else _until_bad(steps)
     yield Record(row["id"], row["prompt"], pictures[0], parts, files)
+
+
+def _passed_before(trajectory: Trajectory, place: int) -> bool:
+    """Whether it is known that the steps before a bad one are good: by a review, or by verdicts."""
+    number = trajectory.steps[place].index
+    found = trajectory.notes.get(number, {}).get("step_correct")
+    reviewed = found is None or found.source == "human"
+    before = (trajectory.note(step.index, "step_correct") for step in trajectory.steps[:place])
+    return reviewed or all(before)
+
+
+def _until_bad(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The row of steps up to the first bad one."""
+    steps = row["labels"].index(False) + 1
+    cut = {name: row[name][:steps] for name in ("completions", "labels", "images")}
+    return {**row, **cut, "steps": steps}
+
+
+def _reviewed_parts(
+    candidate: Candidate, record: KeptRecord, settings: DatasetSettings
+) -> Mapping[str, Any]:
+    """Of a rejected demonstration: that its task was not done, and no label of an unmarked step."""
+    if settings.require_review == "none" or not candidate.source.rejected_for:
+        return record.parts
+    parts = dict(record.parts)
+    if candidate.source.rejected_for in _NOT_DONE and parts["outcome"]["outcome"] == "success":
+        failed = {"outcome": "failed"}
+        parts["outcome"] = {**parts["outcome"], **failed, "labels": [False]}
+        if "steps" in parts and not all(parts["steps"]["labels"]):
+            parts["steps"] = _until_bad(parts["steps"]) | failed
+    if "steps" in parts and all(parts["steps"]["labels"]):
+        del parts["steps"]
+    return parts
 
 
 def _finish(out: Path, *_: object) -> Mapping[str, Any]:
@@ -278,7 +329,7 @@ def _words(actions: Sequence[HiddenAction]) -> Iterator[str]:
 
 STEP_LABELS_FORM = Form(
     name="step_labels",
-    code_version="4",
+    code_version="5",
     settings=("max_hidden_share",),
     unit="samples",
     exclusions=("off_screen", "missing_frame", "no_step", INCOMPLETE),
@@ -289,6 +340,7 @@ STEP_LABELS_FORM = Form(
     },
     tables=lambda _: dict.fromkeys(("steps", "outcome"), Table(STEP_LABELS_SCHEMA)),
     of_steps=False,
+    parts=_reviewed_parts,
     plan=plan_labels,
     finish=_finish,
     problems=checked_records("outcome", lambda: by_format(OUTCOME_FORMAT)),

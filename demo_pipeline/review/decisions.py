@@ -277,6 +277,12 @@ class Judgement:
         return "approved" if self.verdict.kind is Kind.APPROVE else "rejected"
 
     @property
+    def rejected_for(self) -> str:
+        """Why it is rejected, one of `REJECT_REASONS`; empty: it is not."""
+        value = self.verdict.value if self.verdict else None
+        return value.reason if isinstance(value, Rejection) else ""
+
+    @property
     def corrections(self) -> "Corrections":
         """What the records are made with; approval, rejection and notes are no part of it."""
         return Corrections(

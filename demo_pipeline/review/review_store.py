@@ -37,7 +37,7 @@ from demo_pipeline.review.decisions import (
 from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.names import is_safe_id
 from demo_pipeline.store.store import Store
-from demo_pipeline.store.version_manifest import Version
+from demo_pipeline.store.version_manifest import Version, VersionName
 
 REVIEWS = "reviews"
 COLUMNS = ("id", "demonstration", "author", "time", "trajectory", "judged", "kind", "value")
@@ -291,6 +291,31 @@ def _value(line: str | Mapping[str, str], file: str) -> Any:
         for name, text in line.items()
         if name in COLUMNS
     }
+
+
+def verdicts(
+    reviews: Reviews, store: Store, versions: Mapping[str, VersionName]
+) -> dict[str, Judgement]:
+    """Demonstration → what holds for its version, of those that somebody approved or rejected.
+
+    Args:
+        reviews: of the store; what was written since is read.
+        store: has the manifests, which only decisions about other versions need.
+        versions: demonstration → the version of its trajectory.
+    """
+    reviews.refresh()
+    found = {}
+    for name, decisions in by_demonstration(reviews.all()).items():
+        if (version := versions.get(name)) is None:
+            continue
+        subject = Subject(name, version.id, {})
+        if any(one.trajectory != version.id for one in decisions):
+            current = store.current(version.output)
+            subject = subject_of(current, name) if current else subject
+        judgement = judge(decisions, subject)
+        if judgement.verdict:
+            found[name] = judgement
+    return found
 
 
 def judged_decisions(store: Store, ids: Collection[str]) -> Iterator[tuple[Decision, str]]:

@@ -22,6 +22,7 @@ from demo_pipeline.exports.record_stages import RECORDS_STAGE
 from demo_pipeline.files.json_files import json_bytes
 from demo_pipeline.files.processes import reduced_python_gc
 from demo_pipeline.problems import DemonstrationError, errors
+from demo_pipeline.review.review_store import verdicts
 from demo_pipeline.runs.build import build_if_stale
 from demo_pipeline.runs.damage import trajectory_damage
 from demo_pipeline.runs.quarantine import list_quarantine
@@ -64,16 +65,19 @@ def dataset_recipe(
             NOTES_FILE,
             *filter(None, [stage.export.kept if stage.export else ""]),
         )
-        inputs |= {source.id: _fingerprint(source, kept) for source in committed.trajectories}
+        required = context.settings.datasets.require_review
+        inputs |= {one.id: read_of(one, kept, required) for one in committed.trajectories}
         inputs |= {f"left out: {name}": str(n) for name, n in committed.left_out.items()}
     settings = context.settings
     inputs |= {name: section(settings).fingerprint() for name, section in stage.limits.items()}
     return Recipe(stage.name, stage.code_version, stage.fingerprint(settings), inputs)
 
 
-def _fingerprint(source: DatasetTrajectory, kept: Sequence[str]) -> str:
-    """What a dataset reads of a trajectory and its records."""
-    known = (source.content, *(source.digests.get(name, "") for name in kept))
+def read_of(source: DatasetTrajectory, kept: Sequence[str], required: str) -> str:
+    """Fingerprint of what is read of a trajectory and its records, and of a review that counts."""
+    known = [source.content, *(source.digests.get(name, "") for name in kept)]
+    if required == "approved" or (required == "not_rejected" and source.rejected_for):
+        known += [source.review, source.rejected_for]
     return hashlib.sha256(" ".join(known).encode()).hexdigest()
 
 
@@ -137,6 +141,8 @@ def committed_trajectories(workspace: Workspace) -> Iterator[CommittedTrajectori
     wanted = RECORDS_STAGE.parts(workspace.settings)
     with workspace.store.open_all(present, lambda version: _Kept.of(version, wanted)) as opened:
         kept = {one.name.output.rpartition("/")[2]: one for _, one in opened}
+        versions = {key: one.trajectory for key, one in kept.items()}
+        judged = verdicts(workspace.reviews, workspace.store, versions)
         trajectories = tuple(
             DatasetTrajectory(
                 key,
@@ -144,6 +150,8 @@ def committed_trajectories(workspace: Workspace) -> Iterator[CommittedTrajectori
                 one.trajectory.content,
                 records=folder,
                 digests=one.digests,
+                review=judged[key].status if key in judged else "open",
+                rejected_for=judged[key].rejected_for if key in judged else "",
             )
             for (key, one), (folder, _) in zip(kept.items(), opened, strict=True)
         )
@@ -154,7 +162,7 @@ def committed_trajectories(workspace: Workspace) -> Iterator[CommittedTrajectori
             left_out["quarantined"] += record.demonstration not in kept
         yield CommittedTrajectories(
             trajectories,
-            {key: one.trajectory for key, one in kept.items()},
+            versions,
             {key: one.name for key, one in kept.items()},
             left_out,
             tuple(damaged),

@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from demo_pipeline.datasets.export_loop import ExportPlan, plan_export
+from demo_pipeline.datasets.selection import CORRECTIONS_FILE
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.evaluation.answer_forms import ANSWER_FORMS
 from demo_pipeline.evaluation.predictions import Predictions, read_predictions, rows_as_predictions
@@ -38,7 +39,7 @@ from demo_pipeline.files.json_files import JsonFileError, dump_json, json_bytes,
 from demo_pipeline.files.parquet import TableWriter, write_rows
 from demo_pipeline.problems import Problem, Severity
 from demo_pipeline.runs.build import build_if_stale
-from demo_pipeline.runs.datasets import committed_trajectories
+from demo_pipeline.runs.datasets import committed_trajectories, read_of
 from demo_pipeline.runs.results import BuildResult
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.stage import Summary
@@ -408,7 +409,9 @@ def run_evaluation(workspace: Workspace, name: str, *, force: bool = False) -> B
 
 def _recipe(workspace: Workspace, dropped: DroppedEvaluation) -> Recipe:
     with committed_trajectories(workspace) as committed:
-        inputs = {key: version.content for key, version in committed.versions.items()}
+        required = workspace.settings.datasets.require_review
+        kept = [CORRECTIONS_FILE]
+        inputs = {one.id: read_of(one, kept, required) for one in committed.trajectories}
     inputs[f"{EVALUATIONS_FOLDER}/{dropped.name}"] = dropped.fingerprint
     section = workspace.settings.datasets.fingerprint()
     return Recipe(EVALUATION_OUTPUT, EVALUATION_CODE_VERSION, section, inputs)

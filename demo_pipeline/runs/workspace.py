@@ -4,8 +4,10 @@ Belongs here: opening them.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
+from demo_pipeline.review.review_store import Reviews
 from demo_pipeline.settings import Settings
 from demo_pipeline.store.names import local_path
 from demo_pipeline.store.store import Store, open_store
@@ -20,6 +22,11 @@ class Workspace:
     uploads: Uploads
     store: Store
     tasks: Path
+
+    @cached_property
+    def reviews(self) -> Reviews:
+        """The decisions in the store; each is read once in a process."""
+        return Reviews(self.store)
 
     @classmethod
     def open(cls, settings: Settings) -> "Workspace":

@@ -7,7 +7,7 @@ Belongs here: errors that name the demonstration. Which trajectories take part i
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -38,6 +38,8 @@ class DatasetTrajectory:
         table: path of its provenance, below its folder or from the root.
         records: path of the folder of its records; empty: they are made when they are needed.
         digests: name → SHA-256 of each file of its records.
+        review: what people decided about it.
+        rejected_for: why, for a rejected one.
     """
 
     id: str
@@ -46,6 +48,8 @@ class DatasetTrajectory:
     table: str = _PROVENANCE
     records: str = ""
     digests: Mapping[str, str] = field(default_factory=dict)
+    review: Literal["open", "approved", "rejected"] = "open"
+    rejected_for: str = ""
 
     @property
     def path(self) -> Path:

@@ -225,7 +225,7 @@ def labels(root: Path) -> list[bool]:
         for split in ("train", "val", "test")
         for row in pq.read_table(folder / f"{split}.parquet").to_pylist()
     ]
-    return next(row["labels"] for row in rows if row["trajectory_id"] == "demo0")  # type: ignore[no-any-return]
+    return next(row["labels"] for row in rows if row["trajectory_id"] == "demo0")
 
 
 def test_verdicts_alone_leave_out_no_row(root: Path) -> None:

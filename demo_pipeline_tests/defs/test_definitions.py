@@ -39,6 +39,7 @@ GROUPS = {
     "records": "trajectories",
     SHEETS: "trajectories",
     TRIAGE: "trajectories",
+    "reviews": "trajectories",
     "osworld_tasks": "datasets",
     STATISTICS: "datasets",
     SCORES: "evaluations",

@@ -1,0 +1,138 @@
+"""What people approve, reject, name and mark decides which datasets a demonstration is in."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from demo_pipeline.datasets.export_loop import plan_export, plan_splits
+from demo_pipeline.datasets.selection import select
+from demo_pipeline.exports.step_labels import build_step_labels, validate_step_labels
+from demo_pipeline.files.parquet import read_rows
+from demo_pipeline.settings import DatasetSettings
+from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
+from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
+
+ALL_TRAIN: dict[str, Any] = {"train_ratio": 1, "val_ratio": 0, "test_ratio": 0}
+
+
+def corrected(made: DatasetTrajectory, root: Path, **values: Any) -> DatasetTrajectory:
+    """A trajectory whose records say that people corrected it."""
+    records = root / "records" / made.id
+    records.mkdir(parents=True, exist_ok=True)
+    data = f"{json.dumps({**values, 'decisions': ['0' * 32]})}\n".encode()
+    (records / "corrections.json").write_bytes(data)
+    digests = {"corrections.json": hashlib.sha256(data).hexdigest()}
+    return replace(made, records=str(records), digests=digests)
+
+
+def three(tmp_path: Path) -> list[DatasetTrajectory]:
+    made = [make_trajectory(tmp_path, name, shade=n) for n, name in enumerate(("a", "b", "c"))]
+    approved = replace(made[0], review="approved")
+    return [approved, replace(made[1], review="rejected", rejected_for="unfinished"), made[2]]
+
+
+@pytest.mark.parametrize(
+    ("settings", "chosen", "left_out"),
+    [
+        ({}, "ac", {"rejected": 1}),
+        ({"require_review": "none"}, "abc", {}),
+        ({"require_review": "approved"}, "a", {"rejected": 1, "not_approved": 1}),
+        ({"exclude": ("a", "unknown")}, "c", {"excluded": 1, "rejected": 1}),
+    ],
+)
+def test_review_and_exclusion_decide_and_are_counted(
+    tmp_path: Path, settings: Any, chosen: str, left_out: dict[str, int]
+) -> None:
+    found = select(three(tmp_path), DatasetSettings(**settings))
+    assert [one.source.id for one in found.chosen] == list(chosen)
+    assert {reason: n for reason, n in found.excluded.items() if n} == left_out
+
+
+def labels(
+    tmp_path: Path, made: Sequence[DatasetTrajectory], **settings: Any
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, int]]:
+    """Labels of steps and of the whole by demonstration, and what was left out."""
+    out = tmp_path / "out"
+    summary = build_step_labels(made, out, DatasetSettings(**{**ALL_TRAIN, **settings}))
+    assert validate_step_labels(out) == []
+    steps, whole = (
+        {row["trajectory_id"]: row["labels"] for row in read_rows(out / name)}
+        for name in ("train.parquet", "outcome/train.parquet")
+    )
+    return steps, whole, {name: n for name, n in summary.excluded_trajectories.items() if n}
+
+
+def test_bad_steps_are_false_labels(tmp_path: Path) -> None:
+    done, failed = (
+        corrected(
+            make_trajectory(tmp_path, name, [CLICK] * 4, success=name == "done", shade=shade),
+            tmp_path,
+            bad_steps=[1, 2],
+        )
+        for name, shade in (("done", 0), ("failed", 9))
+    )
+    steps, whole, _ = labels(tmp_path, [done, failed])
+    assert steps == {"done": [True, False, False, True], "failed": [True, False]}
+    assert whole == {"done": [True], "failed": [False]}
+
+
+@pytest.mark.parametrize(
+    ("reason", "steps", "whole"),
+    [
+        ("unfinished", [True, False], [False]),
+        ("many_errors", [True, False, True], [True]),
+        ("private_data", None, None),
+        ("other", None, None),
+    ],
+)
+def test_a_rejected_demonstration_gives_what_its_review_says_and_nothing_else(
+    tmp_path: Path, reason: str, steps: Any, whole: Any
+) -> None:
+    made = make_trajectory(tmp_path, "demo", [CLICK] * 3)
+    rejected = replace(made, review="rejected", rejected_for=reason)
+    marked = replace(corrected(made, tmp_path, bad_steps=[1]), review="rejected")
+    found = labels(tmp_path, [replace(marked, rejected_for=reason)])
+    assert (found[0].get("demo"), found[1].get("demo")) == (steps, whole)
+    found = labels(tmp_path, [rejected])
+    assert (found[0].get("demo"), found[1].get("demo")) == (None, whole)
+    assert found[2] == ({} if whole else {"rejected": 1})
+    assert labels(tmp_path, [rejected], require_review="none")[0] == {"demo": [True] * 3}
+    assert plan_export([rejected], DatasetSettings()).selection.chosen == ()
+
+
+def test_with_approval_required_only_reviewed_ones_give_labels(tmp_path: Path) -> None:
+    _, whole, left_out = labels(tmp_path, three(tmp_path), require_review="approved")
+    assert whole == {"a": [True], "b": [False]}
+    assert left_out == {"not_approved": 1}
+
+
+def test_a_corrected_outcome_decides_whether_it_takes_part(tmp_path: Path) -> None:
+    done = corrected(make_trajectory(tmp_path, "done"), tmp_path, success=False)
+    failed = corrected(make_trajectory(tmp_path, "failed", success=False), tmp_path, success=True)
+    found = select([done, failed], DatasetSettings())
+    assert [one.source.id for one in found.chosen] == ["failed"]
+    assert found.excluded["failed"] == 1
+
+
+def test_who_is_given_the_words_of_another_task_is_in_its_split(tmp_path: Path) -> None:
+    """And no other task moves, whatever is corrected."""
+    made = [make_trajectory(tmp_path, f"d{n}", instruction=f"Task {n}") for n in range(30)]
+    before = plan_splits(made, DatasetSettings())[1].splits
+    source = next(one for one in made if before[one.id] != "train")
+    taught = next(one for one in made if before[one.id] == "train")
+    number = made.index(source)
+    made[number] = corrected(source, tmp_path, instruction=f"Task {made.index(taught)}")
+    after = plan_splits(made, DatasetSettings())[1].splits
+    assert after[source.id] == after[taught.id]
+    joined = {source.id, taught.id}
+    assert {key: after[key] for key in before.keys() - joined} == {
+        key: before[key] for key in before.keys() - joined
+    }
+    alone = corrected(source, tmp_path, instruction="Words that nobody else has")
+    made[number] = alone
+    assert plan_splits(made, DatasetSettings())[1].splits == before

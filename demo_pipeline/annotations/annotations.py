@@ -267,7 +267,8 @@ def _said(decision: Decision) -> list[tuple[AnnotationKind, Any]]:
             return [(AnnotationKind.THOUGHT, clean_text(text)[0])]
         case StepVerdict(correct=correct, redundant=redundant):
             kinds = (AnnotationKind.STEP_CORRECT, AnnotationKind.STEP_REDUNDANT)
-            return list(zip(kinds, (correct, redundant), strict=True))
+            said = zip(kinds, (correct, redundant), strict=True)
+            return [pair for pair in said if pair[1] is not None]
     return []
 
 

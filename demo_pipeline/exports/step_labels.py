@@ -8,10 +8,10 @@ A recording says whether its task was done, and nothing about single steps. That
 shows that it could still be done after every step on the way, also after one that was undone; that
 a task was not done shows nothing about any step. So of demonstrations that nobody reviewed only
 those that did their task have labels of steps, all of them true, and the others have a label as a
-whole. A step that a reviewer marked as bad, or an
-annotation calls incorrect, is false. Of a demonstration that did not do its task
-the first such step ends the labels: those before it passed the review, of those after it nothing is
-known. Rejected demonstrations take part unless they are of no use at all.
+whole. A step that a reviewer marked as bad, or an annotation calls incorrect, is false. Of a
+demonstration that did not do its task the first such step ends the labels: those before it passed
+the review or have verdicts, of those after it nothing is known. Rejected
+demonstrations take part unless they are of no use at all.
 """
 
 from collections import Counter
@@ -239,10 +239,19 @@ def _records(
     parts = {"outcome": row | {"completions": [whole], "labels": [done]}}
     said = {step.index: trajectory.note(step.index, "step_correct") for step in trajectory.steps}
     labels = [said[n] is not False and n not in candidate.bad_steps for n in said]
-    if done or not all(labels):
+    if done or (not all(labels) and _passed_before(trajectory, labels.index(False))):
         steps = row | {"labels": labels, "images": row["images"][:-1]}
         parts["steps"] = steps if done else _until_bad(steps)
     yield Record(row["id"], row["prompt"], pictures[0], parts, files)
+
+
+def _passed_before(trajectory: Trajectory, place: int) -> bool:
+    """Whether it is known that the steps before a bad one are good: by a review, or by verdicts."""
+    number = trajectory.steps[place].index
+    found = trajectory.notes.get(number, {}).get("step_correct")
+    reviewed = found is None or found.source == "human"
+    before = (trajectory.note(step.index, "step_correct") for step in trajectory.steps[:place])
+    return reviewed or all(before)
 
 
 def _until_bad(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -122,11 +122,11 @@ class StepThought(Value):
 
 
 class StepVerdict(Value):
-    """Whether the step leads to the goal, and whether it is needless."""
+    """Whether the step leads to the goal, and whether it is needless; None: not said."""
 
     step: Count
     correct: bool
-    redundant: bool = False
+    redundant: bool | None = None
 
 
 class Undo(Value):

@@ -13,6 +13,7 @@ from typing import Any
 
 from demo_pipeline.actions.action_tables import read_actions
 from demo_pipeline.desktopd.reader import read_trajectory
+from demo_pipeline.files.parquet import read_rows
 from demo_pipeline.files.recording_files import VIDEO_FILE
 from demo_pipeline.observation.clock.clock import Clock
 from demo_pipeline.observation.frames.screenshots import read_evidence
@@ -172,9 +173,18 @@ class Material:
             "hidden": [asdict(one) for one in read_hidden_actions(opened.folder).actions],
             "about": {key: first[key] for key in _CLOCK},
             "signals": _named_signals(self._row(name)),
+            "annotations": self._annotations(name),
             **self._recorded(name, rows.values()),
             **self.judged(opened.subject),
         }
+
+    def _annotations(self, name: str) -> list[Json]:
+        """The rows of the stage `annotations`, as they were when it ran."""
+        try:
+            with self._store.open(f"annotated/{name}") as (folder, _):
+                return read_rows(folder / "annotations.parquet")
+        except MissingOutput:
+            return []
 
     def _triage(self, name: str) -> dict[int, Json]:
         try:

@@ -310,7 +310,7 @@ function showDecisions() {
       element("button", { type: "button", text: "Drop", onclick: () => drop(item) })));
   const latest = new Set(); // of contradicting decisions the latest holds
   const made = state.demo.decisions.filter((one) => one.kind !== "undo").reverse().map((one) => {
-    const about = { approve: "verdict", reject: "verdict", note: one.id, bad_step: one.id, action: `step ${one.value.action?.step_index}` }[one.kind] ?? one.kind;
+    const about = { approve: "verdict", reject: "verdict", note: one.id, bad_step: one.id, thought: `thought ${one.value.step}`, step_verdict: `verdict ${one.value.step}`, action: `step ${one.value.action?.step_index}` }[one.kind] ?? one.kind;
     const replaced = latest.has(about);
     if (!one.undone && !one.stale) latest.add(about);
     const item = element("li", { className: one.undone ? "undone" : replaced ? "replaced" : "", title: `${one.author}, ${one.time ?? "not saved yet"}` },
@@ -333,6 +333,8 @@ function told({ kind, value }) {
     case "trim": return `keep steps ${value.first} to ${value.last}`;
     case "action": return `step ${value.action.step_index}: ${value.action.reasoning ?? "corrected"}`;
     case "note": return `note${value.step === null || value.step === undefined ? "" : ` on step ${value.step}`}: ${value.text}`;
+    case "thought": return `thought of step ${value.step}: ${value.text}`;
+    case "step_verdict": return `step ${value.step} is ${value.correct ? "correct" : "incorrect"}`;
     case "undo": return "undo";
     default: return kind;
   }
@@ -419,7 +421,15 @@ function showStep() {
   fill("step-buttons",
     button("Bad step", "b", markBad, holds.bad_steps.includes(step.index) && "rejected"),
     button("First", "[", () => trim("first"), holds.trim?.[0] === step.index && "on"),
-    button("Last", "]", () => trim("last"), holds.trim?.[1] === step.index && "on"));
+    button("Last", "]", () => trim("last"), holds.trim?.[1] === step.index && "on"),
+    button("Correct", "y", () => sayCorrect(true), said("step_verdict")?.correct && "on"),
+    button("Incorrect", "w", () => sayCorrect(false), said("step_verdict")?.correct === false && "rejected"));
+  fill("annotations", ...state.demo.annotations.filter((one) => one.step_index === step.index).map((one) =>
+    element("li", { className: one.stale ? "undone" : one.effective ? "" : "replaced", title: `${one.author}, ${one.time}` },
+      element("span", { text: `${plain(one.kind)}: ${JSON.parse(one.value)} · ${one.source}` }),
+      ...(one.stale ? [element("b", { className: "stale", text: "stale" })] : []),
+      ...(one.disagrees ? [element("b", { className: "stale", text: "disagrees" })] : []))));
+  if (document.activeElement !== $("thought")) $("thought").value = said("thought")?.text ?? "";
   fill("history", ...state.demo.steps.slice(0, state.step).filter((one) => !isCut(one)).map((one, place) =>
     element("li", { text: `${one.index}. ${effective(one).reasoning}`, onclick: () => goTo(place),
       className: holds.bad_steps.includes(one.index) ? "bad-step" : "" })));
@@ -461,6 +471,13 @@ function correct(change) {
   const { parameters, target_element } = action;
   decide("action", { action: { step_index: step.index, parameters, target_element, ...change } });
 }
+
+// The latest decision of a kind about the step.
+function said(kind) {
+  return state.demo.decisions.filter((one) => one.kind === kind && !one.undone && !one.stale && one.value.step === current().index).at(-1)?.value;
+}
+
+function sayCorrect(correct) { decide("step_verdict", { step: current().index, correct }); }
 
 function markBad() {
   const { index } = current();
@@ -796,6 +813,7 @@ function keepDraft(id, prefix, kind, recorded) {
 
 keepDraft("words", "draft", (text) => ["instruction", { text }], () => state.demo.judgement.instruction ?? state.demo.task.instruction);
 keepDraft("remark", "remark", (text) => { $("remark").value = ""; return ["note", { text, step: current().index }]; }, () => "");
+keepDraft("thought", "thought", (text) => ["thought", { text, step: current().index }], () => said("thought")?.text ?? "");
 
 function askReason() {
   $("reject-text").value = "";
@@ -831,6 +849,9 @@ const KEYS = [
   [["r"], "r", "reject, with a reason", askReason],
   [["o"], "o", "task done or not done", () => decide("outcome", { success: !(state.demo.judgement.success ?? state.demo.result.success) })],
   [["b"], "b", "step is bad, or not", markBad],
+  [["y"], "y", "step is correct", () => sayCorrect(true)],
+  [["w"], "w", "step is incorrect", () => sayCorrect(false)],
+  [["h"], "h", "thought before this step; Enter saves", () => $("thought").focus()],
   [["["], "[", "trim: this is the first step", () => trim("first")],
   [["]"], "]", "trim: this is the last step", () => trim("last")],
   [["i"], "i", "correct the instruction; Enter saves", () => $("words").focus()],

@@ -3,6 +3,7 @@
 Belongs here: the recordings, the builds, and copies of an output that may be broken.
 """
 
+import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,11 +11,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
+from demo_pipeline.annotations.annotate import annotate_all
+from demo_pipeline.annotations.annotation_stage import ANNOTATIONS_STAGE
+from demo_pipeline.annotations.providers import import_lines
 from demo_pipeline.problems import DemonstrationError, errors
 from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.stage_runs import run_stage
 from demo_pipeline.runs.stages import DATASET_STAGES, STAGES
 from demo_pipeline.runs.task_catalog import TASKS_STAGE
+from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import ExportName
 from demo_pipeline.stage import Check, Stage
 from demo_pipeline_tests.golden.outputs import RECORDINGS
@@ -67,6 +72,8 @@ def build_outputs(root: Path) -> Mapping[str, Output]:
     outputs: dict[str, Output] = {}
     for upload in sorted((root / "uploads").iterdir()):
         for stage in STAGES:
+            if (stage, upload.name) == (ANNOTATIONS_STAGE, BROKEN):
+                _annotate(workspace)
             noted = _noting(stage, outputs, root / "seen") if upload.name == BROKEN else stage
             try:
                 result = run_stage(workspace, noted, upload.name)
@@ -96,6 +103,22 @@ def _write_recordings(uploads: Path) -> None:
     shutil.copytree(uploads / "first", uploads / "torn")
     film = uploads / "torn" / "recording.mp4"
     film.write_bytes(film.read_bytes()[:2000])
+
+
+def _annotate(workspace: Workspace) -> None:
+    """Annotations of all sources: one is stale, one disagrees."""
+    said = {"demonstration": BROKEN, "source": "model", "author": "m-1"}
+    said["time"] = "2026-01-05T09:00:00Z"
+    lines = [
+        {"step": 0, "kind": "step_redundant", "value": False},
+        {"step": 0, "kind": "step_redundant", "value": True, "source": "rule", "author": "r/1"},
+        {"step": 1, "kind": "observation", "value": "A form.", "prompt": "p/1"},
+        {"step": 1, "kind": "observation", "value": "Old.", "judged": "0" * 64},
+        {"kind": "difficulty", "value": 3, "source": "human", "author": "ann"},
+    ]
+    path = Path(workspace.settings.store).with_name("annotations.jsonl")
+    path.write_text("".join(json.dumps(said | line) + "\n" for line in lines), encoding="utf-8")
+    annotate_all(workspace.store, [BROKEN], [import_lines(path)])
 
 
 def _noting(stage: Any, outputs: dict[str, Output], seen: Path) -> Any:

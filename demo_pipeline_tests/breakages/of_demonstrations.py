@@ -354,3 +354,27 @@ TRIAGE: Mapping[str, Damage] = {
     "the queue's file gone": remove("demonstration.json"),
     "a file too many": add("notes.txt"),
 }
+
+_SAID = "annotations.parquet"
+ANNOTATIONS: Mapping[str, Damage] = {
+    "an annotation less": drop(_SAID),
+    "an annotation twice": repeat(_SAID),
+    "annotations exchanged": swap(_SAID),
+    "another kind": cell(_SAID, "kind", "mood"),
+    "another value": cell(_SAID, "value", "5"),
+    "another source": cell(_SAID, "source", "somebody"),
+    "another author": cell(_SAID, "author", "bob"),
+    "another step": cell(_SAID, "step_index", 3, lambda row: row["step_index"] == 1),
+    "nothing counts": cell(_SAID, "effective", False, lambda row: row["effective"]),
+    "a stale one counts": cell(_SAID, "effective", True, lambda row: row["stale"]),
+    "nothing is stale": whole_column(_SAID, "stale", False),
+    "nobody disagrees": whole_column(_SAID, "disagrees", False),
+    "another prompt": cell(_SAID, "prompt", "p/2", lambda row: row["prompt"]),
+    "another hash of what was judged": cell(_SAID, "judged", "1" * 64),
+    "another time": cell(_SAID, "time", "2020-01-01T00:00:00Z"),
+    "another demonstration": cell(_SAID, "trajectory_id", "somebody"),
+    "no column of sources": without_column(_SAID, "source"),
+    "no row": emptied(_SAID),
+    "the table gone": remove(_SAID),
+    "a file too many": add("notes.txt"),
+}

@@ -41,7 +41,7 @@ def made(tmp_path: Path, made_root: Path, monkeypatch: pytest.MonkeyPatch) -> Be
     [
         ("raw_recordings*", True, CHAIN | DATASETS),
         ("group:datasets", False, DATASETS | {"osworld_tasks"}),
-        ("*contact_sheets", True, CHAIN - {"records", "triage"} | {"osworld_tasks"}),
+        ("*contact_sheets", True, CHAIN - {"annotations", "records", "triage"} | {"osworld_tasks"}),
         ("*", True, CHAIN | DATASETS | OTHERS),
     ],
 )

@@ -13,7 +13,8 @@ from demo_pipeline.settings import ExecutionSettings, Settings
 from demo_pipeline.store.errors import StorageError
 
 CHAIN = [
-    *("raw_recordings", "events", "actions", "screenshots", "ui_trees", "trajectories", "records")
+    *("raw_recordings", "events", "actions", "screenshots", "ui_trees"),
+    *("trajectories", "annotations", "records"),
 ]
 SHEETS, TRIAGE = "contact_sheets", "triage"  # made of a trajectory, and nothing is made of them
 DATASETS = [
@@ -34,6 +35,7 @@ GROUPS = {
     "screenshots": "observation",
     "ui_trees": "observation",
     "trajectories": "trajectories",
+    "annotations": "trajectories",
     "records": "trajectories",
     SHEETS: "trajectories",
     TRIAGE: "trajectories",
@@ -94,7 +96,7 @@ def test_lineage_runs_from_the_recording_to_the_datasets(specs: dict[str, dg.Ass
         made: {name for name, of in parents.items() if made in of}
         for made in ("trajectories", "records", SHEETS, TRIAGE)
     }
-    assert made_of["trajectories"] == {"records", SHEETS, TRIAGE}
+    assert made_of["trajectories"] == {"annotations", "records", SHEETS, TRIAGE}
     assert made_of["records"] == {*DATASETS}
     assert made_of[SHEETS] == made_of[TRIAGE] == set()
     assert {name for name, of in parents.items() if "osworld_tasks" in of} == {"trajectories"}

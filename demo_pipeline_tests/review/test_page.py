@@ -1,5 +1,6 @@
 """The review page in Chromium: by keyboard, through reloads and a killed server."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -7,8 +8,13 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
+from demo_pipeline.annotations.annotate import annotate_all
+from demo_pipeline.annotations.annotation_stage import ANNOTATIONS_STAGE
+from demo_pipeline.annotations.annotation_store import open_judged
+from demo_pipeline.annotations.providers import import_lines
 from demo_pipeline.review.decisions import Judgement, judge
 from demo_pipeline.review.review_store import Reviews, subject_of
+from demo_pipeline.runs.stage_runs import run_stage
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
 from demo_pipeline_tests.datasets.stores import commit_trajectory
@@ -266,3 +272,33 @@ def test_another_sites_page_reads_and_writes_nothing(root: Path, browser: Browse
         assert page.evaluate(attack, running.url) == ["rejected"] * 3
         page.close()
     assert workspace.store.list_documents("reviews") == []
+
+
+def test_what_is_annotated_is_shown_and_a_person_says_what_counts(root: Path, page: Page) -> None:
+    workspace = open_workspace(root)
+    line = {"demonstration": "first", "step": 0, "kind": "thought", "value": "A model's <b>words"}
+    line |= {"source": "model", "author": "m-1"}
+    (root / "said.jsonl").write_text(json.dumps(line), encoding="utf-8")
+    annotate_all(workspace.store, ["first"], [import_lines(root / "said.jsonl")])
+    run_stage(workspace, ANNOTATIONS_STAGE, "first")
+    with served(workspace) as server:
+        page.goto(f"{server.url}#first")
+        shown(page, "first/0")
+        expect(page.locator("#annotations li")).to_have_text(
+            ["thought: A model's [b]words · model"]
+        )
+        page.keyboard.press("w")
+        page.keyboard.press("h")
+        page.keyboard.type("I look first.")
+        page.keyboard.press("Enter")
+        expect(page.locator("#decisions li").first).to_contain_text("thought of step 0: I look")
+        page.keyboard.press("ArrowRight")
+        shown(page, "first/1")
+        expect(page.locator("#thought")).to_have_value("")
+        saved(page)
+    run_stage(workspace, ANNOTATIONS_STAGE, "first")
+    judged = open_judged(workspace.store, "first", Reviews(workspace.store))
+    assert judged.trajectory.notes[0] == {
+        "thought": ("I look first.", "human"),
+        "step_correct": (False, "human"),
+    }

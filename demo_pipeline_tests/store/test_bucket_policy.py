@@ -12,6 +12,9 @@ from moto.core import DEFAULT_ACCOUNT_ID
 from moto.core.authorization import enable_iam_authentication
 from moto.s3.models import s3_backends
 
+from demo_pipeline.annotations.annotate import annotate_all
+from demo_pipeline.annotations.annotation_stage import ANNOTATIONS_STAGE
+from demo_pipeline.annotations.providers import RuleProvider
 from demo_pipeline.exports.dataset_stages import INDEX_STAGE
 from demo_pipeline.exports.record_stages import RECORDS_STAGE
 from demo_pipeline.files.recording_files import RECORDING_FILES
@@ -115,6 +118,17 @@ def test_people_judge_and_correct_with_it(workspace: Workspace, tmp_path: Path) 
     assert len(material.judged(opened.subject)["decisions"]) == 2
     assert run_stage(workspace, RECORDS_STAGE, "one").status == "made"
     assert workspace.store.delete_documents("reviews/one") == 2
+
+
+def test_steps_are_annotated_with_it(workspace: Workspace, tmp_path: Path) -> None:
+    commit_trajectories(workspace, [make_trajectory(tmp_path, "one", [CLICK] * 2)])
+    for written in (2, 0):
+        assert (
+            annotate_all(workspace.store, ["one"], [RuleProvider(lambda _: ())]).written == written
+        )
+    result = run_stage(workspace, ANNOTATIONS_STAGE, "one")
+    assert result.summary["effective"] == 2
+    assert workspace.store.delete_documents("annotations/one") == 2
 
 
 def test_predictions_are_scored_and_never_written_with_it(

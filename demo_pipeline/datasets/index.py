@@ -261,7 +261,7 @@ def _trajectory_row(trajectory: str, head: Head, rows: Sequence[ProvenanceRow]) 
 def _of_each_step(
     trajectory: str, head: Head, splits: Mapping[str, str | None]
 ) -> dict[str, str | None]:
-    """What the rows of `STEPS_SCHEMA` say about their trajectory."""
+    """What the rows of `INDEX_STEPS_SCHEMA` say about their trajectory."""
     failed = "failed" if head.status == "completed" else "aborted"
     return {
         "application": replace_surrogates(head.application),
@@ -300,7 +300,7 @@ TRAJECTORIES_SCHEMA = described_schema(
     },
 )
 
-STEPS_SCHEMA = pa.schema(
+INDEX_STEPS_SCHEMA = pa.schema(
     [
         *PROVENANCE_SCHEMA,
         *described_schema(
@@ -394,7 +394,7 @@ def _write_tables(
 ) -> None:
     """Write the tables of both levels, and count."""
     with (
-        TableWriter(out / STEPS_FILE, STEPS_SCHEMA, _ROWS_IN_MEMORY) as steps,
+        TableWriter(out / STEPS_FILE, INDEX_STEPS_SCHEMA, _ROWS_IN_MEMORY) as steps,
         TableWriter(out / HIDDEN_ACTIONS_FILE, HIDDEN_ACTIONS_SCHEMA, _ROWS_IN_MEMORY) as hidden,
         whole_table(out / TRAJECTORIES_FILE, TRAJECTORIES_SCHEMA) as rows,
     ):

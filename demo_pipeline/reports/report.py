@@ -17,7 +17,7 @@ from demo_pipeline import __version__
 from demo_pipeline.desktopd.models import StepAction, TypeParameters
 from demo_pipeline.desktopd.reader import StepFiles
 from demo_pipeline.problems import DemonstrationError, Problem
-from demo_pipeline.reports.pictures import STEP_FACTS, step_picture
+from demo_pipeline.reports.shown import STEP_FACTS, step_picture
 from demo_pipeline.review.material import Material
 from demo_pipeline.review.signals import DEMONSTRATION_SIGNALS, STEP_SIGNALS
 from demo_pipeline.review.triage import TRIAGE_STAGE, read_steps

@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from demo_pipeline.datasets import index
-from demo_pipeline.datasets.index import build_index, check_dataset_leaks
+from demo_pipeline.datasets.index import INDEX_STEPS_SCHEMA, build_index, check_dataset_leaks
 from demo_pipeline.settings import DatasetSettings, TrajectorySettings
 from demo_pipeline.trajectories.provenance import PROVENANCE_SCHEMA
 from demo_pipeline_tests.datasets.builders import CLICK, TABLE, make_trajectory, snapshot
@@ -78,7 +78,8 @@ def test_leak_rates_of_all_trajectories_together_are_in_the_metadata(demos, tmp_
 def test_steps_parquet_holds_all_provenance(demos, tmp_path):
     build_index(demos, tmp_path / "out", DatasetSettings(), BY)
     table = pq.read_table(tmp_path / "out" / "steps.parquet")
-    assert table.schema.equals(PROVENANCE_SCHEMA)
+    assert table.schema.equals(INDEX_STEPS_SCHEMA)
+    assert table.schema.names[: len(PROVENANCE_SCHEMA.names)] == PROVENANCE_SCHEMA.names
     keys = list(
         zip(table["trajectory_id"].to_pylist(), table["step_index"].to_pylist(), strict=True)
     )

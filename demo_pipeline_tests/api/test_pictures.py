@@ -118,7 +118,7 @@ class TestPictures:
         shown = trajectory._repr_html_() + "".join(one._repr_html_() for one in trajectory.steps)
         assert shown.count("data:image/jpeg;base64,") == 1 + len(trajectory.steps)
         assert "Please do the first task." in shown
-        assert TYPED not in shown
+        assert TYPED not in shown + repr(trajectory.steps)
 
     def test_html_is_escaped(self, store: dp.NotebookStore) -> None:
         loaded = store.trajectory("first")

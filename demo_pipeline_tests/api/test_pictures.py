@@ -137,7 +137,9 @@ class TestPictures:
 
     def test_it_can_be_saved(self, store: dp.NotebookStore, tmp_path: Path) -> None:
         store.trajectory("first").steps[0].picture(320).save(tmp_path / "step.jpg")
-        assert cv2.imread(str(tmp_path / "step.jpg")).shape == (180, 320, 3)
+        saved = cv2.imread(str(tmp_path / "step.jpg"))
+        assert saved is not None
+        assert saved.shape == (180, 320, 3)
 
 
 class TestClip:

@@ -5,6 +5,7 @@ are written by the pipeline.
 """
 
 import re
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -72,11 +73,11 @@ from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 FRAME_SCHEMAS: Mapping[str, pa.Schema] = {
     "trajectories": TRAJECTORIES_SCHEMA,
     "steps": INDEX_STEPS_SCHEMA,
-    "triage": TRIAGE_SCHEMA,
-    "triage_steps": TRIAGE_STEPS_SCHEMA,
     "actions": ACTIONS_SCHEMA,
     "events": EVENTS_SCHEMA,
     "scores": SCORES_SCHEMA,
+    "triage": TRIAGE_SCHEMA,
+    "triage_steps": TRIAGE_STEPS_SCHEMA,
 }
 # Without these a null would turn whole numbers into fractions, and truth values and texts into
 # objects.
@@ -119,7 +120,7 @@ class LoadedStep:
     """
 
     index: int
-    action: StepAction
+    action: StepAction = field(repr=False)
     provenance: Mapping[str, Any] = field(repr=False)
     files: StepFiles = field(repr=False)
 
@@ -349,20 +350,16 @@ class NotebookStore:
         if not triage:
             return steps
         keys = ["trajectory_id", "step_index"]
-        names = [*keys, "doubt", *(signal.name for signal in STEP_SIGNALS)]
+        names = [*keys, "doubt", *(one.name for one in STEP_SIGNALS if one.name not in steps)]
         doubts = self._triaged("triage_steps", STEPS_FILE)[names].convert_dtypes()
-        return steps.merge(doubts, how="left", on=keys).assign(
-            review=lambda rows: rows["trajectory_id"].map(self._reviews()).fillna("open")
-        )
+        return self._with_reviews(steps.merge(doubts, how="left", on=keys))
 
     def triage(self) -> pd.DataFrame:
         """One row per demonstration: its doubt, and how often which signal of doubt was found.
 
         `columns("triage")` describes the columns. `review` is `open`, `approved` or `rejected`.
         """
-        return self._triaged("triage", DEMONSTRATION_FILE).assign(
-            review=lambda rows: rows["trajectory_id"].map(self._reviews()).fillna("open")
-        )
+        return self._with_reviews(self._triaged("triage", DEMONSTRATION_FILE))
 
     def _triaged(self, name: str, file: str) -> pd.DataFrame:
         """A table of the stage `triage`, of all demonstrations."""
@@ -374,17 +371,16 @@ class NotebookStore:
         tables = in_parallel(read, self._store.outputs(TRIAGE_STAGE.folder))
         return _data_frame(pa.concat_tables([FRAME_SCHEMAS[name].empty_table(), *tables]))
 
-    def _reviews(self) -> dict[str, str]:
-        """Demonstration → its review, where it has decisions."""
+    def _with_reviews(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """With the column `review` of their demonstrations."""
         reviews = Reviews(self._store)
         reviews.refresh()
-        found = by_demonstration(reviews.all())
-        versions = {key: self._store.current(TRAJECTORIES_STAGE.output(key)) for key in found}
-        return {
-            key: judge(found[key], subject_of(version, key)).status
-            for key, version in versions.items()
-            if version
-        }
+        known = {}
+        for key, decisions in by_demonstration(reviews.all()).items():
+            version = self._store.current(TRAJECTORIES_STAGE.output(key))
+            if version:
+                known[key] = judge(decisions, subject_of(version, key)).status
+        return rows.assign(review=[known.get(key, "open") for key in rows["trajectory_id"]])
 
     def contact_sheet(
         self, steps: pd.DataFrame, columns: int = 4, width: int = 480, most: int = 60
@@ -426,7 +422,8 @@ class NotebookStore:
             StorageError: there is no such export or split, or the export has not been built.
         """
         try:
-            import datasets  # noqa: PLC0415 - an optional library
+            with warnings.catch_warnings(action="ignore"):  # progress bars without widgets
+                import datasets  # noqa: PLC0415 - an optional library
         except ModuleNotFoundError:
             raise ModuleNotFoundError(
                 "store.dataset needs the library `datasets`; the extra `notebook` installs it: "
@@ -534,7 +531,7 @@ class NotebookStore:
         `values` says which there are, empty for any; the description has the unit.
 
         Args:
-            table: trajectories, steps, triage, triage_steps, actions, events or scores.
+            table: trajectories, steps, actions, events, scores, triage or triage_steps.
 
         Raises:
             ValueError: another name.

@@ -187,7 +187,11 @@ class TestDependencies:
     @pytest.mark.no_cover  # other tests run the same lines
     @pytest.mark.parametrize(
         ("folder", "extras"),
-        [("demo_pipeline", ()), ("demo_pipeline_tests", ("dev",)), ("benchmarks", ("dev",))],
+        [
+            ("demo_pipeline", ("notebook",)),
+            ("demo_pipeline_tests", ("dev",)),
+            ("benchmarks", ("dev",)),
+        ],
     )
     def test_what_is_imported_is_declared(self, folder: str, extras: tuple[str, ...]) -> None:
         declared = set(requirements(*extras))

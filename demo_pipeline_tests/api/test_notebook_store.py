@@ -133,8 +133,9 @@ class TestTables:
             "actions": local.actions("first"),
             "events": local.events("first"),
             "scores": local.score(answers(), split="any"),
+            "triage": local.triage().drop(columns="review"),
         }
-        assert set(frames) == set(FRAME_SCHEMAS)
+        assert set(frames) == set(FRAME_SCHEMAS) - {"triage_steps"}  # columns of `steps`
         for name, frame in frames.items():
             described = local.columns(name)
             assert list(described["column"]) == list(frame.columns)
@@ -281,6 +282,19 @@ class TestBucket:
             assert theirs.action == mine.action
             assert theirs.tree == mine.tree
             assert np.array_equal(theirs.screenshot, mine.screenshot)
+
+    def test_pictures_triage_and_a_dataset_are_those_of_the_folder(
+        self, local: dp.NotebookStore, remote: dp.NotebookStore
+    ) -> None:
+        pd.testing.assert_frame_equal(remote.triage(), local.triage())
+        steps = local.steps(triage=True)
+        assert (
+            remote.contact_sheet(steps, width=240).data
+            == local.contact_sheet(steps, width=240).data
+        )
+        row, same = (store.dataset("sft", "train")[0] for store in (remote, local))
+        assert row["screenshot"].tobytes() == same["screenshot"].tobytes()
+        assert Path(row["ui_tree"]).read_bytes() == Path(same["ui_tree"]).read_bytes()
 
     @pytest.mark.no_cover  # other tests run the same lines
     @pytest.mark.parametrize(

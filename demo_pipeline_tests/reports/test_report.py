@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect, sync_playwright
 
 from demo_pipeline.reports.report import Written, write_report
+from demo_pipeline.review.triage import read_demonstration
 from demo_pipeline.store.errors import StorageError
 from demo_pipeline_tests.doors.test_browser import chromium
 from demo_pipeline_tests.sample_workspace import DEMOS, copy_of, open_workspace
@@ -30,6 +31,37 @@ def test_it_holds_every_step_with_a_picture_and_says_its_size(
     assert {one["id"] for one in data["demonstrations"]} == set(DEMOS)
     assert told.steps == told.pictures == len(data["steps"]) > 0
     assert all((tmp_path / "report" / step["picture"]).is_file() for step in data["steps"])
+
+
+def test_it_says_what_raises_doubts_and_how_large_it_is(made_root: Path, tmp_path: Path) -> None:
+    told, _, data = written(made_root, tmp_path / "report")
+    queue = {
+        name: read_demonstration(made_root / "store" / "triage" / name)
+        for name in ("first", "second")
+    }
+    doubts = [one["doubt"] for one in data["demonstrations"]]
+    assert doubts == sorted((row["doubt"] for row in queue.values()), reverse=True)
+    for one in data["demonstrations"]:
+        for name, count in one["signals"]:
+            own = [step for step in data["steps"] if step["demonstration"] == one["id"]]
+            assert sum(name in step["signals"] for step in own) in {count, 0}
+    assert any(step["signals"] for step in data["steps"])
+    assert {step["review"] for step in data["steps"]} == {"open"}
+    page = (tmp_path / "report" / "index.html").read_text()
+    assert f"{told.size / 1e6:.1f} MB" in page
+    assert "nothing but the pointer changed from this screenshot to the next" in page
+
+
+def test_words_of_a_recording_are_no_markup(made_root: Path, tmp_path: Path) -> None:
+    root = copy_of(made_root, tmp_path / "root")
+    task = root / "store" / "trajectories" / "first" / "task.json"
+    words = task.read_text().replace("Please do the first task.", "</script><b>bold</b>12345")
+    task.unlink()
+    task.write_text(words)
+    _, text, data = written(root, tmp_path / "report")
+    page = (tmp_path / "report" / "index.html").read_text()
+    assert "</script><b>bold</b>12345" in {one["instruction"] for one in data["demonstrations"]}
+    assert "<b>bold" not in text + page
 
 
 def test_typed_text_is_only_in_pictures(made_root: Path, tmp_path: Path) -> None:
@@ -97,3 +129,13 @@ def walk(page: Page) -> None:
     page.select_option("select[name=action]", "")
     page.fill("input[name=words]", "agree")
     expect(page.locator(".tile")).to_have_count(1)
+    page.fill("input[name=words]", "")
+    signal = page.locator("select[name=signal] option").nth(1).get_attribute("value")
+    page.locator("[data-demonstration=first]").click()
+    page.select_option("select[name=signal]", signal)
+    count = page.evaluate(
+        "signal => DATA.steps.filter(one => one.demonstration === 'first'"
+        " && one.signals.includes(signal)).length",
+        signal,
+    )
+    expect(page.locator(".tile")).to_have_count(count)

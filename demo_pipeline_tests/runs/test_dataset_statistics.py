@@ -1,5 +1,7 @@
 """Statistics over a store: the tables, the check of agreement, and queries."""
 
+import csv
+import io
 import json
 from dataclasses import asdict
 from pathlib import Path
@@ -8,7 +10,10 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
+import demo_pipeline as dp
+from demo_pipeline.cli.app import app
 from demo_pipeline.cli.store_commands import print_tables, print_views
 from demo_pipeline.datasets.views import create_views, views_sql, views_with_files
 from demo_pipeline.exports.dataset_counts import QUERIES, disagreements, engine, statistics
@@ -220,6 +225,40 @@ def test_stats_prints_tables_json_views_and_answers(
     assert f"'{settings.store}/dataset/steps.parquet'" in capsys.readouterr().out
 
 
+def test_wide_records_stand_one_below_the_other(
+    counted: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    query = "SELECT * FROM steps ORDER BY trajectory_id, step_index LIMIT 2"
+    assert print_tables(counted.settings, query) == 0
+    lines = capsys.readouterr().out.splitlines()
+    [row, _] = run_query(counted, query)
+    assert lines[0] == "answer 1 of 2"
+    assert lines.count("answer 2 of 2") == 1
+    shown = dict(line.split(maxsplit=1) for line in lines[1 : len(row) + 1] if " " in line.strip())
+    assert shown["action_type"] == row["action_type"]
+    assert (shown["x"], shown["target_name"]) == (str(row["x"]), "Agree")
+    print_tables(counted.settings, "SELECT x, y FROM steps")
+    assert "┃" in capsys.readouterr().out
+
+
+def test_stats_prints_csv_that_reads_back(
+    counted: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    query = "SELECT trajectory_id, x, text, keys FROM steps ORDER BY trajectory_id, step_index"
+    assert print_tables(counted.settings, query, "csv") == 0
+    answer = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    known = run_query(counted, query)
+    assert [row["trajectory_id"] for row in answer] == [row["trajectory_id"] for row in known]
+    assert [row["text"] or None for row in answer] == [row["text"] for row in known]
+    assert [json.loads(row["keys"]) for row in answer if row["keys"]] == [["ctrl", "a"]]
+    assert CliRunner().invoke(app, ["stats", "--csv"]).exit_code == 2
+
+
+def test_the_help_says_what_a_query_may_do() -> None:
+    text = " ".join(CliRunner().invoke(app, ["stats", "--help"]).output.split())
+    assert "reads the files of the store and no others, and changes nothing" in text
+
+
 def test_stats_of_an_empty_store_and_an_invalid_query_are_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -252,4 +291,6 @@ def test_a_query_reads_the_store_alone_and_writes_nothing(counted: Workspace, qu
     before = sorted(Path(counted.settings.store).rglob("*"))
     with pytest.raises(duckdb.Error):
         run_query(counted, query.format(store=counted.settings.store))
+    with pytest.raises(duckdb.Error):
+        dp.load_store(counted.settings.store).sql(query.format(store=counted.settings.store))
     assert sorted(Path(counted.settings.store).rglob("*")) == before

@@ -1,0 +1,192 @@
+"""What a notebook is shown: pictures, films, HTML, selections of steps, a dataset for a trainer."""
+
+import io
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import av
+import cv2
+import numpy as np
+import pandas as pd
+import pytest
+
+import demo_pipeline as dp
+from demo_pipeline.files.json_files import load_json
+from demo_pipeline.reports.shown_steps import Shown
+from demo_pipeline.review.review_store import Reviews, subject_of
+from demo_pipeline.store.errors import StorageError
+from demo_pipeline_tests.api.test_notebook_store import build_datasets
+from demo_pipeline_tests.sample_workspace import copy_of, open_workspace
+
+TYPED = "Ab, c!"
+
+
+@pytest.fixture(scope="module")
+def root(made_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two demonstrations and the datasets made of them; the second is rejected."""
+    root = copy_of(made_root, tmp_path_factory.mktemp("pictures") / "root")
+    workspace = open_workspace(root)
+    build_datasets(workspace)
+    with workspace.store.open("trajectories/second") as (folder, version):
+        subject = subject_of(version, "second")
+        Reviews(workspace.store).make(subject, folder, "ann", "reject", {"reason": "duplicate"})
+    return root
+
+
+@pytest.fixture
+def store(root: Path, monkeypatch: pytest.MonkeyPatch) -> dp.NotebookStore:
+    monkeypatch.setenv("DEMO_PIPELINE_UPLOADS", str(root / "uploads"))
+    return dp.load_store(root / "store")
+
+
+def pixels(shown: Shown) -> np.ndarray:
+    picture = cv2.imdecode(np.frombuffer(shown.data, np.uint8), cv2.IMREAD_COLOR_RGB)
+    assert picture is not None
+    return picture
+
+
+class TestSteps:
+    def test_they_say_what_every_action_says(self, store: dp.NotebookStore, root: Path) -> None:
+        rows = store.steps()
+        assert len(rows) == 7
+        for row in rows.itertuples():
+            place = root / "store" / str(row.screenshot)
+            assert place.is_file()
+            action = load_json(place.with_name("action.json"))
+            for name in ("x", "y", "text", "direction", "amount"):
+                known, value = action["parameters"].get(name), getattr(row, name)
+                assert known is None if pd.isna(value) else known == value, name
+            target = action["target_element"] or {"role": None, "name": None}
+            assert not target["role"] or (row.target_role, row.target_name) == (
+                target["role"],
+                target["name"],
+            )
+
+    def test_clicks_of_an_application_are_one_where(self, store: dp.NotebookStore) -> None:
+        [application] = store.steps()["application"].unique()
+        found = store.sql(
+            "SELECT x, y, target_name, instruction, outcome, split FROM steps "  # noqa: S608 - ours
+            f"WHERE application = '{application}' AND action_type = 'click' "
+            "ORDER BY trajectory_id, step_index"
+        )
+        assert list(found["target_name"]) == ["Agree", "Name", "b", "Agree"]
+        assert list(found["instruction"].unique()) == [
+            "Please do the first task.",
+            "Please do the second task.",
+        ]
+        assert set(found["outcome"]) == {"done"}
+        exports = store.sql("SELECT DISTINCT trajectory_id, split FROM exports")
+        assert set(found["split"]) <= set(exports["split"])
+        assert not found["split"].isna().any()
+
+    def test_they_are_filtered_by_triage_and_review(self, store: dp.NotebookStore) -> None:
+        steps = store.steps(triage=True)
+        assert len(steps) == len(store.steps())
+        assert dict(zip(steps["trajectory_id"], steps["review"], strict=True)) == {
+            "first": "open",
+            "second": "rejected",
+        }
+        doubtful = steps.query("no_effect and review != 'rejected'")
+        counted = store.triage().set_index("trajectory_id")
+        assert len(doubtful) == counted["no_effect_steps"]["first"]
+        assert counted["review"]["second"] == "rejected"
+        assert steps["doubt"].sum() > 0
+        added = set(steps.columns) - set(store.steps().columns) - {"review"}
+        assert {"doubt", "no_effect"} < added <= set(store.columns("triage_steps")["column"])
+
+    def test_the_columns_say_which_values_there_are(self, store: dp.NotebookStore) -> None:
+        values = store.columns("steps").set_index("column")["values"]
+        assert values["outcome"] == "done, failed, aborted"
+        assert values["x"].startswith("≥ 0; with action_type click")
+        assert values["reason"] == ""
+
+
+class TestPictures:
+    def test_a_step_is_drawn_with_its_action(self, store: dp.NotebookStore) -> None:
+        step = store.trajectory("first").steps[0]
+        drawn = pixels(step.picture(width=960))
+        plain = cv2.resize(step.screenshot, (960, 540), interpolation=cv2.INTER_AREA)
+        x, y = step.action.parameters.x // 2, step.action.parameters.y // 2  # type: ignore[attr-defined]
+        changed = np.abs(drawn.astype(int) - plain).max(axis=2) > 60
+        assert drawn.shape == (540, 960, 3)
+        assert changed[y - 25 : y + 25, x - 25 : x + 25].any()
+        assert changed.mean() < 0.05
+
+    def test_html_has_pictures_and_nothing_that_was_typed(self, store: dp.NotebookStore) -> None:
+        trajectory = store.trajectory("first")
+        shown = trajectory._repr_html_() + "".join(one._repr_html_() for one in trajectory.steps)
+        assert shown.count("data:image/jpeg;base64,") == 1 + len(trajectory.steps)
+        assert "Please do the first task." in shown
+        assert TYPED not in shown + repr(trajectory.steps)
+
+    def test_html_is_escaped(self, store: dp.NotebookStore) -> None:
+        loaded = store.trajectory("first")
+        task = loaded.task.model_copy(update={"instruction": "<script>alert(1)</script>"})
+        trajectory = replace(loaded, task=task)
+        assert "<script>" not in trajectory._repr_html_()
+        assert "&lt;script&gt;" in trajectory._repr_html_()
+
+    def test_a_selection_becomes_a_sheet(self, store: dp.NotebookStore) -> None:
+        steps = store.steps().query("action_type == 'click'")
+        sheet = store.contact_sheet(steps, columns=2, width=240)
+        assert sheet._repr_jpeg_() == sheet.data
+        assert pixels(sheet).shape == (2 * (38 + 135), 480, 3)
+        fewer = store.contact_sheet(steps, columns=2, width=240, most=2)
+        assert pixels(fewer).shape == (40 + 38 + 135, 480, 3)  # titled: 2 of 4 steps
+
+    def test_it_can_be_saved(self, store: dp.NotebookStore, tmp_path: Path) -> None:
+        store.trajectory("first").steps[0].picture(320).save(tmp_path / "step.jpg")
+        saved = cv2.imread(str(tmp_path / "step.jpg"))
+        assert saved is not None
+        assert saved.shape == (180, 320, 3)
+
+
+class TestClip:
+    def test_it_is_the_film_around_a_step(self, store: dp.NotebookStore) -> None:
+        trajectory = store.trajectory("first")
+        row = trajectory.steps[1].provenance
+        clip = trajectory.clip(1, before_s=0.5, after_s=0.5)
+        assert "<video" in str(clip._repr_html_())
+        with av.open(io.BytesIO(clip.data)) as film:
+            frames = [(frame.time, frame) for frame in film.decode(video=0)]
+        acted = (row["lead_ms"] + row["end_ms"] - row["press_ms"]) / 1000
+        assert frames[-1][0] == pytest.approx(1 + acted, abs=0.3)
+        shown = min(frames, key=lambda one: abs(one[0] - 0.5))[1].to_ndarray(format="gray")
+        with av.open(str(trajectory._film())) as film:
+            same = next(f for f in film.decode(video=0) if f.time >= row["pts"] - 1e-6)
+        assert np.abs(shown.astype(int) - same.to_ndarray(format="gray")).mean() < 4
+
+    def test_without_the_film_it_says_so(
+        self, store: dp.NotebookStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("DEMO_PIPELINE_UPLOADS", str(tmp_path))
+        with pytest.raises(StorageError, match="first: the film is not here any more"):
+            store.trajectory("first").clip(0)
+
+
+class TestDataset:
+    def test_its_images_are_the_screenshots(self, store: dp.NotebookStore) -> None:
+        for name, column in (("sft", "screenshot"), ("messages", "images")):
+            rows = store.dataset(name, "train")
+            assert len(rows) > 0
+            first = rows[0]
+            image = first[column] if name == "sft" else first[column][0]
+            step = store.trajectory(first["trajectory_id"]).steps[first["step_index"]]
+            assert np.array_equal(np.asarray(image.convert("RGB")), step.screenshot)
+        assert Path(store.dataset("sft", "train")[0]["ui_tree"]).is_file()
+
+    def test_what_is_not_there_is_named(self, store: dp.NotebookStore) -> None:
+        with pytest.raises(StorageError, match="no dataset 'sfd'; there are sft, messages"):
+            store.dataset("sfd", "train")
+        with pytest.raises(StorageError, match=r"sft has no split 'dev'; it has .*train"):
+            store.dataset("sft", "dev")
+        with pytest.raises(StorageError, match="transitions"):
+            store.dataset("transitions", "train")
+
+    def test_without_the_library_the_extra_is_named(
+        self, store: dp.NotebookStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setitem(sys.modules, "datasets", None)
+        with pytest.raises(ModuleNotFoundError, match=r"demo_pipeline\[notebook\]"):
+            store.dataset("sft", "train")

@@ -17,14 +17,15 @@ def test_a_project_has_everything_that_a_run_needs(
     monkeypatch.delenv("DEMO_PIPELINE_CONFIG")
     project = tmp_path / "project"
     assert RUNNER.invoke(app, ["init", str(project)]).exit_code == 0
-    assert (project / "dagster.yaml").read_bytes() == (ROOT / "dagster.yaml").read_bytes()
-    assert not (project / "dagster.yaml").is_symlink()
+    made = project / "dagster" / "dagster.yaml"
+    assert made.read_bytes() == (ROOT / "dagster.yaml").read_bytes()
+    assert not made.is_symlink()
     monkeypatch.chdir(project / "data")
     assert Settings().store == str(project / "data" / "store")
     done = RUNNER.invoke(app, ["validate", "recordings/20260105_090000"])
     assert done.exit_code == 0, done.output
     assert {path.name for path in project.iterdir()} == {
-        *("dagster.yaml", "workspace.yaml", "demo_pipeline.toml", "data")
+        *("dagster", "workspace.yaml", "demo_pipeline.toml", "data")
     }
 
 

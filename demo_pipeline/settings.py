@@ -202,6 +202,22 @@ def project_root() -> Path:
     return next(made, checkout if (checkout / "pyproject.toml").is_file() else here)
 
 
+def is_project() -> bool:
+    """Whether the current folder is in a project or a checkout."""
+    return any((project_root() / name).is_file() for name in (SETTINGS_FILE, "pyproject.toml"))
+
+
+def project_home() -> Path:
+    """Where Dagster records runs unless DAGSTER_HOME is set: `dagster/` of what `init` made."""
+    made = project_root() / "dagster"
+    return made if (made / "dagster.yaml").is_file() else project_root()
+
+
+def dagster_home() -> Path:
+    """The folder in which Dagster records runs."""
+    return Path(os.environ.get("DAGSTER_HOME") or project_home()).expanduser().absolute()
+
+
 def _in_data(name: str, description: str) -> Any:
     return Field(default_factory=lambda: f"{project_root()}/data/{name}", description=description)
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from demo_pipeline.cli.console import print_error, print_line
-from demo_pipeline.cli.environment import USAGE, dagster_home, failure_sentence, usable_settings
+from demo_pipeline.cli.environment import USAGE, failure_sentence, usable_settings
 from demo_pipeline.cli.run_commands import print_hidden
+from demo_pipeline.settings import dagster_home
 
 if TYPE_CHECKING:
     from demo_pipeline.runs.workspace import Workspace

@@ -13,14 +13,14 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 from pydantic import ValidationError
 from pydantic_settings import SettingsError
 
 from demo_pipeline.cli.console import print_error
-from demo_pipeline.settings import PREFIX, SETTINGS_FILE, Section, Settings, project_root
+from demo_pipeline.settings import PREFIX, Section, Settings, dagster_home, is_project
 
 if TYPE_CHECKING:
     from demo_pipeline.runs.workspace import Workspace
@@ -29,11 +29,14 @@ OK, INVALID, USAGE = 0, 1, 2
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
 
-def usable_settings() -> Settings:
-    """The settings; errors in them end the command, each with variable, value and an example."""
+def usable_settings(*, anywhere: bool = False) -> Settings:
+    """The settings; errors in them end the command, each with variable, value and an example.
+
+    Unless the command works `anywhere`, it is refused where there is neither a project nor a store.
+    """
     lines = list[str]()
     try:
-        return Settings()
+        settings = Settings()
     except ValidationError as error:
         for detail in error.errors(include_url=False):
             message = detail["msg"].removeprefix("Value error, ")
@@ -44,6 +47,10 @@ def usable_settings() -> Settings:
         lines = [*_not_json(str(error))] or [str(error)]
     except tomllib.TOMLDecodeError as error:
         lines = [f"the settings file is not valid TOML: {error}"]
+    else:
+        if not (anywhere or is_project() or "store" in settings.model_fields_set):
+            _refuse(f"{PREFIX}UPLOADS and {PREFIX}STORE")
+        return settings
     for line in lines:
         print_error(f"demo-pipeline: {line}")
     raise typer.Exit(USAGE)
@@ -94,14 +101,11 @@ def _not_json(message: str) -> Iterator[str]:
                 yield f"setting {name}: is not valid JSON{_example(place)}"
 
 
-def dagster_home() -> Path:
-    """The folder in which Dagster records runs."""
-    return Path(os.environ.get("DAGSTER_HOME") or project_root()).expanduser().absolute()
-
-
 def set_dagster_home() -> Path:
-    """Set DAGSTER_HOME, by default to the checkout, whether or not Dagster can use it."""
+    """Set DAGSTER_HOME, by default to that of the project, whether or not Dagster can use it."""
     home = dagster_home()
+    if not is_project() and not os.environ.get("DAGSTER_HOME"):
+        _refuse("DAGSTER_HOME to a folder in which Dagster records runs")
     if not home.is_dir():
         print_error(f"DAGSTER_HOME {home}: no such directory; create it, or unset the variable")
         raise typer.Exit(USAGE)
@@ -109,18 +113,17 @@ def set_dagster_home() -> Path:
     return home
 
 
-def require_store(workspace: "Workspace") -> None:
-    """End the command unless the store can be written; nothing is made in just any folder."""
-    from demo_pipeline.runs.health import HealthLevel, store_finding
+def _refuse(needed: str) -> NoReturn:
+    print_error(
+        f"demo-pipeline: {Path.cwd()} is not in a project; make one with `demo-pipeline init DIR` "
+        f"and go there, or set {needed}"
+    )
+    raise typer.Exit(USAGE)
 
-    root = project_root()
-    is_project = any((root / name).is_file() for name in (SETTINGS_FILE, "pyproject.toml"))
-    if not is_project and "store" not in workspace.settings.model_fields_set:
-        print_error(
-            f"demo-pipeline: {root} is not a project; make one with `demo-pipeline init DIR` and "
-            "go there, or set DEMO_PIPELINE_UPLOADS and DEMO_PIPELINE_STORE"
-        )
-        raise typer.Exit(USAGE)
+
+def require_store(workspace: "Workspace") -> None:
+    """End the command unless the store can be written."""
+    from demo_pipeline.runs.health import HealthLevel, store_finding
 
     finding = store_finding(workspace)
     if finding.level is HealthLevel.ERROR:

@@ -4,6 +4,7 @@ Belongs here: a project outside of a checkout: its folders, its settings, Dagste
 """
 
 import os
+import shlex
 import shutil
 import sys
 from importlib.resources import as_file, files
@@ -28,16 +29,18 @@ def init(
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         print_error(f"demo-pipeline: {folder} is not empty")
         raise typer.Exit(USAGE)
-    recordings = folder / "data" / "recordings"
-    recordings.mkdir(parents=True)
+    recordings, home = folder / "data" / "recordings", folder / "dagster"
+    for made in (recordings, home):
+        made.mkdir(parents=True)
     with as_file(files("demo_pipeline") / "project") as template:
         for source in template.iterdir():
             if source.is_dir():
                 shutil.copytree(source, recordings / source.name)
             else:
-                shutil.copyfile(source, folder / source.name)
+                place = home if source.name == "dagster.yaml" else folder
+                shutil.copyfile(source, place / source.name)
     print_line(f"{folder}: a project with one recording in {recordings}")
-    print_line(f"cd {folder}; demo-pipeline run; demo-pipeline ui")
+    print_line(f"cd {shlex.quote(str(folder))}; demo-pipeline run; demo-pipeline ui")
 
 
 def ui(

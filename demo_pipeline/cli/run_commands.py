@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from demo_pipeline.runs.workspace import Workspace
 
 _LOG = logging.getLogger(__package__)
+_VERIFY = "First compare the hash of every committed file, and build damaged outputs again."
+_DRY_RUN = "Build nothing: show what would be built and why, with CPU time and disk by past runs."
 _NAMED = 5  # demonstrations of a line of `--dry-run`
 _NO_TRAJECTORY = "no trajectory is committed yet: no dataset to build"
 
@@ -164,30 +166,11 @@ def run(
         typer.Argument(help="Process only these demonstrations (default: all new or changed)."),
     ] = None,
     *,
-    force: Annotated[
-        bool, typer.Option(help="Build every output again, even if nothing changed.")
-    ] = False,
-    retry: Annotated[
-        bool, typer.Option(help="Retry quarantined demonstrations whose upload did not change.")
-    ] = False,
-    strict: Annotated[
-        bool, typer.Option(help="Exit with 1 if any demonstration is quarantined.")
-    ] = False,
-    verify: Annotated[
-        bool,
-        typer.Option(
-            help="First compare the hash of every committed file with its manifest, and build "
-            "damaged outputs again."
-        ),
-    ] = False,
-    dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run",
-            help="Build nothing: show what would be built and why, and the CPU time and disk space "
-            "that it needs by past runs on this machine.",
-        ),
-    ] = False,
+    force: Annotated[bool, typer.Option(help="Build what did not change, too.")] = False,
+    retry: Annotated[bool, typer.Option(help="Retry what is quarantined, too.")] = False,
+    strict: Annotated[bool, typer.Option(help="Exit with 1 if any is quarantined.")] = False,
+    verify: Annotated[bool, typer.Option(help=_VERIFY)] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help=_DRY_RUN)] = False,
     workers: Annotated[int, typer.Option(min=0, help="Processes; 0: as `execution.workers`.")] = 0,
 ) -> None:
     """Process every new or changed demonstration, then build the datasets.

@@ -212,7 +212,7 @@ def validate_path(
     from demo_pipeline.runs.validation import validate
 
     name = _format_of(path, kind)
-    problems = validate(path.absolute(), name, usable_settings())
+    problems = validate(path.absolute(), name, usable_settings(anywhere=True))
     invalid = sum(problem.severity is Severity.ERROR for problem in problems)
     if as_json:
         report = {"path": str(path), "kind": name, "valid": not invalid}

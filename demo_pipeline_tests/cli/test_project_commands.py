@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from demo_pipeline import settings
 from demo_pipeline.cli.app import app
 from demo_pipeline.settings import Settings
 
@@ -17,14 +18,15 @@ def test_a_project_has_everything_that_a_run_needs(
     monkeypatch.delenv("DEMO_PIPELINE_CONFIG")
     project = tmp_path / "project"
     assert RUNNER.invoke(app, ["init", str(project)]).exit_code == 0
-    assert (project / "dagster.yaml").read_bytes() == (ROOT / "dagster.yaml").read_bytes()
-    assert not (project / "dagster.yaml").is_symlink()
+    made = project / "dagster" / "dagster.yaml"
+    assert made.read_bytes() == (ROOT / "dagster.yaml").read_bytes()
+    assert not made.is_symlink()
     monkeypatch.chdir(project / "data")
     assert Settings().store == str(project / "data" / "store")
     done = RUNNER.invoke(app, ["validate", "recordings/20260105_090000"])
     assert done.exit_code == 0, done.output
     assert {path.name for path in project.iterdir()} == {
-        *("dagster.yaml", "workspace.yaml", "demo_pipeline.toml", "data")
+        *("dagster", "workspace.yaml", "demo_pipeline.toml", "data")
     }
 
 
@@ -43,3 +45,17 @@ def test_a_folder_with_files_is_left_alone(tmp_path: Path) -> None:
     done = RUNNER.invoke(app, ["init", str(tmp_path)])
     assert done.exit_code == 2
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+@pytest.mark.parametrize("command", ["run", "register", "doctor", "quarantine", "ui"])
+def test_outside_of_a_project_nothing_is_made_and_it_is_said_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.delenv("DEMO_PIPELINE_CONFIG")
+    monkeypatch.setattr(settings, "__file__", str(tmp_path / "packages" / "demo_pipeline" / "s.py"))
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    done = RUNNER.invoke(app, [command])
+    assert done.exit_code == 2
+    assert "is not in a project; make one with `demo-pipeline init DIR`" in done.output
+    assert list((tmp_path / "here").iterdir()) == []

@@ -11,7 +11,7 @@ from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from demo_pipeline.annotations.annotations import (
     AGENTNET_STEP_FIELDS,
@@ -36,7 +36,7 @@ from demo_pipeline.exports.record_checks import (
     Fault,
     NamedFiles,
     RecordFormat,
-    by_format,
+    StrictDocument,
     checked_records,
 )
 from demo_pipeline.exports.record_files import ExportReader, missing, split_files, unused_images
@@ -50,7 +50,6 @@ from demo_pipeline.exports.whole_trajectories import (
     sentence,
     stretch_records,
 )
-from demo_pipeline.files.base_model import Document
 from demo_pipeline.files.shown_text import MARKER, escape_markers, replace_surrogates
 from demo_pipeline.problems import Problem
 from demo_pipeline.settings import DatasetSettings
@@ -65,28 +64,22 @@ _FileName = Annotated[
 _Score = Annotated[int, Field(ge=0, le=10)]
 
 
-class _Strict(Document):
-    """A part of a line; unknown keys are refused."""
-
-    model_config = ConfigDict(extra="forbid")
-
-
-class _Code(_Strict):
+class _Code(StrictDocument):
     code: Text
 
 
-class _CodeStep(_Strict):
+class _CodeStep(StrictDocument):
     image: _FileName
     value: _Code
 
 
-class _CodeTask(_Strict):
+class _CodeTask(StrictDocument):
     task_id: Text
     instruction: Text
     traj: list[_CodeStep] = Field(min_length=1)
 
 
-class _Value(_Strict):
+class _Value(StrictDocument):
     left_out_when_none: ClassVar[frozenset[str]] = frozenset(
         {"observation", "thought", "reflection", "last_step_correct", "last_step_redundant"}
     )
@@ -99,13 +92,13 @@ class _Value(_Strict):
     last_step_redundant: bool | None = None
 
 
-class _Step(_Strict):
+class _Step(StrictDocument):
     index: int
     image: _FileName
     value: _Value
 
 
-class AgentNetTask(_Strict):
+class AgentNetTask(StrictDocument):
     """A line of the full form."""
 
     task_id: Text
@@ -121,18 +114,13 @@ class AgentNetTask(_Strict):
     natural_language_task: str | None = None
 
 
-class _System(_Strict):
+class _System(StrictDocument):
     task_id: Text
     system: Literal["Windows", "Darwin", "Ubuntu"]
 
 
 def validate_agentnet(root: Path) -> list[Problem]:
-    """The problems of a folder in AgentNet's form, with the numbers of the lines.
-
-    Args:
-        root: the folder with `train.jsonl` and so on, `code_only/`, `images/` and
-            `meta_data_merged.jsonl`.
-    """
+    """The problems of a folder in AgentNet's form, with the numbers of the lines."""
     tasks, problems = ExportReader(root), list[Problem]()
     files, codes = (dict(split_files(root, f"{name}*.jsonl")) for name in ("", f"{CODE_ONLY}/"))
     for split in files | codes:
@@ -324,7 +312,7 @@ AGENTNET_FORM = Form(
     },
     whole_trajectories=True,
     finish=_finish,
-    problems=checked_records("line", lambda: by_format(AGENTNET_FORMAT)),
+    problems=checked_records("line", AGENTNET_FORMAT),
 )
 
 

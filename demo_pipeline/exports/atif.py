@@ -14,7 +14,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from demo_pipeline.datasets.forms import Excluded, Form, Record
 from demo_pipeline.datasets.selection import BAD_STEP, Candidate
@@ -35,7 +35,7 @@ from demo_pipeline.exports.record_checks import (
     Fault,
     NamedFiles,
     RecordFormat,
-    by_format,
+    StrictDocument,
     checked_records,
     record_faults,
 )
@@ -48,7 +48,6 @@ from demo_pipeline.exports.whole_trajectories import (
     said_step,
     sentence,
 )
-from demo_pipeline.files.base_model import Document
 from demo_pipeline.files.json_files import json_bytes
 from demo_pipeline.files.shown_text import escape_markers, replace_surrogates
 from demo_pipeline.problems import Problem, errors
@@ -67,10 +66,9 @@ ATIF_LIST = "atif_trajectories.jsonl"  # a line per trajectory: its id, split an
 _AGENT_ONLY = ("model_name", "reasoning_effort", "reasoning_content", "tool_calls", "metrics")
 
 
-class _Strict(Document):
-    """A part of a trajectory; unknown keys are refused, absent values are not written."""
+class _Strict(StrictDocument):
+    """A part of a trajectory; absent values are not written."""
 
-    model_config = ConfigDict(extra="forbid")
     left_out_when_none: ClassVar[frozenset[str]] = frozenset(
         {*_AGENT_ONLY, "timestamp", "observation", "extra", "llm_call_count", "is_copied_context"}
         | {"text", "source", "source_call_id", "content", "session_id", "trajectory_id", "notes"}
@@ -199,10 +197,6 @@ def decode_atif_answer(text: str, size: Pixel) -> Answer:
     """Read an answer; see `answers.AnswerDecoder`.
 
     It is JSON: a step of the agent, its list of calls, or one call.
-
-    Args:
-        text: the answer.
-        size: width and height of the step's screenshot, pixels.
 
     Raises:
         AnswerFormatError: it is something else, or a call is none of our actions on this screen.
@@ -491,7 +485,7 @@ ATIF_FORM = Form(
         for name, path in record.files.items()
     },
     finish=finish_losses,
-    problems=checked_records("document", lambda: by_format(ATIF_FORMAT)),
+    problems=checked_records("document", ATIF_FORMAT),
 )
 
 

@@ -105,12 +105,7 @@ def describe(
 ) -> DatasetStats:
     """Write the card and the charts of a dataset; returns what is in it.
 
-    Args:
-        kind: which dataset.
-        out: its folder.
-        settings: the settings that it was made with.
-        provenance: of the trajectories that it was made from; an index has its own.
-        left_out: see `card_text`.
+    Args: see `card_text`; `provenance` is of the trajectories that it was made from.
     """
     stats = kind.count(out, provenance)
     write_charts(out, stats)

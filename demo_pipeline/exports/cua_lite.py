@@ -35,7 +35,6 @@ from demo_pipeline.exports.cua_lite_actions import (
     LiteActions,
     LiteBox,
     LiteClick,
-    LiteDocument,
     LiteScroll,
     lite_actions,
     lite_value,
@@ -46,6 +45,7 @@ from demo_pipeline.exports.record_checks import (
     Fault,
     NamedFiles,
     RecordFormat,
+    StrictDocument,
     checked_records,
     record_problems,
 )
@@ -86,45 +86,45 @@ _IMAGE = re.compile(
 )
 
 
-class _Function(LiteDocument):
+class _Function(StrictDocument):
     name: Literal["computer", "point", "bbox"]
     arguments: dict[str, Any]
 
 
-class _Call(LiteDocument):
+class _Call(StrictDocument):
     id: Text
     type: Literal["function"]
     function: _Function
 
 
-class _ImagePart(LiteDocument):
+class _ImagePart(StrictDocument):
     type: Literal["image"]
     index: Annotated[int, Field(ge=0)]  # in the column `images`
 
 
-class _TextPart(LiteDocument):
+class _TextPart(StrictDocument):
     type: Literal["text"]
     text: Text
 
 
-class _Words(LiteDocument):
+class _Words(StrictDocument):
     type: Literal["text", "action_description", "inline_reasoning", "history_summary"]
     text: Text
 
 
-class _Note(LiteDocument):
+class _Note(StrictDocument):
     type: Literal["metadata"]
     data: dict[str, Any]  # not shown to a model
 
 
-class _User(LiteDocument):
+class _User(StrictDocument):
     role: Literal["user"]
     content: Annotated[
         list[Annotated[_ImagePart | _TextPart, Field(discriminator="type")]], Field(min_length=1)
     ]
 
 
-class _Assistant(LiteDocument):
+class _Assistant(StrictDocument):
     role: Literal["assistant"]
     content: list[Annotated[_Words | _Note, Field(discriminator="type")]] = Field(
         default_factory=list
@@ -133,7 +133,7 @@ class _Assistant(LiteDocument):
     tool_calls: list[_Call] = Field(default_factory=list)
 
 
-class _Result(LiteDocument):
+class _Result(StrictDocument):
     role: Literal["tool"]
     tool_call_id: Text
     content: Annotated[list[_ImagePart], Field(min_length=1)]
@@ -142,7 +142,7 @@ class _Result(LiteDocument):
 _Turn = Annotated[_User | _Assistant | _Result, Field(discriminator="role")]
 
 
-class _Talk(LiteDocument):
+class _Talk(StrictDocument):
     messages: list[_Turn] = Field(min_length=2)
 
 
@@ -152,7 +152,7 @@ class _Others(Document):
     os: Literal["windows", "macos", "ubuntu"] | None = None
 
 
-class _Metadata(LiteDocument):
+class _Metadata(StrictDocument):
     metadata_kind: Literal["cua"]
     dims: Annotated[list[str], Field(min_length=2, max_length=2)]
     extra_tool_schemas: Annotated[list[Any], Field(max_length=0)]
@@ -160,7 +160,7 @@ class _Metadata(LiteDocument):
     others: _Others  # what is free
 
 
-class LiteRow(LiteDocument):
+class LiteRow(StrictDocument):
     """A row; two of its columns are JSON text, whose faults are told by the column's name."""
 
     images: list[str]
@@ -321,12 +321,7 @@ def _known(stretch: Stretch, trajectory: Trajectory, row: ProvenanceRow) -> dict
 
 
 def lite_format(dims: Sequence[str], name: str) -> RecordFormat[LiteRow]:
-    """The form of the rows of a folder.
-
-    Args:
-        dims: its platform and task type.
-        name: of the dataset, whose folder its images are in.
-    """
+    """The form of the rows of a folder."""
     faults = partial(_row_faults, list(dims), name)
     return RecordFormat(LiteRow, lambda row: [("an image", one) for one in row.images], faults)
 

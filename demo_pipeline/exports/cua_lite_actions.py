@@ -7,7 +7,7 @@ Belongs here: the names of keys, which AgentNet's code uses too, and the models 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 
 from demo_pipeline.desktopd.models import (
     DragParameters,
@@ -32,8 +32,9 @@ from demo_pipeline.exports.answers import (
     merge_presses,
     parse_answer,
 )
+from demo_pipeline.exports.record_checks import StrictDocument
 from demo_pipeline.exports.whole_trajectories import UNKNOWN_KEY, InexpressibleError
-from demo_pipeline.files.base_model import Document, DocumentT, explain, field_name
+from demo_pipeline.files.base_model import DocumentT, explain, field_name
 
 _SAME = (
     "ctrl alt shift enter tab space backspace delete esc up down left right home end pageup"
@@ -82,13 +83,7 @@ def _known_keys(keys: list[str]) -> list[str]:
 _Keys = Annotated[list[Text], Field(min_length=1), AfterValidator(_known_keys)]
 
 
-class LiteDocument(Document):
-    """A part of a row; unknown keys are refused."""
-
-    model_config = ConfigDict(extra="forbid")
-
-
-class LiteClick(LiteDocument):
+class LiteClick(StrictDocument):
     """Clicks; without a coordinate where the pointer is."""
 
     action: Literal["click"]
@@ -97,14 +92,14 @@ class LiteClick(LiteDocument):
     clicks: Annotated[int, Field(ge=1, le=3)] = 1
 
 
-class _Drag(LiteDocument):
+class _Drag(StrictDocument):
     action: Literal["drag"]
     start_coordinate: _Coordinate | None = None
     coordinate: _Coordinate
     button: _Button = "left"
 
 
-class LiteScroll(LiteDocument):
+class LiteScroll(StrictDocument):
     """Turning the wheel by some notches."""
 
     action: Literal["scroll"]
@@ -113,38 +108,38 @@ class LiteScroll(LiteDocument):
     coordinate: _Coordinate | None = None
 
 
-class _Type(LiteDocument):
+class _Type(StrictDocument):
     action: Literal["type"]
     text: str  # a final line break is the Enter key
 
 
-class _Press(LiteDocument):
+class _Press(StrictDocument):
     action: Literal["key", "key_down", "key_up"]
     keys: _Keys
 
 
-class _HoldKey(LiteDocument):
+class _HoldKey(StrictDocument):
     action: Literal["hold_key"]
     keys: _Keys
     duration: _Seconds
 
 
-class _Move(LiteDocument):
+class _Move(StrictDocument):
     action: Literal["mouse_move"]
     coordinate: _Coordinate
 
 
-class _HoldButton(LiteDocument):
+class _HoldButton(StrictDocument):
     action: Literal["mouse_down", "mouse_up"]
     button: _Button = "left"
 
 
-class _Wait(LiteDocument):
+class _Wait(StrictDocument):
     action: Literal["wait"]
     duration: _Seconds
 
 
-class _Look(LiteDocument):
+class _Look(StrictDocument):
     action: Literal["screenshot", "cursor_position"]
 
 
@@ -155,25 +150,25 @@ _Action = Annotated[
 ]
 
 
-class LiteActions(LiteDocument):
+class LiteActions(StrictDocument):
     """The arguments of `computer`."""
 
     actions: list[_Action] = Field(min_length=1)
 
 
-class LitePoint(LiteDocument):
+class LitePoint(StrictDocument):
     """The arguments of `point`."""
 
     coordinate: _Coordinate
 
 
-class LiteBox(LiteDocument):
+class LiteBox(StrictDocument):
     """The arguments of `bbox`."""
 
     coordinate: Annotated[list[_Unit], Field(min_length=4, max_length=4)]  # left, top, right, …
 
 
-LITE_TOOLS: Mapping[str, type[LiteDocument]] = {
+LITE_TOOLS: Mapping[str, type[StrictDocument]] = {
     COMPUTER: LiteActions,
     POINT: LitePoint,
     BBOX: LiteBox,

@@ -247,11 +247,6 @@ def statistics(sql: "DuckDBPyConnection", present: frozenset[str]) -> Tables:
 def allow_only_reading(sql: "DuckDBPyConnection", query: str, folders: Iterable[Path]) -> None:
     """Let a person's query read the store's files and nothing else, and write nothing.
 
-    Args:
-        sql: with the views; its settings cannot be changed afterwards.
-        query: one SELECT.
-        folders: the store, or what was downloaded of it.
-
     Raises:
         duckdb.Error: it is not a SELECT, or more than one statement.
     """

@@ -67,7 +67,6 @@ from demo_pipeline.exports.record_checks import (
     Fault,
     NamedFiles,
     RecordFormat,
-    by_format,
     checked_records,
     row_schema,
     schema_writer,
@@ -384,15 +383,6 @@ def _record(
     return Record(row["id"], text, step.screenshot, parts, files)
 
 
-def _files(split: Split, settings: DatasetSettings) -> Mapping[str, Sequence[str]]:
-    name = settings.name_prefix
-    return {
-        "row": (f"{split.value}.parquet",),
-        "entry": (f"{SCREENSPOT_FOLDER}/{split.value}.json",),
-        **{tool: (f"{LITE_FOLDER}/{lite_files(name, _dims(tool), split)}",) for tool in _TOOLS},
-    }
-
-
 def _pictures(
     candidate: Candidate, split: Split, record: KeptRecord, settings: DatasetSettings
 ) -> Mapping[str, str]:
@@ -417,7 +407,14 @@ GROUNDING_FORM = Form(
     unit="samples",
     exclusions=(*_SCREEN_EXCLUSIONS, *ELEMENT_EXCLUSIONS, _REPEATED),
     records=_records,
-    files=_files,
+    files=lambda split, settings: {
+        "row": (f"{split.value}.parquet",),
+        "entry": (f"{SCREENSPOT_FOLDER}/{split.value}.json",),
+        **{
+            tool: (f"{LITE_FOLDER}/{lite_files(settings.name_prefix, _dims(tool), split)}",)
+            for tool in _TOOLS
+        },
+    },
     written=lambda split, part: (
         split is Split.TRAIN or (split is not Split.HELD_OUT and part not in _TOOLS)
     ),
@@ -428,5 +425,5 @@ GROUNDING_FORM = Form(
     pictures=_pictures,
     instruction_in_prompt=lambda _: False,
     finish=schema_writer(GROUNDING_SCHEMA_FILE, GroundingRow),
-    problems=checked_records("row", lambda: by_format(GROUNDING_FORMAT)),
+    problems=checked_records("row", GROUNDING_FORMAT),
 )

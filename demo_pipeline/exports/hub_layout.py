@@ -145,14 +145,7 @@ class HubConfig:
 
 
 def write_hub_config(table: HubTable, export: Path, out: Path, max_bytes: int) -> HubConfig:
-    """Write `data/<config>/<split>-….parquet`.
-
-    Args:
-        table: what to write.
-        export: the folder of the export.
-        out: the folder of the dataset.
-        max_bytes: of a file.
-    """
+    """Write `data/<config>/<split>-….parquet`."""
     folder = out / DATA_FOLDER / table.config
     folder.mkdir(parents=True)
     rows: dict[str, int] = {}
@@ -209,43 +202,80 @@ def hub_card(
     settings: tuple[DatasetSettings, HubSettings],
     out: Path,
 ) -> str:
-    """The text of the card.
-
-    Args:
-        configs: what was written; those without a row are not listed.
-        splits: configuration → split → what is in it.
-        settings: with the license and the languages.
-        out: the folder of the dataset.
-    """
+    """The text of the card."""
     used = [config for config in configs if config.rows]
-    lines = _front_matter(used, settings, out)
+    lines = _yaml(_front_matter(used, settings, out))
     return render_card("hub", settings[0], configs=used, splits=splits, front_matter=lines)
 
 
 def _front_matter(
     configs: Sequence[HubConfig], settings: tuple[DatasetSettings, HubSettings], out: Path
-) -> Iterator[str]:
+) -> dict[str, Any]:
     total = sum(sum(config.rows.values()) for config in configs)
     tasks = {name for config in configs for name in config.table.task_categories}
-    yield f"license: {yaml_text(settings[0].license)}"
-    yield from _list("language", settings[1].language)
-    yield from _list("task_categories", sorted(tasks))
-    yield from _list("size_categories", [next((n for most, n in _SIZES if total < most), _MORE)])
-    yield f"pretty_name: {yaml_text(settings[0].name_prefix)}"
-    yield from _list("tags", ("computer-use", "gui-agents"))
-    yield "dataset_info:"
-    for config in configs:
-        yield from _dataset_info(config)
-    yield "configs:"
-    for number, config in enumerate(configs):
-        yield f"- config_name: {config.table.config}"
-        if number == 0:
-            yield "  default: true"
-        yield f"  description: {yaml_text(_digest(config, out))}"
-        yield "  data_files:"
-        for split in config.rows:
-            yield f"  - split: {split}"
-            yield f"    path: {DATA_FOLDER}/{config.table.config}/{split}-*.parquet"
+    size = next((name for most, name in _SIZES if total < most), _MORE)
+    return {
+        "license": yaml_text(settings[0].license),
+        "language": list(map(yaml_text, settings[1].language)),
+        "task_categories": list(map(yaml_text, sorted(tasks))),
+        "size_categories": [yaml_text(size)],
+        "pretty_name": yaml_text(settings[0].name_prefix),
+        "tags": list(map(yaml_text, ("computer-use", "gui-agents"))),
+        "dataset_info": list(map(_dataset_info, configs)),
+        "configs": [
+            {
+                "config_name": config.table.config,
+                **({"default": "true"} if number == 0 else {}),
+                "description": yaml_text(_digest(config, out)),
+                "data_files": [
+                    {
+                        "split": split,
+                        "path": f"{DATA_FOLDER}/{config.table.config}/{split}-*.parquet",
+                    }
+                    for split in config.rows
+                ],
+            }
+            for number, config in enumerate(configs)
+        ],
+    }
+
+
+def _dataset_info(config: HubConfig) -> dict[str, Any]:
+    size = sum(config.sizes.values())
+    features = _feature(pa.struct(config.schema))
+    return {
+        "config_name": config.table.config,
+        "features": [{"name": name, **_told(kind)} for name, kind in features.items()],
+        "splits": [
+            {"name": split, "num_bytes": config.sizes[split], "num_examples": rows}
+            for split, rows in config.rows.items()
+        ],
+        "download_size": size,
+        "dataset_size": size,
+    }
+
+
+def _told(feature: Mapping[str, Any], key: str = "dtype") -> dict[str, Any]:
+    """A type as a card has it; `key` is `list` for the type of a list's items."""
+    kind = feature.get("_type")
+    if kind == "List":
+        return _told(feature["feature"], "list")
+    if kind in {"Image", "Value"}:
+        return {key: feature.get("dtype", "image")}
+    below = [{"name": name, **_told(one)} for name, one in feature.items()]
+    return {"struct" if key == "dtype" else key: below}
+
+
+def _yaml(values: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines of an object; its texts are YAML already."""
+    for name, value in values.items():
+        if not isinstance(value, list):
+            yield f"{name}: {value}"
+            continue
+        yield f"{name}:"
+        for item in value:
+            lines = _yaml(item) if isinstance(item, Mapping) else [item]
+            yield from (f"{'  ' if number else '- '}{line}" for number, line in enumerate(lines))
 
 
 def _digest(config: HubConfig, out: Path) -> str:
@@ -254,43 +284,3 @@ def _digest(config: HubConfig, out: Path) -> str:
     for path in sorted((out / DATA_FOLDER / config.table.config).iterdir()):
         digest.update(read_digest(path).sha256.encode())
     return f"sha256:{digest.hexdigest()}"
-
-
-def _dataset_info(config: HubConfig) -> Iterator[str]:
-    size = sum(config.sizes.values())
-    yield f"- config_name: {config.table.config}"
-    yield "  features:"
-    for name, feature in _feature(pa.struct(config.schema)).items():
-        yield from _feature_lines(name, feature, "  ")
-    yield "  splits:"
-    for split, rows in config.rows.items():
-        yield f"  - name: {split}"
-        yield f"    num_bytes: {config.sizes[split]}"
-        yield f"    num_examples: {rows}"
-    yield f"  download_size: {size}"
-    yield f"  dataset_size: {size}"
-
-
-def _feature_lines(name: str, feature: Mapping[str, Any], indent: str) -> Iterator[str]:
-    yield f"{indent}- name: {name}"
-    yield from _type_lines(feature, f"{indent}  ", "dtype")
-
-
-def _type_lines(feature: Mapping[str, Any], indent: str, key: str) -> Iterator[str]:
-    """Yield a type; `key` is `dtype`, or `list` for the type of a list's items."""
-    kind = feature.get("_type")
-    if kind == "Image":
-        yield f"{indent}{key}: image"
-    elif kind == "Value":
-        yield f"{indent}{key}: {feature['dtype']}"
-    elif kind == "List":
-        yield from _type_lines(feature["feature"], indent, "list")
-    else:
-        yield f"{indent}{'struct' if key == 'dtype' else key}:"
-        for name, below in feature.items():
-            yield from _feature_lines(name, below, indent)
-
-
-def _list(name: str, values: Sequence[str]) -> Iterator[str]:
-    yield f"{name}:"
-    yield from (f"- {yaml_text(value)}" for value in values)

@@ -39,13 +39,7 @@ from demo_pipeline.exports.cudag.tool_calls import (
 )
 from demo_pipeline.exports.hub_layout import PICTURE, with_hub_features
 from demo_pipeline.exports.prompts import action_sentence, system_prompt
-from demo_pipeline.exports.record_checks import (
-    Fault,
-    NamedFiles,
-    RecordFormat,
-    by_format,
-    checked_records,
-)
+from demo_pipeline.exports.record_checks import Fault, NamedFiles, RecordFormat, checked_records
 from demo_pipeline.exports.record_files import (
     ExportReader,
     missing,
@@ -137,14 +131,13 @@ def committed_schema() -> Any:
 
 def messages_decoder(wheel: WheelUnits) -> AnswerDecoder:
     """The decoder of a chat's answer: words, with or without `Action: `, then `<tool_call>`s."""
-    return partial(_decode_messages, wheel=wheel)
 
+    def decode(text: str, size: tuple[int, int]) -> Answer:
+        words, blocks = answer_blocks(text)
+        words = words.removeprefix(THOUGHT_LINE).removeprefix(ACTION_LINE)
+        return decode_calls(blocks, words, size, wheel)
 
-def _decode_messages(text: str, size: tuple[int, int], *, wheel: WheelUnits) -> Answer:
-    words, blocks = answer_blocks(text)
-    return decode_calls(
-        blocks, words.removeprefix(THOUGHT_LINE).removeprefix(ACTION_LINE), size, wheel
-    )
+    return decode
 
 
 _PICTURES_IN_MEMORY = 16  # rows; a PNG of the canvas is about 0.7 MB
@@ -209,29 +202,6 @@ def _row(
 def _finish(out: Path, *_: object) -> Mapping[str, Any]:
     dump_json(out / SCHEMA_FILE, committed_schema())
     return {}
-
-
-# The same steps, prompts and splits as the CUDAG dataset. `prompt_completion/` has the same records
-# again as TRL's rows.
-MESSAGES_FORM = Form(
-    name="messages",
-    code_version="12",
-    settings=(*DRAFT_SETTINGS, "action_line"),
-    unit="samples",
-    exclusions=DRAFT_EXCLUSIONS,
-    records=_records,
-    files=lambda split, _: {
-        "line": (f"{split.value}.jsonl",),
-        "chat": (f"{split.value}.parquet",),
-        "pair": (f"{PROMPT_COMPLETION}/{split.value}.parquet",),
-    },
-    tables=_tables,
-    row=_row,
-    instruction_in_prompt=lambda settings: settings.prompt_style != "grounding",
-    finish=_finish,
-    problems=checked_records("line", lambda: by_format(MESSAGES_FORMAT)),
-)
-build_messages = partial(build_form, MESSAGES_FORM)
 
 
 def _chat_of(
@@ -417,12 +387,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def validate_messages(root: Path) -> list[Problem]:
-    """The problems of a messages export, with line numbers: of its lines and of its tables.
-
-    Args:
-        root: the folder with `train.jsonl`, `val.jsonl`, `test.jsonl`, the same as Parquet if it
-            has any, and the images.
-    """
+    """The problems of a messages export, with line numbers: of its lines and of its tables."""
     reader, problems = ExportReader(root), list[Problem]()
     present = list(split_files(root, "*.jsonl"))
     has_tables = any((root / f"{split}.parquet").is_file() for split, _ in present)
@@ -446,3 +411,26 @@ def validate_messages_file(path: Path) -> list[Problem]:
         return [missing(path.name)]
     read = list(ExportReader(path.parent).records(MESSAGES_FORMAT, path.name))
     return [one for _, found in read for one in found] if read else [no_records(path.name)]
+
+
+# The same steps, prompts and splits as the CUDAG dataset. `prompt_completion/` has the same records
+# again as TRL's rows.
+MESSAGES_FORM = Form(
+    name="messages",
+    code_version="12",
+    settings=(*DRAFT_SETTINGS, "action_line"),
+    unit="samples",
+    exclusions=DRAFT_EXCLUSIONS,
+    records=_records,
+    files=lambda split, _: {
+        "line": (f"{split.value}.jsonl",),
+        "chat": (f"{split.value}.parquet",),
+        "pair": (f"{PROMPT_COMPLETION}/{split.value}.parquet",),
+    },
+    tables=_tables,
+    row=_row,
+    instruction_in_prompt=lambda settings: settings.prompt_style != "grounding",
+    finish=_finish,
+    problems=checked_records("line", MESSAGES_FORMAT),
+)
+build_messages = partial(build_form, MESSAGES_FORM)

@@ -169,13 +169,7 @@ def end_sentence(*, success: bool) -> str:
 
 
 def history_line(number: int, calls: Sequence[ToolCall], note: str) -> str:
-    """A previous action as `1. {arguments}`, with markers escaped; equal calls once, `n times`.
-
-    Args:
-        number: number of the line, from 1.
-        calls: the calls of the action.
-        note: what the calls cannot express, or empty.
-    """
+    """A previous action as `1. {arguments}`, with markers escaped; equal calls once, `n times`."""
     runs = ((call, sum(1 for _ in run)) for call, run in groupby(calls))
     texts = [
         render_json(call.named_arguments())[0] + (f" {times} times" if times > 1 else "")

@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Generic, NamedTuple, TypeVar, get_origin
 
 import pyarrow as pa
+from pydantic import ConfigDict
 
 from demo_pipeline.datasets.forms import KeptRecord
 from demo_pipeline.datasets.selection import corrected_documents
@@ -28,6 +29,12 @@ REBUILD = "build the export again"
 _RECENT = 64  # files in memory; records of a trajectory lie together
 
 FormRecordT = TypeVar("FormRecordT", bound=Document)
+
+
+class StrictDocument(Document):
+    """A part of a record; unknown keys are refused."""
+
+    model_config = ConfigDict(extra="forbid")
 
 
 class Fault(NamedTuple):
@@ -171,13 +178,14 @@ _OF_TRAJECTORY = re.compile(r"trajectories/[^/]+/")
 
 
 def checked_records(
-    part: str, make: Callable[[], Checked]
+    part: str, form: RecordFormat[Any] | Callable[[], Checked]
 ) -> Callable[[Sequence[tuple[int | None, KeptRecord]], str, DatasetTrajectory], list[Problem]]:
     """The check of the kept records of a trajectory by their form; see `Form.problems`.
 
     Args:
         part: of a record, which the form describes; those without it are not checked.
-        make: gives the check of a record; asked once for a trajectory, which it may remember.
+        form: of the part, or what gives the check of a record, once for a trajectory, which it may
+            remember.
     """
 
     def problems(
@@ -193,7 +201,8 @@ def checked_records(
                 next(filter(None, found), None) or _OF_TRAJECTORY.sub("", name, 1)
             )
 
-        files, check_record = NamedFiles(locate, corrected_documents(source)), make()
+        files = NamedFiles(locate, corrected_documents(source))
+        check_record = by_format(form) if isinstance(form, RecordFormat) else form()
         return [
             problem
             for line, record in records

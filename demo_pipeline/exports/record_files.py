@@ -44,12 +44,7 @@ def no_records(file: str) -> Problem:
 
 
 def split_files(root: Path, pattern: str) -> Iterator[tuple[str, str | Problem]]:
-    """Yield split and file of each split that is there; a problem for one that must be.
-
-    Args:
-        root: the folder of the export.
-        pattern: of a file's path below it, with `*` for the split.
-    """
+    """Yield split and file of each split that is there; a problem for one that must be."""
     for split in (*REQUIRED_SPLITS, *OPTIONAL_SPLITS):
         file = pattern.replace("*", split)
         if (root / file).is_file():

@@ -324,10 +324,8 @@ def _unlike(file: str, line: int, where: str) -> Problem:
 def validate_sft(path: Path, root: Path | None = None) -> list[Problem]:
     """The problems of an SFT file, with line numbers.
 
-    Args:
-        path: a JSON Lines file of samples.
-        root: the dataset that `screenshot` and `ui_tree` paths are relative to; see `_SampleFiles`.
-            If there is none, paths are not checked, which is a warning.
+    Paths in samples are relative to `root`, a dataset; see `_SampleFiles`. Without one they are not
+    checked, which is a warning.
     """
     if not path.is_file():
         return [Problem("missing_file", path.name, "the file is missing", remedy="check the path")]
@@ -339,11 +337,7 @@ def validate_sft_folder(root: Path, dataset: Path | None = None) -> list[Problem
     """The problems of a folder of samples.
 
     `samples.jsonl` is the union of the splits, if there are any, and a Parquet file has the samples
-    of the JSON Lines of the same name. Files are relative to `root`.
-
-    Args:
-        root: the folder.
-        dataset: the dataset that paths in samples are relative to, as for `validate_sft`.
+    of the JSON Lines of the same name. `dataset` is the `root` of `validate_sft`.
     """
     stems = (_SAMPLES, *_SPLITS, "held_out")
     present = [stem for stem in stems if (root / f"{stem}.jsonl").is_file()]

@@ -26,7 +26,6 @@ from demo_pipeline.exports.record_checks import (
     Fault,
     NamedFiles,
     RecordFormat,
-    by_format,
     checked_records,
     row_schema,
     schema_writer,
@@ -198,5 +197,5 @@ TRANSITIONS_FORM = Form(
     tables=lambda _: {"row": Table(row_schema(TransitionRow))},
     instruction_in_prompt=lambda _: False,  # what an action does is asked without the task
     finish=schema_writer(TRANSITIONS_SCHEMA_FILE, TransitionRow),
-    problems=checked_records("row", lambda: by_format(TRANSITIONS_FORMAT)),
+    problems=checked_records("row", TRANSITIONS_FORMAT),
 )

@@ -118,10 +118,6 @@ def is_last_end_filmed(steps: Sequence[StepFiles], rows: Mapping[int, Provenance
 
     It shows the last frame when the video ends before the action does. A wait after the action is
     not an action: the person waited for what the video shows.
-
-    Args:
-        steps: of the trajectory.
-        rows: its provenance by step index, with `end_filmed`.
     """
     acted = [step for step in steps if not isinstance(step.action.parameters, WaitParameters)]
     return not acted or bool(rows[acted[-1].index]["end_filmed"])

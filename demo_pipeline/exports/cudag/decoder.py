@@ -5,7 +5,6 @@ Belongs here: from text to our actions. The grammar of one call is in tool_calls
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import groupby
 from typing import Any, Literal
 
@@ -49,15 +48,14 @@ class WheelUnits:
 
 def cudag_decoder(wheel: WheelUnits) -> AnswerDecoder:
     """The decoder of answers in the form of CUDAG records; a bare JSON call is accepted too."""
-    return partial(_decode_cudag, wheel=wheel)
 
+    def decode(text: str, size: Pixel) -> Answer:
+        stripped = text.strip()
+        bare = stripped.startswith("{")
+        thought, blocks = ("", [stripped]) if bare else answer_blocks(text)
+        return decode_calls(blocks, thought, size, wheel)
 
-def _decode_cudag(text: str, size: Pixel, *, wheel: WheelUnits) -> Answer:
-    stripped = text.strip()
-    if stripped.startswith("{"):
-        return decode_calls([stripped], "", size, wheel)
-    thought, blocks = answer_blocks(text)
-    return decode_calls(blocks, thought, size, wheel)
+    return decode
 
 
 def answer_blocks(text: str) -> tuple[str, list[str]]:

@@ -75,12 +75,8 @@ class CudagInventory:
     ) -> Iterator[CudagFault]:
         """Add a record; yield what it has in common with an earlier one, and must not have.
 
-        That is its id, its image or its trajectory, and image and prompt of another split.
-
-        Args:
-            here: its place.
-            record: as parsed JSON; its values may have any type.
-            image: digest of its image; None: nothing is compared with it.
+        That is its id, its image or its trajectory, and image and prompt of another split. Its
+        values may have any type; `image` is the digest of its image, None: it is not compared.
         """
         id_key, image_key = ("test_id", "screenshot") if here.split == "test" else ("id", "image")
         name, path, metadata = record.get(id_key), record.get(image_key), record.get("metadata")
@@ -123,10 +119,7 @@ class CudagInventory:
     def add_data_line(self, line: int, name: object, *, is_same: bool) -> Iterator[CudagFault]:
         """Add a line of data.jsonl after all splits; yield how it differs from these.
 
-        Args:
-            line: its number.
-            name: id of its record.
-            is_same: a split has the same line.
+        `name` is the id of its record; `is_same`: a split has the same line.
         """
         if not isinstance(name, str):
             return

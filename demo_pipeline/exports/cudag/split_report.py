@@ -29,13 +29,7 @@ _ReportFault = tuple[Location, CudagFault]
 def report_faults(
     root: Path, config: Mapping[str, Any], inventory: CudagInventory
 ) -> Iterator[tuple[str, int | None, CudagFault]]:
-    """Yield the faults of splits.json.
-
-    Args:
-        root: the dataset's directory.
-        config: its parsed `config.json`.
-        inventory: its records.
-    """
+    """Yield the faults of splits.json."""
     if not (root / REPORT_FILE).is_file():
         yield "./", None, _fault("missing_file", f"Missing required file: {REPORT_FILE}")
         return
@@ -57,13 +51,7 @@ def report_faults(
 def split_faults(
     report: Mapping[str, Any], config: Mapping[str, Any], inventory: CudagInventory
 ) -> Iterator[_ReportFault]:
-    """Yield the faults of the split report, each with its location in the report.
-
-    Args:
-        report: a parsed `splits.json`.
-        config: a parsed `config.json`.
-        inventory: the records of the dataset.
-    """
+    """Yield the faults of the split report, each with its location in the report."""
     shape = list(_shape_faults(report))
     yield from shape
     if shape:

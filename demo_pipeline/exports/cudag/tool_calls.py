@@ -40,16 +40,16 @@ def is_pair(value: object) -> TypeGuard[list[int]]:
     return isinstance(value, list) and len(value) == 2 and all(map(is_int, value))
 
 
-def _is_ru_pair(value: object) -> bool:
-    """Whether a JSON value is [x, y] with two integers in [0, 1000]."""
-    return is_pair(value) and all(0 <= part <= RU_MAX for part in value)
-
-
 def _is_keys(value: object) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(k, str) and k for k in value)
 
 
-_COORDINATE = {"coordinate": (_is_ru_pair, "[x, y] with integers from 0 to 1000")}
+_COORDINATE = {
+    "coordinate": (
+        lambda value: is_pair(value) and all(0 <= part <= RU_MAX for part in value),
+        "[x, y] with integers from 0 to 1000",
+    )
+}
 _WHEEL = {**_COORDINATE, "pixels": (is_int, "an integer")}
 _TEXT = {"text": (lambda value: isinstance(value, str), "a string")}
 _POINTER = (

@@ -76,9 +76,6 @@ def validate_cudag(path: Path) -> list[Problem]:
     A dataset that this pipeline made (by `generator` in config.json) must follow all rules. Another
     one must follow the CUDAG document; breaking a rule of this pipeline is a warning or ignored
     (see `Scope`).
-
-    Args:
-        path: the dataset's directory, or a link to it.
     """
     if not _is_kind(path, "directory"):
         remedy = "give the directory of a dataset"
@@ -274,37 +271,32 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str) and value != ""
 
 
-def _is_numbers(value: object) -> bool:
-    return isinstance(value, dict) and all(map(is_number, value.values()))
-
-
-def _is_names(value: object) -> bool:
-    return isinstance(value, list) and all(map(_is_text, value))
-
-
-def _is_time(value: object) -> bool:
-    pattern = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z"
-    return isinstance(value, str) and re.fullmatch(pattern, value) is not None
-
-
-def _is_object(value: object) -> bool:
-    return isinstance(value, dict)
-
-
-_TEXT, _NUMBERS = (_is_text, "a non-empty string"), (_is_numbers, "an object of numbers")
+_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
+_TEXT: tuple[Accepts, str] = (_is_text, "a non-empty string")
+_NUMBERS: tuple[Accepts, str] = (
+    lambda value: isinstance(value, dict) and all(map(is_number, value.values())),
+    "an object of numbers",
+)
+_OBJECT: tuple[Accepts, str] = (lambda value: isinstance(value, dict), "an object")
 _CONFIG_KEYS: Mapping[str, tuple[Accepts, str]] = {
     "name_prefix": _TEXT,
     "user": _TEXT,
     "seed": (is_int, "an integer"),
-    "task_types": (_is_names, "a list of names"),
+    "task_types": (
+        lambda value: isinstance(value, list) and all(map(_is_text, value)),
+        "a list of names",
+    ),
     "task_counts": _NUMBERS,
     "train_split": (is_number, "a number"),
     "split_ratios": _NUMBERS,
     "system_prompt": _TEXT,
     "task_distributions": _NUMBERS,
-    "generated_at": (_is_time, "YYYY-MM-DDTHH:MM:SSZ"),
-    "scroll": (_is_object, "an object"),
-    "tolerance": (_is_object, "an object"),
+    "generated_at": (
+        lambda value: isinstance(value, str) and _TIME.fullmatch(value) is not None,
+        "YYYY-MM-DDTHH:MM:SSZ",
+    ),
+    "scroll": _OBJECT,
+    "tolerance": _OBJECT,
 }
 
 

@@ -102,7 +102,7 @@ class Material:
         name = row["trajectory_id"]
         keys = ("application", "instruction", "success", "steps", "doubt", "flagged")
         shown = {"id": name, **{key: row[key] for key in keys}}
-        shown["signals"] = _named_signals(row)
+        shown["signals"] = _named_signals(row) + self._disagreements(name)
         shown["near"] = [one for one in near.get(name, ()) if one != name]
         opened = self.opened(name) if decisions else None
         judgement = judge(decisions, opened.subject) if opened else Judgement()
@@ -177,6 +177,11 @@ class Material:
             **self._recorded(name, rows.values()),
             **self.judged(opened.subject),
         }
+
+    def _disagreements(self, name: str) -> list[list[Any]]:
+        version = self._store.published(f"annotated/{name}")
+        number = version.manifest.summary.get("disagreements") if version else 0
+        return [["disagreements", number]] if number else []
 
     def _annotations(self, name: str) -> list[Json]:
         """The rows of the stage `annotations`, as they were when it ran."""

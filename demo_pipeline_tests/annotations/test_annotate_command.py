@@ -102,3 +102,13 @@ def test_lines_and_rules_need_no_server(root: Path) -> None:
     assert "in.jsonl:2" in done.output
     assert "1 demonstrations of the file are not there" in done.output
     assert "6 written" in call("--provider", "rule").output
+
+
+@pytest.mark.usefixtures("root")
+def test_a_key_that_the_server_refuses_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    with fake_server(lambda *_: (401, {"error": KEY})) as server:
+        done = call("--provider", "openai", "--endpoint", server.url, "--model", "stub")
+        assert len(server.bodies) <= 4  # those that were under way
+    assert done.exit_code == 2
+    assert "answered 401" in done.output

@@ -278,7 +278,10 @@ def test_what_is_annotated_is_shown_and_a_person_says_what_counts(root: Path, pa
     workspace = open_workspace(root)
     line = {"demonstration": "first", "step": 0, "kind": "thought", "value": "A model's <b>words"}
     line |= {"source": "model", "author": "m-1"}
-    (root / "said.jsonl").write_text(json.dumps(line), encoding="utf-8")
+    verdict = line | {"kind": "step_correct", "value": True, "step": 1}
+    other = verdict | {"author": "m-2", "value": False}
+    lines = "\n".join(map(json.dumps, (line, verdict, other)))
+    (root / "said.jsonl").write_text(lines, encoding="utf-8")
     annotate_all(workspace.store, ["first"], [import_lines(root / "said.jsonl")])
     run_stage(workspace, ANNOTATIONS_STAGE, "first")
     with served(workspace) as server:
@@ -287,6 +290,7 @@ def test_what_is_annotated_is_shown_and_a_person_says_what_counts(root: Path, pa
         expect(page.locator("#annotations li")).to_have_text(
             ["thought: A model's [b]words · model"]
         )
+        expect(page.locator("#queue li", has_text="disagreements")).to_have_count(1)
         page.keyboard.press("w")
         page.keyboard.press("h")
         page.keyboard.type("I look first.")

@@ -57,6 +57,7 @@ def inspect(
             lines += ["", *step_lines(folder, shown), "", *dataset_lines(store, key)]
         for line in lines:
             print_line(line)
+    print_line(f"look at it, judge it, correct it: demo-pipeline review {key}")
 
 
 def show_quarantine() -> None:

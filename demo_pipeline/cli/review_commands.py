@@ -142,7 +142,7 @@ def forget(
     from demo_pipeline.runs.stages import STAGES
     from demo_pipeline.store.names import is_safe_id
 
-    workspace = _workspace()
+    workspace, home = _workspace(), set_dagster_home()
     if not is_safe_id(demonstration):
         print_error("demo-pipeline: this cannot be the id of a demonstration")
         raise typer.Exit(USAGE)
@@ -162,11 +162,10 @@ def forget(
     print_line(f"{len(gone.outputs)} outputs, {gone.documents} documents removed")
     for name in gone.datasets:
         print_line(f"{name} removed: it held the demonstration; the next run builds it again")
-    _forget_in_dagster(demonstration)
+    _forget_in_dagster(home, demonstration)
 
 
-def _forget_in_dagster(demonstration: str) -> None:
-    home = set_dagster_home()
+def _forget_in_dagster(home: Path, demonstration: str) -> None:
     if not (home / "history").exists() and not (home / "dagster.yaml").exists():
         return
     from demo_pipeline.defs.forgotten import forget_partition

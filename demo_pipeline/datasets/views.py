@@ -73,6 +73,16 @@ DEMONSTRATION_VIEWS = (
     View("trees", "a chosen tree scan", "ui_trees/*/trees.parquet", _OF_DEMONSTRATION),
     View("events", "a line of an input log", "events/*/events.parquet", _OF_DEMONSTRATION),
     View(
+        "triage_steps",
+        "a step: figures of doubt, each signal with its definition in the column",
+        "triage/*/steps.parquet",
+    ),
+    View(
+        "triage",
+        "a demonstration: doubt, its signals, and how many steps have each",
+        "triage/*/demonstration.parquet",
+    ),
+    View(
         "rejected", "a line that could not be read", "events/*/rejected.parquet", _OF_DEMONSTRATION
     ),
 )

@@ -14,6 +14,7 @@ from demo_pipeline.defs.evaluation_assets import (
 from demo_pipeline.defs.failure_sensor import quarantine_changed, quarantine_failures
 from demo_pipeline.defs.jobs import ASSET_JOBS, build_datasets_job, demonstration_catalog
 from demo_pipeline.defs.maintenance import MAINTENANCE_JOBS, weekly_prune
+from demo_pipeline.defs.review_assets import observed_reviews
 from demo_pipeline.defs.sensors import (
     build_new_uploads,
     build_rebuild_datasets,
@@ -56,6 +57,7 @@ def build_defs(
             build_demonstration_assets(settings.execution.partitions_per_run),
             *build_dataset_assets(settings),
             evaluation_scores,
+            observed_reviews,
         ],
         jobs=[*ASSET_JOBS, batch_job, datasets_job, evaluation_job, *MAINTENANCE_JOBS],
         schedules=[weekly_prune],

@@ -37,6 +37,7 @@ GROUPS = {
     "records": "trajectories",
     SHEETS: "trajectories",
     TRIAGE: "trajectories",
+    "reviews": "trajectories",
     "osworld_tasks": "datasets",
     STATISTICS: "datasets",
     SCORES: "evaluations",

@@ -168,6 +168,25 @@ def test_the_index_and_the_trajectories_stay_as_recorded(workspace: Workspace) -
         assert not {path for path in changed if f"trajectories/{name}/" in path}
 
 
+def test_a_verdict_rebuilds_the_datasets_and_no_record(workspace: Workspace) -> None:
+    before = built(workspace)
+    decide(workspace, "approve")
+    stages = [stage for stage in DATASET_STAGES if stage.reads_trajectories]
+    unchanged = {str(run_dataset_stage(workspace, stage).status) for stage in stages}
+    assert unchanged == {"unchanged"}  # by default approval decides nothing
+    rejected = decide(workspace, "reject", {"reason": "many_errors"})
+    assert set(rebuilt(workspace).values()) == {"unchanged"}
+    without = built(workspace)
+    assert b"trajectories/one/" in before["sft/samples.jsonl"]
+    assert b"trajectories/one/" not in without["sft/samples.jsonl"]
+    assert json.loads(without["dataset/exports.json"])["trajectories"]["one"]["left_out"] == (
+        "rejected"
+    )
+    assert workspace.store.current("sft").manifest.summary["excluded_trajectories"]["rejected"] == 1  # type: ignore[union-attr,index,call-overload]
+    decide(workspace, "undo", {"decision": rejected})
+    assert built(workspace) == before
+
+
 def test_datasets_follow_the_records_also_with_settings_that_these_do_not_have(
     workspace: Workspace, tmp_path: Path
 ) -> None:

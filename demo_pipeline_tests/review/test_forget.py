@@ -11,14 +11,23 @@ import pytest
 from typer.testing import CliRunner
 
 from demo_pipeline.cli.app import app
+from demo_pipeline.exports.dataset_stages import INDEX_STAGE
+from demo_pipeline.exports.export_stages import SFT_STAGE
+from demo_pipeline.exports.record_stages import RECORDS_STAGE
 from demo_pipeline.review.forget import forget_demonstration
 from demo_pipeline.review.review_store import Reviews, subject_of
 from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.quarantine import list_quarantine
+from demo_pipeline.runs.stage_runs import run_stage
 from demo_pipeline.runs.stages import DATASET_STAGES, STAGES
 from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline.settings import Settings
+from demo_pipeline.store.objects import list_all
+from demo_pipeline.store.s3 import S3Objects
 from demo_pipeline.store.store import Store
 from demo_pipeline.store.version_manifest import Recipe
+from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
+from demo_pipeline_tests.datasets.stores import commit_trajectory
 from demo_pipeline_tests.sample_workspace import open_workspace, run_all_stages
 from demo_pipeline_tests.simulator.form import SMALL, script
 from demo_pipeline_tests.simulator.recording import write_recording
@@ -26,6 +35,7 @@ from demo_pipeline_tests.simulator.script import click, type_text
 
 GONE, KEPT = "gone", "kept"
 CANARIES = ("Zaunkoenig", "Wiedehopf", "Pirol")  # instruction, typed text, note
+TOLD = (SFT_STAGE, INDEX_STAGE)  # the words and the pictures, and links
 NAMES = [stage.name for stage in STAGES]
 
 
@@ -142,6 +152,48 @@ def test_in_a_bucket_as_in_a_folder_all_versions_and_what_was_made_of_them_go(ei
     assert {name for name, _ in either.versions()} == {f"trajectories/{KEPT}", "messages"}
     assert either.outputs() == ["messages", f"trajectories/{KEPT}"]
     assert either.list_documents("reviews") == [f"reviews/{KEPT}/{'a' * 32}.json"]
+
+
+def test_in_a_bucket_no_word_and_no_picture_of_it_is_left(
+    moto_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "uploads").mkdir()
+    places = {"uploads": str(tmp_path / "uploads"), "cache": str(tmp_path / "cache")}
+    for name, place in {**places, "store": moto_url}.items():
+        monkeypatch.setenv(f"DEMO_PIPELINE_{name.upper()}", place)
+    (tmp_path / "home").mkdir()
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "home"))
+    workspace = Workspace.open(Settings())
+    typed = [CLICK, ("type", {"text": CANARIES[1]})]
+    gone = make_trajectory(tmp_path / "made", GONE, typed, instruction=CANARIES[0], shade=100)
+    commit_trajectory(workspace, gone)
+    for stage in TOLD:
+        run_dataset_stage(workspace, stage)
+    for kind, text in (("note", CANARIES[2]), ("instruction", CANARIES[2])):
+        with workspace.store.open(f"trajectories/{GONE}") as (folder, version):
+            subject = subject_of(version, GONE)
+            Reviews(workspace.store).make(subject, folder, "ann", kind, {"text": text})
+    run_stage(workspace, RECORDS_STAGE, GONE)
+    commit_trajectory(workspace, make_trajectory(tmp_path / "made", KEPT, [CLICK]))
+    for stage in TOLD:
+        run_dataset_stage(workspace, stage)
+    pictures = pictures_of(workspace, GONE)
+    assert len(traces(downloaded(moto_url, tmp_path / "before"), pictures)) > 10
+    done = CliRunner().invoke(app, ["forget", GONE, "--yes"])
+    assert done.exit_code == 0, done.output
+    assert traces(downloaded(moto_url, tmp_path / "after"), pictures) == []
+    assert traces(tmp_path / "cache", pictures) == []
+    assert f"trajectories/{KEPT}" in workspace.store.outputs()
+
+
+def downloaded(url: str, folder: Path) -> Path:
+    """Every object of a bucket as a file."""
+    objects = S3Objects(url)
+    for info in list_all(objects, ""):
+        target = folder / info.key
+        target.parent.mkdir(parents=True, exist_ok=True)
+        objects.fetch(info.key, info.etag, target)
+    return folder
 
 
 def test_a_dataset_whose_manifest_cannot_be_read_goes_too(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from demo_pipeline.datasets.splits import assign_splits, connected_groups
 from demo_pipeline.files.parquet import read_rows, schema_problems
 from demo_pipeline.review import triage
 from demo_pipeline.review.pictures import Likeness, groups, read_picture, torn
@@ -19,7 +20,7 @@ from demo_pipeline.review.triage import (
     read_demonstration,
     read_steps,
 )
-from demo_pipeline.settings import ObservationSettings
+from demo_pipeline.settings import DatasetSettings, ObservationSettings
 from demo_pipeline_tests.review.made import FAULTS, clean, write_outputs, write_triage
 from demo_pipeline_tests.sample_workspace import DEMOS, open_workspace
 
@@ -152,6 +153,17 @@ class TestNearDuplicates:
         assert groups([self.one("a"), self.one("b", task="u")]) == []
         assert groups([self.one("a"), self.one("b", types=("click", "click"))]) == []
         assert groups([self.one("a"), self.one("b", far)]) == []
+
+    def test_they_are_never_in_two_splits(self) -> None:
+        """They are of one task, and its hash decides."""
+        shown = [
+            self.one(f"{task}{n}", task=f"task {task}") for task in range(30) for n in range(3)
+        ]
+        tasks = connected_groups({one.id: [one.task] for one in shown})
+        splits = assign_splits(tasks, DatasetSettings()).splits
+        assert len(set(splits.values())) == 3
+        assert len(groups(shown)) == 30
+        assert all(len({splits[name] for name in group}) == 1 for group in groups(shown))
 
     @pytest.mark.usefixtures("quick_pictures")
     def test_a_copy_of_a_demonstration_is_found(self, tmp_path: Path) -> None:

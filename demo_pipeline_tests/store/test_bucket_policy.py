@@ -14,7 +14,9 @@ from moto.s3.models import s3_backends
 
 from demo_pipeline import __version__
 from demo_pipeline.exports.dataset_stages import INDEX_STAGE
+from demo_pipeline.exports.record_stages import RECORDS_STAGE
 from demo_pipeline.files.recording_files import RECORDING_FILES
+from demo_pipeline.review.material import Material
 from demo_pipeline.runs.datasets import failed_before, note_error, run_dataset_stage
 from demo_pipeline.runs.evaluations import list_evaluations, run_evaluation, store_objects
 from demo_pipeline.runs.health import HealthLevel, examine_workspace
@@ -101,6 +103,19 @@ def test_every_dataset_is_built_with_it(workspace: Workspace, tmp_path: Path) ->
         assert run_dataset_stage(workspace, stage).status == "made", stage.name
     assert failed_before(workspace.store, failed) == ""
     assert INDEX_STAGE.folder in workspace.store.outputs()
+
+
+def test_people_judge_and_correct_with_it(workspace: Workspace, tmp_path: Path) -> None:
+    made = make_trajectory(tmp_path, "one", [CLICK] * 2)
+    commit_trajectories(workspace, [made])
+    material = Material(workspace.store, workspace.uploads)
+    opened = material.opened("one")
+    assert opened is not None
+    for kind, value in (("reject", {"reason": "other"}), ("bad_step", {"step": 1})):
+        material.reviews.make(opened.subject, opened.folder, "ann", kind, value)
+    assert len(material.judged(opened.subject)["decisions"]) == 2
+    assert run_stage(workspace, RECORDS_STAGE, "one").status == "made"
+    assert workspace.store.delete_documents("reviews/one") == 2
 
 
 def test_predictions_are_scored_and_never_written_with_it(

@@ -384,7 +384,8 @@ def _difference(
 ) -> RowDifference:
     row = new or old
     assert row is not None  # noqa: S101 - it is in one of them
-    because = causes.of(row.demonstration)
+    moved = old is not None and new is not None and old.split != new.split
+    because = causes.of(row.demonstration, moved=moved)
     change = "changed" if old and new else "added" if new else "removed"
     split, parts = row.split, list[str]()
     if old and new:
@@ -408,13 +409,19 @@ class _Causes:
             if before.get(key) != after.get(key)
         }
 
-    def of(self, demonstration: str) -> tuple[str, ...]:
-        """The causes for a row: of its demonstration, of the dataset, else of other ones."""
+    def of(self, demonstration: str, *, moved: bool) -> tuple[str, ...]:
+        """The causes for a row: of its demonstration, of the dataset, else of other ones.
+
+        `moved`: it is in another split, which other demonstrations may have caused.
+        """
         found = [*self._own.get(demonstration, ()), *self._whole]
         others = [
-            f"{cause} (of {key})" for key, causes in sorted(self._own.items()) for cause in causes
+            f"{cause} (of {key})"
+            for key, causes in sorted(self._own.items())
+            for cause in causes
+            if key != demonstration and (moved or not found)
         ]
-        return tuple(dict.fromkeys(found or others or ["unknown: the recipes are the same"]))
+        return tuple(dict.fromkeys(found + others)) or ("unknown: the recipes are the same",)
 
     def _of_dataset(self) -> Iterator[str]:
         old, new = self._old.dataset, self._new.dataset

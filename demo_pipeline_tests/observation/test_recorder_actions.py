@@ -83,19 +83,6 @@ def seen(
     return Seen(observed, steps)
 
 
-def add_to_log(*lines: Line) -> Callable[[Path], None]:
-    """Append lines whose times count from the log's last line."""
-
-    def edit(folder: Path) -> None:
-        log = folder / "input_log.jsonl"
-        events = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
-        last = max(event["time"] for event in events)
-        events += [{**line, "time": last + line["time"]} for line in lines]
-        log.write_text("\n".join(map(json.dumps, events)) + "\n", encoding="utf-8")
-
-    return edit
-
-
 def test_a_last_shortcut_without_effect_is_trimmed_and_costs_nothing(tmp_path: Path) -> None:
     found = seen(tmp_path, *WORK, STOP)
     assert found.kinds == ["click", "click", "type"]

@@ -41,11 +41,6 @@ def stamp(luma: NDArray[np.uint8], number: int) -> None:
         luma[top:, left:right] = WHITE if white else BLACK
 
 
-def strip_size(width: int, height: int) -> tuple[int, int]:
-    """Width and height of the strip in pixels."""
-    return round(BLOCKS * width / COLUMNS), round(height / ROWS)
-
-
 def read_frame_number(image: NDArray[Any]) -> int | None:
     """The number in a grey (H, W) or colour (H, W, 3) frame; None if there is no readable strip."""
     levels = [_level(image, index) for index in range(BLOCKS)]

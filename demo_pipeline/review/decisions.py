@@ -192,6 +192,13 @@ class Decision(Document):
         return getattr(self.value, "step", None) if of_step else None
 
     @property
+    def steps(self) -> frozenset[int]:
+        """The steps that it names."""
+        if isinstance(self.value, Trim):
+            return frozenset({self.value.first, self.value.last})
+        return frozenset() if self.step is None else frozenset({self.step})
+
+    @property
     def order(self) -> tuple[str, str]:
         """Decisions with a greater one came later."""
         return self.time, self.id
@@ -300,7 +307,9 @@ def judge(decisions: Iterable[Decision], subject: Subject) -> Judgement:
     known = sorted({one.id: one for one in decisions}.values(), key=lambda one: one.order)
     undone = _undone(known)
     standing = [one for one in known if one.id not in undone and one.kind is not Kind.UNDO]
-    applied = [one for one in standing if subject.is_same(one)]
+    # One that was made elsewhere can name steps that are not there.
+    named = [one for one in standing if one.steps <= subject.steps.keys()]
+    applied = [one for one in named if subject.is_same(one)]
     latest: dict[Kind, Any] = {}
     bad: set[int] = set()
     actions: dict[int, StepAction] = {}
@@ -322,7 +331,7 @@ def judge(decisions: Iterable[Decision], subject: Subject) -> Judgement:
         actions=actions,
         notes=tuple(one for one in applied if one.kind is Kind.NOTE),
         applied=tuple(applied),
-        stale=tuple(one for one in standing if not subject.is_same(one)),
+        stale=tuple(one for one in standing if one not in applied),
         undone=tuple(one for one in known if one.id in undone and one.kind is not Kind.UNDO),
     )
 
@@ -389,9 +398,10 @@ def checked_action(
 
 
 def _box(action: StepAction, nodes: Nodes) -> tuple[int, int, int, int] | None:
-    if action.target_element is None:
+    target = action.target_element
+    if target is None or target.id not in nodes:
         return None
-    bounds = nodes[action.target_element.id].bounds
+    bounds = nodes[target.id].bounds
     return bounds.x, bounds.y, bounds.width, bounds.height
 
 
@@ -483,7 +493,7 @@ def _row(step: StepFiles, row: ProvenanceRow, actions: Mapping[int, StepAction])
     if step.index not in actions:
         return row
     nodes, _ = check_tree_bytes(read_bytes(step.ui_tree, "ui_tree.json"), "ui_tree.json")
-    box = _box(step.action, nodes) or (None,) * 4
+    box = _box(step.action, nodes) or (None,) * len(_BOX)
     return {**row, **dict(zip(_BOX, box, strict=True))}
 
 

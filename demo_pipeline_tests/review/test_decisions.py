@@ -99,6 +99,14 @@ def test_a_decision_for_another_version_holds_where_the_judged_steps_are_the_sam
     assert judge([*made, undo(5, 1)], other).stale == (made[2],)
 
 
+def test_a_decision_about_steps_that_are_not_there_is_stale() -> None:
+    """From another store, it was not checked against this trajectory."""
+    longer = replace(SUBJECT, steps={step: f"{step:064x}" for step in range(10)})
+    for kind, value in (("bad_step", {"step": 9}), ("trim", {"first": 1, "last": 4})):
+        held = judge([decided(1, kind, value, subject=longer)], SUBJECT)
+        assert (len(held.stale), held.corrections) == (1, NO_CORRECTIONS)
+
+
 def test_a_later_time_is_given_than_any_decision_seen_whatever_the_clock_says() -> None:
     seen = [decided(7, "approve")]
     late = next_time(seen, START - timedelta(days=3))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from demo_pipeline.annotations.annotation_stage import ANNOTATIONS_STAGE
 from demo_pipeline.exports.record_stages import RECORDS_STAGE
 from demo_pipeline.problems import DemonstrationError
 from demo_pipeline.recording.recording_stages import RAW_RECORDINGS_STAGE
@@ -62,4 +63,5 @@ def committed_as(pipeline: Workspace, key: str) -> None:
     ):
         shutil.copytree(folder, staging.path, dirs_exist_ok=True)
         pipeline.store.commit(staging, recipe(), {})
-    run_stage(pipeline, RECORDS_STAGE, key)
+    for stage in (ANNOTATIONS_STAGE, RECORDS_STAGE):
+        run_stage(pipeline, stage, key)

@@ -15,6 +15,7 @@ import pytest
 import demo_pipeline as dp
 from demo_pipeline.cli.app import app
 from demo_pipeline.exports.dataset_stages import INDEX_STAGE
+from demo_pipeline.exports.export_stages import SFT_STAGE
 from demo_pipeline.problems import errors
 from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.validation import validate_recording
@@ -68,7 +69,8 @@ def links(page: Path) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def store(real_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = copy_of(real_root, tmp_path_factory.mktemp("pages") / "root")
-    run_dataset_stage(open_workspace(root), INDEX_STAGE)
+    for stage in (SFT_STAGE, INDEX_STAGE):
+        run_dataset_stage(open_workspace(root), stage)
     return root / "store"
 
 
@@ -192,6 +194,7 @@ class TestExamples:
         self, store: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("DEMO_PIPELINE_STORE", str(store))
+        monkeypatch.setenv("DEMO_PIPELINE_UPLOADS", str(store.parent / "uploads"))
         blocks = [block for page in PAGES for block in code_blocks(page, "python")]
         assert blocks
         for block in blocks:

@@ -122,7 +122,7 @@ INDEX_STAGE: Stage[DatasetInputs] = Stage(
         ),
         View(
             "steps",
-            "a step: where its screenshot, tree and target came from",
+            "a step: what was done, and where its screenshot, tree and target came from",
             "dataset/steps.parquet",
             OF_STEPS,
         ),

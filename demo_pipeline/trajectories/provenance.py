@@ -153,11 +153,13 @@ def action_columns(action: StepAction) -> dict[str, Any]:
     values |= {side: values[f"start_{side}"] for side in "xy" if f"start_{side}" in values}
     if target:
         values |= {"target_role": target.role, "target_name": target.name}
-    found = {name: values.get(name) for name, *_ in _ACTION_COLUMNS}
-    return {
-        name: replace_surrogates(value) if isinstance(value, str) else value
-        for name, value in found.items()
-    }
+    return {name: _written(values.get(name)) for name, *_ in _ACTION_COLUMNS}
+
+
+def _written(value: Any) -> Any:
+    if isinstance(value, list):
+        return [replace_surrogates(text) for text in value]
+    return replace_surrogates(value) if isinstance(value, str) else value
 
 
 def write_provenance(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:

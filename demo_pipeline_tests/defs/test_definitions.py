@@ -113,6 +113,8 @@ def test_parquet_assets_show_their_columns_with_types_and_meaning(
     columns = specs["actions"].metadata["dagster/column_schema"].columns
     assert [column.name for column in columns] == ACTIONS_SCHEMA.names
     assert all(column.description and column.type for column in columns)
+    constraints = {column.name: column.constraints.other for column in columns}
+    assert constraints["direction"] == ["up, down, left, right; with action_type scroll"]
 
 
 def test_every_stage_and_dataset_has_a_blocking_check(definitions: dg.Definitions) -> None:

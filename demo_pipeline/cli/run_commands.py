@@ -200,7 +200,6 @@ def _run(
     workspace: "Workspace", home: Path, asked: _Asked, outcomes: list["DemonstrationResult"]
 ) -> None:
     """Process and report; `outcomes` has what is done so far, for a person who interrupts it."""
-    from demo_pipeline.runs.plan import COSTS_FILE, note_costs
     from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
     start = time.monotonic()
@@ -222,6 +221,8 @@ def _run(
     if not workspace.store.outputs(TRAJECTORIES_STAGE.folder):
         print_line(_NO_TRAJECTORY)
     if outcomes or built.results:
+        from demo_pipeline.runs.plan import COSTS_FILE, note_costs
+
         note_costs(_notes(workspace, home) / COSTS_FILE, outcomes, time.process_time())
     report_run(outcomes, selection.up_to_date, built.outcomes, time.monotonic() - start)
     errors = [*failed, *built.errors, *_lacking(workspace, built, known)]

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -35,6 +35,7 @@ from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
 
 VERSIONS_FILE = "versions.jsonl"  # in an export
 RECORDING = "recording"
+_LIMITS = "limits"  # what names of further settings begin with
 _TRAJECTORIES = "trajectories"
 # Where a dataset has its rows: the first line with a file counts.
 _ROWS = (
@@ -76,6 +77,11 @@ class Made(msgspec.Struct, frozen=True):
                 decisions = json.loads((folder / CORRECTIONS_FILE).read_bytes())["decisions"]
         recipe = (one.stage, one.code_version, one.settings, one.inputs, one.content)
         return cls(one.output, version.id, *recipe, files, decisions)
+
+    def fingerprints(self) -> Iterator[str]:
+        """Yield those of its settings."""
+        limits = (text for name, text in self.inputs.items() if name.startswith(_LIMITS))
+        yield from filter(None, (self.settings, *limits))
 
 
 class _Line(msgspec.Struct, omit_defaults=True):
@@ -167,7 +173,8 @@ def write_origins(store: Store, outputs: Sequence[str], dest: Path) -> None:
             if (made.output, made.id) not in written:
                 written.add((made.output, made.id))
                 lines.append(_Line(version=made))
-    prints = {line.version.settings for line in lines if line.version} - {""}
+    made_of = [line.version for line in lines if line.version]
+    prints = {fingerprint for one in made_of for fingerprint in one.fingerprints()}
     noted = ((one, origins.settings(one)) for one in sorted(prints))
     lines += [_Line(settings=dict(values), fingerprint=one) for one, values in noted if values]
     if not lines:
@@ -221,36 +228,33 @@ def open_sides(workspace: Workspace, text: str) -> dict[str, Callable[[], Compar
         if (folder / VERSIONS_FILE).is_file():
             return _of_export(folder, path)
     version = _named_version(workspace.store, text)
-    origins, made = Origins.of_store(workspace.store), Made.of(version, workspace.store)
+    return {version.manifest.stage: partial(_stored, workspace.store, version)}
 
-    def side() -> ComparedDataset:
-        digests = {entry.path: entry.sha256 for entry in version.manifest.files}
-        with workspace.store.open_version(version) as content:
-            return ComparedDataset(made, dataset_rows(content, digests.get), origins)
 
-    return {made.stage: side}
+def _stored(store: Store, version: Version) -> ComparedDataset:
+    digests = {entry.path: entry.sha256 for entry in version.manifest.files}
+    with store.open_version(version) as content:
+        rows = dataset_rows(content, digests.get)
+    return ComparedDataset(Made.of(version, store), rows, Origins.of_store(store))
 
 
 def _of_export(export: Path, chosen: Path) -> dict[str, Callable[[], ComparedDataset]]:
     origins = Origins.of_export(export / VERSIONS_FILE)
-    outputs = [path.relative_to(export).as_posix() for path in export.glob("*")]
-    outputs += [path.relative_to(export).as_posix() for path in export.glob("*/*")]
-    found = [one for output in outputs for one in origins.versions(output)]
+    folders = [*export.glob("*"), *export.glob("*/*")]
+    if chosen != export:
+        folders = [folder for folder in folders if folder.is_relative_to(chosen)]
+    outputs = (folder.relative_to(export).as_posix() for folder in folders)
+    found = (made for output in outputs for made in origins.versions(output))
+    return {one.stage: partial(_exported, export, one, origins) for one in found}
 
-    def side(made: Made) -> ComparedDataset:
-        folder = export / made.output
 
-        def digest(name: str) -> str | None:
-            return file_digest(folder / name).sha256 if (folder / name).is_file() else None
+def _exported(export: Path, made: Made, origins: Origins) -> ComparedDataset:
+    folder = export / made.output
 
-        return ComparedDataset(made, dataset_rows(folder, cache(digest)), origins)
+    def digest(name: str) -> str | None:
+        return file_digest(folder / name).sha256 if (folder / name).is_file() else None
 
-    inside = [one for one in found if _is_compared(one.stage)]
-    return {
-        one.stage: lambda one=one: side(one)  # type: ignore[misc]
-        for one in inside
-        if chosen == export or (export / one.output).is_relative_to(chosen)
-    }
+    return ComparedDataset(made, dataset_rows(folder, cache(digest)), origins)
 
 
 def _named_version(store: Store, text: str) -> Version:
@@ -297,7 +301,7 @@ def _values(path: Path) -> Iterator[Mapping[str, Any]]:
     if path.suffix == ".parquet":
         yield from pq.ParquetFile(path).read().to_pylist()
     elif path.suffix == ".jsonl":
-        yield from map(json.loads, path.read_text(encoding="utf-8").splitlines())
+        yield from map(json.loads, path.read_bytes().split(b"\n")[:-1])
     else:
         yield json.loads(path.read_bytes())
 
@@ -428,7 +432,7 @@ class _Causes:
         yield from self._code_and_settings(old, new)
         for name in sorted({*old.inputs, *new.inputs}):
             before, after = old.inputs.get(name), new.inputs.get(name)
-            if name.startswith("limits") and before and after and before != after:
+            if name.startswith(_LIMITS) and before and after and before != after:
                 yield from self._settings(name, before, after)
 
     def _of_demonstration(self, key: str) -> Iterator[str]:

@@ -15,6 +15,7 @@ from demo_pipeline.files.parquet import read_rows
 from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.runs.quarantine import read_quarantine
 from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.store.store import Store
 from demo_pipeline.trajectories.provenance import read_provenance
 from demo_pipeline.trajectories.step_sentences import TypedTexts
@@ -70,7 +71,10 @@ def dataset_lines(store: Store, demonstration: str) -> Iterator[str]:
         if row["status"] == "built":
             state = f"{row['records']} records" + (f" in {row['split']}" if row["split"] else "")
             if row["left_out"] and not row["records"]:
-                state = f"left out: {row['left_out'].replace('_', ' ')}"
+                reason, setting = row["left_out"], f"include_{row['left_out']}"
+                known = setting in DatasetSettings.model_fields
+                state = f"left out: {reason.replace('_', ' ')}"
+                state += f" (the setting datasets.{setting} takes it in)" if known else ""
         if row["status"] != "disabled":
             yield f"  {row['export']:<14}{state}"
 

@@ -24,6 +24,7 @@ TARGET = {"target_id": "node_7", "target_role": "button", "target_name": "Place\
 NO_TARGET = {**dict.fromkeys(TARGET), "target_method": "none"}
 FILMED = Span(0.0, 5.0)
 NO_VOTE = WheelVote()
+AT, SAID, DRAGGED = {"x": 960, "y": 539}, "at (960, 539)", {"start_x": 960, "start_y": 539}
 
 
 def act(kind: str, **fields: Any) -> Action:
@@ -55,84 +56,55 @@ def stepped(
 
 
 @pytest.mark.parametrize(
-    ("action", "kind", "parameters", "sentence"),
+    ("action", "parameters", "sentence"),
     [
-        (
-            act("click", button="left", clicks=1),
-            "click",
-            {"x": 960, "y": 539, "button": "left"},
-            "Click at (960, 539).",
-        ),
+        (act("click", button="left", clicks=1), {**AT, "button": "left"}, f"Click {SAID}."),
         (
             act("click", button="middle", clicks=1),
-            "click",
-            {"x": 960, "y": 539, "button": "middle"},
-            "Middle-click at (960, 539).",
+            {**AT, "button": "middle"},
+            f"Middle-click {SAID}.",
         ),
         (
             act("click", button="left", clicks=3),
-            "click",
-            {"x": 960, "y": 539, "button": "left", "clicks": 3},
-            "Triple-click at (960, 539).",
+            {**AT, "button": "left", "clicks": 3},
+            f"Triple-click {SAID}.",
         ),
         (
             act("click", button="left", clicks=1, modifiers=["ctrl", "shift"]),
-            "click",
-            {"x": 960, "y": 539, "button": "left", "modifiers": ["ctrl", "shift"]},
-            "Click at (960, 539) while holding Ctrl+Shift.",
+            {**AT, "button": "left", "modifiers": ["ctrl", "shift"]},
+            f"Click {SAID} while holding Ctrl+Shift.",
         ),
-        (
-            act("double_click", clicks=2, button="left"),
-            "double_click",
-            {"x": 960, "y": 539},
-            "Double-click at (960, 539).",
-        ),
-        (
-            act("right_click", clicks=1, button="right"),
-            "right_click",
-            {"x": 960, "y": 539},
-            "Right-click at (960, 539).",
-        ),
+        (act("double_click", clicks=2, button="left"), AT, f"Double-click {SAID}."),
+        (act("right_click", clicks=1, button="right"), AT, f"Right-click {SAID}."),
         (
             act("drag", end_x=0.0, end_y=0.0, button="left"),
-            "drag",
-            {"start_x": 960, "start_y": 539, "end_x": 0, "end_y": 138},
+            {**DRAGGED, "end_x": 0, "end_y": 138},
             "Drag from (960, 539) to (0, 138).",
         ),
         (
             act("drag", end_x=3439.0, end_y=1439.0, button="right"),
-            "drag",
-            {"start_x": 960, "start_y": 539, "end_x": 1919, "end_y": 941, "button": "right"},
+            {**DRAGGED, "end_x": 1919, "end_y": 941, "button": "right"},
             "Drag from (960, 539) to (1919, 941) with the right button.",
         ),
         (
             act("scroll", direction="down", amount=3),
-            "scroll",
-            {"x": 960, "y": 539, "direction": "down", "amount": 3},
+            {**AT, "direction": "down", "amount": 3},
             "Scroll down 3 notches.",
         ),
-        (act("type", text="secret words"), "type", {"text": "secret words"}, "Type the text."),
-        (act("hotkey", keys=["ctrl", "a"]), "hotkey", {"keys": ["ctrl", "a"]}, "Press Ctrl+A."),
-        (
-            act("hotkey", keys=["enter"], presses=1),
-            "hotkey",
-            {"keys": ["enter"]},
-            "Press Enter.",
-        ),
+        (act("type", text="secret words"), {"text": "secret words"}, "Type the text."),
+        (act("hotkey", keys=["ctrl", "a"]), {"keys": ["ctrl", "a"]}, "Press Ctrl+A."),
+        (act("hotkey", keys=["enter"], presses=1), {"keys": ["enter"]}, "Press Enter."),
         (
             act("hotkey", keys=["down"], presses=7),
-            "hotkey",
             {"keys": ["down"], "presses": 7},
             "Press Down 7 times.",
         ),
     ],
 )
-def test_each_kind_of_action(
-    action: Action, kind: str, parameters: dict[str, Any], sentence: str
-) -> None:
+def test_each_kind_of_action(action: Action, parameters: dict[str, Any], sentence: str) -> None:
     (step,) = stepped(action).steps
     written = step.written.model_dump(mode="json")
-    assert written["action_type"] == kind
+    assert written["action_type"] == action.action_type
     assert written["parameters"] == parameters
     assert written["reasoning"] == sentence
     assert written["target_element"] is None

@@ -31,7 +31,7 @@ class Project:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.call("init", str(folder))
-        shutil.copytree(SAMPLES / SECOND, folder / "data" / "recordings" / SECOND)
+        shutil.copytree(SAMPLES / SECOND, folder.joinpath("data", "recordings", SECOND))
         self.settings("")
         self.run()
         self.call("export", "before")
@@ -85,7 +85,7 @@ def test_one_setting_is_named(project: Project) -> None:
 
 def test_one_recording_is_named(project: Project) -> None:
     before = project.current()
-    meta = project.folder / "data" / "recordings" / FIRST / "meta.json"
+    meta = project.folder.joinpath("data", "recordings", FIRST, "meta.json")
     meta.write_text(meta.read_text().replace("Could you order", "Please order"))
     project.run()
     rows = project.rows(before, project.current())

@@ -17,6 +17,7 @@ from demo_pipeline.review.review_store import Reviews, subject_of
 from demo_pipeline.store.store import open_store
 
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"
+INBOX = "recordings"  # of the project
 FIRST, SECOND = "20260105_090000", "20260106_140000"
 
 
@@ -31,7 +32,7 @@ class Project:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.call("init", str(folder))
-        shutil.copytree(SAMPLES / SECOND, folder.joinpath("data", "recordings", SECOND))
+        shutil.copytree(SAMPLES / SECOND, folder / "data" / INBOX / SECOND)
         self.settings("")
         self.run()
         self.call("export", "before")
@@ -85,7 +86,7 @@ def test_one_setting_is_named(project: Project) -> None:
 
 def test_one_recording_is_named(project: Project) -> None:
     before = project.current()
-    meta = project.folder.joinpath("data", "recordings", FIRST, "meta.json")
+    meta = project.folder / "data" / INBOX / FIRST / "meta.json"
     meta.write_text(meta.read_text().replace("Could you order", "Please order"))
     project.run()
     rows = project.rows(before, project.current())

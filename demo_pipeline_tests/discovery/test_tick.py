@@ -77,6 +77,14 @@ class TestUploading:
         scene.go_on(7200)
         assert sum(scene.tick().polls for _ in range(40)) <= 3
 
+    def test_an_abandoned_upload_that_goes_on_is_polled_in_every_tick_again(self, scene):
+        scene.upload("demo", files=RECORDING_FILES[:1])
+        scene.go_on(7200)
+        scene.upload("demo", "2", RECORDING_FILES[:1])
+        while scene.tick().polls == 0:
+            pass
+        assert scene.tick().polls == 1
+
     def test_a_marker_ends_the_first_upload_at_once_and_no_later_one(self, scene):
         scene.settings = DiscoverySettings(complete_marker="_COMPLETE")
         scene.upload("demo")

@@ -296,7 +296,7 @@ def _finish(
 # out.
 AGENTNET_FORM = Form(
     name="agentnet",
-    code_version="5",
+    code_version="6",
     settings=STRETCH_SETTINGS,
     unit="steps",
     exclusions=(*STRETCH_EXCLUSIONS, *AGENTNET_LOSSES, UNKNOWN_SYSTEM),

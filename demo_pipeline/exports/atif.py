@@ -473,7 +473,7 @@ class _Turns:
 # which steps are words, by reason.
 ATIF_FORM = Form(
     name="atif",
-    code_version="5",
+    code_version="6",
     settings=("max_hidden_share", "include_avoidable_leaks", "include_unavoidable_leaks"),
     unit="steps",
     exclusions=("off_screen", "missing_frame", INCOMPLETE, *LEAK_EXCLUSIONS, NO_STEPS),

@@ -492,7 +492,7 @@ def _has_columns(table: Path) -> bool:
 # own, `<prefix>-test` and `<prefix>-held-out`; `metadata.json` says what was left out.
 CUA_LITE_FORM = Form(
     name="cua_lite",
-    code_version="5",
+    code_version="6",
     settings=STRETCH_SETTINGS,
     unit="steps",
     exclusions=(*STRETCH_EXCLUSIONS, UNKNOWN_KEY),

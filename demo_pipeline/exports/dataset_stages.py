@@ -56,7 +56,7 @@ QUESTS_STAGE: Stage[DatasetInputs] = Stage(
     description="Each quest as an OSWorld task file without an evaluator, in "
     "`examples/<application>/`, listed by `test_all.json`.",
     kinds=frozenset({"json"}),
-    code_version="12",
+    code_version="13",
     section=lambda settings: settings.datasets,
     build=_run_quests,
     checks=(

@@ -81,7 +81,7 @@ STATISTICS_STAGE: Stage[DatasetInputs] = Stage(
     description="Tables about the datasets, by SQL over their Parquet files, and the views for "
     "querying the store; the same as `demo-pipeline stats`.",
     kinds=frozenset({"duckdb"}),
-    code_version="11",
+    code_version="12",
     inputs=("trajectory_index", "sft_samples", "messages_dataset"),
     build=run_statistics,
     checks=(

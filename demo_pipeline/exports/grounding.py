@@ -399,7 +399,7 @@ def _pictures(
 _TOOLS = (POINT, BBOX)
 GROUNDING_FORM = Form(
     name="grounding",
-    code_version="5",
+    code_version="6",
     settings=(
         *("max_hidden_share", "include_avoidable_leaks", "include_unavoidable_leaks"),
         *("grounding_per_screen", "grounding_min_side"),

@@ -417,7 +417,7 @@ def validate_messages_file(path: Path) -> list[Problem]:
 # again as TRL's rows.
 MESSAGES_FORM = Form(
     name="messages",
-    code_version="12",
+    code_version="13",
     settings=(*DRAFT_SETTINGS, "action_line"),
     unit="samples",
     exclusions=DRAFT_EXCLUSIONS,

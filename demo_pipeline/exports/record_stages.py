@@ -132,7 +132,7 @@ RECORDS_STAGE: Stage[RecordingInputs] = Stage(
     "them.",
     group="trajectories",
     kinds=frozenset({"json"}),
-    code_version="1",
+    code_version="2",
     job=DEMONSTRATION_JOB,
     exported=False,
     inputs=(_TRAJECTORIES, ANNOTATIONS),

@@ -501,7 +501,7 @@ def _inline_tree(path: Path) -> Any:
 # its screenshot is left out unless `include_stale_trees`.
 SFT_FORM = Form(
     name="sft",
-    code_version="12",
+    code_version="13",
     settings=(
         *("max_hidden_share", "include_avoidable_leaks", "include_unavoidable_leaks"),
         *("include_stale_trees", "sft_trees"),

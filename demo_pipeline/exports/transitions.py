@@ -185,7 +185,7 @@ def _record(
 
 TRANSITIONS_FORM = Form(
     name="transitions",
-    code_version="5",
+    code_version="6",
     settings=("max_hidden_share", "include_avoidable_leaks", "include_unavoidable_leaks"),
     unit="samples",
     exclusions=(

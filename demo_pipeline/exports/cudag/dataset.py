@@ -299,7 +299,7 @@ def _finish(
 
 CUDAG_FORM = Form(
     name="cudag",
-    code_version="12",
+    code_version="13",
     settings=(
         *DRAFT_SETTINGS,
         *("image_mode", "jpeg_quality", "seed", "train_ratio", "val_ratio", "test_ratio"),

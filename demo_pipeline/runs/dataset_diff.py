@@ -17,12 +17,12 @@ from typing import Any, Literal
 import msgspec
 import pyarrow.parquet as pq
 
-from demo_pipeline.datasets.selection import CORRECTIONS_FILE, TRAJECTORY_FILE
+from demo_pipeline.datasets.selection import CORRECTIONS_FILE
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.files.atomic_write import file_digest
 from demo_pipeline.review.decisions import REJECT_REASONS
 from demo_pipeline.review.review_store import REVIEWS
-from demo_pipeline.runs.datasets import read_of
+from demo_pipeline.runs.datasets import kept_files, read_of
 from demo_pipeline.runs.setting_notes import Values, noted_settings, setting_changes
 from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, DATASET_STAGES, STAGE_BY_NAME
 from demo_pipeline.runs.workspace import Workspace
@@ -126,7 +126,10 @@ class Origins:
 
     def records(self, dataset: Made, demonstration: str) -> tuple[Made | None, str]:
         """The records that a dataset was built from, and the review that counted."""
-        kept, wanted = _kept(dataset), dataset.inputs[demonstration]
+        kept, wanted = (
+            kept_files(DATASET_STAGE_BY_NAME[dataset.stage]),
+            dataset.inputs[demonstration],
+        )
         for made in self.versions(f"{RECORDS}/{demonstration}"):
             content = made.inputs[_TRAJECTORIES]
             for review, why in _REVIEWS:
@@ -152,11 +155,6 @@ class Origins:
         """The versions of a stage with this content."""
         output = STAGE_BY_NAME[stage].output(demonstration)
         return [one for one in self.versions(output) if one.content == content]
-
-
-def _kept(dataset: Made) -> tuple[str, ...]:
-    export = DATASET_STAGE_BY_NAME[dataset.stage].export
-    return (TRAJECTORY_FILE, CORRECTIONS_FILE, *([export.kept] if export and export.kept else []))
 
 
 def write_origins(store: Store, outputs: Sequence[str], dest: Path) -> None:
@@ -404,7 +402,7 @@ class _Causes:
 
     def __init__(self, old: ComparedDataset, new: ComparedDataset) -> None:
         self._old, self._new = old, new
-        self._kept = _kept(new.dataset)[2:]
+        self._kept = kept_files(DATASET_STAGE_BY_NAME[new.dataset.stage])
         self._whole = [*self._of_dataset()]
         before, after = old.dataset.inputs, new.dataset.inputs
         self._own = {
@@ -463,8 +461,9 @@ class _Causes:
             elif name in STAGE_BY_NAME:
                 yield from self._origin(name, key, before, after)
             elif name.endswith(".jsonl"):
-                if before.partition(" ")[0] != after.partition(" ")[0]:
-                    yield f"code version of {name}: {before.split()[0]} → {after.split()[0]}"
+                was, now = (text.partition(" ")[0] for text in (before, after))
+                if was != now:
+                    yield f"code version of {name}: {was or 'none'} → {now or 'none'}"
             else:
                 yield RECORDING if name == "upload" else f"{name.replace('_', ' ')} changed"
 

@@ -50,18 +50,19 @@ def dataset_recipe(
     inputs = dict(fingerprints)
     if stage.reads_trajectories:
         committed = context.committed
-        kept = (
-            TRAJECTORY_FILE,
-            CORRECTIONS_FILE,
-            NOTES_FILE,
-            *filter(None, [stage.export.kept if stage.export else ""]),
-        )
+        kept = kept_files(stage)
         required = context.settings.datasets.require_review
         inputs |= {one.id: read_of(one, kept, required) for one in committed.trajectories}
         inputs |= {f"left out: {name}": str(n) for name, n in committed.left_out.items()}
     settings = context.settings
     inputs |= {name: section(settings).fingerprint() for name, section in stage.limits.items()}
     return Recipe(stage.name, stage.code_version, stage.fingerprint(settings), inputs)
+
+
+def kept_files(stage: Stage[DatasetInputs]) -> tuple[str, ...]:
+    """The files of records that a dataset reads; that of its form, if it has one, is the last."""
+    form = stage.export.kept if stage.export else ""
+    return tuple(filter(None, (TRAJECTORY_FILE, CORRECTIONS_FILE, NOTES_FILE, form)))
 
 
 def read_of(source: DatasetTrajectory, kept: Sequence[str], required: str) -> str:

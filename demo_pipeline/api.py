@@ -23,6 +23,7 @@ import pyarrow as pa
 from demo_pipeline.actions.action_stages import ACTIONS_STAGE
 from demo_pipeline.actions.action_tables import ACTIONS_SCHEMA
 from demo_pipeline.datasets.index import INDEX_STEPS_SCHEMA, TRAJECTORIES_SCHEMA
+from demo_pipeline.datasets.splits import Split
 from demo_pipeline.datasets.views import View, create_views
 from demo_pipeline.desktopd.models import Result, StepAction, Task
 from demo_pipeline.desktopd.reader import StepFiles
@@ -395,7 +396,10 @@ class NotebookStore:
 
         Raises:
             StorageError: a demonstration has no trajectory.
+            ValueError: the rows are none, or are not steps.
         """
+        if steps.empty or "step_index" not in steps:
+            raise ValueError("contact_sheet needs rows of steps(), at least one")
         chosen = steps.iloc[:most]
         loaded = {key: self.trajectory(key) for key in chosen["trajectory_id"].unique()}
         found = {(key, step.index): step for key, one in loaded.items() for step in one.steps}
@@ -440,8 +444,8 @@ class NotebookStore:
         stage, table = tables[name]
         with _buildable(), self._store.open(stage.folder) as (export, _):
             file = export / table.folder / f"{split}.parquet"
-            if not file.is_file():
-                splits = sorted(one.stem for one in file.parent.glob("*.parquet"))
+            splits = [one for one in Split if file.with_name(f"{one}.parquet").is_file()]
+            if split not in splits:
                 raise StorageError(f"{name} has no split {split!r}; it has {', '.join(splits)}")
             return datasets.Dataset(_with_pictures(read_table(file), table, export))
 

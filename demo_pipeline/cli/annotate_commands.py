@@ -5,6 +5,7 @@ alone; what was asked and answered is in no line.
 """
 
 import os
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -185,5 +186,5 @@ def _line_problems(providers: "Sequence[Provider]", names: Sequence[str]) -> lis
 def _unanswered(providers: "Sequence[Provider]") -> list[tuple[str, int]]:
     from demo_pipeline.annotations.providers import ModelProvider
 
-    models = [one for one in providers if isinstance(one, ModelProvider)]
-    return [pair for one in models for pair in sorted(one.unanswered.items())]
+    models = [one.unanswered for one in providers if isinstance(one, ModelProvider)]
+    return sorted(sum(models, Counter[str]()).items())

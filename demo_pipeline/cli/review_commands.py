@@ -31,7 +31,7 @@ def review(
     """Open a page on which people watch, judge and correct demonstrations; Ctrl-C ends it.
 
     It answers this machine only, at the address it prints. Decisions are kept in the store, under
-    `reviews/`, and change no output.
+    `reviews/`; the next `demo-pipeline run` applies them.
     """
     from demo_pipeline.review.material import Material
     from demo_pipeline.review.server import build_app, kept_token, listening, serve

@@ -91,6 +91,14 @@ def test_refusals_failures_and_unknown_demonstrations_are_counted() -> None:
     assert "has no trajectory" in done.output
 
 
+@pytest.mark.usefixtures("root")
+def test_a_reason_is_counted_once_over_steps_and_wholes() -> None:
+    with fake_server(lambda *_: (400, {})) as server:
+        given = ("--provider", "openai", "--endpoint", server.url, "--model", "stub")
+        done = call(*given, "one")
+    assert done.output.count("answers: status 400") == 1
+
+
 def test_lines_and_rules_need_no_server(root: Path) -> None:
     line = {"demonstration": "one", "step": 0, "kind": "thought", "value": "Go."}
     line |= {"source": "human", "author": "ann"}

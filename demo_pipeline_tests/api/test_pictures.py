@@ -134,6 +134,9 @@ class TestPictures:
         assert pixels(sheet).shape == (2 * (38 + 135), 480, 3)
         fewer = store.contact_sheet(steps, columns=2, width=240, most=2)
         assert pixels(fewer).shape == (40 + 38 + 135, 480, 3)  # titled: 2 of 4 steps
+        for rows in (steps.iloc[:0], store.triage()):
+            with pytest.raises(ValueError, match="needs rows of steps"):
+                store.contact_sheet(rows)
 
     def test_it_can_be_saved(self, store: dp.NotebookStore, tmp_path: Path) -> None:
         store.trajectory("first").steps[0].picture(320).save(tmp_path / "step.jpg")
@@ -181,6 +184,8 @@ class TestDataset:
             store.dataset("sfd", "train")
         with pytest.raises(StorageError, match=r"sft has no split 'dev'; it has .*train"):
             store.dataset("sft", "dev")
+        with pytest.raises(StorageError, match="no split 'samples'; it has train"):
+            store.dataset("sft", "samples")  # the file of all splits: test would be trained on
         with pytest.raises(StorageError, match="transitions"):
             store.dataset("transitions", "train")
 

@@ -62,8 +62,9 @@ def stored_annotations(store: Store, subject: Subject) -> SourceInput:
     documents = tuple(document_keys(store, subject.id))
     decisions = tuple(store.list_documents(f"{REVIEWS}/{subject.id}"))
     value = StoredAnnotations(store, subject, documents, decisions)
-    keys = "\n".join([*documents, *decisions])
-    return SourceInput(value, {ANNOTATIONS: sha256(keys.encode()).hexdigest()} if keys else {})
+    read = {"stored_annotations": documents, REVIEWS: decisions}
+    hashes = {name: sha256("\n".join(keys).encode()) for name, keys in read.items() if keys}
+    return SourceInput(value, {name: found.hexdigest() for name, found in hashes.items()})
 
 
 def build_annotations(source: StoredAnnotations, trajectory: Path, out: Path) -> Summary:

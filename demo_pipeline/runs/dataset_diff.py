@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
-import pyarrow.parquet as pq
 
 from demo_pipeline.datasets.selection import CORRECTIONS_FILE
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.files.atomic_write import file_digest
+from demo_pipeline.files.parquet import read_rows
 from demo_pipeline.review.decisions import REJECT_REASONS
 from demo_pipeline.review.review_store import REVIEWS
 from demo_pipeline.runs.datasets import kept_files, read_of
@@ -297,7 +297,7 @@ def dataset_rows(folder: Path, digest: Callable[[str], str | None]) -> dict[str,
 
 def _values(path: Path) -> Iterator[Mapping[str, Any]]:
     if path.suffix == ".parquet":
-        yield from pq.ParquetFile(path).read().to_pylist()
+        yield from read_rows(path)
     elif path.suffix == ".jsonl":
         yield from map(json.loads, path.read_bytes().split(b"\n")[:-1])
     else:

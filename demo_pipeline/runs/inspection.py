@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from demo_pipeline.datasets.index import EXPORTS_SCHEMA, EXPORTS_TABLE
-from demo_pipeline.desktopd.models import ActionType, StepAction
 from demo_pipeline.desktopd.reader import read_trajectory
 from demo_pipeline.exports.dataset_stages import INDEX_STAGE
 from demo_pipeline.files.parquet import read_rows
@@ -18,7 +17,6 @@ from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.store.store import Store
 from demo_pipeline.trajectories.provenance import read_provenance
-from demo_pipeline.trajectories.step_sentences import TypedTexts
 
 _COLUMNS = ("step_index", "action_index", "leak", "unavoidable")
 
@@ -31,30 +29,19 @@ def step_lines(trajectory: Path, shown: str) -> Iterator[str]:
     steps = read_trajectory(trajectory).steps
     rows = read_provenance(trajectory / "provenance.parquet", _COLUMNS)
     known = {row["step_index"]: row for row in rows}
-    typed = TypedTexts(
-        getattr(one.action.parameters, "text", "")
-        for one in steps
-        if one.action.action_type == ActionType.TYPE
-    )
     yield f"Steps: {len(steps)}, in {shown}"
     if steps:
         yield f"{'step':>5}{'#':>5}  {'picture':<25} {'leak':<12} {'action':<13} target"
     for step in steps:
         row = known[step.index]
+        element = step.action.target_element  # its name may be what somebody typed
+        target = f"{element.role} {element.id}" if element else ""
         leak = "unavoidable" if row["unavoidable"] else "leak" if row["leak"] else "no"
         yield (
             f"{step.index:>5}{row['action_index']:>5}  "
             f"{step.screenshot.relative_to(trajectory)!s:<25} {leak:<12} "
-            f"{step.action.action_type:<13} {_target(step.action, typed)}"
+            f"{step.action.action_type:<13} {target}"
         ).rstrip()
-
-
-def _target(action: StepAction, typed: TypedTexts) -> str:
-    target = action.target_element
-    if target is None:
-        return ""
-    name = f'"{target.name}"' if target.name else ""
-    return f"{target.role} {'(a typed name)' if name and typed.may_be(target.name) else name}"
 
 
 def dataset_lines(store: Store, demonstration: str) -> Iterator[str]:

@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from demo_pipeline.annotations.annotation_store import ANNOTATIONS
 from demo_pipeline.runs.stages import DATASET_STAGES, STAGES
 from demo_pipeline.runs.task_catalog import OSWORLD_TASKS
 from demo_pipeline.stage import RECORDS, Stage
@@ -133,7 +134,7 @@ def _declares(call: ast.Call, stage: str) -> bool:
     if isinstance(call.func, ast.Name) and call.func.id == "form_stage":
         return isinstance(name := call.args[1], ast.Constant) and name.value == stage
     named = words.get("name", call.args[0] if call.args else None)
-    constants = {"RECORDS": RECORDS, "OSWORLD_TASKS": OSWORLD_TASKS}
+    constants = {"ANNOTATIONS": ANNOTATIONS, "RECORDS": RECORDS, "OSWORLD_TASKS": OSWORLD_TASKS}
     value = constants.get(named.id) if isinstance(named, ast.Name) else None
     value = str(named.value) if isinstance(named, ast.Constant) else value
     return value == stage and "code_version" in words

@@ -24,6 +24,7 @@ from demo_pipeline.annotations.annotations import (
     AGENTNET_TASK_FIELDS,
     MOST_ANNOTATED,
     SOURCES,
+    VARIANTS,
     AnnotationKind,
     RefusedValueError,
     end_of,
@@ -251,7 +252,10 @@ class FileProvider:
 _REASONS = {
     "not_json": "is not a JSON object",
     "wrong_schema": "a member is missing, or is none of its kind",
-    "wrong_kind": "no annotation of a step, or of the whole, is called so",
+    "wrong_kind": (
+        "no annotation of a step, or of the whole, is called so; variants are "
+        f"{', '.join(VARIANTS)}"
+    ),
     "wrong_step": "the demonstration has no such step",
     "wrong_task": "the instruction is not that of the demonstration",
     "wrong_code": "the code of a step is not that of the demonstration: export it again",

@@ -57,7 +57,7 @@ def annotate_demonstrations(
         providers = _providers(store, provider, server, (kind or (), model, file, at_once))
         total = _announced(server, estimate(store, names, providers), yes) if server else None
         with progress_bar() as bar:
-            task = bar.add_task("annotations", total=total)
+            task = bar.add_task("annotations", total=total, visible=total is not None)
             counts = annotate_all(store, names, providers, lambda: bar.advance(task))
     except (ValueError, EndpointError) as error:
         raise _usage(str(error)) from None
@@ -81,6 +81,8 @@ def _reported(
     unanswered = _unanswered(providers)
     for reason, number in [*counts.refused.items(), *unanswered]:
         print_line(f"  {number} answers: {reason}")
+    if unanswered:
+        print_line("look whether the server answers at --endpoint; then the same command goes on")
     if counts.gave_up:
         print_line(f"{counts.gave_up} questions refused twice; another model or prompt asks anew")
     return not problems and not unanswered

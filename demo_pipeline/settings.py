@@ -355,7 +355,7 @@ class ExecutionSettings(Section):
     batch_from: int = Field(
         8, ge=2, description="uploads at once that share a run, which then says little of each"
     )
-    contact_sheets_in_ui: bool = Field(True, description="false keeps screens out of reports")
+    screens_in_reports: bool = Field(True, description="false keeps screens out of reports")
 
 
 class Settings(BaseSettings):

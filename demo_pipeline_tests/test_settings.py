@@ -46,8 +46,8 @@ class TestNames:
     @pytest.mark.parametrize(
         ("name", "nearest"),
         [
-            ("DEMO_PIPELINE_EXECUTION_CONTACT_SHEETS_IN_UI", "execution.contact_sheets_in_ui "),
-            ("DEMO_PIPELINE_EXECUTION__CONTACT_SHEET_IN_UI", "execution.contact_sheets_in_ui "),
+            ("DEMO_PIPELINE_EXECUTION_SCREENS_IN_REPORTS", "execution.screens_in_reports "),
+            ("DEMO_PIPELINE_EXECUTION__SCREEN_IN_REPORTS", "execution.screens_in_reports "),
             ("demo_pipeline_stor", "store (DEMO_PIPELINE_STORE)"),
             ("DEMO_PIPELINE_DATASETS__LICENCES", "datasets.license "),
         ],

@@ -5,6 +5,7 @@ demonstration is judged. A document is written once and never changed, and its k
 was judged, by whom and with which prompt: what did not change is never asked twice.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -37,6 +38,7 @@ from demo_pipeline.store.store import Store
 from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory, load
 
 ANNOTATIONS = "annotations"
+_LOG = logging.getLogger(__package__)
 _NOTHING: Mapping[str, Any] = {}
 
 
@@ -167,17 +169,21 @@ def read_documents(store: Store, keys: Iterable[str]) -> tuple[list[AnnotationDo
     """The documents, and how many are damaged or lie under another key."""
     found, damaged = [], 0
     for key in keys:
-        try:
-            value = parse_json(store.get_document(key) or b"", key)
-            document = AnnotationDocument.model_validate(value)
-        except (JsonFileError, ValidationError):
+        document = _read_document(store, key)
+        if document is None or document.key != key:
+            _LOG.warning("%s is not as it was written, and is not used", key)
             damaged += 1
-            continue
-        if document.key == key:
-            found.append(document)
         else:
-            damaged += 1
+            found.append(document)
     return found, damaged
+
+
+def _read_document(store: Store, key: str) -> AnnotationDocument | None:
+    try:
+        value = parse_json(store.get_document(key) or b"", key)
+        return AnnotationDocument.model_validate(value)
+    except (JsonFileError, ValidationError):  # its text is private
+        return None
 
 
 def all_annotations(

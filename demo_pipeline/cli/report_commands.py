@@ -18,7 +18,7 @@ def report(
     """Write a report to send: one folder of static pages about the demonstrations and datasets.
 
     It opens without a server and without a network. It holds screens, unless
-    `execution.contact_sheets_in_ui` is off, and never what was typed.
+    `execution.screens_in_reports` is off, and never what was typed.
     """
     from demo_pipeline.reports.report import write_report
     from demo_pipeline.runs.workspace import Workspace

@@ -36,11 +36,6 @@ def write_charts(out: Path, stats: DatasetStats) -> None:
         (out / _FOLDER / f"{name}.png").write_bytes(bar_chart(title, counts))
 
 
-def read_charts(out: Path) -> dict[str, bytes]:
-    """The charts in a dataset's folder as PNG bytes, by file name without `.png`."""
-    return {path.stem: path.read_bytes() for path in sorted((out / _FOLDER).glob("*.png"))}
-
-
 def bar_chart(title: str, bars: Mapping[str, int]) -> bytes:
     """Draw horizontal bars in the given order; the last of `MOST_BARS` bars sums up the rest.
 

@@ -1,7 +1,7 @@
 """A report to send: one folder of static HTML that opens without a server and without a network.
 
 Belongs here: what the report says, and its pictures. How it looks is `report.html`. It never holds
-typed text; with `execution.contact_sheets_in_ui` off it holds no screens and no words of a task.
+typed text; with `execution.screens_in_reports` off it holds no screens and no words of a task.
 """
 
 import json
@@ -60,7 +60,7 @@ def write_report(workspace: Workspace, dest: Path) -> Written:
     Raises:
         StorageError: `dest` is not empty, or the store cannot be read.
     """
-    shows = workspace.settings.execution.contact_sheets_in_ui
+    shows = workspace.settings.execution.screens_in_reports
     with folder_draft(dest) as out:
         out.mkdir()
         demonstrations: list[dict[str, Any]] = []
@@ -186,7 +186,7 @@ def _page(
         version=__version__,
         megabytes=f"{size / 1e6:.1f}",
         signals=[*STEP_SIGNALS, *DEMONSTRATION_SIGNALS],
-        pictures=workspace.settings.execution.contact_sheets_in_ui,
+        pictures=workspace.settings.execution.screens_in_reports,
         demonstrations=demonstrations,
         steps=steps,
         plots=dict(_plots(demonstrations, steps)),

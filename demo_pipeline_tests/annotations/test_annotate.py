@@ -234,3 +234,17 @@ def test_another_text_or_schema_of_a_prompt_is_another_prompt() -> None:
     assert len({one.id for one in PROMPTS}) == len(PROMPTS)
     assert replace(PROMPTS[0], text="another").id != PROMPTS[0].id
     assert replace(PROMPTS[0], answer=PROMPTS[1].answer).id != PROMPTS[0].id
+
+
+def test_a_document_that_was_changed_is_named_and_not_used(
+    workspace: Workspace, caplog: pytest.LogCaptureFixture
+) -> None:
+    with fake_server(good) as server:
+        annotate_all(workspace.store, ["demo"], providers(server.url))
+    changed, *others = document_keys(workspace.store, "demo")
+    for text in (f'{{"{TYPED}', json.dumps({"step": TYPED})):
+        workspace.store.put_document(changed, text.encode())
+        found, damaged = read_documents(workspace.store, [changed, *others])
+        assert ({one.key for one in found}, damaged) == ({*others}, 1)
+    assert caplog.messages.count(f"{changed} is not as it was written, and is not used") == 2
+    assert TYPED not in caplog.text

@@ -716,7 +716,7 @@ class TestSettings:
             ("STORE", "s3://key:secret@bucket/store", "remove them, and set AWS_ACCESS_KEY_ID"),
             ("UPLOADS", "gs://key:secret@bucket/in", "give a path"),
             ("OSWORLD_TASKS", "s3://key:secret@bucket/tasks", "give a path"),
-            ("EXECUTION_CONTACT_SHEETS_IN_UI", "secret", "DEMO_PIPELINE_EXECUTION__CONTACT_"),
+            ("EXECUTION_SCREENS_IN_REPORTS", "secret", "DEMO_PIPELINE_EXECUTION__SCREENS_"),
         ],
     )
     def test_an_unusable_setting_is_a_usage_error_without_what_may_be_a_secret(

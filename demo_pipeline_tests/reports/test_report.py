@@ -75,7 +75,7 @@ def test_typed_text_is_only_in_pictures(made_root: Path, tmp_path: Path) -> None
 
 
 def test_without_screens_it_holds_counts_alone(made_root: Path, tmp_path: Path) -> None:
-    private = {"execution": {"contact_sheets_in_ui": False}}
+    private = {"execution": {"screens_in_reports": False}}
     told, text, _ = written(made_root, tmp_path / "report", **private)
     page = (tmp_path / "report" / "index.html").read_text()
     assert told.pictures == 0

@@ -121,8 +121,8 @@ def end_descendants() -> list[str]:
     titles: dict[int, str] = {}
     end = time.monotonic() + _LEAVE
     while (pids := _living_descendants()) and time.monotonic() < end:
-        titles |= {pid: title_of(pid) for pid in pids}
         for pid in pids:
+            titles[pid] = titles.get(pid) or title_of(pid)  # a dying process has none
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.5)

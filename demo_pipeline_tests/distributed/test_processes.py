@@ -23,7 +23,11 @@ def told(code: str) -> Any:
 
 
 def test_orphans_are_ended() -> None:
-    orphans = "subprocess.run(['sh', '-c', 'sleep 97 & sleep 98 &'], check=True)\n"
+    orphans = (  # a forked child has the shell's title until it is `sleep`
+        "subprocess.run(['sh', '-c', 'sleep 97 & sleep 98 &'], check=True)\n"
+        "while not {'sleep 97', 'sleep 98'} <= set(map(title_of, process_states())):\n"
+        "    time.sleep(0.05)\n"
+    )
     shown = told(f"{orphans}print(json.dumps([end_descendants(), end_descendants()]))")
     assert [sorted(titles) for titles in shown] == [["sleep 97", "sleep 98"], []]
 

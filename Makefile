@@ -24,7 +24,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PROPERTY_EXAMPLES ?= 3000
 CONSUMERS ?= /tmp/consumers
 
-.PHONY: help setup setup-dev demo demo-s3 ui test fast lock same planted golden code-versions docs notebook property fuzz simulate consumers faults backfill ray lint doors clean clean-store
+.PHONY: help setup setup-dev demo demo-s3 ui test fast lock same planted golden code-versions docs notebook property fuzz simulate consumers faults kills backfill ray lint doors clean clean-store
 
 help:
 	@echo 'First commands'
@@ -46,6 +46,7 @@ help:
 	@echo '  make simulate       60,000 simulated uploads, with kills and a lost ledger (some minutes)'
 	@echo '  make consumers      hand the datasets to TRL, LLaMA-Factory, Axolotl, ms-swift … (10 GB of packages)'
 	@echo '  make faults         kill and disturb the command line 150 times, mix in 60 bad uploads (an hour)'
+	@echo '  make kills          kill the daemon with all its processes 20 times, and add an upload (20 minutes)'
 	@echo '  make backfill       a backfill of 1,000 partitions, cancelled half-way and launched again (some minutes)'
 	@echo '  make ray            a backfill on a local Ray head, Postgres and S3, with workers killed (some minutes)'
 	@echo '  make doors          walk every door the pages name, as written, from a fresh clone; some minutes'
@@ -174,6 +175,9 @@ faults: setup-dev
 	@$(BIN)/python -m demo_pipeline_tests.faults $(FAULTS)
 	@for form in '' --bucket --daemon '--bucket --daemon'; do \
 	  $(BIN)/python -m demo_pipeline_tests.faults.bad_uploads $$form || exit 1; done
+
+kills: setup-dev
+	@$(BIN)/python -m demo_pipeline_tests.faults.killed_daemon $(KILLS)
 
 backfill: setup-dev
 	@$(BIN)/python -m demo_pipeline_tests.faults.cancelled_backfill $(BACKFILL)

@@ -428,17 +428,15 @@ def form_problems(
         besides: its further files, whatever they contain.
     """
     with TemporaryDirectory(dir=out.parent) as folder:
-        again, expected = Path(folder), dict[str, bytes | Path]()
-        links: dict[str, str] = {}
+        again, links = Path(folder), dict[str, str]()
         level = _LOG.level
         _LOG.setLevel(logging.CRITICAL)  # the build has said it all
         try:
             _, plan, written = _written(form, trajectories, again, settings, links)
         finally:
             _LOG.setLevel(level)
-        expected |= {name: again / name for name in files_below(again)}
-        expected |= {name: Path(path) for name, path in links.items()}
-        found = differing_files(out, expected, besides)
+        made = {name: again / name for name in files_below(again)}
+        found = differing_files(out, {**made, **links}, besides)
     found += written.problems
     for name, times in written.ids.items():
         if times > 1:

@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO, Protocol, TypeVar
 
-from demo_pipeline.datasets.forms import Form, KeptRecord, Table, kept_records
+from demo_pipeline.datasets.record_forms import Form, KeptRecord, Table, kept_records
 from demo_pipeline.datasets.selection import Candidate, Selection, select
 from demo_pipeline.datasets.splits import (
     Split,

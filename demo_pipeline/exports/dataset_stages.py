@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from demo_pipeline import __version__
-from demo_pipeline.datasets import index, quests
+from demo_pipeline.datasets import index, osworld_task_files
 from demo_pipeline.datasets.dataset_inputs import DatasetInputs
 from demo_pipeline.datasets.views import (
     OF_STEPS,
@@ -47,7 +47,7 @@ def _verify_links(inputs: DatasetInputs, out: Path) -> list[Problem]:
 
 def _run_quests(inputs: DatasetInputs, out: Path) -> Summary:
     """A task file per demonstration."""
-    return asdict(quests.build_quests(inputs.committed.trajectories, out))
+    return asdict(osworld_task_files.build_quests(inputs.committed.trajectories, out))
 
 
 QUESTS_STAGE: Stage[DatasetInputs] = Stage(
@@ -63,7 +63,7 @@ QUESTS_STAGE: Stage[DatasetInputs] = Stage(
         Check(
             "quest_files",
             "Every quest is a valid, listed OSWorld task file whose evaluator is null.",
-            built_again(_run_quests, lambda _, out: quests.check_quests(out)),
+            built_again(_run_quests, lambda _, out: osworld_task_files.check_quests(out)),
             compared=("tasks",),
         ),
     ),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from demo_pipeline.datasets.quests import build_quests, check_quests
+from demo_pipeline.datasets.osworld_task_files import build_quests, check_quests
 from demo_pipeline.osworld.task import read_task
 from demo_pipeline.osworld.task_files import validate_task_folder
 from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory

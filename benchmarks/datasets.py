@@ -100,7 +100,7 @@ def build_others(root: Path, out: str, count: int) -> str:
     if out == "messages":
         return f"{build_messages(chosen, target, settings).total} records"
     index = build_index(chosen, target, settings, ("demo_pipeline", __version__))
-    return f"{index.steps} steps"
+    return f"{index['steps']} steps"
 
 
 def validate(root: Path, out: str, _count: int) -> str:

@@ -22,6 +22,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from demo_pipeline.annotations.annotation_stage import ANNOTATIONS_STAGE
+from demo_pipeline.datasets.dataset_inputs import CommittedTrajectories
 from demo_pipeline.exports.record_stages import RECORDS_STAGE
 from demo_pipeline.files.atomic_write import file_digest
 from demo_pipeline.files.json_files import dump_json, load_json
@@ -29,7 +31,7 @@ from demo_pipeline.files.parquet import write_table
 from demo_pipeline.files.processes import save_memory
 from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.stage_runs import run_stage
-from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME
+from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, STAGE_BY_NAME
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 from demo_pipeline.store.folder import CONTENT, MANIFEST, Folder
@@ -153,11 +155,22 @@ def build(root: Path, stage: str) -> str:
     return run_dataset_stage(workspace, DATASET_STAGE_BY_NAME[stage]).status
 
 
-def make_records(root: Path, ids: Sequence[str]) -> str:
-    """Make the records of some trajectories, one after the other."""
+def build_all(root: Path, stages: Sequence[str]) -> str:
+    """Build datasets one after the other in one process, as every door of the program does."""
     places = {name: str(root / name) for name in ("uploads", "store", "cache")}
     workspace = Workspace.open(Settings(**places, osworld_tasks=str(root / "tasks")))
-    return [run_stage(workspace, RECORDS_STAGE, name).status for name in ids][-1]
+    opened: list[CommittedTrajectories] = []
+    built = (
+        run_dataset_stage(workspace, DATASET_STAGE_BY_NAME[name], opened=opened) for name in stages
+    )
+    return [result.status for result in built][-1]
+
+
+def make_stage(root: Path, stage: str, ids: Sequence[str]) -> str:
+    """Build a stage of some demonstrations, one after the other."""
+    places = {name: str(root / name) for name in ("uploads", "store", "cache")}
+    workspace = Workspace.open(Settings(**places, osworld_tasks=str(root / "tasks")))
+    return [run_stage(workspace, STAGE_BY_NAME[stage], name).status for name in ids][-1]
 
 
 def measured(work: Callable[..., str], *arguments: Any) -> Cost:
@@ -176,20 +189,33 @@ def _measure(work: Callable[..., str], arguments: tuple[Any, ...]) -> Cost:
 
 
 def measure_size(root: Path, sample: Path, size: int, stages: Sequence[str]) -> None:
-    """Build from this many trajectories, then again from one more, and print both."""
+    """Build from this many trajectories, then again from one more and two more, and print it.
+
+    The last time the datasets are built in one process.
+    """
     place = root / str(size)
     commit_clones(place, sample, range(size))
-    ids = [f"demo_{number:06d}" for number in range(size + 1)]
-    full = [measured(make_records, place, ids[:-1])]
+    ids = [f"demo_{number:06d}" for number in range(size)]
+    make_stage(place, ANNOTATIONS_STAGE.name, ids)
+    full = [measured(make_stage, place, RECORDS_STAGE.name, ids)]
     full += [measured(build, place, stage) for stage in stages]
-    commit_clones(place, sample, [size])
-    again = [measured(make_records, place, ids[-1:])]
+    again = [one_more(place, sample, size)]
     again += [measured(build, place, stage) for stage in stages]
     for stage, first, second in zip((RECORDS_STAGE.name, *stages), full, again, strict=True):
         print_line(size, stage, first, second)
     print_line(size, "together", together(full), together(again))
+    again = [one_more(place, sample, size + 1), measured(build_all, place, stages)]
+    print_line(size, "in one process", together(full), together(again))
     # The folders stay until the end: a file system without a journal looks through the inodes
     # that were removed within the last minutes for every folder that it makes.
+
+
+def one_more(place: Path, sample: Path, number: int) -> Cost:
+    """Commit another clone and make its records."""
+    name = f"demo_{number:06d}"
+    commit_clones(place, sample, [number])
+    make_stage(place, ANNOTATIONS_STAGE.name, [name])
+    return measured(make_stage, place, RECORDS_STAGE.name, [name])
 
 
 def together(costs: Sequence[Cost]) -> Cost:

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from math import hypot
 from operator import attrgetter
-from typing import Protocol
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.recording.events import event_rows
 from demo_pipeline.recording.input_log import Event
 from demo_pipeline.recording.key_names import read_typed_character
@@ -49,18 +49,6 @@ class Input(msgspec.Struct, frozen=True, gc=False):
     char: str = ""
     dead: bool = False
     unreadable: bool = False
-
-
-class HasPosition(Protocol):
-    """Anything with a position in screen pixels; None where the recording has none."""
-
-    @property
-    def x(self) -> float | None:
-        """Screen pixels."""
-
-    @property
-    def y(self) -> float | None:
-        """Screen pixels."""
 
 
 def as_input(event: Event) -> Input:
@@ -103,7 +91,7 @@ def late_lines(inputs: Sequence[Input]) -> int:
     return late
 
 
-def distance(a: HasPosition, b: HasPosition) -> float:
+def distance(a: "Input | Gesture | Action", b: "Input | Gesture") -> float:
     """Screen pixels between two positions; 0 if one of them is unknown."""
     if a.x is None or a.y is None or b.x is None or b.y is None:
         return 0.0

@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO, Protocol, TypeVar
 
-from demo_pipeline.datasets.forms import Form, KeptRecord, Table, kept_records
+from demo_pipeline.datasets.record_forms import Form, KeptRecord, Table, kept_records
 from demo_pipeline.datasets.selection import Candidate, Selection, select
 from demo_pipeline.datasets.splits import (
     Split,
@@ -428,17 +428,15 @@ def form_problems(
         besides: its further files, whatever they contain.
     """
     with TemporaryDirectory(dir=out.parent) as folder:
-        again, expected = Path(folder), dict[str, bytes | Path]()
-        links: dict[str, str] = {}
+        again, links = Path(folder), dict[str, str]()
         level = _LOG.level
         _LOG.setLevel(logging.CRITICAL)  # the build has said it all
         try:
             _, plan, written = _written(form, trajectories, again, settings, links)
         finally:
             _LOG.setLevel(level)
-        expected |= {name: again / name for name in files_below(again)}
-        expected |= {name: Path(path) for name, path in links.items()}
-        found = differing_files(out, expected, besides)
+        made = {name: again / name for name in files_below(again)}
+        found = differing_files(out, {**made, **links}, besides)
     found += written.problems
     for name, times in written.ids.items():
         if times > 1:

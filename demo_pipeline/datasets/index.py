@@ -195,58 +195,6 @@ def _trajectory_rows(
         yield _Row(key, split, replace_surrogates(group), reason)
 
 
-COUNTED = ("actions", "applications", "platforms", "reasons", "freshness", "hidden", "flags")
-
-
-@dataclass(slots=True)
-class CountedTrajectories:
-    """Counts over some trajectories.
-
-    Attributes:
-        trajectories, successful, complete, steps: how many.
-        by_name: of `COUNTED` → name → how many.
-        leaks: counts and rates of leaks.
-    """
-
-    trajectories: int = 0
-    successful: int = 0
-    complete: int = 0
-    steps: int = 0
-    by_name: dict[str, Counter[str]] = field(
-        default_factory=lambda: {name: Counter() for name in COUNTED}
-    )
-    leaks: LeakRates = field(default_factory=LeakRates)
-
-    def add(self, head: Head, rows: Sequence[ProvenanceRow]) -> None:
-        """Add a trajectory with its provenance."""
-        count = self.by_name
-        self.trajectories += 1
-        self.successful += head.success
-        self.complete += not head.hidden
-        self.steps += len(rows)
-        self.leaks += leak_rates(rows)
-        count["hidden"].update(head.hidden.by_reason())
-        count["applications"][head.application] += 1
-        count["flags"]["contaminated"] += head.osworld_task_id is not None
-        count["platforms"].update(row["platform"] for row in rows[:1])
-        for row in rows:
-            count["actions"][row["action_type"]] += 1
-            count["reasons"][row["reason_code"]] += 1
-            count["freshness"][row["freshness"]] += 1
-            count["flags"]["off_screen"] += row["off_screen"]
-            count["flags"]["missing_frames"] += row["pts"] is None
-
-
-def _entry(trajectory: str, head: Head) -> dict[str, Any]:
-    return {
-        "id": trajectory,
-        "task_id": head.task_id,
-        "success": head.success,
-        "steps": head.steps,
-        "application": head.application,
-    }
-
-
 def _trajectory_row(trajectory: str, head: Head, rows: Sequence[ProvenanceRow]) -> dict[str, Any]:
     """A trajectory as a row of `TRAJECTORIES_SCHEMA`."""
     task = head.osworld_task_id
@@ -329,38 +277,13 @@ INDEX_STEPS_SCHEMA = pa.schema(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class IndexSummary:
-    """What was indexed.
-
-    Attributes:
-        trajectories: number of trajectories in the index.
-        successful: how many of them succeeded.
-        failed: how many of them failed.
-        steps: number of steps of all of them.
-        leaks: counts and rates of leaks, as in `metadata.json`.
-        counts: the counts of `metadata.json`.
-        problems: why unreadable trajectories are not in the index.
-        exports: training export → its state, see `ExportState`.
-    """
-
-    trajectories: int
-    successful: int
-    failed: int
-    steps: int
-    leaks: LeakRates
-    counts: dict[str, Any]
-    problems: tuple[Problem, ...]
-    exports: dict[str, str]
-
-
 def build_index(
     trajectories: Sequence[DatasetTrajectory],
     out: Path,
     settings: DatasetSettings,
     created_by: tuple[str, str],
     exports: Sequence[ExportState] = (),
-) -> IndexSummary:
+) -> dict[str, Any]:
     """Write the JSON files of the index and its tables; the caller links the trajectories.
 
     `steps.parquet` holds the provenance of all steps and what their trajectory says,
@@ -373,25 +296,29 @@ def build_index(
         settings: written to `metadata.json` as the configuration.
         created_by: name and version of the program.
         exports: the training exports as they are committed now.
+
+    Returns:
+        A summary: numbers of trajectories and steps, counts and rates of leaks, the counts of
+        `metadata.json`, why unreadable trajectories are not in the index, and the state of each
+        training export.
     """
     out.mkdir(parents=True, exist_ok=True)
     tally, members = _Tally(), list(_trajectory_rows(trajectories, settings))
     _write_tables(trajectories, {row.trajectory: row.split for row in members}, out, tally)
+    index = Index(total_trajectories=len(tally.entries), trajectories=[], **tally.outcomes())
     entries = map(json.loads, tally.entries.values())
-    dump_long_json(out / "index.json", tally.index(), "trajectories", entries)
+    dump_long_json(out / "index.json", index.model_dump(mode="json"), "trajectories", entries)
     dump_json(out / "metadata.json", _metadata(tally, settings, created_by))
-    indexed = [row for row in members if row.trajectory in tally.entries]
-    write_exports(out, exports, indexed)
-    return IndexSummary(
-        trajectories=tally.counted.trajectories,
-        successful=tally.counted.successful,
-        failed=tally.counted.trajectories - tally.counted.successful,
-        steps=tally.counted.steps,
-        leaks=tally.counted.leaks,
-        counts=tally.counts(),
-        problems=tuple(tally.problems),
-        exports={state.name: state.status for state in exports},
-    )
+    write_exports(out, exports, [row for row in members if row.trajectory in tally.entries])
+    return {
+        "trajectories": len(tally.entries),
+        **tally.outcomes(),
+        "steps": tally.steps,
+        "counts": tally.counts(),
+        "problems": tuple(tally.problems),
+        "exports": {state.name: state.status for state in exports},
+        **tally.leaks.as_dict(),
+    }
 
 
 def _write_tables(
@@ -415,9 +342,7 @@ def _write_tables(
                 tally.problems += error.problems
                 tally.unreadable += 1
                 continue
-            tally.counted.add(head, known)
-            # As text, which is a tenth of the size.
-            tally.entries[source.id] = json.dumps(_entry(source.id, head))
+            tally.add(source.id, head, known)
             whole = _of_each_step(source.id, head, splits)
             for row in known:
                 steps.append_row(row | whole | {"screenshot": _screenshot(row)})
@@ -426,43 +351,74 @@ def _write_tables(
             rows.append_row(_trajectory_row(source.id, head, known))
 
 
+_COUNTED = ("actions", "applications", "platforms", "reasons", "freshness", "hidden", "flags")
+
+
 @dataclass(slots=True)
 class _Tally:
-    """The entries and the counts over the trajectories so far."""
+    """The entries and the counts over the trajectories so far.
+
+    Attributes:
+        entries: id → entry of `index.json` as text, which is a tenth of the size.
+        problems: why the `unreadable` ones could not be read.
+        successful, complete, steps: how many.
+        by_name: of `_COUNTED` → name → how many.
+        leaks: counts and rates of leaks.
+    """
 
     entries: dict[str, str] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     unreadable: int = 0
-    counted: CountedTrajectories = field(default_factory=CountedTrajectories)
+    successful: int = 0
+    complete: int = 0
+    steps: int = 0
+    by_name: dict[str, Counter[str]] = field(
+        default_factory=lambda: {name: Counter() for name in _COUNTED}
+    )
+    leaks: LeakRates = field(default_factory=LeakRates)
 
-    def index(self) -> dict[str, Any]:
-        """The content of `index.json` without its entries, in the order of `Index`."""
-        counted = self.counted
-        return Index(
-            total_trajectories=counted.trajectories,
-            successful=counted.successful,
-            failed=counted.trajectories - counted.successful,
-            trajectories=[],
-        ).model_dump(mode="json")
+    def add(self, trajectory: str, head: Head, rows: Sequence[ProvenanceRow]) -> None:
+        """Add a trajectory with its provenance."""
+        count, names = self.by_name, ("task_id", "success", "steps", "application")
+        entry = {"id": trajectory, **{name: getattr(head, name) for name in names}}
+        self.entries[trajectory] = json.dumps(entry)
+        self.successful += head.success
+        self.complete += not head.hidden
+        self.steps += len(rows)
+        self.leaks += leak_rates(rows)
+        count["hidden"].update(head.hidden.by_reason())
+        count["applications"][head.application] += 1
+        count["flags"]["contaminated"] += head.osworld_task_id is not None
+        count["platforms"].update(row["platform"] for row in rows[:1])
+        for row in rows:
+            count["actions"][row["action_type"]] += 1
+            count["reasons"][row["reason_code"]] += 1
+            count["freshness"][row["freshness"]] += 1
+            count["flags"]["off_screen"] += row["off_screen"]
+            count["flags"]["missing_frames"] += row["pts"] is None
+
+    def outcomes(self) -> dict[str, int]:
+        """How many trajectories succeeded and failed."""
+        return {"successful": self.successful, "failed": len(self.entries) - self.successful}
 
     def counts(self) -> dict[str, Any]:
-        counted, names = self.counted, self.counted.by_name
+        """The counts of `metadata.json`."""
+        names = {name: dict(sorted(found.items())) for name, found in self.by_name.items()}
         flags = dict.fromkeys(("off_screen", "missing_frames", "contaminated"), 0)
         return {
-            "trajectories": counted.trajectories,
-            "successful": counted.successful,
-            "failed": counted.trajectories - counted.successful,
-            "complete": counted.complete,
-            "incomplete": counted.trajectories - counted.complete,
+            "trajectories": len(self.entries),
+            **self.outcomes(),
+            "complete": self.complete,
+            "incomplete": len(self.entries) - self.complete,
             "unreadable": self.unreadable,
-            "steps": counted.steps,
-            "hidden_actions": dict(sorted(names["hidden"].items())),
-            "actions": dict(sorted(names["actions"].items())),
-            "applications": dict(sorted(names["applications"].items())),
-            "platforms": dict(sorted(names["platforms"].items())),
-            "frame_reasons": dict(sorted(names["reasons"].items())),
-            "tree_freshness": dict(sorted(names["freshness"].items())),
-            **counted.leaks.as_dict(),
+            "steps": self.steps,
+            "hidden_actions": names["hidden"],
+            "actions": names["actions"],
+            "applications": names["applications"],
+            "platforms": names["platforms"],
+            "frame_reasons": names["reasons"],
+            "tree_freshness": names["freshness"],
+            **self.leaks.as_dict(),
             **flags,
             **names["flags"],
         }

@@ -1,27 +1,20 @@
 """Reading an OSWorld-Desktopd dataset of any origin into models.
 
-Reading is tolerant: unusual content is loaded with a warning. Not here: whether the content is
-valid (validator.py).
+Reading is tolerant: unusual content is loaded. Not here: whether the content is valid
+(validator.py).
 """
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from demo_pipeline.desktopd.models import (
-    CANVAS_HEIGHT,
-    CANVAS_WIDTH,
-    Result,
-    StepAction,
-    Task,
-)
+from demo_pipeline.desktopd.models import Result, StepAction, Task
 from demo_pipeline.files.base_model import DocumentT, check
-from demo_pipeline.files.image_header import png_size
 from demo_pipeline.files.json_files import JsonFileError, decode_text, parse_json, read_bytes
-from demo_pipeline.problems import DemonstrationError, Problem, Severity, errors
+from demo_pipeline.problems import DemonstrationError, Problem, errors
 
 _STEP_NAME = re.compile(r"[0-9]+", re.ASCII)
 
@@ -61,7 +54,6 @@ class Trajectory:
     result: Result
     steps: tuple[StepFiles, ...]
     final_screenshot: Path
-    warnings: tuple[Problem, ...] = field(default=(), compare=False)
     notes: Notes = field(default_factory=dict, compare=False)
 
     def note(self, step: int | None, kind: str) -> Any:
@@ -113,8 +105,7 @@ def step_folders(path: Path) -> list[tuple[int, Path]]:
 def read_trajectory(path: Path) -> Trajectory:
     """Read one trajectory.
 
-    Screenshots and trees are not loaded, only the size of each screenshot is read. A missing
-    screenshot or tree, a size other than 1920x1080 and unknown keys are warnings.
+    Screenshots and trees are not loaded, and may be missing; unknown keys are accepted.
 
     Args:
         path: the trajectory's folder, or a link to it.
@@ -134,36 +125,11 @@ def read_trajectory(path: Path) -> Trajectory:
         if action is not None:
             tree = folder / "ui_tree.json"
             steps.append(StepFiles(number, folder, folder / "screenshot.png", tree, action))
-    problems = [replace(problem, demonstration=path.name) for problem in problems]
     if task is None or result is None or errors(problems):
-        raise DemonstrationError(errors(problems))
+        named = [replace(problem, demonstration=path.name) for problem in errors(problems)]
+        raise DemonstrationError(named)
     final = path / "final_screenshot.png"
-    observed = [file for step in steps for file in (step.screenshot, step.ui_tree)]
-    problems += _observation_warnings(path, [*observed, final])
-    return Trajectory(path.name, path, task, result, tuple(steps), final, tuple(problems))
-
-
-def _observation_warnings(path: Path, files: list[Path]) -> Iterator[Problem]:
-    """Yield a warning for each missing file and each screenshot of another size."""
-    for file in files:
-        message = "" if file.suffix == ".json" and file.is_file() else screenshot_fault(file)
-        if message:
-            code = "missing_file" if message == "the file is missing" else "screenshot_size"
-            name = file.relative_to(path).as_posix()
-            yield Problem(code, name, message, severity=Severity.WARNING, demonstration=path.name)
-
-
-def screenshot_fault(file: Path) -> str:
-    """Why a file is not a 1920x1080 PNG, from its header alone; empty if it is one."""
-    if not file.is_file():
-        return "the file is missing"
-    try:
-        width, height = png_size(file)
-    except ValueError:
-        return "the screenshot is not a PNG"
-    if (width, height) == (CANVAS_WIDTH, CANVAS_HEIGHT):
-        return ""
-    return f"the screenshot is {width}x{height}, expected {CANVAS_WIDTH}x{CANVAS_HEIGHT}"
+    return Trajectory(path.name, path, task, result, tuple(steps), final)
 
 
 def trajectory_folders(path: Path) -> list[Path]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from demo_pipeline.datasets.export_loop import ExportPlan, ExportSummary, export_records
-from demo_pipeline.datasets.forms import Excluded, question
+from demo_pipeline.datasets.record_forms import Excluded, question
 from demo_pipeline.datasets.selection import BAD_STEP, Candidate, load_corrected
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.models import (

@@ -19,7 +19,7 @@ from demo_pipeline.annotations.annotations import (
     agentnet_fields,
 )
 from demo_pipeline.datasets.export_loop import ExportPlan, ExportSummary
-from demo_pipeline.datasets.forms import Excluded, Form, Record
+from demo_pipeline.datasets.record_forms import Excluded, Form, Record
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.models import Text, points
 from demo_pipeline.desktopd.reader import Trajectory

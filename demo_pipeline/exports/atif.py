@@ -16,7 +16,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from demo_pipeline.datasets.forms import Excluded, Form, Record
+from demo_pipeline.datasets.record_forms import Excluded, Form, Record
 from demo_pipeline.datasets.selection import BAD_STEP, Candidate
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.models import Pixel, Text

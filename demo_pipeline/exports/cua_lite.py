@@ -22,7 +22,7 @@ from demo_pipeline.annotations.annotations import (
     AGENTNET_TASK_FIELDS,
     agentnet_fields,
 )
-from demo_pipeline.datasets.forms import Form, Record, Table
+from demo_pipeline.datasets.record_forms import Form, Record, Table
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.models import Text, points
 from demo_pipeline.desktopd.reader import Trajectory

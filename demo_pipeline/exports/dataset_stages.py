@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from demo_pipeline import __version__
-from demo_pipeline.datasets import index, quests
+from demo_pipeline.datasets import index, osworld_task_files
 from demo_pipeline.datasets.dataset_inputs import DatasetInputs
 from demo_pipeline.datasets.views import (
     OF_STEPS,
@@ -16,7 +16,7 @@ from demo_pipeline.datasets.views import (
 )
 from demo_pipeline.desktopd.validator import validate_dataset
 from demo_pipeline.exports.cards import describe_index
-from demo_pipeline.osworld.task import validate_task_file
+from demo_pipeline.osworld.task import examine_task_file
 from demo_pipeline.osworld.task_files import is_task_folder, validate_task_folder
 from demo_pipeline.problems import Problem
 from demo_pipeline.stage import Check, Stage, Summary, ValidatedFormat, built_again
@@ -28,7 +28,7 @@ def _run_index(inputs: DatasetInputs, out: Path) -> Summary:
     trajectories = inputs.committed.trajectories
     summary = index.build_index(trajectories, out, settings, tool, inputs.exports)
     describe_index(out, settings)
-    return {**asdict(summary), **summary.leaks.as_dict()}
+    return summary
 
 
 def _verify_links(inputs: DatasetInputs, out: Path) -> list[Problem]:
@@ -47,7 +47,7 @@ def _verify_links(inputs: DatasetInputs, out: Path) -> list[Problem]:
 
 def _run_quests(inputs: DatasetInputs, out: Path) -> Summary:
     """A task file per demonstration."""
-    return asdict(quests.build_quests(inputs.committed.trajectories, out))
+    return asdict(osworld_task_files.build_quests(inputs.committed.trajectories, out))
 
 
 QUESTS_STAGE: Stage[DatasetInputs] = Stage(
@@ -63,7 +63,7 @@ QUESTS_STAGE: Stage[DatasetInputs] = Stage(
         Check(
             "quest_files",
             "Every quest is a valid, listed OSWorld task file whose evaluator is null.",
-            built_again(_run_quests, lambda _, out: quests.check_quests(out)),
+            built_again(_run_quests, lambda _, out: osworld_task_files.check_quests(out)),
             compared=("tasks",),
         ),
     ),
@@ -71,7 +71,7 @@ QUESTS_STAGE: Stage[DatasetInputs] = Stage(
         name="osworld",
         files=("examples", "test_all.json"),
         validate=lambda path, _: (
-            validate_task_folder(path) if path.is_dir() else validate_task_file(path)
+            validate_task_folder(path) if path.is_dir() else examine_task_file(path)[1]
         ),
         recognises=is_task_folder,
         file_suffix=".json",

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from demo_pipeline.datasets.forms import (
+from demo_pipeline.datasets.record_forms import (
     Excluded,
     Form,
     KeptRecord,

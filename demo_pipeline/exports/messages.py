@@ -18,7 +18,7 @@ from pydantic import Field, Tag
 from pydantic.json_schema import SkipJsonSchema
 
 from demo_pipeline.datasets.export_loop import build_form
-from demo_pipeline.datasets.forms import Excluded, Form, Record, Table, trajectory_name
+from demo_pipeline.datasets.record_forms import Excluded, Form, Record, Table, trajectory_name
 from demo_pipeline.datasets.selection import Candidate
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.reader import Trajectory

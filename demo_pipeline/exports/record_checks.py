@@ -16,7 +16,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, get_origin
 import pyarrow as pa
 from pydantic import ConfigDict
 
-from demo_pipeline.datasets.forms import KeptRecord
+from demo_pipeline.datasets.record_forms import KeptRecord
 from demo_pipeline.datasets.selection import corrected_documents
 from demo_pipeline.files.base_model import Document, check
 from demo_pipeline.files.image_header import ImageInfo, probe_image_file

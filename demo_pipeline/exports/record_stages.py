@@ -16,7 +16,7 @@ import msgspec
 
 from demo_pipeline.annotations.annotation_store import ANNOTATIONS
 from demo_pipeline.annotations.annotations import read_notes, written_notes
-from demo_pipeline.datasets.forms import Form, KeptRecord, write_records
+from demo_pipeline.datasets.record_forms import Form, KeptRecord, write_records
 from demo_pipeline.datasets.selection import CORRECTIONS_FILE, NOTES_FILE
 from demo_pipeline.exports.agentnet import AGENTNET_FORM
 from demo_pipeline.exports.atif import ATIF_FORM

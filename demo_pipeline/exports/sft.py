@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from demo_pipeline.annotations.annotations import wordings
 from demo_pipeline.datasets.export_loop import build_form
-from demo_pipeline.datasets.forms import Excluded, Form, Record, Table, json_text
+from demo_pipeline.datasets.record_forms import Excluded, Form, Record, Table, json_text
 from demo_pipeline.datasets.selection import Candidate
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.models import (

@@ -25,7 +25,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from demo_pipeline.datasets.export_loop import ExportPlan, build_form, plan_export, plan_splits
-from demo_pipeline.datasets.forms import (
+from demo_pipeline.datasets.record_forms import (
     Excluded,
     Form,
     KeptRecord,

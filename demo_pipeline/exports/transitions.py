@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import Field
 
-from demo_pipeline.datasets.forms import Excluded, Form, Record, Table, trajectory_name
+from demo_pipeline.datasets.record_forms import Excluded, Form, Record, Table, trajectory_name
 from demo_pipeline.datasets.selection import Candidate
 from demo_pipeline.desktopd.models import CANVAS_HEIGHT, CANVAS_WIDTH, WaitParameters
 from demo_pipeline.desktopd.reader import StepFiles, Trajectory

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from demo_pipeline.datasets.export_loop import ExportSummary
-from demo_pipeline.datasets.forms import Excluded, Record
+from demo_pipeline.datasets.record_forms import Excluded, Record
 from demo_pipeline.datasets.selection import BAD_STEP, Candidate
 from demo_pipeline.desktopd.models import CANVAS_HEIGHT, CANVAS_WIDTH, Pixel, StepAction, points
 from demo_pipeline.desktopd.reader import StepFiles, Trajectory

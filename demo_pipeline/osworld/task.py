@@ -20,7 +20,7 @@ from demo_pipeline.files.json_files import (
     parse_json,
     read_bytes,
 )
-from demo_pipeline.problems import DemonstrationError, Problem, Severity, errors
+from demo_pipeline.problems import Problem, Severity
 
 _APP_NAMES = {  # normalised name → others
     "chrome": ("google_chrome", "chrome_browser"),
@@ -133,21 +133,8 @@ class RiskTask(OsworldTask):
     risk_evaluator: Evaluator = None
 
 
-def read_task(path: Path) -> OsworldTask | RiskTask:
-    """Read the task of a file.
-
-    It is a `RiskTask` if it has a key of risk tasks or is in `evaluation_risk_examples`.
-
-    Raises:
-        DemonstrationError: the file is missing, not JSON, or has a field of the wrong type.
-    """
-    task, problems = _examine_file(path)
-    if task is None:
-        raise DemonstrationError(errors(problems))
-    return task
-
-
-def _examine_file(path: Path) -> tuple[OsworldTask | None, list[Problem]]:
+def examine_task_file(path: Path) -> tuple[OsworldTask | RiskTask | None, list[Problem]]:
+    """As `examine_task`, of a file, which may be missing; a risk task is one by its folder, too."""
     try:
         data = read_bytes(path, path.name)
     except JsonFileError as error:
@@ -160,11 +147,6 @@ def _examine_file(path: Path) -> tuple[OsworldTask | None, list[Problem]]:
 def write_task(path: Path, task: OsworldTask) -> None:
     """Write a task file; values that were read are written unchanged."""
     dump_json(path, task)
-
-
-def validate_task_file(path: Path) -> list[Problem]:
-    """The problems of a task file; unknown keys and outdated forms are warnings."""
-    return _examine_file(path)[1]
 
 
 def examine_task(

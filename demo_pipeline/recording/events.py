@@ -6,8 +6,7 @@ is parsed is in input_log.py.
 
 import logging
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from itertools import islice, starmap
 from operator import attrgetter, itemgetter
@@ -189,17 +188,16 @@ def count_lines(log: Path) -> int:
     return count + (last != b"\n")
 
 
-def require_events(summary: dict[str, Any], demonstration: str) -> list[Problem]:
+def require_events(summary: Mapping[str, Any]) -> list[Problem]:
     """A problem if the log has not one readable event."""
     if summary["events"]:
         return []
     first = summary["first_rejected"][0] if summary["first_rejected"] else f"{LOG_FILE}: is empty"
     message, remedy = f"no line could be read; the first problem: {first}", "upload the log again"
-    problem = Problem("no_events", LOG_FILE, message, line=1, byte=0, remedy=remedy)
-    return [replace(problem, demonstration=demonstration)]
+    return [Problem("no_events", LOG_FILE, message, line=1, byte=0, remedy=remedy)]
 
 
-def check_recording_time(folder: Path, recorded_at: datetime, demonstration: str) -> list[Problem]:
+def check_recording_time(folder: Path, recorded_at: datetime) -> list[Problem]:
     """A problem if most of the log lies a day or more from `recorded_at`, which is meta.timestamp.
 
     The median decides: lines that are far from it were rejected.
@@ -216,9 +214,8 @@ def check_recording_time(folder: Path, recorded_at: datetime, demonstration: str
         f"is {recorded_at:%Y-%m-%d %H:%M} UTC"
     )
     remedy = "upload the log and the meta.json of the same recording, or correct meta.timestamp"
-    problem = Problem("log_not_of_this_recording", LOG_FILE, message, remedy=remedy)
     first = events["event_index"][0].as_py()
-    return [replace(problem, line=first, demonstration=demonstration)]
+    return [Problem("log_not_of_this_recording", LOG_FILE, message, line=first, remedy=remedy)]
 
 
 def rejected_lines(folder: Path) -> list[Problem]:

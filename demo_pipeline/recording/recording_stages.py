@@ -67,8 +67,8 @@ def _run_events(inputs: RecordingInputs, out: Path) -> Summary:
     log, most = inputs.file(LOG_FILE), settings.limits.max_log_lines
     summary = events.build_events(log, out, settings.recording, most, recorded_at=recorded_at)
     problems = [
-        *events.require_events(summary, inputs.demonstration),
-        *events.check_recording_time(out, recorded_at, inputs.demonstration),
+        *events.require_events(summary),
+        *events.check_recording_time(out, recorded_at),
     ]
     if problems:
         raise DemonstrationError(problems)

@@ -136,13 +136,16 @@ def _attempt(
 ) -> dict[str, BuildResult | Exception]:
     results: dict[str, BuildResult | Exception] = {}
     exports = {stage.name for stage in wanted if stage.export is not None}
+    opened: list[CommittedTrajectories] = []
     for stage in wanted:
         needed = [name for name in stage.inputs if name in results and name not in exports]
         if any(failed(results[name]) for name in needed):
             continue
         try:
             with redacted_errors(stage.name):
-                results[stage.name] = run_dataset_stage(workspace, stage, force=force)
+                results[stage.name] = run_dataset_stage(
+                    workspace, stage, force=force, opened=opened
+                )
         except Exception as error:  # noqa: BLE001 - it is this dataset's, and was redacted
             results[stage.name] = error
     return results

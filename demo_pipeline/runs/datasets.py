@@ -253,13 +253,18 @@ _LOG = logging.getLogger(__package__)
 
 
 def run_dataset_stage(
-    workspace: Workspace, stage: Stage[DatasetInputs], *, force: bool = False
+    workspace: Workspace,
+    stage: Stage[DatasetInputs],
+    *,
+    force: bool = False,
+    opened: list[CommittedTrajectories] | None = None,
 ) -> BuildResult:
     """Build one dataset from what is committed now, unless it is up to date.
 
-    What is read has the hash of its commit. A trajectory that was damaged after it is left out and
-    counted, and the dataset is built from the others; a damaged dataset that this one reads is
-    built again first. Outputs that the new one replaces are unpublished after it is published.
+    Datasets that are built one after the other open the trajectories once, with one list `opened`
+    for all. What is read has the hash of its commit. A trajectory that was damaged after it is left
+    out and counted, and the dataset is built from the others; a damaged dataset that this one reads
+    is built again first. Outputs that the new one replaces are unpublished after it is published.
 
     Raises:
         MissingOutput: an input that the stage requires has not been built, or one has lost a file.
@@ -267,7 +272,7 @@ def run_dataset_stage(
     """
     try:
         with reduced_python_gc():  # thousands of trajectories are held, without cycles
-            result = _run(workspace, stage, force=force)
+            result = _run(workspace, stage, [] if opened is None else opened, force=force)
     except Exception as error:
         with suppress(StorageError, OSError):
             note_error(workspace.store, stage, error)
@@ -276,12 +281,21 @@ def run_dataset_stage(
     return result
 
 
-def _run(workspace: Workspace, stage: Stage[DatasetInputs], *, force: bool) -> BuildResult:
+def _run(
+    workspace: Workspace,
+    stage: Stage[DatasetInputs],
+    opened: list[CommittedTrajectories],
+    *,
+    force: bool,
+) -> BuildResult:
     """Build; again without what is found damaged, or from a new copy of it, once for each."""
     store, found = workspace.store, set[str]()
     while True:
         try:
-            with _opened(workspace, stage) as (context, fingerprints):
+            if stage.reads_trajectories and not opened:
+                with committed_trajectories(workspace) as committed:
+                    opened.append(committed)
+            with _opened(workspace, stage, *opened) as (context, fingerprints):
                 result = _build(workspace, stage, context, fingerprints, force=force)
                 replaced = stage.replaces and result.status is not Status.REJECTED
                 if stage.replaces and replaced:
@@ -294,6 +308,7 @@ def _run(workspace: Workspace, stage: Stage[DatasetInputs], *, force: bool) -> B
             if error.output in found:
                 raise
             found.add(error.output)
+            opened.clear()
             read = map(DATASET_STAGE_BY_NAME.get, stage.inputs)
             damaged = next((one for one in read if one and one.folder == error.output), None)
             if damaged is not None:
@@ -323,7 +338,7 @@ def rebuild_cause(
     store = workspace.store
     if stage.export is not None and failed_before(store, stage):
         return stage.folder, "it failed before"
-    with _opened(workspace, stage, committed) as (context, fingerprints):
+    with _opened(workspace, stage, committed, count=False) as (context, fingerprints):
         output, recipe = (
             dataset_output(stage, context),
             dataset_recipe(stage, context, fingerprints),
@@ -339,11 +354,15 @@ def rebuild_cause(
 
 @contextmanager
 def _opened(
-    workspace: Workspace, stage: Stage[DatasetInputs], opened: CommittedTrajectories | None = None
+    workspace: Workspace,
+    stage: Stage[DatasetInputs],
+    opened: CommittedTrajectories | None = None,
+    *,
+    count: bool = True,
 ) -> Iterator[tuple[DatasetInputs, dict[str, str]]]:
     """The stage's inputs, and the fingerprints of those that are not trajectories.
 
-    With the committed trajectories `opened` already, to compare only: nothing is counted.
+    `opened`: the committed trajectories, if they are open already; `count`: see `export_states`.
     """
     committed = CommittedTrajectories()
     folders: dict[str, Path] = {}
@@ -376,9 +395,7 @@ def _opened(
             code_version=stage.code_version,
         )
         if stage.follows_exports:
-            context = replace(
-                context, exports=export_states(workspace, context, count=opened is None)
-            )
+            context = replace(context, exports=export_states(workspace, context, count=count))
             states = {f"export: {state.name}": state.fingerprint for state in context.exports}
             fingerprints.update(states)
         yield context, fingerprints
@@ -399,15 +416,21 @@ def _build(
     *,
     force: bool,
 ) -> BuildResult:
+    output, recipe = dataset_output(stage, context), dataset_recipe(stage, context, fingerprints)
+
     def build(staging: Staging) -> Summary:
         note_settings(workspace, stage)
         committed = context.committed
-        if stage.export is not None:
+        if stage.export is not None:  # first those that probably have the files
+            before = workspace.store.published(output)
+            known = before.manifest.inputs if before else {}
             made = [one.id for one in committed.trajectories if any("/" in n for n in one.digests)]
-            staging.hardlink_sources.extend(committed.versions.values())
-            staging.hardlink_sources.extend(committed.records[key] for key in made)
-        for output, folder in context.folders.items():  # what is read has the bytes of its commit
-            if found := document_damage(folder, output):
+            staging.hardlink_sources.extend(filter(None, [before]))
+            for versions in (committed.versions, {key: committed.records[key] for key in made}):
+                ids = sorted(versions, key=lambda key: known.get(key) == recipe.inputs[key])
+                staging.hardlink_sources.extend(versions[key] for key in ids)
+        for name, folder in context.folders.items():  # what is read has the bytes of its commit
+            if found := document_damage(folder, name):
                 raise found.as_error()
         if stage.links_trajectories:  # it hands on what no dataset reads
             for source in committed.trajectories:  # pictures are compared when they are linked
@@ -428,8 +451,8 @@ def _build(
 
     return build_if_stale(
         workspace.store,
-        dataset_output(stage, context),
-        dataset_recipe(stage, context, fingerprints),
+        output,
+        recipe,
         build,
         lambda out: _checked(stage, context, out),
         force=force,

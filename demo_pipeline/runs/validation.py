@@ -108,10 +108,10 @@ def _log_problems(
         yield Problem("rejected_lines", LOG_FILE, message, remedy="upload the log again")
     yield from time_unit_problems(events.log_time_unit(log, settings.recording))
     if not summary["events"]:
-        yield from events.require_events(summary, "")
+        yield from events.require_events(summary)
         return
     if meta is not None:
-        yield from events.check_recording_time(tables, meta.timestamp, "")
+        yield from events.check_recording_time(tables, meta.timestamp)
     yield from scan_problems(log, events.read_scans(tables))
     try:
         build_actions(

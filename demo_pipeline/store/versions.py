@@ -10,7 +10,6 @@ can see.
 import logging
 import os
 import stat
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -43,7 +42,7 @@ from demo_pipeline.store.version_manifest import (
 )
 
 TURNS = 8
-"""A build reads the linked files of one in so many of its versions, and another time the next."""
+"""A build reads one in so many of its linked files, and another time others."""
 _ALWAYS = 16  # versions of which all linked files are read in every build
 _CLOCK_SECONDS = 0.1  # writes within one tick of the clock (4 to 10 ms) have the same time
 _MANY = 1000  # files and folders that are synced by one call for the file system
@@ -157,42 +156,50 @@ def describe_files(staging: Staging, turns: str) -> tuple[FileTable, list[str]]:
 
 
 class _CommittedFiles:
-    """The files that a staged directory may share, as far as they have other names, by inode."""
+    """The files that a staged directory may share, as far as they have other names, by inode.
+
+    Their versions are read one after the other until a file is found.
+    """
 
     def __init__(self, staging: Staging, turns: str) -> None:
         self._staging, self._versions = staging, staging.hardlink_sources
+        self._unread = iter(self._versions)
         self._digests: dict[int, bytes] = {}
         self._trusted: set[int] = set()
         many = len(self._versions) > _ALWAYS
-        turn = staging.folder.next_turn(turns) % TURNS if many else None
-        for version in self._versions:
-            not_due = turn is not None and zlib.crc32(version.output.encode()) % TURNS != turn
-            content = staging.folder.content(version.output, version.id)
-            read_before = 0.0
-            if not_due and os.path.isdir(content):  # noqa: PTH112 - very many
-                # The folder got its last entry before its commit read the files.
-                read_before = os.stat(content).st_mtime - _CLOCK_SECONDS  # noqa: PTH116
-            for file, status in self._shared(version):
-                if status.st_ino not in self._digests:
-                    self._digests[status.st_ino] = bytes.fromhex(file.sha256)
-                    if status.st_mtime < read_before and status.st_size == file.size:
-                        self._trusted.add(status.st_ino)
+        self._turn = staging.folder.next_turn(turns) % TURNS if many else None
 
     def digest(self, path: str, inode: int) -> str | None:
         """Hex digest of a staged file, if it is one of these and as it was committed."""
+        while inode not in self._digests and (version := next(self._unread, None)) is not None:
+            self._read(version)
         known = self._digests.get(inode)
         if known is None:
             return None
         digest = known.hex()
         if inode not in self._trusted and (read_digest(self._staging.path / path).sha256 != digest):
+            # The version before has the file from another, which is the one to build again.
+            own = self._staging.output
             places = (
                 ChangedOutput(version.output, _printable(file.path))
-                for version in self._versions
+                for version in sorted(self._versions, key=lambda one: one.output == own)
                 for file, status in self._shared(version)
                 if status.st_ino == inode
             )
             raise next(places)
         return digest
+
+    def _read(self, version: Version | VersionName) -> None:
+        content, read_before = self._staging.folder.content(version.output, version.id), 0.0
+        if self._turn is not None and os.path.isdir(content):  # noqa: PTH112 - very many
+            # The folder got its last entry before its commit read the files.
+            read_before = os.stat(content).st_mtime - _CLOCK_SECONDS  # noqa: PTH116
+        for file, status in self._shared(version):
+            if status.st_ino not in self._digests:
+                self._digests[status.st_ino] = bytes.fromhex(file.sha256)
+                same = status.st_mtime < read_before and status.st_size == file.size
+                if same and status.st_ino % TURNS != self._turn:
+                    self._trusted.add(status.st_ino)
 
     def _shared(self, version: Version | VersionName) -> Iterator[tuple[FileEntry, os.stat_result]]:
         content = self._staging.folder.content(version.output, version.id)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from demo_pipeline.datasets.export_loop import build_form
-from demo_pipeline.datasets.forms import Excluded, Form, Record
+from demo_pipeline.datasets.record_forms import Excluded, Form, Record
 from demo_pipeline.datasets.selection import Candidate
 from demo_pipeline.desktopd.reader import Trajectory
 from demo_pipeline.exports.cudag.dataset import build_cudag

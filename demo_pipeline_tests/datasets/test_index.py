@@ -47,7 +47,7 @@ def test_the_index_lists_every_trajectory_including_failed_ones(demos, tmp_path)
             {"id": "b", "task_id": "task_b", "success": True, "steps": 13, "application": "chrome"},
         ],
     }
-    assert (summary.trajectories, summary.successful, summary.failed) == (2, 1, 1)
+    assert (summary["trajectories"], summary["successful"], summary["failed"]) == (2, 1, 1)
 
 
 def test_the_metadata_has_creator_and_counts(demos, tmp_path):
@@ -65,7 +65,9 @@ def test_the_metadata_has_creator_and_counts(demos, tmp_path):
 def test_leak_rates_of_all_trajectories_together_are_in_the_metadata(demos, tmp_path):
     summary = build_index(demos, tmp_path / "out", DatasetSettings(), BY)
     counts = json.loads((tmp_path / "out" / "metadata.json").read_text())["counts"]
-    assert {name: counts[name] for name in RATES} == RATES == summary.leaks.as_dict()
+    assert (
+        {name: counts[name] for name in RATES} == RATES == {name: summary[name] for name in RATES}
+    )
     assert [
         problem.code for problem in check_dataset_leaks(tmp_path / "out", TrajectorySettings())
     ] == ["avoidable_leak_rate"]
@@ -93,13 +95,13 @@ def test_the_bytes_do_not_depend_on_the_order_of_discovery(demos, tmp_path):
 def test_an_unreadable_trajectory_is_counted_and_named(demos, tmp_path):
     (demos[0].path / "result.json").write_text("{}")
     summary = build_index(demos, tmp_path / "out", DatasetSettings(), BY)
-    assert (summary.trajectories, summary.counts["unreadable"]) == (1, 1)
-    assert {problem.demonstration for problem in summary.problems} == {"b"}
+    assert (summary["trajectories"], summary["counts"]["unreadable"]) == (1, 1)
+    assert {problem.demonstration for problem in summary["problems"]} == {"b"}
 
 
 def test_without_trajectories_the_index_is_empty(tmp_path):
     summary = build_index([], tmp_path / "out", DatasetSettings(), BY)
-    assert summary.trajectories == 0
+    assert summary["trajectories"] == 0
     assert pq.read_table(tmp_path / "out" / "steps.parquet").num_rows == 0
 
 

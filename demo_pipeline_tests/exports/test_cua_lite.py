@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from demo_pipeline.datasets.export_loop import build_form
-from demo_pipeline.datasets.forms import KeptRecord, write_records
+from demo_pipeline.datasets.record_forms import KeptRecord, write_records
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.exports.answers import AnsweredAction
 from demo_pipeline.exports.cua_lite import CUA_LITE_FORM, validate_cua_lite

@@ -8,12 +8,11 @@ from demo_pipeline.files.json_files import load_json
 from demo_pipeline.osworld.task import (
     OsworldTask,
     RiskTask,
+    examine_task_file,
     normalise_app,
-    read_task,
-    validate_task_file,
     write_task,
 )
-from demo_pipeline.problems import DemonstrationError, Severity, errors
+from demo_pipeline.problems import Severity, errors
 from demo_pipeline_tests.places import file_and_line
 
 LAUNCH = {"type": "launch", "parameters": {"command": ["google-chrome", "--port=1"]}}
@@ -47,6 +46,10 @@ FORMS = [
 ]
 
 
+def read_task(path):
+    return examine_task_file(path)[0]
+
+
 def put(folder, value):
     path = folder / "bb5e4c0d.json"
     path.write_text(value if isinstance(value, str) else json.dumps(value), encoding="utf-8")
@@ -59,7 +62,7 @@ def test_every_published_form_is_read_and_written_unchanged(tmp_path, value):
     write_task(tmp_path / "again.json", read_task(path))
     again = load_json(tmp_path / "again.json")
     assert json.dumps(again) == json.dumps(value)
-    assert errors(validate_task_file(path)) == []
+    assert errors(examine_task_file(path)[1]) == []
 
 
 def test_fields_are_normalised_and_the_raw_value_kept(tmp_path):
@@ -98,7 +101,7 @@ def test_a_new_task_has_no_evaluator(tmp_path):
         "related_apps": ["stubhub"],
         "evaluator": None,
     }
-    assert validate_task_file(tmp_path / "a.json") == []
+    assert examine_task_file(tmp_path / "a.json")[1] == []
 
 
 @pytest.mark.parametrize(
@@ -117,10 +120,9 @@ def test_a_new_task_has_no_evaluator(tmp_path):
 )
 def test_an_unusable_task_names_file_and_line(tmp_path, text, line, message):
     path = put(tmp_path, text)
-    found = validate_task_file(path)
+    found = examine_task_file(path)[1]
     assert (file_and_line(found[0]), message in found[0].message) == (f"bb5e4c0d.json:{line}", True)
-    with pytest.raises(DemonstrationError):
-        read_task(path)
+    assert read_task(path) is None
 
 
 @pytest.mark.parametrize(
@@ -134,12 +136,12 @@ def test_an_unusable_task_names_file_and_line(tmp_path, text, line, message):
     ],
 )
 def test_outdated_and_deviating_forms_are_warnings(tmp_path, change, code):
-    found = validate_task_file(put(tmp_path, {**TASK, **change}))
+    found = examine_task_file(put(tmp_path, {**TASK, **change}))[1]
     assert [(p.code, p.severity) for p in found] == [(code, Severity.WARNING)]
 
 
 def test_a_missing_task_is_a_problem(tmp_path):
-    assert [p.code for p in validate_task_file(tmp_path / "none.json")] == ["missing_file"]
+    assert [p.code for p in examine_task_file(tmp_path / "none.json")[1]] == ["missing_file"]
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from demo_pipeline.datasets.export_loop import ExportPlan, ExportSummary, build_form
-from demo_pipeline.datasets.forms import Excluded, Form, Record
+from demo_pipeline.datasets.record_forms import Excluded, Form, Record
 from demo_pipeline.datasets.selection import EPOCH, Candidate, newest_recording
 from demo_pipeline.datasets.splits import Split, SplitPlan
 from demo_pipeline.desktopd.reader import Trajectory

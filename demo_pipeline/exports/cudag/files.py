@@ -11,7 +11,7 @@ from pathlib import Path
 
 import cv2
 
-from demo_pipeline.datasets.forms import KeptRecord
+from demo_pipeline.datasets.record_forms import KeptRecord
 from demo_pipeline.datasets.selection import Candidate
 from demo_pipeline.datasets.splits import Split, split_at, split_intervals, stable_position
 from demo_pipeline.exports.cudag.actions import DRAG

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pyarrow as pa
 
-from demo_pipeline.datasets.forms import Excluded
+from demo_pipeline.datasets.record_forms import Excluded
 from demo_pipeline.desktopd.models import (
     CANVAS_HEIGHT,
     CANVAS_WIDTH,

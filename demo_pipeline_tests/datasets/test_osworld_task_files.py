@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from demo_pipeline.datasets.quests import build_quests, check_quests
-from demo_pipeline.osworld.task import read_task
+from demo_pipeline.datasets.osworld_task_files import build_quests, check_quests
+from demo_pipeline.osworld.task import examine_task_file
 from demo_pipeline.osworld.task_files import validate_task_folder
 from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
 from demo_pipeline_tests.datasets.builders import make_trajectory, snapshot
@@ -40,7 +40,8 @@ def test_each_quest_is_a_task_file_without_an_evaluator(
         "evaluator": None,
         "trajectory": "trajectories/one",
     }
-    nowhere = read_task(out / "examples" / "unknown" / "three.json")
+    nowhere, _ = examine_task_file(out / "examples" / "unknown" / "three.json")
+    assert nowhere is not None
     assert (nowhere.snapshot, nowhere.related_apps) == (None, [])
 
 
@@ -53,7 +54,8 @@ def test_the_list_names_every_file_by_an_ascii_folder(
     assert {domain: len(ids) for domain, ids in listed.items()} == summary.domains
     [folder] = [domain for domain, ids in listed.items() if ids == ["two"]]
     assert folder.isascii()
-    task = read_task(tmp_path / "out" / "examples" / folder / "two.json")
+    task, _ = examine_task_file(tmp_path / "out" / "examples" / folder / "two.json")
+    assert task is not None
     assert task.related_apps == ["微信"]
 
 

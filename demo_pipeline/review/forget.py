@@ -5,7 +5,6 @@ gets an error. The upload, and Dagster's records, are removed by the command.
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from demo_pipeline.review.review_store import REVIEWS
 from demo_pipeline.store.store import Store
@@ -14,28 +13,19 @@ from demo_pipeline.store.version_manifest import Version
 DOCUMENTS = ("quarantine", REVIEWS, "annotations")
 
 
-@dataclass(frozen=True)
-class Forgotten:
-    """What was removed.
-
-    Attributes:
-        outputs: of the demonstration.
-        datasets: that held it, or were made of one that did; the next run builds them again.
-        documents: quarantine records, decisions and annotations.
-    """
-
-    outputs: tuple[str, ...]
-    datasets: tuple[str, ...]
-    documents: int
-
-
-def forget_demonstration(store: Store, demonstration: str, stages: Collection[str]) -> Forgotten:
+def forget_demonstration(
+    store: Store, demonstration: str, stages: Collection[str]
+) -> tuple[list[str], list[str], int]:
     """Remove a demonstration from a store, with all versions, and every dataset that holds it.
 
     Args:
         store: of the pipeline.
         demonstration: its id.
         stages: names of the stages of a demonstration, whose outputs hold no other one.
+
+    Returns:
+        Its outputs; the datasets that held it, or were made of one that did, which the next run
+        builds again; and how many quarantine records, decisions and annotations went.
     """
     versions = list(store.versions())
     names = {name for name, _ in versions} | set(store.outputs())
@@ -51,7 +41,7 @@ def forget_demonstration(store: Store, demonstration: str, stages: Collection[st
         store.erase(name)
     documents = sum(store.delete_documents(f"{folder}/{demonstration}") for folder in DOCUMENTS)
     documents += store.delete_document(f"quarantine/{demonstration}.json")  # of older stores
-    return Forgotten(tuple(sorted(own)), tuple(sorted(held)), documents)
+    return sorted(own), sorted(held), documents
 
 
 def _holds(version: Version | None, made_of: Collection[str], own: Collection[str]) -> bool:

@@ -105,11 +105,15 @@ def test_a_demonstration_is_judged_and_corrected_by_keyboard(root: Path, page: P
         saved(page)
         judgement = held(workspace)
         last = len(page.locator("#steps li").all()) - 1
-        assert judgement.instruction == "Tick the box and write the name."
-        assert judgement.bad_steps == {last}
-        assert judgement.trim == (1, last)
-        assert judgement.actions[1].target_element is not None
-        assert judgement.actions[1].target_element.name == "Agree"
+        corrections = judgement.corrections
+        assert corrections.instruction == "Tick the box and write the name."
+        assert corrections.bad_steps == [last]
+        assert corrections.trim is not None
+        assert (corrections.trim.first, corrections.trim.last) == (1, last)
+        [action] = corrections.actions
+        assert action.step_index == 1
+        assert action.target_element is not None
+        assert action.target_element.name == "Agree"
         assert judgement.status == "approved"
         page.reload()
         shown(page, "first/1")
@@ -142,10 +146,11 @@ def test_parameters_notes_and_rejection_with_a_reason(root: Path, page: Page) ->
         press(page, "Enter")
         expect(page.locator("#toast")).to_contain_text("outside 1920x1080", timeout=PATIENCE)
     judgement = held(workspace)
-    assert judgement.actions[0].parameters.x == 400  # type: ignore[attr-defined]
+    assert judgement.corrections.actions[0].parameters.x == 400  # type: ignore[attr-defined]
     assert judgement.verdict is not None
     assert judgement.verdict.value.reason == "unfinished"  # type: ignore[attr-defined]
-    assert [note.value.text for note in judgement.notes] == ["look here"]  # type: ignore[attr-defined]
+    notes = [one.value for one in judgement.applied if one.kind == "note"]
+    assert [note.text for note in notes] == ["look here"]  # type: ignore[attr-defined]
 
 
 def test_a_draft_survives_a_reload(root: Path, page: Page) -> None:
@@ -196,7 +201,7 @@ def test_nothing_is_lost_when_the_server_is_killed_between_two_keys(root: Path, 
     reviews.refresh()
     assert [one.kind for one in reviews.all()] == ["bad_step", "bad_step", "approve"]
     judgement = held(open_workspace(root))
-    assert judgement.bad_steps == {0, 1}
+    assert judgement.corrections.bad_steps == [0, 1]
     assert judgement.status == "approved"
 
 
@@ -215,7 +220,7 @@ def test_two_browsers_see_what_the_other_decided(root: Path, browser: Browser, p
         saved(page)
         expect(page.locator("#decisions li")).to_have_count(3, timeout=PATIENCE)
         other.close()
-    assert held(workspace).bad_steps == {0, 1}
+    assert held(workspace).corrections.bad_steps == [0, 1]
 
 
 def test_a_rebuild_while_looking_asks_before_it_counts(tmp_path: Path, page: Page) -> None:

@@ -34,7 +34,7 @@ def _observe(workspace: dg.ResourceParam[Workspace]) -> dg.ObserveResult:
         "decisions": len(found),
         "demonstrations": len({one.demonstration for one, _ in found}),
         **_counted(state for _, state in found),
-        **_counted(one.kind.value for one, state in found if state == "holds"),
+        **_counted(one.kind for one, state in found if state == "holds"),
     }
     metadata = {name: dg.MetadataValue.int(number) for name, number in counts.items()}
     return dg.ObserveResult(metadata=metadata, data_version=dg.DataVersion(ids.hexdigest()[:16]))

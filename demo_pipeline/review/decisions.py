@@ -361,7 +361,7 @@ def completed_action(value: Mapping[str, Any], recorded: StepAction, nodes: Node
     Raises:
         DecisionError: it cannot be one.
     """
-    members = recorded.model_dump(mode="json") | value
+    members = {**recorded.model_dump(mode="json"), **value}
     target = members.get("target_element")
     if isinstance(target, dict) and (node := nodes.get(str(target.get("id")))):
         members["target_element"] = {key: getattr(node, key) for key in ("id", "role", "name")}

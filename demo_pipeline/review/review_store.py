@@ -106,7 +106,7 @@ class Reviews:
         trajectory: Path,
         author: str,
         kind: str,
-        value: Any,
+        value: Mapping[str, Any],
         decision_id: str = "",
     ) -> Decision:
         """Check a decision against the trajectory and write it. Twice with one id is once.
@@ -156,7 +156,7 @@ class Reviews:
 
 
 def checked_value(
-    subject: Subject, folder: Path, kind: str, value: Any, seen: Iterable[Decision]
+    subject: Subject, folder: Path, kind: str, value: Mapping[str, Any], seen: Iterable[Decision]
 ) -> Value:
     """The value of a decision as it is written.
 
@@ -170,14 +170,15 @@ def checked_value(
     Raises:
         DecisionError: there is no such step, node or decision, or the action is not valid.
     """
-    action = value.get("action") if kind == "action" and isinstance(value, dict) else None
-    number = action.get("step_index") if isinstance(action, dict) else None
-    if type(number) is int and number in subject.steps:
+    no_step = DecisionError(["step: the trajectory has no such step"])
+    if kind == "action":
+        action = value.get("action")
+        number = action.get("step_index") if isinstance(action, dict) else None
+        if not isinstance(action, dict) or type(number) is not int or number not in subject.steps:
+            raise no_step
         step = next(one for one in read_trajectory(folder).steps if one.index == number)
         nodes, _ = check_tree_bytes(read_bytes(step.ui_tree, "ui_tree.json"), "ui_tree.json")
         return ActionValue(action=completed_action(action, step.action, nodes))
-    if action is not None:
-        raise DecisionError(["step: the trajectory has no such step"])
     try:
         checked = VALUES.get(kind, Value).model_validate(value)
     except ValidationError as error:
@@ -185,7 +186,7 @@ def checked_value(
     if isinstance(checked, Undo) and checked.decision not in {one.id for one in seen}:
         raise DecisionError(["decision: there is none with this id"])
     if not steps_of(checked) <= subject.steps.keys():
-        raise DecisionError(["step: the trajectory has no such step"])
+        raise no_step
     return checked
 
 

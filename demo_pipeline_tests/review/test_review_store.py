@@ -82,7 +82,6 @@ def test_a_document_is_never_replaced(either: Any) -> None:
         ("undo", {"decision": "b" * 32}, "there is none"),
         ("action", {"action": {"step_index": 9}}, "no such step"),
         ("action", {"action": {"step_index": 0, "target_element": {"id": "node_7"}}}, "role"),
-        ("note", "words", "value"),
     ],
 )
 def test_what_the_trajectory_does_not_have_cannot_be_decided(

@@ -5,7 +5,6 @@ since versions never change.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +30,8 @@ from demo_pipeline.trajectories.provenance import read_hidden_actions, read_prov
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
 _MOST_KEPT = 5000  # opened versions; each is a few kB
-_PROVENANCE = (
-    *("pts", "lead_ms", "reason_code", "leak", "unavoidable", "freshness", "tree_agreement"),
-    *("tree_age_ms", "target_x", "target_y", "target_width", "target_height"),
-)
-_CLOCK = ("clock_method", "clock_uncertainty_ms", "platform", "recorded_at", "status", "reason")
+_SHOWN = ("pts", "lead_ms", "reason_code", "leak", "freshness", "tree_agreement", "tree_age_ms")
+_ABOUT = ("platform", "recorded_at", "status", "reason")
 Json = dict[str, Any]
 
 
@@ -142,7 +138,7 @@ class Material:
             {
                 "index": step.index,
                 "action": step.action.model_dump(mode="json"),
-                **{key: rows[step.index][key] for key in _PROVENANCE},
+                **{key: rows[step.index][key] for key in _SHOWN},
                 "triage": _step_triage(triage.get(step.index, {})),
             }
             for step in trajectory.steps
@@ -154,8 +150,8 @@ class Material:
             "task": trajectory.task.model_dump(mode="json"),
             "result": trajectory.result.model_dump(mode="json"),
             "steps": steps,
-            "hidden": [asdict(one) for one in read_hidden_actions(folder).actions],
-            "about": {key: first[key] for key in _CLOCK},
+            "hidden": len(read_hidden_actions(folder).actions),
+            "about": {key: first[key] for key in _ABOUT},
             "signals": _named_signals(self._row(name) or {}),
             "annotations": self._table(f"annotated/{name}", "annotations.parquet"),
             **self._recorded(name, provenance),
@@ -196,7 +192,7 @@ class Material:
             for one in performed
         ]
         return {
-            "film": {"first": video.first_pts_s, "last": video.last_pts_s, **_size(video)},
+            "film": {"first": video.first_pts_s, "last": video.last_pts_s},
             "timeline": {"actions": line, "scans": [_scan(one, clock) for one in scans]},
             "clock": evidence.to_json()["clock"],
         }
@@ -234,12 +230,6 @@ class Material:
         """Presentation time of every frame, seconds; None without a film."""
         film = self.film(name)
         return None if film is None else [round(float(t), 6) for t in scan_packets(film).times]
-
-
-def _size(video: Any) -> Json:
-    turned = video.rotation % 180 != 0
-    width, height = (video.height, video.width) if turned else (video.width, video.height)
-    return {"width": width, "height": height}
 
 
 def _scan(row: Mapping[str, Any], clock: Clock) -> Json:

@@ -7,7 +7,6 @@ to be the page's own. What is read is in `material`, the page itself is `page.ht
 
 import secrets
 import socket
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from pydantic import ValidationError
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, PlainTextResponse, Response
 from starlette.routing import Route
@@ -30,10 +30,7 @@ from demo_pipeline.review.signals import DEMONSTRATION_SIGNALS, STEP_SIGNALS
 from demo_pipeline.store.names import is_safe_id
 
 TOKEN_FILE = "review-token"  # noqa: S105 - a file's name
-_JSON = "application/json"
-_PAGE = {"": "page.html", "page.js": "page.js", "page.css": "page.css"}
-_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}
-_FILES = {"screenshot": ("screenshot.png", "image/png"), "tree": ("ui_tree.json", _JSON)}
+_FILES = {"screenshot": "screenshot.png", "tree": "ui_tree.json"}
 _HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self' data:; media-src 'self'; connect-src 'self'; base-uri 'none'; "
@@ -119,13 +116,15 @@ def build_app(material: Material, author: str, token: str, port: int) -> ASGIApp
         "reasons": REJECT_REASONS,
         "signals": {signal.name: [signal.points, signal.definition] for signal in signals},
     }
-    api = "/api/demonstrations/{name}"
+    api, page = "/api/demonstrations/{name}", Path(__file__).with_name
     routes = [
-        *(Route(f"/{path}", partial(_page, file)) for path, file in _PAGE.items()),
+        Route("/", lambda _: _sent(page("page.html"))),
+        Route("/page.js", lambda _: _sent(page("page.js"))),
+        Route("/page.css", lambda _: _sent(page("page.css"))),
         Route("/api/queue", lambda _: _json({**material.queue(), **known})),
-        Route(api, partial(_read, material.demonstration)),
-        Route(f"{api}/frames", partial(_read, material.frames)),
-        Route(f"{api}/film", partial(_film, material)),
+        Route(api, lambda asked: _json(material.demonstration(_name(asked)))),
+        Route(f"{api}/frames", lambda asked: _json(material.frames(_name(asked)))),
+        Route(f"{api}/film", lambda asked: _sent(material.film(_name(asked)))),
         Route(f"{api}/decisions", partial(_decide, material, author), methods=["POST"]),
         Route("/files/{name}/{version}/{step:int}/{kind}", partial(_file, material)),
     ]
@@ -133,47 +132,33 @@ def build_app(material: Material, author: str, token: str, port: int) -> ASGIApp
     return Guard(Starlette(routes=routes), token, hosts)
 
 
-def _json(value: Any, status: int = 200) -> Response:
-    return Response(json_bytes(value, compact=True), status, media_type=_JSON)
-
-
-def _sent(path: Path | None, media: str) -> Response:
-    if path is None or not path.is_file():
-        return PlainTextResponse("this is not here any more", 404)
-    return FileResponse(path, media_type=media)
-
-
 def _name(request: Request) -> str:
-    """The demonstration in the path; empty when no store can hold it."""
+    """The demonstration in the path; it is not found when no store can hold it."""
     name = str(request.path_params["name"])
-    return name if is_safe_id(name) else ""
+    if not is_safe_id(name):
+        raise HTTPException(404)
+    return name
 
 
-def _read(read: Callable[[str], Any], request: Request) -> Response:
-    """JSON of what a function reads of a demonstration; 404 when that is None."""
-    value = read(_name(request)) if _name(request) else None
+def _json(value: Any, status: int = 200) -> Response:
     if value is None:
-        return PlainTextResponse("there is no such demonstration", 404)
-    return _json(value)
+        raise HTTPException(404, "there is no such demonstration")
+    return Response(json_bytes(value, compact=True), status, media_type="application/json")
 
 
-def _page(file: str, _request: Request) -> Response:
-    path = Path(__file__).with_name(file)
-    return _sent(path, _TYPES[path.suffix])
-
-
-def _film(material: Material, request: Request) -> Response:
-    return _sent(material.film(_name(request)) if _name(request) else None, "video/mp4")
+def _sent(path: Path | None) -> Response:
+    if path is None or not path.is_file():
+        raise HTTPException(404, "this is not here any more")
+    return FileResponse(path)
 
 
 def _file(material: Material, request: Request) -> Response:
     """A screenshot or a tree of a version that was shown; the path is made here."""
     version, step, kind = (request.path_params[key] for key in ("version", "step", "kind"))
-    opened = material.opened(_name(request), version) if _name(request) else None
-    file, media = _FILES.get(kind, ("", ""))
-    if opened is None or step not in opened[1].steps:
-        return _sent(None, media)
-    return _sent(opened[0] / "steps" / f"{step:03d}" / file, media)
+    opened = material.opened(_name(request), version)
+    if opened is None or step not in opened[1].steps or kind not in _FILES:
+        raise HTTPException(404)
+    return _sent(opened[0] / "steps" / f"{step:03d}" / _FILES[kind])
 
 
 async def _decide(material: Material, author: str, request: Request) -> Response:
@@ -187,12 +172,12 @@ async def _decide(material: Material, author: str, request: Request) -> Response
 
 
 def _decided(material: Material, author: str, name: str, sent: Sent) -> Response:
-    opened = material.opened(name, sent.version) if name else None
+    opened = material.opened(name, sent.version)
     try:
         if opened:
             value = (author, sent.kind, sent.value, sent.id)
             material.reviews.make(opened[1], opened[0], *value)
-        elif not name or material.reviews.written(name, sent.id) is None:
+        elif material.reviews.written(name, sent.id) is None:
             return _json({"faults": ["this version was replaced; look at the new one first"]}, 409)
     except DecisionError as error:
         return _json({"faults": error.faults}, 422)

@@ -32,8 +32,10 @@ def review(
     It answers this machine only, at the address it prints. Decisions are kept in the store, under
     `reviews/`; the next `demo-pipeline run` applies them.
     """
+    import uvicorn
+
     from demo_pipeline.review.material import Material
-    from demo_pipeline.review.server import build_app, kept_token, serve
+    from demo_pipeline.review.server import build_app, kept_token
 
     workspace = _workspace()
     token = kept_token(Path(workspace.settings.cache).expanduser())
@@ -45,7 +47,9 @@ def review(
     material = Material(workspace.store, workspace.uploads)
     place = f"#{demonstration}" if demonstration else ""
     print_line(f"http://127.0.0.1:{port}/{token}/{place}")
-    serve(build_app(material, author or getpass.getuser(), token, port), connection)
+    app = build_app(material, author or getpass.getuser(), token, port)
+    config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False)
+    uvicorn.Server(config).run(sockets=[connection])
 
 
 def _workspace() -> "Workspace":
@@ -130,7 +134,7 @@ def forget(
     Every version of every dataset that holds it goes at once; the next `demo-pipeline run` builds
     them again without it. To leave out one that stays, reject it.
     """
-    from demo_pipeline.review.forget import forget_demonstration
+    from demo_pipeline.review.review_store import forget_demonstration
     from demo_pipeline.runs.stages import STAGES
     from demo_pipeline.store.names import is_safe_id
 
@@ -156,16 +160,12 @@ def forget(
     print_line(f"outputs removed: {len(own)}, documents: {documents}")
     for name in datasets:
         print_line(f"{name} removed: it held the demonstration; the next run builds it again")
-    _forget_in_dagster(home, demonstration)
-
-
-def _forget_in_dagster(home: Path, demonstration: str) -> None:
     if not (home / "history").exists() and not (home / "dagster.yaml").exists():
         return
     from demo_pipeline.defs.forgotten import forget_partition
 
-    own, shared = forget_partition(demonstration)
-    print_line(f"partition removed from Dagster, and its runs: {own}")
+    runs, shared = forget_partition(demonstration)
+    print_line(f"partition removed from Dagster, and its runs: {runs}")
     if shared:
         print_line(
             f"runs over several demonstrations, which stay in Dagster and name its id: {shared}; "

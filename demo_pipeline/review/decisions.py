@@ -5,7 +5,7 @@ holds now, and the corrected trajectory. A decision is never changed or removed:
 it. Where decisions are kept is in `review_store`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from hashlib import sha256
@@ -33,7 +33,6 @@ REJECT_REASONS = (
 
 DecisionId = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 _Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-_Words = Annotated[str, Field(max_length=MOST_TEXT)]
 _Said = Annotated[Text, Field(max_length=MOST_TEXT, pattern=r"\S")]
 
 
@@ -49,14 +48,13 @@ class Rejection(Value):
     """The demonstration is of no use."""
 
     reason: Literal[REJECT_REASONS]  # type: ignore[valid-type]
-    text: _Words = ""
+    text: Annotated[str, Field(max_length=MOST_TEXT)] = ""
 
 
 class OutcomeValue(Value):
     """Whether the task was done, whatever the recorder says."""
 
     success: bool
-    text: _Words = ""
 
 
 class InstructionValue(Value):
@@ -82,7 +80,6 @@ class BadStep(Value):
     """A step nobody should learn; it stays in the history of later steps."""
 
     step: Count
-    text: _Words = ""
 
 
 class Note(Value):
@@ -162,7 +159,7 @@ class Decision(Document):
     """
 
     id: DecisionId
-    demonstration: Text
+    demonstration: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")]
     author: Annotated[Text, Field(max_length=200)]
     time: Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$")]
     trajectory: Text
@@ -190,11 +187,10 @@ class Decision(Document):
 
 
 class DecisionError(ValueError):
-    """A decision that cannot be made. `faults` are sentences that never repeat its text."""
+    """A decision that cannot be made. `args` are sentences that never repeat its text."""
 
-    def __init__(self, faults: Sequence[str]) -> None:
-        self.faults = tuple(faults)
-        super().__init__("; ".join(faults))
+    def __str__(self) -> str:
+        return "; ".join(self.args)
 
 
 def faults(error: ValidationError) -> list[str]:
@@ -216,17 +212,13 @@ class Subject:
     version: str
     steps: Mapping[int, str]
 
-    @property
-    def whole(self) -> str:
-        """SHA-256 over all steps."""
-        return sha256(repr(sorted(self.steps.items())).encode()).hexdigest()
-
     def judged(self, decision: Decision) -> dict[str, str]:
         """The value of `Decision.judged` for a decision: about one step, about all, or an undo."""
         if isinstance(decision.value, Undo):
             return {}
-        step = decision.step
-        return {WHOLE: self.whole} if step is None else {str(step): self.steps[step]}
+        if decision.step is not None:
+            return {str(decision.step): self.steps[decision.step]}
+        return {WHOLE: sha256(repr(sorted(self.steps.items())).encode()).hexdigest()}
 
     def is_same(self, decision: Decision) -> bool:
         """Whether what was judged is what the steps are now; they are all there."""
@@ -368,14 +360,14 @@ def completed_action(value: Mapping[str, Any], recorded: StepAction, nodes: Node
     try:
         action = StepAction.model_validate(members)
     except ValidationError as error:
-        raise DecisionError(faults(error)) from None
+        raise DecisionError(*faults(error)) from None
     same = (recorded.step_index, recorded.action_type)
     if (action.step_index, action.action_type) != same:
-        raise DecisionError(["action: a correction keeps the step and the type of its action"])
+        raise DecisionError("action: a correction keeps the step and the type of its action")
     if unknown_fields(action):
-        raise DecisionError(["action: has unknown keys"])
+        raise DecisionError("action: has unknown keys")
     if found := errors(check_action(action, nodes, "action.json")):
-        raise DecisionError([problem.message for problem in found])
+        raise DecisionError(*(problem.message for problem in found))
     if action.reasoning == recorded.reasoning:
         kind, parameters = action.action_type, action.parameters
         sentence = step_sentence(kind, parameters, action.target_element, _box(action, nodes))

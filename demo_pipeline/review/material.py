@@ -12,7 +12,6 @@ from demo_pipeline.actions.action_tables import read_actions
 from demo_pipeline.desktopd.reader import read_trajectory
 from demo_pipeline.files.parquet import read_rows
 from demo_pipeline.files.recording_files import VIDEO_FILE
-from demo_pipeline.observation.clock.clock import Clock
 from demo_pipeline.observation.frames.screenshots import read_evidence
 from demo_pipeline.problems import DemonstrationError
 from demo_pipeline.recording.events import read_scans
@@ -168,32 +167,31 @@ class Material:
 
     def _recorded(self, name: str, rows: Iterable[Mapping[str, Any]]) -> Json:
         """The time line and the clock's evidence, in seconds of the film."""
-        folders = ("recordings", "events", "actions", "screenshots")
         try:
             with (
-                self._store.open_files(f"{folders[0]}/{name}", "manifest.json") as (raw, _),
-                self._store.open(f"{folders[1]}/{name}") as (events, _),
-                self._store.open(f"{folders[2]}/{name}") as (actions, _),
-                self._store.open_files(f"{folders[3]}/{name}", "evidence.json") as (shots, _),
+                self._store.open_files(f"recordings/{name}", "manifest.json") as (raw, _),
+                self._store.open(f"events/{name}") as (events, _),
+                self._store.open(f"actions/{name}") as (actions, _),
+                self._store.open_files(f"screenshots/{name}", "evidence.json") as (shots, _),
             ):
                 video, evidence = read_manifest(raw).video, read_evidence(shots)
                 scans, performed = read_scans(events), read_actions(actions)
         except MissingOutput:  # made elsewhere, or damaged: the steps are shown without it
             return {"film": None, "timeline": None, "clock": None}
-        clock = evidence.clock
         step_of = {row["action_index"]: row["step_index"] for row in rows}
-        line = [
-            {
-                "type": one.action_type,
-                "from": clock.video_time(one.press_ms),
-                "to": clock.video_time(one.end_ms),
-                "step": step_of.get(one.action_index),
-            }
+
+        def bar(start: float, end: float, **more: Any) -> Json:
+            at = evidence.clock.video_time
+            return {"from": at(start), "to": at(end), **more}
+
+        acted = [
+            bar(one.press_ms, one.end_ms, type=one.action_type, step=step_of.get(one.action_index))
             for one in performed
         ]
+        seen = [bar(one["time_ms"], one["time_ms"] + one["duration_ms"]) for one in scans]
         return {
             "film": {"first": video.first_pts_s, "last": video.last_pts_s},
-            "timeline": {"actions": line, "scans": [_scan(one, clock) for one in scans]},
+            "timeline": {"actions": acted, "scans": seen},
             "clock": evidence.to_json()["clock"],
         }
 
@@ -214,27 +212,19 @@ class Material:
         """The film of a demonstration; None when it is not here any more, or another one is."""
         try:
             with self._store.open(f"recordings/{name}") as (folder, _):
-                manifest, kept = read_manifest(folder), folder / VIDEO_FILE
-        except MissingOutput:
-            return None
-        size = next(file.size for file in manifest.files if file.name == VIDEO_FILE)
-        if not kept.is_file():
-            try:
+                sizes = {file.name: file.size for file in read_manifest(folder).files}
+            kept = folder / VIDEO_FILE
+            if not kept.is_file():
                 with self._uploads.open(name) as upload:
                     kept = upload / VIDEO_FILE
-            except DemonstrationError:
-                return None
-        return kept if kept.is_file() and kept.stat().st_size == size else None
+        except (MissingOutput, DemonstrationError):
+            return None
+        return kept if kept.is_file() and kept.stat().st_size == sizes[VIDEO_FILE] else None
 
     def frames(self, name: str) -> list[float] | None:
         """Presentation time of every frame, seconds; None without a film."""
         film = self.film(name)
         return None if film is None else [round(float(t), 6) for t in scan_packets(film).times]
-
-
-def _scan(row: Mapping[str, Any], clock: Clock) -> Json:
-    start = row["time_ms"]
-    return {"from": clock.video_time(start), "to": clock.video_time(start + row["duration_ms"])}
 
 
 def _step_triage(row: Mapping[str, Any]) -> Json:

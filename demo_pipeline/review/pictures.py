@@ -118,17 +118,15 @@ def _joined(same: Sequence[Mapping[str, Any]]) -> list[frozenset[str]]:
     pending = sorted(same, key=lambda row: row["trajectory_id"])
     numbers = [[int(text, 16) for text in row["picture_hashes"]] for row in pending]
     hashes = np.array(numbers, np.uint64).reshape(len(pending), -1)
-    left = list(range(len(pending)))
-    found = []
+    found, left = [], list(range(len(pending)))
     while left:
-        group, edge = {left[0]}, [left.pop(0)]
-        while edge and left:
-            bits = np.bitwise_count(hashes[left] ^ hashes[edge.pop()])
+        group = [left.pop(0)]
+        for one in group:  # which grows
+            bits = np.bitwise_count(hashes[left] ^ hashes[one])
             near = (bits.max(axis=1, initial=0) <= NEAR_BITS) & (
                 bits.sum(axis=1) <= NEAR_MEAN_BITS * max(1, bits.shape[1])
             )
-            edge += (new := [place for place, is_near in zip(left, near, strict=True) if is_near])
-            left = [place for place in left if place not in new]
-            group.update(new)
+            group += [place for place, is_near in zip(left, near, strict=True) if is_near]
+            left = [place for place, is_near in zip(left, near, strict=True) if not is_near]
         found.append(frozenset(pending[place]["trajectory_id"] for place in group))
     return found

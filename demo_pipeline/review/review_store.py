@@ -1,8 +1,8 @@
 """Where decisions are kept: `reviews/<demonstration>/<id>.json` in the store.
 
-Belongs here: reading and writing them, what a decision is about, and their exchange as JSON Lines
-and CSV. A document is written once and never changed, so two people at once lose nothing, and what
-was read once need not be read again.
+Belongs here: reading and writing them, what a decision is about, their exchange as JSON Lines and
+CSV, and removing a demonstration with all that is kept about it. A document is written once and
+never changed, so two people at once lose nothing, and what was read once need not be read again.
 """
 
 import csv
@@ -39,11 +39,11 @@ from demo_pipeline.review.decisions import (
 )
 from demo_pipeline.store.bucket import in_parallel
 from demo_pipeline.store.errors import StorageError
-from demo_pipeline.store.names import is_safe_id
 from demo_pipeline.store.store import Store
 from demo_pipeline.store.version_manifest import Version, VersionName
 
 REVIEWS = "reviews"
+_DOCUMENTS = ("quarantine", REVIEWS, "annotations")  # folders with some of a demonstration
 _JSON_COLUMNS = ("judged", "value")
 _REMEDY = "correct the line, or leave it out"
 
@@ -138,11 +138,11 @@ class Reviews:
         try:
             decision = Decision.model_validate(document)
         except ValidationError as error:
-            raise DecisionError(faults(error)) from None
+            raise DecisionError(*faults(error)) from None
         decision = decision.model_copy(update={"judged": subject.judged(decision)})
         written = decision if self.add(decision) else self.written(subject.id, decision.id)
         if written is None:
-            raise DecisionError(["id: the document under it is damaged"])
+            raise DecisionError("id: the document under it is damaged")
         return written
 
     def _load(self, key: str) -> Decision | None:
@@ -170,7 +170,7 @@ def checked_value(
     Raises:
         DecisionError: there is no such step, node or decision, or the action is not valid.
     """
-    no_step = DecisionError(["step: the trajectory has no such step"])
+    no_step = DecisionError("step: the trajectory has no such step")
     if kind == "action":
         action = value.get("action")
         number = action.get("step_index") if isinstance(action, dict) else None
@@ -182,9 +182,9 @@ def checked_value(
     try:
         checked = VALUES.get(kind, Value).model_validate(value)
     except ValidationError as error:
-        raise DecisionError(faults(error)) from None
+        raise DecisionError(*faults(error)) from None
     if isinstance(checked, Undo) and checked.decision not in {one.id for one in seen}:
-        raise DecisionError(["decision: there is none with this id"])
+        raise DecisionError("decision: there is none with this id")
     if not steps_of(checked) <= subject.steps.keys():
         raise no_step
     return checked
@@ -298,7 +298,13 @@ def import_decisions(store: Store, decisions: Iterable[Decision]) -> tuple[int, 
     reviews, added, refused = Reviews(store), 0, []
     for one in sorted(decisions, key=lambda one: one.order):
         try:
-            _require_valid(store, one)
+            output = f"trajectories/{one.demonstration}"
+            version = None if isinstance(one.value, Undo) else store.current(output)
+            subject = subject_of(version, one.demonstration) if version else None
+            if subject and (one.trajectory == subject.version or subject.is_same(one)):
+                with store.open(output) as (folder, _):
+                    value = one.value.model_dump(mode="json")
+                    checked_value(subject, folder, one.kind, value, ())
             added += reviews.add(one)
         except (DecisionError, StorageError) as error:
             message = f"decision {one.id}: {error}"
@@ -306,15 +312,43 @@ def import_decisions(store: Store, decisions: Iterable[Decision]) -> tuple[int, 
     return added, refused
 
 
-def _require_valid(store: Store, decision: Decision) -> None:
-    if not is_safe_id(decision.demonstration):
-        raise DecisionError(["demonstration: no demonstration has this id"])
-    output = f"trajectories/{decision.demonstration}"
-    version = store.current(output)
-    if version is None or isinstance(decision.value, Undo):
-        return
-    subject = subject_of(version, decision.demonstration)
-    if decision.trajectory == version.id or subject.is_same(decision):
-        with store.open(output) as (folder, _):
-            value = decision.value.model_dump(mode="json")
-            checked_value(subject, folder, decision.kind, value, ())
+def forget_demonstration(
+    store: Store, demonstration: str, stages: Collection[str]
+) -> tuple[list[str], list[str], int]:
+    """Remove a demonstration from a store, with all versions, and every dataset that holds it.
+
+    It goes at once, without the grace period: who still reads it gets an error.
+
+    Args:
+        store: of the pipeline.
+        demonstration: its id.
+        stages: names of the stages of a demonstration, whose outputs hold no other one.
+
+    Returns:
+        Its outputs; the datasets that held it, or were made of one that did, which the next run
+        builds again; and how many quarantine records, decisions and annotations went.
+    """
+    versions = list(store.versions())
+    names = {name for name, _ in versions} | set(store.outputs())
+    own = {name for name in names if name.partition("/")[2] == demonstration}
+    others = [(name, version) for name, version in versions if name not in own]
+    datasets = [pair for pair in others if pair[1] is None or pair[1].manifest.stage not in stages]
+    held: set[str] = set()
+    made_of: set[str] = {demonstration}
+    while fresh := {name for name, one in datasets if _holds(one, made_of, own)} - held:
+        held |= fresh
+        made_of |= {one.manifest.stage for name, one in datasets if one and name in fresh}
+    for name in sorted(held | own):
+        store.erase(name)
+    documents = sum(store.delete_documents(f"{folder}/{demonstration}") for folder in _DOCUMENTS)
+    documents += store.delete_document(f"quarantine/{demonstration}.json")  # of older stores
+    return sorted(own), sorted(held), documents
+
+
+def _holds(version: Version | None, made_of: Collection[str], own: Collection[str]) -> bool:
+    """Whether a dataset was built from one of these; one that cannot be read may have been."""
+    if version is None:
+        return True
+    manifest = version.manifest
+    links = any(link.output in own for link in manifest.links.values())
+    return links or not manifest.inputs.keys().isdisjoint(made_of)

@@ -1,12 +1,11 @@
 """The server of the review page: this machine only, behind a random token.
 
-Belongs here: who may ask, the routes, and starting uvicorn. Another site's page can neither read
+Belongs here: who may ask, and the routes. Another site's page can neither read
 nor write: the token is part of every address, the Host has to be this machine's, and an Origin has
 to be the page's own. What is read is in `material`, the page itself is `page.html`, `.js`, `.css`.
 """
 
 import secrets
-import socket
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, PlainTextResponse, Response
-from starlette.routing import Route
+from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from demo_pipeline.files.atomic_write import hidden_name
@@ -31,7 +30,7 @@ from demo_pipeline.store.names import is_safe_id
 
 TOKEN_FILE = "review-token"  # noqa: S105 - a file's name
 _FILES = {"screenshot": "screenshot.png", "tree": "ui_tree.json"}
-_HEADERS = {
+_POLICY = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self' data:; media-src 'self'; connect-src 'self'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'",
@@ -41,13 +40,14 @@ _HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cache-control": "no-store",
 }
+_HEADERS = [(name.encode(), value.encode()) for name, value in _POLICY.items()]
 
 
 class Guard:
     """Answers only requests of the page itself, and adds the headers that keep it to itself.
 
     Args:
-        app: gets the request without the token in its path.
+        app: gets the request.
         token: the first part of every path.
         hosts: values of `Host` that are this server.
     """
@@ -58,23 +58,16 @@ class Guard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """See ASGI."""
         if scope["type"] != "http":
-            if scope["type"] == "lifespan":
-                await self._app(scope, receive, send)
-            return  # a websocket is closed by returning
-        refusal = self._refusal(scope)
-        rest = scope["path"].removeprefix("/").partition("/")[2]
+            return  # which closes a websocket
 
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                added = [(name.encode(), value.encode()) for name, value in _HEADERS.items()]
-                message["headers"] = [*message.get("headers", ()), *added]
+                message["headers"] = [*message.get("headers", ()), *_HEADERS]
             await send(message)
 
-        if refusal:
-            await PlainTextResponse(refusal, 403)(scope, receive, guarded)
-        else:
-            inner = dict(scope, path=f"/{rest}", raw_path=f"/{rest}".encode())
-            await self._app(inner, receive, guarded)
+        refusal = self._refusal(scope)
+        answer = PlainTextResponse(refusal, 403) if refusal else self._app
+        await answer(scope, receive, guarded)
 
     def _refusal(self, scope: Scope) -> str:
         headers = Headers(scope=scope)
@@ -129,7 +122,7 @@ def build_app(material: Material, author: str, token: str, port: int) -> ASGIApp
         Route("/files/{name}/{version}/{step:int}/{kind}", partial(_file, material)),
     ]
     hosts = frozenset({f"127.0.0.1:{port}", f"localhost:{port}"})
-    return Guard(Starlette(routes=routes), token, hosts)
+    return Guard(Starlette(routes=[Mount(f"/{token}", routes=routes)]), token, hosts)
 
 
 def _name(request: Request) -> str:
@@ -180,7 +173,7 @@ def _decided(material: Material, author: str, name: str, sent: Sent) -> Response
         elif material.reviews.written(name, sent.id) is None:
             return _json({"faults": ["this version was replaced; look at the new one first"]}, 409)
     except DecisionError as error:
-        return _json({"faults": error.faults}, 422)
+        return _json({"faults": error.args}, 422)
     current = material.opened(name) or opened
     return _json({"decision": sent.id, **(material.judged(current[1]) if current else {})}, 201)
 
@@ -198,11 +191,3 @@ def kept_token(folder: Path) -> str:
         draft.write_text(secrets.token_urlsafe(32))
         draft.replace(path)
     return path.read_text()
-
-
-def serve(app: ASGIApp, connection: socket.socket) -> None:
-    """Serve on a socket until a signal ends the process."""
-    import uvicorn  # noqa: PLC0415 - costs 0.1 s
-
-    config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False)
-    uvicorn.Server(config).run(sockets=[connection])

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import dist, inf
+from operator import attrgetter
 from typing import Any
 
 from demo_pipeline.actions.action_tables import POINTER_TYPES, Action
@@ -144,6 +145,7 @@ class Facts:
         return self.steps[place].picture if place < len(self.steps) else self.final
 
 
+_TIME = attrgetter("time")
 _TAKING_BACK = {
     "undo": ({"ctrl", "z"}, {"command", "z"}),
     "back": ({"alt", "left"}, {"command", "["}),
@@ -242,8 +244,8 @@ def _path(facts: Facts, step: StepFacts, values: dict[str, Any]) -> Iterator[str
     start, end = step.action.pre_move_ms, (step.action.x, step.action.y)
     if start is None or end[0] is None or end[1] is None:
         return
-    first = max(bisect_right(facts.inputs, start, key=_time) - 2, 0)  # where it had rested
-    moves = facts.inputs[first : bisect_right(facts.inputs, step.action.press_ms, key=_time)]
+    first = max(bisect_right(facts.inputs, start, key=_TIME) - 2, 0)  # where it had rested
+    moves = facts.inputs[first : bisect_right(facts.inputs, step.action.press_ms, key=_TIME)]
     path = [(item.x, item.y) for item in moves if item.x is not None and item.y is not None]
     path.append((end[0], end[1]))
     travelled = sum(dist(a, b) for a, b in pairwise(path))
@@ -253,10 +255,6 @@ def _path(facts: Facts, step: StepFacts, values: dict[str, Any]) -> Iterator[str
     values["path_efficiency"] = min(1.0, straight)
     if straight < STRAIGHT:
         yield "wandering"
-
-
-def _time(item: Input) -> int:
-    return item.time
 
 
 def _typing(facts: Facts, step: StepFacts, values: dict[str, Any]) -> Iterator[str]:

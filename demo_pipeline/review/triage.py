@@ -6,6 +6,7 @@ Belongs here: its two tables, reading the facts from the earlier stages' outputs
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -211,11 +212,11 @@ def _pointer(
     if row["pts"] is None:
         return ()
     shown = evidence.clock.event_time(row["pts"])
-    number = bisect_right(places, shown, key=lambda one: one.time) - 1
+    number = bisect_right(places, shown, key=attrgetter("time"))
     scale, pad_x, pad_y = row["scale"], row["pad_x"], row["pad_y"]
     return tuple(
         (one.x * scale + pad_x, one.y * scale + pad_y)
-        for one in (places[number : number + 1] if number >= 0 else ())
+        for one in places[max(0, number - 1) : number]
         if one.x is not None and one.y is not None
     )
 

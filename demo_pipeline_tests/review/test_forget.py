@@ -14,8 +14,7 @@ from demo_pipeline.cli.app import app
 from demo_pipeline.exports.dataset_stages import INDEX_STAGE
 from demo_pipeline.exports.export_stages import SFT_STAGE
 from demo_pipeline.exports.record_stages import RECORDS_STAGE
-from demo_pipeline.review.forget import forget_demonstration
-from demo_pipeline.review.review_store import Reviews, subject_of
+from demo_pipeline.review.review_store import Reviews, forget_demonstration, subject_of
 from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.quarantine import list_quarantine
 from demo_pipeline.runs.stage_runs import run_stage

@@ -137,10 +137,10 @@ def test_lines_that_hold_no_decision_are_named_and_cost_the_others_nothing(
     file = tmp_path / "x.jsonl"
     file.write_text("".join((*lines, exchanged([Decision.model_validate(invalid)], ".jsonl"))))
     decisions, problems = read_exchange(file)
-    assert [problem.line for problem in problems] == [3, 4]
+    assert [problem.line for problem in problems] == [2, 3, 4]
     assert "typed" not in str(problems)
     added, refused = import_decisions(store, decisions)
     assert added == 0
-    told = {problem.file: problem.message for problem in refused}
-    assert told["demo"].endswith("the trajectory has no such step")
-    assert told["../x"].endswith("no demonstration has this id")
+    [problem] = refused
+    assert problem.file == "demo"
+    assert problem.message.endswith("the trajectory has no such step")

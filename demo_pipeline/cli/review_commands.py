@@ -30,7 +30,7 @@ def review(
     """Open a page on which people watch, judge and correct demonstrations; Ctrl-C ends it.
 
     It answers this machine only, at the address it prints. Decisions are kept in the store, under
-    `reviews/`; the next `demo-pipeline run` applies them.
+    `reviews/`; the daemon, or the next `demo-pipeline run`, applies them.
     """
     import uvicorn
 

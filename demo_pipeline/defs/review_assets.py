@@ -21,8 +21,8 @@ _SPEC = dg.AssetSpec(
     kinds={"json"},
     code_version="1",
     description="Decisions of people: approval, corrections, bad steps, notes. An observation "
-    "counts them. The sensor `new_uploads`, or `demo-pipeline run`, applies them: corrections enter "
-    "`records`, approval and rejection decide about the datasets. `demo-pipeline review` makes them.",
+    "counts them. The sensor `new_uploads`, or `demo-pipeline run`, applies them: corrections in "
+    "`records`, approval and rejection in the datasets. `demo-pipeline review` makes them.",
 )
 
 

@@ -59,10 +59,10 @@ def quick_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("quick_pictures")
 @pytest.mark.no_cover
-def test_twenty_faults_of_ten_kinds_among_a_hundred_demonstrations(tmp_path: Path) -> None:
+def test_forty_faults_of_ten_kinds_among_two_hundred_demonstrations(tmp_path: Path) -> None:
     rows: list[dict[str, Any]] = []
     names, faulty = list(FAULTS), {}
-    for number in range(100):
+    for number in range(200):
         demo = clean(number)
         if number % 5 == 0:
             faulty[demo.id] = names[number // 5 % len(names)]
@@ -71,9 +71,9 @@ def test_twenty_faults_of_ten_kinds_among_a_hundred_demonstrations(tmp_path: Pat
         write_triage(demo, tmp_path, out)
         rows.append(read_demonstration(out))
     rows.sort(key=lambda row: (-row["doubt"], row["trajectory_id"]))
-    assert Counter(faulty.values()) == dict.fromkeys(FAULTS, 2)
-    worst = [row for row in rows[:25] if row["trajectory_id"] in faulty]
-    assert len(worst) >= 18
+    assert Counter(faulty.values()) == dict.fromkeys(FAULTS, 4)
+    worst = [row for row in rows[:50] if row["trajectory_id"] in faulty]
+    assert len(worst) >= 36
     fresh = [row for row in rows if row["trajectory_id"] not in faulty]
     assert sum(row["flagged"] for row in fresh) <= 0.05 * len(fresh)
     for row in worst:

@@ -16,6 +16,7 @@ from demo_pipeline.review.decisions import Judgement, judge
 from demo_pipeline.review.review_store import Reviews, subject_of
 from demo_pipeline.runs.stage_runs import run_stage
 from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline.store.names import safe_id
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
 from demo_pipeline_tests.datasets.stores import commit_trajectory
 from demo_pipeline_tests.doors.test_browser import chromium
@@ -244,7 +245,14 @@ def test_hostile_text_stays_text(tmp_path: Path, page: Page) -> None:
     script = "<img src=x onerror=alert(1)><script>alert(2)</script>"
     workspace = open_workspace(tmp_path)
     typed = ("type", {"text": script})
-    made = make_trajectory(tmp_path, actions=(typed, CLICK), instruction=script, application=script)
+    target = {"id": "node_1", "role": "button", "name": script}
+    told = {"instruction": script, "application": script, "targets": {1: target}}
+    made = make_trajectory(tmp_path, name := safe_id(script), (typed, CLICK), **told)
+    tree = made.path / "steps/001/ui_tree.json"
+    document = json.loads(tree.read_text())
+    bounds = {"x": 300, "y": 300, "width": 200, "height": 60}
+    document["root"]["children"] = [{**target, "bounds": bounds}]
+    tree.write_text(json.dumps(document))
     commit_trajectory(workspace, made)
     dialogs: list[Any] = []
 
@@ -253,13 +261,23 @@ def test_hostile_text_stays_text(tmp_path: Path, page: Page) -> None:
         dialog.dismiss()
 
     page.on("dialog", dismiss)
-    with served(workspace) as running:
-        page.goto(f"{running.url}#demo/0")
-        shown(page, "demo/0")
+    with served(workspace, author=script) as running:
+        page.goto(f"{running.url}#{name}/0")
+        shown(page, f"{name}/0")
         expect(page.locator("#instruction")).to_have_text(script)
-        assert page.locator("main img, aside img, nav img, body script").count() == 0
         press(page, "j")
-        shown(page, "demo/1")
+        shown(page, f"{name}/1")
+        expect(page.locator("#tree li", has_text="onerror")).to_have_count(1, timeout=PATIENCE)
+        page.locator("#tree li", has_text="onerror").hover()
+        press(page, "c")
+        page.keyboard.type(script)
+        press(page, "Enter", "r")
+        page.locator("#reject-text").fill(script)
+        page.locator("#reasons li").first.click()
+        saved(page)
+        page.reload()
+        expect(page.locator("#decisions li", has_text="onerror")).to_have_count(2, timeout=PATIENCE)
+        assert page.locator("main img, aside img, nav img, body script").count() == 0
     assert dialogs == []
 
 

@@ -45,7 +45,7 @@ from demo_pipeline.reports.shown_steps import (
     step_picture,
     trajectory_html,
 )
-from demo_pipeline.review.decisions import by_demonstration, judge
+from demo_pipeline.review.decisions import judge
 from demo_pipeline.review.material import Material
 from demo_pipeline.review.review_store import Reviews, subject_of
 from demo_pipeline.review.signals import STEP_SIGNALS
@@ -377,7 +377,7 @@ class NotebookStore:
         reviews = Reviews(self._store)
         reviews.refresh()
         known = {}
-        for key, decisions in by_demonstration(reviews.all()).items():
+        for key, decisions in reviews.by_demonstration().items():
             version = self._store.current(TRAJECTORIES_STAGE.output(key))
             if version:
                 known[key] = judge(decisions, subject_of(version, key)).status

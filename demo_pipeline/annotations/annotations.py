@@ -228,9 +228,10 @@ def judged_digests(
             repr((trajectory.task.instruction, *parts)).encode(errors="replace")
         ).hexdigest()
 
+    actions = {action.step_index: action for action in judgement.corrections.actions}
     found: dict[int | None, str] = {}
     for step in trajectory.steps:
-        action = judgement.actions.get(step.index)
+        action = actions.get(step.index)
         parts = [subject.steps[step.index], *([json_bytes(action)] if action else [])]
         found[step.index] = digest(*parts)
     final = trajectory.final_screenshot

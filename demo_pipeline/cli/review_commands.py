@@ -6,7 +6,7 @@ named by its kind and its step; `reviews export` writes it to a file that only i
 
 import getpass
 import os
-from collections.abc import Iterable
+import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +16,6 @@ from demo_pipeline.cli.console import print_error, print_line
 from demo_pipeline.cli.environment import INVALID, USAGE, set_dagster_home, usable_settings
 
 if TYPE_CHECKING:
-    from demo_pipeline.review.decisions import Decision
     from demo_pipeline.runs.workspace import Workspace
 
 _Ids = Annotated[list[str] | None, typer.Argument(help="Ids of demonstrations; none: all.")]
@@ -31,22 +30,26 @@ def review(
     """Open a page on which people watch, judge and correct demonstrations; Ctrl-C ends it.
 
     It answers this machine only, at the address it prints. Decisions are kept in the store, under
-    `reviews/`; the next `demo-pipeline run` applies them.
+    `reviews/`; the daemon, or the next `demo-pipeline run`, applies them.
     """
+    import uvicorn
+
     from demo_pipeline.review.material import Material
-    from demo_pipeline.review.server import build_app, kept_token, listening, serve
+    from demo_pipeline.review.server import build_app, kept_token
 
     workspace = _workspace()
-    folder = Path(workspace.settings.cache).expanduser()
-    token = kept_token(folder)
-    connection = listening(port)
-    if connection is None:
+    token = kept_token(Path(workspace.settings.cache).expanduser())
+    try:
+        connection = socket.create_server(("127.0.0.1", port))
+    except OSError:
         print_error(f"demo-pipeline: port {port} is taken; end what uses it, or give --port")
-        raise typer.Exit(USAGE)
+        raise typer.Exit(USAGE) from None
     material = Material(workspace.store, workspace.uploads)
     place = f"#{demonstration}" if demonstration else ""
     print_line(f"http://127.0.0.1:{port}/{token}/{place}")
-    serve(build_app(material, author or getpass.getuser(), token, port), connection)
+    app = build_app(material, author or getpass.getuser(), token, port)
+    config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False)
+    uvicorn.Server(config).run(sockets=[connection])
 
 
 def _workspace() -> "Workspace":
@@ -78,27 +81,20 @@ def export_reviews(
     ids: _Ids = None,
 ) -> None:
     """Write the decisions to a file, corrections in full: they may hold what was typed."""
-    from demo_pipeline.review.review_store import as_csv, as_json_lines
+    from demo_pipeline.review.review_store import Reviews, exchanged
 
     if dest.suffix.lower() not in {".jsonl", ".csv"} or dest.exists():
         print_error(f"demo-pipeline: {dest}: give a new file that ends in .jsonl or .csv")
         raise typer.Exit(USAGE)
-    decisions = _decisions(_workspace(), ids or ())
-    data = as_csv(decisions).encode() if dest.suffix.lower() == ".csv" else b""
-    handle = os.open(dest, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(handle, "wb") as file:
-        file.writelines([data] if data else as_json_lines(decisions))
-    print_line(f"{len(decisions)} decisions written to {dest}")
-
-
-def _decisions(workspace: "Workspace", ids: Iterable[str]) -> "list[Decision]":
-    from demo_pipeline.review.review_store import Reviews
-
-    reviews, wanted = Reviews(workspace.store), set(ids)
+    reviews = Reviews(_workspace().store)
     reviews.refresh()
     for key in reviews.damaged():
         print_error(f"{key} is not a decision, and counts for nothing; remove it")
-    return [one for one in reviews.all() if not wanted or one.demonstration in wanted]
+    decisions = [one for one in reviews.all() if not ids or one.demonstration in ids]
+    handle = os.open(dest, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+        file.write(exchanged(decisions, dest.suffix.lower()))
+    print_line(f"decisions written to {dest}: {len(decisions)}")
 
 
 @reviews_app.command("import")
@@ -138,7 +134,7 @@ def forget(
     Every version of every dataset that holds it goes at once; the next `demo-pipeline run` builds
     them again without it. To leave out one that stays, reject it.
     """
-    from demo_pipeline.review.forget import forget_demonstration
+    from demo_pipeline.review.review_store import forget_demonstration
     from demo_pipeline.runs.stages import STAGES
     from demo_pipeline.store.names import is_safe_id
 
@@ -158,22 +154,20 @@ def forget(
         typer.confirm(f"Remove {demonstration} for ever: {what} and its datasets?", abort=True)
     if uploaded:
         workspace.uploads.remove(demonstration)
-    gone = forget_demonstration(workspace.store, demonstration, [stage.name for stage in STAGES])
-    print_line(f"{len(gone.outputs)} outputs, {gone.documents} documents removed")
-    for name in gone.datasets:
+    own, datasets, documents = forget_demonstration(
+        workspace.store, demonstration, [stage.name for stage in STAGES]
+    )
+    print_line(f"outputs removed: {len(own)}, documents: {documents}")
+    for name in datasets:
         print_line(f"{name} removed: it held the demonstration; the next run builds it again")
-    _forget_in_dagster(home, demonstration)
-
-
-def _forget_in_dagster(home: Path, demonstration: str) -> None:
     if not (home / "history").exists() and not (home / "dagster.yaml").exists():
         return
     from demo_pipeline.defs.forgotten import forget_partition
 
-    own, shared = forget_partition(demonstration)
-    print_line(f"partition and {own} runs removed from Dagster")
+    runs, shared = forget_partition(demonstration)
+    print_line(f"partition removed from Dagster, and its runs: {runs}")
     if shared:
         print_line(
-            f"{shared} runs over several demonstrations stay in Dagster, and name its id; "
+            f"runs over several demonstrations, which stay in Dagster and name its id: {shared}; "
             "the job prune_history removes them when they are old"
         )

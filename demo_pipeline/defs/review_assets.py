@@ -21,8 +21,8 @@ _SPEC = dg.AssetSpec(
     kinds={"json"},
     code_version="1",
     description="Decisions of people: approval, corrections, bad steps, notes. An observation "
-    "counts them. Corrections enter `records` with the job `reprocess_changed` or `demo-pipeline "
-    "run`; approval and rejection decide about the datasets. `demo-pipeline review` makes them.",
+    "counts them. The sensor `new_uploads`, or `demo-pipeline run`, applies them: corrections in "
+    "`records`, approval and rejection in the datasets. `demo-pipeline review` makes them.",
 )
 
 
@@ -34,7 +34,7 @@ def _observe(workspace: dg.ResourceParam[Workspace]) -> dg.ObserveResult:
         "decisions": len(found),
         "demonstrations": len({one.demonstration for one, _ in found}),
         **_counted(state for _, state in found),
-        **_counted(one.kind.value for one, state in found if state == "holds"),
+        **_counted(one.kind for one, state in found if state == "holds"),
     }
     metadata = {name: dg.MetadataValue.int(number) for name, number in counts.items()}
     return dg.ObserveResult(metadata=metadata, data_version=dg.DataVersion(ids.hexdigest()[:16]))

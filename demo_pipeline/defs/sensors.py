@@ -13,6 +13,8 @@ from typing import Any, TypeVar
 
 import dagster as dg
 
+from demo_pipeline.annotations.annotation_stage import newly_decided
+from demo_pipeline.annotations.annotation_store import ANNOTATIONS
 from demo_pipeline.defs.claims import unreported
 from demo_pipeline.defs.jobs import (
     BATCH_JOB,
@@ -157,9 +159,12 @@ class Progress:
 
 
 def latest_trajectory(instance: dg.DagsterInstance) -> int:
-    """Storage id of the newest materialization of any trajectory; 0 without one."""
-    records = instance.get_asset_records([_RECORDS])
-    return (records[0].asset_entry.last_materialization_storage_id or 0) if records else 0
+    """Storage id of the newest materialization of any trajectory; 0 without one.
+
+    Its annotations count: with every decision of a person they are made again, records are not.
+    """
+    records = instance.get_asset_records([_RECORDS, dg.AssetKey(ANNOTATIONS)])
+    return max((one.asset_entry.last_materialization_storage_id or 0 for one in records), default=0)
 
 
 def followed_datasets(settings: Settings) -> list[dg.AssetKey]:
@@ -178,7 +183,7 @@ def progress(instance: dg.DagsterInstance, settings: Settings) -> Progress:
     if latest > built:
         newer = dg.AssetRecordsFilter(asset_key=_RECORDS, after_storage_id=built)
         found = instance.fetch_materializations(newer, limit=1, ascending=True).records
-        waiting_since = found[0].timestamp if found else 0.0
+        waiting_since = found[0].timestamp if found else time.time()
     processing = unfinished(instance, (*DEMONSTRATION_JOBS, _MANUAL_JOB))
     return Progress(latest, built, waiting_since, processing)
 
@@ -307,13 +312,15 @@ def build_new_uploads(interval_seconds: int, *batch_jobs: dg.JobDefinition) -> d
 
 
 def discover(instance: dg.DagsterInstance, workspace: Workspace) -> Tick:
-    """One tick of discovery; what killed commands did not report is requested before it."""
+    """One tick of discovery; before it, runs for new decisions and what was not reported."""
     runs, settings = InstanceRuns(instance, workspace), workspace.settings.discovery
     with open_table(instance, workspace) as table:
         for file, ids in unreported(claims_folder(instance, workspace)).items():
             for key in ids:
                 table.request_rerun(key, "unreported")
             file.unlink(missing_ok=True)
+        for key in newly_decided(workspace.store):
+            table.request_rerun(key, "reviewed")
         result = tick(workspace.uploads.objects, table, runs, time.time(), settings)
         released, errors = quarantine_collisions(workspace, result.collisions)
         for key in released:

@@ -6,6 +6,7 @@ datasets/; asking a store directly is in store_queries.py.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,10 +20,14 @@ from demo_pipeline.exports.dataset_counts import (
     statistics,
 )
 from demo_pipeline.files.comparison import differing_build
-from demo_pipeline.files.json_files import dump_json, load_json
+from demo_pipeline.files.json_files import dump_json, json_bytes, load_json
 from demo_pipeline.problems import Problem
-from demo_pipeline.stage import Check, Stage, Summary
+from demo_pipeline.review.signals import DEMONSTRATION_SIGNALS, STEP_SIGNALS
+from demo_pipeline.review.triage import TRIAGE_STAGE
+from demo_pipeline.stage import Check, SourceInput, Stage, Summary
+from demo_pipeline.store.bucket import in_parallel
 from demo_pipeline.store.errors import MissingOutput
+from demo_pipeline.store.store import Store
 
 if TYPE_CHECKING:  # importing it takes 0.1 s and 12 MB, which only queries are worth
     from duckdb import DuckDBPyConnection
@@ -40,10 +45,38 @@ def run_statistics(inputs: DatasetInputs, out: Path) -> Summary:
     if _REQUIRED not in inputs.folders:
         raise MissingOutput(_REQUIRED)
     with _opened(inputs) as (sql, names):
-        tables = statistics(sql, names)
+        tables = {**statistics(sql, names), "doubt": inputs.source}
     dump_json(out / STATISTICS_FILE, tables)
     (out / VIEWS_FILE).write_text(views_sql(inputs.views), encoding="utf-8")
-    return {**tables["overview"][0], **_rates(tables)}
+    counts = ("steps", "demonstrations")
+    signals = {
+        row["signal"]: {name: row[name] for name in counts if row[name] is not None}
+        for row in inputs.source
+        if row["demonstrations"]
+    }
+    return {**tables["overview"][0], **_rates(tables), "doubt": signals}
+
+
+def count_doubt(store: Store) -> SourceInput:
+    """The table `doubt`: how many steps and demonstrations have each signal of the stage `triage`.
+
+    Of every demonstration that is in the store; a signal of the whole has no number of steps.
+    """
+    triaged = in_parallel(store.published, store.outputs(TRIAGE_STAGE.folder))
+    found: list[Any] = [version.manifest.summary["signals"] for version in triaged if version]
+    rows = [
+        {
+            "signal": signal.name,
+            "steps": sum(one.get(signal.name, 0) for one in found) if of_steps else None,
+            "demonstrations": sum(signal.name in one for one in found),
+            "points": signal.points,
+            "definition": signal.definition,
+        }
+        for signals, of_steps in ((STEP_SIGNALS, True), (DEMONSTRATION_SIGNALS, False))
+        for signal in signals
+    ]
+    digest = sha256(json_bytes(rows, compact=True)).hexdigest()
+    return SourceInput(rows, {TRIAGE_STAGE.folder: digest})
 
 
 def verify_agreement(inputs: DatasetInputs, out: Path) -> list[Problem]:
@@ -79,10 +112,11 @@ STATISTICS_STAGE: Stage[DatasetInputs] = Stage(
     name="dataset_statistics",
     folder="statistics",
     description="Tables about the datasets, by SQL over their Parquet files, and the views for "
-    "querying the store; the same as `demo-pipeline stats`.",
+    "querying the store; the same as `demo-pipeline stats`. `doubt` counts signals of `triage`.",
     kinds=frozenset({"duckdb"}),
-    code_version="12",
+    code_version="13",
     inputs=("trajectory_index", "sft_samples", "messages_dataset"),
+    source=lambda workspace: count_doubt(workspace.store),
     build=run_statistics,
     checks=(
         Check(

@@ -5,11 +5,9 @@ holds now, and the corrected trajectory. A decision is never changed or removed:
 it. Where decisions are kept is in `review_store`.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from enum import StrEnum
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Annotated, Any, Literal, Self
 
@@ -18,7 +16,7 @@ from pydantic import Field, SerializeAsAny, ValidationError, field_validator, mo
 from demo_pipeline.desktopd.models import Count, StepAction, Text
 from demo_pipeline.desktopd.reader import StepFiles, Trajectory
 from demo_pipeline.desktopd.tree_validator import Nodes, check_action, check_tree_bytes
-from demo_pipeline.files.base_model import Document, explain, field_name
+from demo_pipeline.files.base_model import Document, explain, field_name, unknown_fields
 from demo_pipeline.files.json_files import read_bytes
 from demo_pipeline.problems import errors
 from demo_pipeline.trajectories.provenance import ProvenanceRow
@@ -35,57 +33,34 @@ REJECT_REASONS = (
 
 DecisionId = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 _Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-_Words = Annotated[str, Field(max_length=MOST_TEXT)]
-
-
-class Kind(StrEnum):
-    """What a decision says."""
-
-    APPROVE = "approve"
-    REJECT = "reject"
-    OUTCOME = "outcome"
-    INSTRUCTION = "instruction"
-    BAD_STEP = "bad_step"
-    TRIM = "trim"
-    ACTION = "action"
-    NOTE = "note"
-    THOUGHT = "thought"
-    STEP_VERDICT = "step_verdict"
-    UNDO = "undo"
-
-
-_CORRECTING = {Kind.OUTCOME, Kind.INSTRUCTION, Kind.BAD_STEP, Kind.TRIM, Kind.ACTION}
+_Said = Annotated[Text, Field(max_length=MOST_TEXT, pattern=r"\S")]
 
 
 class Value(Document):
-    """The value of a decision; that of `approve` is empty."""
+    """What a decision says."""
+
+
+class Approval(Value):
+    """The demonstration is good."""
 
 
 class Rejection(Value):
     """The demonstration is of no use."""
 
     reason: Literal[REJECT_REASONS]  # type: ignore[valid-type]
-    text: _Words = ""
+    text: Annotated[str, Field(max_length=MOST_TEXT)] = ""
 
 
 class OutcomeValue(Value):
     """Whether the task was done, whatever the recorder says."""
 
     success: bool
-    text: _Words = ""
 
 
 class InstructionValue(Value):
     """The words that the task should have had."""
 
-    text: Annotated[Text, Field(max_length=MOST_TEXT, pattern=r"\S")]
-
-
-class BadStep(Value):
-    """A step nobody should learn; it stays in the history of later steps."""
-
-    step: Count
-    text: _Words = ""
+    text: _Said
 
 
 class Trim(Value):
@@ -101,24 +76,24 @@ class Trim(Value):
         return self
 
 
-class ActionValue(Value):
-    """The action.json that a step should have had: another target, or other parameters."""
+class BadStep(Value):
+    """A step nobody should learn; it stays in the history of later steps."""
 
-    action: StepAction
+    step: Count
 
 
 class Note(Value):
     """Words for other reviewers, about a step or the whole."""
 
-    text: Annotated[Text, Field(max_length=MOST_TEXT)]
     step: Count | None = None
+    text: Annotated[Text, Field(max_length=MOST_TEXT)]
 
 
 class StepThought(Value):
     """What somebody thinks before the step: an annotation, as the next one."""
 
     step: Count
-    text: Annotated[Text, Field(max_length=MOST_TEXT, pattern=r"\S")]
+    text: _Said
 
 
 class StepVerdict(Value):
@@ -129,25 +104,44 @@ class StepVerdict(Value):
     redundant: bool | None = None
 
 
+class ActionValue(Value):
+    """The action.json that a step should have had: another target, or other parameters."""
+
+    action: StepAction
+
+
 class Undo(Value):
     """Takes a decision back; also an undo, which then holds again."""
 
     decision: DecisionId
 
 
-VALUES: Mapping[Kind, type[Value]] = {
-    Kind.APPROVE: Value,
-    Kind.REJECT: Rejection,
-    Kind.OUTCOME: OutcomeValue,
-    Kind.INSTRUCTION: InstructionValue,
-    Kind.BAD_STEP: BadStep,
-    Kind.TRIM: Trim,
-    Kind.ACTION: ActionValue,
-    Kind.NOTE: Note,
-    Kind.THOUGHT: StepThought,
-    Kind.STEP_VERDICT: StepVerdict,
-    Kind.UNDO: Undo,
+VALUES: Mapping[str, type[Value]] = {
+    "approve": Approval,
+    "reject": Rejection,
+    "outcome": OutcomeValue,
+    "instruction": InstructionValue,
+    "bad_step": BadStep,
+    "trim": Trim,
+    "action": ActionValue,
+    "note": Note,
+    "thought": StepThought,
+    "step_verdict": StepVerdict,
+    "undo": Undo,
 }
+"""Kind of a decision → its value."""
+
+
+def steps_of(value: Value) -> frozenset[int]:
+    """The steps that a value names."""
+    match value:
+        case Trim(first=first, last=last):
+            return frozenset({first, last})
+        case ActionValue(action=action):
+            return frozenset({action.step_index})
+        case BadStep() | Note() | StepThought() | StepVerdict() if value.step is not None:
+            return frozenset({value.step})
+    return frozenset()
 
 
 class Decision(Document):
@@ -160,48 +154,43 @@ class Decision(Document):
         time: ISO 8601, UTC, milliseconds; later than that of every decision the author saw.
         trajectory: id of the version that was judged.
         judged: step number, or `all` → SHA-256 over what was judged.
+        kind: one of `VALUES`.
         value: the model that belongs to `kind`.
     """
 
     id: DecisionId
-    demonstration: Text
+    demonstration: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")]
     author: Annotated[Text, Field(max_length=200)]
     time: Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$")]
     trajectory: Text
     judged: dict[str, _Digest]
-    kind: Annotated[Kind, Field(strict=False)]
+    kind: Literal[tuple(VALUES)]  # type: ignore[valid-type]
     value: SerializeAsAny[Value]
 
     @field_validator("value", mode="plain")
     @classmethod
     def _by_kind(cls, value: Any, info: Any) -> Value:
-        model = VALUES.get(info.data.get("kind", ""))
-        if model is None or isinstance(value, model):
-            return value if isinstance(value, Value) else Value()
         try:
-            return model.model_validate(value)
+            return VALUES.get(info.data.get("kind", ""), Value).model_validate(value)
         except ValidationError as error:
             raise ValueError("; ".join(faults(error))) from None
 
     @property
     def step(self) -> int | None:
         """The step that it is about; None for the whole demonstration."""
-        if isinstance(self.value, ActionValue):
-            return self.value.action.step_index
-        of_step = isinstance(self.value, BadStep | Note | StepThought | StepVerdict)
-        return getattr(self.value, "step", None) if of_step else None
-
-    @property
-    def steps(self) -> frozenset[int]:
-        """The steps that it names."""
-        if isinstance(self.value, Trim):
-            return frozenset({self.value.first, self.value.last})
-        return frozenset() if self.step is None else frozenset({self.step})
+        return None if isinstance(self.value, Trim) else next(iter(steps_of(self.value)), None)
 
     @property
     def order(self) -> tuple[str, str]:
         """Decisions with a greater one came later."""
         return self.time, self.id
+
+
+class DecisionError(ValueError):
+    """A decision that cannot be made. `args` are sentences that never repeat its text."""
+
+    def __str__(self) -> str:
+        return "; ".join(self.args)
 
 
 def faults(error: ValidationError) -> list[str]:
@@ -223,194 +212,27 @@ class Subject:
     version: str
     steps: Mapping[int, str]
 
-    @property
-    def whole(self) -> str:
-        """SHA-256 over all steps."""
-        return sha256(repr(sorted(self.steps.items())).encode()).hexdigest()
-
-    def judged(self, step: int | None) -> dict[str, str]:
-        """The value of `Decision.judged` for a decision about one step, or about all."""
-        return {WHOLE: self.whole} if step is None else {str(step): self.steps[step]}
+    def judged(self, decision: Decision) -> dict[str, str]:
+        """The value of `Decision.judged` for a decision: about one step, about all, or an undo."""
+        if isinstance(decision.value, Undo):
+            return {}
+        if decision.step is not None:
+            return {str(decision.step): self.steps[decision.step]}
+        return {WHOLE: sha256(repr(sorted(self.steps.items())).encode()).hexdigest()}
 
     def is_same(self, decision: Decision) -> bool:
-        """Whether what was judged is what the steps are now."""
-        if decision.trajectory == self.version or decision.kind is Kind.UNDO:
-            return True
-        now = {str(number): digest for number, digest in self.steps.items()} | {WHOLE: self.whole}
-        return all(now.get(name) == digest for name, digest in decision.judged.items())
-
-
-def step_digest(digests: Mapping[str, str], folder: str) -> str:
-    """SHA-256 over the files of a step: path → SHA-256 of a trajectory's files, its folder."""
-    files = sorted(pair for pair in digests.items() if pair[0].startswith(f"{folder}/"))
-    return sha256(repr(files).encode()).hexdigest()
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """What holds for a trajectory; without decisions, nothing does.
-
-    Of contradicting decisions the latest holds.
-
-    Attributes:
-        verdict: the approval or rejection; None: not reviewed.
-        success: the corrected outcome; None: as recorded.
-        instruction: the corrected instruction; None: as recorded.
-        bad_steps: steps that nobody should learn.
-        trim: the first and the last step that are kept; None: all.
-        actions: step number → its corrected action.
-        notes: of people, in time order.
-        applied: every decision that holds, notes included.
-        stale: of another version whose judged steps differ; not applied.
-        undone: taken back.
-    """
-
-    verdict: Decision | None = None
-    success: bool | None = None
-    instruction: str | None = None
-    bad_steps: frozenset[int] = frozenset()
-    trim: tuple[int, int] | None = None
-    actions: Mapping[int, StepAction] = field(default_factory=dict)
-    notes: tuple[Decision, ...] = ()
-    applied: tuple[Decision, ...] = ()
-    stale: tuple[Decision, ...] = ()
-    undone: tuple[Decision, ...] = ()
-
-    @property
-    def status(self) -> Literal["approved", "rejected", "open"]:
-        """What `datasets.require_review` asks for."""
-        if self.verdict is None:
-            return "open"
-        return "approved" if self.verdict.kind is Kind.APPROVE else "rejected"
-
-    @property
-    def rejected_for(self) -> str:
-        """Why it is rejected, one of `REJECT_REASONS`; empty: it is not."""
-        value = self.verdict.value if self.verdict else None
-        return value.reason if isinstance(value, Rejection) else ""
-
-    @property
-    def corrections(self) -> "Corrections":
-        """What the records are made with; approval, rejection and notes are no part of it."""
-        return Corrections(
-            instruction=self.instruction,
-            success=self.success,
-            bad_steps=sorted(self.bad_steps),
-            trim=Trim(first=self.trim[0], last=self.trim[1]) if self.trim else None,
-            actions=[action for _, action in sorted(self.actions.items())],
-            decisions=sorted(one.id for one in self.applied if one.kind in _CORRECTING),
-        )
-
-
-def judge(decisions: Iterable[Decision], subject: Subject) -> Judgement:
-    """What holds now. The order and repetition of `decisions` do not matter."""
-    known = sorted({one.id: one for one in decisions}.values(), key=lambda one: one.order)
-    undone = _undone(known)
-    standing = [one for one in known if one.id not in undone and one.kind is not Kind.UNDO]
-    # One that was made elsewhere can name steps that are not there.
-    named = [one for one in standing if one.steps <= subject.steps.keys()]
-    applied = [one for one in named if subject.is_same(one)]
-    latest: dict[Kind, Any] = {}
-    bad: set[int] = set()
-    actions: dict[int, StepAction] = {}
-    for one in applied:
-        latest[one.kind] = one.value
-        if isinstance(one.value, BadStep):
-            bad.add(one.value.step)
-        elif isinstance(one.value, ActionValue):
-            actions[one.value.action.step_index] = one.value.action
-    verdicts = [one for one in applied if one.kind in {Kind.APPROVE, Kind.REJECT}]
-    outcome, instruction = latest.get(Kind.OUTCOME), latest.get(Kind.INSTRUCTION)
-    trim = latest.get(Kind.TRIM)
-    return Judgement(
-        verdict=verdicts[-1] if verdicts else None,
-        success=outcome.success if outcome else None,
-        instruction=" ".join(instruction.text.split()) if instruction else None,
-        bad_steps=frozenset(bad),
-        trim=(trim.first, trim.last) if trim else None,
-        actions=actions,
-        notes=tuple(one for one in applied if one.kind is Kind.NOTE),
-        applied=tuple(applied),
-        stale=tuple(one for one in standing if one not in applied),
-        undone=tuple(one for one in known if one.id in undone and one.kind is not Kind.UNDO),
-    )
-
-
-def _undone(known: Sequence[Decision]) -> frozenset[str]:
-    """Ids of the decisions that an undo takes back which is not itself taken back."""
-    gone: set[str] = set()
-    for one in reversed(known):  # an undo is later than what it takes back
-        if isinstance(one.value, Undo) and one.id not in gone:
-            gone.add(one.value.decision)
-    return frozenset(gone)
-
-
-def next_time(seen: Iterable[Decision], now: datetime) -> str:
-    """The time of a new decision: now, but after all that were seen, whatever the clocks say."""
-    last = max((one.time for one in seen), default="")
-    text = _iso(now)
-    if text > last:
-        return text
-    return _iso(datetime.fromisoformat(last).replace(tzinfo=UTC), after=True)
-
-
-def _iso(time: datetime, *, after: bool = False) -> str:
-    milliseconds = int(time.timestamp() * 1000 + 0.5) + after
-    moment = datetime.fromtimestamp(milliseconds / 1000, UTC)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{milliseconds % 1000:03d}Z"
-
-
-def checked_action(
-    value: Any, recorded: StepAction, nodes: Nodes
-) -> tuple[StepAction | None, list[str]]:
-    """The action of a correction, validated as a written step is, or why it cannot be one.
-
-    It keeps the step and the type. A target named by its id alone gets its role and name from the
-    tree. The sentence is made anew unless the reviewer wrote another one.
-
-    Args:
-        value: an action.json with some members; the others are those of the recording.
-        recorded: the step's action.
-        nodes: of the step's tree.
-    """
-    if not isinstance(value, dict):
-        return None, ["action: Input should be an object"]
-    members = recorded.model_dump(mode="json") | value
-    target = members.get("target_element")
-    if isinstance(target, dict) and (node := nodes.get(str(target.get("id")))):
-        members["target_element"] = {key: getattr(node, key) for key in ("id", "role", "name")}
-    try:
-        action = StepAction.model_validate(members)
-    except ValidationError as error:
-        return None, faults(error)
-    same = (recorded.step_index, recorded.action_type)
-    if (action.step_index, action.action_type) != same:
-        return None, ["action: a correction keeps the step and the type of its action"]
-    if action.parameters.__pydantic_extra__ or action.__pydantic_extra__:
-        return None, ["action: has unknown keys"]
-    if found := errors(check_action(action, nodes, "action.json")):
-        return None, [problem.message for problem in found]
-    if action.reasoning == recorded.reasoning:
-        kind, parameters = action.action_type, action.parameters
-        sentence = step_sentence(kind, parameters, action.target_element, _box(action, nodes))
-        action = action.model_copy(update={"reasoning": sentence})
-    return action, []
-
-
-def _box(action: StepAction, nodes: Nodes) -> tuple[int, int, int, int] | None:
-    target = action.target_element
-    if target is None or target.id not in nodes:
-        return None
-    bounds = nodes[target.id].bounds
-    return bounds.x, bounds.y, bounds.width, bounds.height
+        """Whether what was judged is what the steps are now; they are all there."""
+        if not steps_of(decision.value) <= self.steps.keys():
+            return False
+        return decision.trajectory == self.version or decision.judged == self.judged(decision)
 
 
 class Corrections(Document):
     """What people corrected in a trajectory, as its records keep it: `corrections.json`.
 
     Attributes:
-        instruction, success: see `Judgement`.
-        bad_steps: numbers of steps, in order.
+        instruction, success: None: as recorded.
+        bad_steps: numbers of steps that nobody should learn, in order.
         trim: the steps that are kept; None: all.
         actions: corrected ones, in order of their steps.
         decisions: ids of those that say all this.
@@ -429,6 +251,136 @@ class Corrections(Document):
 
 
 NO_CORRECTIONS = Corrections()
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What holds for a trajectory; without decisions, nothing does.
+
+    Of contradicting decisions the latest holds.
+
+    Attributes:
+        verdict: the approval or rejection; None: not reviewed.
+        corrections: what the records are made with.
+        applied: every decision that holds, in time order.
+        stale: of another version whose judged steps differ; not applied.
+        undone: taken back.
+    """
+
+    verdict: Decision | None = None
+    corrections: Corrections = NO_CORRECTIONS
+    applied: tuple[Decision, ...] = ()
+    stale: tuple[Decision, ...] = ()
+    undone: tuple[Decision, ...] = ()
+
+    @property
+    def status(self) -> Literal["approved", "rejected", "open"]:
+        """What `datasets.require_review` asks for."""
+        if self.verdict is None:
+            return "open"
+        return "rejected" if isinstance(self.verdict.value, Rejection) else "approved"
+
+    @property
+    def rejected_for(self) -> str:
+        """Why it is rejected, one of `REJECT_REASONS`; empty: it is not."""
+        value = self.verdict.value if self.verdict else None
+        return value.reason if isinstance(value, Rejection) else ""
+
+
+def judge(decisions: Iterable[Decision], subject: Subject) -> Judgement:
+    """What holds now. The order and repetition of `decisions` do not matter."""
+    known = sorted({one.id: one for one in decisions}.values(), key=lambda one: one.order)
+    gone: set[str] = set()  # taken back by an undo that is not itself taken back
+    for one in reversed(known):  # an undo is later than what it takes back
+        if isinstance(one.value, Undo) and one.id not in gone:
+            gone.add(one.value.decision)
+    said = [one for one in known if not isinstance(one.value, Undo)]
+    standing = [one for one in said if one.id not in gone]
+    applied = [one for one in standing if subject.is_same(one)]
+    verdict, told, decided_by = None, dict[str, Any](), list[str]()
+    bad, actions = set[int](), dict[int, StepAction]()
+    for one in applied:
+        match one.value:
+            case Approval() | Rejection():
+                verdict = one
+                continue
+            case OutcomeValue(success=success):
+                told["success"] = success
+            case InstructionValue(text=text):
+                told["instruction"] = " ".join(text.split())
+            case Trim() as trim:
+                told["trim"] = trim
+            case BadStep(step=step):
+                bad.add(step)
+            case ActionValue(action=action):
+                actions[action.step_index] = action
+            case _:
+                continue
+        decided_by.append(one.id)
+    told |= {"bad_steps": sorted(bad), "actions": [actions[step] for step in sorted(actions)]}
+    return Judgement(
+        verdict,
+        Corrections(**told, decisions=sorted(decided_by)),
+        tuple(applied),
+        tuple(one for one in standing if one not in applied),
+        tuple(one for one in said if one.id in gone),
+    )
+
+
+def next_time(seen: Iterable[Decision], now: datetime) -> str:
+    """The time of a new decision: now, but after all that were seen, whatever the clocks say."""
+    last = max((one.time for one in seen), default="")
+    if _iso(now) > last:
+        return _iso(now)
+    return _iso(datetime.fromisoformat(last) + timedelta(milliseconds=1))
+
+
+def _iso(time: datetime) -> str:
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def completed_action(value: Mapping[str, Any], recorded: StepAction, nodes: Nodes) -> StepAction:
+    """The action of a correction, validated as a written step is.
+
+    It keeps the step and the type. A target named by its id alone gets its role and name from the
+    tree. The sentence is made anew unless the reviewer wrote another one.
+
+    Args:
+        value: an action.json with some members; the others are those of the recording.
+        recorded: the step's action.
+        nodes: of the step's tree.
+
+    Raises:
+        DecisionError: it cannot be one.
+    """
+    members = {**recorded.model_dump(mode="json"), **value}
+    target = members.get("target_element")
+    if isinstance(target, dict) and (node := nodes.get(str(target.get("id")))):
+        members["target_element"] = {key: getattr(node, key) for key in ("id", "role", "name")}
+    try:
+        action = StepAction.model_validate(members)
+    except ValidationError as error:
+        raise DecisionError(*faults(error)) from None
+    same = (recorded.step_index, recorded.action_type)
+    if (action.step_index, action.action_type) != same:
+        raise DecisionError("action: a correction keeps the step and the type of its action")
+    if unknown_fields(action):
+        raise DecisionError("action: has unknown keys")
+    if found := errors(check_action(action, nodes, "action.json")):
+        raise DecisionError(*(problem.message for problem in found))
+    if action.reasoning == recorded.reasoning:
+        kind, parameters = action.action_type, action.parameters
+        sentence = step_sentence(kind, parameters, action.target_element, _box(action, nodes))
+        action = action.model_copy(update={"reasoning": sentence})
+    return action
+
+
+def _box(action: StepAction, nodes: Nodes) -> tuple[int, int, int, int] | None:
+    target = action.target_element
+    if target is None or target.id not in nodes:
+        return None
+    bounds = nodes[target.id].bounds
+    return bounds.x, bounds.y, bounds.width, bounds.height
 
 
 @dataclass(frozen=True)
@@ -495,11 +447,3 @@ def _row(step: StepFiles, row: ProvenanceRow, actions: Mapping[int, StepAction])
     nodes, _ = check_tree_bytes(read_bytes(step.ui_tree, "ui_tree.json"), "ui_tree.json")
     box = _box(step.action, nodes) or (None,) * len(_BOX)
     return {**row, **dict(zip(_BOX, box, strict=True))}
-
-
-def by_demonstration(decisions: Iterable[Decision]) -> dict[str, list[Decision]]:
-    """Demonstration → its decisions."""
-    found: defaultdict[str, list[Decision]] = defaultdict(list)
-    for one in decisions:
-        found[one.demonstration].append(one)
-    return dict(found)

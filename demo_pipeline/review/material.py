@@ -4,28 +4,24 @@ Belongs here: reading the store for the page, as JSON values. What was read of a
 since versions never change.
 """
 
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 from demo_pipeline.actions.action_tables import read_actions
 from demo_pipeline.desktopd.reader import read_trajectory
 from demo_pipeline.files.parquet import read_rows
 from demo_pipeline.files.recording_files import VIDEO_FILE
-from demo_pipeline.observation.clock.clock import Clock
 from demo_pipeline.observation.frames.screenshots import read_evidence
 from demo_pipeline.problems import DemonstrationError
 from demo_pipeline.recording.events import read_scans
 from demo_pipeline.recording.manifest import read_manifest
 from demo_pipeline.recording.video_probe import scan_packets
-from demo_pipeline.review.decisions import Decision, Judgement, Subject, by_demonstration, judge
+from demo_pipeline.review.decisions import NO_CORRECTIONS, Decision, Judgement, Subject, judge
 from demo_pipeline.review.pictures import groups
 from demo_pipeline.review.review_store import Reviews, subject_of
 from demo_pipeline.review.signals import DEMONSTRATION_SIGNALS, STEP_SIGNALS
-from demo_pipeline.review.triage import TRIAGE_STAGE, likeness, read_demonstration, read_steps
+from demo_pipeline.review.triage import STEPS_FILE, TRIAGE_STAGE, read_demonstration
 from demo_pipeline.store.errors import MissingOutput
 from demo_pipeline.store.store import Store
 from demo_pipeline.store.uploads import Uploads
@@ -33,20 +29,13 @@ from demo_pipeline.trajectories.provenance import read_hidden_actions, read_prov
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
 _MOST_KEPT = 5000  # opened versions; each is a few kB
-_PROVENANCE = (
-    *("pts", "lead_ms", "reason_code", "leak", "unavoidable", "freshness", "tree_agreement"),
-    *("tree_age_ms", "target_x", "target_y", "target_width", "target_height"),
-)
-_CLOCK = ("clock_method", "clock_uncertainty_ms", "platform", "recorded_at", "status", "reason")
+_SHOWN = ("pts", "lead_ms", "reason_code", "leak", "freshness", "tree_agreement", "tree_age_ms")
+_ABOUT = ("platform", "recorded_at", "status", "reason")
 Json = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Opened:
-    """A version of a trajectory: its folder, and what decisions about it refer to."""
-
-    folder: Path
-    subject: Subject
+Opened = tuple[Path, Subject]
+"""A version of a trajectory: its folder, and what decisions about it refer to."""
 
 
 class Material:
@@ -60,187 +49,154 @@ class Material:
     def __init__(self, store: Store, uploads: Uploads) -> None:
         self._store, self._uploads = store, uploads
         self.reviews = Reviews(store)
-        self._opened: OrderedDict[tuple[str, str], Opened] = OrderedDict()
+        self._opened: dict[tuple[str, str], Opened] = {}
         self._rows: dict[str, tuple[str, Json]] = {}
-        self._lock = Lock()
 
     def opened(self, demonstration: str, version: str = "") -> Opened | None:
         """A version of a trajectory; the published one for an empty `version`.
 
         None when it is not published, and was not while this process ran.
         """
-        known = self._opened.get((demonstration, version))
-        if known:
+        if known := self._opened.get((demonstration, version)):
             return known
-        output = TRAJECTORIES_STAGE.output(demonstration)
         try:
-            with self._store.open(output) as (folder, current):
-                found = Opened(folder, subject_of(current, demonstration))
+            with self._store.open(TRAJECTORIES_STAGE.output(demonstration)) as (folder, current):
+                found = folder, subject_of(current, demonstration)
         except MissingOutput:
             return None
-        with self._lock:
-            self._opened[demonstration, current.id] = found
-            while len(self._opened) > _MOST_KEPT:
-                self._opened.popitem(last=False)
+        self._opened[demonstration, current.id] = found
+        if len(self._opened) > _MOST_KEPT:
+            self._opened.pop(next(iter(list(self._opened))), None)
         return found if version in {"", current.id} else None
 
     def queue(self) -> Json:
         """Every demonstration with a trajectory, the most doubtful ones first."""
         self.reviews.refresh()
-        of = by_demonstration(self.reviews.all())
+        of = self.reviews.by_demonstration()
         names = [name.partition("/")[2] for name in self._store.outputs(TRAJECTORIES_STAGE.folder)]
-        rows = [self._row(name) for name in names]
-        near = {name: sorted(group) for group in groups(map(likeness, rows)) for name in group}
+        rows = list(filter(None, map(self._row, names)))
+        near = {name: sorted(group) for group in groups(rows) for name in group}
         shown = [self._queue_row(row, of.get(row["trajectory_id"], ()), near) for row in rows]
         shown.sort(key=lambda row: (-row["doubt"], row["id"]))
-        gone = sorted(of.keys() - set(names))
-        return {"rows": shown, "orphans": gone, "damaged": self.reviews.damaged()}
+        return {"rows": shown}
 
     def _queue_row(
         self, row: Json, decisions: Sequence[Decision], near: Mapping[str, Sequence[str]]
     ) -> Json:
         name = row["trajectory_id"]
-        keys = ("application", "instruction", "success", "steps", "doubt", "flagged")
-        shown = {"id": name, **{key: row[key] for key in keys}}
-        shown["signals"] = _named_signals(row) + self._disagreements(name)
-        shown["near"] = [one for one in near.get(name, ()) if one != name]
+        keys = ("application", "instruction", "doubt", "flagged")
+        annotated = self._store.published(f"annotated/{name}")
+        differing = annotated.manifest.summary.get("disagreements") if annotated else 0
         opened = self.opened(name) if decisions else None
-        judgement = judge(decisions, opened.subject) if opened else Judgement()
-        bad, stale = len(judgement.bad_steps), len(judgement.stale)
-        corrected = bool(judgement.corrections.decisions)
-        return shown | {
+        judgement = judge(decisions, opened[1]) if opened else Judgement()
+        return {
+            "id": name,
+            **{key: row[key] for key in keys},
+            "signals": _named_signals(row) + ([["disagreements", differing]] if differing else []),
+            "near": [one for one in near.get(name, ()) if one != name],
             "review": judgement.status,
-            "bad": bad,
-            "stale": stale,
-            "corrected": corrected,
+            "stale": len(judgement.stale),
+            "corrected": judgement.corrections != NO_CORRECTIONS,
         }
 
-    def _row(self, demonstration: str) -> Json:
-        """The triage of a demonstration, or its task alone when it has none."""
+    def _row(self, demonstration: str) -> Json | None:
+        """The triage of a demonstration, or its task alone when it has none; None: it is gone."""
         output = TRIAGE_STAGE.output(demonstration)
-        version = self._store.published(output)
-        known = self._rows.get(demonstration)
+        version, known = self._store.published(output), self._rows.get(demonstration)
         if known and version and known[0] == version.id:
             return known[1]
-        if version is None:
-            return self._untriaged(demonstration)
-        with self._store.open(output) as (folder, current):
-            row = read_demonstration(folder)
-        self._rows[demonstration] = (current.id, row)
-        return row
-
-    def _untriaged(self, demonstration: str) -> Json:
-        names = [signal.name for signal in DEMONSTRATION_SIGNALS]
-        names += [f"{signal.name}_steps" for signal in STEP_SIGNALS]
-        row: Json = dict.fromkeys(names, 0) | {"trajectory_id": demonstration, "task_group": ""}
-        row |= {"doubt": 0.0, "flagged": False, "action_types": [], "picture_hashes": []}
-        row |= {"application": "", "instruction": "", "success": False, "steps": 0}
-        opened = self.opened(demonstration)
-        if opened:
-            trajectory = read_trajectory(opened.folder)
-            row |= {"application": trajectory.task.application, "steps": len(trajectory.steps)}
-            row |= {"instruction": trajectory.task.instruction}
-            row |= {"success": trajectory.result.success, "task_group": demonstration}
-        return row
+        if version is not None:
+            with self._store.open(output) as (folder, current):
+                row = read_demonstration(folder)
+            self._rows[demonstration] = (current.id, row)
+            return row
+        if (opened := self.opened(demonstration)) is None:
+            return None
+        trajectory = read_trajectory(opened[0])
+        return {
+            "trajectory_id": demonstration,
+            "application": trajectory.task.application,
+            "instruction": trajectory.task.instruction,
+            "doubt": 0.0,
+            "flagged": False,
+        }
 
     def demonstration(self, name: str) -> Json | None:
         """All that the page shows of a demonstration; None: it has no trajectory."""
         opened = self.opened(name)
         if opened is None:
             return None
-        trajectory = read_trajectory(opened.folder)
-        rows = {
-            row["step_index"]: row for row in read_provenance(opened.folder / "provenance.parquet")
+        folder, subject = opened
+        trajectory = read_trajectory(folder)
+        provenance = read_provenance(folder / "provenance.parquet")
+        rows = {row["step_index"]: row for row in provenance}
+        triage = {
+            row["step_index"]: row for row in self._table(TRIAGE_STAGE.output(name), STEPS_FILE)
         }
-        triage = self._triage(name)
         steps = [
             {
                 "index": step.index,
-                "folder": step.folder.name,
                 "action": step.action.model_dump(mode="json"),
-                **{key: rows[step.index][key] for key in _PROVENANCE},
-                "triage": triage.get(step.index, {}),
+                **{key: rows[step.index][key] for key in _SHOWN},
+                "triage": _step_triage(triage.get(step.index, {})),
             }
             for step in trajectory.steps
         ]
         first = rows[trajectory.steps[0].index]
         return {
             "id": name,
-            "version": opened.subject.version,
+            "version": subject.version,
             "task": trajectory.task.model_dump(mode="json"),
             "result": trajectory.result.model_dump(mode="json"),
             "steps": steps,
-            "hidden": [asdict(one) for one in read_hidden_actions(opened.folder).actions],
-            "about": {key: first[key] for key in _CLOCK},
-            "signals": _named_signals(self._row(name)),
-            "annotations": self._annotations(name),
-            **self._recorded(name, rows.values()),
-            **self.judged(opened.subject),
+            "hidden": len(read_hidden_actions(folder).actions),
+            "about": {key: first[key] for key in _ABOUT},
+            "signals": _named_signals(self._row(name) or {}),
+            "annotations": self._table(f"annotated/{name}", "annotations.parquet"),
+            **self._recorded(name, provenance),
+            **self.judged(subject),
         }
 
-    def _disagreements(self, name: str) -> list[list[Any]]:
-        version = self._store.published(f"annotated/{name}")
-        number = version.manifest.summary.get("disagreements") if version else 0
-        return [["disagreements", number]] if number else []
-
-    def _annotations(self, name: str) -> list[Json]:
-        """The rows of the stage `annotations`, as they were when it ran."""
+    def _table(self, output: str, file: str) -> list[Json]:
+        """The rows of a table of an output; none without it."""
         try:
-            with self._store.open(f"annotated/{name}") as (folder, _):
-                return read_rows(folder / "annotations.parquet")
+            with self._store.open(output) as (folder, _):
+                return read_rows(folder / file)
         except MissingOutput:
             return []
 
-    def _triage(self, name: str) -> dict[int, Json]:
-        try:
-            with self._store.open(TRIAGE_STAGE.output(name)) as (folder, _):
-                rows = read_steps(folder)
-        except MissingOutput:
-            return {}
-        names = [signal.name for signal in STEP_SIGNALS]
-        return {
-            row["step_index"]: {
-                "doubt": row["doubt"],
-                "signals": [one for one in names if row[one]],
-                "idle_s": row["idle_s"],
-                "changed_share": row["changed_share"],
-            }
-            for row in rows
-        }
-
     def _recorded(self, name: str, rows: Iterable[Mapping[str, Any]]) -> Json:
         """The time line and the clock's evidence, in seconds of the film."""
-        folders = ("recordings", "events", "actions", "screenshots")
         try:
             with (
-                self._store.open_files(f"{folders[0]}/{name}", "manifest.json") as (raw, _),
-                self._store.open(f"{folders[1]}/{name}") as (events, _),
-                self._store.open(f"{folders[2]}/{name}") as (actions, _),
-                self._store.open_files(f"{folders[3]}/{name}", "evidence.json") as (shots, _),
+                self._store.open_files(f"recordings/{name}", "manifest.json") as (raw, _),
+                self._store.open(f"events/{name}") as (events, _),
+                self._store.open(f"actions/{name}") as (actions, _),
+                self._store.open_files(f"screenshots/{name}", "evidence.json") as (shots, _),
             ):
                 video, evidence = read_manifest(raw).video, read_evidence(shots)
                 scans, performed = read_scans(events), read_actions(actions)
         except MissingOutput:  # made elsewhere, or damaged: the steps are shown without it
             return {"film": None, "timeline": None, "clock": None}
-        clock = evidence.clock
         step_of = {row["action_index"]: row["step_index"] for row in rows}
-        line = [
-            {
-                "type": one.action_type,
-                "from": clock.video_time(one.press_ms),
-                "to": clock.video_time(one.end_ms),
-                "step": step_of.get(one.action_index),
-            }
+
+        def bar(start: float, end: float, **more: Any) -> Json:
+            at = evidence.clock.video_time
+            return {"from": at(start), "to": at(end), **more}
+
+        acted = [
+            bar(one.press_ms, one.end_ms, type=one.action_type, step=step_of.get(one.action_index))
             for one in performed
         ]
+        seen = [bar(one["time_ms"], one["time_ms"] + one["duration_ms"]) for one in scans]
         return {
-            "film": {"first": video.first_pts_s, "last": video.last_pts_s, **_size(video)},
-            "timeline": {"actions": line, "scans": [_scan(one, clock) for one in scans]},
+            "film": {"first": video.first_pts_s, "last": video.last_pts_s},
+            "timeline": {"actions": acted, "scans": seen},
             "clock": evidence.to_json()["clock"],
         }
 
     def judged(self, subject: Subject) -> Json:
-        """The decisions about a demonstration and what holds; reads those written meanwhile."""
+        """The decisions about a demonstration, and which count; reads those written meanwhile."""
         self.reviews.refresh(subject.id)
         decisions = self.reviews.of(subject.id)
         judgement = judge(decisions, subject)
@@ -250,36 +206,20 @@ class Material:
             | {"stale": one.id in stale, "undone": one.id in undone}
             for one in decisions
         ]
-        return {
-            "decisions": shown,
-            "judgement": {
-                "status": judgement.status,
-                "success": judgement.success,
-                "instruction": judgement.instruction,
-                "bad_steps": sorted(judgement.bad_steps),
-                "trim": judgement.trim,
-                "actions": {
-                    str(step): action.model_dump(mode="json")
-                    for step, action in judgement.actions.items()
-                },
-            },
-        }
+        return {"decisions": shown}
 
     def film(self, name: str) -> Path | None:
         """The film of a demonstration; None when it is not here any more, or another one is."""
         try:
             with self._store.open(f"recordings/{name}") as (folder, _):
-                manifest, kept = read_manifest(folder), folder / VIDEO_FILE
-        except MissingOutput:
-            return None
-        size = next(file.size for file in manifest.files if file.name == VIDEO_FILE)
-        if not kept.is_file():
-            try:
+                sizes = {file.name: file.size for file in read_manifest(folder).files}
+            kept = folder / VIDEO_FILE
+            if not kept.is_file():
                 with self._uploads.open(name) as upload:
                     kept = upload / VIDEO_FILE
-            except DemonstrationError:
-                return None
-        return kept if kept.is_file() and kept.stat().st_size == size else None
+        except (MissingOutput, DemonstrationError):
+            return None
+        return kept if kept.is_file() and kept.stat().st_size == sizes[VIDEO_FILE] else None
 
     def frames(self, name: str) -> list[float] | None:
         """Presentation time of every frame, seconds; None without a film."""
@@ -287,24 +227,15 @@ class Material:
         return None if film is None else [round(float(t), 6) for t in scan_packets(film).times]
 
 
-def _size(video: Any) -> Json:
-    turned = video.rotation % 180 != 0
-    width, height = (video.height, video.width) if turned else (video.width, video.height)
-    return {"width": width, "height": height}
-
-
-def _scan(row: Mapping[str, Any], clock: Clock) -> Json:
-    start = row["time_ms"]
-    return {"from": clock.video_time(start), "to": clock.video_time(start + row["duration_ms"])}
+def _step_triage(row: Mapping[str, Any]) -> Json:
+    found = [signal.name for signal in STEP_SIGNALS if row.get(signal.name)]
+    shown = {key: row[key] for key in ("doubt", "idle_s", "changed_share") if key in row}
+    return {**shown, "signals": found}
 
 
 def _named_signals(row: Mapping[str, Any]) -> list[list[Any]]:
     """Name and number of steps of every signal found, those with most points first."""
-    of_steps = [
-        (s.points * row[f"{s.name}_steps"], s.name, row[f"{s.name}_steps"]) for s in STEP_SIGNALS
-    ]
-    whole = [(s.points, s.name, 1) for s in DEMONSTRATION_SIGNALS if row[s.name]]
-    found = sorted(
-        (one for one in (*of_steps, *whole) if one[2]), key=lambda one: (-one[0], one[1])
-    )
-    return [[name, count] for _, name, count in found]
+    counts = [(s, row.get(f"{s.name}_steps", 0)) for s in STEP_SIGNALS]
+    counts += [(s, int(row.get(s.name, False))) for s in DEMONSTRATION_SIGNALS]
+    found = sorted((-s.points * number, s.name, number) for s, number in counts if number)
+    return [[name, number] for _, name, number in found]

@@ -32,6 +32,8 @@ function facts(id, pairs) {
 
 function named(node) { return node.name ? `${node.role} “${node.name}”` : node.role; }
 
+function counted(number, word) { return `${number} ${word}${number === 1 ? "" : "s"}`; }
+
 function plain(name) { return name.replaceAll("_", " "); }
 
 function round(value, digits = 1) {
@@ -266,10 +268,10 @@ function showDemonstration() {
   $("instruction").textContent = holds.instruction ?? demo.task.instruction;
   const done = holds.success ?? demo.result.success;
   fill("facts", ...[
-    demo.id, demo.task.application, `${demo.steps.length} steps`,
+    demo.id, demo.task.application, counted(demo.steps.length, "step"),
     done ? "task done" : `not done (${demo.result.error_message ?? "by review"})`,
     `${round(demo.result.completion_time_ms / 1000)} s`, demo.about.platform,
-    demo.hidden.length ? `${demo.hidden.length} hidden actions` : "",
+    demo.hidden ? counted(demo.hidden, "hidden action") : "",
     holds.trim ? `steps ${holds.trim[0]} to ${holds.trim[1]} kept` : "",
   ].filter(Boolean).map((text) => element("span", { text })));
   fill("verdict-buttons",

@@ -5,7 +5,7 @@ pixels.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -90,67 +90,43 @@ def torn(before: PictureFacts, picture: PictureFacts, after: PictureFacts) -> bo
         (cv2.absdiff(picture.cells, other.cells) > CHANGED).mean(axis=1)
         for other in (before, after)
     )
-    rows = np.arange(1, len(old) + 1)
-    above_old, above_new = np.cumsum(old) / rows, np.cumsum(new) / rows
-    below_old, below_new = (np.cumsum(one[::-1])[::-1] / rows[::-1] for one in (old, new))
-    inside = slice(TORN_ROWS, -TORN_ROWS)
-    kept = ((above_old[:-1], below_new[1:]), (above_new[:-1], below_old[1:]))
-    changed = ((below_old[1:], above_new[:-1]), (below_new[1:], above_old[:-1]))
-    return any(
-        bool(
-            ((a <= TORN_SAME) & (b <= TORN_SAME) & (c > TORN_OTHER) & (d > TORN_OTHER))[
-                inside
-            ].any()
-        )
-        for (a, b), (c, d) in zip(kept, changed, strict=True)
-    )
+    both, rows = np.stack([old, new]), np.arange(1, len(old))
+    above = (np.cumsum(both, axis=1)[:, :-1] / rows)[:, TORN_ROWS:-TORN_ROWS]
+    below = (np.cumsum(both[:, ::-1], axis=1)[:, -2::-1] / rows[::-1])[:, TORN_ROWS:-TORN_ROWS]
+    kept, changed = np.maximum(above, below[::-1]), np.minimum(below, above[::-1])
+    return bool(((kept <= TORN_SAME) & (changed > TORN_OTHER)).any())
 
 
-@dataclass(frozen=True, slots=True)
-class Likeness:
-    """What near-duplicates have in common.
-
-    Attributes:
-        id: of the demonstration.
-        task: its task group.
-        types: action types of its steps.
-        hashes: of its screenshots.
-    """
-
-    id: str
-    task: str
-    types: tuple[str, ...]
-    hashes: tuple[int, ...]
-
-
-def groups(demonstrations: Iterable[Likeness]) -> list[frozenset[str]]:
+def groups(rows: Iterable[Mapping[str, Any]]) -> list[frozenset[str]]:
     """Sets of two or more demonstrations that are nearly the same, in the order of their ids.
 
     Nearly the same: the same task and action types, and screenshots that look alike, step by step.
     Who is near a member of a group is in it.
+
+    Args:
+        rows: of the table `triage`; one without `picture_hashes` is like nothing.
     """
-    alike: defaultdict[tuple[str, tuple[str, ...]], list[Likeness]] = defaultdict(list)
-    for one in demonstrations:
-        alike[one.task, one.types].append(one)
+    alike: defaultdict[tuple[str, tuple[str, ...]], list[Mapping[str, Any]]] = defaultdict(list)
+    for row in rows:
+        if "picture_hashes" in row:
+            alike[row["task_group"], tuple(row["action_types"])].append(row)
     found = [group for same in alike.values() for group in _joined(same)]
     return sorted((group for group in found if len(group) > 1), key=sorted)
 
 
-def _joined(same: Sequence[Likeness]) -> list[frozenset[str]]:
-    pending = sorted(same, key=lambda one: one.id)
-    hashes = np.array([one.hashes for one in pending], np.uint64).reshape(len(pending), -1)
-    left = list(range(len(pending)))
-    found = []
+def _joined(same: Sequence[Mapping[str, Any]]) -> list[frozenset[str]]:
+    pending = sorted(same, key=lambda row: row["trajectory_id"])
+    numbers = [[int(text, 16) for text in row["picture_hashes"]] for row in pending]
+    hashes = np.array(numbers, np.uint64).reshape(len(pending), -1)
+    found, left = [], list(range(len(pending)))
     while left:
-        group, edge = {left[0]}, [left.pop(0)]
-        while edge and left:
-            bits = np.bitwise_count(hashes[left] ^ hashes[edge.pop()])
+        group = [left.pop(0)]
+        for one in group:  # which grows
+            bits = np.bitwise_count(hashes[left] ^ hashes[one])
             near = (bits.max(axis=1, initial=0) <= NEAR_BITS) & (
                 bits.sum(axis=1) <= NEAR_MEAN_BITS * max(1, bits.shape[1])
             )
-            new = [place for place, is_near in zip(left, near, strict=True) if is_near]
+            group += [place for place, is_near in zip(left, near, strict=True) if is_near]
             left = [place for place, is_near in zip(left, near, strict=True) if not is_near]
-            group.update(new)
-            edge += new
-        found.append(frozenset(pending[place].id for place in group))
+        found.append(frozenset(pending[place]["trajectory_id"] for place in group))
     return found

@@ -1,56 +1,51 @@
 """Where decisions are kept: `reviews/<demonstration>/<id>.json` in the store.
 
-Belongs here: reading and writing them, what a decision is about, and their exchange as JSON Lines
-and CSV. A document is written once and never changed, so two people at once lose nothing, and what
-was read once need not be read again.
+Belongs here: reading and writing them, what a decision is about, their exchange as JSON Lines and
+CSV, and removing a demonstration with all that is kept about it. A document is written once and
+never changed, so two people at once lose nothing, and what was read once need not be read again.
 """
 
 import csv
 import io
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 from pydantic import ValidationError
 
-from demo_pipeline.desktopd.reader import Trajectory, read_trajectory, step_folders
+from demo_pipeline.desktopd.reader import read_trajectory
 from demo_pipeline.desktopd.tree_validator import check_tree_bytes
-from demo_pipeline.files.atomic_write import file_digest
 from demo_pipeline.files.json_files import JsonFileError, json_bytes, parse_json, read_bytes
 from demo_pipeline.problems import Problem
 from demo_pipeline.review.decisions import (
+    VALUES,
+    ActionValue,
     Decision,
+    DecisionError,
     Judgement,
-    Kind,
     Subject,
-    by_demonstration,
-    checked_action,
+    Undo,
+    Value,
+    completed_action,
     faults,
     judge,
     next_time,
-    step_digest,
+    steps_of,
 )
+from demo_pipeline.store.bucket import in_parallel
 from demo_pipeline.store.errors import StorageError
-from demo_pipeline.store.names import is_safe_id
 from demo_pipeline.store.store import Store
 from demo_pipeline.store.version_manifest import Version, VersionName
 
 REVIEWS = "reviews"
-COLUMNS = ("id", "demonstration", "author", "time", "trajectory", "judged", "kind", "value")
+_DOCUMENTS = ("quarantine", REVIEWS, "annotations")  # folders with some of a demonstration
 _JSON_COLUMNS = ("judged", "value")
-_READERS = 16
-
-
-class DecisionError(ValueError):
-    """A decision that cannot be made. `faults` are sentences that never repeat its text."""
-
-    def __init__(self, faults: Sequence[str]) -> None:
-        self.faults = tuple(faults)
-        super().__init__("; ".join(faults))
+_REMEDY = "correct the line, or leave it out"
 
 
 class Reviews:
@@ -58,32 +53,32 @@ class Reviews:
 
     Args:
         store: has them, as documents.
-        clock: the time of new decisions.
     """
 
-    def __init__(
-        self, store: Store, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
-    ) -> None:
-        self._store, self._clock = store, clock
+    def __init__(self, store: Store) -> None:
+        self._store = store
         self._read: dict[str, Decision | None] = {}
 
     def refresh(self, demonstration: str = "") -> None:
         """Read what was written since, of one demonstration or of all; forget what is gone."""
         folder = f"{REVIEWS}/{demonstration}" if demonstration else REVIEWS
         keys = set(self._store.list_documents(folder))
-        known = [key for key in self._read if key.startswith(f"{folder}/")]
-        for key in set(known) - keys:
+        known = {key for key in self._read if key.startswith(f"{folder}/")}
+        for key in known - keys:
             self._read.pop(key, None)
-        fresh = sorted(keys - set(known))
-        if len(fresh) == 1:
-            self._read[fresh[0]] = self._load(fresh[0])
-        elif fresh:
-            with ThreadPoolExecutor(_READERS) as pool:
-                self._read.update(zip(fresh, pool.map(self._load, fresh), strict=True))
+        fresh = sorted(keys - known)
+        self._read.update(zip(fresh, in_parallel(self._load, fresh), strict=True))
 
     def of(self, demonstration: str) -> list[Decision]:
         """The known decisions about a demonstration, in time order."""
         return [one for one in self.all() if one.demonstration == demonstration]
+
+    def by_demonstration(self) -> dict[str, list[Decision]]:
+        """Demonstration → the known decisions about it, in time order."""
+        found: defaultdict[str, list[Decision]] = defaultdict(list)
+        for one in self.all():
+            found[one.demonstration].append(one)
+        return dict(found)
 
     def all(self) -> list[Decision]:
         """Every known decision, in time order."""
@@ -100,13 +95,18 @@ class Reviews:
         self._read[key] = decision if written else self._load(key)
         return written
 
+    def written(self, demonstration: str, decision_id: str) -> Decision | None:
+        """The decision that was made under an id before, for whichever version; None: none was."""
+        self.refresh(demonstration)
+        return self._read.get(f"{REVIEWS}/{demonstration}/{decision_id}.json")
+
     def make(  # noqa: PLR0917 - the members of a decision
         self,
         subject: Subject,
         trajectory: Path,
         author: str,
         kind: str,
-        value: Any,
+        value: Mapping[str, Any],
         decision_id: str = "",
     ) -> Decision:
         """Check a decision against the trajectory and write it. Twice with one id is once.
@@ -115,49 +115,35 @@ class Reviews:
             subject: the version that was judged.
             trajectory: its folder.
             author: who decides.
-            kind: one of `Kind`.
+            kind: one of `VALUES`.
             value: as the kind needs it.
             decision_id: 32 hex digits; empty: a new one.
 
         Raises:
             DecisionError: it cannot be made; the faults say why.
         """
-        if known := self.written(subject.id, decision_id, kind, value):
+        if known := self.written(subject.id, decision_id):
             return known
         seen = self.of(subject.id)
-        checked = checked_value(subject, trajectory, kind, value, seen)
-        step = checked.get("step", checked.get("action", {}).get("step_index"))
         document = {
             "id": decision_id or uuid4().hex,
             "demonstration": subject.id,
             "author": author,
-            "time": next_time(seen, self._clock()),
+            "time": next_time(seen, datetime.now(UTC)),
             "trajectory": subject.version,
-            "judged": {} if kind == Kind.UNDO else subject.judged(step),
+            "judged": {},
             "kind": kind,
-            "value": checked,
+            "value": checked_value(subject, trajectory, kind, value, seen),
         }
         try:
             decision = Decision.model_validate(document)
         except ValidationError as error:
-            raise DecisionError(faults(error)) from None
-        if not self.add(decision) and not self.written(subject.id, decision.id, kind, value):
-            raise DecisionError(["id: the document under it is damaged"])
-        return decision
-
-    def written(
-        self, demonstration: str, decision_id: str, kind: str, value: Any
-    ) -> Decision | None:
-        """The decision that was made under an id before, for whichever version; None: none was.
-
-        Raises:
-            DecisionError: it says something else.
-        """
-        self.refresh(demonstration)
-        known = next((one for one in self.of(demonstration) if one.id == decision_id), None)
-        if known and not (known.kind == kind and _says(known.value.model_dump(mode="json"), value)):
-            raise DecisionError(["id: another decision has it"])
-        return known
+            raise DecisionError(*faults(error)) from None
+        decision = decision.model_copy(update={"judged": subject.judged(decision)})
+        written = decision if self.add(decision) else self.written(subject.id, decision.id)
+        if written is None:
+            raise DecisionError("id: the document under it is damaged")
+        return written
 
     def _load(self, key: str) -> Decision | None:
         data = self._store.get_document(key)
@@ -169,16 +155,9 @@ class Reviews:
         return decision if is_here else None
 
 
-def _says(kept: Any, sent: Any) -> bool:
-    """Whether a written value is what was sent; checking has completed it."""
-    if isinstance(sent, dict):
-        return isinstance(kept, dict) and all(_says(kept.get(key), sent[key]) for key in sent)
-    return bool(kept == sent)
-
-
 def checked_value(
-    subject: Subject, folder: Path, kind: str, value: Any, seen: Sequence[Decision]
-) -> dict[str, Any]:
+    subject: Subject, folder: Path, kind: str, value: Mapping[str, Any], seen: Iterable[Decision]
+) -> Value:
     """The value of a decision as it is written.
 
     Args:
@@ -191,66 +170,49 @@ def checked_value(
     Raises:
         DecisionError: there is no such step, node or decision, or the action is not valid.
     """
-    if not isinstance(value, dict):
-        raise DecisionError(["value: Input should be an object"])
-    if kind == Kind.ACTION:
-        return {"action": _checked_action(subject, folder, value.get("action"))}
-    if kind == Kind.UNDO and value.get("decision") not in {one.id for one in seen}:
-        raise DecisionError(["decision: there is none with this id"])
-    steps: list[Any] = [value.get(key) for key in ("step", "first", "last") if key in value]
-    if any(step is not None and not _is_step(subject, step) for step in steps):
-        raise DecisionError(["step: the trajectory has no such step"])
-    return value
-
-
-def _checked_action(subject: Subject, folder: Path, value: Any) -> dict[str, Any]:
-    step = value.get("step_index") if isinstance(value, dict) else None
-    if not _is_step(subject, step):
-        raise DecisionError(["step: the trajectory has no such step"])
-    found = next(one for one in read_trajectory(folder).steps if one.index == step)
-    nodes, _ = check_tree_bytes(read_bytes(found.ui_tree, "ui_tree.json"), "ui_tree.json")
-    action, wrong = checked_action(value, found.action, nodes)
-    if action is None:
-        raise DecisionError(wrong)
-    return action.model_dump(mode="json")
-
-
-def _is_step(subject: Subject, step: Any) -> bool:
-    return type(step) is int and step in subject.steps
+    no_step = DecisionError("step: the trajectory has no such step")
+    if kind == "action":
+        action = value.get("action")
+        number = action.get("step_index") if isinstance(action, dict) else None
+        if not isinstance(action, dict) or type(number) is not int or number not in subject.steps:
+            raise no_step
+        step = next(one for one in read_trajectory(folder).steps if one.index == number)
+        nodes, _ = check_tree_bytes(read_bytes(step.ui_tree, "ui_tree.json"), "ui_tree.json")
+        return ActionValue(action=completed_action(action, step.action, nodes))
+    try:
+        checked = VALUES.get(kind, Value).model_validate(value)
+    except ValidationError as error:
+        raise DecisionError(*faults(error)) from None
+    if isinstance(checked, Undo) and checked.decision not in {one.id for one in seen}:
+        raise DecisionError("decision: there is none with this id")
+    if not steps_of(checked) <= subject.steps.keys():
+        raise no_step
+    return checked
 
 
 def subject_of(version: Version, demonstration: str) -> Subject:
     """What decisions about a committed trajectory are about; reads its manifest only."""
-    digests = {file.path: file.sha256 for file in version.manifest.files}
-    folders = {path.rpartition("/")[0] for path in digests if path.startswith("steps/")}
-    steps = {int(folder[6:]): step_digest(digests, folder) for folder in folders}
+    files: defaultdict[int, list[tuple[str, str]]] = defaultdict(list)
+    for file in version.manifest.files:
+        if file.path.startswith("steps/"):
+            files[int(file.path.split("/")[1])].append((file.path, file.sha256))
+    steps = {
+        step: sha256(repr(sorted(pairs)).encode()).hexdigest() for step, pairs in files.items()
+    }
     return Subject(demonstration, version.id, dict(sorted(steps.items())))
 
 
-def subject_of_folder(trajectory: Trajectory, version: str) -> Subject:
-    """The same for a folder, whose files are hashed."""
-    steps = {}
-    for number, folder in step_folders(trajectory.path):
-        files = sorted(path for path in folder.iterdir() if path.is_file())
-        digests = {f"steps/{folder.name}/{path.name}": file_digest(path).sha256 for path in files}
-        steps[number] = step_digest(digests, f"steps/{folder.name}")
-    return Subject(trajectory.id, version, steps)
-
-
-def as_json_lines(decisions: Iterable[Decision]) -> Iterator[bytes]:
-    """One line a decision, with a final newline each."""
-    return (json_bytes(one, compact=True) for one in decisions)
-
-
-def as_csv(decisions: Iterable[Decision]) -> str:
-    """The same as a table with a header; `judged` and `value` are JSON."""
+def exchanged(decisions: Iterable[Decision], suffix: str) -> str:
+    """Decisions as JSON Lines; for the suffix `.csv` as a table, with JSON in two columns."""
+    if suffix != ".csv":
+        return "".join(json_bytes(one, compact=True).decode() for one in decisions)
     text = io.StringIO()
-    table = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    table = csv.DictWriter(text, tuple(Decision.model_fields), lineterminator="\n")
     table.writeheader()
     for one in decisions:
         row = one.model_dump(mode="json")
         row |= {name: json.dumps(row[name], ensure_ascii=False) for name in _JSON_COLUMNS}
-        table.writerow({name: row[name] for name in COLUMNS})
+        table.writerow(row)
     return text.getvalue()
 
 
@@ -261,36 +223,24 @@ def read_exchange(path: Path) -> tuple[list[Decision], list[Problem]]:
         JsonFileError: the file cannot be read.
     """
     text = read_bytes(path, path.name).decode("utf-8-sig", "replace")
+    lines: Iterable[tuple[int, Any]] = enumerate(text.split("\n"), 1)
+    if path.suffix.lower() == ".csv":
+        table = csv.DictReader(io.StringIO(text, newline=""), restval="")
+        named = "id" in (table.fieldnames or ())
+        lines = ((table.line_num, row) for row in table) if named else [(1, {"": ""})]
     decisions, problems = [], []
-    lines = _csv_lines(text) if path.suffix.lower() == ".csv" else enumerate(text.split("\n"), 1)
     for number, line in lines:
-        if not line:
-            continue
         try:
-            decisions.append(Decision.model_validate(_value(line, path.name)))
+            if isinstance(line, dict):
+                line |= {name: parse_json(line.get(name, ""), path.name) for name in _JSON_COLUMNS}
+            if line:
+                value = parse_json(line, path.name) if isinstance(line, str) else line
+                decisions.append(Decision.model_validate(value))
         except (JsonFileError, ValidationError) as error:
             why = faults(error) if isinstance(error, ValidationError) else [error.message]
-            message, remedy = "; ".join(why), "correct the line, or leave it out"
-            problems.append(Problem("decision", path.name, message, number, remedy=remedy))
+            message = "; ".join(why)
+            problems.append(Problem("decision", path.name, message, number, remedy=_REMEDY))
     return decisions, problems
-
-
-def _csv_lines(text: str) -> Iterator[tuple[int, Mapping[str, str]]]:
-    table = csv.DictReader(io.StringIO(text, newline=""))
-    if not set(COLUMNS) <= set(table.fieldnames or ()):
-        yield 1, dict.fromkeys(COLUMNS, "")
-    for row in table:
-        yield table.line_num, row
-
-
-def _value(line: str | Mapping[str, str], file: str) -> Any:
-    if isinstance(line, str):
-        return parse_json(line, file)
-    return {
-        name: parse_json(text or "", file) if name in _JSON_COLUMNS else text
-        for name, text in line.items()
-        if name in COLUMNS
-    }
 
 
 def verdicts(
@@ -305,7 +255,7 @@ def verdicts(
     """
     reviews.refresh()
     found = {}
-    for name, decisions in by_demonstration(reviews.all()).items():
+    for name, decisions in reviews.by_demonstration().items():
         if (version := versions.get(name)) is None:
             continue
         subject = Subject(name, version.id, {})
@@ -327,21 +277,17 @@ def judged_decisions(store: Store, ids: Collection[str]) -> Iterator[tuple[Decis
     """
     reviews = Reviews(store)
     reviews.refresh()
-    for name, decisions in by_demonstration(reviews.all()).items():
+    for name, decisions in reviews.by_demonstration().items():
         if ids and name not in ids:
             continue
         version = store.current(f"trajectories/{name}")
-        judgement = judge(decisions, subject_of(version, name)) if version else None
-        for one in decisions:
-            yield one, _state(one, judgement)
-
-
-def _state(decision: Decision, judgement: Judgement | None) -> str:
-    if judgement is None:
-        return "no trajectory"
-    if decision in judgement.undone:
-        return "undone"
-    return "stale" if decision in judgement.stale else "holds"
+        if version is None:
+            yield from ((one, "no trajectory") for one in decisions)
+            continue
+        judgement = judge(decisions, subject_of(version, name))
+        states = dict.fromkeys((one.id for one in judgement.stale), "stale")
+        states |= dict.fromkeys((one.id for one in judgement.undone), "undone")
+        yield from ((one, states.get(one.id, "holds")) for one in decisions)
 
 
 def import_decisions(store: Store, decisions: Iterable[Decision]) -> tuple[int, list[Problem]]:
@@ -350,27 +296,59 @@ def import_decisions(store: Store, decisions: Iterable[Decision]) -> tuple[int, 
     What applies to a trajectory of this store is checked like one made here.
     """
     reviews, added, refused = Reviews(store), 0, []
-    reviews.refresh()
     for one in sorted(decisions, key=lambda one: one.order):
         try:
-            _require_valid(store, one, reviews.of(one.demonstration))
+            output = f"trajectories/{one.demonstration}"
+            version = None if isinstance(one.value, Undo) else store.current(output)
+            subject = subject_of(version, one.demonstration) if version else None
+            if subject and (one.trajectory == subject.version or subject.is_same(one)):
+                with store.open(output) as (folder, _):
+                    value = one.value.model_dump(mode="json")
+                    checked_value(subject, folder, one.kind, value, ())
             added += reviews.add(one)
         except (DecisionError, StorageError) as error:
-            remedy = "correct the line, or leave it out"
             message = f"decision {one.id}: {error}"
-            refused.append(Problem("decision", one.demonstration, message, remedy=remedy))
+            refused.append(Problem("decision", one.demonstration, message, remedy=_REMEDY))
     return added, refused
 
 
-def _require_valid(store: Store, decision: Decision, seen: Sequence[Decision]) -> None:
-    if not is_safe_id(decision.demonstration):
-        raise DecisionError(["demonstration: no demonstration has this id"])
-    output = f"trajectories/{decision.demonstration}"
-    version = store.current(output)
-    if version is None or decision.kind is Kind.UNDO:
-        return
-    subject = subject_of(version, decision.demonstration)
-    if subject.is_same(decision):
-        with store.open(output) as (folder, _):
-            value = decision.value.model_dump(mode="json")
-            checked_value(subject, folder, decision.kind, value, seen)
+def forget_demonstration(
+    store: Store, demonstration: str, stages: Collection[str]
+) -> tuple[list[str], list[str], int]:
+    """Remove a demonstration from a store, with all versions, and every dataset that holds it.
+
+    It goes at once, without the grace period: who still reads it gets an error.
+
+    Args:
+        store: of the pipeline.
+        demonstration: its id.
+        stages: names of the stages of a demonstration, whose outputs hold no other one.
+
+    Returns:
+        Its outputs; the datasets that held it, or were made of one that did, which the next run
+        builds again; and how many quarantine records, decisions and annotations went.
+    """
+    versions = list(store.versions())
+    names = {name for name, _ in versions} | set(store.outputs())
+    own = {name for name in names if name.partition("/")[2] == demonstration}
+    others = [(name, version) for name, version in versions if name not in own]
+    datasets = [pair for pair in others if pair[1] is None or pair[1].manifest.stage not in stages]
+    held: set[str] = set()
+    made_of: set[str] = {demonstration}
+    while fresh := {name for name, one in datasets if _holds(one, made_of, own)} - held:
+        held |= fresh
+        made_of |= {one.manifest.stage for name, one in datasets if one and name in fresh}
+    for name in sorted(held | own):
+        store.erase(name)
+    documents = sum(store.delete_documents(f"{folder}/{demonstration}") for folder in _DOCUMENTS)
+    documents += store.delete_document(f"quarantine/{demonstration}.json")  # of older stores
+    return sorted(own), sorted(held), documents
+
+
+def _holds(version: Version | None, made_of: Collection[str], own: Collection[str]) -> bool:
+    """Whether a dataset was built from one of these; one that cannot be read may have been."""
+    if version is None:
+        return True
+    manifest = version.manifest
+    links = any(link.output in own for link in manifest.links.values())
+    return links or not manifest.inputs.keys().isdisjoint(made_of)

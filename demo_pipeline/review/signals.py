@@ -7,15 +7,16 @@ in `pictures`, reading the inputs in `triage`.
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
-from math import hypot
+from math import dist, inf
+from operator import attrgetter
 from typing import Any
 
 from demo_pipeline.actions.action_tables import POINTER_TYPES, Action
 from demo_pipeline.actions.inputs import Input
-from demo_pipeline.desktopd.models import ActionType, HotkeyParameters, Role, StepAction, points
+from demo_pipeline.desktopd.models import ActionType, Role, StepAction, points
 from demo_pipeline.observation.trees.recorder_windows import name_pattern
 from demo_pipeline.review.pictures import PictureFacts, different_cells, torn
 
@@ -94,6 +95,27 @@ class StepFacts:
     window: str = ""
     pointers: tuple[tuple[float, float], ...] = ()
 
+    @property
+    def kind(self) -> ActionType:
+        """The type of its action."""
+        return self.written.action_type
+
+    @property
+    def keys(self) -> set[str]:
+        """The keys that it presses together; none of other actions."""
+        return set(getattr(self.written.parameters, "keys", ()))
+
+    @property
+    def places(self) -> list[tuple[int, int]]:
+        """The canvas points that it acts on."""
+        return points(self.written)
+
+    def distance(self, other: "StepFacts") -> float:
+        """Canvas pixels between their first points; infinite when one has none."""
+        return min(
+            (dist(self.places[0], at) for at in other.places[:1] if self.places), default=inf
+        )
+
 
 @dataclass(frozen=True)
 class Facts:
@@ -118,137 +140,125 @@ class Facts:
     meta_s: float = 0.0
     film: tuple[float, float] = (0.0, 0.0)
 
+    def picture(self, place: int) -> PictureFacts:
+        """The screenshot of a step; of the place after the last one, the final one."""
+        return self.steps[place].picture if place < len(self.steps) else self.final
 
-@dataclass
-class Found:
-    """The signals of a step, and what they were measured from."""
 
-    signals: set[str] = field(default_factory=set)
-    values: dict[str, Any] = field(default_factory=dict)
+_TIME = attrgetter("time")
+_TAKING_BACK = {
+    "undo": ({"ctrl", "z"}, {"command", "z"}),
+    "back": ({"alt", "left"}, {"command", "["}),
+}
+
+Found = tuple[set[str], dict[str, Any]]
+"""The signals of a step, and what they were measured from, by column of the table of steps."""
 
 
 def step_signals(facts: Facts) -> list[Found]:
     """The signals of every step, in order."""
-    found = [Found() for _ in facts.steps]
-    times = [item.time for item in facts.inputs]
-    for place, (step, here) in enumerate(zip(facts.steps, found, strict=True)):
-        following = facts.steps[place + 1] if place + 1 < len(facts.steps) else None
-        _effect(facts, place, here)
-        _timing(facts, place, here)
-        _pointer(facts, times, step, here)
-        _typing(facts, step, here)
-        _observation(step, here)
-        if following and (how := _undone_by(facts, place, here)):
-            here.signals.add("undone")
-            here.values["undone_by"] = how
-    _faults(facts, found)
-    _windows(facts, found)
+    found: list[Found] = []
+    for place, step in enumerate(facts.steps):
+        values: dict[str, Any] = {}
+        signals = {*_effect(facts, place, values), *_timing(facts, place, values)}
+        signals |= {*_path(facts, step, values), *_typing(facts, step, values), *_seen(facts, step)}
+        if how := _undone_by(facts, place, values, "no_effect" in signals):
+            values["undone_by"] = how
+            signals.add("undone")
+        found.append((signals, values))
+    pictures = [facts.picture(place) for place in range(len(found) + 1)]
+    marked = {
+        "torn": [n for n in range(1, len(found)) if torn(*pictures[n - 1 : n + 2])],
+        "frozen": _frozen(facts.steps),
+        "off_task": _tail(facts),
+    }
+    for name, places in marked.items():
+        for place in places:
+            found[place][0].add(name)
     return found
 
 
-def _effect(facts: Facts, place: int, here: Found) -> None:
-    step, after = facts.steps[place], _after(facts, place)
-    kind = step.written.action_type
-    following = facts.steps[place + 1] if place + 1 < len(facts.steps) else None
-    pointers = (*step.pointers, *(following.pointers if following else ()), *_points(step))
+def _effect(facts: Facts, place: int, values: dict[str, Any]) -> Iterator[str]:
+    step, after = facts.steps[place], facts.picture(place + 1)
+    following = facts.steps[place + 1 : place + 2]
+    pointers = (*step.pointers, *(at for one in following for at in one.pointers), *step.places)
     changed = different_cells(step.picture, after, pointers)
-    here.values["changed_share"] = changed / step.picture.cells.size
-    if changed or kind is ActionType.WAIT or step.picture.missing or after.missing:
+    values["changed_share"] = changed / step.picture.cells.size
+    if changed or step.kind is ActionType.WAIT or step.picture.missing or after.missing:
         return
-    keys = getattr(step.written.parameters, "keys", ())
-    if {"c", "s"} & set(keys):  # copying and saving may show nothing
+    if {"c", "s"} & step.keys:  # copying and saving may show nothing
         return
     target = step.written.target_element
     hidden_effect = {Role.CHECKBOX, Role.RADIOBUTTON, Role.TEXTFIELD, Role.TEXTAREA, Role.COMBOBOX}
-    if target and target.role in hidden_effect and kind is not ActionType.TYPE:
+    if target and target.role in hidden_effect and step.kind is not ActionType.TYPE:
         return  # a tick is under the pointer, and a caret blinks
-    focuses = {ActionType.TYPE, ActionType.HOTKEY}
-    if target is None and following and following.written.action_type in focuses:
-        return
-    here.signals.add("no_effect")
+    focused = any(one.kind in {ActionType.TYPE, ActionType.HOTKEY} for one in following)
+    if target or not focused:
+        yield "no_effect"
 
 
-def _after(facts: Facts, place: int) -> PictureFacts:
-    return facts.steps[place + 1].picture if place + 1 < len(facts.steps) else facts.final
-
-
-def _points(step: StepFacts) -> list[tuple[float, float]]:
-    return [(float(x), float(y)) for x, y in points(step.written)]
-
-
-def _undone_by(facts: Facts, place: int, here: Found) -> str | None:
+def _undone_by(facts: Facts, place: int, values: Mapping[str, Any], no_effect: bool) -> str | None:
     """How the next step takes this one back: undo, back, escape or again; None: it does not."""
-    step, following, after = facts.steps[place], facts.steps[place + 1], _after(facts, place + 1)
-    keys, target = _keys(following.written), following.written.target_element
-    named = target.name.strip().casefold() if target and target.role is Role.BUTTON else ""
-    if step.written.action_type is ActionType.WAIT:
+    step, after = facts.steps[place], facts.picture(min(place + 2, len(facts.steps)))
+    if step.kind is ActionType.WAIT or place + 1 == len(facts.steps):
         return None
-    if keys in ({"ctrl", "z"}, {"command", "z"}) or named == "undo":
-        return "undo"
-    if keys in ({"alt", "left"}, {"command", "["}) or named == "back":
-        return "back"
-    same = step.written.action_type is following.written.action_type and _near(step, following)
-    gap_s = (following.action.press_ms - step.action.end_ms) / 1000
-    if "no_effect" in here.signals:
+    following = facts.steps[place + 1]
+    keys, target = following.keys, following.written.target_element
+    named = target.name.strip().casefold() if target and target.role is Role.BUTTON else ""
+    for how, shortcuts in _TAKING_BACK.items():
+        if keys in shortcuts or named == how:
+            return how
+    same = step.kind is following.kind and step.distance(following) <= AGAIN_PX
+    if no_effect:
+        gap_s = (following.action.press_ms - step.action.end_ms) / 1000
         return "again" if same and gap_s <= AGAIN_S else None
-    pointers = (*step.pointers, *following.pointers, *_points(step), *_points(following))
-    returned = here.values["changed_share"] > 0 and not after.missing
-    returned = returned and not different_cells(step.picture, after, pointers)
-    again = "again" if same and step.written.action_type in POINTER_TYPES else None
-    return ("escape" if keys == {"esc"} else again) if returned else None
+    pointers = (*step.pointers, *following.pointers, *step.places, *following.places)
+    returned = values["changed_share"] and not after.missing
+    if not returned or different_cells(step.picture, after, pointers):
+        return None
+    again = "again" if same and step.kind in POINTER_TYPES else None
+    return "escape" if keys == {"esc"} else again
 
 
-def _keys(action: StepAction) -> set[str]:
-    parameters = action.parameters
-    return set(parameters.keys) if isinstance(parameters, HotkeyParameters) else set()
-
-
-def _near(one: StepFacts, other: StepFacts) -> bool:
-    a, b = _points(one), _points(other)
-    return bool(a and b) and hypot(a[0][0] - b[0][0], a[0][1] - b[0][1]) <= AGAIN_PX
-
-
-def _timing(facts: Facts, place: int, here: Found) -> None:
-    step = facts.steps[place]
-    waits = step.written.action_type is ActionType.WAIT
+def _timing(facts: Facts, place: int, values: dict[str, Any]) -> Iterator[str]:
+    step, waits = facts.steps[place], facts.steps[place].kind is ActionType.WAIT
     if waits and step.written.parameters.seconds < NEAR_PAUSE_S:  # type: ignore[attr-defined]
-        here.signals.add("short_wait")
+        yield "short_wait"
     if place == 0:
         return
-    before = facts.steps[place - 1]
-    hidden = step.row["hidden_before"] > 0
-    if not waits and before.written.action_type is not ActionType.WAIT:
-        idle_s = (step.action.press_ms - before.action.end_ms) / 1000
-        here.values["idle_s"] = max(0.0, idle_s)
-        if idle_s > IDLE_S and not hidden:
-            here.signals.add("hesitation")
-        shown = step.action.press_ms - (step.row["lead_ms"] or 0.0)
-        late = (before.action.end_ms + ALONE_S * 1000 < ms <= shown for ms in facts.changes_ms)
-        if any(late):
-            here.signals.add("discontinuity")
+    before, hidden = facts.steps[place - 1], step.row["hidden_before"] > 0
     if hidden:
-        here.signals.add("discontinuity")
-
-
-def _pointer(facts: Facts, times: Sequence[int], step: StepFacts, here: Found) -> None:
-    start = step.action.pre_move_ms
-    if start is None or step.action.x is None or step.action.y is None:
+        yield "discontinuity"
+    if waits or before.kind is ActionType.WAIT:
         return
-    first = max(bisect_right(times, start) - 2, 0)  # with the place where it had rested
-    moves = facts.inputs[first : bisect_right(times, step.action.press_ms)]
+    idle_s = (step.action.press_ms - before.action.end_ms) / 1000
+    values["idle_s"] = max(0.0, idle_s)
+    if idle_s > IDLE_S and not hidden:
+        yield "hesitation"
+    shown = step.action.press_ms - (step.row["lead_ms"] or 0.0)
+    if any(before.action.end_ms + ALONE_S * 1000 < ms <= shown for ms in facts.changes_ms):
+        yield "discontinuity"
+
+
+def _path(facts: Facts, step: StepFacts, values: dict[str, Any]) -> Iterator[str]:
+    start, end = step.action.pre_move_ms, (step.action.x, step.action.y)
+    if start is None or end[0] is None or end[1] is None:
+        return
+    first = max(bisect_right(facts.inputs, start, key=_TIME) - 2, 0)  # where it had rested
+    moves = facts.inputs[first : bisect_right(facts.inputs, step.action.press_ms, key=_TIME)]
     path = [(item.x, item.y) for item in moves if item.x is not None and item.y is not None]
-    path.append((step.action.x, step.action.y))
-    travelled = sum(hypot(b[0] - a[0], b[1] - a[1]) for a, b in pairwise(path))
+    path.append((end[0], end[1]))
+    travelled = sum(dist(a, b) for a, b in pairwise(path))
     if travelled <= SHORT_PATH:
         return
-    straight = hypot(path[-1][0] - path[0][0], path[-1][1] - path[0][1])
-    here.values["path_efficiency"] = min(1.0, straight / travelled)
-    if straight / travelled < STRAIGHT:
-        here.signals.add("wandering")
+    straight = dist(path[0], path[-1]) / travelled
+    values["path_efficiency"] = min(1.0, straight)
+    if straight < STRAIGHT:
+        yield "wandering"
 
 
-def _typing(facts: Facts, step: StepFacts, here: Found) -> None:
-    if step.written.action_type is not ActionType.TYPE:
+def _typing(facts: Facts, step: StepFacts, values: dict[str, Any]) -> Iterator[str]:
+    if step.kind is not ActionType.TYPE:
         return
     lines = set(step.action.events)
     deletions = sum(
@@ -257,59 +267,41 @@ def _typing(facts: Facts, step: StepFacts, here: Found) -> None:
     )
     characters = len(step.action.text or "")
     seconds = (step.action.end_ms - step.action.press_ms) / 1000
-    here.values |= {"characters": characters, "deletions": deletions}
-    share = 100 * deletions / max(1, characters)
-    if deletions >= MOST_CORRECTIONS and share > CORRECTED_SHARE:
-        here.signals.add("corrections")
+    values |= {"characters": characters, "deletions": deletions}
+    if deletions >= MOST_CORRECTIONS and 100 * deletions > CORRECTED_SHARE * max(1, characters):
+        yield "corrections"
     if characters >= PACED_CHARACTERS and seconds > 0:
-        here.values["characters_per_second"] = (characters + deletions) / seconds
-        if not PACE[0] <= here.values["characters_per_second"] <= PACE[1]:
-            here.signals.add("pace")
+        values["characters_per_second"] = (characters + deletions) / seconds
+        if not PACE[0] <= values["characters_per_second"] <= PACE[1]:
+            yield "pace"
 
 
-def _observation(step: StepFacts, here: Found) -> None:
-    row, pointing = step.row, step.written.action_type in POINTER_TYPES
+def _seen(facts: Facts, step: StepFacts) -> Iterator[str]:
+    row = step.row
+    stale = row["freshness"] in {"stale", "changed"} or row["tree_agreement"] == "differs"
+    names = [name for name in facts.recorder_windows if name.strip()]
     marks = {
-        "leak": bool(row["leak"]),
-        "no_target": pointing and step.written.target_element is None,
+        "leak": row["leak"],
+        "no_target": step.kind in POINTER_TYPES and step.written.target_element is None,
         "no_tree": row["freshness"] in {"none", "sparse", "unreadable"},
-        "stale_tree": row["freshness"] in {"stale", "changed"}
-        or row["tree_agreement"] == "differs",
+        "stale_tree": stale,
         "black": step.picture.black,
+        "recorder_window": any(name_pattern(name).search(step.window) for name in names),
     }
-    here.signals |= {name for name, is_set in marks.items() if is_set}
+    yield from (name for name, is_set in marks.items() if is_set)
 
 
-def _faults(facts: Facts, found: Sequence[Found]) -> None:
-    """Torn and frozen pictures, which only their neighbours show."""
-    pictures = [*(step.picture for step in facts.steps), facts.final]
-    for place, here in list(enumerate(found))[1:]:
-        if torn(*pictures[place - 1 : place + 2]):
-            here.signals.add("torn")
-    runs: list[list[int]] = []  # of pointing steps
-    for place in (place for place, step in enumerate(facts.steps) if _points(step)):
-        if runs and _still(facts.steps[runs[-1][-1]], facts.steps[place]):
+def _frozen(steps: Sequence[StepFacts]) -> Iterator[int]:
+    """Yield the places of pointing steps in a row that show the same, though the pointer moved."""
+    runs: list[list[int]] = []
+    for place in (place for place, step in enumerate(steps) if step.places):
+        before = steps[runs[-1][-1]] if runs else None
+        moved = before is not None and before.distance(steps[place]) > MOVED_PX
+        if before and moved and not different_cells(before.picture, steps[place].picture, ()):
             runs[-1].append(place)
         else:
             runs.append([place])
-    for place in (place for run in runs if len(run) >= FROZEN_STEPS for place in run):
-        found[place].signals.add("frozen")
-
-
-def _still(one: StepFacts, other: StepFacts) -> bool:
-    """Whether the picture is the same, though the pointer was not."""
-    a, b = _points(one)[0], _points(other)[0]
-    moved = hypot(a[0] - b[0], a[1] - b[1]) > MOVED_PX
-    return moved and not different_cells(one.picture, other.picture, ())
-
-
-def _windows(facts: Facts, found: Sequence[Found]) -> None:
-    phrases = [name_pattern(name) for name in facts.recorder_windows if name.strip()]
-    for step, here in zip(facts.steps, found, strict=True):
-        if step.window and any(phrase.search(step.window) for phrase in phrases):
-            here.signals.add("recorder_window")
-    for place in _tail(facts):
-        found[place].signals.add("off_task")
+    yield from (place for run in runs if len(run) >= FROZEN_STEPS for place in run)
 
 
 def _tail(facts: Facts) -> range:
@@ -330,36 +322,27 @@ def _words(text: str) -> set[str]:
 
 def demonstration_signals(facts: Facts) -> Found:
     """The signals of the demonstration as a whole."""
-    here = Found()
-    film_s = (facts.film[1] - facts.film[0]) / 1000
-    acted = [step.action for step in facts.steps if step.written.action_type is not ActionType.WAIT]
-    unused_s = 0.0
+    signals, unused_s, film_s = set[str](), 0.0, (facts.film[1] - facts.film[0]) / 1000
+    acted = [step.action for step in facts.steps if step.kind is not ActionType.WAIT]
     if acted and film_s > 0:
-        head = max(0.0, acted[0].press_ms - facts.film[0]) / 1000
-        unused_s = head + max(0.0, facts.film[1] - acted[-1].end_ms) / 1000
-        unused_s = min(film_s, unused_s)
+        head = max(0.0, acted[0].press_ms - facts.film[0])
+        unused_s = min(film_s, (head + max(0.0, facts.film[1] - acted[-1].end_ms)) / 1000)
         if unused_s > UNUSED_S and unused_s > UNUSED_SHARE * film_s:
-            here.signals.add("unused_time")
+            signals.add("unused_time")
     differs_s = abs(facts.meta_s - film_s)
     if differs_s > DURATION_S and differs_s > DURATION_SHARE * film_s and facts.meta_s:
-        here.signals.add("duration")
+        signals.add("duration")
     row = facts.steps[0].row if facts.steps else {}
     if row and (row["clock_method"] == "meta_timestamp" or row["clock_uncertainty_ms"] > CLOCK_MS):
-        here.signals.add("clock")
-    here.values = {"unused_s": unused_s, "film_s": film_s, "meta_s": facts.meta_s}
-    return here
-
-
-def step_doubt(signals: Iterable[str]) -> float:
-    """The doubt about a step: the sum of its signals' points."""
-    return sum(signal.points for signal in STEP_SIGNALS if signal.name in signals)
+        signals.add("clock")
+    return signals, {"unused_s": unused_s, "film_s": film_s, "meta_s": facts.meta_s}
 
 
 def doubt(counts: Mapping[str, int], signals: Iterable[str]) -> float:
-    """The doubt about a demonstration.
+    """The doubt about a demonstration, or about a step: the sum of points.
 
-    The sum of points: of each signal of the whole once, of each signal of steps as often as there
-    are such steps, at most three times.
+    Of each signal of the whole once, of each signal of steps as often as there are such steps, at
+    most three times.
 
     Args:
         counts: signal → number of steps that have it.

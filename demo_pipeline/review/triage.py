@@ -6,6 +6,7 @@ Belongs here: its two tables, reading the facts from the earlier stages' outputs
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pyarrow as pa
 from demo_pipeline.actions.action_tables import read_actions
 from demo_pipeline.actions.inputs import Input, inputs_of
 from demo_pipeline.desktopd.models import ActionType
-from demo_pipeline.desktopd.reader import StepFiles, read_trajectory
+from demo_pipeline.desktopd.reader import StepFiles, Trajectory, read_trajectory
 from demo_pipeline.files.column_values import COUNT, TEXT, between, fitting, one_of
 from demo_pipeline.files.json_files import dump_json, parse_json, read_bytes
 from demo_pipeline.files.parquet import described_schema, read_rows, schema_problems, write_rows
@@ -24,9 +25,8 @@ from demo_pipeline.observation.frames.screenshots import read_evidence
 from demo_pipeline.observation.trees.recorder_windows import unmentioned
 from demo_pipeline.problems import Problem
 from demo_pipeline.recording.events import read_events
-from demo_pipeline.recording.manifest import RecordingManifest
 from demo_pipeline.recording.recording_stages import RecordingInputs
-from demo_pipeline.review.pictures import Likeness, read_picture
+from demo_pipeline.review.pictures import read_picture
 from demo_pipeline.review.signals import (
     DEMONSTRATION_SIGNALS,
     FLAGGED,
@@ -36,10 +36,8 @@ from demo_pipeline.review.signals import (
     StepFacts,
     demonstration_signals,
     doubt,
-    step_doubt,
     step_signals,
 )
-from demo_pipeline.settings import ObservationSettings
 from demo_pipeline.stage import DEMONSTRATION_JOB, Check, Stage, Summary, built_again
 from demo_pipeline.trajectories.provenance import read_provenance
 
@@ -118,27 +116,20 @@ TRIAGE_SCHEMA = described_schema(
 )
 
 
-def build_triage(
-    manifest: RecordingManifest,
-    folders: Mapping[str, Path],
-    out: Path,
-    settings: ObservationSettings,
-) -> Summary:
+def build_triage(inputs: RecordingInputs, out: Path) -> Summary:
     """Write steps.parquet and demonstration.parquet; the summary has no text of the task.
 
     Args:
-        manifest: of the recording.
-        folders: stage → its output: `events`, `actions`, `screenshots` and `trajectories`.
+        inputs: the recording, the outputs of the stages before, and the settings.
         out: where the tables are written.
-        settings: has the words of the recorder's windows.
     """
-    trajectory = read_trajectory(folders["trajectories"])
-    facts = read_facts(manifest, folders, settings)
-    found, whole = step_signals(facts), demonstration_signals(facts)
+    manifest = inputs.recording
+    trajectory, facts = read_facts(inputs)
+    found, (whole, measured) = step_signals(facts), demonstration_signals(facts)
     rows = [
         _step_row(manifest.id, step, here) for step, here in zip(facts.steps, found, strict=True)
     ]
-    counts = Counter(name for here in found for name in here.signals)
+    counts = Counter(name for signals, _ in found for name in signals)
     row = {
         "trajectory_id": manifest.id,
         "task_group": facts.steps[0].row["split_group"],
@@ -146,10 +137,10 @@ def build_triage(
         "instruction": trajectory.task.instruction,
         "success": trajectory.result.success,
         "steps": len(rows),
-        "doubt": round(doubt(counts, whole.signals), 6),
-        **{signal.name: signal.name in whole.signals for signal in DEMONSTRATION_SIGNALS},
+        "doubt": round(doubt(counts, whole), 6),
+        **{signal.name: signal.name in whole for signal in DEMONSTRATION_SIGNALS},
         **{f"{signal.name}_steps": counts[signal.name] for signal in STEP_SIGNALS},
-        **whole.values,
+        **measured,
         "action_types": [one["action_type"] for one in rows],
         "picture_hashes": [one["picture_hash"] for one in rows],
     }
@@ -157,37 +148,37 @@ def build_triage(
     write_rows(out / STEPS_FILE, rows, TRIAGE_STEPS_SCHEMA)
     write_rows(out / DEMONSTRATION_FILE, [row], TRIAGE_SCHEMA)
     dump_json(out / QUEUE_FILE, row, compact=True)
-    signals = {**dict.fromkeys(sorted(whole.signals), 1), **dict(sorted(counts.items()))}
+    signals = {**dict.fromkeys(sorted(whole), 1), **dict(sorted(counts.items()))}
     return {"steps": len(rows), "doubt": row["doubt"], "signals": signals}
 
 
-def _step_row(demonstration: str, step: StepFacts, here: Found) -> dict[str, Any]:
+def _step_row(demonstration: str, step: StepFacts, found: Found) -> dict[str, Any]:
+    signals, values = found
     return {
         "trajectory_id": demonstration,
         "step_index": step.written.step_index,
-        "action_type": str(step.written.action_type),
-        "doubt": round(step_doubt(here.signals), 6),
-        **{signal.name: signal.name in here.signals for signal in STEP_SIGNALS},
+        "action_type": str(step.kind),
+        "doubt": round(doubt(dict.fromkeys(signals, 1), ()), 6),
+        **{signal.name: signal.name in signals for signal in STEP_SIGNALS},
         **{
             name: round(value, 6) if isinstance(value, float) else value
-            for name, value in here.values.items()
+            for name, value in values.items()
         },
         "picture_hash": f"{step.picture.hash:016x}",
     }
 
 
-def read_facts(
-    manifest: RecordingManifest, folders: Mapping[str, Path], settings: ObservationSettings
-) -> Facts:
-    """What the signals are found in; every screenshot is read once."""
+def read_facts(inputs: RecordingInputs) -> tuple[Trajectory, Facts]:
+    """The trajectory, and what the signals are found in; every screenshot is read once."""
+    folders, manifest = inputs.folders, inputs.recording
     trajectory = read_trajectory(folders["trajectories"])
-    rows = {row["step_index"]: row for row in _provenance(folders["trajectories"])}
+    provenance = read_provenance(folders["trajectories"] / "provenance.parquet")
+    rows = {row["step_index"]: row for row in provenance}
     actions = {one.action_index: one for one in read_actions(folders["actions"])}
-    inputs = inputs_of(read_events(folders["events"]))
+    events = inputs_of(read_events(folders["events"]))
     evidence = read_evidence(folders["screenshots"])
     clock, meta, video = evidence.clock, manifest.parsed_meta(), manifest.video
-    places = [item for item in inputs if item.x is not None and item.y is not None]
-    times = [item.time for item in places]
+    places = [item for item in events if item.x is not None and item.y is not None]
     steps = [
         StepFacts(
             step.action,
@@ -195,41 +186,37 @@ def read_facts(
             actions[rows[step.index]["action_index"]],
             read_picture(step.screenshot),
             target_window(step),
-            _pointer(places, times, rows[step.index], evidence),
+            _pointer(places, rows[step.index], evidence),
         )
         for step in trajectory.steps
     ]
     quest = meta.quest
     words = [trajectory.task.instruction, trajectory.task.application, meta.title, meta.description]
     words += [quest.title, quest.app, *quest.objectives] if quest else []
-    return Facts(
+    return trajectory, Facts(
         steps,
         read_picture(trajectory.final_screenshot),
-        inputs,
+        events,
         sorted(clock.event_time(time_s) for time_s in evidence.screen_changes_s),
         " ".join(words),
-        unmentioned(settings.recorder_windows, meta),
+        unmentioned(inputs.settings.observation.recorder_windows, meta),
         float(meta.duration_seconds),
         (clock.event_time(video.first_pts_s), clock.event_time(video.last_pts_s)),
     )
 
 
-def _provenance(trajectory: Path) -> list[dict[str, Any]]:
-    return read_provenance(trajectory / "provenance.parquet")
-
-
 def _pointer(
-    places: Sequence[Input], times: Sequence[int], row: Mapping[str, Any], evidence: Evidence
+    places: Sequence[Input], row: Mapping[str, Any], evidence: Evidence
 ) -> tuple[tuple[float, float], ...]:
     """Where the pointer was in a screenshot, on the canvas; nowhere when it is not known."""
     if row["pts"] is None:
         return ()
-    number = bisect_right(times, evidence.clock.event_time(row["pts"])) - 1
-    near = [places[number]] if number >= 0 else []
+    shown = evidence.clock.event_time(row["pts"])
+    number = bisect_right(places, shown, key=attrgetter("time"))
     scale, pad_x, pad_y = row["scale"], row["pad_x"], row["pad_y"]
     return tuple(
         (one.x * scale + pad_x, one.y * scale + pad_y)
-        for one in near
+        for one in places[max(0, number - 1) : number]
         if one.x is not None and one.y is not None
     )
 
@@ -261,26 +248,9 @@ def read_steps(folder: Path) -> list[dict[str, Any]]:
     return read_rows(folder / STEPS_FILE, TRIAGE_STEPS_SCHEMA)
 
 
-def likeness(row: Mapping[str, Any]) -> Likeness:
-    """What `pictures.groups` compares, from the row of a demonstration."""
-    hashes = tuple(int(text, 16) for text in row["picture_hashes"])
-    return Likeness(row["trajectory_id"], row["task_group"], tuple(row["action_types"]), hashes)
-
-
-def _run(inputs: RecordingInputs, out: Path) -> Summary:
-    return build_triage(inputs.recording, inputs.folders, out, inputs.settings.observation)
-
-
-def _check(inputs: RecordingInputs, out: Path) -> list[Problem]:
-    """Both tables have their columns and values, and a row a step."""
+def _check(_inputs: RecordingInputs, out: Path) -> list[Problem]:
     problems = schema_problems(out / STEPS_FILE, TRIAGE_STEPS_SCHEMA)
-    problems += schema_problems(out / DEMONSTRATION_FILE, TRIAGE_SCHEMA)
-    if not problems and read_demonstration(out)["steps"] != len(
-        read_provenance(inputs.folders["trajectories"] / "provenance.parquet", ("step_index",))
-    ):
-        message = "has not a row for every step"
-        problems.append(Problem("triage_rows", STEPS_FILE, message, remedy="build it again"))
-    return problems
+    return problems + schema_problems(out / DEMONSTRATION_FILE, TRIAGE_SCHEMA)
 
 
 TRIAGE_STAGE: Stage[RecordingInputs] = Stage(
@@ -296,12 +266,12 @@ TRIAGE_STAGE: Stage[RecordingInputs] = Stage(
     exported=False,
     inputs=("raw_recordings", "events", "actions", "screenshots", "trajectories"),
     section=lambda settings: settings.observation,
-    build=_run,
+    build=build_triage,
     checks=(
         Check(
             "triage_tables",
             "The tables have their declared columns and values, and a row for every step.",
-            built_again(_run, _check),
+            built_again(build_triage, _check),
             blocking=False,
             compared=("steps",),
         ),

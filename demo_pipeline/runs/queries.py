@@ -18,7 +18,7 @@ from demo_pipeline.exports.dataset_counts import (
     rows,
     statistics,
 )
-from demo_pipeline.exports.dataset_statistics import STATISTICS_STAGE, read_statistics
+from demo_pipeline.exports.dataset_statistics import STATISTICS_STAGE, count_doubt, read_statistics
 from demo_pipeline.runs.stages import store_views
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.store.errors import StorageError
@@ -42,7 +42,8 @@ def current_statistics(workspace: Workspace) -> Tables:
     if is_bucket(workspace.store.url):
         return committed_statistics(workspace)
     with opened_views(local_path(workspace.store.url)) as (sql, names):
-        return statistics(sql, names)
+        tables = statistics(sql, names)
+    return {**tables, "doubt": count_doubt(workspace.store).value} if tables else tables
 
 
 def run_query(workspace: Workspace, query: str) -> list[dict[str, Any]]:

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from demo_pipeline.defs import dataset_assets
 from demo_pipeline.defs.sensors import Progress, postponed, progress, should_rebuild
+from demo_pipeline.defs.tags import REASON_TAG
+from demo_pipeline.review.review_store import Reviews, subject_of
 from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.failures import DATASET_ATTEMPTS
 from demo_pipeline.store.errors import StorageError
@@ -172,3 +174,30 @@ def test_a_build_that_waits_for_something_is_tried_again_without_end(
 
 def test_before_anything_has_run_there_is_nothing_to_build(made: Bench) -> None:
     assert progress(made.instance, made.settings) == Progress(0, 0, 0.0, processing=False)
+
+
+def requested(made: Bench) -> list[dg.RunRequest]:
+    """What three ticks request; a run that is not launched, again."""
+    return [one for _ in range(3) for one in ticked(made, "new_uploads").requests]
+
+
+def test_a_persons_decision_reaches_the_datasets_by_itself(made: Bench) -> None:
+    made.catalogue()
+    first, second = {one.partition_key: one for one in requested(made)}.values()
+    assert launched(made, first).success
+    assert launched(made, second).success
+    assert made.run("build_datasets").success
+    assert requested(made) == []
+    with made.workspace.store.open("trajectories/first") as (folder, version):
+        made_by = (subject_of(version, "first"), folder, "ann")
+        Reviews(made.workspace.store).make(*made_by, "reject", {"reason": "other"})
+    request = requested(made)[0]
+    assert (request.partition_key, request.tags[REASON_TAG]) == ("first", "reviewed")
+    assert launched(made, request).success
+    [rebuild] = ticked(made, "rebuild_datasets").requests
+    assert launched(made, rebuild, "build_datasets").success
+    with made.workspace.store.open("sft") as (folder, _):
+        samples = (folder / "samples.jsonl").read_bytes()
+    assert (b"trajectories/first/" in samples, b"trajectories/second/" in samples) == (False, True)
+    assert requested(made) == []
+    assert ticked(made, "rebuild_datasets").requests == ()

@@ -25,10 +25,11 @@ from demo_pipeline.observation.frames.evidence import Evidence
 from demo_pipeline.recording.events import EVENTS_FILE, SCANS_FILE
 from demo_pipeline.recording.input_log import EVENTS_SCHEMA, SCANS_SCHEMA
 from demo_pipeline.recording.manifest import RecordingManifest
+from demo_pipeline.recording.recording_stages import RecordingInputs
 from demo_pipeline.recording.video_probe import VideoProbe
 from demo_pipeline.review.triage import TRIAGE_STAGE, build_triage
 from demo_pipeline.runs.workspace import Workspace
-from demo_pipeline.settings import ObservationSettings
+from demo_pipeline.settings import Settings
 from demo_pipeline.store.version_manifest import Recipe
 from demo_pipeline.trajectories.provenance import write_hidden_actions, write_provenance
 from demo_pipeline_tests.datasets.builders import ROW
@@ -287,9 +288,20 @@ def write_outputs(demo: MadeDemonstration, root: Path) -> tuple[RecordingManifes
 
 def write_triage(demo: MadeDemonstration, root: Path, out: Path) -> None:
     """The triage of a made demonstration."""
-    manifest, folders = write_outputs(demo, root)
     out.mkdir(parents=True)
-    build_triage(manifest, folders, out, ObservationSettings())
+    build_triage(triage_inputs(*write_outputs(demo, root)), out)
+
+
+def triage_inputs(manifest: RecordingManifest, folders: dict[str, Path]) -> RecordingInputs:
+    """What the stage `triage` reads."""
+    return RecordingInputs(
+        settings=Settings(),
+        folders=folders,
+        demonstration=manifest.id,
+        upload_name=manifest.id,
+        upload=folders["recordings"],
+        manifest=manifest,
+    )
 
 
 def commit(workspace: Workspace, demo: MadeDemonstration, root: Path) -> None:
@@ -298,7 +310,7 @@ def commit(workspace: Workspace, demo: MadeDemonstration, root: Path) -> None:
     triage = root / "triage" / demo.id
     shutil.rmtree(triage, ignore_errors=True)
     triage.mkdir(parents=True)
-    build_triage(manifest, folders, triage, ObservationSettings())
+    build_triage(triage_inputs(manifest, folders), triage)
     for name, folder in {**folders, TRIAGE_STAGE.folder: triage}.items():
         with workspace.store.stage(f"{name}/{demo.id}") as staging:
             shutil.copytree(folder, staging.path, dirs_exist_ok=True)

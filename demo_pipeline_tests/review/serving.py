@@ -18,7 +18,7 @@ from typing import Any
 import uvicorn
 
 from demo_pipeline.review.material import Material
-from demo_pipeline.review.server import build_app, listening
+from demo_pipeline.review.server import build_app
 from demo_pipeline.runs.workspace import Workspace
 
 TOKEN = "a-token-that-no-other-site-can-know"  # noqa: S105 - of a server that tests start
@@ -77,18 +77,11 @@ class Served:
         return self.ask(f"api/demonstrations/{demonstration}/decisions", "POST", body)
 
 
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
-
-
 @contextmanager
 def served(workspace: Workspace, author: str = "ann", port: int = 0) -> Iterator[Served]:
     """A server in a thread of this process; on a free port, or on this one."""
-    port = port or free_port()
-    connection = listening(port)
-    assert connection is not None
+    connection = socket.create_server(("127.0.0.1", port))
+    port = connection.getsockname()[1]
     app = build_app(Material(workspace.store, workspace.uploads), author, TOKEN, port)
     config = uvicorn.Config(app, log_level="warning", access_log=False)
     server = uvicorn.Server(config)

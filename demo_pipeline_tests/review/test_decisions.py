@@ -16,8 +16,9 @@ from demo_pipeline.desktopd.tree_validator import check_tree
 from demo_pipeline.review.decisions import (
     NO_CORRECTIONS,
     Decision,
+    DecisionError,
     Subject,
-    checked_action,
+    completed_action,
     corrected,
     judge,
     next_time,
@@ -40,7 +41,6 @@ START = datetime(2026, 1, 2, tzinfo=UTC)
 def decided(number: int, kind: str, value: Any = None, **more: Any) -> Decision:
     """The decision with this number, which came after those with lower ones."""
     value = value or {}
-    step = value.get("step", value.get("action", {}).get("step_index"))
     subject = more.pop("subject", SUBJECT)
     made = {
         "id": f"{number:032x}",
@@ -48,11 +48,12 @@ def decided(number: int, kind: str, value: Any = None, **more: Any) -> Decision:
         "author": "ann",
         "time": next_time([], START + timedelta(seconds=number)),
         "trajectory": subject.version,
-        "judged": {} if kind == "undo" else subject.judged(step),
+        "judged": {},
         "kind": kind,
         "value": value,
     }
-    return Decision.model_validate(made | more)
+    decision = Decision.model_validate(made | more)
+    return decision.model_copy(update={"judged": subject.judged(decision)})
 
 
 def undo(number: int, of: int) -> Decision:
@@ -70,8 +71,8 @@ def test_the_latest_of_contradicting_decisions_holds_in_whatever_order_they_are_
     found = {repr(judge(order, SUBJECT)) for order in permutations(made)}
     assert len(found) == 1
     held = judge([*made, *made], SUBJECT)
-    assert (held.status, held.instruction) == ("rejected", "two words")
-    assert held.bad_steps == {2}
+    assert (held.status, held.corrections.instruction) == ("rejected", "two words")
+    assert held.corrections.bad_steps == [2]
 
 
 def test_an_undo_takes_a_decision_back_and_an_undone_undo_does_not() -> None:
@@ -93,7 +94,7 @@ def test_a_decision_for_another_version_holds_where_the_judged_steps_are_the_sam
     ]
     held = judge(made, other)
     assert held.status == "open"
-    assert held.bad_steps == {1}
+    assert held.corrections.bad_steps == [1]
     assert [one.kind for one in held.stale] == ["approve", "bad_step"]
     assert judge(made, replace(other, steps=SUBJECT.steps)).status == "approved"
     assert judge([*made, undo(5, 1)], other).stale == (made[2],)
@@ -137,20 +138,17 @@ class TestCorrectedActions:
     recorded = StepAction.model_validate(CLICKED)
     nodes = check_tree(tree("Shop"), "ui_tree.json")[0]
 
-    def check(self, **change: Any) -> tuple[StepAction | None, list[str]]:
-        return checked_action({"step_index": 1, **change}, self.recorded, self.nodes)
+    def check(self, **change: Any) -> StepAction:
+        return completed_action({"step_index": 1, **change}, self.recorded, self.nodes)
 
     def test_another_target_gets_its_role_name_and_sentence_from_the_tree(self) -> None:
-        action, faults = self.check(target_element={"id": "node_3"})
-        assert not faults
-        assert action is not None
+        action = self.check(target_element={"id": "node_3"})
         assert action.target_element is not None
         assert (action.target_element.role, action.target_element.name) == ("button", "Button 3")
         assert action.reasoning == 'Click the "Button 3" button.'
 
     def test_the_reviewers_own_sentence_stays(self) -> None:
-        action, _ = self.check(target_element=None, reasoning="Open the shop.")
-        assert action is not None
+        action = self.check(target_element=None, reasoning="Open the shop.")
         assert (action.target_element, action.reasoning) == (None, "Open the shop.")
 
     @pytest.mark.parametrize(
@@ -168,9 +166,8 @@ class TestCorrectedActions:
         ],
     )
     def test_what_no_step_could_be_is_refused(self, change: Any, message: str) -> None:
-        action, faults = self.check(**change)
-        assert action is None
-        assert any(message in fault for fault in faults), faults
+        with pytest.raises(DecisionError, match=message):
+            self.check(**change)
 
 
 def test_records_get_corrected_words_steps_and_outcome(tmp_path: Path) -> None:

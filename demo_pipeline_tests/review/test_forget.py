@@ -14,8 +14,7 @@ from demo_pipeline.cli.app import app
 from demo_pipeline.exports.dataset_stages import INDEX_STAGE
 from demo_pipeline.exports.export_stages import SFT_STAGE
 from demo_pipeline.exports.record_stages import RECORDS_STAGE
-from demo_pipeline.review.forget import forget_demonstration
-from demo_pipeline.review.review_store import Reviews, subject_of
+from demo_pipeline.review.review_store import Reviews, forget_demonstration, subject_of
 from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.quarantine import list_quarantine
 from demo_pipeline.runs.stage_runs import run_stage
@@ -126,7 +125,7 @@ def test_nothing_of_it_is_left_and_the_others_stay(
     run_dataset_stage(workspace, DATASET_STAGES[0])
     assert workspace.store.verify(f"trajectories/{KEPT}") == []
     again = CliRunner().invoke(app, ["forget", GONE, "--yes"])
-    assert (again.exit_code, "0 outputs, 0 documents" in again.output) == (0, True)
+    assert (again.exit_code, "removed: 0, documents: 0" in again.output) == (0, True)
     assert list_quarantine(workspace.store) == []
 
 
@@ -146,9 +145,7 @@ def test_in_a_bucket_as_in_a_folder_all_versions_and_what_was_made_of_them_go(ei
     either.put_document(f"quarantine/{GONE}/actions.json", b"{}")
     either.put_document(f"reviews/{KEPT}/{'a' * 32}.json", b"{}")
     gone = forget_demonstration(either, GONE, NAMES)
-    assert gone.outputs == (f"trajectories/{GONE}",)
-    assert gone.datasets == ("dataset_statistics", "sft_samples")
-    assert gone.documents == 1
+    assert gone == ([f"trajectories/{GONE}"], ["dataset_statistics", "sft_samples"], 1)
     assert {name for name, _ in either.versions()} == {f"trajectories/{KEPT}", "messages"}
     assert either.outputs() == ["messages", f"trajectories/{KEPT}"]
     assert either.list_documents("reviews") == [f"reviews/{KEPT}/{'a' * 32}.json"]
@@ -201,7 +198,7 @@ def test_a_dataset_whose_manifest_cannot_be_read_goes_too(tmp_path: Path) -> Non
     commit(store, "sft_samples", "sft_samples", "1", {KEPT: "x"})
     [manifest] = (tmp_path / ".versions/sft_samples").glob("*/manifest.json")
     manifest.write_text("{")
-    assert forget_demonstration(store, GONE, NAMES).datasets == ("sft_samples",)
+    assert forget_demonstration(store, GONE, NAMES)[1] == ["sft_samples"]
 
 
 def test_a_link_in_the_uploads_is_removed_and_not_what_it_leads_to(tmp_path: Path) -> None:

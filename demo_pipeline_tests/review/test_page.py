@@ -16,6 +16,7 @@ from demo_pipeline.review.decisions import Judgement, judge
 from demo_pipeline.review.review_store import Reviews, subject_of
 from demo_pipeline.runs.stage_runs import run_stage
 from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline.store.names import safe_id
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
 from demo_pipeline_tests.datasets.stores import commit_trajectory
 from demo_pipeline_tests.doors.test_browser import chromium
@@ -105,11 +106,15 @@ def test_a_demonstration_is_judged_and_corrected_by_keyboard(root: Path, page: P
         saved(page)
         judgement = held(workspace)
         last = len(page.locator("#steps li").all()) - 1
-        assert judgement.instruction == "Tick the box and write the name."
-        assert judgement.bad_steps == {last}
-        assert judgement.trim == (1, last)
-        assert judgement.actions[1].target_element is not None
-        assert judgement.actions[1].target_element.name == "Agree"
+        corrections = judgement.corrections
+        assert corrections.instruction == "Tick the box and write the name."
+        assert corrections.bad_steps == [last]
+        assert corrections.trim is not None
+        assert (corrections.trim.first, corrections.trim.last) == (1, last)
+        [action] = corrections.actions
+        assert action.step_index == 1
+        assert action.target_element is not None
+        assert action.target_element.name == "Agree"
         assert judgement.status == "approved"
         page.reload()
         shown(page, "first/1")
@@ -142,10 +147,11 @@ def test_parameters_notes_and_rejection_with_a_reason(root: Path, page: Page) ->
         press(page, "Enter")
         expect(page.locator("#toast")).to_contain_text("outside 1920x1080", timeout=PATIENCE)
     judgement = held(workspace)
-    assert judgement.actions[0].parameters.x == 400  # type: ignore[attr-defined]
+    assert judgement.corrections.actions[0].parameters.x == 400  # type: ignore[attr-defined]
     assert judgement.verdict is not None
     assert judgement.verdict.value.reason == "unfinished"  # type: ignore[attr-defined]
-    assert [note.value.text for note in judgement.notes] == ["look here"]  # type: ignore[attr-defined]
+    notes = [one.value for one in judgement.applied if one.kind == "note"]
+    assert [note.text for note in notes] == ["look here"]  # type: ignore[attr-defined]
 
 
 def test_a_draft_survives_a_reload(root: Path, page: Page) -> None:
@@ -196,7 +202,7 @@ def test_nothing_is_lost_when_the_server_is_killed_between_two_keys(root: Path, 
     reviews.refresh()
     assert [one.kind for one in reviews.all()] == ["bad_step", "bad_step", "approve"]
     judgement = held(open_workspace(root))
-    assert judgement.bad_steps == {0, 1}
+    assert judgement.corrections.bad_steps == [0, 1]
     assert judgement.status == "approved"
 
 
@@ -215,7 +221,7 @@ def test_two_browsers_see_what_the_other_decided(root: Path, browser: Browser, p
         saved(page)
         expect(page.locator("#decisions li")).to_have_count(3, timeout=PATIENCE)
         other.close()
-    assert held(workspace).bad_steps == {0, 1}
+    assert held(workspace).corrections.bad_steps == [0, 1]
 
 
 def test_a_rebuild_while_looking_asks_before_it_counts(tmp_path: Path, page: Page) -> None:
@@ -239,7 +245,14 @@ def test_hostile_text_stays_text(tmp_path: Path, page: Page) -> None:
     script = "<img src=x onerror=alert(1)><script>alert(2)</script>"
     workspace = open_workspace(tmp_path)
     typed = ("type", {"text": script})
-    made = make_trajectory(tmp_path, actions=(typed, CLICK), instruction=script, application=script)
+    target = {"id": "node_1", "role": "button", "name": script}
+    told = {"instruction": script, "application": script, "targets": {1: target}}
+    made = make_trajectory(tmp_path, name := safe_id(script), (typed, CLICK), **told)
+    tree = made.path / "steps/001/ui_tree.json"
+    document = json.loads(tree.read_text())
+    bounds = {"x": 300, "y": 300, "width": 200, "height": 60}
+    document["root"]["children"] = [{**target, "bounds": bounds}]
+    tree.write_text(json.dumps(document))
     commit_trajectory(workspace, made)
     dialogs: list[Any] = []
 
@@ -248,13 +261,23 @@ def test_hostile_text_stays_text(tmp_path: Path, page: Page) -> None:
         dialog.dismiss()
 
     page.on("dialog", dismiss)
-    with served(workspace) as running:
-        page.goto(f"{running.url}#demo/0")
-        shown(page, "demo/0")
+    with served(workspace, author=script) as running:
+        page.goto(f"{running.url}#{name}/0")
+        shown(page, f"{name}/0")
         expect(page.locator("#instruction")).to_have_text(script)
-        assert page.locator("main img, aside img, nav img, body script").count() == 0
         press(page, "j")
-        shown(page, "demo/1")
+        shown(page, f"{name}/1")
+        expect(page.locator("#tree li", has_text="onerror")).to_have_count(1, timeout=PATIENCE)
+        page.locator("#tree li", has_text="onerror").hover()
+        press(page, "c")
+        page.keyboard.type(script)
+        press(page, "Enter", "r")
+        page.locator("#reject-text").fill(script)
+        page.locator("#reasons li").first.click()
+        saved(page)
+        page.reload()
+        expect(page.locator("#decisions li", has_text="onerror")).to_have_count(2, timeout=PATIENCE)
+        assert page.locator("main img, aside img, nav img, body script").count() == 0
     assert dialogs == []
 
 

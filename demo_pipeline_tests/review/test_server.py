@@ -1,6 +1,7 @@
 """The server of the review page: who may ask, what it sends, and that no decision is lost."""
 
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -9,9 +10,11 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from typer.testing import CliRunner
 
+from demo_pipeline.cli.app import app
 from demo_pipeline.review.review_store import Reviews
-from demo_pipeline.review.server import kept_token, listening
+from demo_pipeline.review.server import kept_token
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
 from demo_pipeline_tests.datasets.stores import commit_trajectory
@@ -41,13 +44,12 @@ def test_the_queue_and_a_demonstration_are_sent_whole(server: Served) -> None:
     assert queue["author"] == "ann"
     shown = server.ask("api/demonstrations/first").json
     assert shown["task"]["instruction"] == "Please do the first task."
-    assert shown["film"]["width"] == 640
+    assert shown["film"]["last"] > shown["film"]["first"]
     assert shown["clock"]["uncertainty_ms"] >= 0
     assert {one["step"] for one in shown["timeline"]["actions"]} >= {0, 1, 2}
     step = f"files/first/{shown['version']}/0"
     assert server.ask(f"{step}/screenshot").body.startswith(b"\x89PNG")
     assert server.ask(f"{step}/tree").json["root"]["role"] == "desktop"
-    assert server.ask(f"files/first/{shown['version']}/final").status == 200
 
 
 def test_the_film_is_sent_in_ranges_and_its_frames_by_time(server: Served, made: Path) -> None:
@@ -93,13 +95,11 @@ def test_another_site_can_neither_read_nor_write(server: Served, headers: dict[s
         assert not any(name.startswith("access-control") for name in one.headers)
 
 
-def test_a_write_needs_the_pages_own_origin_and_json(server: Served) -> None:
+def test_a_write_needs_the_pages_own_origin(server: Served) -> None:
     body = {"id": "a" * 32, "version": "x", "kind": "approve", "value": {}}
     path = "api/demonstrations/first/decisions"
     assert server.ask(path, "POST", body, origin=None).status == 403
-    assert server.ask(path, "POST", body, content_type="text/plain").status == 400
     assert server.ask(path, "POST", b"{" * 100_000).status == 400
-    assert server.ask(path, "POST", b" " * 2_000_000).status == 400
     assert server.ask(path, "DELETE", body, origin=f"http://127.0.0.1:{server.port}").status == 405
     assert server.ask("api/queue", "OPTIONS", origin="http://evil.example").status == 403
 
@@ -231,8 +231,8 @@ def test_a_killed_server_keeps_what_it_answered_and_its_address(
         again.decide("first", "bad_step", {"step": step}, decision)
     shown = again.ask("api/demonstrations/first").json
     kill(again)
-    assert shown["judgement"]["bad_steps"] == [0, 1]
-    assert sorted(decision["id"] for decision in shown["decisions"]) == sorted([one, two])
+    decided = {decision["id"]: decision["value"]["step"] for decision in shown["decisions"]}
+    assert decided == {one: 0, two: 1}
 
 
 def test_the_token_is_random_kept_and_its_owners_alone(tmp_path: Path) -> None:
@@ -243,12 +243,13 @@ def test_the_token_is_random_kept_and_its_owners_alone(tmp_path: Path) -> None:
     assert (tmp_path / "cache/review-token").stat().st_mode & 0o077 == 0
 
 
-def test_a_taken_port_is_told() -> None:
-    first = listening(9572)
-    assert first is not None
-    assert first.getsockname()[0] == "127.0.0.1"
-    assert listening(9572) is None
-    first.close()
+def test_a_taken_port_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("uploads", "store", "cache"):
+        monkeypatch.setenv(f"DEMO_PIPELINE_{name.upper()}", str(tmp_path / name))
+    with socket.create_server(("127.0.0.1", 9572)):
+        told = CliRunner().invoke(app, ["review", "--port", "9572"])
+    assert told.exit_code == 2
+    assert "port 9572 is taken" in told.output
 
 
 def test_the_queue_shows_what_was_decided_and_who_is_alike(tmp_path: Path) -> None:
@@ -260,5 +261,5 @@ def test_the_queue_shows_what_was_decided_and_who_is_alike(tmp_path: Path) -> No
         changed = make_trajectory(tmp_path, "one", actions=(CLICK,) * 4, shade=9)
         commit_trajectory(workspace, changed)
         [row] = running.ask("api/queue").json["rows"]
-    expected: dict[str, Any] = {"review": "open", "stale": 2, "bad": 0, "corrected": False}
+    expected: dict[str, Any] = {"review": "open", "stale": 2, "corrected": False}
     assert {key: row[key] for key in expected} == expected

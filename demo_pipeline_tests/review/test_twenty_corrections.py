@@ -11,7 +11,6 @@ from uuid import uuid4
 
 import pyarrow.parquet as pq
 
-from demo_pipeline.review.decisions import Kind
 from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.stage_runs import run_stage
 from demo_pipeline.runs.stages import DATASET_STAGES, STAGES
@@ -180,7 +179,7 @@ def test_twenty_corrections_and_a_rebuild_change_these_and_nothing_else(
     for name in REAL_RECORDINGS:
         actions: dict[int, Any] = {}
         for one in judged.values():
-            if one.demonstration == name and one.kind is Kind.ACTION:
+            if one.demonstration == name and one.kind == "action":
                 action = one.value.model_dump(mode="json")["action"]
                 actions[action["step_index"]] = action
         first = 1 if name == TRIMMED else 0

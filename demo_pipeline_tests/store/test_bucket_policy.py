@@ -114,8 +114,8 @@ def test_people_judge_and_correct_with_it(workspace: Workspace, tmp_path: Path) 
     opened = material.opened("one")
     assert opened is not None
     for kind, value in (("reject", {"reason": "other"}), ("bad_step", {"step": 1})):
-        material.reviews.make(opened.subject, opened.folder, "ann", kind, value)
-    assert len(material.judged(opened.subject)["decisions"]) == 2
+        material.reviews.make(opened[1], opened[0], "ann", kind, value)
+    assert len(material.judged(opened[1])["decisions"]) == 2
     assert run_stage(workspace, RECORDS_STAGE, "one").status == "made"
     assert workspace.store.delete_documents("reviews/one") == 2
 

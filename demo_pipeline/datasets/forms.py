@@ -106,11 +106,13 @@ class Table:
         schema: the columns.
         rows: that are held in memory and become a row group.
         characters: of text that end a row group earlier; None: no limit.
+        annotated: the columns where a trajectory of the dataset has annotations; None: the same.
     """
 
     schema: pa.Schema
     rows: int = 512
     characters: int | None = None
+    annotated: pa.Schema | None = None
 
 
 Files = Mapping[str, Sequence[str]]

@@ -8,7 +8,7 @@ import asyncio
 import ipaddress
 import json
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, TypeVar
@@ -25,7 +25,8 @@ _CONNECTIONS = 4  # attempts until nobody listens there
 _LONGEST_PAUSE = 60.0  # seconds
 _NO_ANSWER = "no answer"
 
-Item, Found = TypeVar("Item"), TypeVar("Found")
+ItemT = TypeVar("ItemT")
+FoundT = TypeVar("FoundT")
 
 
 class EndpointError(ValueError):
@@ -156,14 +157,14 @@ class Endpoint:
 
 
 def each_result(
-    items: Iterable[Item], work: Callable[[Item], Coroutine[Any, Any, Found]], at_once: int
-) -> Iterator[Found]:
+    items: Iterable[ItemT], work: Callable[[ItemT], Coroutine[Any, Any, FoundT]], at_once: int
+) -> Generator[FoundT, None, None]:
     """Yield what `work` makes of every item, as soon as it is there; `at_once` are under way.
 
     What an item raises comes after the results that were there with it. Then, and when the iterator
     is closed, whatever is under way is cancelled.
     """
-    waiting, pending = iter(items), set[asyncio.Task[Found]]()
+    waiting, pending = iter(items), set[asyncio.Task[FoundT]]()
     with asyncio.Runner() as runner:
         loop = runner.get_loop()
         while True:
@@ -177,8 +178,8 @@ def each_result(
 
 
 async def _first(
-    pending: set[asyncio.Task[Found]],
-) -> tuple[set[asyncio.Task[Found]], set[asyncio.Task[Found]]]:
+    pending: set[asyncio.Task[FoundT]],
+) -> tuple[set[asyncio.Task[FoundT]], set[asyncio.Task[FoundT]]]:
     return await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
 
 

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO, Protocol, TypeVar
 
 from demo_pipeline.datasets.forms import Form, KeptRecord, Table, kept_records
-from demo_pipeline.datasets.selection import NOTES_FILE, Candidate, Selection, select
+from demo_pipeline.datasets.selection import Candidate, Selection, notes_of, select
 from demo_pipeline.datasets.splits import (
     Split,
     SplitPlan,
@@ -399,11 +399,12 @@ def _written(
         else plan_export(trajectories, settings, whole_trajectories=whole)
     )
     out.mkdir(parents=True, exist_ok=True)
-    tables = form.tables(settings)
-    if any(NOTES_FILE in one.source.digests for one in plan.selection.chosen):
-        tables = {
-            name: replace(one, schema=one.annotated or one.schema) for name, one in tables.items()
-        }
+    chosen = plan.selection.chosen
+    said = {name for one in chosen for of in notes_of(one.source).values() for name in of}
+    tables = {
+        part: replace(table, schema=table.annotated) if said & table.notes else table
+        for part, table in form.tables(settings).items()
+    }
     with ExitStack() as stack:
         files = _OutFiles(out, tables, stack)
         for split in Split:

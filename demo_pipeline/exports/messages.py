@@ -187,7 +187,7 @@ def _tables(settings: DatasetSettings) -> Mapping[str, Table]:
         schemas = [pa.schema(some) for some in (columns, [*columns, (SOURCE, pa.string())])]
         schema, annotated = map(with_hub_features, schemas) if embeds else schemas
         rows = _PICTURES_IN_MEMORY if embeds else 512
-        tables[name] = Table(schema, rows, annotated=annotated)
+        tables[name] = Table(schema, rows, annotated=annotated, notes=frozenset({"thought"}))
     return tables
 
 

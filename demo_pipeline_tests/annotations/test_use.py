@@ -373,6 +373,9 @@ def test_another_wording_is_one_more_sample_and_never_in_another_split(tmp_path:
     assert [line["input"]["instruction"] for line in said] == ["Task 2"] * 3 + ["task  3"] * 3
     assert [line.get("instruction_source") for line in said] == [None] * 3 + ["model"] * 3
     assert plain_words("task  3") == plain_words("Task 3")
+    table = pq.read_table(tmp_path / "store/sft/samples.parquet").to_pylist()
+    told = [row["instruction_source"] for row in table if row["trajectory_id"] == "demo2"]
+    assert told == [None] * 3 + ["model"] * 3
 
 
 def split_of(files: dict[str, bytes], names: list[str]) -> dict[str, str]:

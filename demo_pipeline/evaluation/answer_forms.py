@@ -12,7 +12,7 @@ from demo_pipeline.desktopd.models import StepAction, points
 from demo_pipeline.evaluation.requests import Question, QuestionForm
 from demo_pipeline.evaluation.true_steps import StepRecord
 from demo_pipeline.exports.agentnet_code import (
-    agentnet_code,
+    code_or_nothing,
     decode_agentnet_answer,
     share_text,
 )
@@ -26,10 +26,7 @@ from demo_pipeline.exports.prompts import (
     system_prompt,
     units_per_notch,
 )
-from demo_pipeline.exports.whole_trajectories import (
-    InexpressibleError,
-    sentence,
-)
+from demo_pipeline.exports.whole_trajectories import sentence
 from demo_pipeline.files.shown_text import escape_markers, replace_surrogates
 from demo_pipeline.settings import DatasetSettings
 
@@ -77,7 +74,7 @@ def answer_code(record: StepRecord) -> str:
     step = record.step
     if step.action is None:
         return f"computer.terminate(status={step.answer.status!r})"
-    return _code(step.action, step.size)
+    return code_or_nothing(step.action, step.size)
 
 
 def _done_before(record: StepRecord) -> Iterator[str]:
@@ -91,21 +88,13 @@ def _done_before(record: StepRecord) -> Iterator[str]:
         if step.index < index:
             action, size = step.action, record.step.size
             words = f"## Action:\n{_sentence(action, size)}"
-            code = _code(AnsweredAction(action.action_type, action.parameters), size)
+            code = code_or_nothing(AnsweredAction(action.action_type, action.parameters), size)
             yield f"{words}\n## Code:\n{escape_markers(code)[0]}" if code else words
 
 
 def _sentence(action: StepAction, size: tuple[int, int]) -> str:
     """What a step does; it names the places as the code does."""
     return sentence(action, [f"({share_text(x, y, size)})" for x, y in points(action)])
-
-
-def _code(action: AnsweredAction, size: tuple[int, int]) -> str:
-    """The calls; empty when the form has none for the action."""
-    try:
-        return agentnet_code(action, size)
-    except InexpressibleError:
-        return ""
 
 
 @dataclass(frozen=True, slots=True)

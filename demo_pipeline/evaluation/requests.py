@@ -86,9 +86,8 @@ def batch_request(
         is_image = part["type"] == "image"
         return {"type": "image_url", "image_url": {"url": url(part["image"])}} if is_image else part
 
-    messages: list[dict[str, Any]] = [{"role": "system", "content": question.system}]
-    messages = messages if question.system else []
-    messages += [m | {"content": list(map(sent, m["content"]))} for m in question.chat]
+    told = [{"role": "system", "content": question.system}] if question.system else []
+    messages = [*told, *(m | {"content": list(map(sent, m["content"]))} for m in question.chat)]
     settings = {"temperature": 0, "max_tokens": _ANSWER_TOKENS}
     return {
         "custom_id": batch_key((record.step.trajectory_id, record.step.step_index)),
@@ -134,16 +133,6 @@ class RequestFileError(ValueError):
     """The requests cannot be used; the message names the line."""
 
 
-@dataclass(slots=True)
-class RunCounts:
-    """What happened: requests in the file, answered before, answered now, and failed now."""
-
-    requests: int = 0
-    before: int = 0
-    answered: int = 0
-    failed: int = 0
-
-
 def count_requests(requests: Path, results: Path) -> tuple[int, int]:
     """How many requests a file has, and how many of them have an answer in `results`.
 
@@ -181,7 +170,7 @@ def send_requests(
     *,
     at_once: int = 4,
     on_answer: Callable[[], None] = lambda: None,
-) -> RunCounts:
+) -> tuple[int, int]:
     """Send every request without an answer, and append the results.
 
     Args:
@@ -192,35 +181,29 @@ def send_requests(
         at_once: requests under way.
         on_answer: is called after every result.
 
+    Returns:
+        How many were answered now, and how many failed.
+
     Raises:
         EndpointError: the server refuses every request.
         RequestFileError: a line is not a request.
     """
-    counts = RunCounts()
+    done, answered, failed = answered_ids(results), 0, 0
 
     async def send(line: Mapping[str, Any]) -> Mapping[str, Any]:
         body = await asyncio.to_thread(_body, line["body"], model, requests.parent)
         return _result(line["custom_id"], *await endpoint.ask(body))
 
-    unanswered = _unanswered(requests, results, counts)
+    unanswered = (line for line in _requests(requests) if line["custom_id"] not in done)
     with private_log(results) as log, closing(each_result(unanswered, send, at_once)) as found:
         for result in found:
             log.write(json_bytes(dict(result), compact=True))
             log.flush()
             os.fsync(log.fileno())
-            counts.failed += bool(result["error"])
-            counts.answered += not result["error"]
+            failed += bool(result["error"])
+            answered += not result["error"]
             on_answer()
-    return counts
-
-
-def _unanswered(requests: Path, results: Path, counts: RunCounts) -> Iterator[Mapping[str, Any]]:
-    done = answered_ids(results)
-    for line in _requests(requests):
-        counts.requests += 1
-        counts.before += line["custom_id"] in done
-        if line["custom_id"] not in done:
-            yield line
+    return answered, failed
 
 
 def _requests(path: Path) -> Iterator[dict[str, Any]]:

@@ -185,7 +185,7 @@ def score_steps(
             shown[MOST_FREQUENT] = _ANSWERERS.index(kind)
             report.rows = list(score_table(file, presets, shown, len(scorer.tasks), seed))
     lines = Counter(predictions.unusable)
-    if others := predictions.unasked():
+    if others := predictions.unasked:
         lines[UNKNOWN_STEP] += others
     report.lines, report.unusable_steps = predictions.lines, dict(sorted(reasons.items()))
     report.unusable_lines = dict(sorted(lines.items()))

@@ -15,10 +15,8 @@ from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.models import (
     ActionType,
     ClickParameters,
-    DragParameters,
     HotkeyParameters,
-    PointParameters,
-    ScrollParameters,
+    points,
 )
 from demo_pipeline.desktopd.reader import StepFiles, Trajectory
 from demo_pipeline.exports.answers import Answer, AnsweredAction, ForeignAction, answered_key
@@ -88,12 +86,7 @@ def places(action: AnsweredAction | ForeignAction) -> tuple[ScreenPoint, ...]:
     """The points of an action, pixels: none, one, or both ends of a drag."""
     if isinstance(action, ForeignAction):
         return () if action.point is None else (action.point,)
-    match action.parameters:
-        case DragParameters(start_x=x, start_y=y, end_x=end_x, end_y=end_y):
-            return (x, y), (end_x, end_y)
-        case PointParameters(x=x, y=y) | ClickParameters(x=x, y=y) | ScrollParameters(x=x, y=y):
-            return ((x, y),)
-    return ()
+    return tuple(points(action))
 
 
 def first_place(answer: Answer) -> ScreenPoint | None:

@@ -61,15 +61,13 @@ def write_requests(
     from demo_pipeline.runs.workspace import Workspace
 
     with explained():
-        if images not in ("data", "path"):
-            raise ValueError("--images is data or path")
         number = write_evaluation_requests(
             Workspace.open(usable_settings()),
             dest,
             Evaluation(form=form, split=split),
             model=model,
             system=system_prompt.read_text(encoding="utf-8") if system_prompt else None,
-            images="data" if images == "data" else "path",
+            images=images,
         )
     print_line(f"{dest}: {number} requests, form {form}, split {split}, history teacher-forced")
     print_line("they hold screens and typed text; the file is readable by you alone")

@@ -12,21 +12,19 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO
 from urllib.parse import unquote, urlsplit
 
 from demo_pipeline.evaluation.predictions import batch_key
 from demo_pipeline.evaluation.true_steps import StepRecord
-from demo_pipeline.files.atomic_write import atomic_file, hidden_name, link_or_copy
+from demo_pipeline.files.atomic_write import atomic_file, link_or_copy
 from demo_pipeline.files.chat_server import CHAT_PATH, Endpoint, each_result
 from demo_pipeline.files.image_header import probe_image
 from demo_pipeline.files.json_files import JsonFileError, json_bytes, parse_json
-from demo_pipeline.settings import DatasetSettings
+from demo_pipeline.files.shown_text import replace_surrogates
 
 _OWNER_ONLY = 0o600
-ImageForm = Literal["data", "path"]
 _ANSWER_TOKENS = 2048
 
 
@@ -61,39 +59,32 @@ def readable_by_others(path: Path) -> bool:
     return bool(path.stat().st_mode & 0o077)
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
-    """What a step is asked with: the system prompt of the form, its words, and its pictures.
-
-    Attributes:
-        system: what the model is told first; empty: nothing.
-        chat: the other messages; a picture is `{"type": "image", "image": <path>}`.
-    """
-
-    system: str
-    chat: list[dict[str, Any]]
-
-
-QuestionForm = Callable[[StepRecord, DatasetSettings], Question]
-
-
 def batch_request(
-    record: StepRecord, question: Question, model: str, url: Callable[[Path], str]
+    record: StepRecord, system: str, words: str, model: str, url: Callable[[Path], str]
 ) -> dict[str, Any]:
-    """The request of a step in the OpenAI batch form; `url` makes the URL of a picture."""
+    """The request of a step in the OpenAI batch form.
 
-    def sent(part: dict[str, Any]) -> dict[str, Any]:
-        is_image = part["type"] == "image"
-        return {"type": "image_url", "image_url": {"url": url(part["image"])}} if is_image else part
-
-    told = [{"role": "system", "content": question.system}] if question.system else []
-    messages = [*told, *(m | {"content": list(map(sent, m["content"]))} for m in question.chat)]
-    settings = {"temperature": 0, "max_tokens": _ANSWER_TOKENS}
+    Args:
+        record: of the step.
+        system: what the model is told first; empty: nothing.
+        words: beside the screen.
+        model: its name.
+        url: makes the URL of a picture.
+    """
+    shown = {"type": "image_url", "image_url": {"url": url(record.draft.screenshot)}}
+    asked = [shown, {"type": "text", "text": replace_surrogates(words)}]
+    told = [{"role": "system", "content": system}] if system else []
+    messages = [*told, {"role": "user", "content": asked}]
     return {
         "custom_id": batch_key((record.step.trajectory_id, record.step.step_index)),
         "method": "POST",
         "url": f"/v1{CHAT_PATH}",
-        "body": {"model": model, "messages": messages, **settings},
+        "body": {
+            "model": model,
+            "messages": messages,
+            "temperature": 0,
+            "max_tokens": _ANSWER_TOKENS,
+        },
     }
 
 
@@ -104,21 +95,16 @@ def data_url(picture: Path) -> str:
     return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
 
 
-# Pictures of a folder of requests: trajectory and place; and drafts that an ended run left.
+# Pictures of a folder of requests: trajectory and place.
 _OWN_PICTURE = re.compile(
     r"[A-Za-z0-9][A-Za-z0-9._-]*_(steps_[0-9]{3,}_screenshot|final_screenshot)\.png"
-    r"|\.[0-9a-f]{16}"
 )
 
 
 def copy_picture(picture: Path, copy: Path) -> None:
     """Put a picture under a name that may have the one of an earlier run."""
-    draft = copy.with_name(hidden_name())
-    try:
-        link_or_copy(picture, draft)
-        draft.replace(copy)
-    finally:
-        draft.unlink(missing_ok=True)  # two names of one file: the system leaves both
+    copy.unlink(missing_ok=True)
+    link_or_copy(picture, copy)
 
 
 def remove_old_pictures(folder: Path, kept: set[str]) -> None:

@@ -8,7 +8,7 @@ import math
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any, NamedTuple
@@ -21,7 +21,6 @@ from demo_pipeline.datasets.splits import Split
 from demo_pipeline.evaluation.answer_forms import ANSWER_FORMS
 from demo_pipeline.evaluation.predictions import read_predictions
 from demo_pipeline.evaluation.requests import (
-    ImageForm,
     batch_request,
     copy_picture,
     data_url,
@@ -99,16 +98,19 @@ def write_evaluation_requests(
     *,
     model: str,
     system: str | None = None,
-    images: ImageForm = "data",
+    images: str = "data",
 ) -> int:
     """Write the requests for a split, mode 0600; returns their number.
 
-    Pictures are inside the lines, or as paths in a folder beside the file, `<stem>_images`, from
-    which those of an earlier run are removed; `system` replaces the prompt of the form.
+    Pictures are inside the lines (`data`), or as paths in a folder beside the file (`path`),
+    `<stem>_images`, from which those of an earlier run are removed; `system` replaces the prompt
+    of the form.
 
     Raises:
-        EvaluationError: the split holds no step.
+        EvaluationError: the split holds no step, or there is no such way to show pictures.
     """
+    if images not in ("data", "path"):
+        raise EvaluationError("--images is data or path")
     form, settings = ANSWER_FORMS[asked.form].question, workspace.settings.datasets
     folder, made = out.with_name(f"{out.stem}_images"), set[str]()
     if images == "path":
@@ -118,15 +120,13 @@ def write_evaluation_requests(
         def copied(picture: Path) -> str:
             place = picture.relative_to(record.candidate.source.path).as_posix()
             copy = folder / f"{record.step.trajectory_id}_{place.replace('/', '_')}"
-            if copy.name not in made:
-                copy_picture(picture, copy)
-                made.add(copy.name)
+            copy_picture(picture, copy)
+            made.add(copy.name)
             return copy.resolve().as_uri()
 
-        question = form(record, settings)
-        if system is not None:
-            question = replace(question, system=system)
-        return batch_request(record, question, model, copied if images == "path" else data_url)
+        own, words = form(record, settings)
+        told = own if system is None else system
+        return batch_request(record, told, words, model, copied if images == "path" else data_url)
 
     number = _write_lines(workspace, out, asked, line)
     if images == "path":
@@ -140,11 +140,10 @@ def write_right_answers(workspace: Workspace, out: Path, asked: Evaluation) -> i
     Raises:
         EvaluationError: the split holds no step.
     """
-    right = ANSWER_FORMS[asked.form].right
 
     def line(record: StepRecord) -> dict[str, Any]:
         key = {"trajectory_id": record.step.trajectory_id, "step_index": record.step.step_index}
-        return {**key, "response": right(record, workspace.settings.datasets)}
+        return {**key, "response": ANSWER_FORMS[asked.form].right(record)}
 
     return _write_lines(workspace, out, asked, line)
 

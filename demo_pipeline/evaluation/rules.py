@@ -30,7 +30,6 @@ from demo_pipeline.evaluation.true_steps import (
     TargetBox,
     TrueStep,
     action_kind,
-    first_place,
     in_box,
     places,
 )
@@ -266,16 +265,11 @@ def score_step_mind2web(step: TrueStep, answer: Answer) -> float | None:
     None for a step that points at no known target: every step of theirs has its element. What a
     step without a place does (typing, keys) is judged by its words alone.
     """
-    pointing = step.action is not None and bool(places(step.action))
-    if pointing and step.box is None:
+    on_target = is_grounded(step, answer)
+    if on_target is None and step.action is not None and places(step.action):
         return None
     same = _tokens(step.answer) == _tokens(answer)  # F1 is 1 only for equal sets of tokens
-    return float(same and (not pointing or _hits(answer, step)))
-
-
-def _hits(answer: Answer, step: TrueStep) -> bool:
-    point = first_place(answer)
-    return point is not None and step.box is not None and in_box(point, step.box)
+    return float(same and on_target is not False)
 
 
 def _tokens(answer: Answer) -> set[str]:
@@ -292,9 +286,16 @@ def score_step_screenspot(step: TrueStep, answer: Answer) -> float | None:
     What the answer does there does not count. None for a step without a place, or whose target is
     not known.
     """
+    on_target = is_grounded(step, answer)
+    return None if on_target is None else float(on_target)
+
+
+def is_grounded(step: TrueStep, answer: Answer) -> bool | None:
+    """Whether the first point is in the target's box; None without a place or a known target."""
     if step.box is None or step.action is None or not places(step.action):
         return None
-    return float(_hits(answer, step))
+    found = places(answer.actions[0]) if answer.actions else ()
+    return bool(found) and in_box(found[0], step.box)
 
 
 NEAR = 0.01  # of the screen's width and height, where no target is known

@@ -41,7 +41,6 @@ class TrueStep:
         answer: what the person did: one action, or a status and no action.
         box: left, top, width and height of the target, pixels; None: not known.
         tolerance: of the CUDAG record, RU (1000 per axis).
-        reasoning: the sentence of the step.
     """
 
     trajectory_id: str
@@ -54,7 +53,6 @@ class TrueStep:
     answer: Answer
     box: TargetBox | None = None
     tolerance: tuple[int, int] = (0, 0)
-    reasoning: str = ""
     screenshot: Path = Path()
 
     @property
@@ -87,12 +85,6 @@ def places(action: AnsweredAction | ForeignAction) -> tuple[ScreenPoint, ...]:
     if isinstance(action, ForeignAction):
         return () if action.point is None else (action.point,)
     return tuple(points(action))
-
-
-def first_place(answer: Answer) -> ScreenPoint | None:
-    """Where the first action of an answer is; None when it has no place."""
-    found = places(answer.actions[0]) if answer.actions else ()
-    return found[0] if found else None
 
 
 def in_box(point: ScreenPoint, box: TargetBox) -> bool:
@@ -198,6 +190,5 @@ def _true_step(
         answer=answer,
         box=box,
         tolerance=known.tolerance,
-        reasoning=known.reasoning,
         screenshot=draft.screenshot,
     )

@@ -57,7 +57,7 @@ from demo_pipeline.review.triage import (
     TRIAGE_STEPS_SCHEMA,
 )
 from demo_pipeline.runs.damage import storage_message
-from demo_pipeline.runs.evaluations import DEFAULT_FORM, DEFAULT_SPLIT, Evaluation, score_rows
+from demo_pipeline.runs.evaluations import Evaluation, score_rows
 from demo_pipeline.runs.queries import opened_views
 from demo_pipeline.runs.stages import store_views, training_exports
 from demo_pipeline.runs.workspace import Workspace
@@ -502,8 +502,8 @@ class NotebookStore:
         frame: pd.DataFrame,
         preset: str | Sequence[str] = "strict",
         *,
-        form: str = DEFAULT_FORM,
-        split: str = DEFAULT_SPLIT,
+        form: str = "messages",
+        split: str = "test",
         seed: int = 0,
     ) -> pd.DataFrame:
         """Scores of a model's answers, beside baselines; `columns("scores")` describes the columns.
@@ -525,7 +525,8 @@ class NotebookStore:
         presets = (preset,) if isinstance(preset, str) else tuple(preset)
         workspace = replace(Workspace.open(Settings()), store=self._store)
         rows = frame[list(names)].itertuples(index=False, name=None)
-        report = score_rows(workspace, rows, Evaluation(form, split, presets, seed))
+        asked = Evaluation(form=form, split=split, presets=presets, seed=seed)
+        report = score_rows(workspace, rows, asked)
         return _data_frame(pa.Table.from_pylist(report.rows, schema=FRAME_SCHEMAS["scores"]))
 
     @staticmethod

@@ -41,6 +41,8 @@ class Section(BaseModel):
     )
     SIGNED: ClassVar[frozenset[str]] = frozenset()  # numbers that may be negative
     UNHASHED: ClassVar[frozenset[str]] = frozenset()  # they change no byte of any one output
+    # Hashed where they are not their default: without them outputs are what they were before them.
+    HASHED_WHEN_SET: ClassVar[frozenset[str]] = frozenset()
 
     @field_validator("*")
     @classmethod
@@ -51,7 +53,9 @@ class Section(BaseModel):
 
     def fingerprint(self) -> str:
         """SHA-256 over the values, for the manifests of the outputs that depend on them."""
-        values = self.model_dump(mode="json", exclude=set(self.UNHASHED))
+        fields = type(self).model_fields
+        unset = {n for n in self.HASHED_WHEN_SET if getattr(self, n) == fields[n].default}
+        values = self.model_dump(mode="json", exclude={*self.UNHASHED, *unset})
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
@@ -96,6 +100,7 @@ class DatasetSettings(Section):
 
     SIGNED: ClassVar[frozenset[str]] = frozenset({"seed"})
     UNHASHED: ClassVar[frozenset[str]] = frozenset({"exports"})
+    HASHED_WHEN_SET: ClassVar[frozenset[str]] = frozenset({"min_alignment", "exclude_steps"})
 
     # Tolerances of CUDAG in RU (1000 per axis), see docs/formats.md: smallest and largest, and of a
     # point without a target, of a scroll, of both ends of a drag.

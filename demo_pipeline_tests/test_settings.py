@@ -1,5 +1,7 @@
 """Names of settings that do not exist are refused, and values make outputs stale."""
 
+import hashlib
+import json
 import re
 from pathlib import Path
 
@@ -163,6 +165,14 @@ class TestFingerprint:
             DatasetSettings(min_steps=4),
         ]
         assert len({settings.fingerprint() for settings in changed}) == len(changed)
+
+    def test_what_chooses_by_annotations_counts_only_when_it_is_set(self) -> None:
+        later = {"min_alignment", "exclude_steps"}
+        before = DatasetSettings().model_dump(mode="json", exclude={*later, "exports"})
+        known = hashlib.sha256(json.dumps(before, sort_keys=True).encode()).hexdigest()
+        assert DatasetSettings().fingerprint() == known
+        assert DatasetSettings(min_alignment=1).fingerprint() != known
+        assert DatasetSettings(exclude_steps="incorrect").fingerprint() != known
 
 
 class TestDocumentation:

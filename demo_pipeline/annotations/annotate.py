@@ -8,13 +8,10 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 
-from demo_pipeline.annotations.annotation_store import (
-    AnnotationDocument,
-    JudgedDemonstration,
-    open_judged,
-)
-from demo_pipeline.annotations.providers import Provider
+from demo_pipeline.annotations.annotation_store import open_judged
+from demo_pipeline.annotations.providers import ModelProvider, Provider
 from demo_pipeline.files.json_files import json_bytes
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.recording.manifest import read_manifest
@@ -57,7 +54,7 @@ class AnnotateCounts:
     problems: list[Problem] = field(default_factory=list)
 
 
-def estimate(store: Store, ids: Sequence[str], providers: Sequence[Provider]) -> Estimate:
+def estimate(store: Store, ids: Sequence[str], models: Sequence[ModelProvider]) -> Estimate:
     """What `annotate_all` would ask now. Nothing is sent."""
     found, reviews = Estimate(), Reviews(store)
     for name in ids:
@@ -65,7 +62,7 @@ def estimate(store: Store, ids: Sequence[str], providers: Sequence[Provider]) ->
             judged = open_judged(store, name, reviews)
         except (MissingOutput, DemonstrationError):
             continue
-        questions = [one for provider in providers for one in provider.questions(judged)]
+        questions = [one for model in models for one in model.questions(judged)]
         found.demonstrations += bool(questions)
         found.requests += len(questions)
         found.tokens += sum(one.tokens for one in questions)
@@ -84,39 +81,31 @@ def annotate_all(
     Raises whatever a server raises that cannot be used; what was answered is kept.
     """
     counts, reviews = AnnotateCounts(), Reviews(store)
-    for name in ids:
-        for provider in providers:
-            try:
-                judged = open_judged(store, name, reviews)
-            except MissingOutput:
-                counts.problems.append(_problem(name, "has no trajectory", "run the pipeline"))
-                break
-            except DemonstrationError as error:
-                counts.problems += error.problems
-                break
-            for document in provider.documents(judged):
-                _keep(store, judged, document, counts)
-                on_document()
+    for name, provider in product(ids, providers):
+        try:
+            judged = open_judged(store, name, reviews)
+        except (MissingOutput, DemonstrationError) as error:
+            missing = [_missing(name)] if isinstance(error, MissingOutput) else error.problems
+            counts.problems += [one for one in missing if one not in counts.problems]
+            continue
+        for document in provider(judged):
+            new = document.key not in judged.documents and store.add_document(
+                document.key, json_bytes(document)
+            )
+            counts.written += new
+            counts.known += not new
+            if new:
+                counts.escaped += document.escaped
+                counts.refused.update(document.refused)
+                counts.gave_up += not document.values
+            on_document()
         _LOG.info("%s: annotated", name)
     return counts
 
 
-def _keep(
-    store: Store, judged: JudgedDemonstration, document: AnnotationDocument, counts: AnnotateCounts
-) -> None:
-    known = document.key in judged.documents
-    new = not known and store.add_document(document.key, json_bytes(document))
-    counts.written += new
-    counts.known += not new
-    if new:
-        counts.escaped += document.escaped
-        counts.refused.update(document.refused)
-        counts.gave_up += not document.values
-
-
-def _problem(demonstration: str, message: str, remedy: str) -> Problem:
-    file = f"trajectories/{demonstration}"
-    return Problem("no_trajectory", file, message, remedy=remedy, demonstration=demonstration)
+def _missing(name: str) -> Problem:
+    message, file = "has no trajectory", f"trajectories/{name}"
+    return Problem("no_trajectory", file, message, remedy="run the pipeline", demonstration=name)
 
 
 def undone_steps(store: Store, demonstration: str) -> Iterator[int]:

@@ -5,6 +5,7 @@ and asks no server.
 """
 
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -12,58 +13,41 @@ from typing import Any
 
 from demo_pipeline.annotations.annotation_store import (
     ANNOTATIONS,
-    AnnotationDocument,
-    all_annotations,
     document_keys,
     judge_demonstration,
     read_documents,
-    refusals,
 )
-from demo_pipeline.annotations.annotations import (
-    ANNOTATIONS_FILE,
-    ANNOTATIONS_SCHEMA,
-    annotation_row,
-    standing,
-)
+from demo_pipeline.annotations.annotations import ANNOTATIONS_FILE, ANNOTATIONS_SCHEMA
 from demo_pipeline.files.parquet import read_rows, schema_problems, write_rows
 from demo_pipeline.problems import Problem
 from demo_pipeline.recording.recording_stages import RecordingInputs
 from demo_pipeline.review.decisions import Decision, Subject
-from demo_pipeline.review.review_store import REVIEWS, Reviews, subject_of
+from demo_pipeline.review.review_store import REVIEWS, subject_of
 from demo_pipeline.stage import DEMONSTRATION_JOB, Check, SourceInput, Stage, Summary, built_again
 from demo_pipeline.store.store import Store
+from demo_pipeline.store.version_manifest import Version
 
 _TRAJECTORIES = "trajectories"
 
 
 @dataclass(frozen=True)
-class StoredAnnotations:
-    """What is stored about a version: keys of documents, which never change."""
+class _Said:
+    """What is stored about a version; documents, which never change, are read by the build."""
 
     store: Store
     subject: Subject
-    documents: tuple[str, ...] = ()
-    decisions: tuple[str, ...] = ()
-
-    def read(self) -> tuple[list[AnnotationDocument], int, list[Decision]]:
-        """The documents, how many are damaged, and the decisions."""
-        documents, damaged = read_documents(self.store, self.documents)
-        if not self.decisions:
-            return documents, damaged, []
-        reviews = Reviews(self.store)
-        reviews.refresh(self.subject.id)
-        known = {key.rpartition("/")[2].removesuffix(".json") for key in self.decisions}
-        decisions = [one for one in reviews.of(self.subject.id) if one.id in known]
-        return documents, damaged, decisions
+    documents: tuple[str, ...]
+    decisions: tuple[Decision, ...]
 
 
-def stored_annotations(store: Store, subject: Subject) -> SourceInput:
-    """What the stage reads of a demonstration; lists keys and reads no document."""
-    documents = tuple(document_keys(store, subject.id))
-    decisions = tuple(store.list_documents(f"{REVIEWS}/{subject.id}"))
-    value = StoredAnnotations(store, subject, documents, decisions)
-    read = {"stored_annotations": documents, REVIEWS: decisions}
+def _said(workspace: Any, demonstration: str, versions: Mapping[str, Version]) -> SourceInput:
+    workspace.reviews.refresh(demonstration)
+    decisions = tuple(workspace.reviews.of(demonstration))
+    documents = tuple(document_keys(workspace.store, demonstration))
+    subject = subject_of(versions[_TRAJECTORIES], demonstration)
+    read = {"stored_annotations": documents, REVIEWS: sorted(one.id for one in decisions)}
     hashes = {name: sha256("\n".join(keys).encode()) for name, keys in read.items() if keys}
+    value = _Said(workspace.store, subject, documents, decisions)
     return SourceInput(value, {name: found.hexdigest() for name, found in hashes.items()})
 
 
@@ -78,10 +62,11 @@ def newly_decided(store: Store) -> list[str]:
     """
     decisions: defaultdict[str, list[str]] = defaultdict(list)
     for key in store.list_documents(REVIEWS):
-        decisions[key.split("/")[1]].append(key)
+        _, name, file = key.split("/")
+        decisions[name].append(file.removesuffix(".json"))
     found = []
-    for name, keys in decisions.items():
-        digest = sha256("\n".join(keys).encode()).hexdigest()
+    for name, ids in decisions.items():
+        digest = sha256("\n".join(sorted(ids)).encode()).hexdigest()
         if _noted.get((store.url, name)) != digest:
             version = store.published(f"annotated/{name}")
             _noted[store.url, name] = digest
@@ -90,23 +75,19 @@ def newly_decided(store: Store) -> list[str]:
     return found
 
 
-def build_annotations(source: StoredAnnotations, trajectory: Path, out: Path) -> Summary:
-    """Write annotations.parquet; the summary has no text.
-
-    Raises:
-        DemonstrationError: the trajectory cannot be read.
-    """
-    documents, damaged, decisions = source.read()
-    rows: list[dict[str, Any]] = []
-    if documents or decisions:
-        judged, judgement = judge_demonstration(trajectory, source.subject, decisions)
-        said = all_annotations(documents, judgement, judged)
-        rows = [annotation_row(judged.id, one) for one in standing(said, judged.digests)]
+def _run(inputs: RecordingInputs, out: Path) -> Summary:
+    """Write annotations.parquet; the summary has no text."""
+    said, rows = inputs.source, list[dict[str, Any]]()
+    documents = read_documents(said.store, said.documents)
+    if documents or said.decisions:
+        folder = inputs.folders[_TRAJECTORIES]
+        rows = judge_demonstration(folder, said.subject, said.decisions).rows(documents)
     write_rows(out / ANNOTATIONS_FILE, rows, ANNOTATIONS_SCHEMA)
+    refused = Counter(reason for one in documents for reason in one.refused)
     return _summary(rows) | {
-        "refused": dict(sorted(refusals(documents).items())),
+        "refused": dict(sorted(refused.items())),
         "escaped": sum(one.escaped for one in documents),
-        "damaged": damaged,
+        "damaged": len(said.documents) - len(documents),
     }
 
 
@@ -120,10 +101,6 @@ def _summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "sources": dict(sorted(Counter(row["source"] for row in used).items())),
         "kinds": dict(sorted(Counter(row["kind"] for row in used).items())),
     }
-
-
-def _run(inputs: RecordingInputs, out: Path) -> Summary:
-    return build_annotations(inputs.source, inputs.folders[_TRAJECTORIES], out)
 
 
 def _check(_inputs: RecordingInputs, out: Path) -> list[Problem]:
@@ -153,9 +130,7 @@ ANNOTATIONS_STAGE: Stage[RecordingInputs] = Stage(
     job=DEMONSTRATION_JOB,
     exported=False,
     inputs=(_TRAJECTORIES,),
-    source=lambda workspace, demonstration, versions: stored_annotations(
-        workspace.store, subject_of(versions[_TRAJECTORIES], demonstration)
-    ),
+    source=_said,
     build=_run,
     checks=(
         Check(

@@ -6,7 +6,6 @@ was judged, by whom and with which prompt: what did not change is never asked tw
 """
 
 import logging
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -23,23 +22,23 @@ from demo_pipeline.annotations.annotations import (
     AnnotationKind,
     RefusedValueError,
     checked_annotation,
-    effective_notes,
     human_annotations,
     judged_digests,
-    standing,
+    judged_rows,
+    row_notes,
+    value_text,
 )
 from demo_pipeline.desktopd.models import Count, Text
 from demo_pipeline.desktopd.reader import Trajectory
 from demo_pipeline.files.base_model import Document
 from demo_pipeline.files.json_files import JsonFileError, json_bytes, parse_json
-from demo_pipeline.review.decisions import Decision, Judgement, Subject, corrected, judge
+from demo_pipeline.review.decisions import Decision, Subject, corrected, judge
 from demo_pipeline.review.review_store import Reviews, subject_of
 from demo_pipeline.store.store import Store
 from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory, load
 
 ANNOTATIONS = "annotations"
 _LOG = logging.getLogger(__package__)
-_NOTHING: Mapping[str, Any] = {}
 
 
 class AnnotationDocument(Document):
@@ -71,60 +70,30 @@ class AnnotationDocument(Document):
     @property
     def key(self) -> str:
         """Of the document."""
-        asked = [self.step, self.judged, self.source, self.author, self.prompt]
         said = [] if self.asked else [self.values]
-        digest = sha256(json_bytes([*asked, *said], compact=True)).hexdigest()[:32]
-        return f"{ANNOTATIONS}/{self.demonstration}/{digest}.json"
+        by = (self.source, self.author, self.prompt)
+        return _key(self.demonstration, self.step, self.judged, *by, *said)
 
     def annotations(self) -> Iterator[Annotation]:
         """Yield what it says; a value that its kind cannot have is left out."""
         for name, value in self.values.items():
-            variant = name if name in VARIANTS else ""
-            kind = AnnotationKind.INSTRUCTION_VARIANT if variant else name
             try:
-                checked, _ = checked_annotation(kind, value, self.step)
+                checked, _ = checked_annotation(kind_of(name), value, self.step)
             except RefusedValueError:
                 continue
-            who = (self.source, self.author, self.judged, self.time, self.prompt)
-            yield Annotation(self.step, AnnotationKind(kind), checked, *who, variant)
+            who = (self.source, self.author, self.judged, self.time, self.prompt or None)
+            variant = name if name in VARIANTS else None
+            yield Annotation(self.step, kind_of(name), value_text(checked), *who, variant)
 
 
-def new_document(
-    judged: "JudgedDemonstration",
-    step: int | None,
-    values: Mapping[str, Any],
-    by: tuple[str, str, str],
-    more: Mapping[str, Any] = _NOTHING,
-) -> AnnotationDocument:
-    """A document about what is there now.
+def _key(demonstration: str, *parts: Any) -> str:
+    digest = sha256(json_bytes(parts, compact=True)).hexdigest()[:32]
+    return f"{ANNOTATIONS}/{demonstration}/{digest}.json"
 
-    Args:
-        judged: the demonstration.
-        step: that it is about; see `Annotation`.
-        values: see `AnnotationDocument`; a value is cleaned.
-        by: source, author and prompt.
-        more: further members.
 
-    Raises:
-        RefusedValueError: there is no such step, or a value is none of its kind.
-        ValidationError: another member is not valid.
-    """
-    if not isinstance(step, int | None) or step not in judged.digests:
-        raise RefusedValueError("wrong_step")
-    kept, escaped = {}, 0
-    for name, value in values.items():
-        kind = AnnotationKind.INSTRUCTION_VARIANT if name in VARIANTS else name
-        kept[name], found = checked_annotation(kind, value, step)
-        escaped += found
-    ends = {one[end] for one in kept.get("subtask", ()) for end in ("first", "last")}
-    if not ends <= judged.digests.keys():
-        raise RefusedValueError("wrong_step")
-    if not kept and not more.get("refused"):
-        raise RefusedValueError("empty")
-    known = {"demonstration": judged.id, "step": step, "judged": judged.digests[step]}
-    known |= dict(zip(("source", "author", "prompt"), by, strict=True))
-    known |= {"time": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%f}Z", "escaped": escaped}
-    return AnnotationDocument.model_validate({**known, **more, "values": kept})
+def kind_of(name: str) -> str:
+    """The kind of a value, which may have the name of a wording of the instruction."""
+    return AnnotationKind.INSTRUCTION_VARIANT.value if name in VARIANTS else name
 
 
 @dataclass(frozen=True)
@@ -134,20 +103,66 @@ class JudgedDemonstration:
     Attributes:
         trajectory: its notes are what counts now.
         digests: see `judged_digests`.
+        decided: what people said.
         documents: keys of those that are there.
+        bad_steps: see `Judgement`.
     """
 
     id: str
     trajectory: Trajectory
     digests: Mapping[int | None, str]
+    decided: tuple[Annotation, ...] = ()
     documents: frozenset[str] = frozenset()
     bad_steps: frozenset[int] = field(default=frozenset())
+
+    def asked_key(self, step: int | None, author: str, prompt: str) -> str:
+        """The key of the answer of a model."""
+        return _key(self.id, step, self.digests[step], "model", author, prompt)
+
+    def document(
+        self, step: int | None, values: Mapping[str, Any], **members: Any
+    ) -> AnnotationDocument:
+        """A document about what is there now.
+
+        Args:
+            step: that it is about; see `Annotation`.
+            values: see `AnnotationDocument`; a value is cleaned.
+            members: `source`, `author`, and further ones.
+
+        Raises:
+            RefusedValueError: there is no such step, or a value is none of its kind.
+            ValidationError: another member is not valid.
+        """
+        if not isinstance(step, int | None) or step not in self.digests:
+            raise RefusedValueError("wrong_step")
+        checked = {name: checked_annotation(kind_of(name), values[name], step) for name in values}
+        kept = {name: value for name, (value, _) in checked.items()}
+        if not {part[end] for part in kept.get("subtask", ()) for end in ("first", "last")} <= (
+            self.digests.keys()
+        ):
+            raise RefusedValueError("wrong_step")
+        if not kept and not members.get("refused"):
+            raise RefusedValueError("empty")
+        known = {
+            "demonstration": self.id,
+            "step": step,
+            "judged": self.digests[step],
+            "time": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%f}Z",
+            "values": kept,
+            "escaped": sum(escaped for _, escaped in checked.values()),
+        }
+        return AnnotationDocument.model_validate(known | members)
+
+    def rows(self, documents: Iterable[AnnotationDocument]) -> list[dict[str, Any]]:
+        """Rows of `ANNOTATIONS_SCHEMA`: what documents and people say, and which of it counts."""
+        said = (one for document in documents for one in document.annotations())
+        return judged_rows(self.id, [*said, *self.decided], self.digests)
 
 
 def judge_demonstration(
     folder: Path, subject: Subject, decisions: Iterable[Decision]
-) -> tuple[JudgedDemonstration, Judgement]:
-    """What is judged of a version of a trajectory, and what people decided.
+) -> JudgedDemonstration:
+    """What is judged of a version of a trajectory, without its notes.
 
     Raises:
         DemonstrationError: the trajectory cannot be read.
@@ -156,8 +171,10 @@ def judge_demonstration(
     trajectory, rows = load(DatasetTrajectory(subject.id, str(folder)))
     found = corrected(trajectory, judgement.corrections, rows)
     digests = judged_digests(subject, judgement, found.trajectory)
-    judged = JudgedDemonstration(subject.id, found.trajectory, digests, bad_steps=found.bad_steps)
-    return judged, judgement
+    decided = tuple(human_annotations(judgement, digests))
+    return JudgedDemonstration(
+        subject.id, found.trajectory, digests, decided, bad_steps=found.bad_steps
+    )
 
 
 def document_keys(store: Store, demonstration: str) -> list[str]:
@@ -165,33 +182,20 @@ def document_keys(store: Store, demonstration: str) -> list[str]:
     return store.list_documents(f"{ANNOTATIONS}/{demonstration}")
 
 
-def read_documents(store: Store, keys: Iterable[str]) -> tuple[list[AnnotationDocument], int]:
-    """The documents, and how many are damaged or lie under another key."""
-    found, damaged = [], 0
+def read_documents(store: Store, keys: Collection[str]) -> list[AnnotationDocument]:
+    """The documents; one that is damaged or lies under another key is named in the log instead."""
+    found = []
     for key in keys:
-        document = _read_document(store, key)
-        if document is None or document.key != key:
-            _LOG.warning("%s is not as it was written, and is not used", key)
-            damaged += 1
-        else:
+        try:
+            value = parse_json(store.get_document(key) or b"", key)
+            document = AnnotationDocument.model_validate(value)
+        except (JsonFileError, ValidationError):  # its text is private
+            document = None
+        if document is not None and document.key == key:
             found.append(document)
-    return found, damaged
-
-
-def _read_document(store: Store, key: str) -> AnnotationDocument | None:
-    try:
-        value = parse_json(store.get_document(key) or b"", key)
-        return AnnotationDocument.model_validate(value)
-    except (JsonFileError, ValidationError):  # its text is private
-        return None
-
-
-def all_annotations(
-    documents: Iterable[AnnotationDocument], judgement: Judgement, judged: JudgedDemonstration
-) -> list[Annotation]:
-    """What documents and decisions say."""
-    said = [one for document in documents for one in document.annotations()]
-    return [*said, *human_annotations(judgement, judged.digests)]
+        else:
+            _LOG.warning("%s is not as it was written, and is not used", key)
+    return found
 
 
 def open_judged(store: Store, demonstration: str, reviews: Reviews) -> JudgedDemonstration:
@@ -204,14 +208,8 @@ def open_judged(store: Store, demonstration: str, reviews: Reviews) -> JudgedDem
     with store.open(f"trajectories/{demonstration}") as (folder, version):
         reviews.refresh(demonstration)
         subject = subject_of(version, demonstration)
-        judged, judgement = judge_demonstration(folder, subject, reviews.of(demonstration))
+        judged = judge_demonstration(folder, subject, reviews.of(demonstration))
     keys = document_keys(store, demonstration)
-    said = all_annotations(read_documents(store, keys)[0], judgement, judged)
-    notes = effective_notes(standing(said, judged.digests))
+    notes = row_notes(judged.rows(read_documents(store, keys)))
     trajectory = replace(judged.trajectory, notes=notes)
     return replace(judged, trajectory=trajectory, documents=frozenset(keys))
-
-
-def refusals(documents: Collection[AnnotationDocument]) -> Counter[str]:
-    """How often an answer was refused, by reason."""
-    return Counter(reason for one in documents for reason in one.refused)

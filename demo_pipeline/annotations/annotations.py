@@ -7,10 +7,9 @@ Where annotations are kept is in `annotation_store`.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -18,17 +17,17 @@ import pyarrow as pa
 from demo_pipeline.desktopd.reader import AnnotatedValue, Notes, Trajectory
 from demo_pipeline.files.atomic_write import file_digest
 from demo_pipeline.files.column_values import COUNT, TEXT, fitting, one_of
-from demo_pipeline.files.json_files import JsonFileError, json_bytes, parse_json
-from demo_pipeline.files.parquet import described_schema, read_rows
+from demo_pipeline.files.json_files import json_bytes, parse_json
+from demo_pipeline.files.parquet import described_schema
 from demo_pipeline.files.shown_text import plain_characters, replace_surrogates
 from demo_pipeline.review.decisions import (
     BadStep,
-    Decision,
     Judgement,
     OutcomeValue,
     StepThought,
     StepVerdict,
     Subject,
+    Value,
 )
 
 MOST_ANNOTATED = 10_000  # of a text; people's thoughts have a few hundred
@@ -74,83 +73,71 @@ class RefusedValueError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """One statement.
+    """One statement, with the columns of `ANNOTATIONS_SCHEMA` that do not depend on others.
 
     Attributes:
-        step: its number; that of the last plus one: the end; None: the whole demonstration.
-        variant: one of `VARIANTS` for `instruction_variant`; empty for other kinds.
-        value: true or false, a score, a text, or the subtasks.
+        step_index: of the step; that of the last plus one: the end; None: the whole demonstration.
+        variant: one of `VARIANTS` for `instruction_variant`; None for other kinds.
+        value: JSON text: true or false, a score, a text, or the subtasks.
         source: one of `SOURCES`.
         author: a person, a model with its version, or a rule.
-        prompt: name, version and hash of the prompt; empty without one.
         judged: SHA-256 over what was judged.
         time: ISO 8601, UTC.
+        prompt: name, version and hash of the prompt; None without one.
     """
 
-    step: int | None
-    kind: AnnotationKind
-    value: Any
+    step_index: int | None
+    kind: str
+    value: str
     source: str
     author: str
     judged: str
     time: str
-    prompt: str = ""
-    variant: str = ""
+    prompt: str | None = None
+    variant: str | None = None
 
     @property
-    def about(self) -> tuple[int | None, str, str]:
+    def about(self) -> tuple[int, str, str]:
         """What it says something about; of statements about the same, one counts."""
-        return self.step, self.kind, self.variant
+        return (-1 if self.step_index is None else self.step_index, self.kind, self.variant or "")
+
+    @property
+    def rank(self) -> tuple[Any, ...]:
+        """Of statements about the same, the one with the greatest counts."""
+        said = (self.author, self.prompt or "", self.judged, self.value)
+        return (-SOURCES.index(self.source), self.time, *said)
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """An annotation as it counts now.
-
-    Attributes:
-        stale: what it judged has changed.
-        effective: it is used.
-        disagrees: it is not stale, and is another verdict or score than the one used.
-    """
-
-    annotation: Annotation
-    stale: bool
-    effective: bool
-    disagrees: bool
+def value_text(value: Any) -> str:
+    """A value as an annotation and its table have it."""
+    return json_bytes(value, compact=True).decode().strip()
 
 
-def standing(
-    annotations: Iterable[Annotation], digests: Mapping[int | None, str]
-) -> list[Standing]:
-    """Which annotations count: human over model over rule, then the latest.
+def judged_rows(
+    demonstration: str, annotations: Iterable[Annotation], digests: Mapping[int | None, str]
+) -> list[dict[str, Any]]:
+    """Rows of `ANNOTATIONS_SCHEMA`: which count, human over model over rule, then the latest.
 
     The order and repetition of `annotations` do not matter.
 
     Args:
-        annotations: about one demonstration.
+        demonstration: that they are about.
+        annotations: what is said.
         digests: step, or None for the whole → SHA-256 over what would be judged now.
     """
-    known = sorted({_key(one): one for one in annotations}.items(), key=lambda pair: pair[0])
-    used: dict[tuple[int | None, str, str], Annotation] = {}
-    for _, one in known:  # the best of those about the same comes last
-        if digests.get(one.step) == one.judged:
+    known = sorted(set(annotations), key=lambda one: (one.about, one.rank))
+    used: dict[tuple[int, str, str], Annotation] = {}
+    for one in known:  # the best of those about the same comes last
+        if digests.get(one.step_index) == one.judged:
             used[one.about] = one
-    found = []
-    for _, one in known:
-        stale = digests.get(one.step) != one.judged
-        best = used.get(one.about)
-        compared = one.kind in VERDICTS | SCORES and not stale and best is not None
-        disagrees = compared and best is not None and best.value != one.value
-        found.append(Standing(one, stale, one is best, disagrees))
-    return found
-
-
-def _key(one: Annotation) -> tuple[Any, ...]:
-    """Sorts by subject, then from the least to the most that counts."""
-    place = -1 if one.step is None else one.step
-    rank = -SOURCES.index(one.source)
-    about = (place, one.kind, one.variant)
-    return *about, rank, one.time, one.author, one.prompt, one.judged, json_bytes(one.value)
+    rows = []
+    for one in known:
+        stale = digests.get(one.step_index) != one.judged
+        best = None if stale else used[one.about]
+        disagrees = best is not None and one.kind in VERDICTS | SCORES and best.value != one.value
+        stands = {"stale": stale, "effective": best is one, "disagrees": disagrees}
+        rows.append({"trajectory_id": demonstration, **asdict(one), **stands})
+    return rows
 
 
 def checked_annotation(kind: str, value: Any, step: int | None) -> tuple[Any, int]:
@@ -245,31 +232,30 @@ def end_of(trajectory: Trajectory) -> int:
     return trajectory.steps[-1].index + 1 if trajectory.steps else 0
 
 
-def human_annotations(judgement: Judgement, digests: Mapping[int | None, str]) -> list[Annotation]:
-    """What the decisions of people say; those that are stale judge something that is no more."""
-    found = []
+def human_annotations(
+    judgement: Judgement, digests: Mapping[int | None, str]
+) -> Iterator[Annotation]:
+    """Yield what people decided; what is stale judges something that is no more."""
     for judged, decisions in ((digests, judgement.applied), ({}, judgement.stale)):
         for one in decisions:
-            for kind, value in _said(one):
-                digest = judged.get(one.step) or next(iter(one.judged.values()), "")
-                found.append(
-                    Annotation(one.step, kind, value, SOURCES[0], one.author, digest, one.time)
-                )
-    return found
+            digest = judged.get(one.step) or next(iter(one.judged.values()), "")
+            for kind, value in _said(one.value):
+                who = (SOURCES[0], one.author, digest, one.time)
+                yield Annotation(one.step, kind, value_text(value), *who)
 
 
-def _said(decision: Decision) -> list[tuple[AnnotationKind, Any]]:
-    match decision.value:
+def _said(value: Value) -> list[tuple[str, Any]]:
+    match value:
         case BadStep():
-            return [(AnnotationKind.STEP_CORRECT, False)]
+            return [("step_correct", False)]
         case OutcomeValue(success=success):
-            return [(AnnotationKind.TASK_COMPLETED, success)]
+            return [("task_completed", success)]
         case StepThought(text=text):
-            return [(AnnotationKind.THOUGHT, clean_text(text)[0])]
+            return [("thought", clean_text(text)[0])]
+        case StepVerdict(correct=correct, redundant=None):
+            return [("step_correct", correct)]
         case StepVerdict(correct=correct, redundant=redundant):
-            kinds = (AnnotationKind.STEP_CORRECT, AnnotationKind.STEP_REDUNDANT)
-            said = zip(kinds, (correct, redundant), strict=True)
-            return [pair for pair in said if pair[1] is not None]
+            return [("step_correct", correct), ("step_redundant", redundant)]
     return []
 
 
@@ -301,35 +287,17 @@ ANNOTATIONS_SCHEMA = described_schema(
 )
 
 
-def annotation_row(demonstration: str, stands: Standing) -> dict[str, Any]:
-    """A row of `ANNOTATIONS_SCHEMA`."""
-    one = stands.annotation
-    return {
-        "trajectory_id": demonstration,
-        "step_index": one.step,
-        "kind": str(one.kind),
-        "variant": one.variant or None,
-        "value": json_bytes(one.value, compact=True).decode().strip(),
-        "source": one.source,
-        "author": one.author,
-        "prompt": one.prompt or None,
-        "judged": one.judged,
-        "time": one.time,
-        "stale": stands.stale,
-        "effective": stands.effective,
-        "disagrees": stands.disagrees,
-    }
-
-
-def read_notes(folder: Path) -> Notes:
-    """The annotations that count, from the output of the stage: see `Trajectory.notes`."""
-    rows = read_rows(folder / ANNOTATIONS_FILE, ANNOTATIONS_SCHEMA)
-    said = [
+def row_notes(rows: Iterable[Mapping[str, Any]]) -> Notes:
+    """What counts, from rows of the table; see `Trajectory.notes`."""
+    used = (row for row in rows if row["effective"])
+    return _notes(
         (row["step_index"], row["variant"] or row["kind"], _parsed(row["value"]), row["source"])
-        for row in rows
-        if row["effective"]
-    ]
-    return _notes(said)
+        for row in used
+    )
+
+
+def _parsed(text: str) -> Any:
+    return parse_json(text, ANNOTATIONS_FILE)
 
 
 def _notes(said: Iterable[tuple[int | None, str, Any, str]]) -> Notes:
@@ -337,12 +305,6 @@ def _notes(said: Iterable[tuple[int | None, str, Any, str]]) -> Notes:
     for step, name, value, source in said:
         notes.setdefault(step, {})[name] = AnnotatedValue(value, source)
     return notes
-
-
-def effective_notes(found: Iterable[Standing]) -> Notes:
-    """The same from what stands."""
-    used = [one.annotation for one in found if one.effective]
-    return _notes((one.step, one.variant or str(one.kind), one.value, one.source) for one in used)
 
 
 def written_notes(notes: Notes) -> bytes:
@@ -353,14 +315,7 @@ def written_notes(notes: Notes) -> bytes:
 
 def parsed_notes(line: bytes) -> Notes:
     """Notes from their line."""
-    return _notes(_parsed(line.decode()) or ())
-
-
-def _parsed(text: str) -> Any:
-    try:
-        return parse_json(text, ANNOTATIONS_FILE)
-    except JsonFileError:
-        return None
+    return _notes(_parsed(line.decode()))
 
 
 def wordings(notes: Notes) -> Iterator[tuple[str, str, str]]:
@@ -391,3 +346,12 @@ def agentnet_fields(
     """What is said about a step or the whole, under AgentNet's names, which CUA-Lite takes over."""
     said = {name: trajectory.note(step, kind) for name, kind in names.items()}
     return {name: value for name, value in said.items() if value is not None}
+
+
+def annotation_sources(trajectory: Trajectory, step: int | None) -> dict[str, Any]:
+    """Where words, verdicts and grades of a step or the whole come from, as a member of its row.
+
+    Kind → human, model or rule. Without annotations there is no such member.
+    """
+    sources = {name: note.source for name, note in trajectory.notes.get(step, {}).items()}
+    return {"annotation_sources": dict(sorted(sources.items()))} if sources else {}

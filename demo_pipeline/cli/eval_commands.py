@@ -61,15 +61,13 @@ def write_requests(
     from demo_pipeline.runs.workspace import Workspace
 
     with explained():
-        if images not in ("data", "path"):
-            raise ValueError("--images is data or path")
         number = write_evaluation_requests(
             Workspace.open(usable_settings()),
             dest,
             Evaluation(form=form, split=split),
             model=model,
             system=system_prompt.read_text(encoding="utf-8") if system_prompt else None,
-            images="data" if images == "data" else "path",
+            images=images,
         )
     print_line(f"{dest}: {number} requests, form {form}, split {split}, history teacher-forced")
     print_line("they hold screens and typed text; the file is readable by you alone")
@@ -120,7 +118,7 @@ def run_endpoint(
         server.require_consent(yes=yes)
         with progress_bar() as bar:
             task = bar.add_task("answers", total=total - before)
-            counts = send_requests(
+            answered, failed = send_requests(
                 requests,
                 dest,
                 server,
@@ -128,10 +126,8 @@ def run_endpoint(
                 at_once=at_once,
                 on_answer=lambda: bar.advance(task),
             )
-    print_line(
-        f"{dest}: {counts.answered} answered, {counts.failed} failed, {counts.before} before"
-    )
-    raise typer.Exit(INVALID if counts.failed else OK)
+    print_line(f"{dest}: {answered} answered, {failed} failed, {before} before")
+    raise typer.Exit(INVALID if failed else OK)
 
 
 @eval_app.command("score")
@@ -152,16 +148,12 @@ def score(
 ) -> None:
     """Score predictions, beside baselines that need no model."""
     from demo_pipeline.evaluation.requests import readable_by_others
-    from demo_pipeline.runs.evaluations import (
-        DEFAULT_PRESETS,
-        Evaluation,
-        report_summary,
-        score_file,
-    )
+    from demo_pipeline.runs.evaluations import Evaluation, report_summary, score_file
     from demo_pipeline.runs.workspace import Workspace
 
     with explained():
-        asked = Evaluation(form, split, tuple(preset or DEFAULT_PRESETS), seed)
+        chosen = {"presets": tuple(preset)} if preset else {}
+        asked = Evaluation(form=form, split=split, seed=seed, **chosen)
         if predictions.is_file() and readable_by_others(predictions):
             print_error(f"{predictions}: others can read it; `chmod 600` keeps answers private")
         report = score_file(Workspace.open(usable_settings()), predictions, asked, dest)

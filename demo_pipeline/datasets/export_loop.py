@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO, Protocol, TypeVar
 
 from demo_pipeline.datasets.record_forms import Form, KeptRecord, Table, kept_records
-from demo_pipeline.datasets.selection import Candidate, Selection, select
+from demo_pipeline.datasets.selection import Candidate, Selection, notes_of, select
 from demo_pipeline.datasets.splits import (
     Split,
     SplitPlan,
@@ -399,8 +399,14 @@ def _written(
         else plan_export(trajectories, settings, whole_trajectories=whole)
     )
     out.mkdir(parents=True, exist_ok=True)
+    chosen = plan.selection.chosen
+    said = {name for one in chosen for of in notes_of(one.source).values() for name in of}
+    tables = {
+        part: replace(table, schema=table.annotated) if said & table.notes else table
+        for part, table in form.tables(settings).items()
+    }
     with ExitStack() as stack:
-        files = _OutFiles(out, form.tables(settings), stack)
+        files = _OutFiles(out, tables, stack)
         for split in Split:
             for part, names in form.files(split, settings).items():
                 for name in names if form.written(split, part) else ():

@@ -106,11 +106,15 @@ class Table:
         schema: the columns.
         rows: that are held in memory and become a row group.
         characters: of text that end a row group earlier; None: no limit.
+        annotated: the columns where some trajectory of the dataset has one of `notes`.
+        notes: kinds of annotations, and names of other wordings of the instruction.
     """
 
     schema: pa.Schema
     rows: int = 512
     characters: int | None = None
+    annotated: pa.Schema | None = None
+    notes: frozenset[str] = frozenset()
 
 
 Files = Mapping[str, Sequence[str]]

@@ -9,7 +9,7 @@ relative coordinates. Coordinates are pixels of the 1920x1080 canvas. Not here: 
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Protocol
 
 from pydantic import (
     BeforeValidator,
@@ -247,7 +247,15 @@ class HistoryGap(Document):
     reasoning: str
 
 
-def points(action: StepAction) -> list[tuple[int, int]]:
+class HasParameters(Protocol):
+    """An action, written or answered."""
+
+    @property
+    def parameters(self) -> Parameters:
+        """Its parameters."""
+
+
+def points(action: HasParameters) -> list[tuple[int, int]]:
     """The points of an action, (x, y) in canvas pixels: none, one, or two for a drag."""
     parameters = action.parameters
     if isinstance(parameters, DragParameters):

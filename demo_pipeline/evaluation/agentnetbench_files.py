@@ -76,7 +76,7 @@ def _step(record: StepRecord, image: str) -> dict[str, Any]:
         "inner_monologue": {
             "observation": "",
             "thought": "",
-            "low_level_instruction": step.reasoning,
+            "low_level_instruction": record.draft.metadata.reasoning,
         },
         "ground_truth_actions": [as_ground_truth(part) for part in bench_truth(step)],
         "alternative_options": [],

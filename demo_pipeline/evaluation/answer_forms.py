@@ -6,13 +6,11 @@ system prompt can be given instead.
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 
 from demo_pipeline.desktopd.models import StepAction, points
-from demo_pipeline.evaluation.requests import Question, QuestionForm
 from demo_pipeline.evaluation.true_steps import StepRecord
 from demo_pipeline.exports.agentnet_code import (
-    agentnet_code,
+    code_or_nothing,
     decode_agentnet_answer,
     share_text,
 )
@@ -26,11 +24,8 @@ from demo_pipeline.exports.prompts import (
     system_prompt,
     units_per_notch,
 )
-from demo_pipeline.exports.whole_trajectories import (
-    InexpressibleError,
-    sentence,
-)
-from demo_pipeline.files.shown_text import escape_markers, replace_surrogates
+from demo_pipeline.exports.whole_trajectories import sentence
+from demo_pipeline.files.shown_text import escape_markers
 from demo_pipeline.settings import DatasetSettings
 
 _MOST_STEPS = 10  # of the history, the latest
@@ -47,22 +42,15 @@ _SYSTEM = (
 )
 
 
-def ask_opencua(record: StepRecord, _settings: DatasetSettings) -> Question:
-    """The instruction, what was done last as words and code, and the screen."""
+def ask_opencua(record: StepRecord, _settings: DatasetSettings) -> tuple[str, str]:
+    """The instruction, and what was done last as words and code."""
     parts = [f"# Task:\n{escape_markers(record.trajectory.task.instruction)[0]}"]
     done = list(enumerate(_done_before(record), start=1))
     parts += [f"# Step {number}:\n{said}" for number, said in done[-_MOST_STEPS:]]
-    return _asked(_SYSTEM, record, "\n\n".join(parts))
+    return _SYSTEM, "\n\n".join(parts)
 
 
-def _asked(system: str, record: StepRecord, words: str) -> Question:
-    """A question about the screen of a step."""
-    picture = {"type": "image", "image": record.draft.screenshot}
-    content = [picture, {"type": "text", "text": replace_surrogates(words)}]
-    return Question(system, [{"role": "user", "content": content}])
-
-
-def answer_opencua(record: StepRecord, _settings: DatasetSettings) -> str:
+def answer_opencua(record: StepRecord) -> str:
     """What a model that is right answers; without code where the form has none for the action."""
     known = record.step
     words = end_sentence(success=known.answer.status == "success")
@@ -77,7 +65,7 @@ def answer_code(record: StepRecord) -> str:
     step = record.step
     if step.action is None:
         return f"computer.terminate(status={step.answer.status!r})"
-    return _code(step.action, step.size)
+    return code_or_nothing(step.action, step.size)
 
 
 def _done_before(record: StepRecord) -> Iterator[str]:
@@ -91,7 +79,7 @@ def _done_before(record: StepRecord) -> Iterator[str]:
         if step.index < index:
             action, size = step.action, record.step.size
             words = f"## Action:\n{_sentence(action, size)}"
-            code = _code(AnsweredAction(action.action_type, action.parameters), size)
+            code = code_or_nothing(AnsweredAction(action.action_type, action.parameters), size)
             yield f"{words}\n## Code:\n{escape_markers(code)[0]}" if code else words
 
 
@@ -100,26 +88,18 @@ def _sentence(action: StepAction, size: tuple[int, int]) -> str:
     return sentence(action, [f"({share_text(x, y, size)})" for x, y in points(action)])
 
 
-def _code(action: AnsweredAction, size: tuple[int, int]) -> str:
-    """The calls; empty when the form has none for the action."""
-    try:
-        return agentnet_code(action, size)
-    except InexpressibleError:
-        return ""
-
-
 @dataclass(frozen=True, slots=True)
 class AnswerForm:
     """A form.
 
     Attributes:
-        question: what a step is asked with.
+        question: what a step is asked with beside its screen: the system prompt, and the words.
         right: what a model that is right answers.
         decoder: reads answers, given the settings that the prompts were made with.
     """
 
-    question: QuestionForm
-    right: Callable[[StepRecord, DatasetSettings], str]
+    question: Callable[[StepRecord, DatasetSettings], tuple[str, str]]
+    right: Callable[[StepRecord], str]
     decoder: Callable[[DatasetSettings], AnswerDecoder]
 
 
@@ -128,28 +108,23 @@ def wheel_units(settings: DatasetSettings) -> WheelUnits:
     return WheelUnits(settings.cudag_scroll_sign, max(1, units_per_notch(settings)))
 
 
-def _question(
-    record: StepRecord, settings: DatasetSettings, *, action_line: bool | None = None
-) -> Question:
-    line = settings.action_line if action_line is None else action_line
-    return _asked(system_prompt(settings, action_line=line), record, record.draft.prompt)
+def _calls_form(decoder: Callable[[WheelUnits], AnswerDecoder], line: bool | None) -> AnswerForm:
+    """A form of tool calls; `line`: words before them are asked for, None: the settings say it."""
 
+    def ask(record: StepRecord, settings: DatasetSettings) -> tuple[str, str]:
+        wanted = settings.action_line if line is None else line
+        return system_prompt(settings, action_line=wanted), record.draft.prompt
 
-def _calls(record: StepRecord, _settings: DatasetSettings) -> str:
-    return render_tool_calls(record.draft.calls)[0]
+    return AnswerForm(
+        ask,
+        lambda record: render_tool_calls(record.draft.calls)[0],
+        lambda settings: decoder(wheel_units(settings)),
+    )
 
 
 ANSWER_FORMS: Mapping[str, AnswerForm] = {
-    "messages": AnswerForm(_question, _calls, lambda known: messages_decoder(wheel_units(known))),
-    "qwen3vl": AnswerForm(
-        partial(_question, action_line=True),
-        _calls,
-        lambda known: messages_decoder(wheel_units(known)),
-    ),
-    "cudag": AnswerForm(
-        partial(_question, action_line=False),
-        _calls,
-        lambda known: cudag_decoder(wheel_units(known)),
-    ),
+    "messages": _calls_form(messages_decoder, None),
+    "qwen3vl": _calls_form(messages_decoder, True),
+    "cudag": _calls_form(cudag_decoder, False),
     "opencua": AnswerForm(ask_opencua, answer_opencua, lambda _known: decode_agentnet_answer),
 }

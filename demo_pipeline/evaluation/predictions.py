@@ -7,11 +7,11 @@ into a message. A file is read twice; in memory are the places of its lines, and
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from demo_pipeline.exports.cudag.tool_calls import is_int
 from demo_pipeline.files.json_files import JsonFileError, json_bytes, parse_json
@@ -34,30 +34,35 @@ class Predictions:
     """The answers of a model by step.
 
     Attributes:
-        fetch: the answer at a place that `add` was given.
-        known: the trajectories that are asked about; other steps are counted and forgotten.
+        file: has them.
         unusable: reason → number of lines that belong to no step.
         lines: number of lines.
+        unasked: number of steps with a line that nobody asked for yet.
     """
 
-    fetch: Callable[[int], str | None]
-    known: Collection[str]
+    file: BinaryIO
     unusable: Counter[str] = field(default_factory=Counter)
     lines: int = 0
+    unasked: int = 0
     _found: dict[str, dict[int, int | str]] = field(default_factory=dict)  # a place, or a reason
-    _asked: int = 0
 
-    def add(self, place: int, key: StepKey, text: str | None) -> None:
-        """Remember where the answer of a step is; `text` is None when the request failed.
+    def add(self, place: int, line: bytes, known: Collection[str]) -> None:
+        """Remember the line at a place in the file; see `read_predictions`.
 
         A request that failed and was sent again counts by its answer; of two answers neither does.
         """
-        trajectory, step = key
-        if trajectory not in self.known or not 0 <= step < _MOST_STEPS:
+        self.lines += 1
+        try:
+            (trajectory, step), text = parse_line(line)
+        except UnusableAnswer as error:
+            self.unusable[str(error)] += 1
+            return
+        if trajectory not in known or not 0 <= step < _MOST_STEPS:
             self.unusable[UNKNOWN_STEP] += 1
             return
         steps = self._found.setdefault(trajectory, {})
         before = steps.get(step)
+        self.unasked += before is None
         if text is None:
             steps.setdefault(step, FAILED)
         elif len(text) > LONGEST_ANSWER:
@@ -74,15 +79,11 @@ class Predictions:
             UnusableAnswer: there is none, there are several, or it cannot be used.
         """
         found = self._found.get(key[0], {}).get(key[1], MISSING)
-        self._asked += found != MISSING
-        text = self.fetch(found) if isinstance(found, int) else None
-        if text is None:
+        self.unasked -= found != MISSING
+        if isinstance(found, str):
             raise UnusableAnswer(found)
-        return text
-
-    def unasked(self) -> int:
-        """How many steps with a line nobody asked for."""
-        return sum(map(len, self._found.values())) - self._asked
+        self.file.seek(found)
+        return parse_line(self.file.readline(_LONGEST_LINE))[1] or ""
 
 
 def batch_key(key: StepKey) -> str:
@@ -99,47 +100,20 @@ def read_predictions(path: Path, known: Collection[str]) -> Iterator[Predictions
 
     Args:
         path: the file.
-        known: the trajectories that are asked about.
+        known: the trajectories that are asked about; other steps are counted and forgotten.
 
     Raises:
         OSError: the file cannot be read.
     """
     with path.open("rb") as file:
-
-        def fetch(place: int) -> str | None:
-            file.seek(place)
-            return parse_line(file.readline(_LONGEST_LINE))[1]
-
-        found = Predictions(fetch, known)
+        found = Predictions(file)
         while line := file.readline(_LONGEST_LINE):
             place, rest = file.tell() - len(line), line
             while len(rest) == _LONGEST_LINE and not rest.endswith(b"\n"):
                 rest = file.readline(_LONGEST_LINE)  # of a line that is too long to hold
-            found.lines += bool(line.strip())
-            try:
-                if line.strip():
-                    found.add(place, *parse_line(line))
-            except UnusableAnswer as error:
-                found.unusable[str(error)] += 1
+            if line.strip():
+                found.add(place, line, known)
         yield found
-
-
-@contextmanager
-def rows_as_predictions(
-    rows: Iterable[tuple[Any, Any, Any]], known: Collection[str]
-) -> Iterator[Predictions]:
-    """The answers in rows of trajectory id, step index and response, as a table has them."""
-    texts: list[str] = []
-    found = Predictions(texts.__getitem__, known)
-    for trajectory, step, text in rows:
-        found.lines += 1
-        try:
-            found.add(len(texts), _key(trajectory, step), _text(text))
-        except UnusableAnswer as error:
-            found.unusable[str(error)] += 1
-        else:
-            texts.append(text)
-    yield found
 
 
 def parse_line(line: bytes) -> tuple[StepKey, str | None]:
@@ -165,15 +139,12 @@ def parse_line(line: bytes) -> tuple[StepKey, str | None]:
         return (trajectory, int(step)), _batch_text(value)
     if "trajectory_id" not in value or "step_index" not in value:
         raise UnusableAnswer("no key")
-    return _key(value["trajectory_id"], value["step_index"]), _text(value.get("response"))
-
-
-def _key(trajectory: Any, step: Any) -> StepKey:
+    trajectory, step = value["trajectory_id"], value["step_index"]
     if isinstance(step, float) and step.is_integer():
         step = int(step)
     if not isinstance(trajectory, str) or not is_int(step):
         raise UnusableAnswer(_WRONG_KEY)
-    return trajectory, step
+    return (trajectory, step), _text(value.get("response"))
 
 
 def _text(value: Any) -> str:

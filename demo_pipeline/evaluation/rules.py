@@ -24,7 +24,15 @@ from demo_pipeline.desktopd.models import (
     ScrollParameters,
     TypeParameters,
 )
-from demo_pipeline.evaluation.true_steps import TrueStep, action_kind, first_place, in_box, places
+from demo_pipeline.evaluation.true_steps import (
+    TERMINATE,
+    ScreenPoint,
+    TargetBox,
+    TrueStep,
+    action_kind,
+    in_box,
+    places,
+)
 from demo_pipeline.exports.answers import Answer, AnsweredAction, ForeignAction
 from demo_pipeline.exports.cudag.models import to_ru
 
@@ -86,7 +94,7 @@ class BenchAction:
 
     name: str
     value: Any = None
-    boxes: tuple[tuple[float, float, float, float], ...] = ()
+    boxes: tuple[TargetBox, ...] = ()
 
 
 def bench_answer(answer: Answer, size: tuple[int, int]) -> list[BenchAction]:
@@ -185,31 +193,18 @@ def _part(name: str, truth: BenchAction, value: Any, *, revised: bool) -> float 
         wanted, keys = ([str(key).lower() for key in some] for some in (truth.value, value))
         return float(wanted == keys if revised else set(wanted) == set(keys))
     if name == "scroll":
-        return _scroll_score(truth.value, value) if revised else 1.0
+        return _turn_score(truth.value, value or 0) if revised else 1.0
     return None
 
 
-def _place_score(truth: BenchAction, point: tuple[float, float]) -> float:
-    distance = ((point[0] - truth.value[0]) ** 2 + (point[1] - truth.value[1]) ** 2) ** 0.5
-    if distance <= _NEAR or any(in_box(point, box) for box in truth.boxes):
-        return 1.0
-    return math.exp(-_DECAY * (distance - _NEAR))
+def _place_score(truth: BenchAction, point: ScreenPoint) -> float:
+    distance = math.dist(point, truth.value)
+    near = distance <= _NEAR or any(in_box(point, box) for box in truth.boxes)
+    return 1.0 if near else math.exp(-_DECAY * (distance - _NEAR))
 
 
-def _scroll_score(truth: Any, value: Any) -> float:
-    wanted, given = _sign(truth), _sign(value)
-    if wanted and given != wanted:
-        return 0.0
-    if isinstance(truth, int | float) and isinstance(value, int | float):
-        low, high = sorted((abs(float(truth)), abs(float(value))))
-        return (low / high if low else 0.0) if high else 1.0
-    return float(wanted == given)
-
-
-def _sign(value: Any) -> int:
-    if isinstance(value, str):
-        return {"up": 1, "down": -1}.get(value.strip().lower(), 0)
-    return (value > 0) - (value < 0) if isinstance(value, int | float) else 0
+def _turn_score(wanted: int, given: int) -> float:
+    return min(wanted / given, given / wanted) if wanted * given > 0 else 0.0
 
 
 def as_ground_truth(action: BenchAction) -> Mapping[str, Any]:
@@ -242,17 +237,13 @@ def score_step_cudag(step: TrueStep, answer: Answer) -> float:
         return 0.0
     given, wanted = answer.actions[-1], step.action
     goal, point = places(wanted)[-1:], places(given)[-1:]
-    same = _as_call(given) == _as_call(wanted)
+    said = [_words(one) for one in (given, wanted)]
+    same = said[0] == said[1] or (said[0][0], wanted.action_type) == ("left_click_drag", "drag")
     if not goal or not point:
         return float(same and not goal)
     there, here = to_ru(*goal[0], step.size), to_ru(*point[0], step.size)
     near = (abs(a - b) <= limit for a, b, limit in zip(there, here, step.tolerance, strict=True))
     return float(same and all(near))
-
-
-def _as_call(action: AnyAction) -> tuple[Any, ...]:
-    kind, *words = _words(action)
-    return "left_click_drag" if kind == "drag" else kind, *words
 
 
 def _words(action: AnyAction) -> tuple[Any, ...]:
@@ -274,24 +265,19 @@ def score_step_mind2web(step: TrueStep, answer: Answer) -> float | None:
     None for a step that points at no known target: every step of theirs has its element. What a
     step without a place does (typing, keys) is judged by its words alone.
     """
-    pointing = step.action is not None and bool(places(step.action))
-    if pointing and step.box is None:
+    on_target = is_grounded(step, answer)
+    if on_target is None and step.action is not None and places(step.action):
         return None
     same = _tokens(step.answer) == _tokens(answer)  # F1 is 1 only for equal sets of tokens
-    return float(same and (not pointing or _hits(answer, step)))
-
-
-def _hits(answer: Answer, step: TrueStep) -> bool:
-    point = first_place(answer)
-    return point is not None and step.box is not None and in_box(point, step.box)
+    return float(same and on_target is not False)
 
 
 def _tokens(answer: Answer) -> set[str]:
     """The words of the first operation; marks that stand alone do not count, as in their script."""
-    words = _words(answer.actions[0]) if answer.actions else ("terminate", answer.status or "")
+    ended = (TERMINATE, answer.status) if answer.status else ()
+    words = _words(answer.actions[0]) if answer.actions else ended
     text = " ".join(word if isinstance(word, str) else "+".join(word) for word in words)
-    known = text if answer.actions or answer.status else ""
-    return {token for token in known.lower().split() if token not in string.punctuation}
+    return {token for token in text.lower().split() if token not in string.punctuation}
 
 
 def score_step_screenspot(step: TrueStep, answer: Answer) -> float | None:
@@ -300,9 +286,16 @@ def score_step_screenspot(step: TrueStep, answer: Answer) -> float | None:
     What the answer does there does not count. None for a step without a place, or whose target is
     not known.
     """
+    on_target = is_grounded(step, answer)
+    return None if on_target is None else float(on_target)
+
+
+def is_grounded(step: TrueStep, answer: Answer) -> bool | None:
+    """Whether the first point is in the target's box; None without a place or a known target."""
     if step.box is None or step.action is None or not places(step.action):
         return None
-    return float(_hits(answer, step))
+    found = places(answer.actions[0]) if answer.actions else ()
+    return bool(found) and in_box(found[0], step.box)
 
 
 NEAR = 0.01  # of the screen's width and height, where no target is known
@@ -322,12 +315,10 @@ def score_step_strict(step: TrueStep, answer: Answer) -> float:
     if len(answer.actions) != 1 or answer.status:
         return 0.0
     given, wanted = answer.actions[0], step.action
-    if not isinstance(given, AnsweredAction) or action_kind(given) != action_kind(wanted):
+    if not isinstance(given, AnsweredAction) or _exactly(given) != _exactly(wanted):
         return 0.0
-    held, right = (
-        sorted(getattr(one.parameters, "modifiers", ()) or ()) for one in (given, wanted)
-    )
-    if not (held == right and _same_words(given, wanted)):
+    amounts = [getattr(one.parameters, "amount", 0) for one in (given, wanted)]
+    if abs(amounts[0] - amounts[1]) > _NOTCH:
         return 0.0
     points, goals = places(given), places(wanted)
     if len(goals) == 1 and step.box is not None:
@@ -344,18 +335,20 @@ def normalised_text(text: str) -> str:
     return plain.removesuffix("\n")
 
 
-def _same_words(given: AnsweredAction, wanted: AnsweredAction) -> bool:
-    match given.parameters, wanted.parameters:
-        case TypeParameters(text=text), TypeParameters(text=right):
-            return normalised_text(text) == normalised_text(right)
-        case HotkeyParameters(keys=keys, presses=presses), HotkeyParameters() as right:
-            lower = [[key.lower() for key in names] for names in (keys, right.keys)]
-            return lower[0] == lower[1] and (presses or 1) == (right.presses or 1)
-        case ScrollParameters(direction=direction, amount=amount), ScrollParameters() as right:
-            return direction == right.direction and abs(amount - right.amount) <= _NOTCH
-        case DragParameters(button=button), DragParameters(button=right):
-            return (button or "left") == (right or "left")
-    return True
+def _exactly(action: AnsweredAction) -> tuple[Any, ...]:
+    """What has to be the same: all but places, the amount of a scroll and the time of a wait."""
+    known = action.parameters
+    same = action_kind(action), sorted(getattr(known, "modifiers", None) or ())
+    match known:
+        case TypeParameters(text=text):
+            return *same, normalised_text(text)
+        case HotkeyParameters(keys=keys, presses=presses):
+            return *same, [key.lower() for key in keys], presses or 1
+        case ScrollParameters(direction=direction):
+            return *same, direction
+        case DragParameters(button=button):
+            return *same, button or "left"
+    return same
 
 
 Rule = Callable[[TrueStep, Answer], float | None]

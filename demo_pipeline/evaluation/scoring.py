@@ -14,7 +14,7 @@ from typing import Any
 
 from demo_pipeline.desktopd.models import PARAMETERS, ActionType, StepAction, is_canonical_key
 from demo_pipeline.evaluation.predictions import MISSING, UNKNOWN_STEP, Predictions, UnusableAnswer
-from demo_pipeline.evaluation.rules import PRESETS, Rule
+from demo_pipeline.evaluation.rules import PRESETS, Rule, is_grounded
 from demo_pipeline.evaluation.score_tables import (
     ALL_STEPS,
     DIMENSIONS,
@@ -28,9 +28,6 @@ from demo_pipeline.evaluation.true_steps import (
     TargetBox,
     TrueStep,
     action_kind,
-    first_place,
-    in_box,
-    places,
 )
 from demo_pipeline.exports.answers import (
     Answer,
@@ -185,7 +182,7 @@ def score_steps(
             shown[MOST_FREQUENT] = _ANSWERERS.index(kind)
             report.rows = list(score_table(file, presets, shown, len(scorer.tasks), seed))
     lines = Counter(predictions.unusable)
-    if others := predictions.unasked():
+    if others := predictions.unasked:
         lines[UNKNOWN_STEP] += others
     report.lines, report.unusable_steps = predictions.lines, dict(sorted(reasons.items()))
     report.unusable_lines = dict(sorted(lines.items()))
@@ -225,7 +222,7 @@ class _Scorer:
         answers += [baseline(step, before) for baseline in BASELINES.values()]
         answers += [guessed_kind(kind, step.size) for kind in GUESSED_KINDS]
         distinct = {id(given): given for given in answers}  # baselines often answer the same
-        hits = {key: _grounded(step, given) for key, given in distinct.items()}
+        hits = {key: is_grounded(step, given or Answer(())) for key, given in distinct.items()}
         labels = {"task": step.task, "action_type": step.kind, "application": step.application}
         labels |= {"platform": step.platform, "difficulty": step.difficulty}
         row: list[Any] = [self.trajectories, self.tasks.setdefault(step.task, len(self.tasks))]
@@ -268,14 +265,6 @@ def _score(rule: Rule, step: TrueStep, answer: Answer | None) -> float | None:
     """What an answer is worth; no usable answer is worth nothing where the rule judges the step."""
     score = rule(step, answer or Answer(()))
     return score if answer is not None or score is None else 0.0
-
-
-def _grounded(step: TrueStep, answer: Answer | None) -> bool | None:
-    """Whether the first point is in the target's box; None without a place or a known target."""
-    if step.box is None or step.action is None or not places(step.action):
-        return None
-    point = first_place(answer) if answer else None
-    return point is not None and in_box(point, step.box)
 
 
 def _answered_kind(answer: Answer) -> str:

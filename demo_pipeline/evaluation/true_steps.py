@@ -15,10 +15,8 @@ from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.models import (
     ActionType,
     ClickParameters,
-    DragParameters,
     HotkeyParameters,
-    PointParameters,
-    ScrollParameters,
+    points,
 )
 from demo_pipeline.desktopd.reader import StepFiles, Trajectory
 from demo_pipeline.exports.answers import Answer, AnsweredAction, ForeignAction, answered_key
@@ -43,7 +41,6 @@ class TrueStep:
         answer: what the person did: one action, or a status and no action.
         box: left, top, width and height of the target, pixels; None: not known.
         tolerance: of the CUDAG record, RU (1000 per axis).
-        reasoning: the sentence of the step.
     """
 
     trajectory_id: str
@@ -56,7 +53,6 @@ class TrueStep:
     answer: Answer
     box: TargetBox | None = None
     tolerance: tuple[int, int] = (0, 0)
-    reasoning: str = ""
     screenshot: Path = Path()
 
     @property
@@ -88,18 +84,7 @@ def places(action: AnsweredAction | ForeignAction) -> tuple[ScreenPoint, ...]:
     """The points of an action, pixels: none, one, or both ends of a drag."""
     if isinstance(action, ForeignAction):
         return () if action.point is None else (action.point,)
-    match action.parameters:
-        case DragParameters(start_x=x, start_y=y, end_x=end_x, end_y=end_y):
-            return (x, y), (end_x, end_y)
-        case PointParameters(x=x, y=y) | ClickParameters(x=x, y=y) | ScrollParameters(x=x, y=y):
-            return ((x, y),)
-    return ()
-
-
-def first_place(answer: Answer) -> ScreenPoint | None:
-    """Where the first action of an answer is; None when it has no place."""
-    found = places(answer.actions[0]) if answer.actions else ()
-    return found[0] if found else None
+    return tuple(points(action))
 
 
 def in_box(point: ScreenPoint, box: TargetBox) -> bool:
@@ -205,6 +190,5 @@ def _true_step(
         answer=answer,
         box=box,
         tolerance=known.tolerance,
-        reasoning=known.reasoning,
         screenshot=draft.screenshot,
     )

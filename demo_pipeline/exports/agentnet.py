@@ -17,6 +17,7 @@ from demo_pipeline.annotations.annotations import (
     AGENTNET_STEP_FIELDS,
     AGENTNET_TASK_FIELDS,
     agentnet_fields,
+    annotation_sources,
 )
 from demo_pipeline.datasets.export_loop import ExportPlan, ExportSummary
 from demo_pipeline.datasets.record_forms import Excluded, Form, Record
@@ -92,10 +93,14 @@ class _Value(StrictDocument):
     last_step_redundant: bool | None = None
 
 
+Sources = dict[str, Literal["human", "model", "rule"]]  # by kind; AgentNet's readers pass over it
+
+
 class _Step(StrictDocument):
     index: int
     image: _FileName
     value: _Value
+    annotation_sources: Sources | None = None
 
 
 class AgentNetTask(StrictDocument):
@@ -112,6 +117,7 @@ class AgentNetTask(StrictDocument):
     reason: str | None = None
     actual_task: str | None = None
     natural_language_task: str | None = None
+    annotation_sources: Sources | None = None
 
 
 class _System(StrictDocument):
@@ -261,6 +267,7 @@ def _line(
                     "action": words,
                     **agentnet_fields(trajectory, number, AGENTNET_STEP_FIELDS),
                 },
+                **annotation_sources(trajectory, number),
             }
             for index, (number, image, code, words) in enumerate(steps)
         ],
@@ -269,6 +276,7 @@ def _line(
         line["task_completed"] = trajectory.result.success
     if stretch.whole:
         line |= agentnet_fields(trajectory, None, AGENTNET_TASK_FIELDS)
+        line |= annotation_sources(trajectory, None)
     return line
 
 
@@ -296,7 +304,7 @@ def _finish(
 # out.
 AGENTNET_FORM = Form(
     name="agentnet",
-    code_version="6",
+    code_version="7",
     settings=STRETCH_SETTINGS,
     unit="steps",
     exclusions=(*STRETCH_EXCLUSIONS, *AGENTNET_LOSSES, UNKNOWN_SYSTEM),

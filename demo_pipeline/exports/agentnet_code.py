@@ -24,6 +24,7 @@ from demo_pipeline.desktopd.models import (
     pixel_at,
     shares_of,
 )
+from demo_pipeline.desktopd.reader import StepFiles
 from demo_pipeline.exports.answers import (
     Answer,
     AnsweredAction,
@@ -36,12 +37,14 @@ from demo_pipeline.exports.answers import (
     merge_presses,
 )
 from demo_pipeline.exports.cua_lite_actions import to_lite_key
+from demo_pipeline.exports.cudag.actions import readable_size
 from demo_pipeline.exports.whole_trajectories import (
     CLICKS_OF_BUTTON,
     HELD_KEYS,
     UNKNOWN_KEY,
     InexpressibleError,
 )
+from demo_pipeline.files.shown_text import replace_surrogates
 
 AGENTNET_LOSSES = (UNKNOWN_KEY, HELD_KEYS, CLICKS_OF_BUTTON)
 _DIGITS = 4  # of a share: 0.0001 of 1920 pixels is a fifth of a pixel
@@ -92,6 +95,21 @@ def agentnet_code(action: AnsweredAction, size: Pixel) -> str:
     if len(lines) > _MOST_CALLS:  # of keys that were held down until they repeated as often
         raise InexpressibleError(HELD_KEYS)
     return "\n".join(lines)
+
+
+def code_or_nothing(action: AnsweredAction, size: Pixel) -> str:
+    """The same; empty when the form has no words for the action."""
+    try:
+        return agentnet_code(action, size)
+    except InexpressibleError:
+        return ""
+
+
+def step_code(step: StepFiles) -> str:
+    """The code of a step in the export; empty: it has none."""
+    action = AnsweredAction(step.action.action_type, step.action.parameters)
+    size = readable_size(step.screenshot)
+    return replace_surrogates(code_or_nothing(action, size)) if size else ""
 
 
 def _lines(action: AnsweredAction, size: Pixel) -> Iterator[str]:

@@ -21,6 +21,7 @@ from demo_pipeline.annotations.annotations import (
     AGENTNET_STEP_FIELDS,
     AGENTNET_TASK_FIELDS,
     agentnet_fields,
+    annotation_sources,
 )
 from demo_pipeline.datasets.record_forms import Form, Record, Table
 from demo_pipeline.datasets.splits import Split
@@ -291,10 +292,8 @@ def _call(number: int, step: SaidStep, trajectory: Trajectory) -> dict[str, Any]
     thought = said.pop("thought", "")
     content = [{"type": "inline_reasoning", "text": thought}] if thought else []
     content += [{"type": "action_description", "text": words}] if words else []
-    if notes := trajectory.notes.get(index, {}):
-        sources = {name: note.source for name, note in sorted(notes.items())}
-        data = {"opencua_step": said, "annotation_sources": sources}
-        content.append({"type": "metadata", "data": data})
+    if sources := annotation_sources(trajectory, index):
+        content.append({"type": "metadata", "data": {"opencua_step": said, **sources}})
     return {
         "role": "assistant",
         "content": content,
@@ -317,6 +316,7 @@ def _known(stretch: Stretch, trajectory: Trajectory, row: ProvenanceRow) -> dict
         "task_completed": success if stretch.final else None,
         "terminate_status": None if success else "failure",
         **(agentnet_fields(trajectory, None, AGENTNET_TASK_FIELDS) if stretch.whole else {}),
+        **(annotation_sources(trajectory, None) if stretch.whole else {}),
     }
 
 
@@ -492,7 +492,7 @@ def _has_columns(table: Path) -> bool:
 # own, `<prefix>-test` and `<prefix>-held-out`; `metadata.json` says what was left out.
 CUA_LITE_FORM = Form(
     name="cua_lite",
-    code_version="6",
+    code_version="7",
     settings=STRETCH_SETTINGS,
     unit="steps",
     exclusions=(*STRETCH_EXCLUSIONS, UNKNOWN_KEY),

@@ -142,6 +142,7 @@ def messages_decoder(wheel: WheelUnits) -> AnswerDecoder:
 
 _PICTURES_IN_MEMORY = 16  # rows; a PNG of the canvas is about 0.7 MB
 _TURNS = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
+SOURCE = "reasoning_source"  # of the line `Thought: …`; null: there is none
 _IDENTITY = (
     ("id", pa.string()),
     ("trajectory_id", pa.string()),
@@ -165,7 +166,7 @@ def _records(
             thought = trajectory.notes.get(draft.metadata.step_index, {}).get("thought")
             line, row = _chat_of(draft, candidate, settings, thought.value if thought else "")
             if thought:
-                line["reasoning_source"] = thought.source
+                line["reasoning_source"] = row["reasoning_source"] = thought.source
             if first := trajectory.steps[0].index:
                 line["first_step"] = first
             asked, answered = row["messages"][:-1], row["messages"][-1:]
@@ -182,9 +183,11 @@ def _tables(settings: DatasetSettings) -> Mapping[str, Table]:
     tables = {}
     for name, turns in {"chat": ("messages",), "pair": ("prompt", "completion")}.items():
         pictures = ("images", pa.list_(PICTURE if embeds else pa.string()))
-        schema = pa.schema([*_IDENTITY, *((turn, _TURNS) for turn in turns), pictures])
-        schema = with_hub_features(schema) if embeds else schema
-        tables[name] = Table(schema, _PICTURES_IN_MEMORY if embeds else 512)
+        columns = [*_IDENTITY, *((turn, _TURNS) for turn in turns), pictures]
+        schemas = [pa.schema(some) for some in (columns, [*columns, (SOURCE, pa.string())])]
+        schema, annotated = map(with_hub_features, schemas) if embeds else schemas
+        rows = _PICTURES_IN_MEMORY if embeds else 512
+        tables[name] = Table(schema, rows, annotated=annotated, notes=frozenset({"thought"}))
     return tables
 
 
@@ -356,7 +359,8 @@ def _differing(line: Any, row: Mapping[str, Any]) -> Iterator[str]:
     """
     if not isinstance(line, dict):
         return
-    yield from (name for name, _ in _IDENTITY if row.get(name) != line.get(name))
+    names = [name for name, _ in _IDENTITY]
+    yield from (name for name in [*names, SOURCE] if row.get(name) != line.get(name))
     chat = row["messages"] if "messages" in row else [*row["prompt"], *row["completion"]]
     if list(_texts(line.get("messages"))) != list(_texts(chat)):
         yield "messages"
@@ -417,7 +421,7 @@ def validate_messages_file(path: Path) -> list[Problem]:
 # again as TRL's rows.
 MESSAGES_FORM = Form(
     name="messages",
-    code_version="13",
+    code_version="14",
     settings=(*DRAFT_SETTINGS, "action_line"),
     unit="samples",
     exclusions=DRAFT_EXCLUSIONS,

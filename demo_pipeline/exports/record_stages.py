@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from demo_pipeline.annotations.annotation_store import ANNOTATIONS
-from demo_pipeline.annotations.annotations import read_notes, written_notes
+from demo_pipeline.annotations.annotations import ANNOTATIONS_FILE, row_notes, written_notes
 from demo_pipeline.datasets.record_forms import Form, KeptRecord, write_records
 from demo_pipeline.datasets.selection import CORRECTIONS_FILE, NOTES_FILE
 from demo_pipeline.exports.agentnet import AGENTNET_FORM
@@ -30,6 +30,7 @@ from demo_pipeline.exports.transitions import TRANSITIONS_FORM
 from demo_pipeline.files.atomic_write import read_digest
 from demo_pipeline.files.comparison import differing_files, files_below
 from demo_pipeline.files.json_files import json_bytes
+from demo_pipeline.files.parquet import read_rows
 from demo_pipeline.problems import Problem
 from demo_pipeline.recording.recording_stages import RecordingInputs
 from demo_pipeline.review.decisions import NO_CORRECTIONS, judge
@@ -88,7 +89,7 @@ def _trajectory(inputs: RecordingInputs, out: Path) -> DatasetTrajectory:
 def _run_records(inputs: RecordingInputs, out: Path) -> Summary:
     if inputs.source:
         (out / CORRECTIONS_FILE).write_bytes(inputs.source)
-    if notes := read_notes(inputs.folders[ANNOTATIONS]):
+    if notes := row_notes(read_rows(inputs.folders[ANNOTATIONS] / ANNOTATIONS_FILE)):
         (out / NOTES_FILE).write_bytes(written_notes(notes))
     source, forms = _trajectory(inputs, out), built_forms(inputs.settings)
     records = write_records(source, forms, out, inputs.settings.datasets)

@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from demo_pipeline.annotations.annotations import wordings
+from demo_pipeline.annotations.annotations import VARIANTS, wordings
 from demo_pipeline.datasets.export_loop import build_form
 from demo_pipeline.datasets.record_forms import Excluded, Form, Record, Table, json_text
 from demo_pipeline.datasets.selection import Candidate
@@ -373,7 +373,7 @@ def _differing(line: Any, row: Mapping[str, Any]) -> Iterator[str]:
     told = {name: known.get(name) for name in ("step_index", "action_type") if known}
     told |= {
         name: line[name]
-        for name in (*_OF_STEP, "reasoning_source")
+        for name in (*_OF_STEP, "reasoning_source", "instruction_source")
         if isinstance(line, dict) and name in line
     }
     yield from (name for name, value in told.items() if name in row and row[name] != value)
@@ -419,6 +419,16 @@ SFT_SCHEMA = described_schema(
         "tree_agreement": one_of(*AGREEMENTS),
     },
 )
+_WORDED = described_schema(
+    [("instruction_source", pa.string(), True, "who worded the task otherwise; null: nobody did")],
+    {"instruction_source": one_of("human", "model", "rule")},
+)
+_TABLE = Table(
+    SFT_SCHEMA,
+    characters=_BATCH_CHARACTERS,
+    annotated=pa.schema([*SFT_SCHEMA, *_WORDED]),
+    notes=frozenset(VARIANTS),
+)
 
 
 def _records(
@@ -434,8 +444,8 @@ def _records(
         worded = replace(candidate, instruction=words), replace(trajectory, task=task)
         for record in _samples(*worded, rows, settings):
             if isinstance(record, Record):
-                line = {**record.parts["line"], "instruction_source": source}
-                parts = {**record.parts, "line": line}
+                worded_by = {"instruction_source": source}
+                parts = {part: {**value, **worded_by} for part, value in record.parts.items()}
                 yield replace(record, id=f"{record.id}/{name}", parts=parts)
 
 
@@ -501,7 +511,7 @@ def _inline_tree(path: Path) -> Any:
 # its screenshot is left out unless `include_stale_trees`.
 SFT_FORM = Form(
     name="sft",
-    code_version="13",
+    code_version="14",
     settings=(
         *("max_hidden_share", "include_avoidable_leaks", "include_unavoidable_leaks"),
         *("include_stale_trees", "sft_trees"),
@@ -513,7 +523,7 @@ SFT_FORM = Form(
         "line": ("samples.jsonl", f"{split.value}.jsonl"),
         "row": ("samples.parquet", f"{split.value}.parquet"),
     },
-    tables=lambda _: {"row": Table(SFT_SCHEMA, characters=_BATCH_CHARACTERS)},
+    tables=lambda _: {"row": _TABLE},
     row=lambda row, split, _settings, _folder: {**row, "split": split.value},
     problems=checked_records("line", lambda: by_format(sft_format())),
 )

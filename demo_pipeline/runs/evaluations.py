@@ -4,21 +4,23 @@ Belongs here: opening the committed trajectories for evaluation/; finding predic
 put into `evaluations/<name>/` of the store, and scoring them when something changed.
 """
 
+import math
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
-from dataclasses import asdict, dataclass, replace
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, ValidationError
 
 from demo_pipeline.datasets.export_loop import plan_export
 from demo_pipeline.datasets.selection import CORRECTIONS_FILE
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.evaluation.answer_forms import ANSWER_FORMS
-from demo_pipeline.evaluation.predictions import Predictions, read_predictions, rows_as_predictions
+from demo_pipeline.evaluation.predictions import read_predictions
 from demo_pipeline.evaluation.requests import (
-    ImageForm,
     batch_request,
     copy_picture,
     data_url,
@@ -51,7 +53,6 @@ from demo_pipeline.store.versions import Staging
 ANY_SPLIT = "any"
 EVALUATION_SPLITS = (*(split.value for split in Split), ANY_SPLIT)
 SCORES_FILE, STEP_SCORES_FILE, REPORT_SUMMARY = "scores.parquet", "steps.parquet", "summary.json"
-DEFAULT_FORM, DEFAULT_SPLIT, DEFAULT_PRESETS = "messages", "test", ("strict", "agentnetbench")
 _ROWS = 4096  # of the table of steps in memory
 PredictionRows = Iterable[tuple[Any, Any, Any]]
 
@@ -60,19 +61,21 @@ class EvaluationError(StorageError):
     """An evaluation that cannot be made; the message says what to do."""
 
 
-@dataclass(frozen=True, slots=True)
-class Evaluation:
+class Evaluation(BaseModel):
     """What is asked, in a form of `ANSWER_FORMS`, and judged, by rules of `PRESETS`.
 
     `split`: whose steps are asked about, `any`: all; `seed`: of the bootstrap.
     """
 
-    form: str = DEFAULT_FORM
-    split: str = DEFAULT_SPLIT
-    presets: tuple[str, ...] = DEFAULT_PRESETS
-    seed: int = 0
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
-    def __post_init__(self) -> None:
+    form: StrictStr = "messages"
+    split: StrictStr = "test"
+    presets: tuple[StrictStr, ...] = ("strict", "agentnetbench")
+    seed: Annotated[StrictInt, Field(ge=0)] = 0
+
+    def model_post_init(self, _: Any) -> None:
+        """Raise an `EvaluationError` for a name that does not exist."""
         asked: dict[str, tuple[Sequence[str], Collection[str]]] = {
             "form": ([self.form], ANSWER_FORMS),
             "split": ([self.split], EVALUATION_SPLITS),
@@ -95,16 +98,19 @@ def write_evaluation_requests(
     *,
     model: str,
     system: str | None = None,
-    images: ImageForm = "data",
+    images: str = "data",
 ) -> int:
     """Write the requests for a split, mode 0600; returns their number.
 
-    Pictures are inside the lines, or as paths in a folder beside the file, `<stem>_images`, from
-    which those of an earlier run are removed; `system` replaces the prompt of the form.
+    Pictures are inside the lines (`data`), or as paths in a folder beside the file (`path`),
+    `<stem>_images`, from which those of an earlier run are removed; `system` replaces the prompt
+    of the form.
 
     Raises:
-        EvaluationError: the split holds no step.
+        EvaluationError: the split holds no step, or there is no such way to show pictures.
     """
+    if images not in ("data", "path"):
+        raise EvaluationError("--images is data or path")
     form, settings = ANSWER_FORMS[asked.form].question, workspace.settings.datasets
     folder, made = out.with_name(f"{out.stem}_images"), set[str]()
     if images == "path":
@@ -114,15 +120,13 @@ def write_evaluation_requests(
         def copied(picture: Path) -> str:
             place = picture.relative_to(record.candidate.source.path).as_posix()
             copy = folder / f"{record.step.trajectory_id}_{place.replace('/', '_')}"
-            if copy.name not in made:
-                copy_picture(picture, copy)
-                made.add(copy.name)
+            copy_picture(picture, copy)
+            made.add(copy.name)
             return copy.resolve().as_uri()
 
-        question = form(record, settings)
-        if system is not None:
-            question = replace(question, system=system)
-        return batch_request(record, question, model, copied if images == "path" else data_url)
+        own, words = form(record, settings)
+        told = own if system is None else system
+        return batch_request(record, told, words, model, copied if images == "path" else data_url)
 
     number = _write_lines(workspace, out, asked, line)
     if images == "path":
@@ -136,11 +140,10 @@ def write_right_answers(workspace: Workspace, out: Path, asked: Evaluation) -> i
     Raises:
         EvaluationError: the split holds no step.
     """
-    right = ANSWER_FORMS[asked.form].right
 
     def line(record: StepRecord) -> dict[str, Any]:
         key = {"trajectory_id": record.step.trajectory_id, "step_index": record.step.step_index}
-        return {**key, "response": right(record, workspace.settings.datasets)}
+        return {**key, "response": ANSWER_FORMS[asked.form].right(record)}
 
     return _write_lines(workspace, out, asked, line)
 
@@ -166,6 +169,28 @@ def _write_lines(
     return written
 
 
+def score_rows(workspace: Workspace, rows: PredictionRows, asked: Evaluation) -> ScoreReport:
+    """Score predictions given as rows of trajectory id, step index and response.
+
+    Raises:
+        EvaluationError: the split holds no step.
+    """
+    names = ("trajectory_id", "step_index", "response")
+    with TemporaryDirectory(prefix="demo_pipeline-") as folder:
+        path = Path(folder) / PREDICTIONS_FILE
+        with path.open("wb") as file:
+            for row in rows:
+                known = {name: _plain(value) for name, value in zip(names, row, strict=True)}
+                file.write(json_bytes(known, compact=True))
+        return score_file(workspace, path, asked)
+
+
+def _plain(value: Any) -> Any:
+    """A value of a table as JSON has it; None for what no answer and no key is."""
+    is_number = isinstance(value, int | float) and math.isfinite(value)
+    return value if is_number or isinstance(value, str) else None
+
+
 def score_file(
     workspace: Workspace, predictions: Path, asked: Evaluation, out: Path | None = None
 ) -> ScoreReport:
@@ -175,31 +200,13 @@ def score_file(
         EvaluationError: the split holds no step.
         OSError: a file cannot be read or written.
     """
-    return _score(workspace, asked, lambda known: read_predictions(predictions, known), out)
-
-
-def score_rows(workspace: Workspace, rows: PredictionRows, asked: Evaluation) -> ScoreReport:
-    """Score predictions given as rows of trajectory id, step index and response.
-
-    Raises:
-        EvaluationError: the split holds no step.
-    """
-    return _score(workspace, asked, lambda known: rows_as_predictions(rows, known), None)
-
-
-def _score(
-    workspace: Workspace,
-    asked: Evaluation,
-    opened: Callable[[Collection[str]], AbstractContextManager[Predictions]],
-    out: Path | None,
-) -> ScoreReport:
     settings = workspace.settings.datasets
     decode = ANSWER_FORMS[asked.form].decoder(settings)
     with ExitStack() as stack:
         committed = stack.enter_context(committed_trajectories(workspace))
         plan = plan_export(committed.trajectories, settings)
         known = {candidate.source.id for candidate in plan.selection.chosen}
-        predictions = stack.enter_context(opened(known))
+        answers = stack.enter_context(read_predictions(predictions, known))
         keep: Callable[[Mapping[str, Any]], None] = lambda _: None  # noqa: E731
         if out is not None:
             out.mkdir(parents=True, exist_ok=True)
@@ -209,9 +216,7 @@ def _score(
         def each_step(add: Callable[[TrueStep], None]) -> None:
             each_true_step(plan, settings, asked.splits, lambda record: add(record.step))
 
-        report = score_steps(
-            each_step, asked.presets, decode, predictions, keep=keep, seed=asked.seed
-        )
+        report = score_steps(each_step, asked.presets, decode, answers, keep=keep, seed=asked.seed)
     if out is not None:
         write_rows(out / SCORES_FILE, report.rows, SCORES_SCHEMA)
         dump_json(out / REPORT_SUMMARY, report_summary(report, asked))
@@ -223,7 +228,7 @@ def _score(
 def report_summary(report: ScoreReport, asked: Evaluation) -> dict[str, Any]:
     """What an evaluation asked and counted; no word of an answer."""
     return {
-        **asdict(asked),
+        **asked.model_dump(),
         "history": "teacher-forced",
         "steps": report.steps,
         "answered": report.answered,
@@ -387,24 +392,17 @@ def _asked(objects: Objects, dropped: DroppedEvaluation, folder: Path) -> Evalua
     file = folder / EVALUATION_FILE
     objects.fetch(dropped.settings.key, dropped.settings.etag, file)
     try:
-        return _evaluation(load_json(file, place))
+        return Evaluation.model_validate(load_json(file, place))
     except JsonFileError as error:
         raise EvaluationError(f"{place}: {error.message}") from None
+    except ValidationError:
+        message = (
+            "must be an object with form and split (names), presets (a list of names) and seed (a "
+            "whole number from 0), or some of them"
+        )
+        raise EvaluationError(f"{place}: {message}") from None
     except EvaluationError as error:
         raise EvaluationError(f"{place}: {error}") from None
-
-
-def _evaluation(value: Any) -> Evaluation:
-    if not isinstance(value, Mapping) or value.keys() - {"form", "split", "presets", "seed"}:
-        raise EvaluationError("must be an object with form, split, presets and seed, or some")
-    presets, seed = value.get("presets", DEFAULT_PRESETS), value.get("seed", 0)
-    form, split = value.get("form", DEFAULT_FORM), value.get("split", DEFAULT_SPLIT)
-    names: list[Any] = list(presets) if isinstance(presets, list | tuple) else [None]
-    if not all(isinstance(name, str) for name in (form, split, *names)):
-        raise EvaluationError("form and split must be names, presets a list of names")
-    if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
-        raise EvaluationError("seed must be a whole number from 0")
-    return Evaluation(form, split, tuple(names), seed)
 
 
 def _coverage(out: Path) -> CheckOutcome:

@@ -12,7 +12,7 @@ from demo_pipeline.annotations.model_prompts import (
     VARIANTS_PROMPT,
 )
 from demo_pipeline.annotations.providers import ModelProvider
-from demo_pipeline.evaluation.requests import Endpoint
+from demo_pipeline.files.chat_server import Endpoint
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
 from demo_pipeline_tests.datasets.stores import commit_trajectory

@@ -17,7 +17,8 @@ from demo_pipeline.annotations.annotations import (
     RefusedValueError,
     checked_annotation,
     clean_text,
-    standing,
+    judged_rows,
+    value_text,
 )
 from demo_pipeline.files.shown_text import MARKER
 
@@ -33,7 +34,13 @@ def _value(kind: AnnotationKind, number: int) -> Any:
 
 annotations = st.builds(
     lambda step, kind, number, source, author, fresh, time: Annotation(
-        step, kind, _value(kind, number), source, author, DIGESTS[step] if fresh else "x", time
+        step,
+        kind,
+        value_text(_value(kind, number)),
+        source,
+        author,
+        DIGESTS[step] if fresh else "x",
+        time,
     ),
     st.sampled_from([None, 0, 1]),
     st.sampled_from(
@@ -51,28 +58,32 @@ annotations = st.builds(
 def test_human_counts_over_model_over_rule_and_disagreement_is_kept(
     said: list[Annotation], order: random.Random
 ) -> None:
-    found = standing(said, DIGESTS)
-    assert {id(one.annotation) for one in found} <= set(map(id, said))
-    assert len(found) == len({repr(one) for one in said})  # nothing is lost
+    found = judged_rows("demo", said, DIGESTS)
+    assert {of_row(row) for row in found} == set(said)
+    assert len(found) == len(set(said))  # nothing is lost
     again = [*said, *said[:3]]
     order.shuffle(again)
-    assert standing(again, DIGESTS) == found  # whatever the order and repetition
+    assert judged_rows("demo", again, DIGESTS) == found  # whatever the order and repetition
     groups = defaultdict(list)
-    for one in found:
-        groups[one.annotation.about].append(one)
-        assert one.stale == (one.annotation.judged != DIGESTS[one.annotation.step])
-        assert not (one.stale and (one.effective or one.disagrees))
+    for row in found:
+        groups[of_row(row).about].append(row)
+        assert row["stale"] == (row["judged"] != DIGESTS[row["step_index"]])
+        assert not (row["stale"] and (row["effective"] or row["disagrees"]))
     for group in groups.values():
-        fresh = [one for one in group if not one.stale]
-        used = [one.annotation for one in group if one.effective]
+        fresh = [row for row in group if not row["stale"]]
+        used = [row for row in group if row["effective"]]
         assert len(used) == bool(fresh)
-        for one in fresh:
+        for row in fresh:
             (best,) = used
-            rank, least = (SOURCES.index(a.source) for a in (one.annotation, best))
-            assert (least, one.annotation.time) <= (rank, max(best.time, one.annotation.time))
-            assert rank > least or one.annotation.time <= best.time
-            compared = best.kind in VERDICTS | SCORES
-            assert one.disagrees == (compared and one.annotation.value != best.value)
+            rank, least = (SOURCES.index(one["source"]) for one in (row, best))
+            assert (least, row["time"]) <= (rank, max(best["time"], row["time"]))
+            assert rank > least or row["time"] <= best["time"]
+            compared = best["kind"] in VERDICTS | SCORES
+            assert row["disagrees"] == (compared and row["value"] != best["value"])
+
+
+def of_row(row: dict[str, Any]) -> Annotation:
+    return Annotation(**{name: row[name] for name in Annotation.__dataclass_fields__})
 
 
 @given(st.text(max_size=300))

@@ -10,13 +10,13 @@ from demo_pipeline.annotations.annotate import AnnotateCounts, annotate_all
 from demo_pipeline.annotations.annotation_store import open_judged
 from demo_pipeline.annotations.providers import (
     FileProvider,
-    RuleProvider,
     import_lines,
     import_opencua,
+    rule_provider,
 )
-from demo_pipeline.cli.annotate_commands import agentnet_step_code
 from demo_pipeline.datasets.export_loop import build_form
 from demo_pipeline.exports.agentnet import AGENTNET_FORM
+from demo_pipeline.exports.agentnet_code import step_code
 from demo_pipeline.review.review_store import Reviews
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DatasetSettings
@@ -99,7 +99,7 @@ def test_a_bad_line_is_named_and_costs_no_other(
 
 
 def test_rules_say_the_template_and_what_the_next_step_takes_back(workspace: Workspace) -> None:
-    rules = RuleProvider(lambda _: [1, 77])
+    rules = rule_provider(lambda _: [1, 77])
     assert annotate_all(workspace.store, ["demo"], [rules]).written == 4
     assert annotate_all(workspace.store, ["demo"], [rules]).written == 0
     said = notes(workspace)
@@ -144,7 +144,7 @@ def generated(tmp_path: Path) -> dict[str, Any]:
 
 def opencua(workspace: Workspace, tmp_path: Path, task: dict[str, Any]) -> FileProvider:
     (tmp_path / "cot.jsonl").write_text(json.dumps(task) + "\n", encoding="utf-8")
-    provider = import_opencua(tmp_path / "cot.jsonl", "stub-1", agentnet_step_code)
+    provider = import_opencua(tmp_path / "cot.jsonl", "stub-1", step_code)
     annotate_all(workspace.store, ["demo"], [provider])
     return provider
 

@@ -150,6 +150,18 @@ def test_thoughts_verdicts_and_grades_are_where_each_form_has_them(root: Path) -
         "last_step_correct": True,
     }
     assert task["traj"][3]["value"]["thought"] == "All is done."
+    sources = [step.get("annotation_sources") for step in task["traj"]]
+    kinds = ("caption", "observation", "reflection", "step_correct", "thought")
+    assert sources == [dict.fromkeys(kinds, "model"), None, None, {"thought": "model"}]
+    assert task["annotation_sources"] == {"alignment": "model", "reflection": "model"}
+    for folder in ("", "prompt_completion/"):
+        tables = (root / "store/messages").glob(f"{folder}*.parquet")
+        rows = [row for table in tables for row in pq.read_table(table).to_pylist()]
+        told = {(row["trajectory_id"], row["step_index"]): row["reasoning_source"] for row in rows}
+        assert {key: source for key, source in told.items() if source} == {
+            ("demo0", 0): "model",
+            ("demo0", 3): "model",
+        }
     assert (task["alignment_score"], task["reason"]) == (8, "Well done.")
     row = lite(built["cua_lite"])
     told_first = json.loads(row["messages"])[1]["content"]
@@ -159,7 +171,9 @@ def test_thoughts_verdicts_and_grades_are_where_each_form_has_them(root: Path) -
     assert told_first[0]["text"] == "I look closely."
     assert told_first[2]["data"]["opencua_step"]["last_step_correct"] is True
     assert told_first[2]["data"]["annotation_sources"]["thought"] == "model"
-    assert json.loads(row["metadata"])["others"]["alignment_score"] == 8
+    others = json.loads(row["metadata"])["others"]
+    assert others["alignment_score"] == 8
+    assert others["annotation_sources"] == {"alignment": "model", "reflection": "model"}
 
 
 def lite(files: dict[str, bytes]) -> dict[str, Any]:
@@ -359,6 +373,9 @@ def test_another_wording_is_one_more_sample_and_never_in_another_split(tmp_path:
     assert [line["input"]["instruction"] for line in said] == ["Task 2"] * 3 + ["task  3"] * 3
     assert [line.get("instruction_source") for line in said] == [None] * 3 + ["model"] * 3
     assert plain_words("task  3") == plain_words("Task 3")
+    table = pq.read_table(tmp_path / "store/sft/samples.parquet").to_pylist()
+    told = [row["instruction_source"] for row in table if row["trajectory_id"] == "demo2"]
+    assert told == [None] * 3 + ["model"] * 3
 
 
 def split_of(files: dict[str, bytes], names: list[str]) -> dict[str, str]:

@@ -114,9 +114,8 @@ def test_pictures_as_files_are_those_of_the_last_run_alone(root: Path) -> None:
     assert call(*arguments).exit_code == 0
     first = {file.name: file.read_bytes() for file in folder.iterdir()}
     assert len(first) == 42
-    draft = folder / ".0123456789abcdef"
     others = [folder / name for name in ("notes.txt", "steps.png", ".hidden", "demo0_steps_1.png")]
-    for file in (draft, *others):
+    for file in others:
         file.write_bytes(b"other")
     (folder / "link_final_screenshot.png").symlink_to(others[0])
     (folder / "folder_final_screenshot.png").mkdir()

@@ -216,10 +216,10 @@ def test_predictions_that_may_not_be_read_keep_no_others_from_their_scores(
     ("asked", "reason"),
     [
         ({"presets": ["nice"]}, "there is no such preset"),
-        ({"form": 3}, "form and split must be names"),
+        ({"form": 3}, "form and split (names)"),
         ({"split": "held_out"}, "no step is in the split held_out"),
         ({"wish": TYPED}, "must be an object with form"),
-        ({"seed": -1}, "seed must be a whole number"),
+        ({"seed": -1}, "seed (a whole number from 0)"),
     ],
 )
 def test_a_wish_that_cannot_be_met_fails_with_a_plain_reason(

@@ -1,8 +1,14 @@
 """Made steps and answers for the tests of scoring."""
 
+import json
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from demo_pipeline.desktopd.models import PARAMETERS, ActionType
+from demo_pipeline.evaluation.predictions import Predictions, read_predictions
 from demo_pipeline.evaluation.true_steps import TrueStep
 from demo_pipeline.exports.answers import Answer, AnsweredAction
 
@@ -16,6 +22,20 @@ def act(kind: str, **parameters: Any) -> AnsweredAction:
 
 def answer(kind: str, **parameters: Any) -> Answer:
     return Answer((act(kind, **parameters),))
+
+
+@contextmanager
+def predicted(
+    rows: Iterable[tuple[str, int, str]], known: Collection[str]
+) -> Iterator[Predictions]:
+    """The answers in rows of trajectory, step and response."""
+    names = ("trajectory_id", "step_index", "response")
+    lines = [json.dumps(dict(zip(names, row, strict=True))) for row in rows]
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "predictions.jsonl")
+        path.write_text("\n".join(lines), encoding="utf-8")
+        with read_predictions(path, known) as found:
+            yield found
 
 
 def made_step(right: Answer, index: int = 0, trajectory: str = "demo", **known: Any) -> TrueStep:

@@ -75,7 +75,7 @@ CASES = [
     ([scroll(-3)], [scroll(3)], 1, 0),
     ([scroll(-6)], [scroll(-3)], 1, 0.5),
     ([scroll(-6)], [scroll(0)], 1, 0),
-    ([scroll("down")], [scroll(-2)], 1, 1),
+    ([scroll(-2)], [BenchAction("scroll")], 1, 0),
     ([SUCCESS], [SUCCESS], 1, 1),
     ([SUCCESS], [end("failure")], 0, 0),
     ([SUCCESS], [SUCCESS, click(0.5, 0.5)], 1, 0.5),

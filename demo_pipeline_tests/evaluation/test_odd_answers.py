@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 
 from demo_pipeline.evaluation.answer_forms import ANSWER_FORMS
-from demo_pipeline.evaluation.predictions import rows_as_predictions
 from demo_pipeline.evaluation.rules import PRESETS
 from demo_pipeline.evaluation.scoring import score_steps
 from demo_pipeline.settings import DatasetSettings
-from demo_pipeline_tests.evaluation.steps import EVERY_ACTION, answer, made_step
+from demo_pipeline_tests.evaluation.steps import EVERY_ACTION, answer, made_step, predicted
 
 BOX = (400.0, 200.0, 200.0, 150.0)
 AT = {"coordinate": [500, 540]}
@@ -59,7 +58,7 @@ def test_an_answer_never_ends_a_run(form):
         for step, (_, text) in zip(steps, product(truths, answers), strict=True)
     ]
     decode, kept = ANSWER_FORMS[form].decoder(DatasetSettings()), list[Any]()
-    with rows_as_predictions(rows, {"demo"}) as predictions:
+    with predicted(rows, {"demo"}) as predictions:
         score_steps(
             lambda add: list(map(add, steps)), list(PRESETS), decode, predictions, keep=kept.append
         )

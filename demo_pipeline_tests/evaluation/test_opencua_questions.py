@@ -22,9 +22,7 @@ def records_of(made: DatasetTrajectory) -> list[StepRecord]:
 
 
 def question(record: StepRecord) -> str:
-    (message,) = ask_opencua(record, SETTINGS).chat
-    text: str = message["content"][1]["text"]
-    return text
+    return ask_opencua(record, SETTINGS)[1]
 
 
 def test_hidden_actions_are_in_the_question_in_words(tmp_path: Path) -> None:
@@ -56,8 +54,8 @@ def test_words_name_places_as_the_code_does(tmp_path: Path) -> None:
     first, second, end = records_of(made)
     words = "Click at (0.5, 0.5). It is [image]."
     code = "pyautogui.click(x=0.5, y=0.5)"
-    assert answer_opencua(first, SETTINGS) == f"## Action:\n{words}\n\n## Code:\n{code}"
+    assert answer_opencua(first) == f"## Action:\n{words}\n\n## Code:\n{code}"
     assert question(second).endswith(f"# Step 1:\n## Action:\n{words}\n## Code:\n{code}")
-    assert answer_opencua(end, SETTINGS) == (
+    assert answer_opencua(end) == (
         "## Action:\nEnd the task: it is done.\n\n## Code:\ncomputer.terminate(status='success')"
     )

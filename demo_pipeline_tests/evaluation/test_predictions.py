@@ -9,7 +9,6 @@ from demo_pipeline.evaluation.predictions import (
     UnusableAnswer,
     batch_key,
     read_predictions,
-    rows_as_predictions,
 )
 
 TYPED = "hunter2"
@@ -46,7 +45,7 @@ def test_both_forms_may_be_in_one_file(tmp_path):
     lines.append(batch(3, {"content": [{"type": "text", "text": "d"}]}))
     with read(tmp_path, *lines) as found:
         assert [outcome(found, step) for step in range(4)] == ["a", "b", "c", "d"]
-        assert (found.lines, found.unusable, found.unasked()) == (4, {}, 0)
+        assert (found.lines, found.unusable, found.unasked) == (4, {}, 0)
 
 
 def test_calls_that_a_server_took_out_of_the_text_are_put_back(tmp_path):
@@ -120,23 +119,7 @@ def test_what_nobody_asked_for_is_known(tmp_path):
     lines = [plain(0, "a"), plain(99, "b"), batch(98, {"content": ""}, status=500)]
     with read(tmp_path, *lines, plain(97, "x" * (LONGEST_ANSWER + 1))) as found:
         outcome(found, 0)
-        assert found.unasked() == 3
-
-
-def test_rows_of_a_table_are_read_alike():
-    rows = [
-        ("demo", 0, "a"),
-        ("demo", float("nan"), "b"),
-        (None, 1, "c"),
-        ("demo", 2, float("nan")),
-    ]
-    rows += [("demo", 3, "d"), ("demo", 3, "d"), ("demo", 4, "x" * (LONGEST_ANSWER + 1))]
-    with rows_as_predictions(rows, KNOWN) as found:
-        assert outcome(found, 0) == "a"
-        assert outcome(found, 3) == "unusable: doubled"
-        assert outcome(found, 4) == "unusable: too long"
-        assert found.unusable == {"a key of the wrong type": 2, "the response is not text": 1}
-        assert found.lines == 7
+        assert found.unasked == 3
 
 
 def test_the_key_of_a_batch_is_read_back(tmp_path):

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from demo_pipeline.evaluation.predictions import rows_as_predictions
 from demo_pipeline.evaluation.score_tables import interval, task_draws
 from demo_pipeline.evaluation.scoring import (
     BASELINES,
@@ -17,7 +16,7 @@ from demo_pipeline.evaluation.scoring import (
 )
 from demo_pipeline.evaluation.true_steps import action_kind
 from demo_pipeline.exports.answers import Answer, AnswerFormatError, ForeignAction
-from demo_pipeline_tests.evaluation.steps import DONE, EVERY_ACTION, answer, made_step
+from demo_pipeline_tests.evaluation.steps import DONE, EVERY_ACTION, answer, made_step, predicted
 
 TYPED = "hunter2"
 CLICK = answer("click", x=500, y=300)
@@ -34,7 +33,7 @@ def decode(text, _size):
 
 
 def score(steps, rows, presets=("strict",), **known):
-    with rows_as_predictions(rows, {step.trajectory_id for step in steps}) as predictions:
+    with predicted(rows, {step.trajectory_id for step in steps}) as predictions:
         return score_steps(lambda add: list(map(add, steps)), presets, decode, predictions, **known)
 
 

@@ -21,6 +21,6 @@ def test_a_true_key_of_another_name_is_the_key_of_the_right_answer(
     made = make_trajectory(tmp_path, actions=[("hotkey", {"keys": ["CtrlLeft", "Return"]})])
     each_true_step(plan_export([made], settings), settings, list(Split), records.append)
     record, known = records[0], ANSWER_FORMS[form]
-    answer = known.decoder(settings)(known.right(record, settings), record.step.size)
+    answer = known.decoder(settings)(known.right(record), record.step.size)
     assert record.step.answer.actions == answer.actions
     assert PRESETS["cudag"](record.step, answer) == 1

@@ -14,7 +14,7 @@ from moto.s3.models import s3_backends
 
 from demo_pipeline.annotations.annotate import annotate_all
 from demo_pipeline.annotations.annotation_stage import ANNOTATIONS_STAGE
-from demo_pipeline.annotations.providers import RuleProvider
+from demo_pipeline.annotations.providers import rule_provider
 from demo_pipeline.exports.dataset_stages import INDEX_STAGE
 from demo_pipeline.exports.record_stages import RECORDS_STAGE
 from demo_pipeline.files.recording_files import RECORDING_FILES
@@ -124,7 +124,7 @@ def test_steps_are_annotated_with_it(workspace: Workspace, tmp_path: Path) -> No
     commit_trajectories(workspace, [make_trajectory(tmp_path, "one", [CLICK] * 2)])
     for written in (2, 0):
         assert (
-            annotate_all(workspace.store, ["one"], [RuleProvider(lambda _: ())]).written == written
+            annotate_all(workspace.store, ["one"], [rule_provider(lambda _: ())]).written == written
         )
     result = run_stage(workspace, ANNOTATIONS_STAGE, "one")
     assert result.summary["effective"] == 2

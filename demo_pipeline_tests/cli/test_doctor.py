@@ -71,7 +71,8 @@ def test_an_installation_that_works_is_healthy(patient: Patient) -> None:
     assert shown.stdout.endswith("0 errors, 0 warnings\n")
 
 
-def test_it_imports_neither_the_stages_nor_the_definitions(patient: Patient) -> None:
+@pytest.mark.usefixtures("patient")
+def test_it_imports_neither_the_stages_nor_the_definitions() -> None:
     command = [sys.executable, "-X", "importtime", "-m", "demo_pipeline.cli.app", "doctor"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}

@@ -4,18 +4,15 @@ Belongs here: the names that `import demo_pipeline as dp` gives. Everything is f
 are written by the pipeline.
 """
 
-import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import cv2
-import duckdb
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -24,11 +21,9 @@ from demo_pipeline.actions.action_stages import ACTIONS_STAGE
 from demo_pipeline.actions.action_tables import ACTIONS_SCHEMA
 from demo_pipeline.datasets.index import INDEX_STEPS_SCHEMA, TRAJECTORIES_SCHEMA
 from demo_pipeline.datasets.splits import Split
-from demo_pipeline.datasets.views import View, create_views
 from demo_pipeline.desktopd.models import Result, StepAction, Task
 from demo_pipeline.desktopd.reader import StepFiles
 from demo_pipeline.evaluation.score_tables import SCORES_SCHEMA
-from demo_pipeline.exports.dataset_counts import allow_only_reading, engine
 from demo_pipeline.exports.dataset_stages import INDEX_STAGE
 from demo_pipeline.exports.hub_layout import PICTURE, HubTable, with_hub_features
 from demo_pipeline.files.column_values import column_domains
@@ -58,8 +53,8 @@ from demo_pipeline.review.triage import (
 )
 from demo_pipeline.runs.damage import storage_message
 from demo_pipeline.runs.evaluations import DEFAULT_FORM, DEFAULT_SPLIT, Evaluation, score_rows
-from demo_pipeline.runs.queries import opened_views
-from demo_pipeline.runs.stages import store_views, training_exports
+from demo_pipeline.runs.queries import answering
+from demo_pipeline.runs.stages import training_exports
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 from demo_pipeline.store.bucket import in_parallel
@@ -233,39 +228,6 @@ def _read_picture(path: Path) -> RgbImage:
         )
     rgb: RgbImage = np.asarray(picture, np.uint8)
     return rgb
-
-
-@contextmanager
-def _bucket_views(
-    store: Store, query: str
-) -> Iterator[tuple[duckdb.DuckDBPyConnection, list[Path]]]:
-    """DuckDB with the views that a query mentions, over downloads of their files alone.
-
-    DuckDB itself names only tables that exist.
-    """
-    words = {word.lower() for word in re.findall(r"\w+", query)}
-    views = [view for view in store_views() if view.name in words]
-    with ExitStack() as stack:
-        sql = stack.enter_context(engine())
-        root = Path(stack.enter_context(TemporaryDirectory(prefix="demo_pipeline-")))
-        for view in views:
-            _place_files(store, view, root, stack)
-        create_views(sql, views, {view.output: root / view.output for view in views})
-        yield sql, [root, *(path.resolve() for path in root.rglob("*") if path.is_symlink())]
-
-
-def _place_files(store: Store, view: View, root: Path, stack: ExitStack) -> None:
-    """Link `root/<output>` to a folder with the view's files, for every output that has some."""
-
-    def place(output: str) -> None:
-        rest = view.files.split("/")[len(output.split("/")) :]
-        folder, _ = stack.enter_context(store.open_files(output, "/".join(rest)))
-        link = root / output
-        link.parent.mkdir(parents=True, exist_ok=True)
-        if not link.exists():
-            link.symlink_to(folder)
-
-    in_parallel(place, store.outputs(view.output))
 
 
 def _with_pictures(rows: pa.Table, table: HubTable, export: Path) -> pa.Table:
@@ -488,13 +450,7 @@ class NotebookStore:
         Raises:
             duckdb.Error: DuckDB refuses the query, or a view has no files yet.
         """
-        with _buildable(), ExitStack() as stack:
-            if is_bucket(self.url):
-                sql, folders = stack.enter_context(_bucket_views(self._store, query))
-            else:
-                folders = [local_path(self.url)]
-                sql, _ = stack.enter_context(opened_views(folders[0]))
-            allow_only_reading(sql, query, folders)
+        with _buildable(), answering(self._store, query) as sql:
             return sql.execute(query).df()
 
     def score(

@@ -88,7 +88,7 @@ class DatasetRow(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Side:
+class ComparedDataset:
     """A dataset to compare, and what is known of where it comes from.
 
     Attributes:
@@ -132,7 +132,7 @@ class Side:
                 yield from self.sources(one, demonstration)
 
 
-def _sides(store: Store, versions: Sequence[Version]) -> list[Side]:
+def _sides(store: Store, versions: Sequence[Version]) -> list[ComparedDataset]:
     """Versions of datasets in a store, with all versions that it still has."""
 
     @cache
@@ -150,10 +150,13 @@ def _sides(store: Store, versions: Sequence[Version]) -> list[Side]:
             return dataset_rows(content, digests.get)
 
     settings = partial(noted_settings, store)
-    return [Side(Made.of(one, store), partial(rows, one), known, settings) for one in versions]
+    return [
+        ComparedDataset(Made.of(one, store), partial(rows, one), known, settings)
+        for one in versions
+    ]
 
 
-def _exported_sides(export: Path) -> list[Side]:
+def _exported_sides(export: Path) -> list[ComparedDataset]:
     """The datasets in an export, with the versions that they were copied from."""
     lines = [json.loads(line) for line in (export / VERSIONS_FILE).read_bytes().splitlines()]
     known = defaultdict[str, list[Made]](list)
@@ -167,7 +170,9 @@ def _exported_sides(export: Path) -> list[Side]:
         return dataset_rows(folder, cache(partial(_file_digest, folder)))
 
     return [
-        Side(made, partial(rows, export / made.output), lambda name: known[name], settings.get)
+        ComparedDataset(
+            made, partial(rows, export / made.output), lambda name: known[name], settings.get
+        )
         for found in [*known.values()]
         for made in found
         if made.stage in _COMPARED
@@ -207,7 +212,7 @@ def _demonstrations(dataset: Made) -> list[str]:
     return [name for name in dataset.inputs if is_safe_id(name)]
 
 
-def open_sides(workspace: Workspace, text: str) -> dict[str, Side]:
+def open_sides(workspace: Workspace, text: str) -> dict[str, ComparedDataset]:
     """The datasets that a command names, by their stages.
 
     Args:
@@ -335,7 +340,7 @@ class DatasetDiff:
     differences: list[RowDifference]
 
 
-def compare(old: Side, new: Side) -> DatasetDiff:
+def compare(old: ComparedDataset, new: ComparedDataset) -> DatasetDiff:
     """The rows that differ between two versions of a dataset, with their causes."""
     causes, before, after = _Causes(old, new), old.rows(), new.rows()
     found = []
@@ -359,7 +364,7 @@ def compare(old: Side, new: Side) -> DatasetDiff:
 class _Causes:
     """What differs between the recipes of two versions of a dataset."""
 
-    def __init__(self, old: Side, new: Side) -> None:
+    def __init__(self, old: ComparedDataset, new: ComparedDataset) -> None:
         self._old, self._new = old, new
         self._kept = kept_files(_COMPARED[new.dataset.stage])
         self._whole = [*self._between(old.dataset, new.dataset)]

@@ -4,6 +4,7 @@ Belongs here: the names that `import demo_pipeline as dp` gives. Everything is f
 are written by the pipeline.
 """
 
+import difflib
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -31,7 +32,7 @@ from demo_pipeline.files.json_files import load_json
 from demo_pipeline.files.parquet import column_descriptions, read_table
 from demo_pipeline.observation.frames.video_reader import Span
 from demo_pipeline.recording.input_log import EVENTS_SCHEMA
-from demo_pipeline.recording.recording_stages import EVENTS_STAGE
+from demo_pipeline.recording.recording_stages import EVENTS_STAGE, RecordingInputs
 from demo_pipeline.reports.shown_steps import (
     Shown,
     film_clip,
@@ -57,6 +58,7 @@ from demo_pipeline.runs.queries import answering
 from demo_pipeline.runs.stages import training_exports
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
+from demo_pipeline.stage import Stage
 from demo_pipeline.store.bucket import in_parallel
 from demo_pipeline.store.errors import OutputError, StorageError
 from demo_pipeline.store.names import is_bucket, local_path, safe_id
@@ -194,29 +196,6 @@ class LoadedTrajectory:
         steps = [step.files for step in self.steps]
         rows = [step.provenance for step in self.steps]
         return trajectory_html((about, self.task.instruction), steps, rows)
-
-
-def _load_trajectory(
-    demonstration: str, folder: Path, film: Callable[[], Path | None]
-) -> LoadedTrajectory:
-    """The trajectory in a folder of the OSWorld-Desktopd layout with provenance.parquet.
-
-    Raises:
-        DemonstrationError: a file is missing or damaged; the problems name the files.
-    """
-    source = DatasetTrajectory(demonstration, str(folder))
-    trajectory, rows = load(source)
-    return LoadedTrajectory(
-        id=demonstration,
-        task=trajectory.task,
-        steps=tuple(
-            LoadedStep(step.index, step.action, rows[step.index], step) for step in trajectory.steps
-        ),
-        result=trajectory.result,
-        provenance=_data_frame(read_table(source.provenance, PROVENANCE_SCHEMA)),
-        _final_screenshot=trajectory.final_screenshot,
-        _film=film,
-    )
 
 
 def _read_picture(path: Path) -> RgbImage:
@@ -417,7 +396,7 @@ class NotebookStore:
         Raises:
             StorageError: the demonstration has not been processed.
         """
-        return self._frame("actions", ACTIONS_STAGE.output(safe_id(demonstration)))
+        return self._frame("actions", self._output(ACTIONS_STAGE, demonstration))
 
     def events(self, demonstration: str) -> pd.DataFrame:
         """One row per accepted line of the input log; `columns("events")` describes the columns.
@@ -425,7 +404,7 @@ class NotebookStore:
         Raises:
             StorageError: the demonstration has not been processed.
         """
-        return self._frame("events", EVENTS_STAGE.output(safe_id(demonstration)))
+        return self._frame("events", self._output(EVENTS_STAGE, demonstration))
 
     def trajectory(self, demonstration: str) -> LoadedTrajectory:
         """One trajectory with its task, steps and result; from a bucket it is downloaded.
@@ -434,11 +413,21 @@ class NotebookStore:
             StorageError: the demonstration has no trajectory.
             DemonstrationError: a file of it is damaged.
         """
-        key = safe_id(demonstration)
-        output = TRAJECTORIES_STAGE.output(key)
+        output, key = self._output(TRAJECTORIES_STAGE, demonstration), safe_id(demonstration)
+        material = Material(self._store, Workspace.open(Settings()).uploads)
         with _buildable(), self._store.open(output) as (folder, _):
-            uploads = Workspace.open(Settings()).uploads
-            return _load_trajectory(key, folder, partial(Material(self._store, uploads).film, key))
+            source = DatasetTrajectory(key, str(folder))
+            found, rows = load(source)
+            steps = (LoadedStep(one.index, one.action, rows[one.index], one) for one in found.steps)
+            return LoadedTrajectory(
+                id=key,
+                task=found.task,
+                steps=tuple(steps),
+                result=found.result,
+                provenance=_data_frame(read_table(source.provenance, PROVENANCE_SCHEMA)),
+                _final_screenshot=found.final_screenshot,
+                _film=partial(material.film, key),
+            )
 
     def sql(self, query: str) -> pd.DataFrame:
         """The answer of DuckDB to one SQL statement over the views of the store.
@@ -509,6 +498,19 @@ class NotebookStore:
                 "description": [descriptions[field.name] for field in schema],
             }
         )
+
+    def _output(self, stage: Stage[RecordingInputs], demonstration: str) -> str:
+        """The output of a stage of a demonstration; an error when there is none."""
+        key = safe_id(demonstration)
+        output = stage.output(key)
+        if self._store.current(output) is None:
+            near = difflib.get_close_matches(demonstration, self.demonstrations(), 3)
+            hint = f"; near it is {', '.join(near)}" if near else ""
+            raise StorageError(
+                f"{self.url} has no {stage.name} of {demonstration!r}{hint}; demonstrations() "
+                f"lists what is there, `demo-pipeline inspect {key}` says why it is not"
+            )
+        return output
 
     def _frame(self, name: str, output: str) -> pd.DataFrame:
         """The table `<name>.parquet` of an output, with the columns that it is declared with."""

@@ -34,6 +34,7 @@ from demo_pipeline.cli.environment import (
     set_dagster_home,
 )
 from demo_pipeline.files.recording_files import RECORDING_FILES
+from demo_pipeline.files.shown_text import counted
 from demo_pipeline.problems import DemonstrationError
 from demo_pipeline.runs.results import duration
 from demo_pipeline.store.errors import StorageError
@@ -110,7 +111,8 @@ def register() -> None:
     ids, new = register_uploads(workspace)
     for key in new:
         print_line(f"registered {key}")
-    print_line(f"{len(ids)} demonstrations in {workspace.uploads.url}, {len(new)} newly registered")
+    found = counted(len(ids), "demonstrations")
+    print_line(f"{found} in {workspace.uploads.url}, {len(new)} newly registered")
 
 
 def run(
@@ -219,7 +221,8 @@ class _Run:
         if found.datasets:
             print_line(f"datasets: {_reason_words(found.datasets)}")
         print_line(
-            f"to build: {len(selection.todo)} demonstrations, {len(found.datasets)} datasets; "
+            f"to build: {counted(len(selection.todo), 'demonstrations')}, "
+            f"{counted(len(found.datasets), 'datasets')}; "
             f"{len(selection.quarantined)} stay quarantined, {selection.up_to_date} are up to date"
         )
         cpu = "unknown" if found.cpu_seconds is None else duration(found.cpu_seconds)

@@ -30,6 +30,7 @@ from demo_pipeline.cli.environment import (
     refuse,
     usable_settings,
 )
+from demo_pipeline.files.shown_text import counted
 from demo_pipeline.problems import Problem, Severity
 
 if TYPE_CHECKING:
@@ -92,8 +93,9 @@ def report(dest: _Dest) -> None:
 
     written = write_report(open_workspace(), dest)
     print_line(
-        f"{dest}/index.html: {written.demonstrations} demonstrations, {written.steps} steps, "
-        f"{written.pictures} pictures, {byte_text(written.size)}"
+        f"{dest}/index.html: {counted(written.demonstrations, 'demonstrations')}, "
+        f"{counted(written.steps, 'steps')}, {counted(written.pictures, 'pictures')}, "
+        f"{byte_text(written.size)}"
     )
 
 

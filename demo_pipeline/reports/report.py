@@ -16,6 +16,7 @@ import jinja2
 from demo_pipeline import __version__
 from demo_pipeline.desktopd.models import StepAction, TypeParameters
 from demo_pipeline.desktopd.reader import StepFiles
+from demo_pipeline.files.shown_text import counted
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.reports.shown_steps import STEP_FACTS, step_picture
 from demo_pipeline.review.material import Material
@@ -184,6 +185,7 @@ def _page(
     )
     return environment.get_template("report.html").render(
         version=__version__,
+        counted=counted,
         megabytes=f"{size / 1e6:.1f}",
         signals=[*STEP_SIGNALS, *DEMONSTRATION_SIGNALS],
         pictures=workspace.settings.execution.screens_in_reports,

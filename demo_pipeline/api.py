@@ -186,7 +186,10 @@ class LoadedTrajectory:
         row = next(step.provenance for step in self.steps if step.index == step_index)
         film = self._film()
         if film is None or row["pts"] is None:
-            raise StorageError(f"{self.id}: the film is not here any more, or lacks this step")
+            raise StorageError(
+                f"{self.id}: the film is neither in the store nor in the uploads of the settings "
+                "(DEMO_PIPELINE_UPLOADS), or lacks this step"
+            )
         end = row["pts"] + (row["lead_ms"] + row["end_ms"] - row["press_ms"]) / 1000
         return film_clip(film, Span(row["pts"] - before_s, end + after_s))
 

@@ -55,13 +55,10 @@ def ui(
     port: Annotated[int, typer.Option(min=1, max=65535, help="Of this machine alone.")] = 3000,
 ) -> None:
     """Open Dagster's UI over the project, with its sensors: new recordings are processed."""
-    home = set_dagster_home()
-    dagster = Path(sys.executable).with_name("dagster")
-    module = ["-m", "demo_pipeline.definitions"]
-    os.chdir(home)  # Dagster leaves folders where it starts
-    os.execv(  # noqa: S606 - Ctrl-C has to reach Dagster itself
-        dagster, [str(dagster), "dev", *module, "--host", "127.0.0.1", "--port", str(port)]
-    )
+    os.chdir(set_dagster_home())  # Dagster leaves folders where it starts
+    command = [sys.executable, "-m", "dagster", "dev", "-m", "demo_pipeline.definitions"]
+    command += ["--host", "127.0.0.1", "--port", str(port)]
+    os.execv(command[0], command)  # noqa: S606 - Ctrl-C has to reach Dagster itself
 
 
 @reduced_python_gc()  # a quarter of the time of importing Dagster

@@ -4,18 +4,16 @@ Belongs here: the names that `import demo_pipeline as dp` gives. Everything is f
 are written by the pipeline.
 """
 
-import re
+import difflib
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import cv2
-import duckdb
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -24,11 +22,9 @@ from demo_pipeline.actions.action_stages import ACTIONS_STAGE
 from demo_pipeline.actions.action_tables import ACTIONS_SCHEMA
 from demo_pipeline.datasets.index import INDEX_STEPS_SCHEMA, TRAJECTORIES_SCHEMA
 from demo_pipeline.datasets.splits import Split
-from demo_pipeline.datasets.views import View, create_views
 from demo_pipeline.desktopd.models import Result, StepAction, Task
 from demo_pipeline.desktopd.reader import StepFiles
 from demo_pipeline.evaluation.score_tables import SCORES_SCHEMA
-from demo_pipeline.exports.dataset_counts import allow_only_reading, engine
 from demo_pipeline.exports.dataset_stages import INDEX_STAGE
 from demo_pipeline.exports.hub_layout import PICTURE, HubTable, with_hub_features
 from demo_pipeline.files.column_values import column_domains
@@ -36,7 +32,7 @@ from demo_pipeline.files.json_files import load_json
 from demo_pipeline.files.parquet import column_descriptions, read_table
 from demo_pipeline.observation.frames.video_reader import Span
 from demo_pipeline.recording.input_log import EVENTS_SCHEMA
-from demo_pipeline.recording.recording_stages import EVENTS_STAGE
+from demo_pipeline.recording.recording_stages import EVENTS_STAGE, RecordingInputs
 from demo_pipeline.reports.shown_steps import (
     Shown,
     film_clip,
@@ -58,10 +54,11 @@ from demo_pipeline.review.triage import (
 )
 from demo_pipeline.runs.damage import storage_message
 from demo_pipeline.runs.evaluations import Evaluation, score_rows
-from demo_pipeline.runs.queries import opened_views
-from demo_pipeline.runs.stages import store_views, training_exports
+from demo_pipeline.runs.queries import answering
+from demo_pipeline.runs.stages import training_exports
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
+from demo_pipeline.stage import Stage
 from demo_pipeline.store.bucket import in_parallel
 from demo_pipeline.store.errors import OutputError, StorageError
 from demo_pipeline.store.names import is_bucket, local_path, safe_id
@@ -189,7 +186,10 @@ class LoadedTrajectory:
         row = next(step.provenance for step in self.steps if step.index == step_index)
         film = self._film()
         if film is None or row["pts"] is None:
-            raise StorageError(f"{self.id}: the film is not here any more, or lacks this step")
+            raise StorageError(
+                f"{self.id}: the film is neither in the store nor in the uploads of the settings "
+                "(DEMO_PIPELINE_UPLOADS), or lacks this step"
+            )
         end = row["pts"] + (row["lead_ms"] + row["end_ms"] - row["press_ms"]) / 1000
         return film_clip(film, Span(row["pts"] - before_s, end + after_s))
 
@@ -201,29 +201,6 @@ class LoadedTrajectory:
         return trajectory_html((about, self.task.instruction), steps, rows)
 
 
-def _load_trajectory(
-    demonstration: str, folder: Path, film: Callable[[], Path | None]
-) -> LoadedTrajectory:
-    """The trajectory in a folder of the OSWorld-Desktopd layout with provenance.parquet.
-
-    Raises:
-        DemonstrationError: a file is missing or damaged; the problems name the files.
-    """
-    source = DatasetTrajectory(demonstration, str(folder))
-    trajectory, rows = load(source)
-    return LoadedTrajectory(
-        id=demonstration,
-        task=trajectory.task,
-        steps=tuple(
-            LoadedStep(step.index, step.action, rows[step.index], step) for step in trajectory.steps
-        ),
-        result=trajectory.result,
-        provenance=_data_frame(read_table(source.provenance, PROVENANCE_SCHEMA)),
-        _final_screenshot=trajectory.final_screenshot,
-        _film=film,
-    )
-
-
 def _read_picture(path: Path) -> RgbImage:
     data = path.read_bytes() if path.is_file() else b""
     picture = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR_RGB) if data else None
@@ -233,39 +210,6 @@ def _read_picture(path: Path) -> RgbImage:
         )
     rgb: RgbImage = np.asarray(picture, np.uint8)
     return rgb
-
-
-@contextmanager
-def _bucket_views(
-    store: Store, query: str
-) -> Iterator[tuple[duckdb.DuckDBPyConnection, list[Path]]]:
-    """DuckDB with the views that a query mentions, over downloads of their files alone.
-
-    DuckDB itself names only tables that exist.
-    """
-    words = {word.lower() for word in re.findall(r"\w+", query)}
-    views = [view for view in store_views() if view.name in words]
-    with ExitStack() as stack:
-        sql = stack.enter_context(engine())
-        root = Path(stack.enter_context(TemporaryDirectory(prefix="demo_pipeline-")))
-        for view in views:
-            _place_files(store, view, root, stack)
-        create_views(sql, views, {view.output: root / view.output for view in views})
-        yield sql, [root, *(path.resolve() for path in root.rglob("*") if path.is_symlink())]
-
-
-def _place_files(store: Store, view: View, root: Path, stack: ExitStack) -> None:
-    """Link `root/<output>` to a folder with the view's files, for every output that has some."""
-
-    def place(output: str) -> None:
-        rest = view.files.split("/")[len(output.split("/")) :]
-        folder, _ = stack.enter_context(store.open_files(output, "/".join(rest)))
-        link = root / output
-        link.parent.mkdir(parents=True, exist_ok=True)
-        if not link.exists():
-            link.symlink_to(folder)
-
-    in_parallel(place, store.outputs(view.output))
 
 
 def _with_pictures(rows: pa.Table, table: HubTable, export: Path) -> pa.Table:
@@ -455,7 +399,7 @@ class NotebookStore:
         Raises:
             StorageError: the demonstration has not been processed.
         """
-        return self._frame("actions", ACTIONS_STAGE.output(safe_id(demonstration)))
+        return self._frame("actions", self._output(ACTIONS_STAGE, demonstration))
 
     def events(self, demonstration: str) -> pd.DataFrame:
         """One row per accepted line of the input log; `columns("events")` describes the columns.
@@ -463,7 +407,7 @@ class NotebookStore:
         Raises:
             StorageError: the demonstration has not been processed.
         """
-        return self._frame("events", EVENTS_STAGE.output(safe_id(demonstration)))
+        return self._frame("events", self._output(EVENTS_STAGE, demonstration))
 
     def trajectory(self, demonstration: str) -> LoadedTrajectory:
         """One trajectory with its task, steps and result; from a bucket it is downloaded.
@@ -472,11 +416,21 @@ class NotebookStore:
             StorageError: the demonstration has no trajectory.
             DemonstrationError: a file of it is damaged.
         """
-        key = safe_id(demonstration)
-        output = TRAJECTORIES_STAGE.output(key)
+        output, key = self._output(TRAJECTORIES_STAGE, demonstration), safe_id(demonstration)
+        material = Material(self._store, Workspace.open(Settings()).uploads)
         with _buildable(), self._store.open(output) as (folder, _):
-            uploads = Workspace.open(Settings()).uploads
-            return _load_trajectory(key, folder, partial(Material(self._store, uploads).film, key))
+            source = DatasetTrajectory(key, str(folder))
+            found, rows = load(source)
+            steps = (LoadedStep(one.index, one.action, rows[one.index], one) for one in found.steps)
+            return LoadedTrajectory(
+                id=key,
+                task=found.task,
+                steps=tuple(steps),
+                result=found.result,
+                provenance=_data_frame(read_table(source.provenance, PROVENANCE_SCHEMA)),
+                _final_screenshot=found.final_screenshot,
+                _film=partial(material.film, key),
+            )
 
     def sql(self, query: str) -> pd.DataFrame:
         """The answer of DuckDB to one SQL statement over the views of the store.
@@ -488,13 +442,7 @@ class NotebookStore:
         Raises:
             duckdb.Error: DuckDB refuses the query, or a view has no files yet.
         """
-        with _buildable(), ExitStack() as stack:
-            if is_bucket(self.url):
-                sql, folders = stack.enter_context(_bucket_views(self._store, query))
-            else:
-                folders = [local_path(self.url)]
-                sql, _ = stack.enter_context(opened_views(folders[0]))
-            allow_only_reading(sql, query, folders)
+        with _buildable(), answering(self._store, query) as sql:
             return sql.execute(query).df()
 
     def score(
@@ -554,6 +502,19 @@ class NotebookStore:
                 "description": [descriptions[field.name] for field in schema],
             }
         )
+
+    def _output(self, stage: Stage[RecordingInputs], demonstration: str) -> str:
+        """The output of a stage of a demonstration; an error when there is none."""
+        key = safe_id(demonstration)
+        output = stage.output(key)
+        if self._store.current(output) is None:
+            near = difflib.get_close_matches(demonstration, self.demonstrations(), 3)
+            hint = f"; near it is {', '.join(near)}" if near else ""
+            raise StorageError(
+                f"{self.url} has no {stage.name} of {demonstration!r}{hint}; demonstrations() "
+                f"lists what is there, `demo-pipeline inspect {key}` says why it is not"
+            )
+        return output
 
     def _frame(self, name: str, output: str) -> pd.DataFrame:
         """The table `<name>.parquet` of an output, with the columns that it is declared with."""

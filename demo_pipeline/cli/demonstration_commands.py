@@ -10,8 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from demo_pipeline.cli.console import print_error, print_line
-from demo_pipeline.cli.environment import USAGE, failure_sentence, usable_settings
-from demo_pipeline.cli.run_commands import print_hidden
+from demo_pipeline.cli.environment import (
+    USAGE,
+    failure_sentence,
+    open_workspace,
+    print_hidden,
+    refuse,
+)
 from demo_pipeline.settings import dagster_home
 
 if TYPE_CHECKING:
@@ -30,11 +35,10 @@ def inspect(
     from demo_pipeline.recording.manifest import read_manifest
     from demo_pipeline.recording.recording_stages import EVENTS_STAGE, RAW_RECORDINGS_STAGE
     from demo_pipeline.runs.inspection import absence, dataset_lines, quarantine_lines, step_lines
-    from demo_pipeline.runs.workspace import Workspace
     from demo_pipeline.store.names import is_bucket, safe_id
     from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
-    workspace = Workspace.open(usable_settings())
+    workspace = open_workspace()
     store, key = workspace.store, safe_id(demonstration)
     quarantined = [*quarantine_lines(store, key)]
     for line in quarantined:
@@ -42,7 +46,7 @@ def inspect(
     stages = (RAW_RECORDINGS_STAGE, EVENTS_STAGE, ACTIONS_STAGE)
     if not all(store.current(stage.output(key)) for stage in stages):
         if not quarantined:
-            print_error(f"demo-pipeline: {absence(workspace, key)}")
+            refuse(absence(workspace, key))
         raise typer.Exit(USAGE)
     with ExitStack() as stack:
         opened = [stack.enter_context(store.open(stage.output(key)))[0] for stage in stages]
@@ -66,9 +70,8 @@ def show_quarantine() -> None:
     Uploads that lack a file are listed last: the daemon waits for it.
     """
     from demo_pipeline.runs.quarantine import list_quarantine
-    from demo_pipeline.runs.workspace import Workspace
 
-    workspace = Workspace.open(usable_settings())
+    workspace = open_workspace()
     records = list_quarantine(workspace.store)
     for record in records:
         for problem in record.problems:

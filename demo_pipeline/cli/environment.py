@@ -47,13 +47,18 @@ def usable_settings(*, anywhere: bool = False) -> Settings:
         lines = [*_not_json(str(error))] or [str(error)]
     except tomllib.TOMLDecodeError as error:
         lines = [f"the settings file is not valid TOML: {error}"]
-    else:
-        if not (anywhere or is_project() or "store" in settings.model_fields_set):
-            _refuse(f"{PREFIX}UPLOADS and {PREFIX}STORE")
-        return settings
-    for line in lines:
-        print_error(f"demo-pipeline: {line}")
-    raise typer.Exit(USAGE)
+    if lines:
+        refuse(*lines)
+    if not (anywhere or is_project() or "store" in settings.model_fields_set):
+        _refuse_outside(f"{PREFIX}UPLOADS and {PREFIX}STORE")
+    return settings
+
+
+def open_workspace() -> "Workspace":
+    """The roots that the settings name."""
+    from demo_pipeline.runs.workspace import Workspace
+
+    return Workspace.open(usable_settings())
 
 
 def _assigned(place: tuple[str, ...], value: object) -> str:
@@ -105,7 +110,7 @@ def set_dagster_home() -> Path:
     """Set DAGSTER_HOME, by default to that of the project, whether or not Dagster can use it."""
     home = dagster_home()
     if not is_project() and not os.environ.get("DAGSTER_HOME"):
-        _refuse("DAGSTER_HOME to a folder in which Dagster records runs")
+        _refuse_outside("DAGSTER_HOME to a folder in which Dagster records runs")
     if not home.is_dir():
         print_error(f"DAGSTER_HOME {home}: no such directory; create it, or unset the variable")
         raise typer.Exit(USAGE)
@@ -113,22 +118,29 @@ def set_dagster_home() -> Path:
     return home
 
 
-def _refuse(needed: str) -> NoReturn:
-    print_error(
-        f"demo-pipeline: {Path.cwd()} is not in a project; make one with `demo-pipeline init DIR` "
-        f"and go there, or set {needed}"
-    )
+def refuse(*lines: str) -> NoReturn:
+    """End the command with a usage error."""
+    for line in lines:
+        print_error(f"demo-pipeline: {line}")
     raise typer.Exit(USAGE)
 
 
-def require_store(workspace: "Workspace") -> None:
-    """End the command unless the store can be written."""
-    from demo_pipeline.runs.health import HealthLevel, store_finding
+def _refuse_outside(needed: str) -> NoReturn:
+    refuse(
+        f"{Path.cwd()} is not in a project; make one with `demo-pipeline init DIR` "
+        f"and go there, or set {needed}"
+    )
 
-    finding = store_finding(workspace)
-    if finding.level is HealthLevel.ERROR:
-        print_error(f"demo-pipeline: the store {finding.message}")
-        raise typer.Exit(USAGE)
+
+def print_hidden(workspace: "Workspace") -> None:
+    """Say which folders of the uploads look like recordings and are skipped for their names."""
+    from demo_pipeline.runs.health import hidden_uploads
+
+    if names := hidden_uploads(workspace):
+        print_error(
+            f"skipped: {', '.join(names)} in {workspace.uploads.url}: names that begin with a dot "
+            "are hidden; rename a folder to have it processed"
+        )
 
 
 def require_dagster_home(home: Path) -> None:
@@ -138,8 +150,7 @@ def require_dagster_home(home: Path) -> None:
     try:
         require_instance(home)
     except InstanceError as error:
-        print_error(f"demo-pipeline: {error}")
-        raise typer.Exit(USAGE) from None
+        refuse(str(error))
 
 
 def failure_sentence(error: Exception) -> str:

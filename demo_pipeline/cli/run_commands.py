@@ -8,12 +8,11 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import Progress
 
 from demo_pipeline.cli.console import (
     byte_text,
@@ -28,12 +27,14 @@ from demo_pipeline.cli.environment import (
     USAGE,
     CommandInterrupt,
     ignore_interrupts,
+    open_workspace,
+    print_hidden,
+    refuse,
     require_dagster_home,
-    require_store,
     set_dagster_home,
-    usable_settings,
 )
 from demo_pipeline.files.recording_files import RECORDING_FILES
+from demo_pipeline.files.shown_text import counted
 from demo_pipeline.problems import DemonstrationError
 from demo_pipeline.runs.results import duration
 from demo_pipeline.store.errors import StorageError
@@ -47,7 +48,6 @@ _LOG = logging.getLogger(__package__)
 _VERIFY = "First compare the hash of every committed file, and build damaged outputs again."
 _DRY_RUN = "Build nothing: show what would be built and why, with CPU time and disk by past runs."
 _NAMED = 5  # demonstrations of a line of `--dry-run`
-_NO_TRAJECTORY = "no trajectory is committed yet: no dataset to build"
 
 
 @dataclass(frozen=True)
@@ -57,35 +57,6 @@ class RunSelection:
     todo: list[str]
     quarantined: list[str]
     up_to_date: int
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """What a person asked `run` for; its options say what they mean."""
-
-    ids: Sequence[str]
-    force: bool
-    retry: bool
-    verify: bool
-    strict: bool
-    dry_run: bool
-    workers: int
-
-
-def uploaded_ids(workspace: "Workspace") -> list[str]:
-    """The ids of all demonstrations in the uploads root."""
-    return [upload.id for upload in workspace.uploads.list_demonstrations()]
-
-
-def print_hidden(workspace: "Workspace") -> None:
-    """Say which folders of the uploads look like recordings and are skipped for their names."""
-    from demo_pipeline.runs.health import hidden_uploads
-
-    if names := hidden_uploads(workspace):
-        print_error(
-            f"skipped: {', '.join(names)} in {workspace.uploads.url}: names that begin with a dot "
-            "are hidden; rename a folder to have it processed"
-        )
 
 
 def select_demonstrations(
@@ -128,36 +99,20 @@ def _holds(question: Callable[..., bool], workspace: "Workspace", *about: str) -
         return False
 
 
-def _is_recorded(workspace: "Workspace", home: Path, known: Sequence[str]) -> bool:
-    """Whether Dagster knows every upload and result, as far as commands have told it."""
-    from demo_pipeline.defs.claims import are_registered, unreported
-
-    folder = _notes(workspace, home)
-    return are_registered(folder, known) and not unreported(folder)
-
-
-def _notes(workspace: "Workspace", home: Path) -> Path:
-    """The folder of what commands of this machine leave for each other."""
-    from demo_pipeline.runs.discovery_table import table_path
-
-    return table_path(home / "storage", workspace.uploads.url).with_suffix("")
-
-
 def register() -> None:
     """Register every recording in the uploads root as a Dagster partition.
 
     Required once before `dagster asset materialize --partition ID`; `run` does it itself.
     """
-    from demo_pipeline.runs.workspace import Workspace
-
-    workspace = Workspace.open(usable_settings())
+    workspace = open_workspace()
     require_dagster_home(set_dagster_home())
     from demo_pipeline.defs.local_runs import register_uploads
 
     ids, new = register_uploads(workspace)
     for key in new:
         print_line(f"registered {key}")
-    print_line(f"{len(ids)} demonstrations in {workspace.uploads.url}, {len(new)} newly registered")
+    found = counted(len(ids), "demonstrations")
+    print_line(f"{found} in {workspace.uploads.url}, {len(new)} newly registered")
 
 
 def run(
@@ -178,17 +133,18 @@ def run(
     A quarantined demonstration is skipped until its upload changes, unless it is named here or
     `--retry` is given.
     """
-    from demo_pipeline.runs.workspace import Workspace
-
-    settings = usable_settings()
-    workers = workers or settings.execution.workers
-    asked = _Asked(ids or (), force, retry, verify, strict, dry_run, workers)
-    home, done = set_dagster_home(), list["DemonstrationResult"]()
+    workspace = open_workspace()
+    workers = workers or workspace.settings.execution.workers
+    one = _Run(workspace, set_dagster_home(), ids or (), force, retry, verify, workers)
     try:
-        _run(Workspace.open(settings), home, asked, done)
+        one.find_uploads()
+        if dry_run:
+            one.show_plan()
+        else:
+            one.run(strict=strict)
     except (CommandInterrupt, KeyboardInterrupt):
         ignore_interrupts()
-        count = sum(outcome.status.is_done for outcome in done)
+        count = sum(outcome.status.is_done for outcome in one.outcomes)
         print_error(
             f"interrupted: {count} demonstrations were done in this run and are kept; "
             "the next `demo-pipeline run` goes on with the others"
@@ -196,63 +152,226 @@ def run(
         raise typer.Exit(INTERRUPTED) from None
 
 
-def _run(
-    workspace: "Workspace", home: Path, asked: _Asked, outcomes: list["DemonstrationResult"]
-) -> None:
-    """Process and report; `outcomes` has what is done so far, for a person who interrupts it."""
-    from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
+_Found = tuple[RunSelection, "BuiltDatasets", Sequence[str]]  # errors of the catalog of tasks
 
-    start = time.monotonic()
-    print_hidden(workspace)
-    known = uploaded_ids(workspace)
-    if unknown := [key for key in asked.ids if key not in known]:
-        print_error(f"no recording {', '.join(unknown)} in {workspace.uploads.url}")
-        raise typer.Exit(USAGE)
-    if asked.dry_run:
-        _show_plan(workspace, home, asked, known)
-        return
-    found = _idle(workspace, home, asked, known) or _work(workspace, home, asked, known, outcomes)
-    selection, built, failed = found
-    if not (selection.todo or selection.quarantined or selection.up_to_date):
+
+@dataclass
+class _Run:
+    """What a person asked `run` for, as its options say, and what was done so far."""
+
+    workspace: "Workspace"
+    home: Path
+    ids: Sequence[str]
+    force: bool
+    retry: bool
+    verify: bool
+    workers: int
+    known: Sequence[str] = ()
+    outcomes: list["DemonstrationResult"] = field(default_factory=list)
+
+    def find_uploads(self) -> None:
+        """List the uploads; it is a usage error to name others."""
+        print_hidden(self.workspace)
+        self.known = [upload.id for upload in self.workspace.uploads.list_demonstrations()]
+        if unknown := [key for key in self.ids if key not in self.known]:
+            print_error(f"no recording {', '.join(unknown)} in {self.workspace.uploads.url}")
+            raise typer.Exit(USAGE)
+
+    def run(self, *, strict: bool) -> None:
+        """Process and report."""
+        from demo_pipeline.runs.plan import note_costs
+
+        start, workspace = time.monotonic(), self.workspace
+        selection, built, errors = self._idle() or self._work()
+        if not (selection.todo or selection.quarantined or selection.up_to_date):
+            print_line(
+                f"no recording in {workspace.settings.uploads}: copy a folder with "
+                f"{', '.join(RECORDING_FILES)} there; `make demo` copies the samples"
+            )
+        if not self._has_trajectories():
+            print_line("no trajectory is committed yet: no dataset to build")
+        if self.outcomes or built.results:
+            note_costs(self._notes, self.outcomes, time.process_time())
+        seconds = time.monotonic() - start
+        report_run(self.outcomes, selection.up_to_date, built.outcomes, seconds)
+        errors = [*errors, *built.errors, *self._lacking(built)]
+        if count := len(selection.quarantined):
+            print_line(
+                f"{count} more still quarantined: `demo-pipeline quarantine` shows the reasons"
+            )
+        for line in errors:
+            print_error(f"datasets: {line}")
+        statuses = {outcome.status for outcome in self.outcomes}
+        incomplete = count or statuses & {"rejected", "superseded"}
+        if statuses & {"failed", "waiting"} or errors or (strict and incomplete):
+            raise typer.Exit(INVALID)
+
+    def show_plan(self) -> None:
+        """What a run would do."""
+        from demo_pipeline.runs.plan import plan
+
+        selection = self._select((self.ids or self.known) if self.force else ())
+        found = plan(self.workspace, selection.todo, force=self.force, notes=self._notes)
+        alike: dict[str, list[str]] = {}
+        for key, reasons in found.demonstrations.items():
+            alike.setdefault(_reason_words(reasons), []).append(key)
+        for words, keys in alike.items():
+            more = f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else ""
+            print_line(f"{', '.join(keys[:_NAMED])}{more}: {words}")
+        if found.datasets:
+            print_line(f"datasets: {_reason_words(found.datasets)}")
         print_line(
-            f"no recording in {workspace.settings.uploads}: copy a folder with "
-            f"{', '.join(RECORDING_FILES)} there; `make demo` copies the samples"
+            f"to build: {counted(len(selection.todo), 'demonstrations')}, "
+            f"{counted(len(found.datasets), 'datasets')}; "
+            f"{len(selection.quarantined)} stay quarantined, {selection.up_to_date} are up to date"
         )
-    if not workspace.store.outputs(TRAJECTORIES_STAGE.folder):
-        print_line(_NO_TRAJECTORY)
-    if outcomes or built.results:
-        from demo_pipeline.runs.plan import COSTS_FILE, note_costs
+        cpu = "unknown" if found.cpu_seconds is None else duration(found.cpu_seconds)
+        size = "unknown" if found.size is None else byte_text(round(found.size))
+        print_line(f"by past runs on this machine: CPU time {cpu}, disk {size}")
 
-        note_costs(_notes(workspace, home) / COSTS_FILE, outcomes, time.process_time())
-    report_run(outcomes, selection.up_to_date, built.outcomes, time.monotonic() - start)
-    errors = [*failed, *built.errors, *_lacking(workspace, built, known)]
-    _exit(outcomes, selection.quarantined, errors, strict=asked.strict)
+    def _select(self, forced: Collection[str]) -> RunSelection:
+        return select_demonstrations(
+            self.workspace, self.ids, self.known, forced=forced, retry=self.retry
+        )
 
+    @property
+    def _notes(self) -> Path:
+        """The folder of what commands of this machine leave for each other."""
+        from demo_pipeline.runs.discovery_table import table_path
 
-def _show_plan(workspace: "Workspace", home: Path, asked: _Asked, known: Sequence[str]) -> None:
-    """What a run would do."""
-    from demo_pipeline.runs.plan import COSTS_FILE, plan
+        return table_path(self.home / "storage", self.workspace.uploads.url).with_suffix("")
 
-    chosen = asked.ids or known
-    forced = chosen if asked.force else ()
-    selection = select_demonstrations(workspace, asked.ids, known, forced=forced, retry=asked.retry)
-    costs = _notes(workspace, home) / COSTS_FILE
-    found = plan(workspace, selection.todo, force=asked.force, costs=costs)
-    alike: dict[str, list[str]] = {}
-    for key, reasons in found.demonstrations.items():
-        alike.setdefault(_reason_words(reasons), []).append(key)
-    for words, keys in alike.items():
-        more = f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else ""
-        print_line(f"{', '.join(keys[:_NAMED])}{more}: {words}")
-    if found.datasets:
-        print_line(f"datasets: {_reason_words(found.datasets)}")
-    print_line(
-        f"to build: {len(selection.todo)} demonstrations, {len(found.datasets)} datasets; "
-        f"{len(selection.quarantined)} stay quarantined, {selection.up_to_date} are up to date"
-    )
-    cpu = "unknown" if found.cpu_seconds is None else duration(found.cpu_seconds)
-    size = "unknown" if found.size is None else byte_text(round(found.size))
-    print_line(f"by past runs on this machine: CPU time {cpu}, disk {size}")
+    def _has_trajectories(self) -> bool:
+        from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
+
+        return bool(self.workspace.store.outputs(TRAJECTORIES_STAGE.folder))
+
+    def _idle(self) -> _Found | None:
+        """What there is when nothing would be built; None when the work has to say or do it."""
+        from demo_pipeline.defs.claims import are_registered, unreported
+        from demo_pipeline.runs.dataset_builds import (
+            BuiltDatasets,
+            tasks_unchanged,
+            unchanged_datasets,
+        )
+        from demo_pipeline.runs.health import clear_leftovers
+
+        recorded = are_registered(self._notes, self.known) and not unreported(self._notes)
+        if self.force or self.verify or not recorded:
+            return None
+        clear_leftovers(self.workspace)
+        if not _holds(tasks_unchanged, self.workspace):
+            return None
+        selection = self._select(())
+        try:
+            datasets = None if selection.todo else unchanged_datasets(self.workspace)
+        except (DemonstrationError, StorageError, OSError) as error:
+            _LOG.debug("the datasets are left to the run (%s)", type(error).__name__)
+            return None
+        return None if datasets is None else (selection, BuiltDatasets(outcomes=datasets), ())
+
+    def _work(self) -> _Found:
+        """Build what has to be built, and report it to Dagster."""
+        from demo_pipeline.runs.health import HealthLevel, store_finding
+
+        workspace = self.workspace
+        if (finding := store_finding(workspace)).level is HealthLevel.ERROR:
+            refuse(f"the store {finding.message}")
+        require_dagster_home(self.home)
+        from demo_pipeline.defs.local_instance import local_instance
+        from demo_pipeline.defs.local_runs import register_uploads, take_unreported
+        from demo_pipeline.runs.dataset_builds import tasks_unchanged
+        from demo_pipeline.runs.task_catalog import TASKS_STAGE
+
+        with local_instance():
+            register_uploads(workspace)
+            verified, remake = self._verify() if self.verify else (set[str](), False)
+            force, errors = self.force or remake, list[str]()
+            if force or not _holds(tasks_unchanged, workspace):
+                errors = [*self._build(TASKS_STAGE.job, force=force).errors]
+            rebuilt = {key for key in self.ids or self.known if self.force or key in verified}
+            selection = self._select(rebuilt)
+            lost = set(take_unreported(workspace)).intersection(self.known)
+            self._process(dict.fromkeys(lost.difference(selection.todo), False), [])
+            self._process({key: key in rebuilt for key in selection.todo}, self.outcomes)
+            built = self._build_datasets(force=force)
+            damaged = self._damaged(built)
+            self._process(dict.fromkeys(damaged, False), self.outcomes)
+            if built.damage:  # with those that are whole again, and without the others
+                built = self._build_datasets(force=False)
+        whole = selection.up_to_date - len({*damaged}.intersection(self.ids or self.known))
+        return replace(selection, up_to_date=whole), built, errors
+
+    def _process(self, forced: Mapping[str, bool], outcomes: list["DemonstrationResult"]) -> None:
+        """Take in each outcome as it comes; an interruption ends the work that is under way.
+
+        `forced`: demonstration → whether it is built again although nothing changed.
+        """
+        from demo_pipeline.defs.local_runs import process_and_report
+        from demo_pipeline.runs.batch import DemonstrationTask
+
+        tasks = [DemonstrationTask(key, force=force) for key, force in forced.items()]
+        if not tasks:
+            return
+        with progress_bar() as progress:
+            shown = progress.add_task("demonstrations", total=len(tasks))
+            results = process_and_report(self.workspace, tasks, self.workers, _pause)
+            with closing(results) as running:
+                for outcome in running:
+                    outcomes.append(outcome)
+                    progress.advance(shown)
+
+    def _build_datasets(self, *, force: bool) -> "BuiltDatasets":
+        """Build the datasets; without a committed trajectory this does nothing."""
+        from demo_pipeline.runs.dataset_builds import BuiltDatasets
+        from demo_pipeline.stage import DATASETS_JOB
+
+        if not self._has_trajectories():
+            return BuiltDatasets()
+        with progress_bar() as progress:
+            task = progress.add_task("datasets", total=1)
+            built = self._build(DATASETS_JOB, force=force)
+            progress.advance(task)
+        return built
+
+    def _build(self, job: str, *, force: bool) -> "BuiltDatasets":
+        """Build the datasets of a job; with patience, unless a demonstration had to wait anyway."""
+        from demo_pipeline.defs.local_runs import build_and_report
+
+        waited = any(outcome.status == "waiting" for outcome in self.outcomes)
+        return build_and_report(self.workspace, job, None if waited else _pause, force=force)
+
+    def _verify(self) -> tuple[set[str], bool]:
+        """(demonstrations to build again, whether to build the datasets again); prints the damage.
+
+        A demonstration whose upload is gone cannot be built again.
+        """
+        from demo_pipeline.runs.damage import damage_problem, verify_outputs
+
+        found = verify_outputs(self.workspace, self.ids or None)
+        for damage in found.damages:
+            print_error(f"damaged: {replace(damage_problem(damage), remedy='')}")
+        print_line(f"{found.outputs} outputs verified, {len(found.damages)} problems")
+        for key in sorted(found.demonstrations - set(self.known)):
+            print_error(f"{key}: its upload is gone, so it cannot be built again")
+        return set(found.demonstrations), found.datasets
+
+    def _damaged(self, built: "BuiltDatasets") -> list[str]:
+        """The demonstrations with damaged trajectories that can be built again; prints these."""
+        tried = {outcome.demonstration for outcome in self.outcomes}
+        ids = {one.demonstration for one in built.damage}.intersection(self.known) - tried
+        for problem in built.damage:
+            if problem.demonstration in ids:
+                print_error(f"damaged: {replace(problem, remedy='')}")
+        return sorted(ids)
+
+    def _lacking(self, built: "BuiltDatasets") -> Iterator[str]:
+        """Yield which damaged trajectories the datasets lack, and what to do."""
+        url = self.workspace.uploads.url
+        gone = f"its upload is gone: put it back into {url}, then run again"
+        for problem in built.damage:
+            present = problem.demonstration in self.known
+            yield str(problem if present else replace(problem, remedy=gone))
 
 
 def _reason_words(reasons: Sequence[tuple[str, str]]) -> str:
@@ -263,180 +382,7 @@ def _reason_words(reasons: Sequence[tuple[str, str]]) -> str:
     return "; ".join(f"{', '.join(names)} ({reason})" for reason, names in stages.items())
 
 
-_Found = tuple[RunSelection, "BuiltDatasets", Sequence[str]]  # errors of the catalog of tasks
-
-
-def _idle(workspace: "Workspace", home: Path, asked: _Asked, known: Sequence[str]) -> _Found | None:
-    """What there is when a run would build nothing; None when it would, or has to say why not."""
-    from demo_pipeline.runs.dataset_builds import BuiltDatasets, tasks_unchanged, unchanged_datasets
-    from demo_pipeline.runs.health import clear_leftovers
-
-    if asked.force or asked.verify or not _is_recorded(workspace, home, known):
-        return None
-    clear_leftovers(workspace)
-    if not _holds(tasks_unchanged, workspace):
-        return None
-    selection = select_demonstrations(workspace, asked.ids, known, forced=(), retry=asked.retry)
-    try:
-        datasets = None if selection.todo else unchanged_datasets(workspace)
-    except (DemonstrationError, StorageError, OSError) as error:
-        _LOG.debug("the datasets are left to the run (%s)", type(error).__name__)
-        return None
-    return None if datasets is None else (selection, BuiltDatasets(outcomes=datasets), ())
-
-
-def _work(
-    workspace: "Workspace",
-    home: Path,
-    asked: _Asked,
-    known: Sequence[str],
-    outcomes: list["DemonstrationResult"],
-) -> _Found:
-    """Build what has to be built, and report it to Dagster."""
-    require_store(workspace)
-    require_dagster_home(home)
-    from demo_pipeline.defs.local_instance import local_instance
-    from demo_pipeline.defs.local_runs import register_uploads, take_unreported
-
-    with local_instance():
-        register_uploads(workspace)
-        verified, remake = (
-            _verify(workspace, asked.ids, known) if asked.verify else (set[str](), False)
-        )
-        force = asked.force or remake
-        failed = _read_tasks(workspace, force=force)
-        rebuilt = [key for key in asked.ids or known if asked.force or key in verified]
-        selection = select_demonstrations(
-            workspace, asked.ids, known, forced=rebuilt, retry=asked.retry
-        )
-        with progress_bar() as progress:
-            todo = {key: key in rebuilt for key in selection.todo}
-            lost = set(take_unreported(workspace)).intersection(known).difference(todo)
-            _process(workspace, asked.workers, progress, dict.fromkeys(lost, False), [])
-            _process(workspace, asked.workers, progress, todo, outcomes)
-            built = _build_datasets(workspace, progress, outcomes, force=force)
-            damaged = _damaged(built, known, outcomes)
-            _process(workspace, asked.workers, progress, dict.fromkeys(damaged, False), outcomes)
-            if built.damage:  # with those that are whole again, and without the others
-                built = _build_datasets(workspace, progress, outcomes, force=False)
-    whole = selection.up_to_date - len({*damaged}.intersection(asked.ids or known))
-    return replace(selection, up_to_date=whole), built, failed
-
-
-def _process(
-    workspace: "Workspace",
-    workers: int,
-    progress: Progress,
-    forced: Mapping[str, bool],
-    outcomes: list["DemonstrationResult"],
-) -> None:
-    """Take in each outcome as it comes; an interruption ends the work that is under way.
-
-    `forced`: demonstration → whether it is built again although nothing changed.
-    """
-    from demo_pipeline.defs.local_runs import process_and_report
-    from demo_pipeline.runs.batch import DemonstrationTask
-
-    tasks = [DemonstrationTask(key, force=force) for key, force in forced.items()]
-    if not tasks:
-        return
-    shown = progress.add_task("demonstrations", total=len(tasks))
-    with closing(process_and_report(workspace, tasks, workers, _pause)) as running:
-        for outcome in running:
-            outcomes.append(outcome)
-            progress.advance(shown)
-
-
-def _read_tasks(workspace: "Workspace", *, force: bool) -> Sequence[str]:
-    """Build the catalog of OSWorld tasks, unless its files are as they were; why it failed."""
-    from demo_pipeline.defs.local_runs import build_and_report
-    from demo_pipeline.runs.dataset_builds import tasks_unchanged
-    from demo_pipeline.runs.task_catalog import TASKS_STAGE
-
-    if not force and _holds(tasks_unchanged, workspace):
-        return []
-    return build_and_report(workspace, TASKS_STAGE.job, _pause, force=force).errors
-
-
-def _build_datasets(
-    workspace: "Workspace",
-    progress: Progress,
-    outcomes: Sequence["DemonstrationResult"],
-    *,
-    force: bool,
-) -> "BuiltDatasets":
-    """Build the datasets; without a committed trajectory this does nothing."""
-    from demo_pipeline.defs.local_runs import build_and_report
-    from demo_pipeline.runs.dataset_builds import BuiltDatasets
-    from demo_pipeline.stage import DATASETS_JOB
-    from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
-
-    if not workspace.store.outputs(TRAJECTORIES_STAGE.folder):
-        return BuiltDatasets()
-    task = progress.add_task("datasets", total=1)
-    waited = any(outcome.status == "waiting" for outcome in outcomes)
-    built = build_and_report(workspace, DATASETS_JOB, None if waited else _pause, force=force)
-    progress.advance(task)
-    return built
-
-
 def _pause(reason: str, seconds: float) -> None:
     """Wait, and say what for."""
     print_error(f"waiting: {reason}; trying again in {seconds:.0f} s")
     time.sleep(seconds)
-
-
-def _verify(
-    workspace: "Workspace", ids: Sequence[str], known: Sequence[str]
-) -> tuple[set[str], bool]:
-    """(demonstrations to build again, whether to build the datasets again); prints what is damaged.
-
-    A demonstration whose upload is gone cannot be built again.
-    """
-    from demo_pipeline.runs.damage import damage_problem, verify_outputs
-
-    found = verify_outputs(workspace, ids or None)
-    for damage in found.damages:
-        print_error(f"damaged: {replace(damage_problem(damage), remedy='')}")
-    print_line(f"{found.outputs} outputs verified, {len(found.damages)} problems")
-    for key in sorted(found.demonstrations - set(known)):
-        print_error(f"{key}: its upload is gone, so it cannot be built again")
-    return set(found.demonstrations), found.datasets
-
-
-def _damaged(
-    built: "BuiltDatasets", known: Sequence[str], outcomes: Sequence["DemonstrationResult"]
-) -> list[str]:
-    """The demonstrations whose damaged trajectories can be built again; prints what is damaged."""
-    tried = {outcome.demonstration for outcome in outcomes}
-    ids = {one.demonstration for one in built.damage}.intersection(known) - tried
-    for problem in built.damage:
-        if problem.demonstration in ids:
-            print_error(f"damaged: {replace(problem, remedy='')}")
-    return sorted(ids)
-
-
-def _lacking(workspace: "Workspace", built: "BuiltDatasets", known: Sequence[str]) -> Iterator[str]:
-    """Yield which damaged trajectories the datasets lack, and what to do."""
-    gone = f"its upload is gone: put it back into {workspace.uploads.url}, then run again"
-    for problem in built.damage:
-        yield str(problem if problem.demonstration in known else replace(problem, remedy=gone))
-
-
-def _exit(
-    outcomes: Sequence["DemonstrationResult"],
-    quarantined: Sequence[str],
-    errors: Sequence[str],
-    *,
-    strict: bool,
-) -> None:
-    """Print what failed; exit with 1 when a run or a dataset failed."""
-    if quarantined:
-        count = len(quarantined)
-        print_line(f"{count} more still quarantined: `demo-pipeline quarantine` shows the reasons")
-    for line in errors:
-        print_error(f"datasets: {line}")
-    statuses = {outcome.status for outcome in outcomes}
-    incomplete = quarantined or statuses & {"rejected", "superseded"}
-    if statuses & {"failed", "waiting"} or errors or (strict and incomplete):
-        raise typer.Exit(INVALID)

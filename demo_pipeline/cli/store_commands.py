@@ -1,4 +1,4 @@
-"""The commands `export`, `revalidate`, `prune`, `stats`, `validate` and `doctor`.
+"""The commands `export`, `report`, `diff`, `revalidate`, `prune`, `stats` and `validate`.
 
 Belongs here: their arguments, output and exit codes.
 """
@@ -7,12 +7,14 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from demo_pipeline.cli.console import (
+    AsJson,
     byte_text,
     print_csv,
     print_error,
@@ -20,18 +22,33 @@ from demo_pipeline.cli.console import (
     print_line,
     print_records,
 )
-from demo_pipeline.cli.environment import INVALID, OK, USAGE, set_dagster_home, usable_settings
+from demo_pipeline.cli.environment import (
+    INVALID,
+    OK,
+    USAGE,
+    open_workspace,
+    refuse,
+    usable_settings,
+)
+from demo_pipeline.files.shown_text import counted
 from demo_pipeline.problems import Problem, Severity
-from demo_pipeline.settings import Settings
 
 if TYPE_CHECKING:
-    from demo_pipeline.runs.workspace import Workspace
+    from demo_pipeline.runs.dataset_diff import DatasetDiff
 
-_SHOWN_OF_A_CODE = 20
+_SHOWN = 20  # problems of a code, or lines of a cause
+_Dest = Annotated[Path, typer.Argument(help="A directory that is empty or does not exist.")]
+_Compared = Annotated[
+    str,
+    typer.Argument(
+        metavar="VERSION|EXPORT_DIR",
+        help="`sft` (the current version), `sft@ID`, an id, or a folder that `export` wrote.",
+    ),
+]
 
 
 def export(
-    dest: Annotated[Path, typer.Argument(help="A directory that is empty or does not exist.")],
+    dest: _Dest,
     *,
     hub_layout: Annotated[
         bool,
@@ -45,40 +62,81 @@ def export(
     Every picture is stored once, under all its names. Exports that `datasets.exports` does not name
     are not copied.
     """
-    from demo_pipeline.runs.export import export_datasets
+    from demo_pipeline.runs.export import export_datasets, export_hub_layout
     from demo_pipeline.runs.stages import training_exports
-    from demo_pipeline.runs.workspace import Workspace
 
-    settings = usable_settings()
+    workspace = open_workspace()
     if hub_layout:
-        _export_hub_layout(Workspace.open(settings), dest)
+        for config in export_hub_layout(workspace, dest):
+            rows = ", ".join(f"{split} {count}" for split, count in config.rows.items())
+            total = byte_text(sum(config.sizes.values()))
+            print_line(f"{config.table.config}: {rows or 'no row, not listed'} ({total})")
+        print_line(f"to share it: hf upload NAME {dest} --repo-type dataset")
         return
-    disabled = [stage.folder for stage in training_exports() if not stage.is_built(settings)]
-    copied = export_datasets(Workspace.open(settings).store, dest, disabled)
+    exports = training_exports()
+    disabled = [stage.folder for stage in exports if not stage.is_built(workspace.settings)]
     written: Counter[str] = Counter()
-    for name, size in copied.items():
+    for name, size in export_datasets(workspace.store, dest, disabled).items():
         print_line(f"{dest}/{name}")
         written[name.partition("/")[0]] += size
     sizes = ", ".join(f"{name} {byte_text(size)}" for name, size in written.items())
     print_line(f"written: {sizes}")
 
 
-def _export_hub_layout(workspace: "Workspace", dest: Path) -> None:
-    from demo_pipeline.runs.export import export_hub_layout
+def report(dest: _Dest) -> None:
+    """Write a report to send: one folder of static pages about the demonstrations and datasets.
 
-    for config in export_hub_layout(workspace, dest):
-        rows = ", ".join(f"{split} {count}" for split, count in config.rows.items())
-        size = byte_text(sum(config.sizes.values()))
-        print_line(f"{config.table.config}: {rows or 'no row, not listed'} ({size})")
-    print_line(f"to share it: hf upload NAME {dest} --repo-type dataset")
+    It opens without a server and without a network. It holds screens, unless
+    `execution.screens_in_reports` is off, and never what was typed.
+    """
+    from demo_pipeline.reports.report import write_report
+
+    written = write_report(open_workspace(), dest)
+    print_line(
+        f"{dest}/index.html: {counted(written.demonstrations, 'demonstrations')}, "
+        f"{counted(written.steps, 'steps')}, {counted(written.pictures, 'pictures')}, "
+        f"{byte_text(written.size)}"
+    )
+
+
+def diff(before: _Compared, after: _Compared, *, as_json: AsJson = False) -> None:
+    """Show which rows of datasets were added, removed and changed, each with its cause.
+
+    Causes are recordings, settings, code versions and decisions. No row's text is shown.
+    """
+    from demo_pipeline.runs.dataset_diff import compare_datasets
+
+    found = compare_datasets(open_workspace(), before, after)
+    if as_json:
+        print_json([asdict(one) for one in found])
+        return
+    for one in found:
+        _print_diff(one)
+
+
+def _print_diff(one: "DatasetDiff") -> None:
+    counts = Counter(row.change for row in one.differences)
+    changes = ", ".join(f"{counts[change]} {change}" for change in ("added", "removed", "changed"))
+    print_line(f"{one.stage}: {one.before} → {one.after}")
+    print_line(f"{one.rows[0]} → {one.rows[1]} rows: {changes}")
+    groups: dict[tuple[str, ...], Counter[str]] = {}
+    for row in one.differences:
+        parts = f": {', '.join(row.parts)}" if row.parts else ""
+        line = f"{row.change} of {row.demonstration} ({row.split or 'no split'}){parts}"
+        groups.setdefault(row.causes, Counter())[line] += 1
+    for causes, lines in groups.items():
+        print_line(f"because of {'; '.join(causes)}")
+        for line, count in [*lines.items()][:_SHOWN]:
+            print_line(f"{count:>6} {line}")
+        if len(lines) > _SHOWN:
+            print_line(f"       and {len(lines) - _SHOWN} lines more; --json has every row")
 
 
 def revalidate() -> None:
     """Read every committed output and compare each file with its manifest."""
     from demo_pipeline.runs.damage import damage_problem, verify_outputs
-    from demo_pipeline.runs.workspace import Workspace
 
-    found = verify_outputs(Workspace.open(usable_settings()))
+    found = verify_outputs(open_workspace())
     for damage in found.damages:
         print_line(str(damage_problem(damage)))
     print_line(f"{found.outputs} outputs, {len(found.damages)} problems")
@@ -92,9 +150,7 @@ def prune(
     ] = 24.0,
 ) -> None:
     """Delete old versions of outputs that nothing refers to any more."""
-    from demo_pipeline.runs.workspace import Workspace
-
-    deleted = Workspace.open(usable_settings()).store.collect(grace_hours * 3600, time.time())
+    deleted = open_workspace().store.collect(grace_hours * 3600, time.time())
     print_line(f"{len(deleted)} old versions removed")
 
 
@@ -114,65 +170,38 @@ def stats(
     A query is one SELECT. It reads the files of the store and no others, and changes nothing.
     Records that are wider than the terminal are printed one below the other.
     """
-    if as_csv and (query is None or as_json):
-        raise typer.BadParameter("--csv prints the answer to a query, and not as JSON too")
-    settings, form = usable_settings(), "json" if as_json else "csv" if as_csv else ""
-    raise typer.Exit(print_views(settings) if views else print_tables(settings, query, form))
-
-
-def print_views(settings: Settings) -> int:
-    """Print the script that creates the views over this store, for any DuckDB."""
-    from demo_pipeline.datasets.views import views_sql, views_with_files
-    from demo_pipeline.runs.queries import require_local
-    from demo_pipeline.runs.stages import store_views
-
-    root, known = require_local(settings.store), store_views()
-    for line in views_sql(known, str(root), views_with_files(known, root)).splitlines():
-        print_line(line)
-    return OK
-
-
-def print_tables(settings: Settings, query: str | None, form: str = "") -> int:
-    """Print the statistics, or the answer to `query`.
-
-    Args:
-        settings: with the store.
-        query: one SELECT; None: the statistics.
-        form: `json`, `csv`, or empty for people.
-
-    Returns:
-        0; 1 when the store has no dataset yet; 2 when DuckDB refuses the query.
-    """
     import duckdb
 
-    from demo_pipeline.runs.queries import current_statistics, run_query
-    from demo_pipeline.runs.workspace import Workspace
+    from demo_pipeline.runs import queries
 
-    workspace = Workspace.open(settings)
+    if as_csv and (query is None or as_json):
+        raise typer.BadParameter("--csv prints the answer to a query, and not as JSON too")
+    workspace = open_workspace()
+    if views:
+        for line in queries.views_script(workspace.store.url).splitlines():
+            print_line(line)
+        return
     try:
         tables = (
-            {"answer": run_query(workspace, query)}
+            {"answer": queries.run_query(workspace, query)}
             if query is not None
-            else current_statistics(workspace)
+            else queries.current_statistics(workspace)
         )
     except duckdb.Error as error:
         if query is None:
             raise
-        for line in str(error).splitlines():
-            print_error(f"demo-pipeline: {line}")
-        return USAGE
+        refuse(*str(error).splitlines())
     if not tables:
         url = workspace.store.url
         print_error(f"{url} has no dataset yet; build the datasets with `demo-pipeline run`")
-        return INVALID
-    if form == "json":
+        raise typer.Exit(INVALID)
+    if as_json:
         print_json(tables)
-    elif form == "csv":
+    elif as_csv:
         print_csv(tables["answer"])
     else:
         for name, rows in tables.items():
             print_records(name.replace("_", " "), rows)
-    return OK
 
 
 def _format_name(value: str) -> str:
@@ -195,7 +224,7 @@ def validate_path(
             help="Format of PATH, e.g. recording; default: recognised by its files.",
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a report as JSON.")] = False,
+    as_json: AsJson = False,
     verbose: Annotated[
         bool,
         typer.Option(
@@ -219,7 +248,7 @@ def validate_path(
         report["problems"] = [problem.as_dict() for problem in problems]
         print_json(report)
     else:
-        _print_problems(problems, shown=sys.maxsize if verbose else _SHOWN_OF_A_CODE)
+        _print_problems(problems, shown=sys.maxsize if verbose else _SHOWN)
         result = f"invalid: {invalid} errors" if invalid else "valid"
         print_line(f"{path}: {name} {result}, {len(problems) - invalid} warnings")
     raise typer.Exit(INVALID if invalid else OK)
@@ -259,42 +288,3 @@ def _print_problems(problems: Sequence[Problem], shown: int) -> None:
             print_line(f"{code}: {count}")
         elif count > shown:
             print_line(f"{code}: {count - shown} more; -v shows them")
-
-
-def doctor(
-    *,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a report as JSON.")] = False,
-    strict: Annotated[bool, typer.Option(help="Exit with 1 for warnings too.")] = False,
-    expect_daemon: Annotated[
-        bool, typer.Option("--expect-daemon", help="It is an error when no daemon runs.")
-    ] = False,
-) -> None:
-    """Examine versions, roots, free space, runs, sensors, quarantine and leftovers.
-
-    Exits with 0 if nothing needs anybody, 1 if something is wrong, 2 for unusable settings.
-    """
-    from demo_pipeline.defs.instance_health import examine_instance
-    from demo_pipeline.runs.health import HealthLevel, examine_workspace
-    from demo_pipeline.runs.workspace import Workspace
-
-    workspace = Workspace.open(usable_settings())
-    set_dagster_home()
-    findings = [
-        *examine_workspace(workspace),
-        *examine_instance(workspace, expect_daemon=expect_daemon),
-    ]
-    levels = [finding.level for finding in findings]
-    errors, warnings = levels.count(HealthLevel.ERROR), levels.count(HealthLevel.WARNING)
-    if as_json:
-        report = {
-            "healthy": not errors,
-            "errors": errors,
-            "warnings": warnings,
-            "findings": [finding.as_dict() for finding in findings],
-        }
-        print_json(report)
-    else:
-        for finding in findings:
-            print_line(f"{finding.level.value:<8}{finding.check}: {finding.message}")
-        print_line(f"{errors} errors, {warnings} warnings")
-    raise typer.Exit(INVALID if errors or (strict and warnings) else OK)

@@ -218,13 +218,19 @@ def _of_each_step(
     trajectory: str, head: Head, splits: Mapping[str, str | None]
 ) -> dict[str, str | None]:
     """What the rows of `INDEX_STEPS_SCHEMA` say about their trajectory."""
-    failed = "failed" if head.status == "completed" else "aborted"
     return {
         "application": replace_surrogates(head.application),
         "instruction": replace_surrogates(head.instruction),
-        "outcome": "done" if head.success else failed,
+        "outcome": recorded_outcome(head.status, success=head.success),
         "split": splits.get(trajectory),
     }
+
+
+def recorded_outcome(status: str | None, *, success: bool) -> str:
+    """`done`, `failed` or `aborted`, by the result and what the recorder noted in `status`."""
+    if success:
+        return "done"
+    return "failed" if status == "completed" else "aborted"
 
 
 def _screenshot(row: ProvenanceRow) -> str:

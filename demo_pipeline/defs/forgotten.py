@@ -11,9 +11,9 @@ from collections.abc import Collection
 from contextlib import closing, suppress
 from pathlib import Path
 
-from demo_pipeline.defs.jobs import PARTITIONS_NAME
 from demo_pipeline.defs.local_instance import local_instance
 from demo_pipeline.defs.run_history import demonstrations_of, records_of
+from demo_pipeline.defs.tags import PARTITIONS_NAME
 
 _MOST = 100_000  # runs of one demonstration
 

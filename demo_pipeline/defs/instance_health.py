@@ -12,12 +12,11 @@ from typing import Any
 
 import dagster as dg
 
-from demo_pipeline.defs.code_location import build_defs
 from demo_pipeline.defs.local_instance import ask_instance, instance_fault
-from demo_pipeline.defs.run_history import discovery_path
-from demo_pipeline.runs.discovery_table import DiscoveryTable, UploadState
+from demo_pipeline.runs.discovery_table import DiscoveryTable, UploadState, table_path
 from demo_pipeline.runs.health import Finding, HealthLevel, healthy
 from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline.settings import Settings
 from demo_pipeline.store.errors import StorageError
 
 STALE_RUN_SECONDS = (
@@ -69,11 +68,16 @@ def _findings(
         for state in instance.all_instigator_state()
         if state.instigator_type.value == "SENSOR"
     }
-    for sensor in build_defs(workspace.settings).sensors or ():
-        interval = getattr(sensor, "minimum_interval_seconds", None) or 30
-        state, due = states.get(sensor.name), interval if alive else None
-        yield _sensor(instance, sensor.name, state, now, due)
+    for name, interval in sensor_intervals(workspace.settings).items():
+        yield _sensor(instance, name, states.get(name), now, interval if alive else None)
     yield _waiting(instance, workspace)
+
+
+def sensor_intervals(settings: Settings) -> dict[str, int]:
+    """Sensor → seconds between two evaluations, as in the definitions, which take long to build."""
+    watching = ("tasks_changed", "new_uploads", "rebuild_datasets", "new_evaluations")
+    intervals = dict.fromkeys(watching, settings.discovery.interval_seconds)
+    return {**intervals, "quarantine_failures": 30, "quarantine_changed": 60}
 
 
 def _stale_runs(instance: dg.DagsterInstance, now: float) -> Finding:
@@ -137,7 +141,7 @@ def _sensor(
 
 def _waiting(instance: dg.DagsterInstance, workspace: Workspace) -> Finding:
     """The uploads by state, as the sensor `new_uploads` last saw them."""
-    path = discovery_path(instance, workspace)
+    path = table_path(Path(instance.storage_directory()), workspace.uploads.url)
     if not path.is_file():
         return healthy("waiting", "the sensor new_uploads has seen no upload yet")
     try:

@@ -10,7 +10,7 @@ from typing import Any
 import dagster as dg
 
 from demo_pipeline.defs import reporting
-from demo_pipeline.defs.tags import ONE_AT_A_TIME_TAG, OWNERS
+from demo_pipeline.defs.tags import ONE_AT_A_TIME_TAG, OWNERS, PARTITIONS_NAME
 from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.runs.quarantine import collision_problem, list_quarantine
 from demo_pipeline.runs.quarantine_table import QUARANTINE_STAGE
@@ -68,7 +68,6 @@ def build_datasets_job(settings: Settings) -> AssetJob:
 ASSET_JOBS = (demonstration_job, catalog_job, tasks_job, quarantine_job)
 
 
-PARTITIONS_NAME = "demonstrations"
 DEMONSTRATIONS = dg.DynamicPartitionsDefinition(name=PARTITIONS_NAME)
 
 

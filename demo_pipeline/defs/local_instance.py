@@ -13,7 +13,7 @@ from pathlib import Path
 import dagster as dg
 
 from demo_pipeline.defs.damaged_databases import damaged_database, is_damage
-from demo_pipeline.defs.jobs import PARTITIONS_NAME
+from demo_pipeline.defs.tags import PARTITIONS_NAME
 from demo_pipeline.files.atomic_write import private_mode
 from demo_pipeline.runs.failures import transient_reason
 

@@ -11,6 +11,7 @@ PRIORITY_TAG = "dagster/priority"
 REPOSITORY_TAG = ".dagster/repository"  # by it the UI lists a run under its job
 OUR_REPOSITORY = "__repository__@demo_pipeline"  # the location's name as in workspace.yaml
 OWNERS = ["team:demonstrations"]
+PARTITIONS_NAME = "demonstrations"
 
 # For people.
 FORCE_TAG = "demo_pipeline/force"

@@ -38,6 +38,13 @@ def plain_line(text: str) -> str:
     return plain_characters(_SPACES.sub(" ", text))
 
 
+def counted(number: int, things: str) -> str:
+    """`2 steps`, `1 step` or `1 trajectory`: a number, and what it counts, named in the plural."""
+    if number == 1:
+        things = f"{things[:-3]}y" if things.endswith("ies") else things.removesuffix("s")
+    return f"{number} {things}"
+
+
 def plain_characters(text: str) -> str:
     """The same with its line ends; a JSON text stays the same JSON."""
     return _UNSEEN.sub(_escape, text)

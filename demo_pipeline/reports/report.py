@@ -7,6 +7,7 @@ typed text; with `execution.screens_in_reports` off it holds no screens and no w
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,10 @@ from typing import Any
 import jinja2
 
 from demo_pipeline import __version__
-from demo_pipeline.desktopd.models import StepAction, TypeParameters
+from demo_pipeline.datasets.index import recorded_outcome
+from demo_pipeline.desktopd.models import TypeParameters
 from demo_pipeline.desktopd.reader import StepFiles
+from demo_pipeline.files.shown_text import counted
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.reports.shown_steps import STEP_FACTS, step_picture
 from demo_pipeline.review.material import Material
@@ -37,7 +40,7 @@ from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 _WIDTH, _QUALITY = 800, 70  # of a picture: 40 kB on average, and a person can read it
 _LONGEST = 12  # bars of a plot
 
-_UNTRIAGED: Mapping[str, Any] = {"doubt": 0, "flagged": False, "signals": [], "review": "open"}
+_UNTRIAGED: Mapping[str, Any] = {"doubt": 0, "flagged": False, "signals": []}
 
 
 @dataclass(frozen=True)
@@ -60,21 +63,17 @@ def write_report(workspace: Workspace, dest: Path) -> Written:
     Raises:
         StorageError: `dest` is not empty, or the store cannot be read.
     """
-    shows = workspace.settings.execution.screens_in_reports
+    shows, store = workspace.settings.execution.screens_in_reports, workspace.store
+    queue = {row["id"]: row for row in Material(store, workspace.uploads).queue()["rows"]}
     with folder_draft(dest) as out:
         out.mkdir()
         demonstrations: list[dict[str, Any]] = []
         steps: list[dict[str, Any]] = []
         problems: list[str] = []
-        queue = {
-            row["id"]: row for row in Material(workspace.store, workspace.uploads).queue()["rows"]
-        }
-        for output in workspace.store.outputs(TRAJECTORIES_STAGE.folder):
-            key = output.rpartition("/")[2]
+        for output in store.outputs(TRAJECTORIES_STAGE.folder):
+            row = queue.get(output.rpartition("/")[2], {})
             try:
-                with workspace.store.open(output) as (folder, _):
-                    told, own = _demonstration(key, folder, out if shows else None)
-                _add_triage(workspace.store, told, own, queue.get(key, {}))
+                told, own = _demonstration(store, output, row, out if shows else None)
             except DemonstrationError as error:
                 problems += map(str, error.problems)
             except OutputError as error:
@@ -97,79 +96,68 @@ def _size(folder: Path) -> int:
 
 
 def _demonstration(
-    key: str, folder: Path, out: Path | None
+    store: Store, output: str, queued: Mapping[str, Any], out: Path | None
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """A demonstration and its steps as the page shows them; `out`: where pictures go, or None."""
-    trajectory, rows = load(DatasetTrajectory(key, str(folder)))
-    first = rows[trajectory.steps[0].index] if trajectory.steps else {}
-    steps = [_step(key, step, rows[step.index], out) for step in trajectory.steps]
+    """A demonstration and its steps as the page shows them.
+
+    Args:
+        store: the store.
+        output: of the trajectory.
+        queued: its row in the queue of reviews: what raises doubts.
+        out: where pictures go; None: nothing is shown that was on a screen.
+    """
+    key = output.rpartition("/")[2]
+    doubts: dict[int, Mapping[str, Any]] = {}
+    with suppress(MissingOutput), store.open(TRIAGE_STAGE.output(key)) as (folder, _):
+        doubts = {row["step_index"]: row for row in read_steps(folder)}
+    with store.open(output) as (folder, _):
+        trajectory, rows = load(DatasetTrajectory(key, str(folder)))
+        first = rows[trajectory.steps[0].index] if trajectory.steps else {}
+        shared = {
+            "demonstration": key,
+            "application": trajectory.task.application,
+            "outcome": recorded_outcome(first.get("status"), success=trajectory.result.success),
+            "review": queued.get("review", "open"),
+        }
+        steps = [
+            shared | _step(key, step, rows[step.index], out) | _doubt(doubts.get(step.index, {}))
+            for step in trajectory.steps
+        ]
     told = {
+        **shared,
         "id": key,
-        "application": trajectory.task.application,
-        "outcome": _outcome(first, success=trajectory.result.success),
         "steps": len(steps),
         "seconds": round(trajectory.result.completion_time_ms / 1000),
         "recorded_at": first.get("recorded_at", ""),
         "leaks": sum(step["leak"] != "" for step in steps),
         "instruction": trajectory.task.instruction if out else "",
+        **{name: queued.get(name, empty) for name, empty in _UNTRIAGED.items()},
     }
-    for step in steps:
-        step |= {"application": told["application"], "outcome": told["outcome"]}
     return told, steps
 
 
-def _add_triage(
-    store: Store, told: dict[str, Any], steps: Sequence[dict[str, Any]], row: Mapping[str, Any]
-) -> None:
-    """Add what raises doubts, and the review; nothing of a demonstration without triage."""
-    told |= {name: row.get(name, empty) for name, empty in _UNTRIAGED.items()}
-    try:
-        with store.open(TRIAGE_STAGE.output(told["id"])) as (folder, _):
-            found = {one["step_index"]: one for one in read_steps(folder)}
-    except MissingOutput:
-        found = {}
-    for step in steps:
-        step["review"] = told["review"]
-        here = found.get(step["index"], {})
-        step["signals"] = [one.name for one in STEP_SIGNALS if here.get(one.name)]
-        step["doubt"] = here.get("doubt", 0)
-
-
-def _outcome(row: Mapping[str, Any], *, success: bool) -> str:
-    """Done, failed or aborted, as the recorder noted it."""
-    if success:
-        return "done"
-    return "failed" if row.get("status") == "completed" else "aborted"
+def _doubt(row: Mapping[str, Any]) -> dict[str, Any]:
+    signals = [one.name for one in STEP_SIGNALS if row.get(one.name)]
+    return {"signals": signals, "doubt": row.get("doubt", 0)}
 
 
 def _step(key: str, step: StepFiles, row: ProvenanceRow, out: Path | None) -> dict[str, Any]:
-    target = step.action.target_element
+    target, action, picture = step.action.target_element, step.action, None
+    if out and step.screenshot.is_file():
+        picture = f"pictures/{key}/{step.index:03}.jpg"
+        (out / picture).parent.mkdir(parents=True, exist_ok=True)
+        step_picture(step, row, _WIDTH, _QUALITY).save(out / picture)
+    typed = isinstance(action.parameters, TypeParameters)  # whose sentence quotes what was typed
     return {
-        "demonstration": key,
         "index": step.index,
-        "action": str(step.action.action_type),
-        "label": label_of(step.action) if out else "",
-        "reasoning": _reasoning(step.action) if out else "",
+        "action": str(action.action_type),
+        "label": label_of(action) if out else "",
+        "reasoning": (label_of(action) if typed else action.reasoning) if out else "",
         "target": f"{target.role} {target.name}".strip() if out and target else "",
         "leak": ("unavoidable" if row["unavoidable"] else "avoidable") if row["leak"] else "",
-        "picture": _picture(key, step, row, out) if out else None,
+        "picture": picture,
         "facts": {name: row[name] for name in STEP_FACTS if row[name] is not None},
     }
-
-
-def _reasoning(action: StepAction) -> str:
-    """The step's sentence; of typing only its length, for the sentence quotes what was typed."""
-    return label_of(action) if isinstance(action.parameters, TypeParameters) else action.reasoning
-
-
-def _picture(key: str, step: StepFiles, row: ProvenanceRow, out: Path) -> str | None:
-    """The screenshot with its action and target drawn, as a JPEG; None when there is none."""
-    if not step.screenshot.is_file():
-        return None
-    name = f"pictures/{key}/{step.index:03}.jpg"
-    (out / name).parent.mkdir(parents=True, exist_ok=True)
-    step_picture(step, row, _WIDTH, _QUALITY).save(out / name)
-    return name
 
 
 def _page(
@@ -184,6 +172,7 @@ def _page(
     )
     return environment.get_template("report.html").render(
         version=__version__,
+        counted=counted,
         megabytes=f"{size / 1e6:.1f}",
         signals=[*STEP_SIGNALS, *DEMONSTRATION_SIGNALS],
         pictures=workspace.settings.execution.screens_in_reports,
@@ -192,17 +181,14 @@ def _page(
         plots=dict(_plots(demonstrations, steps)),
         datasets=list(_datasets(workspace)),
         quarantined=[
-            (record.demonstration, record.stage, [_told(found) for found in record.problems])
+            (
+                record.demonstration,
+                record.stage,
+                [str(Problem.from_dict(one, demonstration="")) for one in record.problems],
+            )
             for record in list_quarantine(workspace.store)
         ],
         problems=problems,
-    )
-
-
-def _told(problem: Mapping[str, Any]) -> str:
-    remedy = problem.get("remedy")
-    return str(Problem("", problem["file"], problem["message"], problem.get("line"))) + (
-        f" ({remedy})" if remedy else ""
     )
 
 
@@ -214,16 +200,14 @@ def _plots(
     yield f"{by} outcome", _bars(Counter(told["outcome"] for told in demonstrations))
     yield f"{by} application", _bars(Counter(told["application"] for told in demonstrations))
     yield "Steps by action", _bars(Counter(step["action"] for step in steps))
-    yield "Steps by reason of the frame", _bars(_facts(steps, "reason_code"))
-    yield "Steps by freshness of the tree", _bars(_facts(steps, "freshness"))
+    frames = Counter(step["facts"]["reason_code"] for step in steps)
+    yield "Steps by reason of the frame", _bars(frames)
+    trees = Counter(step["facts"]["freshness"] for step in steps)
+    yield "Steps by freshness of the tree", _bars(trees)
     yield "Steps by pointer leak", _bars(Counter(step["leak"] or "none" for step in steps))
     signals = Counter(name for step in steps for name in step["signals"])
     yield "Steps by signal of doubt", _bars(signals)
     yield f"{by} review", _bars(Counter(told["review"] for told in demonstrations))
-
-
-def _facts(steps: Sequence[Mapping[str, Any]], name: str) -> Counter[str]:
-    return Counter(step["facts"][name] for step in steps)
 
 
 def _bars(counts: Counter[str]) -> list[tuple[str, int, float]]:

@@ -36,6 +36,7 @@ STEP_FACTS = (
 _JPEG, _FILM = "image/jpeg", "video/mp4"
 _MILLISECOND = Fraction(1, 1000)
 _FILM_RATE = 30  # frames a second that the encoder plans for; frames keep their own times
+_FAST = {"preset": "veryfast"}
 _TABLE_TILES, _TABLE_WIDTH = 12, 320
 
 
@@ -95,13 +96,8 @@ def film_clip(film: Path, span: Span) -> Shown:
             even = pixels[: pixels.shape[0] // 2 * 2, : pixels.shape[1] // 2 * 2]
             picture = av.VideoFrame.from_ndarray(even.copy(), format="rgb24")
             if stream is None:
-                stream = container.add_stream("libx264", rate=_FILM_RATE)
-                stream.width, stream.height, stream.pix_fmt = (
-                    even.shape[1],
-                    even.shape[0],
-                    "yuv420p",
-                )
-                stream.options = {"preset": "veryfast"}
+                size = {"width": even.shape[1], "height": even.shape[0], "pix_fmt": "yuv420p"}
+                stream = container.add_stream("libx264", _FILM_RATE, _FAST, **size)
                 stream.codec_context.time_base = _MILLISECOND
                 first = frame.time
             picture.pts = round((frame.time - first) / _MILLISECOND)

@@ -28,13 +28,14 @@ from demo_pipeline.runs.damage import storage_message
 from demo_pipeline.runs.failures import (
     COMMAND_PAUSES,
     DefectError,
+    SupersededError,
     TransientError,
     redacted_errors,
     transient_reason,
 )
 from demo_pipeline.runs.quarantine import quarantine_demonstration, read_quarantine, record_crash
 from demo_pipeline.runs.results import BuildResult, DemonstrationResult, Status
-from demo_pipeline.runs.stage_runs import AStage, StageLimit, SupersededError, run_stage
+from demo_pipeline.runs.stage_runs import AStage, StageLimit, run_stage
 from demo_pipeline.runs.stages import STAGE_BY_NAME, STAGES
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings

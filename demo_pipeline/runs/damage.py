@@ -16,7 +16,7 @@ from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.stage import DATASETS_JOB
 from demo_pipeline.store.errors import MissingOutput, OutputError, StorageError
 from demo_pipeline.store.store import Store
-from demo_pipeline.store.versions import OutputDamage, document_damage
+from demo_pipeline.store.versions import OutputDamage
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
 _COMMAND = "dagster asset materialize -m demo_pipeline.definitions --select"
@@ -85,22 +85,6 @@ def verify_outputs(workspace: Workspace, ids: Collection[str] | None = None) -> 
     owners = {_demonstration(damage.output) for damage in found}
     demonstrations = frozenset(owner for owner in owners if owner is not None)
     return Verification(len(names), tuple(found), demonstrations, None in owners)
-
-
-def quick_damage(store: Store) -> Iterator[OutputDamage]:
-    """Yield what can be told in a millisecond an output: sizes, and trajectories but pictures.
-
-    The store is in a folder; of a bucket everything would be downloaded.
-    """
-    for name in store.outputs():
-        try:
-            with store.open(name) as (folder, _):
-                is_trajectory = name.startswith(TRAJECTORIES_STAGE.output(""))
-                found = document_damage(folder, name) if is_trajectory else None
-        except MissingOutput:
-            found = next(iter(store.verify(name)), None)
-        if found is not None:
-            yield found
 
 
 def trajectory_damage(

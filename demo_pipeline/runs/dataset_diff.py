@@ -8,11 +8,12 @@ back to the first input, setting or code version that differs. An export brings 
 import hashlib
 import json
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -24,7 +25,7 @@ from demo_pipeline.review.decisions import REJECT_REASONS
 from demo_pipeline.review.review_store import REVIEWS
 from demo_pipeline.runs.datasets import kept_files, read_of
 from demo_pipeline.runs.setting_notes import Values, noted_settings, setting_changes
-from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, DATASET_STAGES, STAGE_BY_NAME
+from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, STAGE_BY_NAME
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.stage import RECORDS
 from demo_pipeline.store.errors import StorageError
@@ -34,14 +35,13 @@ from demo_pipeline.store.version_manifest import Version
 from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
 
 VERSIONS_FILE = "versions.jsonl"  # in an export
-RECORDING = "recording"
 _LIMITS = "limits"  # what names of further settings begin with
-_TRAJECTORIES = "trajectories"
+_COMPARED = {name: one for name, one in DATASET_STAGE_BY_NAME.items() if one.reads_trajectories}
 # Where a dataset has its rows: the first line with a file counts.
 _ROWS = (
-    ("steps.parquet",),
-    tuple(f"{split.value}.parquet" for split in Split),
-    (*(f"{split.value}.jsonl" for split in Split), "test/records.jsonl"),
+    ("steps.parquet", "trajectories.parquet"),
+    tuple(f"{split}.parquet" for split in Split),
+    (*(f"{split}.jsonl" for split in Split), "test/records.jsonl"),
     ("*/*/trajectory.json", "tasks/*.json", "examples/*/*.json", "cua-lite/**/*.parquet"),
 )
 _REVIEWS: tuple[tuple[Literal["open", "approved", "rejected"], str], ...] = (
@@ -78,60 +78,37 @@ class Made(msgspec.Struct, frozen=True):
         recipe = (one.stage, one.code_version, one.settings, one.inputs, one.content)
         return cls(one.output, version.id, *recipe, files, decisions)
 
-    def fingerprints(self) -> Iterator[str]:
-        """Yield those of its settings."""
-        limits = (text for name, text in self.inputs.items() if name.startswith(_LIMITS))
-        yield from filter(None, (self.settings, *limits))
 
+class DatasetRow(NamedTuple):
+    """A row: its demonstration and split, and what it holds as key → digest, never as text."""
 
-class _Line(msgspec.Struct, omit_defaults=True):
-    """A line of `versions.jsonl`."""
-
-    version: Made | None = None
-    settings: dict[str, Any] | None = None
-    fingerprint: str = ""
+    demonstration: str
+    split: str
+    parts: Mapping[str, str]
 
 
 @dataclass(frozen=True)
-class Origins:
-    """Where versions come from: the manifests of a store, or the lines of an export."""
+class ComparedDataset:
+    """A dataset to compare, and what is known of where it comes from.
 
+    Attributes:
+        dataset: its version.
+        rows: id → row, read when this is called.
+        versions: those that are known of an output.
+        settings: the values with a fingerprint; None when they are not known.
+    """
+
+    dataset: Made
+    rows: Callable[[], Mapping[str, DatasetRow]]
     versions: Callable[[str], Sequence[Made]]
     settings: Callable[[str], Values | None]
 
-    @classmethod
-    def of_store(cls, store: Store) -> "Origins":
-        """All versions that the store still has."""
-
-        @cache
-        def versions(output: str) -> Sequence[Made]:
-            return [
-                Made.of(one, store)
-                for name, one in store.versions(output)
-                if one and name == output
-            ]
-
-        return cls(versions, lambda fingerprint: noted_settings(store, fingerprint))
-
-    @classmethod
-    def of_export(cls, file: Path) -> "Origins":
-        """The versions that an export was copied from."""
-        lines = [msgspec.json.decode(line, type=_Line) for line in file.read_bytes().splitlines()]
-        found: dict[str, list[Made]] = {}
-        for line in lines:
-            if line.version is not None:
-                found.setdefault(line.version.output, []).append(line.version)
-        settings = {line.fingerprint: line.settings for line in lines}
-        return cls(lambda output: found.get(output, []), settings.get)
-
-    def records(self, dataset: Made, demonstration: str) -> tuple[Made | None, str]:
-        """The records that a dataset was built from, and the review that counted."""
-        kept, wanted = (
-            kept_files(DATASET_STAGE_BY_NAME[dataset.stage]),
-            dataset.inputs[demonstration],
-        )
+    def records(self, demonstration: str) -> tuple[Made | None, str]:
+        """The records that the dataset was built from, and the review that counted."""
+        wanted = self.dataset.inputs[demonstration]
+        kept = kept_files(_COMPARED[self.dataset.stage])
         for made in self.versions(f"{RECORDS}/{demonstration}"):
-            content = made.inputs[_TRAJECTORIES]
+            content = made.inputs["trajectories"]
             for review, why in _REVIEWS:
                 source = DatasetTrajectory(
                     demonstration, "", content, digests=made.files, review=review, rejected_for=why
@@ -142,76 +119,100 @@ class Origins:
                     return made, f"{review} ({why})" if why else review
         return None, ""
 
-    def sources(self, made: Made) -> Iterator[Made]:
-        """The version and, of a demonstration, every one that it was made of."""
-        yield made
-        demonstration = made.output.rpartition("/")[2]
-        for name, content in made.inputs.items():
-            if name in STAGE_BY_NAME and made.stage in STAGE_BY_NAME:
-                for one in self.made(name, demonstration, content):
-                    yield from self.sources(one)
-
     def made(self, stage: str, demonstration: str, content: str) -> list[Made]:
-        """The versions of a stage with this content."""
+        """The versions of a stage of a demonstration with this content."""
         output = STAGE_BY_NAME[stage].output(demonstration)
         return [one for one in self.versions(output) if one.content == content]
+
+    def sources(self, made: Made, demonstration: str) -> Iterator[Made]:
+        """A version of a demonstration, and every one that it was made of."""
+        yield made
+        for name, content in made.inputs.items():
+            for one in self.made(name, demonstration, content) if name in STAGE_BY_NAME else ():
+                yield from self.sources(one, demonstration)
+
+
+def _sides(store: Store, versions: Sequence[Version]) -> list[ComparedDataset]:
+    """Versions of datasets in a store, with all versions that it still has."""
+
+    @cache
+    def known(output: str) -> Sequence[Made]:
+        found = store.versions(output)
+        return [Made.of(one, store) for name, one in found if one and name == output]
+
+    def rows(version: Version) -> Mapping[str, DatasetRow]:
+        digests = {entry.path: entry.sha256 for entry in version.manifest.files}
+        for place, link in version.manifest.links.items():
+            for _, one in store.versions(link.output):
+                files = one.manifest.files if one and one.id == link.version else ()
+                digests |= {f"{place}/{entry.path}": entry.sha256 for entry in files}
+        with store.open_version(version) as content:
+            return dataset_rows(content, digests.get)
+
+    settings = partial(noted_settings, store)
+    return [
+        ComparedDataset(Made.of(one, store), partial(rows, one), known, settings)
+        for one in versions
+    ]
+
+
+def _exported_sides(export: Path) -> list[ComparedDataset]:
+    """The datasets in an export, with the versions that they were copied from."""
+    lines = [json.loads(line) for line in (export / VERSIONS_FILE).read_bytes().splitlines()]
+    known = defaultdict[str, list[Made]](list)
+    for line in lines:
+        if "version" in line:
+            made = msgspec.convert(line["version"], Made)
+            known[made.output].append(made)
+    settings = {line["fingerprint"]: line["settings"] for line in lines if "settings" in line}
+
+    def rows(folder: Path) -> Mapping[str, DatasetRow]:
+        return dataset_rows(folder, cache(partial(_file_digest, folder)))
+
+    return [
+        ComparedDataset(
+            made, partial(rows, export / made.output), lambda name: known[name], settings.get
+        )
+        for found in [*known.values()]
+        for made in found
+        if made.stage in _COMPARED
+    ]
+
+
+def _file_digest(folder: Path, name: str) -> str | None:
+    return file_digest(folder / name).sha256 if (folder / name).is_file() else None
 
 
 def write_origins(store: Store, outputs: Sequence[str], dest: Path) -> None:
     """Write what the exported versions were built from beside them."""
-    origins, written, lines = Origins.of_store(store), set[tuple[str, str]](), list[_Line]()
-    for output in outputs:
-        current = store.current(output)
-        if current is None or not _is_compared(current.manifest.stage):
-            continue
-        dataset = Made.of(current, store)
-        records = (origins.records(dataset, key)[0] for key in _demonstrations(dataset))
-        chains = (origins.sources(one) for one in records if one is not None)
-        for made in (dataset, *(one for chain in chains for one in chain)):
-            if (made.output, made.id) not in written:
-                written.add((made.output, made.id))
-                lines.append(_Line(version=made))
-    made_of = [line.version for line in lines if line.version]
-    prints = {fingerprint for one in made_of for fingerprint in one.fingerprints()}
-    noted = ((one, origins.settings(one)) for one in sorted(prints))
-    lines += [_Line(settings=dict(values), fingerprint=one) for one, values in noted if values]
-    if not lines:
+    found = [one for one in map(store.current, outputs) if one and one.manifest.stage in _COMPARED]
+    written: dict[tuple[str, str], Made] = {}
+    for side in _sides(store, found):
+        written[side.dataset.output, side.dataset.id] = side.dataset
+        for key in _demonstrations(side.dataset):
+            records, _ = side.records(key)
+            for made in side.sources(records, key) if records else ():
+                written[made.output, made.id] = made
+    if not written:
         return
+    lines: list[Mapping[str, Any]] = [{"version": made} for made in written.values()]
+    prints = {text for made in written.values() for text in _fingerprints(made)}
+    noted = ((one, noted_settings(store, one)) for one in sorted(prints))
+    lines += [{"settings": values, "fingerprint": one} for one, values in noted if values]
     (dest / VERSIONS_FILE).write_bytes(b"".join(msgspec.json.encode(one) + b"\n" for one in lines))
 
 
-def _is_compared(stage: str) -> bool:
-    return stage in DATASET_STAGE_BY_NAME and DATASET_STAGE_BY_NAME[stage].reads_trajectories
+def _fingerprints(made: Made) -> Iterator[str]:
+    """Yield those of a version's settings."""
+    limits = (text for name, text in made.inputs.items() if name.startswith(_LIMITS))
+    yield from filter(None, (made.settings, *limits))
 
 
 def _demonstrations(dataset: Made) -> list[str]:
     return [name for name in dataset.inputs if is_safe_id(name)]
 
 
-@dataclass(frozen=True)
-class DatasetRow:
-    """A row: its demonstration and split, and what it holds as key → digest, never as text."""
-
-    demonstration: str
-    split: str
-    parts: Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class ComparedDataset:
-    """A dataset to compare."""
-
-    dataset: Made
-    rows: Mapping[str, DatasetRow]
-    origins: Origins
-
-    @property
-    def name(self) -> str:
-        """`sft@72045b607079386e`."""
-        return f"{self.dataset.output}@{self.dataset.id}"
-
-
-def open_sides(workspace: Workspace, text: str) -> dict[str, Callable[[], ComparedDataset]]:
+def open_sides(workspace: Workspace, text: str) -> dict[str, ComparedDataset]:
     """The datasets that a command names, by their stages.
 
     Args:
@@ -221,61 +222,32 @@ def open_sides(workspace: Workspace, text: str) -> dict[str, Callable[[], Compar
     Raises:
         StorageError: there is no such dataset.
     """
-    path = Path(text).absolute()
+    path, store = Path(text).absolute(), workspace.store
     for folder in (path, *path.parents) if path.is_dir() else ():
         if (folder / VERSIONS_FILE).is_file():
-            return _of_export(folder, path)
-    version = _named_version(workspace.store, text)
-    return {version.manifest.stage: partial(_stored, workspace.store, version)}
-
-
-def _stored(store: Store, version: Version) -> ComparedDataset:
-    digests = {entry.path: entry.sha256 for entry in version.manifest.files}
-    with store.open_version(version) as content:
-        rows = dataset_rows(content, digests.get)
-    return ComparedDataset(Made.of(version, store), rows, Origins.of_store(store))
-
-
-def _of_export(export: Path, chosen: Path) -> dict[str, Callable[[], ComparedDataset]]:
-    origins = Origins.of_export(export / VERSIONS_FILE)
-    folders = [*export.glob("*"), *export.glob("*/*")]
-    if chosen != export:
-        folders = [folder for folder in folders if folder.is_relative_to(chosen)]
-    outputs = (folder.relative_to(export).as_posix() for folder in folders)
-    found = (made for output in outputs for made in origins.versions(output))
-    return {one.stage: partial(_exported, export, one, origins) for one in found}
-
-
-def _exported(export: Path, made: Made, origins: Origins) -> ComparedDataset:
-    folder = export / made.output
-
-    def digest(name: str) -> str | None:
-        return file_digest(folder / name).sha256 if (folder / name).is_file() else None
-
-    return ComparedDataset(made, dataset_rows(folder, cache(digest)), origins)
-
-
-def _named_version(store: Store, text: str) -> Version:
-    folders = sorted({stage.folder for stage in DATASET_STAGES if stage.reads_trajectories})
+            return {
+                one.dataset.stage: one
+                for one in _exported_sides(folder)
+                if (folder / one.dataset.output).is_relative_to(path)
+            }
+    folders = sorted({stage.folder for stage in _COMPARED.values()})
     known = [one for folder in folders for _, one in store.versions(folder) if one]
-    found = [one for one in known if _is_named(store, one, text)]
-    if len(found) == 1:
-        return found[0]
-    alike = [one for one in known if one.output == text.partition("@")[0]]
-    current = [one for one in known if _is_named(store, one, one.output)]
-    names = ", ".join(f"{one.output}@{one.id}" for one in found or alike or current)
-    raise StorageError(
-        f"{text!r} is neither one version of a dataset nor a folder that `demo-pipeline export` "
-        f"wrote; there are {names or 'no versions yet'}"
-    )
+    current = [one for one in known if _is_current(store, one)]
+    named = [one for one in known if text in {one.id, f"{one.output}@{one.id}"}]
+    named = named or [one for one in current if f"{one.output}/".startswith(f"{text}/")]
+    if len(named) != 1:
+        alike = named or [one for one in known if one.output == text.partition("@")[0]] or current
+        names = ", ".join(f"{one.output}@{one.id}" for one in alike)
+        raise StorageError(
+            f"{text!r} is neither one version of a dataset nor a folder that `demo-pipeline "
+            f"export` wrote; there are {names or 'no versions yet'}"
+        )
+    return {one.dataset.stage: one for one in _sides(store, named)}
 
 
-def _is_named(store: Store, one: Version, text: str) -> bool:
-    """Whether a text is a version's id, its output and id, or the output that it is current of."""
-    if text in {one.id, f"{one.output}@{one.id}"}:
-        return True
-    current = store.published(one.output) if f"{one.output}/".startswith(f"{text}/") else None
-    return current is not None and current.id == one.id
+def _is_current(store: Store, one: Version) -> bool:
+    published = store.published(one.output)
+    return published is not None and published.id == one.id
 
 
 def dataset_rows(folder: Path, digest: Callable[[str], str | None]) -> dict[str, DatasetRow]:
@@ -286,7 +258,7 @@ def dataset_rows(folder: Path, digest: Callable[[str], str | None]) -> dict[str,
         for path in files:
             split = path.parts[len(folder.parts)].partition(".")[0]
             for value in _values(path):
-                key, row = _row(value, path, split, digest)
+                key, row = _row(value, split if split in {*Split} else "", digest)
                 while key in rows:  # the forms without ids of rows
                     key += "+"
                 rows[key] = row
@@ -305,7 +277,7 @@ def _values(path: Path) -> Iterator[Mapping[str, Any]]:
 
 
 def _row(
-    value: Mapping[str, Any], path: Path, split: str, digest: Callable[[str], str | None]
+    value: Mapping[str, Any], split: str, digest: Callable[[str], str | None]
 ) -> tuple[str, DatasetRow]:
     meta = value.get("metadata") or {}
     meta = json.loads(meta) if isinstance(meta, str) else meta
@@ -318,8 +290,7 @@ def _row(
         pictures = [found for file in _strings(one) if (found := digest(file))]
         if pictures:
             parts[f"{name} (file)"] = _digest(pictures)
-    shown = value.get("split") or ("" if path.name == "steps.parquet" else split)
-    return key, DatasetRow(demonstration, shown, parts)
+    return key, DatasetRow(demonstration, value.get("split") or split, parts)
 
 
 def _strings(value: Any) -> Iterator[str]:
@@ -360,41 +331,34 @@ class RowDifference:
 
 @dataclass(frozen=True)
 class DatasetDiff:
-    """Two versions of a dataset, compared."""
+    """Two versions of a dataset, `output@id` each, compared; `rows`: how many each has."""
 
     stage: str
     before: str
     after: str
     rows: tuple[int, int]
-    differences: list[RowDifference] = field(default_factory=list)
+    differences: list[RowDifference]
 
 
 def compare(old: ComparedDataset, new: ComparedDataset) -> DatasetDiff:
     """The rows that differ between two versions of a dataset, with their causes."""
-    causes = _Causes(old, new)
-    found = [
-        _difference(key, old.rows.get(key), new.rows.get(key), causes)
-        for key in sorted({*old.rows, *new.rows})
-        if old.rows.get(key) != new.rows.get(key)
-    ]
-    counts = (len(old.rows), len(new.rows))
-    return DatasetDiff(new.dataset.stage, old.name, new.name, counts, found)
-
-
-def _difference(
-    key: str, old: DatasetRow | None, new: DatasetRow | None, causes: "_Causes"
-) -> RowDifference:
-    row = new or old
-    assert row is not None  # noqa: S101 - it is in one of them
-    moved = old is not None and new is not None and old.split != new.split
-    because = causes.of(row.demonstration, moved=moved)
-    change = "changed" if old and new else "added" if new else "removed"
-    split, parts = row.split, list[str]()
-    if old and new:
-        names = sorted({*old.parts, *new.parts})
-        parts = [name for name in names if old.parts.get(name) != new.parts.get(name)]
-        split = split if old.split == split else f"{old.split} → {split}"
-    return RowDifference(key, row.demonstration, change, split, tuple(parts), because)
+    causes, before, after = _Causes(old, new), old.rows(), new.rows()
+    found = []
+    for key in sorted({*before, *after}):
+        was, now = before.get(key), after.get(key)
+        row = now or was
+        if row is None or was == now:
+            continue
+        change = "changed" if was and now else "added" if now else "removed"
+        split, parts = row.split, tuple[str, ...]()
+        if was and now:
+            differing = {*was.parts.items()} ^ {*now.parts.items()}
+            parts = tuple(sorted({name for name, _ in differing}))
+            split = split if was.split == split else f"{was.split} → {split}"
+        because = causes.of(row.demonstration, moved=split != row.split)
+        found.append(RowDifference(key, row.demonstration, change, split, parts, because))
+    names = [f"{side.dataset.output}@{side.dataset.id}" for side in (old, new)]
+    return DatasetDiff(new.dataset.stage, names[0], names[1], (len(before), len(after)), found)
 
 
 class _Causes:
@@ -402,8 +366,8 @@ class _Causes:
 
     def __init__(self, old: ComparedDataset, new: ComparedDataset) -> None:
         self._old, self._new = old, new
-        self._kept = kept_files(DATASET_STAGE_BY_NAME[new.dataset.stage])
-        self._whole = [*self._of_dataset()]
+        self._kept = kept_files(_COMPARED[new.dataset.stage])
+        self._whole = [*self._between(old.dataset, new.dataset)]
         before, after = old.dataset.inputs, new.dataset.inputs
         self._own = {
             key: [*dict.fromkeys(self._of_demonstration(key))]
@@ -425,22 +389,13 @@ class _Causes:
         ]
         return tuple(dict.fromkeys(found + others)) or ("unknown: the recipes are the same",)
 
-    def _of_dataset(self) -> Iterator[str]:
-        old, new = self._old.dataset, self._new.dataset
-        yield from self._code_and_settings(old, new)
-        for name in sorted({*old.inputs, *new.inputs}):
-            before, after = old.inputs.get(name), new.inputs.get(name)
-            if name.startswith(_LIMITS) and before and after and before != after:
-                yield from self._settings(name, before, after)
-
     def _of_demonstration(self, key: str) -> Iterator[str]:
         if key not in self._old.dataset.inputs:
-            yield f"{RECORDING} added, or no longer quarantined"
+            yield "recording added, or no longer quarantined"
         elif key not in self._new.dataset.inputs:
-            yield f"{RECORDING} removed, forgotten or quarantined"
+            yield "recording removed, forgotten or quarantined"
         else:
-            old, was = self._old.origins.records(self._old.dataset, key)
-            new, now = self._new.origins.records(self._new.dataset, key)
+            (old, was), (new, now) = self._old.records(key), self._new.records(key)
             if old is None or new is None:
                 yield "unknown: the older records were pruned"
             else:
@@ -448,14 +403,20 @@ class _Causes:
                     yield f"decision: it was {was}, and is {now}"
                 yield from self._between(old, new, key)
 
-    def _between(self, old: Made, new: Made, key: str) -> Iterator[str]:
-        """What differs in the recipes of two versions of a stage, followed back to its origin."""
-        yield from self._code_and_settings(old, new)
+    def _between(self, old: Made, new: Made, key: str = "") -> Iterator[str]:
+        """What differs in two recipes, of a demonstration `key` followed back to its origin."""
+        if old.code_version != new.code_version:
+            yield f"code version of {new.stage}: {old.code_version} → {new.code_version}"
+        if old.settings != new.settings:
+            yield from self._settings(new.stage, old.settings, new.settings)
         for name in sorted({*old.inputs, *new.inputs}):
             before, after = old.inputs.get(name, ""), new.inputs.get(name, "")
             if before == after or (name.endswith(".jsonl") and name not in self._kept):
                 continue
-            if name == REVIEWS:
+            if not key:  # a dataset, whose demonstrations are followed one by one
+                if name.startswith(_LIMITS) and before and after:
+                    yield from self._settings(name, before, after)
+            elif name == REVIEWS:
                 decided = sorted({*old.decisions} ^ {*new.decisions})
                 yield from (f"decision {one}" for one in decided)
             elif name in STAGE_BY_NAME:
@@ -465,25 +426,19 @@ class _Causes:
                 if was != now:
                     yield f"code version of {name}: {was or 'none'} → {now or 'none'}"
             else:
-                yield RECORDING if name == "upload" else f"{name.replace('_', ' ')} changed"
+                yield "recording" if name == "upload" else f"{name.replace('_', ' ')} changed"
 
     def _origin(self, stage: str, key: str, before: str, after: str) -> Iterator[str]:
         """The same of an input; of versions with equal content those that are most alike."""
         found = [
             [*self._between(old, new, key)]
-            for old in self._old.origins.made(stage, key, before)
-            for new in self._new.origins.made(stage, key, after)
+            for old in self._old.made(stage, key, before)
+            for new in self._new.made(stage, key, after)
         ]
         yield from min(found, key=len, default=[f"{stage}: an older version was pruned"])
 
-    def _code_and_settings(self, old: Made, new: Made) -> Iterator[str]:
-        if old.code_version != new.code_version:
-            yield f"code version of {new.stage}: {old.code_version} → {new.code_version}"
-        if old.settings != new.settings:
-            yield from self._settings(new.stage, old.settings, new.settings)
-
     def _settings(self, stage: str, before: str, after: str) -> Iterator[str]:
-        old, new = self._old.origins.settings(before), self._new.origins.settings(after)
+        old, new = self._old.settings(before), self._new.settings(after)
         if old is None or new is None:
             yield f"settings of {stage}, whose values were not noted"
         else:
@@ -503,4 +458,4 @@ def compare_datasets(workspace: Workspace, before: str, after: str) -> list[Data
         raise StorageError(
             f"nothing to compare: {before} has {kinds[0]}, and {after} has {kinds[1]}"
         )
-    return [compare(old[stage](), new[stage]()) for stage in shared]
+    return [compare(old[stage], new[stage]) for stage in shared]

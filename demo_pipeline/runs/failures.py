@@ -15,8 +15,6 @@ from typing import Any
 import demo_pipeline
 from demo_pipeline.files.system_errors import system_trouble
 from demo_pipeline.problems import DemonstrationError
-from demo_pipeline.runs.damage import rebuild_command
-from demo_pipeline.runs.stage_runs import SupersededError
 from demo_pipeline.store.errors import OutputError, StorageError
 
 # A demonstration, or a job of datasets, that waits while a command runs: seconds of its pauses.
@@ -48,6 +46,17 @@ class TransientError(Exception):
 
     def __reduce__(self) -> tuple[type["TransientError"], tuple[Any, ...]]:
         return (type(self), (self.reason,))
+
+
+class SupersededError(Exception):
+    """The upload changed while it was processed; the result describes no existing upload."""
+
+    def __init__(self, demonstration: str, stage: str) -> None:
+        self.demonstration, self.stage = demonstration, stage
+        super().__init__(f"{demonstration}: the upload changed during {stage}")
+
+    def __reduce__(self) -> tuple[type["SupersededError"], tuple[str, str]]:
+        return (type(self), (self.demonstration, self.stage))
 
 
 class DefectError(Exception):
@@ -99,6 +108,8 @@ def redacted_errors(stage: str, demonstration: str = "") -> Iterator[None]:
     try:
         yield
     except OutputError as error:
+        from demo_pipeline.runs.damage import rebuild_command  # noqa: PLC0415 - every stage
+
         error.add_note(f"build it with `{rebuild_command(error.output)}`")
         raise error from None
     except (DemonstrationError, SupersededError) as error:

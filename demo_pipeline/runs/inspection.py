@@ -12,6 +12,7 @@ from demo_pipeline.desktopd.reader import read_trajectory
 from demo_pipeline.exports.dataset_stages import INDEX_STAGE
 from demo_pipeline.files.parquet import read_rows
 from demo_pipeline.files.recording_files import RECORDING_FILES
+from demo_pipeline.files.shown_text import counted
 from demo_pipeline.runs.quarantine import read_quarantine
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DatasetSettings
@@ -56,7 +57,8 @@ def dataset_lines(store: Store, demonstration: str) -> Iterator[str]:
     for row in own:
         state = f"is {row['status']}"
         if row["status"] == "built":
-            state = f"{row['records']} records" + (f" in {row['split']}" if row["split"] else "")
+            state = counted(row["records"], "records")
+            state += f" in {row['split']}" if row["split"] else ""
             if row["left_out"] and not row["records"]:
                 reason, setting = row["left_out"], f"include_{row['left_out']}"
                 known = setting in DatasetSettings.model_fields

@@ -5,9 +5,9 @@ Belongs here: the reasons, and the small file of costs: times are no part of any
 
 import json
 import logging
-import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -28,8 +28,8 @@ from demo_pipeline.store.errors import MissingOutput, StorageError
 from demo_pipeline.store.names import is_bucket
 from demo_pipeline.store.store import Store
 
-COSTS_FILE = "costs.json"
-RUN = "run"  # what is not of a stage of a demonstration: datasets, reporting
+_COSTS_FILE = "costs.json"
+_RUN = "run"  # what is not of a stage of a demonstration: datasets, reporting
 _SAMPLED = 20  # outputs whose size on disk is looked at
 _STAGES: tuple[Stage[Any], ...] = (*STAGES, *DATASET_STAGES)
 _LOG = logging.getLogger(__package__)
@@ -54,19 +54,20 @@ class Plan:
     size: float | None
 
 
-def plan(workspace: Workspace, todo: Sequence[str], *, force: bool, costs: Path) -> Plan:
+def plan(workspace: Workspace, todo: Sequence[str], *, force: bool, notes: Path) -> Plan:
     """What a run over these demonstrations would build; nothing is written.
 
-    `costs`: the file that `note_costs` keeps.
+    `notes`: the folder that `note_costs` writes to.
     """
     reasons = {key: _reasons(workspace, key, force=force) for key in todo}
     datasets = _dataset_reasons(workspace, forced=force, after=bool(todo))
     counts = Counter(stage for stages in reasons.values() for stage, _ in stages)
-    costs_of = {name: total / number for name, (number, total) in _read(costs).items()}
-    sizes_of = {one.name: _mean_size(workspace.store, one.folder) for one in _STAGES}
-    once = Counter([RUN] if counts or datasets else [])
+    costs = _read(notes / _COSTS_FILE)
+    means = {name: total / number for name, (number, total) in costs.items()}
+    sizes = {one.name: _mean_size(workspace.store, one.folder) for one in _STAGES}
+    once = Counter([_RUN] if counts or datasets else [])
     outputs = counts + Counter(name for name, _ in datasets)
-    return Plan(reasons, datasets, _sum(counts + once, costs_of), _sum(outputs, sizes_of))
+    return Plan(reasons, datasets, _sum(counts + once, means), _sum(outputs, sizes))
 
 
 def _sum(counts: Mapping[str, int], each: Mapping[str, float | None]) -> float | None:
@@ -117,11 +118,12 @@ def _dataset_reasons(workspace: Workspace, *, forced: bool, after: bool) -> Reas
         return [(one.name, _named(workspace, one, out, why)) for one, out, why in causes if why]
 
 
-def note_costs(file: Path, results: Sequence[DemonstrationResult], cpu_seconds: float) -> None:
-    """Add what a run cost; `cpu_seconds`: of its own process."""
+def note_costs(notes: Path, results: Sequence[DemonstrationResult], cpu_seconds: float) -> None:
+    """Add what a run cost to a file in a folder; `cpu_seconds`: of its own process."""
+    file = notes / _COSTS_FILE
     costs = _read(file)
     built = [one for result in results for one in result.stages if one.status is Status.BUILT]
-    for name, seconds in (*((one.stage, one.cpu_seconds) for one in built), (RUN, cpu_seconds)):
+    for name, seconds in (*((one.stage, one.cpu_seconds) for one in built), (_RUN, cpu_seconds)):
         number, before = costs.get(name, (0, 0.0))
         costs[name] = (number + 1, before + seconds)
     with best_effort(_LOG, "noting what the run cost"):
@@ -139,18 +141,14 @@ def _read(file: Path) -> dict[str, tuple[int, float]]:
 
 def _mean_size(store: Store, folder: str) -> float | None:
     """Bytes on disk of an output of a stage; a file with several names counts in parts."""
-    outputs = store.outputs(folder)[:_SAMPLED]
-    sizes = [_size(store, output) for output in outputs]
+    sizes = list[float]()
+    for output in store.outputs(folder)[:_SAMPLED]:
+        with suppress(StorageError, OSError):
+            if is_bucket(store.url):
+                version = store.published(output)
+                sizes.append(version.manifest.files.size if version else 0)
+                continue
+            with store.open(output) as (content, version):
+                found = [(content / file.path).stat() for file in version.manifest.files]
+                sizes.append(sum(status.st_size / status.st_nlink for status in found))
     return fmean(sizes) if sizes else None
-
-
-def _size(store: Store, output: str) -> float:
-    if is_bucket(store.url):
-        version = store.published(output)
-        return version.manifest.files.size if version else 0
-    try:
-        with store.open(output) as (folder, version):
-            found = (os.stat(folder / file.path) for file in version.manifest.files)  # noqa: PTH116
-            return sum(status.st_size / status.st_nlink for status in found)
-    except (StorageError, OSError):
-        return 0

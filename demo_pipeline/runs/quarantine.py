@@ -12,7 +12,6 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from demo_pipeline import __version__
 from demo_pipeline.problems import Problem
-from demo_pipeline.recording.recording_stages import RAW_RECORDINGS_STAGE
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.names import is_safe_id, printable_name
@@ -224,6 +223,8 @@ def quarantine_collisions(
     Returns the released ids, and the messages of errors: a record that cannot be read or written
     keeps no other from it, and a later call tries again.
     """
+    from demo_pipeline.recording.recording_stages import RAW_RECORDINGS_STAGE  # noqa: PLC0415
+
     store, released, errors = workspace.store, list[str](), list[str]()
     for key in sorted({*collisions, *without_fingerprint(store)}):
         try:

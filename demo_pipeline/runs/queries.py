@@ -3,14 +3,16 @@
 Belongs here: opening the views over a store. Their definitions are in the list of stages.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import duckdb
 
-from demo_pipeline.datasets.views import create_views
+from demo_pipeline.datasets.views import View, create_views, views_sql, views_with_files
 from demo_pipeline.exports.dataset_counts import (
     Tables,
     allow_only_reading,
@@ -21,8 +23,10 @@ from demo_pipeline.exports.dataset_counts import (
 from demo_pipeline.exports.dataset_statistics import STATISTICS_STAGE, count_doubt, read_statistics
 from demo_pipeline.runs.stages import store_views
 from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline.store.bucket import in_parallel
 from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.names import is_bucket, local_path
+from demo_pipeline.store.store import Store
 
 
 def committed_statistics(workspace: Workspace) -> Tables:
@@ -47,31 +51,70 @@ def current_statistics(workspace: Workspace) -> Tables:
 
 
 def run_query(workspace: Workspace, query: str) -> list[dict[str, Any]]:
-    """The answer to a query over the views.
-
-    Raises:
-        duckdb.Error: DuckDB refuses the query.
-        StorageError: the store is a bucket.
-    """
-    root = require_local(workspace.store.url)
-    with opened_views(root) as (sql, _):
-        allow_only_reading(sql, query, [root])
+    """The answer to a query over the views, an object a row; errors as of `answering`."""
+    with answering(workspace.store, query) as sql:
         return rows(sql, query)
 
 
-def require_local(url: str) -> Path:
-    """The folder of a local store, which DuckDB can read. Raises `StorageError` for a bucket."""
-    if is_bucket(url):
-        raise StorageError(
-            f"{url}: queries read the files of a local store; copy the datasets with "
-            "`demo-pipeline export DEST` and query them there"
-        )
-    return local_path(url)
+@contextmanager
+def answering(store: Store, query: str) -> Iterator[duckdb.DuckDBPyConnection]:
+    """DuckDB for one SELECT over the views of a store; it reads the store's files and no others.
+
+    From a bucket only the files of the views that the query mentions are downloaded.
+
+    Raises:
+        duckdb.Error: DuckDB refuses the query, or a view has no files yet.
+    """
+    views = store_views()
+    with ExitStack() as stack:
+        if is_bucket(store.url):
+            words = {word.lower() for word in re.findall(r"\w+", query)}
+            views = tuple(view for view in views if view.name in words)
+            root = Path(stack.enter_context(TemporaryDirectory(prefix="demo_pipeline-")))
+            for view in views:
+                _place_files(store, view, root, stack)
+            folders = [root, *(path.resolve() for path in root.rglob("*") if path.is_symlink())]
+        else:
+            folders = [root := local_path(store.url)]
+        sql, _ = stack.enter_context(opened_views(root, views))
+        allow_only_reading(sql, query, folders)
+        yield sql
+
+
+def _place_files(store: Store, view: View, root: Path, stack: ExitStack) -> None:
+    """Link `root/<output>` to a folder with the view's files, for every output that has some."""
+
+    def place(output: str) -> None:
+        rest = view.files.split("/")[len(output.split("/")) :]
+        folder, _ = stack.enter_context(store.open_files(output, "/".join(rest)))
+        link = root / output
+        link.parent.mkdir(parents=True, exist_ok=True)
+        if not link.exists():
+            link.symlink_to(folder)
+
+    in_parallel(place, store.outputs(view.output))
 
 
 @contextmanager
-def opened_views(root: Path) -> Iterator[tuple[duckdb.DuckDBPyConnection, frozenset[str]]]:
-    """DuckDB with every view of a local store that has files, and the names of these views."""
-    views = store_views()
+def opened_views(
+    root: Path, views: Sequence[View] | None = None
+) -> Iterator[tuple[duckdb.DuckDBPyConnection, frozenset[str]]]:
+    """DuckDB with all views, or some, over a folder; and the names of those that have files."""
+    chosen = store_views() if views is None else views
     with engine() as sql:
-        yield sql, create_views(sql, views, {view.output: root / view.output for view in views})
+        yield sql, create_views(sql, chosen, {view.output: root / view.output for view in chosen})
+
+
+def views_script(url: str) -> str:
+    """The script that creates the views over a local store, for any DuckDB.
+
+    Raises:
+        StorageError: the store is a bucket.
+    """
+    if is_bucket(url):
+        raise StorageError(
+            f"{url}: the views are over the files of a local store; copy the datasets with "
+            "`demo-pipeline export DEST` and query them there"
+        )
+    root, known = local_path(url), store_views()
+    return views_sql(known, str(root), views_with_files(known, root))

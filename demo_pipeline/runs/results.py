@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from demo_pipeline.files.shown_text import counted
 from demo_pipeline.problems import Problem, Severity
 from demo_pipeline.store.version_manifest import CheckOutcome, VersionName
 
@@ -238,5 +239,5 @@ def contents(counts: Mapping[str, Any]) -> str:
         if isinstance(count, Mapping):
             parts += [f"{split} {number}" for split, number in count.items() if number]
         else:
-            parts.append(f"{count} {name}")
+            parts.append(counted(count, name))
     return ", ".join(parts)

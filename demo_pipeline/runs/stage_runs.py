@@ -19,6 +19,7 @@ from demo_pipeline.recording import manifest
 from demo_pipeline.recording.manifest import RecordingManifest
 from demo_pipeline.recording.recording_stages import RAW_RECORDINGS_STAGE, RecordingInputs
 from demo_pipeline.runs.build import build_if_stale, rebuild_reason
+from demo_pipeline.runs.failures import SupersededError
 from demo_pipeline.runs.quarantine import quarantine_demonstration, read_quarantine, release
 from demo_pipeline.runs.results import BuildResult, Status
 from demo_pipeline.runs.setting_notes import note_settings
@@ -37,17 +38,6 @@ _CHANGED = "upload_changed"
 _GB = 2**30
 
 AStage = Stage[RecordingInputs]
-
-
-class SupersededError(Exception):
-    """The upload changed while it was processed; the result describes no existing upload."""
-
-    def __init__(self, demonstration: str, stage: str) -> None:
-        self.demonstration, self.stage = demonstration, stage
-        super().__init__(f"{demonstration}: the upload changed during {stage}")
-
-    def __reduce__(self) -> tuple[type["SupersededError"], tuple[str, str]]:
-        return (type(self), (self.demonstration, self.stage))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,15 @@ Belongs here: opening them.
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from demo_pipeline.review.review_store import Reviews
 from demo_pipeline.settings import Settings
 from demo_pipeline.store.names import local_path
 from demo_pipeline.store.store import Store, open_store
 from demo_pipeline.store.uploads import Uploads, open_uploads
+
+if TYPE_CHECKING:
+    from demo_pipeline.review.review_store import Reviews
 
 
 @dataclass(frozen=True)
@@ -24,8 +27,10 @@ class Workspace:
     tasks: Path
 
     @cached_property
-    def reviews(self) -> Reviews:
+    def reviews(self) -> "Reviews":
         """The decisions in the store; each is read once in a process."""
+        from demo_pipeline.review.review_store import Reviews  # noqa: PLC0415 - few commands
+
         return Reviews(self.store)
 
     @classmethod

@@ -209,11 +209,11 @@ class TestTrajectory:
 
 class TestErrors:
     @pytest.mark.parametrize("method", ["actions", "events", "trajectory"])
-    def test_an_unknown_demonstration_says_how_to_build_it(
+    def test_an_unknown_demonstration_is_named_with_what_is_near_it(
         self, local: dp.NotebookStore, method: str
     ) -> None:
-        with pytest.raises(StorageError, match="build it with"):
-            getattr(local, method)("third")
+        with pytest.raises(StorageError, match="'secnd'; near it is second; "):
+            getattr(local, method)("secnd")
 
     def test_datasets_that_were_not_built_are_named(self, made_root: Path) -> None:
         store = dp.load_store(made_root / "store")
@@ -323,5 +323,5 @@ class TestBucket:
             remote.sql("SELEC")
 
     def test_what_was_not_built_says_how_to_build_it(self, remote: dp.NotebookStore) -> None:
-        with pytest.raises(StorageError, match="build it with"):
+        with pytest.raises(StorageError, match="no actions of 'third'; "):
             remote.actions("third")

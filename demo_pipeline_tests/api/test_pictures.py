@@ -164,7 +164,7 @@ class TestClip:
         self, store: dp.NotebookStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("DEMO_PIPELINE_UPLOADS", str(tmp_path))
-        with pytest.raises(StorageError, match="first: the film is not here any more"):
+        with pytest.raises(StorageError, match="first: the film is neither in the store"):
             store.trajectory("first").clip(0)
 
 

@@ -245,7 +245,7 @@ class TestRegister:
         first = command(place, "register")
         assert first.code == 0
         assert "registered one\n" in first.out
-        assert "1 demonstrations in" in first.out
+        assert "1 demonstration in" in first.out
         again = command(place, "register")
         assert "registered one\n" not in again.out
         assert "0 newly registered" in again.out

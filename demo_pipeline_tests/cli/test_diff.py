@@ -72,6 +72,8 @@ def causes(rows: list[dict[str, Any]]) -> set[tuple[str, ...]]:
 
 def test_one_setting_is_named(project: Project) -> None:
     assert project.rows("before", "sft") == []
+    [index] = json.loads(project.call("diff", "before/dataset", "dataset", "--json"))
+    assert (index["rows"], index["differences"]) == ([28, 28], [])  # 26 steps, 2 trajectories
     project.settings("[actions]\nclick_radius_px = 200\n")
     project.run()
     rows = project.rows("before", project.current())

@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -67,6 +69,16 @@ def test_an_installation_that_works_is_healthy(patient: Patient) -> None:
     assert shown.exit_code == 0
     assert "ok      store: " in shown.stdout
     assert shown.stdout.endswith("0 errors, 0 warnings\n")
+
+
+@pytest.mark.usefixtures("patient")
+def test_it_imports_neither_the_stages_nor_the_definitions() -> None:
+    command = [sys.executable, "-X", "importtime", "-m", "demo_pipeline.cli.app", "doctor"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert {"dagster", "demo_pipeline.runs.health"} <= imported
+    slow = ("pyarrow", "numpy", "demo_pipeline.runs.stages", "demo_pipeline.defs.code_location")
+    assert imported.isdisjoint(slow)  # one CPU second is the limit
 
 
 def test_a_store_need_not_exist_yet(patient: Patient) -> None:

@@ -12,6 +12,7 @@ from dagster._core.scheduler.instigation import TickStatus
 from dagster._daemon.types import DaemonHeartbeat
 
 from demo_pipeline.defs import instance_health
+from demo_pipeline.defs.code_location import build_defs
 from demo_pipeline.runs.health import Finding, HealthLevel
 from demo_pipeline_tests.defs.bench import Bench, bench, ticked
 from demo_pipeline_tests.uploads import upload
@@ -65,6 +66,12 @@ def test_a_daemon_that_died_is_an_error_as_soon_as_runs_wait_for_it(made: Bench)
     beat(made.instance, seconds_ago=10)
     assert found(made)["daemon"].level is HealthLevel.OK
     assert "1 runs queued" in found(made, expect_daemon=True)["daemon"].message
+
+
+def test_the_sensors_are_those_of_the_definitions(made: Bench) -> None:
+    sensors = build_defs(made.workspace.settings).sensors or ()
+    intervals = {s.name: getattr(s, "minimum_interval_seconds", None) or 30 for s in sensors}
+    assert instance_health.sensor_intervals(made.workspace.settings) == intervals
 
 
 def test_waiting_uploads_are_counted_from_the_ledger(made: Bench, recording: Path) -> None:

@@ -10,11 +10,11 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from click.testing import Result
 from typer.testing import CliRunner
 
 import demo_pipeline as dp
 from demo_pipeline.cli.app import app
-from demo_pipeline.cli.store_commands import print_tables, print_views
 from demo_pipeline.datasets.views import create_views, views_sql, views_with_files
 from demo_pipeline.exports.dataset_counts import QUERIES, disagreements, engine, statistics
 from demo_pipeline.exports.dataset_statistics import STATISTICS_STAGE
@@ -28,7 +28,7 @@ from demo_pipeline.runs.queries import (
 )
 from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, store_views
 from demo_pipeline.runs.workspace import Workspace
-from demo_pipeline.settings import DatasetSettings, Settings
+from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.store.errors import MissingOutput
 from demo_pipeline.trajectories.provenance import HIDDEN_ACTIONS_FILE, HIDDEN_ACTIONS_SCHEMA
 from demo_pipeline_tests.datasets.builders import hide
@@ -211,47 +211,42 @@ def test_only_existing_datasets_are_counted(own: Workspace) -> None:
     assert "sft_splits" not in tables
 
 
-def test_stats_prints_tables_json_views_and_answers(
-    counted: Workspace, capsys: pytest.CaptureFixture[str]
-) -> None:
-    settings = counted.settings
-    assert print_tables(settings, None) == 0
-    assert "overview" in capsys.readouterr().out
-    assert print_tables(settings, None, "json") == 0
-    assert json.loads(capsys.readouterr().out)["overview"][0]["trajectories"] == 2
-    assert print_tables(settings, "SELECT count(*) AS n FROM steps", "json") == 0
-    assert json.loads(capsys.readouterr().out)["answer"][0]["n"] > 0
-    assert print_views(settings) == 0
-    assert f"'{settings.store}/dataset/steps.parquet'" in capsys.readouterr().out
+def stats(workspace: Workspace, *arguments: str) -> Result:
+    """The command over a store."""
+    roots = {"STORE": workspace.settings.store, "UPLOADS": workspace.settings.uploads}
+    environment = {f"DEMO_PIPELINE_{name}": root for name, root in roots.items()}
+    return CliRunner().invoke(app, ["stats", *arguments], env=environment)
 
 
-def test_wide_records_stand_one_below_the_other(
-    counted: Workspace, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_stats_prints_tables_json_views_and_answers(counted: Workspace) -> None:
+    assert "overview" in stats(counted).stdout
+    assert json.loads(stats(counted, "--json").stdout)["overview"][0]["trajectories"] == 2
+    answer = stats(counted, "SELECT count(*) AS n FROM steps", "--json").stdout
+    assert json.loads(answer)["answer"][0]["n"] > 0
+    files = f"'{counted.settings.store}/dataset/steps.parquet'"
+    assert files in stats(counted, "--views").stdout
+
+
+def test_wide_records_stand_one_below_the_other(counted: Workspace) -> None:
     query = "SELECT * FROM steps ORDER BY trajectory_id, step_index LIMIT 2"
-    assert print_tables(counted.settings, query) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = stats(counted, query).stdout.splitlines()
     [row, _] = run_query(counted, query)
     assert lines[0] == "answer 1 of 2"
     assert lines.count("answer 2 of 2") == 1
     shown = dict(line.split(maxsplit=1) for line in lines[1 : len(row) + 1] if " " in line.strip())
     assert shown["action_type"] == row["action_type"]
     assert (shown["x"], shown["target_name"]) == (str(row["x"]), "Agree")
-    print_tables(counted.settings, "SELECT x, y FROM steps")
-    assert "┃" in capsys.readouterr().out
+    assert "┃" in stats(counted, "SELECT x, y FROM steps").stdout
 
 
-def test_stats_prints_csv_that_reads_back(
-    counted: Workspace, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_stats_prints_csv_that_reads_back(counted: Workspace) -> None:
     query = "SELECT trajectory_id, x, text, keys FROM steps ORDER BY trajectory_id, step_index"
-    assert print_tables(counted.settings, query, "csv") == 0
-    answer = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    answer = list(csv.DictReader(io.StringIO(stats(counted, query, "--csv").stdout)))
     known = run_query(counted, query)
     assert [row["trajectory_id"] for row in answer] == [row["trajectory_id"] for row in known]
     assert [row["text"] or None for row in answer] == [row["text"] for row in known]
     assert [json.loads(row["keys"]) for row in answer if row["keys"]] == [["ctrl", "a"]]
-    assert CliRunner().invoke(app, ["stats", "--csv"]).exit_code == 2
+    assert stats(counted, "--csv").exit_code == 2
 
 
 def test_the_help_says_what_a_query_may_do() -> None:
@@ -259,14 +254,13 @@ def test_the_help_says_what_a_query_may_do() -> None:
     assert "reads the files of the store and no others, and changes nothing" in text
 
 
-def test_stats_of_an_empty_store_and_an_invalid_query_are_reported(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    settings = Settings(store=str(tmp_path / "it's"), uploads=str(tmp_path))
-    assert print_tables(settings, None) == 1
-    assert "demo-pipeline run" in capsys.readouterr().err
-    assert print_tables(settings, "SELEC") == 2
-    assert "SELEC" in capsys.readouterr().err
+def test_stats_of_an_empty_store_and_an_invalid_query_are_reported(tmp_path: Path) -> None:
+    (tmp_path / "it's").mkdir()
+    empty = open_workspace(tmp_path / "it's")
+    done = stats(empty)
+    assert (done.exit_code, "demo-pipeline run" in done.stderr) == (1, True)
+    done = stats(empty, "SELEC")
+    assert (done.exit_code, "SELEC" in done.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,9 @@ import pytest
 
 from demo_pipeline.problems import DemonstrationError
 from demo_pipeline.recording.recording_stages import RecordingInputs
+from demo_pipeline.runs.failures import SupersededError
 from demo_pipeline.runs.quarantine import list_quarantine, read_quarantine
-from demo_pipeline.runs.stage_runs import SupersededError, is_up_to_date, run_stage
+from demo_pipeline.runs.stage_runs import is_up_to_date, run_stage
 from demo_pipeline.runs.stages import STAGE_BY_NAME, STAGES
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import ActionSettings, TrajectorySettings

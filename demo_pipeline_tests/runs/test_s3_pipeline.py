@@ -9,7 +9,7 @@ from demo_pipeline.exports.dataset_statistics import STATISTICS_STAGE
 from demo_pipeline.exports.export_stages import SFT_STAGE
 from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.export import export_datasets
-from demo_pipeline.runs.queries import current_statistics, run_query
+from demo_pipeline.runs.queries import current_statistics, run_query, views_script
 from demo_pipeline.runs.stages import DATASET_STAGES
 from demo_pipeline.runs.task_catalog import TASKS_STAGE
 from demo_pipeline.runs.workspace import Workspace
@@ -63,8 +63,10 @@ def test_a_bucket_gets_the_same_versions_as_a_local_store(
     assert names[0] == names[1]
     assert files(exported[0]) == files(exported[1])
     assert current_statistics(other) == current_statistics(local)
+    query = "SELECT * FROM steps ORDER BY trajectory_id, step_index"
+    assert run_query(other, query) == run_query(local, query)
     with pytest.raises(StorageError, match="demo-pipeline export"):
-        run_query(other, "SELECT 1")
+        views_script(other.store.url)
 
     # A dataset that lost a file in the bucket is not counted as none.
     samples = bucket.store.current(SFT_STAGE.folder)

@@ -295,10 +295,9 @@ def _work(
     """Build what has to be built, and report it to Dagster."""
     require_store(workspace)
     require_dagster_home(home)
-    from demo_pipeline.defs.local_instance import local_instance
-    from demo_pipeline.defs.local_runs import register_uploads, take_unreported
+    from demo_pipeline.defs.local_runs import register_uploads, reported, take_unreported
 
-    with local_instance():
+    with reported(workspace):
         register_uploads(workspace)
         verified, remake = (
             _verify(workspace, asked.ids, known) if asked.verify else (set[str](), False)

@@ -5,7 +5,7 @@ read the store, not an IO manager, so that a missing demonstration does not prev
 """
 
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -28,7 +28,13 @@ from demo_pipeline.runs.quarantine import list_quarantine
 from demo_pipeline.runs.quarantine_table import QUARANTINE_STAGE
 from demo_pipeline.runs.reconciliation import Reconciliation, reconcile
 from demo_pipeline.runs.results import BuildResult, Status
-from demo_pipeline.runs.stages import DATASET_STAGES, STAGES, training_exports, upstream
+from demo_pipeline.runs.stages import (
+    DATASET_STAGE_BY_NAME,
+    DATASET_STAGES,
+    STAGES,
+    training_exports,
+    upstream,
+)
 from demo_pipeline.runs.task_catalog import TASKS_STAGE
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
@@ -126,14 +132,25 @@ def added_checks(stage: Stage) -> dict[str, str]:
 
 def build_dataset_assets(settings: Settings) -> list[dg.AssetsDefinition]:
     """One asset per dataset stage; a training export that is switched off has none."""
-    built = {stage.name: stage for stage in DATASET_STAGES if stage.is_built(settings)}
-    existing = {RECORDS_STAGE.name, *built}
-    return [_asset(stage, existing) for stage in built.values()]
+    return [
+        _asset(stage, parents_of(stage, settings))
+        for stage in DATASET_STAGES
+        if stage.is_built(settings)
+    ]
 
 
-def _asset(stage: Stage, existing: Collection[str]) -> dg.AssetsDefinition:
+def parents_of(stage: Stage, settings: Settings) -> list[str]:
+    """The assets that a dataset is made of, as the UI shows them."""
+    datasets = DATASET_STAGE_BY_NAME
+    return [
+        name
+        for name in upstream(stage)
+        if name not in datasets or datasets[name].is_built(settings)
+    ]
+
+
+def _asset(stage: Stage, parents: Sequence[str]) -> dg.AssetsDefinition:
     exports = {export.name for export in training_exports()}
-
     added = added_checks(stage).items()
 
     @dg.asset(
@@ -156,7 +173,7 @@ def _asset(stage: Stage, existing: Collection[str]) -> dg.AssetsDefinition:
     ) -> _Results:
         yield from _computed(context, workspace, stage)
 
-    return _with_lineage(compute, [name for name in upstream(stage) if name in existing])
+    return _with_lineage(compute, parents)
 
 
 def _with_lineage(asset: dg.AssetsDefinition, parents: Sequence[str]) -> dg.AssetsDefinition:

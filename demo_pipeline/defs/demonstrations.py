@@ -31,7 +31,7 @@ from dagster._core.events import AssetMaterializationPlannedData
 from pydantic import Field
 
 from demo_pipeline.defs import reporting
-from demo_pipeline.defs.dataset_assets import told_of_dataset
+from demo_pipeline.defs.dataset_assets import parents_of, told_of_dataset
 from demo_pipeline.defs.jobs import BATCH_JOB, DEMONSTRATIONS, PARTITIONS_NAME
 from demo_pipeline.defs.run_history import (
     BatchMember,
@@ -66,7 +66,7 @@ from demo_pipeline.runs.results import (
     Status,
 )
 from demo_pipeline.runs.stage_runs import AStage
-from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, STAGE_BY_NAME, STAGES, upstream
+from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, STAGE_BY_NAME, STAGES
 from demo_pipeline.runs.task_catalog import OSWORLD_TASKS
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.stage import Stage
@@ -328,7 +328,8 @@ class _Run:
             self._seen = self._newest_in_datasets()
         told = told_of_dataset(self._instance, self._workspace, stage, result, self._seen)
         if isinstance(result, BuildResult) and result.version is not None:
-            tags = self._versions.tags(stage, upstream(stage), result.content)
+            parents = parents_of(stage, self._workspace.settings)
+            tags = self._versions.tags(stage, parents, result.content)
             yield dg.AssetMaterialization(name, metadata=told.metadata, tags=tags)
             self._versions.note(name, result.content)
         else:

@@ -6,6 +6,7 @@ same code.
 """
 
 import hashlib
+import logging
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -47,11 +48,11 @@ from demo_pipeline.defs.tags import (
     FORCE_TAG,
     OUTCOME_TAG,
     OWNERS,
-    RECORDED_OUTCOME,
     SUPERSEDED_OUTCOME,
     WAITING_OUTCOME,
 )
 from demo_pipeline.files.shown_text import plain_line
+from demo_pipeline.files.system_errors import best_effort
 from demo_pipeline.problems import Problem
 from demo_pipeline.runs.batch import DemonstrationTask, process_stages
 from demo_pipeline.runs.dataset_builds import failure_text
@@ -73,9 +74,9 @@ from demo_pipeline.stage import Stage
 from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.version_manifest import CheckOutcome
 
-CRASH_ENTRY = "crash"  # of a failure's metadata: the type of a defect
 STEP, _BATCH_STEP, DECODING_POOL = "demonstrations", "all_stages", "decoding"
 _COMPARED_PARTITIONS = 100  # of an input, by Dagster
+_LOG = logging.getLogger(__package__)
 _SHOWN, _LONGEST_REASON = 20, 500  # problems; characters
 _EMPTY_RANGE = (
     "no demonstration is in this range; partitions are in the order of their registration, so the "
@@ -246,7 +247,7 @@ class _Run:
         self._versions = _Versions(self._instance, [one.demonstration for one in members])
         self._made: defaultdict[str, dict[str, BuildResult]] = defaultdict(dict)  # by stage, id
         self._left: list[DemonstrationResult] = []  # those that are not done
-        self._seen = 0
+        self._seen, self._reports = 0, False
         self._failed: list[str] = []  # why datasets were not built
 
     def events(self) -> _Events:
@@ -283,7 +284,7 @@ class _Run:
         """What a command built, else what is built now."""
         report = reports.pop(self._run.run_id, None)
         if report is not None:
-            self._seen = report.seen or 0
+            self._seen, self._reports = report.seen or 0, True
             for level, lines in groupby(report.lines, lambda line: line[0]):
                 self._log.log(level, "\n".join(text for _, text in lines))
             for result in report.results:
@@ -351,7 +352,7 @@ class _Run:
     def _said_of_undone(self, result: DemonstrationResult) -> _Events:
         """Say why a demonstration is not done, where people look for it."""
         key, status = result.demonstration, result.status
-        if status is Status.FAILED and self._run.remote_job_origin is not None:
+        if status is Status.FAILED and not self._reports:
             self._record_defect(result)
         if not self._alone:
             why = str(_problems(result)[0]).removeprefix(f"{key}: ")
@@ -380,8 +381,6 @@ class _Run:
         except (StorageError, OSError) as error:  # discovery requests another run
             self._log.warning("%s cannot be quarantined: %s", key, error)
             return
-        if self._alone:  # quarantine_failures counts it no second time
-            self._instance.add_run_tags(self._run.run_id, {OUTCOME_TAG: RECORDED_OUTCOME})
 
     def _plan(self, asset: str, partition: str | None = None) -> None:
         """Note that an asset was to be materialized: when its run fails, it failed."""
@@ -439,8 +438,10 @@ class _Run:
         left = sorted(self._left, key=lambda one: one.demonstration)
         if not self._alone and self._members:
             self._log.info(self._progress.last_line())
-            endings = {one.demonstration: _ending(one) for one in left}
-            note_outcomes(self._instance, self._run.run_id, endings)
+        if left or not self._alone:
+            with best_effort(_LOG, "noting how the run ended"):
+                endings = {one.demonstration: _ending(one) for one in left}
+                note_outcomes(self._instance, self._run.run_id, endings)
         left = [one for one in left if one.status is not Status.SUPERSEDED]
         if not left and not self._failed:
             return
@@ -457,8 +458,6 @@ class _Run:
             heads = [("", problem) for problem in found]
             metadata = {"demonstration": first.demonstration, "stage": first.stage}
             metadata |= {"what_to_do": _CORRECT}
-            if first.status is Status.FAILED:
-                metadata[CRASH_ENTRY] = first.reason.partition(":")[0]
         lines = [f"  {head}{plain_line(str(problem))}" for head, problem in heads[:_SHOWN]]
         more = [f"  … and {len(heads) - _SHOWN} more"] if len(heads) > _SHOWN else []
         raise dg.Failure(

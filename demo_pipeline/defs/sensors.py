@@ -1,4 +1,4 @@
-"""The sensors for uploads, datasets and task files.
+"""The sensors for uploads, datasets, task files and quarantine records.
 
 Belongs here: the sensors around decisions, and the few queries of Dagster that these depend on;
 none of them grows with the number of demonstrations.
@@ -20,6 +20,7 @@ from demo_pipeline.defs.jobs import (
     DEMONSTRATIONS,
     AssetJob,
     demonstration_job,
+    quarantine_job,
     tasks_job,
     unregistered,
 )
@@ -42,9 +43,11 @@ from demo_pipeline.defs.tags import (
     WAITING_OUTCOME,
 )
 from demo_pipeline.exports.record_stages import RECORDS_STAGE
+from demo_pipeline.runs.datasets import wanted_recipe
 from demo_pipeline.runs.discovery import Request, RunOutcome, Tick, tick
 from demo_pipeline.runs.failures import DATASET_ATTEMPTS, retry_pause
 from demo_pipeline.runs.quarantine import quarantine_collisions
+from demo_pipeline.runs.quarantine_table import QUARANTINE_STAGE
 from demo_pipeline.runs.stages import DATASET_STAGES
 from demo_pipeline.runs.task_catalog import CATALOG_OUTPUT
 from demo_pipeline.runs.workspace import Workspace
@@ -61,6 +64,7 @@ _UNFINISHED = [
     for status in dg.DagsterRunStatus
     if status not in {*_FAILED, dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.MANAGED}
 ]
+_TABLE_INTERVAL = 60  # seconds between two evaluations of quarantine_changed
 _TRIED_BEFORE = {RunOutcome.LOST, RunOutcome.WAITING}
 _NO_CATALOG = (
     "waiting for the catalog of OSWorld tasks, which demonstrations are compared with; the sensor "
@@ -356,3 +360,21 @@ def _run_request(requests: Sequence[Request]) -> dg.RunRequest:
     tags |= batch_tags([BatchMember(one.id, one.fingerprint, one.run_key) for one in requests])
     key = batch_run_key(one.run_key for one in requests)
     return dg.RunRequest(key, job_name=BATCH_JOB, tags=tags)
+
+
+@watching(
+    "quarantine_changed",
+    _TABLE_INTERVAL,
+    "Builds the table of quarantined demonstrations when a record was added, changed or deleted.",
+    quarantine_job,
+)
+def quarantine_changed(context: dg.SensorEvaluationContext, workspace: Workspace) -> Said:
+    """Compare the records with those in the table, so that failed runs are repeated."""
+    wanted = wanted_recipe(workspace, QUARANTINE_STAGE)
+    table = workspace.store.current(QUARANTINE_STAGE.folder)
+    if table is not None and table.manifest.recipe == wanted:
+        return dg.SkipReason("the table contains every record")
+    both = f"{wanted.inputs}{table.manifest.recipe.inputs if table else None}"
+    state = hashlib.sha256(both.encode()).hexdigest()[:16]
+    job, busy = quarantine_job.name, "the table is being written"
+    return run_unless_tried(context.instance, job, state, _TABLE_INTERVAL, busy)

@@ -278,12 +278,11 @@ class _Run:
         if (finding := store_finding(workspace)).level is HealthLevel.ERROR:
             refuse(f"the store {finding.message}")
         require_dagster_home(self.home)
-        from demo_pipeline.defs.local_instance import local_instance
-        from demo_pipeline.defs.local_runs import register_uploads, take_unreported
+        from demo_pipeline.defs.local_runs import register_uploads, reported, take_unreported
         from demo_pipeline.runs.dataset_builds import tasks_unchanged
         from demo_pipeline.runs.task_catalog import TASKS_STAGE
 
-        with local_instance():
+        with reported(workspace):
             register_uploads(workspace)
             verified, remake = self._verify() if self.verify else (set[str](), False)
             force, errors = self.force or remake, list[str]()

@@ -15,12 +15,12 @@ _SUFFIX = ".claims"
 _REGISTERED = "registered.json"
 
 
-def claim(folder: Path, ids: Iterable[str], of: str = "demonstrations") -> Path:
+def claim(folder: Path, ids: Iterable[str]) -> Path:
     """Claim demonstrations for this process; returns the file, deleted when all is reported.
 
-    The work `of` datasets claims none, and is known to be unfinished by its file.
+    Work on datasets claims none, and is known to be unfinished by the file.
     """
-    return _write(folder / f"{this_process().mark}.{of}{_SUFFIX}", ids)
+    return _write(folder / f"{this_process().mark}{_SUFFIX}", ids)
 
 
 def living_claims(folder: Path) -> set[str]:

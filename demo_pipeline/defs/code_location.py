@@ -11,7 +11,6 @@ from demo_pipeline.defs.evaluation_assets import (
     evaluation_job,
     evaluation_scores,
 )
-from demo_pipeline.defs.failure_sensor import quarantine_changed, quarantine_failures
 from demo_pipeline.defs.jobs import ASSET_JOBS, build_datasets_job, demonstration_catalog
 from demo_pipeline.defs.maintenance import MAINTENANCE_JOBS, weekly_prune
 from demo_pipeline.defs.review_assets import observed_reviews
@@ -19,6 +18,7 @@ from demo_pipeline.defs.sensors import (
     build_new_uploads,
     build_rebuild_datasets,
     build_tasks_changed,
+    quarantine_changed,
 )
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
@@ -66,7 +66,6 @@ def build_defs(
             build_new_uploads(seconds, batch_job),
             build_rebuild_datasets(seconds, datasets_job),
             build_new_evaluations(seconds),
-            quarantine_failures,
             quarantine_changed,
             *extra_sensors,
         ],

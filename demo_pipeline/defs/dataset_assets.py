@@ -5,8 +5,9 @@ read the store, not an IO manager, so that a missing demonstration does not prev
 """
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import dagster as dg
@@ -27,7 +28,13 @@ from demo_pipeline.runs.quarantine import list_quarantine
 from demo_pipeline.runs.quarantine_table import QUARANTINE_STAGE
 from demo_pipeline.runs.reconciliation import Reconciliation, reconcile
 from demo_pipeline.runs.results import BuildResult, Status
-from demo_pipeline.runs.stages import DATASET_STAGES, STAGES, training_exports, upstream
+from demo_pipeline.runs.stages import (
+    DATASET_STAGE_BY_NAME,
+    DATASET_STAGES,
+    STAGES,
+    training_exports,
+    upstream,
+)
 from demo_pipeline.runs.task_catalog import TASKS_STAGE
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
@@ -66,24 +73,55 @@ def reconcile_uploads(instance: dg.DagsterInstance, workspace: Workspace) -> Rec
     return reconcile(known, colliding, quarantined, finished, present, recent_tick=recent)
 
 
-def _added(
-    context: dg.AssetExecutionContext, workspace: Workspace, stage: str
-) -> tuple[dict[str, dg.MetadataValue], list[CheckOutcome]]:
-    """What single assets show and check besides: metadata, and outcomes of `added_checks`."""
-    if stage == TASKS_STAGE.name:
-        return {
-            "task_files": dg.MetadataValue.path(str(workspace.tasks)),
-            "task_files_found": dg.MetadataValue.bool(workspace.tasks.is_dir()),
-        }, []
-    if stage != QUARANTINE_STAGE.name:
-        return {}, []
-    counts = reconcile_uploads(context.instance, workspace)
-    names = ("listed", "accepted", "quarantined", "pending", "gone")
-    uploads = {name: getattr(counts, name) for name in names}
-    passed = counts.balanced and not errors(counts.problems)
-    compared = {"uploads": counts.listed}
-    outcome = CheckOutcome(ACCOUNTED, passed, tuple(counts.problems), compared, blocking=False)
-    return {"uploads": dg.MetadataValue.json(uploads)}, [outcome]
+class ToldOfDataset(NamedTuple):
+    """What people see of a dataset: metadata when it was built, and the outcomes of its checks."""
+
+    metadata: dict[str, Any]
+    outcomes: list[CheckOutcome]
+
+
+def told_of_dataset(
+    instance: dg.DagsterInstance,
+    workspace: Workspace,
+    stage: Stage,
+    result: BuildResult | Exception,
+    seen: int,
+) -> ToldOfDataset:
+    """What is said of a dataset that was built, or why nothing is.
+
+    `seen`: storage id of the newest trajectory before the store was read.
+
+    Raises:
+        StorageError: the store or the table of discovery cannot be read.
+    """
+    if isinstance(result, Exception):
+        return ToldOfDataset({}, [])
+    checks = {check.name: check for check in stage.checks}
+    outcomes = [
+        replace(one, metadata=reporting.compared(checks[one.name], result)) for one in result.checks
+    ]
+    if result.version is None:
+        return ToldOfDataset({}, outcomes)
+    metadata: dict[str, Any] = {"bytes_written": bytes_written(workspace.store, result.output)}
+    if stage.reads_trajectories:
+        metadata[SEEN] = seen
+        damage = tuple(left_out_damage(result.summary))
+        compared = {"trajectories": len(workspace.store.outputs(RECORDS_STAGE.folder))}
+        outcomes.append(CheckOutcome(_WHOLE, not damage, damage, compared, blocking=False))
+    if stage.name == TASKS_STAGE.name:
+        metadata["task_files"] = dg.MetadataValue.path(str(workspace.tasks))
+        metadata["task_files_found"] = workspace.tasks.is_dir()
+    if stage.name == QUARANTINE_STAGE.name:
+        counts = reconcile_uploads(instance, workspace)
+        names = ("listed", "accepted", "quarantined", "pending", "gone")
+        uploads = {name: getattr(counts, name) for name in names}
+        metadata["uploads"] = dg.MetadataValue.json(uploads)
+        passed = counts.balanced and not errors(counts.problems)
+        compared = {"uploads": counts.listed}
+        found = tuple(counts.problems)
+        outcomes.append(CheckOutcome(ACCOUNTED, passed, found, compared, blocking=False))
+    location = f"{workspace.store.url}/{result.output}"
+    return ToldOfDataset(reporting.report_metadata(result, location) | metadata, outcomes)
 
 
 def added_checks(stage: Stage) -> dict[str, str]:
@@ -92,31 +130,27 @@ def added_checks(stage: Stage) -> dict[str, str]:
     return checks | ({ACCOUNTED: _ACCOUNTED_TEXT} if stage.name == QUARANTINE_STAGE.name else {})
 
 
-class BuiltBefore(NamedTuple):
-    """What a command built, by stage, and logged, for the run that only reports it.
-
-    `seen`: storage id of the newest trajectory before the store was read.
-    """
-
-    seen: int
-    results: Mapping[str, BuildResult | Exception]
-    lines: Sequence[tuple[int, str]] = ()
-
-
-built_before: dict[str, BuiltBefore] = {}
-"""Run id → what was built before it, in this process."""
-
-
 def build_dataset_assets(settings: Settings) -> list[dg.AssetsDefinition]:
     """One asset per dataset stage; a training export that is switched off has none."""
-    built = {stage.name: stage for stage in DATASET_STAGES if stage.is_built(settings)}
-    existing = {RECORDS_STAGE.name, *built}
-    return [_asset(stage, existing) for stage in built.values()]
+    return [
+        _asset(stage, parents_of(stage, settings))
+        for stage in DATASET_STAGES
+        if stage.is_built(settings)
+    ]
 
 
-def _asset(stage: Stage, existing: Collection[str]) -> dg.AssetsDefinition:
+def parents_of(stage: Stage, settings: Settings) -> list[str]:
+    """The assets that a dataset is made of, as the UI shows them."""
+    datasets = DATASET_STAGE_BY_NAME
+    return [
+        name
+        for name in upstream(stage)
+        if name not in datasets or datasets[name].is_built(settings)
+    ]
+
+
+def _asset(stage: Stage, parents: Sequence[str]) -> dg.AssetsDefinition:
     exports = {export.name for export in training_exports()}
-
     added = added_checks(stage).items()
 
     @dg.asset(
@@ -139,7 +173,7 @@ def _asset(stage: Stage, existing: Collection[str]) -> dg.AssetsDefinition:
     ) -> _Results:
         yield from _computed(context, workspace, stage)
 
-    return _with_lineage(compute, [name for name in upstream(stage) if name in existing])
+    return _with_lineage(compute, parents)
 
 
 def _with_lineage(asset: dg.AssetsDefinition, parents: Sequence[str]) -> dg.AssetsDefinition:
@@ -160,36 +194,34 @@ def _with_lineage(asset: dg.AssetsDefinition, parents: Sequence[str]) -> dg.Asse
 
 
 def _computed(context: dg.AssetExecutionContext, workspace: Workspace, stage: Stage) -> _Results:
-    """Build the dataset, or take what a command has built; yield what is said of it."""
-    claim_run(context.instance, context.run)
-    metadata: dict[str, Any] = {}
-    before = built_before.get(context.run.run_id)
+    """Build the dataset; yield what is said of it."""
+    instance = context.instance
+    claim_run(instance, context.run)
     with _explained(context, stage):
         is_empty = stage.reads_trajectories and not workspace.store.outputs(RECORDS_STAGE.folder)
     if is_empty:
         raise dg.Failure(f"{stage.name}: {_NO_TRAJECTORY}", allow_retries=False)
     with _explained(context, stage):
-        if stage.reads_trajectories:
-            # Before the store is read: a trajectory that is committed meanwhile is not in it.
-            seen = before.seen if before else latest_trajectory(context.instance)
-            metadata[SEEN] = dg.MetadataValue.int(seen)
-        result = _run(context, workspace, stage, before)
-    checks = reporting.check_results(stage.checks, result)
+        # Before the store is read: a trajectory that is committed meanwhile is not in it.
+        seen = latest_trajectory(instance) if stage.reads_trajectories else 0
+        force = context.run.tags.get(FORCE_TAG) == "true"
+        with package_log(context.log.log):
+            result = run_dataset_stage(workspace, stage, force=force)
+        damage = left_out_damage(result.summary)
+        if damage and result.status is Status.BUILT:  # discovery builds these again
+            with open_table(instance, workspace) as table:
+                for key in {problem.demonstration for problem in damage}:
+                    table.request_rerun(key, "damaged")
+        told = told_of_dataset(instance, workspace, stage, result, seen)
+    checks = list(map(reporting.check_result, told.outcomes))
     if result.version is None:
         yield from checks
         table = reporting.problem_table(result.problems)
         text = failure_text(stage.name, result)
         raise dg.Failure(text, metadata={"found": table}, allow_retries=False)
-    location = f"{workspace.store.url}/{result.output}"
-    with _explained(context, stage):
-        added, outcomes = _added(context, workspace, stage.name)
-        size = bytes_written(workspace.store, result.output)
-        metadata |= added | {"bytes_written": dg.MetadataValue.int(size)}
-    if stage.reads_trajectories:
-        outcomes = [_damage(context, workspace, result), *outcomes]
     yield dg.MaterializeResult(
-        metadata=reporting.report_metadata(result, location) | metadata,
-        check_results=[*checks, *map(reporting.check_result, outcomes)],
+        metadata=told.metadata,
+        check_results=checks,
         data_version=dg.DataVersion(result.version.content[:16]),
     )
 
@@ -205,36 +237,3 @@ def _explained(context: dg.AssetExecutionContext, stage: Stage) -> Iterator[None
     except TransientError as error:
         run_id = context.run.run_id
         raise waiting_failure(context.instance, run_id, error.reason) from None
-
-
-def _run(
-    context: dg.AssetExecutionContext,
-    workspace: Workspace,
-    stage: Stage,
-    before: BuiltBefore | None,
-) -> BuildResult:
-    if before and stage.name in before.results:
-        for level, text in before.lines:
-            if text.startswith(f"{stage.name}: "):
-                context.log.log(level, text)
-        result = before.results[stage.name]
-        if isinstance(result, Exception):
-            raise result
-        return result
-    force = context.run.tags.get(FORCE_TAG) == "true"
-    with package_log(context.log.log), redacted_errors(stage.name):
-        return run_dataset_stage(workspace, stage, force=force)
-
-
-def _damage(
-    context: dg.AssetExecutionContext, workspace: Workspace, result: BuildResult
-) -> CheckOutcome:
-    """The check that a dataset lacks no trajectory for its damage; discovery builds these again."""
-    damage = left_out_damage(result.summary)
-    launched = context.run.remote_job_origin is not None  # the command line does it by itself
-    if damage and launched and result.status is Status.BUILT:
-        with open_table(context.instance, workspace) as table:
-            for key in {problem.demonstration for problem in damage}:
-                table.request_rerun(key, "damaged")
-    compared = {"trajectories": len(workspace.store.outputs(RECORDS_STAGE.folder))}
-    return CheckOutcome(_WHOLE, not damage, tuple(damage), compared, blocking=False)

@@ -5,10 +5,13 @@ materialisations, check results and failures per partition, for one partition an
 same code.
 """
 
+import hashlib
+import logging
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import groupby, takewhile
 from typing import Any
 
 import dagster as dg
@@ -29,7 +32,8 @@ from dagster._core.events import AssetMaterializationPlannedData
 from pydantic import Field
 
 from demo_pipeline.defs import reporting
-from demo_pipeline.defs.jobs import BATCH_JOB, DEMONSTRATIONS
+from demo_pipeline.defs.dataset_assets import parents_of, told_of_dataset
+from demo_pipeline.defs.jobs import BATCH_JOB, DEMONSTRATIONS, PARTITIONS_NAME
 from demo_pipeline.defs.run_history import (
     BatchMember,
     launched_for,
@@ -39,17 +43,19 @@ from demo_pipeline.defs.run_history import (
     waiting_failure,
 )
 from demo_pipeline.defs.run_recovery import claim_run
+from demo_pipeline.defs.sensors import RECORDS
 from demo_pipeline.defs.tags import (
     FORCE_TAG,
     OUTCOME_TAG,
     OWNERS,
-    RECORDED_OUTCOME,
     SUPERSEDED_OUTCOME,
     WAITING_OUTCOME,
 )
 from demo_pipeline.files.shown_text import plain_line
+from demo_pipeline.files.system_errors import best_effort
 from demo_pipeline.problems import Problem
 from demo_pipeline.runs.batch import DemonstrationTask, process_stages
+from demo_pipeline.runs.dataset_builds import failure_text
 from demo_pipeline.runs.discovery import Ending, RunOutcome
 from demo_pipeline.runs.failures import transient_reason
 from demo_pipeline.runs.quarantine import record_crash
@@ -61,14 +67,16 @@ from demo_pipeline.runs.results import (
     Status,
 )
 from demo_pipeline.runs.stage_runs import AStage
-from demo_pipeline.runs.stages import STAGE_BY_NAME, STAGES
+from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, STAGE_BY_NAME, STAGES
 from demo_pipeline.runs.task_catalog import OSWORLD_TASKS
 from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline.stage import Stage
 from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.version_manifest import CheckOutcome
 
-CRASH_ENTRY = "crash"  # of a failure's metadata: the type of a defect
 STEP, _BATCH_STEP, DECODING_POOL = "demonstrations", "all_stages", "decoding"
+_COMPARED_PARTITIONS = 100  # of an input, by Dagster
+_LOG = logging.getLogger(__package__)
 _SHOWN, _LONGEST_REASON = 20, 500  # problems; characters
 _EMPTY_RANGE = (
     "no demonstration is in this range; partitions are in the order of their registration, so the "
@@ -90,8 +98,25 @@ _Context = dg.AssetExecutionContext | dg.OpExecutionContext
 _Event = dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation | dg.Output[None]
 _Events = Iterator[_Event]
 LogLine = tuple[int, str]  # level and message
-processed: dict[str, tuple[Sequence[DemonstrationResult], Sequence[LogLine]]] = {}
-"""Run id → results and log of a command, for the run in this process that only reports them."""
+
+
+@dataclass
+class Report:
+    """What a command built, for the run in its process that only tells Dagster of it.
+
+    Attributes:
+        results: of demonstrations, and of datasets with their names, in the order of their ends.
+        lines: level and message of what was logged meanwhile.
+        seen: storage id of the newest trajectory that Dagster knew before datasets were built.
+    """
+
+    results: list[DemonstrationResult | tuple[str, BuildResult | Exception]]
+    lines: list[LogLine]
+    seen: int | None = None
+
+
+reports: dict[str, Report] = {}
+"""Run id → what that run reports."""
 
 
 def build_demonstration_assets(partitions_per_run: int) -> dg.AssetsDefinition:
@@ -172,7 +197,7 @@ def _all_stages(
     context: dg.OpExecutionContext, config: BatchConfig, workspace: dg.ResourceParam[Workspace]
 ) -> _Events:
     members = members_of(context.run) or [BatchMember(key) for key in dict.fromkeys(config.ids)]
-    if not members:
+    if not members and context.run_id not in reports:
         raise dg.Failure("no demonstration is named; list their `ids`", allow_retries=False)
     yield from _Run(context, workspace, STAGES, members, planned=False).events()
 
@@ -219,9 +244,11 @@ class _Run:
         # Of a few as much is said as in runs of their own.
         self._few = len(members) < workspace.settings.execution.batch_from or self._alone
         self._progress = BatchProgress(len(members))
-        self._versions = _Versions(self._instance, stages, [one.demonstration for one in members])
+        self._versions = _Versions(self._instance, [one.demonstration for one in members])
         self._made: defaultdict[str, dict[str, BuildResult]] = defaultdict(dict)  # by stage, id
         self._left: list[DemonstrationResult] = []  # those that are not done
+        self._seen, self._reports = 0, False
+        self._failed: list[str] = []  # why datasets were not built
 
     def events(self) -> _Events:
         """Process the demonstrations; yield what is said of each.
@@ -231,7 +258,10 @@ class _Run:
         """
         claim_run(self._instance, self._run)
         try:
-            for found in self._processed():
+            for found in self._found():
+                if isinstance(found, tuple):
+                    yield from self._said_of_dataset(*found)
+                    continue
                 if isinstance(found, BuildResult):
                     yield from self._said_of_stage(found)
                     continue
@@ -248,14 +278,19 @@ class _Run:
             yield from (self._evaluation(stage.name, one) for one in self._outcomes(stage))
         self._end()
 
-    def _processed(self) -> Iterator[BuildResult | DemonstrationResult]:
-        results, lines = processed.pop(self._run.run_id, ((), ()))
-        for level, text in lines:
-            self._log.log(level, text)
-        for result in results:
-            yield from result.stages
-            yield result
-        if results:
+    def _found(
+        self,
+    ) -> Iterator[BuildResult | DemonstrationResult | tuple[str, BuildResult | Exception]]:
+        """What a command built, else what is built now."""
+        report = reports.pop(self._run.run_id, None)
+        if report is not None:
+            self._seen, self._reports = report.seen or 0, True
+            for level, lines in groupby(report.lines, lambda line: line[0]):
+                self._log.log(level, "\n".join(text for _, text in lines))
+            for result in report.results:
+                if isinstance(result, DemonstrationResult):
+                    yield from result.stages
+                yield result
             return
         force = self._run.tags.get(FORCE_TAG) == "true"
         tasks = [
@@ -283,15 +318,41 @@ class _Run:
             return  # in a backfill, one without an event counts as failed
         location = f"{self._workspace.store.url}/{stage.output(key)}"
         metadata = reporting.report_metadata(made, location, short=not self._few)
-        made_of = {name: found[key].content for name, found in self._made.items() if key in found}
-        tags = self._versions.tags(stage, key, made_of)
+        tags = self._versions.tags(stage, _parents_of(stage), made.content, key)
         yield dg.AssetMaterialization(made.stage, partition=key, metadata=metadata, tags=tags)
-        self._versions.note(made.stage, key)
+        self._versions.note(made.stage, made.content, key)
+
+    def _said_of_dataset(self, name: str, result: BuildResult | Exception) -> _Events:
+        """Say what a dataset that a command built gave; one that failed is red."""
+        stage = DATASET_STAGE_BY_NAME[name]
+        if stage.reads_trajectories:
+            self._seen = self._newest_in_datasets()
+        told = told_of_dataset(self._instance, self._workspace, stage, result, self._seen)
+        if isinstance(result, BuildResult) and result.version is not None:
+            parents = parents_of(stage, self._workspace.settings)
+            tags = self._versions.tags(stage, parents, result.content)
+            yield dg.AssetMaterialization(name, metadata=told.metadata, tags=tags)
+            self._versions.note(name, result.content)
+        else:
+            self._plan(name)
+            self._failed.append(failure_text(name, result))
+        yield from (self._evaluation(name, outcome) for outcome in told.outcomes)
+
+    def _newest_in_datasets(self) -> int:
+        """Storage id of the newest trajectory that they contain: with those that this run told of.
+
+        Not beyond one of another run, which may be newer than the datasets.
+        """
+        newer = dg.AssetRecordsFilter(RECORDS, after_storage_id=self._seen)
+        limit = len(self._members) + 1
+        found = self._instance.fetch_materializations(newer, limit=limit, ascending=True).records
+        own = takewhile(lambda record: record.run_id == self._run.run_id, found)
+        return max((record.storage_id for record in own), default=self._seen)
 
     def _said_of_undone(self, result: DemonstrationResult) -> _Events:
         """Say why a demonstration is not done, where people look for it."""
         key, status = result.demonstration, result.status
-        if status is Status.FAILED and self._run.remote_job_origin is not None:
+        if status is Status.FAILED and not self._reports:
             self._record_defect(result)
         if not self._alone:
             why = str(_problems(result)[0]).removeprefix(f"{key}: ")
@@ -320,11 +381,9 @@ class _Run:
         except (StorageError, OSError) as error:  # discovery requests another run
             self._log.warning("%s cannot be quarantined: %s", key, error)
             return
-        if self._alone:  # quarantine_failures counts it no second time
-            self._instance.add_run_tags(self._run.run_id, {OUTCOME_TAG: RECORDED_OUTCOME})
 
-    def _plan(self, asset: str, partition: str) -> None:
-        """Note that a partition was to be materialized: when its run fails, it failed."""
+    def _plan(self, asset: str, partition: str | None = None) -> None:
+        """Note that an asset was to be materialized: when its run fails, it failed."""
         event = dg.DagsterEvent(
             event_type_value=_PLANNED.value,
             job_name=self._run.job_name,
@@ -377,31 +436,32 @@ class _Run:
     def _end(self) -> None:
         """Write down what is not done, and end the run with it; inputs at fault are not retried."""
         left = sorted(self._left, key=lambda one: one.demonstration)
-        if not self._alone:
+        if not self._alone and self._members:
             self._log.info(self._progress.last_line())
-            endings = {one.demonstration: _ending(one) for one in left}
-            note_outcomes(self._instance, self._run.run_id, endings)
+        if left or not self._alone:
+            with best_effort(_LOG, "noting how the run ended"):
+                endings = {one.demonstration: _ending(one) for one in left}
+                note_outcomes(self._instance, self._run.run_id, endings)
         left = [one for one in left if one.status is not Status.SUPERSEDED]
-        if not left:
+        if not left and not self._failed:
             return
-        first, metadata = left[0], dict[str, Any](self._progress.numbers())
+        metadata = dict[str, Any](self._progress.numbers())
         found = [problem for one in left for problem in _problems(one)]
         if not self._alone:
-            heading = f"{self._progress.last_line()}:"
+            heading = f"{self._progress.last_line()}:" if left else "datasets were not built:"
             heads = [(f"{IN_RUNS[one.status]} in {one.stage}: ", _problems(one)[0]) for one in left]
-        elif first.status is Status.WAITING:
-            raise waiting_failure(self._instance, self._run.run_id, first.reason)
+        elif left[0].status is Status.WAITING:
+            raise waiting_failure(self._instance, self._run.run_id, left[0].reason)
         else:
+            first = left[0]
             heading = f"{first.demonstration} failed in {first.stage}:"
             heads = [("", problem) for problem in found]
             metadata = {"demonstration": first.demonstration, "stage": first.stage}
             metadata |= {"what_to_do": _CORRECT}
-            if first.status is Status.FAILED:
-                metadata[CRASH_ENTRY] = first.reason.partition(":")[0]
         lines = [f"  {head}{plain_line(str(problem))}" for head, problem in heads[:_SHOWN]]
         more = [f"  … and {len(heads) - _SHOWN} more"] if len(heads) > _SHOWN else []
         raise dg.Failure(
-            description="\n".join([heading, *lines, *more]),
+            description="\n".join([heading, *lines, *more, *(f"  {why}" for why in self._failed)]),
             metadata={**metadata, "found": reporting.problem_table(found)},
             allow_retries=False,
         )
@@ -439,55 +499,68 @@ class _Versions:
     """The data versions that Dagster shows, and the tags by which it knows what is out of date.
 
     Attributes:
-        shown: stage → demonstration of the run → data version of its latest materialisation.
+        shown: asset → demonstration of the run, or "" → data version of its latest materialisation.
     """
 
-    def __init__(
-        self, instance: dg.DagsterInstance, stages: Sequence[AStage], ids: Sequence[str]
-    ) -> None:
-        self._storage = instance.event_log_storage
-        names = dict.fromkeys(
-            name for stage in stages for name in (*_parents_of(stage), stage.name)
-        )
-        records = [
-            record.asset_entry.last_materialization_record
-            for record in instance.get_asset_records([dg.AssetKey(name) for name in names])
-        ]
-        latest = {
-            record.asset_key.path[-1]: record for record in records if record and record.asset_key
-        }
-        self._pointers: dict[tuple[str, str], int] = {
-            (name, ""): record.storage_id for name, record in latest.items()
-        }
-        tasks = latest.get(OSWORLD_TASKS)
-        materialized = tasks.asset_materialization if tasks else None
-        tags = (materialized.tags if materialized else None) or {}
-        self._tasks = tags.get(DATA_VERSION_TAG, DEFAULT_DATA_VERSION.value)
-        shown = self._storage.get_latest_tags_by_partition
+    def __init__(self, instance: dg.DagsterInstance, ids: Sequence[str]) -> None:
+        self._instance, self._storage = instance, instance.event_log_storage
+        self._pointers: dict[tuple[str, str], int] = {}  # (asset, demonstration) → storage id
+        self._whole: dict[str, str] = {}  # of stages of demonstrations, over all of these
         self.shown: dict[str, dict[str, str]] = {}
-        for name in names:
-            if name in STAGE_BY_NAME:
-                found = shown(dg.AssetKey(name), _MATERIALIZATION, [DATA_VERSION_TAG], ids)
-                self.shown[name] = {key: tags[DATA_VERSION_TAG] for key, tags in found.items()}
+        names = [*STAGE_BY_NAME, *DATASET_STAGE_BY_NAME]
+        for name in STAGE_BY_NAME:
+            found = self._latest(name, ids)
+            self.shown[name] = {key: tags[DATA_VERSION_TAG] for key, tags in found.items()}
+        for record in instance.get_asset_records([dg.AssetKey(name) for name in names]):
+            last = record.asset_entry.last_materialization_record
+            if last is None or last.asset_key is None:
+                continue
+            name, said = last.asset_key.path[-1], last.asset_materialization
+            self._pointers[name, ""] = last.storage_id
+            tags = (said.tags if said else None) or {}
+            known = self.shown.setdefault(name, {})
+            known[""] = tags.get(DATA_VERSION_TAG, DEFAULT_DATA_VERSION.value)
 
-    def tags(self, stage: AStage, demonstration: str, made: Mapping[str, str]) -> dict[str, str]:
-        """The tags of a materialisation; `made`: stage → content, of every stage so far."""
+    def _latest(self, name: str, ids: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
+        key = dg.AssetKey(name)
+        return self._storage.get_latest_tags_by_partition(
+            key, _MATERIALIZATION, [DATA_VERSION_TAG], ids
+        )
+
+    def tags(
+        self, stage: Stage[Any], parents: Sequence[str], content: str, demonstration: str = ""
+    ) -> dict[str, str]:
+        """The tags of a materialisation of a stage of a demonstration, or of a dataset."""
         tags = {
             CODE_VERSION_TAG: stage.code_version,
-            DATA_VERSION_TAG: made[stage.name][:16],
+            DATA_VERSION_TAG: content[:16],
             DATA_VERSION_IS_USER_PROVIDED_TAG: "true",
         }
-        for name in _parents_of(stage):
-            version = self._tasks
-            if name in STAGE_BY_NAME:
-                version = made.get(name, "")[:16] or self.shown[name].get(demonstration, "")
+        for name in parents:
+            key = demonstration if name in STAGE_BY_NAME else ""
+            version = self.shown.get(name, {}).get(key, "" if key else DEFAULT_DATA_VERSION.value)
+            if not demonstration and name in STAGE_BY_NAME:
+                version = self._of_all(name) or version
             tags[get_input_data_version_tag(dg.AssetKey(name))] = version
-            pointer = self._pointers.get((name, demonstration), self._pointers.get((name, "")))
+            pointer = self._pointers.get((name, key), self._pointers.get((name, "")))
             tags[get_input_event_pointer_tag(dg.AssetKey(name))] = (
                 NULL_EVENT_POINTER if pointer is None else str(pointer)
             )
         return tags
 
-    def note(self, stage: str, demonstration: str) -> None:
+    def _of_all(self, name: str) -> str:
+        """The data version of all partitions, as Dagster has it; empty for many, as it has none."""
+        if name not in self._whole:
+            keys = self._instance.get_dynamic_partitions(PARTITIONS_NAME)
+            found = self._latest(name, keys) if len(keys) < _COMPARED_PARTITIONS else {}
+            versions = "".join(found[key][DATA_VERSION_TAG] for key in sorted(found))
+            whole = hashlib.sha256(versions.encode()).hexdigest()
+            self._whole[name] = whole if len(keys) < _COMPARED_PARTITIONS else ""
+        return self._whole[name]
+
+    def note(self, stage: str, content: str, demonstration: str = "") -> None:
         """Take in that its materialisation was written, before what is made from it."""
-        self._pointers[stage, demonstration] = self._storage.get_maximum_record_id() or 0
+        pointer = self._storage.get_maximum_record_id() or 0
+        self._pointers[stage, demonstration] = self._pointers[stage, ""] = pointer
+        self.shown.setdefault(stage, {})[demonstration] = content[:16]
+        self._whole.pop(stage, None)

@@ -7,16 +7,16 @@ built is under a job, and what failed is red. The work itself needs no Dagster.
 import logging
 import signal
 import uuid
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import closing
-from functools import partial
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from types import MappingProxyType
 
-from demo_pipeline.defs import demonstrations, jobs
+import dagster as dg
+
+from demo_pipeline.defs import jobs
 from demo_pipeline.defs.claims import claim, note_registered, unreported
-from demo_pipeline.defs.code_location import build_defs
-from demo_pipeline.defs.dataset_assets import BuiltBefore, built_before
-from demo_pipeline.defs.demonstrations import LogLine
-from demo_pipeline.defs.jobs import BATCH_JOB
+from demo_pipeline.defs.demonstrations import Report, build_batch_job, reports
 from demo_pipeline.defs.local_instance import local_instance
 from demo_pipeline.defs.reporting import package_log
 from demo_pipeline.defs.run_history import (
@@ -61,6 +61,86 @@ def take_unreported(workspace: Workspace) -> list[str]:
     return sorted({key for keys in left.values() for key in keys})
 
 
+class _Reporter:
+    """What this process built and did not tell Dagster yet.
+
+    Attributes:
+        instance: that is told.
+        report: results and log.
+        listed: demonstration → listing fingerprint of the upload that it was built from.
+    """
+
+    def __init__(self, instance: dg.DagsterInstance, workspace: Workspace) -> None:
+        self.instance, self._workspace = instance, workspace
+        self.report, self.listed = Report([], []), dict[str, str]()
+        self._claims: Path | None = None
+
+    def claim(self, listed: Mapping[str, str] = MappingProxyType({})) -> None:
+        """Let other processes of this machine leave these alone until they are reported."""
+        self.listed |= listed
+        self._claims = claim(claims_folder(self.instance, self._workspace), self.listed)
+
+    def log(self, level: int, text: str) -> None:
+        """Keep a line for the run that reports."""
+        self.report.lines.append((level, text))
+
+    def tell(self) -> None:
+        """Report all of it by one run."""
+        if self._claims is None:
+            return
+        done = [one for one in self.report.results if isinstance(one, DemonstrationResult)]
+        members = [BatchMember(one.demonstration, self.listed[one.demonstration]) for one in done]
+        told = not self.report.results or self._execute(batch_tags(members) if members else {})
+        with best_effort(_LOG, "noting what waits"):
+            note_results(self.instance, self._workspace, done, self.listed)
+        if told and len(done) == len(self.listed):
+            self._claims.unlink(missing_ok=True)
+            self._claims, self.listed = None, {}
+        self.report = Report([], [])
+
+    def _execute(self, tags: Mapping[str, str]) -> bool:
+        """Run a job that only reports, and answer Ctrl-C afterwards; whether it was recorded."""
+        run_id = str(uuid.uuid4())
+        reports[run_id] = self.report
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            build_batch_job(self._workspace).execute_in_process(
+                instance=self.instance,
+                run_config=_QUIET,
+                tags={**tags, **local_run_tags(run_id)},
+                raise_on_error=False,
+                run_id=run_id,
+            )
+        except Exception as error:  # noqa: BLE001 - what was built is in the store
+            reason = transient_reason(error) or type(error).__name__
+            _LOG.warning("not reported to Dagster: %s; the next run does it", reason)
+            return False
+        finally:
+            reports.pop(run_id, None)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        return True
+
+
+_reporters: list[_Reporter] = []
+
+
+@contextmanager
+def reported(workspace: Workspace) -> Iterator[_Reporter]:
+    """What is built inside is reported by one run when it ends, also by an interruption.
+
+    Contexts inside of another report with it.
+    """
+    if _reporters:
+        yield _reporters[-1]
+        return
+    with local_instance() as instance:
+        _reporters.append(_Reporter(instance, workspace))
+        try:
+            yield _reporters[-1]
+        finally:
+            _reporters.pop().tell()
+
+
 def process_and_report(
     workspace: Workspace, tasks: Sequence[DemonstrationTask], workers: int, pause: RetryPause
 ) -> Generator[DemonstrationResult]:
@@ -70,72 +150,29 @@ def process_and_report(
     this machine leave these demonstrations alone.
     """
     limits = workspace.settings.execution
-    for part in batched(tasks, max(limits.partitions_per_run, workers)):
-        listed = {
-            task.demonstration: upload_listing_fingerprint(workspace.uploads, task.demonstration)
-            or ""
-            for task in part
-        }
-        done, lines = list[DemonstrationResult](), list[LogLine]()
-        log = partial(_keep, lines) if len(part) < limits.batch_from else None
-        with local_instance() as instance:
-            claims = claim(claims_folder(instance, workspace), listed)
-        try:
+    with reported(workspace) as reporter:
+        for part in batched(tasks, max(limits.partitions_per_run, workers)):
+            if len(reporter.listed) + len(part) > limits.partitions_per_run:
+                reporter.tell()
+            keys = [task.demonstration for task in part]
+            uploads = workspace.uploads
+            reporter.claim({key: upload_listing_fingerprint(uploads, key) or "" for key in keys})
+            log = reporter.log if len(part) < limits.batch_from else None
             with closing(process_patiently(workspace, part, workers, pause, log)) as running:
                 for result in running:
-                    done.append(result)
+                    reporter.report.results.append(result)
                     yield result
-        finally:
-            reported = True
-            for some in batched(done, limits.partitions_per_run):
-                ids = [one.demonstration for one in some]
-                run_id = str(uuid.uuid4())
-                demonstrations.processed[run_id] = some, lines
-                tags = batch_tags([BatchMember(key, listed[key]) for key in ids])
-                reported &= _execute(workspace, BATCH_JOB, run_id, tags)
-            with best_effort(_LOG, "noting what waits"), local_instance() as instance:
-                note_results(instance, workspace, done, listed)
-            if reported and len(done) == len(part):
-                claims.unlink(missing_ok=True)
-
-
-def _keep(lines: list[LogLine], level: int, text: str) -> None:
-    lines.append((level, text))
 
 
 def build_and_report(
     workspace: Workspace, job: str, pause: RetryPause | None, *, force: bool
 ) -> BuiltDatasets:
     """Build the datasets of a job, and report them."""
-    lines: list[LogLine] = []
-    with local_instance() as instance:
-        claims = claim(claims_folder(instance, workspace), (), "datasets")
-        seen = latest_trajectory(instance)  # before the store is read
-        with package_log(partial(_keep, lines)):
+    with reported(workspace) as reporter:
+        reporter.claim()
+        if reporter.report.seen is None:  # before the store is read
+            reporter.report.seen = latest_trajectory(reporter.instance)
+        with package_log(reporter.log):
             built = build_datasets(workspace, job, pause, force=force)
-        run_id = str(uuid.uuid4())
-        built_before[run_id] = BuiltBefore(seen, built.results, lines)
-        _execute(workspace, job, run_id, {})
-        claims.unlink(missing_ok=True)
+        reporter.report.results += built.results.items()
     return built
-
-
-def _execute(workspace: Workspace, job: str, run_id: str, tags: Mapping[str, str]) -> bool:
-    """Run a job that only reports, and answer Ctrl-C afterwards; whether it was recorded."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        with local_instance() as instance:
-            build_defs(workspace.settings).resolve_job_def(job).execute_in_process(
-                instance=instance,
-                run_config=_QUIET,
-                tags={**tags, **local_run_tags(run_id)},
-                raise_on_error=False,
-                run_id=run_id,
-            )
-    except Exception as error:  # noqa: BLE001 - what was built is in the store
-        reason = transient_reason(error) or type(error).__name__
-        _LOG.warning("not reported to Dagster: %s; the next run does it", reason)
-        return False
-    finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    return True

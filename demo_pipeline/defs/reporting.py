@@ -8,7 +8,6 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import dagster as dg
@@ -129,15 +128,6 @@ def records(rows: Sequence[Mapping[str, Any]]) -> dg.MetadataValue:
     """The first twenty rows of plain values as a Markdown table."""
     names = list(rows[0]) if rows else ["nothing"]
     return text_table(names, [list(row.values()) for row in rows[:_SHOWN]], len(rows))
-
-
-def check_results(checks: Sequence[Check[Any]], result: BuildResult) -> list[dg.AssetCheckResult]:
-    """The results of a stage's checks of one output, with what each compared."""
-    known = {check.name: check for check in checks}
-    return [
-        check_result(replace(one, metadata=compared(known[one.name], result)))
-        for one in result.checks
-    ]
 
 
 def compared(check: Check[Any], made: BuildResult) -> dict[str, int]:

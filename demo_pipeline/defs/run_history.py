@@ -25,15 +25,14 @@ from demo_pipeline.defs.tags import (
     MEMBERS_TAG,
     OUTCOME_TAG,
     PARTITION_NAME_TAG,
-    RECORDED_OUTCOME,
-    SUPERSEDED_OUTCOME,
     WAITING_OUTCOME,
     WAITING_TAG,
 )
 from demo_pipeline.files.system_errors import best_effort
+from demo_pipeline.runs.batch import KILLED
 from demo_pipeline.runs.discovery import EndedRun, Ending, RunOutcome
 from demo_pipeline.runs.discovery_table import DiscoveryTable, table_path
-from demo_pipeline.runs.quarantine import read_quarantine
+from demo_pipeline.runs.quarantine import is_quarantined, record_crash
 from demo_pipeline.runs.reconciliation import is_settled
 from demo_pipeline.runs.results import DemonstrationResult, Status
 from demo_pipeline.runs.stages import STAGES
@@ -41,7 +40,6 @@ from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.uploads import folder_files
 
-FAILURE_GRACE_SECONDS = 300.0  # for the sensor quarantine_failures to record a failed run
 _LOG = logging.getLogger(__package__)
 _MEMBER = "yes"
 _KEY_LENGTH = 24  # hex digits of a member's tag; names of tags are short
@@ -55,6 +53,7 @@ _ENDED = (
     dg.DagsterRunStatus.FAILURE,
     dg.DagsterRunStatus.CANCELED,
 )
+_PASSING = {"OSError", "OperationalError", "MemoryError"}  # names of classes
 _told: set[str] = set()  # runs of which this process said that they cannot be judged
 _DONE, _LOST = Ending(RunOutcome.DONE), Ending(RunOutcome.LOST)
 
@@ -209,35 +208,68 @@ class InstanceRuns:
         return self._instance.get_runs_count(dg.RunsFilter(tags=tags, updated_after=hour))
 
     def _ended(self, record: dg.RunRecord) -> EndedRun | None:
-        """How a run ended; None while Dagster is going to repeat it, or a record may follow."""
+        """How a run ended; None while Dagster is going to repeat it."""
         run = record.dagster_run
         if run.is_complete_and_waiting_to_retry:
             return None
         noted = noted_outcomes(run)
         if noted is not None:
             return EndedRun(run.run_id, _DONE, noted)
-        tag = run.tags.get(OUTCOME_TAG, "")
         if run.is_success:
-            superseded = tag == SUPERSEDED_OUTCOME
-            return EndedRun(run.run_id, Ending(RunOutcome.SUPERSEDED) if superseded else _DONE)
+            return EndedRun(run.run_id, _DONE)
         keys = [member.run_key for member in members_of(run)] or [run.tags.get(KEY_TAG, "")]
         newest = self.launched(keys[0]) if keys[0] else None
         if newest not in {None, run.run_id}:
             return EndedRun(run.run_id, _LOST, successor=newest)
-        if tag == WAITING_OUTCOME:
+        if run.tags.get(OUTCOME_TAG) == WAITING_OUTCOME:
             return EndedRun(run.run_id, Ending(RunOutcome.WAITING, run.tags.get(WAITING_TAG, "")))
-        return None if self._may_be_recorded(record) else EndedRun(run.run_id, _LOST)
+        failed = run.status is dg.DagsterRunStatus.FAILURE and BATCH_TAG not in run.tags
+        return EndedRun(run.run_id, self._crashed(run) if failed else _LOST)
 
-    def _may_be_recorded(self, record: dg.RunRecord) -> bool:
-        """Whether a quarantine record of a failed run may follow."""
-        run = record.dagster_run
-        if run.status is not dg.DagsterRunStatus.FAILURE or BATCH_TAG in run.tags:
-            return False
-        ended = record.end_time or record.update_timestamp.timestamp()
-        known = run.tags.get(OUTCOME_TAG) == RECORDED_OUTCOME or any(
-            read_quarantine(self._workspace.store, key) for key in demonstrations_of(run)
-        )
-        return not known and time.time() - ended < FAILURE_GRACE_SECONDS
+    def _crashed(self, run: dg.DagsterRun) -> Ending:
+        """What it means that the run of one demonstration failed and noted nothing of it.
+
+        Trouble of Dagster's storage passes by itself; all else quarantines the demonstration.
+        """
+        [key] = demonstrations_of(run)
+        logs = self._instance.all_logs(run.run_id)
+        stage, errors, told = _end_of(logs)
+        passing = [f"Dagster's storage failed with {name}" for name in errors if name in _PASSING]
+        if WAITING_TAG in told or passing:  # the run's tag could not be written
+            reason = str(told[WAITING_TAG].value if WAITING_TAG in told else passing[0])
+            return Ending(RunOutcome.WAITING, reason)
+        [newest] = records_of(self._instance, key, 1)
+        if newest.dagster_run.run_id != run.run_id:  # a person repeats it
+            return _LOST
+        if not is_quarantined(self._workspace, key):
+            record_crash(self._workspace, key, stage, errors[-1])
+        return _DONE
+
+
+def _end_of(
+    logs: Sequence[dg.EventLogEntry],
+) -> tuple[str, Sequence[str], Mapping[str, dg.MetadataValue]]:
+    """(the stage that a run ended in, names of errors, the cause last, metadata of our failure).
+
+    Messages of errors may quote typed text. Only Dagster's own reading and writing raises errors
+    of the system unchanged.
+    """
+    events = [one.dagster_event for one in logs if one.dagster_event is not None]
+    if not any(event.event_type is dg.DagsterEventType.STEP_START for event in events):
+        return STAGES[0].name, ["it ended before its first step"], {}
+    said = {entry.message.partition(":")[0] for entry in logs}
+    begun = [stage.name for stage in STAGES if stage.name in said]  # each says what it builds
+    stage = begun[-1] if begun else STAGES[0].name
+    for failed in (event.step_failure_data for event in events if event.is_step_failure):
+        if failed.user_failure_data is not None:
+            told = failed.user_failure_data.metadata
+            return stage, ["it failed without a quarantine record"], told
+        names, error = list[str](), failed.error
+        while error is not None:
+            names.append(error.cls_name or "an unknown error")
+            error = error.cause
+        return stage, names or ["an unknown error"], {}
+    return stage, [KILLED], {}
 
 
 def discovery_path(instance: dg.DagsterInstance, workspace: Workspace) -> Path:

@@ -1,4 +1,4 @@
-"""The sensors for uploads, datasets and task files.
+"""The sensors for uploads, datasets, task files and quarantine records.
 
 Belongs here: the sensors around decisions, and the few queries of Dagster that these depend on;
 none of them grows with the number of demonstrations.
@@ -22,6 +22,7 @@ from demo_pipeline.defs.jobs import (
     DEMONSTRATIONS,
     AssetJob,
     demonstration_job,
+    quarantine_job,
     tasks_job,
     unregistered,
 )
@@ -44,9 +45,11 @@ from demo_pipeline.defs.tags import (
     WAITING_OUTCOME,
 )
 from demo_pipeline.exports.record_stages import RECORDS_STAGE
+from demo_pipeline.runs.datasets import wanted_recipe
 from demo_pipeline.runs.discovery import Request, RunOutcome, Tick, tick
 from demo_pipeline.runs.failures import DATASET_ATTEMPTS, retry_pause
 from demo_pipeline.runs.quarantine import quarantine_collisions
+from demo_pipeline.runs.quarantine_table import QUARANTINE_STAGE
 from demo_pipeline.runs.stages import DATASET_STAGES
 from demo_pipeline.runs.task_catalog import CATALOG_OUTPUT
 from demo_pipeline.runs.workspace import Workspace
@@ -55,7 +58,7 @@ from demo_pipeline.stage import DATASETS_JOB
 from demo_pipeline.store.errors import StorageError
 
 SEEN = "trajectories_seen"
-_RECORDS = dg.AssetKey(RECORDS_STAGE.name)
+RECORDS = dg.AssetKey(RECORDS_STAGE.name)
 _MANUAL_JOB = "__ASSET_JOB"  # Dagster's name for what people materialize by hand
 _FAILED = (dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
 _UNFINISHED = [
@@ -63,6 +66,7 @@ _UNFINISHED = [
     for status in dg.DagsterRunStatus
     if status not in {*_FAILED, dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.MANAGED}
 ]
+_TABLE_INTERVAL = 60  # seconds between two evaluations of quarantine_changed
 _TRIED_BEFORE = {RunOutcome.LOST, RunOutcome.WAITING}
 _NO_CATALOG = (
     "waiting for the catalog of OSWorld tasks, which demonstrations are compared with; the sensor "
@@ -163,7 +167,7 @@ def latest_trajectory(instance: dg.DagsterInstance) -> int:
 
     Its annotations count: with every decision of a person they are made again, records are not.
     """
-    records = instance.get_asset_records([_RECORDS, dg.AssetKey(ANNOTATIONS)])
+    records = instance.get_asset_records([RECORDS, dg.AssetKey(ANNOTATIONS)])
     return max((one.asset_entry.last_materialization_storage_id or 0 for one in records), default=0)
 
 
@@ -181,7 +185,7 @@ def progress(instance: dg.DagsterInstance, settings: Settings) -> Progress:
     latest, waiting_since = latest_trajectory(instance), 0.0
     built = _built(instance, followed_datasets(settings))
     if latest > built:
-        newer = dg.AssetRecordsFilter(asset_key=_RECORDS, after_storage_id=built)
+        newer = dg.AssetRecordsFilter(asset_key=RECORDS, after_storage_id=built)
         found = instance.fetch_materializations(newer, limit=1, ascending=True).records
         waiting_since = found[0].timestamp if found else time.time()
     processing = unfinished(instance, (*DEMONSTRATION_JOBS, _MANUAL_JOB))
@@ -363,3 +367,21 @@ def _run_request(requests: Sequence[Request]) -> dg.RunRequest:
     tags |= batch_tags([BatchMember(one.id, one.fingerprint, one.run_key) for one in requests])
     key = batch_run_key(one.run_key for one in requests)
     return dg.RunRequest(key, job_name=BATCH_JOB, tags=tags)
+
+
+@watching(
+    "quarantine_changed",
+    _TABLE_INTERVAL,
+    "Builds the table of quarantined demonstrations when a record was added, changed or deleted.",
+    quarantine_job,
+)
+def quarantine_changed(context: dg.SensorEvaluationContext, workspace: Workspace) -> Said:
+    """Compare the records with those in the table, so that failed runs are repeated."""
+    wanted = wanted_recipe(workspace, QUARANTINE_STAGE)
+    table = workspace.store.current(QUARANTINE_STAGE.folder)
+    if table is not None and table.manifest.recipe == wanted:
+        return dg.SkipReason("the table contains every record")
+    both = f"{wanted.inputs}{table.manifest.recipe.inputs if table else None}"
+    state = hashlib.sha256(both.encode()).hexdigest()[:16]
+    job, busy = quarantine_job.name, "the table is being written"
+    return run_unless_tried(context.instance, job, state, _TABLE_INTERVAL, busy)

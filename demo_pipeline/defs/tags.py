@@ -20,7 +20,6 @@ REASON_TAG = "demo_pipeline/reason"  # why discovery requested the run
 SUPERSEDED_OUTCOME = "superseded"
 WAITING_OUTCOME = "waiting"  # something that passes by itself stopped it; WAITING_TAG says what
 WAITING_TAG = "demo_pipeline/waiting_for"
-RECORDED_OUTCOME = "quarantined"  # its failure has a quarantine record
 BATCH_TAG = "demo_pipeline/batch"  # number of demonstrations of a batch run; in dagster.yaml
 
 # For programs.

@@ -235,7 +235,7 @@ def test_a_run_that_cannot_be_judged_is_said_once(
     def refused(*_: object) -> None:
         raise StorageError("the bucket does not answer")
 
-    monkeypatch.setattr(run_history, "read_quarantine", refused)
+    monkeypatch.setattr(run_history, "is_quarantined", refused)
     for _ in range(2):
         assert endings(made, run.run_id) == {}
     [line] = [one.getMessage() for one in caplog.records if run.run_id in one.getMessage()]

@@ -174,7 +174,6 @@ def test_the_sensors_are_on_and_the_schedule_is_off(
         "new_uploads",
         "rebuild_datasets",
         "new_evaluations",
-        "quarantine_failures",
         "quarantine_changed",
     }
     for sensor in sensors.values():

@@ -10,30 +10,45 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from dagster._core.definitions.data_version import CachingStaleStatusResolver
+from dagster._core.loader import LoadingContextForTest
 
 from demo_pipeline.cli.console import report_run
 from demo_pipeline.defs import local_runs
 from demo_pipeline.defs.claims import claim, living_claims
-from demo_pipeline.defs.local_runs import process_and_report, register_uploads, take_unreported
+from demo_pipeline.defs.code_location import build_defs
+from demo_pipeline.defs.local_runs import (
+    build_and_report,
+    process_and_report,
+    register_uploads,
+    reported,
+    take_unreported,
+)
 from demo_pipeline.defs.run_history import (
     claims_folder,
     demonstrations_of,
     open_table,
 )
-from demo_pipeline.defs.sensors import discover
+from demo_pipeline.defs.sensors import discover, progress
 from demo_pipeline.problems import DemonstrationError, Problem
-from demo_pipeline.runs import batch
+from demo_pipeline.runs import batch, dataset_builds
 from demo_pipeline.runs.batch import DemonstrationTask
+from demo_pipeline.runs.dataset_builds import BuiltDatasets
 from demo_pipeline.runs.quarantine import list_quarantine
 from demo_pipeline.runs.results import DemonstrationResult, Status
 from demo_pipeline.runs.stage_runs import run_stage
-from demo_pipeline.runs.stages import STAGES
+from demo_pipeline.runs.stages import DATASET_STAGES, STAGES
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DiscoverySettings, Settings
 from demo_pipeline_tests.dagster_homes import WITHOUT_OUTPUT_YAML
 from demo_pipeline_tests.uploads import spoil_log, upload
 
 IDS = ["one", "two", "three", "four"]
+BUILT = [
+    stage
+    for stage in DATASET_STAGES
+    if stage.job != "report_quarantine" and stage.is_built(Settings())
+]
 
 
 @pytest.fixture
@@ -106,6 +121,95 @@ def test_many_are_reported_by_one_run_and_the_bad_one_is_red(workspace: Workspac
     assert made == {"one", "two", "four"}
 
 
+def out_of_date(workspace: Workspace, instance: dg.DagsterInstance) -> set[tuple[str, str | None]]:
+    """(asset, partition) that the UI calls Unsynced."""
+    graph = build_defs(workspace.settings).resolve_asset_graph()
+    resolver = CachingStaleStatusResolver(instance, graph, LoadingContextForTest(instance))
+    places = [(stage.name, key) for stage in STAGES for key in ("one", "two")]
+    places += [(stage.name, None) for stage in BUILT]
+    return {
+        (name, key) for name, key in places if resolver.get_stale_causes(dg.AssetKey(name), key)
+    }
+
+
+def command(workspace: Workspace, *keys: str) -> BuiltDatasets:
+    """The catalog of tasks, these demonstrations, and the datasets, as `run` builds them."""
+    with reported(workspace):
+        build_and_report(workspace, "read_osworld_tasks", None, force=False)
+        processed(workspace, *keys)
+        return build_and_report(workspace, "build_datasets", None, force=False)
+
+
+def test_all_that_a_command_built_is_reported_by_one_run(workspace: Workspace) -> None:
+    built = command(workspace, "one", "two", "three")
+    with dg.DagsterInstance.get() as instance:
+        [run] = instance.get_runs()
+        assert out_of_date(workspace, instance) == set()
+        state = progress(instance, workspace.settings)
+        assert state.latest == state.built > 0
+        known = instance.get_materialized_partitions(dg.AssetKey("records"))
+        assert known == {"one", "two"}
+        datasets = [dg.AssetKey(name) for name in built.results]
+        assert {one.asset_entry.last_run_id for one in instance.get_asset_records(datasets)} <= {
+            None,
+            run.run_id,
+        }
+        said = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION)
+        found = {}
+        for entry in said:
+            assert entry.dagster_event is not None
+            one = entry.dagster_event.asset_check_evaluation_data
+            found[one.asset_key.path[-1], one.check_name] = one.passed
+        declared = build_defs(workspace.settings).resolve_asset_graph().asset_check_keys
+        built_stages = {stage.name for stage in (*STAGES, *BUILT)}
+        assert found.keys() == {
+            (key.asset_key.path[-1], key.name)
+            for key in declared
+            if key.asset_key.path[-1] in built_stages
+        }
+        bad = {name for name, passed in found.items() if not passed}
+        assert {asset for asset, _ in bad} == {"events"}  # of the demonstration `three`
+        # One more demonstration, and nothing but what it changes.
+        command(workspace, "four")
+        assert out_of_date(workspace, instance) == set()
+        state = progress(instance, workspace.settings)
+        assert state.latest == state.built
+        # A trajectory that another run reports meanwhile is not in these datasets.
+        with reported(workspace):
+            build_and_report(workspace, "build_datasets", None, force=True)
+            record = dg.AssetMaterialization("records", partition="one")
+            instance.report_runless_asset_event(record)
+            processed(workspace, "two")
+        state = progress(instance, workspace.settings)
+        assert state.latest > state.built
+
+
+def test_a_dataset_that_failed_is_red(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def build(*_: object) -> dict[str, object]:
+        raise ZeroDivisionError("a defect")
+
+    changed = [replace(one, build=build) if one.name == "sft_samples" else one for one in BUILT]
+    monkeypatch.setattr(dataset_builds, "DATASET_STAGES", changed)
+    built = command(workspace, "one")
+    assert [line.partition(":")[0] for line in built.errors] == ["sft_samples"]
+    with dg.DagsterInstance.get() as instance:
+        [run] = instance.get_runs()
+        assert run.status is dg.DagsterRunStatus.FAILURE
+        planned = dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED
+        [entry] = instance.all_logs(run.run_id, of_type=planned)
+        assert entry.dagster_event is not None
+        assert entry.dagster_event.asset_key == dg.AssetKey("sft_samples")
+        [record] = instance.get_asset_records([dg.AssetKey("sft_samples")])
+        assert record.asset_entry.last_run_id == run.run_id
+        [failed] = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
+        assert failed.dagster_event is not None
+        assert "ZeroDivisionError: a defect of the pipeline" in str(
+            failed.dagster_event.step_failure_data
+        )
+
+
 def test_what_was_done_before_an_interruption_is_reported(workspace: Workspace) -> None:
     running = process_and_report(
         workspace, [DemonstrationTask(key) for key in IDS], 1, lambda *_: None
@@ -175,7 +279,7 @@ def test_results_are_kept_when_dagster_cannot_be_told(
         raise OSError(28, os.strerror(28))
 
     with monkeypatch.context() as patch:
-        patch.setattr(local_runs, "build_defs", fail)
+        patch.setattr(local_runs, "build_batch_job", fail)
         assert processed(workspace, "one")["one"].status is Status.BUILT
     assert list_quarantine(workspace.store) == []
     with dg.DagsterInstance.get() as instance:

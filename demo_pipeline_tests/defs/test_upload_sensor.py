@@ -1,7 +1,6 @@
 """How uploads become partitions and runs: every complete upload exactly once."""
 
 import shutil
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,12 +8,9 @@ import dagster as dg
 import pytest
 from dagster._core.storage.tags import WILL_RETRY_TAG
 
+from demo_pipeline.defs import run_history
 from demo_pipeline.defs.local_runs import process_and_report
-from demo_pipeline.defs.run_history import (
-    FAILURE_GRACE_SECONDS,
-    discovery_path,
-    open_table,
-)
+from demo_pipeline.defs.run_history import discovery_path, open_table
 from demo_pipeline.defs.sensors import build_new_uploads
 from demo_pipeline.defs.tags import (
     FINGERPRINT_TAG,
@@ -25,6 +21,7 @@ from demo_pipeline.runs.batch import DemonstrationTask
 from demo_pipeline.runs.discovery_table import UploadState
 from demo_pipeline.runs.quarantine import list_quarantine, read_quarantine, record_crash
 from demo_pipeline.runs.results import Status
+from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.uploads import upload_listing_fingerprint
 from demo_pipeline_tests.defs.bench import Bench, Ticked, bench, cancel, launched, ticked
 from demo_pipeline_tests.uploads import upload
@@ -220,43 +217,42 @@ class TestRunsThatCameToNothing:
         assert again.run_key == f"{self.request.run_key}#1"
         assert again.tags["demo_pipeline/reason"] == "lost"
 
-    def test_a_crashed_run_without_a_record_is_requested_again(
-        self, made: Bench, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """The sensor quarantine_failures does not see runs of the command line."""
+    def test_a_crashed_run_quarantines_its_demonstration(self, made: Bench) -> None:
         self.die(made)
-        assert looked(made).requests == ()  # it may be told any moment
-        _pass(monkeypatch, FAILURE_GRACE_SECONDS)
-        [again] = looked(made).requests
-        assert again.run_key == f"{self.request.run_key}#1"
+        assert looked(made).requests == ()
+        [record] = list_quarantine(made.workspace.store)
+        assert record.problems[0]["code"] == "run_crashed"
 
-    def test_a_crashed_run_with_a_record_is_not_requested_again(
+    def test_a_crash_that_cannot_be_recorded_is_judged_by_a_later_tick(
         self, made: Bench, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        def refuse(*_: object) -> None:
+            raise StorageError("the bucket does not answer")
+
+        self.die(made)
+        with monkeypatch.context() as patch:
+            patch.setattr(run_history, "record_crash", refuse)
+            assert looked(made).requests == ()
+        assert list_quarantine(made.workspace.store) == []
+        assert looked(made).requests == ()
+        assert [one.attempts for one in list_quarantine(made.workspace.store)] == [1]
+
+    def test_a_crashed_run_with_a_record_is_not_requested_again(self, made: Bench) -> None:
         self.die(made)
         record_crash(made.workspace, "one", "events", "MemoryError")
-        _pass(monkeypatch, 2 * FAILURE_GRACE_SECONDS)
         assert looked(made).requests == ()
+        assert [one.attempts for one in list_quarantine(made.workspace.store)] == [1]
 
-    def test_a_run_that_dagster_retries_is_not_requested_again(
-        self, made: Bench, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_run_that_dagster_retries_is_not_requested_again(self, made: Bench) -> None:
         run = self.die(made)
         made.instance.add_run_tags(run.run_id, {WILL_RETRY_TAG: "true"})
-        _pass(monkeypatch, 2 * FAILURE_GRACE_SECONDS)
         assert looked(made).requests == ()
+        assert list_quarantine(made.workspace.store) == []
 
-    def test_while_a_person_repeats_it_no_run_is_requested(
-        self, made: Bench, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_while_a_person_repeats_it_no_run_is_requested(self, made: Bench) -> None:
         self.die(made)
         job = made.definitions.resolve_job_def("process_demonstration")
         tags, started = {PARTITION_NAME_TAG: "one"}, dg.DagsterRunStatus.STARTED
         made.instance.create_run_for_job(job, tags=tags, status=started)
-        _pass(monkeypatch, 2 * FAILURE_GRACE_SECONDS)
         assert looked(made).requests == ()
-
-
-def _pass(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-    later = time.time() + seconds
-    monkeypatch.setattr(time, "time", lambda: later)
+        assert list_quarantine(made.workspace.store) == []

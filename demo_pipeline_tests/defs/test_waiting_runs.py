@@ -14,7 +14,6 @@ import sqlalchemy.exc
 from demo_pipeline.defs import demonstrations
 from demo_pipeline.defs.code_location import build_defs
 from demo_pipeline.defs.dataset_assets import reconcile_uploads
-from demo_pipeline.defs.failure_sensor import record_failure
 from demo_pipeline.defs.run_history import open_table
 from demo_pipeline.defs.tags import OUTCOME_TAG, WAITING_TAG
 from demo_pipeline.problems import Problem
@@ -79,18 +78,6 @@ def waiting(made: Bench) -> list[tuple[str, str, int]]:
         return [(one.id, one.reason, one.attempts) for one in table.waiting()]
 
 
-def told(made: Bench, result: Result) -> str:
-    """The failure sensor, told of a run that failed."""
-    context = dg.build_run_status_sensor_context(
-        sensor_name="quarantine_failures",
-        dagster_event=result.get_run_failure_event(),
-        dagster_instance=made.instance,
-        dagster_run=run_of(made, result),
-        resources={"workspace": made.workspace},
-    ).for_run_failure()
-    return record_failure(context, made.workspace)
-
-
 def test_a_full_disk_lets_the_run_wait_and_quarantines_nothing(
     made: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,7 +88,6 @@ def test_a_full_disk_lets_the_run_wait_and_quarantines_nothing(
     assert FULL in str(said.description)
     assert run_of(full, result).tags[OUTCOME_TAG] == "waiting"
     assert run_of(full, result).tags[WAITING_TAG] == FULL
-    assert "tried again" in told(full, result)
     assert list_quarantine(full.workspace.store) == []
     ticked(full, "new_uploads")
     row = known(full, "one")
@@ -122,8 +108,8 @@ def test_a_run_whose_tag_could_not_be_written_waits_all_the_same(
         patch.setattr(demonstrations, "claim_run", lambda *_: None)
         result = launched(full, requested(full))
     assert OUTCOME_TAG not in run_of(full, result).tags
-    assert FULL in told(full, result)
-    assert run_of(full, result).tags[OUTCOME_TAG] == "waiting"
+    ticked(full, "new_uploads")
+    assert waiting(full) == [("one", FULL, 1)]
     assert list_quarantine(full.workspace.store) == []
 
 

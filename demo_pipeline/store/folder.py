@@ -18,8 +18,6 @@ from demo_pipeline.store.objects import make_folders
 from demo_pipeline.store.version_manifest import VERSION_LENGTH, Version, read_version
 
 CONTENT, MANIFEST = "content", "manifest.json"
-COLLECTION = ".collect"
-"""The lock of a collection, shared by the commits that run at the same time."""
 VersionKey = tuple[str, str]
 """Output and version id."""
 VERSIONS_FOLDER = ".versions"

@@ -41,6 +41,7 @@ from demo_pipeline.store.objects import (
     ObjectInfo,
     Objects,
     list_all,
+    list_folders,
 )
 
 _ABANDONED_SECONDS = 3600.0
@@ -163,7 +164,7 @@ class Uploads:
         return removed
 
     def _names(self) -> Iterable[str]:
-        return _folder_names(self.objects)
+        return set(list_folders(self.objects))
 
     def _folders(self) -> Mapping[str, Iterable[str]]:
         """Name → files of the folders directly under the root that are not hidden."""
@@ -360,17 +361,6 @@ def _folder_fingerprint(folder: Path) -> str:
     return combined_digest((name, file_digest(folder / name).sha256) for name in present)
 
 
-def _folder_names(objects: Objects) -> set[str]:
-    """Names of the folders directly under the root that are not hidden."""
-    names: set[str] = set()
-    token: str | None = ""
-    while token is not None:
-        page = objects.list_prefixes("", token or None)
-        names.update(prefix.rstrip("/") for prefix in page.prefixes)
-        token = page.token
-    return {name for name in names if name and not name.startswith(".")}
-
-
 def folder_files(objects: Objects, demonstration: str) -> tuple[list[str], dict[str, ObjectInfo]]:
     """The folders with this id and, when there is exactly one, file name → object of it.
 
@@ -380,7 +370,9 @@ def folder_files(objects: Objects, demonstration: str) -> tuple[list[str], dict[
         return [], {}
     names = [demonstration]
     if not is_folder_name(demonstration):
-        names = sorted(name for name in _folder_names(objects) if safe_id(name) == demonstration)
+        names = sorted(
+            name for name in set(list_folders(objects)) if safe_id(name) == demonstration
+        )
     if len(names) != 1:
         return names, {}
     prefix = f"{names[0]}/"

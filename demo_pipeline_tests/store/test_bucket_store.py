@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from demo_pipeline.runs.export import export_datasets
+from demo_pipeline.store.bucket import BucketStore
 from demo_pipeline.store.errors import MissingOutput, StorageError
 from demo_pipeline.store.store import Store, open_store
 from demo_pipeline_tests.store.faulty import Fault, FaultyObjects
@@ -29,14 +30,14 @@ def objects():
 
 @pytest.fixture
 def store(objects, tmp_path):
-    return Store(tmp_path / "cache", objects)
+    return BucketStore(tmp_path / "cache", objects)
 
 
 @pytest.fixture
 def machines(tmp_path):
     """Another machine each time: a store over the same bucket with an empty cache."""
     count = iter(range(1000))
-    return lambda objects: Store(tmp_path / f"machine-{next(count)}", objects)
+    return lambda objects: BucketStore(tmp_path / f"machine-{next(count)}", objects)
 
 
 def file_key(version, path):
@@ -70,8 +71,8 @@ def test_objects_are_the_bytes_that_a_local_store_has(objects, store, tmp_path):
 def test_another_machine_reads_what_was_committed(tmp_path_factory, folders):
     tmp_path, objects = tmp_path_factory.mktemp("any"), MemoryObjects(shuffle=1, page=2)
     files = {f"{folder}/file ü".lstrip("/"): text for folder, text in folders.items()}
-    version = put(Store(tmp_path / "a", objects), OUTPUT, files)
-    reader = Store(tmp_path / "b", objects)
+    version = put(BucketStore(tmp_path / "a", objects), OUTPUT, files)
+    reader = BucketStore(tmp_path / "b", objects)
     assert seen(reader, OUTPUT) == files
     assert reader.current(OUTPUT) == version
     assert reader.verify(OUTPUT) == []
@@ -222,7 +223,7 @@ def test_readers_never_see_a_mixture_while_machines_commit(objects, machines):
 def test_two_readers_of_one_cache_download_once(objects, store, tmp_path):
     put(store, OUTPUT, FILES)
     watched = FaultyObjects(objects)
-    readers = [Store(tmp_path / "shared", watched) for _ in range(4)]
+    readers = [BucketStore(tmp_path / "shared", watched) for _ in range(4)]
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(lambda reader: seen(reader, OUTPUT), readers)) == [FILES] * 4
     assert sum(method == "fetch" for method, _ in watched.calls) == len(FILES)

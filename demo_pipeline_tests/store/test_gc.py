@@ -4,7 +4,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from demo_pipeline.store import versions
+from demo_pipeline.store import store as store_module
 from demo_pipeline.store.store import open_store
 from demo_pipeline_tests.store.making_outputs import put, recipe, seen, write
 
@@ -108,7 +108,7 @@ def test_what_a_commit_links_stays_although_the_clock_jumps_in_between(tmp_path,
     store = open_store(str(tmp_path))
     first = put(store, "trajectories/d1", {"task.json": "first"})
     put(store, "trajectories/d1", {"task.json": "second"})
-    check, collections = versions.is_linked, []
+    check, collections = store_module.is_linked, []
     removed = threading.Thread(target=lambda: collections.extend(store.collect(0, now=LATER)))
 
     def collecting(*arguments):
@@ -118,7 +118,7 @@ def test_what_a_commit_links_stays_although_the_clock_jumps_in_between(tmp_path,
             removed.join(0.3)
         return found
 
-    monkeypatch.setattr(versions, "is_linked", collecting)
+    monkeypatch.setattr(store_module, "is_linked", collecting)
     put(store, "dataset", {}, {"trajectories/d1": first})
     removed.join()
     assert collections == []

@@ -32,11 +32,6 @@ def is_safe_id(text: str) -> bool:
     return _SAFE.fullmatch(text) is not None and ".." not in text
 
 
-def is_former_id(text: str) -> bool:
-    """Whether an earlier version gave this id to a folder that has another id now."""
-    return is_safe_id(text) and safe_id(text) != text
-
-
 def is_folder_name(text: str) -> bool:
     """Whether this id is a folder's name itself, so that no other folder can have the id."""
     return safe_id(text) == text and not _DERIVED.search(text)

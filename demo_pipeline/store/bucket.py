@@ -113,7 +113,7 @@ class BucketStore(Store):
         summary: Mapping[str, JsonValue],
         checks: Sequence[CheckOutcome] = (),
     ) -> Version:
-        """See `Store`. Raises `StorageError` also for an output inside another.
+        """See `Store`.
 
         The objects are written first, the manifest after them, and then the pointer moves. Whoever
         else writes one of the objects at the same time writes the same bytes.
@@ -133,18 +133,7 @@ class BucketStore(Store):
         return version
 
     def _prepare(self, staging: Staging) -> None:
-        """Refuse an output inside another, and keep the linked versions from being removed."""
-        output = staging.output
-        parts = output.split("/")
-        above = ["/".join(parts[:length]) for length in range(1, len(parts))]
-        taken = [name for name in above if self._objects.head(f"{POINTERS}{name}")]
-        if not taken and self._objects.list_page(f"{POINTERS}{output}/").objects:
-            taken = [f"{output}/…"]
-        if taken:  # a local copy of the store could not hold both
-            raise StorageError(
-                f"{output}: {taken[0]} is an output already, and an output cannot be inside "
-                "another; remove it, or choose another name"
-            )
+        """Keep the linked versions from being removed."""
         marked = self._marks() if staging.links else {}
 
         def keep(link: LinkEntry) -> None:
@@ -152,7 +141,7 @@ class BucketStore(Store):
             if key in marked:
                 self._keep(key)
             if not self._exists(key):
-                raise link_removed(output, link)
+                raise link_removed(staging.output, link)
 
         in_parallel(keep, staging.links.values())
 

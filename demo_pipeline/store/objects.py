@@ -5,7 +5,6 @@ links that lead outside a folder's root, are ignored; a listing follows links to
 under the root alone: below, links between neighbours would have a path for each way through them.
 """
 
-import errno
 import fcntl
 import os
 import shutil
@@ -185,15 +184,10 @@ class FolderObjects:
 
         A page ends with all that is below one of the names that `prefix` leads to.
         """
-        if not self.root.is_dir():
-            raise MissingRootError(
-                f"{self.root}: the uploads folder does not exist; "
-                "create it, or set DEMO_PIPELINE_UPLOADS"
-            )
         above, _, start = prefix.rpartition("/")
         after = _name_in(token)
         objects, folders = list[ObjectInfo](), list[str]()
-        for name in self._names(above):
+        for name in self.names(above):
             if name <= after or not name.startswith(start):
                 continue
             if len(objects) + len(folders) >= PAGE:
@@ -268,7 +262,7 @@ class FolderObjects:
             if not (_is_plain(key) and self._holds(path) and path.is_file()):
                 raise FileNotFoundError(key)
             file = path.open("rb")
-        except (IsADirectoryError, NotADirectoryError, RuntimeError):  # or a loop of links
+        except (IsADirectoryError, NotADirectoryError):
             raise FileNotFoundError(key) from None
         except PermissionError:
             raise StorageError(f"{key!r}: cannot be read; check its permissions") from None
@@ -278,7 +272,7 @@ class FolderObjects:
     def _below(self, folder: str) -> Iterator[ObjectInfo]:
         """Yield the files at any depth of a folder; one that cannot be read hides no other."""
         with suppress(StorageError):
-            for name in self._names(folder):
+            for name in self.names(folder):
                 info, is_folder = self._entry(f"{folder}/{name}", follow=False)
                 if info:
                     yield info
@@ -292,36 +286,52 @@ class FolderObjects:
         """
         path = self.root / key
         try:
-            is_link = path.is_symlink()
-            if is_link and not self._holds(path):
+            if self.leaves(path):
                 return None, False
             status = path.stat()
             if stat.S_ISREG(status.st_mode):
                 return _described(key, status), False
-            counts = not is_link or (follow and path.resolve() != self.root.resolve())
-            return None, stat.S_ISDIR(status.st_mode) and counts
-        except (OSError, RuntimeError):  # removed meanwhile, or a loop of links
+            other = path.is_symlink() and not (follow and path.resolve() != self.root.resolve())
+            return None, stat.S_ISDIR(status.st_mode) and not other
+        except OSError:  # removed meanwhile
             return None, False
 
-    def _names(self, folder: str) -> list[str]:
-        """The visible names in a folder inside the root, sorted."""
+    def leaves(self, path: Path) -> bool:
+        """Whether a path below the root is a link to somewhere outside it, or to itself."""
+        try:
+            return path.is_symlink() and not self._holds(path)
+        except OSError:  # of its folder: who opens it reports that
+            return False
+
+    def names(self, folder: str = "") -> list[str]:
+        """The visible names in a folder inside the root, sorted.
+
+        Raises:
+            StorageError: there is no root, or the folder cannot be listed.
+        """
+        if not self.root.is_dir():
+            raise MissingRootError(
+                f"{self.root}: the uploads folder does not exist; "
+                "create it, or set DEMO_PIPELINE_UPLOADS"
+            )
         path = self.root / folder
         try:
             inside = (not folder or _is_plain(folder)) and self._holds(path)
             names = os.listdir(path) if inside else []  # noqa: PTH208 - many
             return sorted(name for name in names if name[0] != ".")
-        except (FileNotFoundError, NotADirectoryError, RuntimeError):  # or a loop of links
+        except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
-            if error.errno == errno.ELOOP:
-                return []
             place, reason = ascii(folder) if folder else "the root", os.strerror(error.errno or 0)
             raise StorageError(
                 f"{place}: cannot be listed ({reason}); check its permissions"
             ) from None
 
     def _holds(self, path: Path) -> bool:
-        return path.resolve().is_relative_to(self.root.resolve())
+        try:
+            return path.resolve().is_relative_to(self.root.resolve())
+        except (OSError, RuntimeError):  # a loop of links
+            return False
 
 
 def _is_plain(key: str) -> bool:

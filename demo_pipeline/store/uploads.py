@@ -8,7 +8,6 @@ lead outside it are refused.
 
 import hashlib
 import logging
-import os
 import stat
 import tempfile
 import time
@@ -206,8 +205,8 @@ class LocalUploads(Uploads):
     copies = False
 
     def __init__(self, root: Path, limits: LimitSettings = DEFAULT_LIMITS) -> None:
-        super().__init__(FolderObjects(root), limits=limits)
-        self._root = root
+        self._root, self._place = root, FolderObjects(root)
+        super().__init__(self._place, limits=limits)
 
     def identity(self, demonstration: str) -> str | None:
         """See `Uploads`: over the bytes of the files."""
@@ -224,7 +223,7 @@ class LocalUploads(Uploads):
         names, _ = self._found(demonstration)
         _require_one(demonstration, names)
         folder = self._root / names[0]
-        outside = [name for name in (".", *RECORDING_FILES) if self._leaves(folder / name)]
+        outside = [name for name in (".", *RECORDING_FILES) if self._place.leaves(folder / name)]
         refused = [
             Problem(
                 "link_outside",
@@ -258,17 +257,7 @@ class LocalUploads(Uploads):
         return {name: self._files(name) for name in self._names()}
 
     def _names(self) -> list[str]:
-        try:
-            names = [path.name for path in self._root.iterdir() if path.name[0] != "."]
-        except (FileNotFoundError, NotADirectoryError):
-            raise StorageError(
-                f"{self._root}: the uploads folder does not exist; "
-                "create it, or set DEMO_PIPELINE_UPLOADS"
-            ) from None
-        except OSError as error:
-            reason = os.strerror(error.errno) if error.errno else type(error).__name__
-            raise StorageError(f"{self._root}: cannot be listed: {reason}") from None
-        return list(filter(self._is_folder, names))
+        return list(filter(self._is_folder, self._place.names()))
 
     def _found(self, demonstration: str) -> tuple[list[str], Iterable[str]]:
         if is_folder_name(demonstration) and self._root.is_dir():  # then no other has the id
@@ -286,21 +275,9 @@ class LocalUploads(Uploads):
         folder = self._root / name
         return [
             file
-            for file in (() if self._leaves(folder) else RECORDING_FILES)
-            if _is(stat.S_ISREG, folder / file) and not self._leaves(folder / file)
+            for file in (() if self._place.leaves(folder) else RECORDING_FILES)
+            if _is(stat.S_ISREG, folder / file) and not self._place.leaves(folder / file)
         ]
-
-    def _leaves(self, path: Path) -> bool:
-        """Whether `path` is a link to somewhere outside the root, or to itself."""
-        try:
-            if not path.is_symlink():
-                return False
-        except OSError:  # of its folder; `open` reports it
-            return False
-        try:
-            return not path.resolve().is_relative_to(self._root.resolve())
-        except (OSError, RuntimeError):  # a loop of links
-            return True
 
 
 def open_uploads(

@@ -161,17 +161,6 @@ def test_a_link_to_a_version_removed_meanwhile_is_not_committed(objects, store):
     assert store.outputs("dataset") == []
 
 
-def test_an_output_is_never_inside_another(store, objects, machines):
-    put(store, "dataset", FILES)
-    put(store, "events/d1", FILES)
-    other = machines(objects)
-    with pytest.raises(StorageError, match="dataset is an output already"):
-        put(other, "dataset/part", FILES)
-    with pytest.raises(StorageError, match="events/… is an output already"):
-        put(other, "events", FILES)
-    assert other.outputs() == ["dataset", "events/d1"]
-
-
 @pytest.mark.parametrize("folder", ["versions", "pointers", "retired"])
 def test_documents_cannot_use_the_folders_of_the_store(store, folder):
     with pytest.raises(StorageError, match="cannot be the key of a document"):

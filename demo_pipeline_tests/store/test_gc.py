@@ -5,6 +5,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 from demo_pipeline.store import store as store_module
+from demo_pipeline.store import versions
 from demo_pipeline.store.store import open_store
 from demo_pipeline_tests.store.making_outputs import put, recipe, seen, write
 
@@ -108,7 +109,7 @@ def test_what_a_commit_links_stays_although_the_clock_jumps_in_between(tmp_path,
     store = open_store(str(tmp_path))
     first = put(store, "trajectories/d1", {"task.json": "first"})
     put(store, "trajectories/d1", {"task.json": "second"})
-    check, collections = store_module.is_linked, []
+    check, collections = versions.is_linked, []
     removed = threading.Thread(target=lambda: collections.extend(store.collect(0, now=LATER)))
 
     def collecting(*arguments):

@@ -207,6 +207,8 @@ class BucketStore(Store):
         Raises:
             MissingOutput: names the output that lacks a file.
         """
+        with suppress(FileNotFoundError):  # needed from now on, for a collection of the cache
+            os.utime(self._folder.version(*version.key))
         versions = {version.key: version}
 
         def load(keys: list[VersionKey]) -> Iterable[Version]:
@@ -221,9 +223,7 @@ class BucketStore(Store):
         lacking = [one for one in versions.values() if not self._has(one, pattern)]
         workers = 1 if len(lacking) > 1 else _WORKERS
         in_parallel(partial(self._download, pattern, workers), lacking)
-        if pattern is not None:
-            os.utime(self._folder.version(*version.key))  # it was needed until now
-        elif self._folder.published_version(version.output) != version.id:
+        if pattern is None and self._folder.published_version(version.output) != version.id:
             with self._folder.locked(version.output):
                 publish(self._folder, version)
 

@@ -6,7 +6,6 @@ repeats a URL, which may carry credentials.
 
 import hashlib
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -85,26 +84,15 @@ def require_document(key: str) -> str:
     return key
 
 
-@dataclass(frozen=True, slots=True)
-class Bucket:
-    """An S3 root: name of the bucket, and the prefix of every key: empty, or ending in `/`."""
-
-    name: str
-    prefix: str
-
-    @property
-    def url(self) -> str:
-        """`s3://bucket/prefix`, without a final slash."""
-        return f"{_S3}{self.name}/{self.prefix}".rstrip("/")
-
-
 def is_bucket(url: str) -> bool:
     """Whether a root is on S3."""
     return url.strip().lower().startswith(_S3)
 
 
-def bucket_of(url: str) -> Bucket:
-    """The bucket and the prefix of an `s3://` URL; the prefix is not decoded.
+def bucket_of(url: str) -> tuple[str, str]:
+    """The bucket of an `s3://` URL, and the prefix of every key: empty, or ending in `/`.
+
+    The prefix is not decoded.
 
     Raises:
         StorageError: it carries credentials, a query or a fragment, or has no bucket.
@@ -119,7 +107,7 @@ def bucket_of(url: str) -> Bucket:
     if not is_bucket(url) or not _BUCKET.fullmatch(name):
         raise StorageError("an s3:// URL names a bucket and a prefix, e.g. s3://bucket/recordings")
     inside = prefix.strip("/")
-    return Bucket(name, f"{inside}/" if inside else "")
+    return name, f"{inside}/" if inside else ""
 
 
 def local_path(url: str) -> Path:

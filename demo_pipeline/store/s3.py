@@ -131,13 +131,14 @@ class S3Objects:
     """
 
     def __init__(self, url: str, part_bytes: int = _PART_BYTES) -> None:
-        self._bucket, self._part_bytes = bucket_of(url), part_bytes
+        self._bucket, self._prefix = bucket_of(url)
+        self._part_bytes = part_bytes
         self._connected: tuple[int, Any] | None = None
 
     @property
     def url(self) -> str:
         """`s3://bucket/prefix`."""
-        return self._bucket.url
+        return f"s3://{self._bucket}/{self._prefix}".rstrip("/")
 
     def call(self, method: str, key: str = "", **arguments: Any) -> dict[str, Any]:
         """One operation of the S3 API, e.g. `head_object`, of the bucket or one of the objects.
@@ -145,9 +146,9 @@ class S3Objects:
         Raises:
             S3CallError: when it fails, after as many calls as are sensible.
         """
-        given = {"Bucket": self._bucket.name, **arguments}
+        given = {"Bucket": self._bucket, **arguments}
         if key:
-            given["Key"] = self._bucket.prefix + key
+            given["Key"] = self._prefix + key
         try:
             answer: dict[str, Any] = self._system().call_s3(method, **given)
         except _FAILURES as error:
@@ -167,7 +168,7 @@ class S3Objects:
 
     def list_page(self, prefix: str = "", token: str | None = None, *, deep: bool = True) -> Page:
         """See `Objects`."""
-        root, more = self._bucket.prefix, {} if deep else {"Delimiter": "/"}
+        root, more = self._prefix, {} if deep else {"Delimiter": "/"}
         if token is not None:
             more["ContinuationToken"] = token
         answer = self.call("list_objects_v2", Prefix=root + prefix, MaxKeys=PAGE, **more)
@@ -271,7 +272,7 @@ class S3Objects:
         etag = _etag(answer)
         encrypted = str(answer.get("ServerSideEncryption", "")).startswith("aws:")
         encrypted = encrypted or "SSECustomerAlgorithm" in answer
-        is_md5 = len(etag) == 32 and not encrypted and not self._bucket.name.endswith("--x-s3")
+        is_md5 = len(etag) == 32 and not encrypted and not self._bucket.endswith("--x-s3")
         return size == answer["ContentLength"] and (not is_md5 or md5 == etag)
 
     def _changed(self, key: str) -> ObjectChangedError:
@@ -285,7 +286,7 @@ class S3Objects:
 
     def _failed(self, key: str, error: BaseException) -> S3CallError:
         code, status = _reason(error.__cause__ or error)
-        place = f"s3://{self._bucket.name}/{ascii(self._bucket.prefix + key)[1:-1]}"
+        place = f"s3://{self._bucket}/{ascii(self._prefix + key)[1:-1]}"
         return S3CallError(place, code if _CODE.fullmatch(code) else "an unknown error", status)
 
     def _put_parts(self, key: str, data: BinaryIO, size: int) -> dict[str, Any]:

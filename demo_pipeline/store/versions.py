@@ -1,13 +1,12 @@
 """Versions in a folder: staging, what a commit describes and installs, damage, what is unneeded.
 
 Belongs here: which files have to be read. A file that is hard-linked from a committed version was
-synced and read by that commit: it is read again when something wrote to it since, or when the turn
-of its version has come, since damage of a disk changes no time.
+synced and read by that commit: it is read again when something wrote to it since, or when its turn
+has come, since damage of a disk changes no time.
 """
 
 import os
 import stat
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -33,7 +32,7 @@ from demo_pipeline.store.version_manifest import (
 )
 
 TURNS = 8
-"""A build reads the linked files of one in so many of its versions, and another time the next."""
+"""A build reads one in so many of its linked files, and another time others."""
 _ALWAYS = 16  # versions of which all linked files are read in every build
 _CLOCK_SECONDS = 0.1  # writes within one tick of the clock (4 to 10 ms) have the same time
 _PICTURES = (".png", ".jpg", ".mp4")  # films are compared by the stages that read them
@@ -131,7 +130,7 @@ def describe_files(staging: Staging, turns: str) -> tuple[FileTable, list[str]]:
             not Unicode.
     """
     files, unsynced, missing = FileTable(), list[str](), set(staging.links)
-    committed: dict[int, tuple[bytes, bool]] | None = None
+    committed: _CommittedFiles | None = None
     for path in walk_files(staging.path):
         place = f"{staging.path}/{path}"
         status = os.lstat(place)
@@ -144,8 +143,8 @@ def describe_files(staging: Staging, turns: str) -> tuple[FileTable, list[str]]:
                 "write a copy, or link a version with `Staging.link`"
             )
         if committed is None and status.st_nlink > 1:
-            committed = _committed_digests(staging, turns)
-        known, trusted = (committed or {}).get(status.st_ino, (b"", False))
+            committed = _CommittedFiles(staging, turns)
+        known, trusted = committed.find(status.st_ino) if committed else (b"", False)
         digest = known.hex() if trusted else read_digest(Path(place)).sha256
         if not known:
             unsynced.append(path)
@@ -159,21 +158,33 @@ def describe_files(staging: Staging, turns: str) -> tuple[FileTable, list[str]]:
     return files, unsynced
 
 
-def _committed_digests(staging: Staging, turns: str) -> dict[int, tuple[bytes, bool]]:
-    """Inode → digest of the files that may be shared, and whether that needs no reading now."""
-    folder, found = staging.folder, dict[int, tuple[bytes, bool]]()
-    many = len(staging.hardlink_sources) > _ALWAYS
-    turn = folder.next_turn(turns) % TURNS if many else None
-    for version in staging.hardlink_sources:
-        not_due = turn is not None and zlib.crc32(version.output.encode()) % TURNS != turn
-        content, read_before = folder.content(version.output, version.id), 0.0
-        if not_due and os.path.isdir(content):  # noqa: PTH112 - very many
+class _CommittedFiles:
+    """The files that a staged directory may share, as far as they have other names, by inode.
+
+    Their versions are read one after the other until a file is found.
+    """
+
+    def __init__(self, staging: Staging, turns: str) -> None:
+        self._folder, self._unread = staging.folder, iter(staging.hardlink_sources)
+        self._found: dict[int, tuple[bytes, bool]] = {}
+        many = len(staging.hardlink_sources) > _ALWAYS
+        self._turn = staging.folder.next_turn(turns) % TURNS if many else None
+
+    def find(self, inode: int) -> tuple[bytes, bool]:
+        """Digest of a file, and whether it needs no reading now; empty of any other file."""
+        while inode not in self._found and (version := next(self._unread, None)) is not None:
+            self._read(version)
+        return self._found.get(inode, (b"", False))
+
+    def _read(self, version: Version | VersionName) -> None:
+        content, read_before = self._folder.content(version.output, version.id), 0.0
+        if self._turn is not None and os.path.isdir(content):  # noqa: PTH112 - very many
             # The folder got its last entry before its commit read the files.
             read_before = os.stat(content).st_mtime - _CLOCK_SECONDS  # noqa: PTH116
-        for file, status in _shared_files(folder, version):
-            unchanged = status.st_mtime < read_before and status.st_size == file.size
-            found.setdefault(status.st_ino, (bytes.fromhex(file.sha256), unchanged))
-    return found
+        for file, status in _shared_files(self._folder, version):
+            same = status.st_mtime < read_before and status.st_size == file.size
+            trusted = same and status.st_ino % TURNS != self._turn
+            self._found.setdefault(status.st_ino, (bytes.fromhex(file.sha256), trusted))
 
 
 def _shared_files(
@@ -190,9 +201,11 @@ def _shared_files(
 
 
 def _changed_source(staging: Staging, inode: int) -> ChangedOutput:
+    # The version before has the file from another, which is the one to build again.
+    sources = sorted(staging.hardlink_sources, key=lambda one: one.output == staging.output)
     places = (
         (version.output, _printable(file.path))
-        for version in staging.hardlink_sources
+        for version in sources
         for file, status in _shared_files(staging.folder, version)
         if status.st_ino == inode
     )

@@ -213,10 +213,10 @@ class Material:
         folders = ("recordings", "events", "actions", "screenshots")
         try:
             with (
-                self._store.open_files(f"{folders[0]}/{name}", "manifest.json") as (raw, _),
+                self._store.open(f"{folders[0]}/{name}", "manifest.json") as (raw, _),
                 self._store.open(f"{folders[1]}/{name}") as (events, _),
                 self._store.open(f"{folders[2]}/{name}") as (actions, _),
-                self._store.open_files(f"{folders[3]}/{name}", "evidence.json") as (shots, _),
+                self._store.open(f"{folders[3]}/{name}", "evidence.json") as (shots, _),
             ):
                 video, evidence = read_manifest(raw).video, read_evidence(shots)
                 scans, performed = read_scans(events), read_actions(actions)

@@ -132,37 +132,30 @@ class Store:
         return has_all_files(self._folder, version)
 
     @contextmanager
-    def open(self, output: str) -> Iterator[tuple[Path, Version]]:
+    def open(self, output: str, files: str | None = None) -> Iterator[tuple[Path, Version]]:
         """A local folder with the current version's content, links included, for reading only.
 
         It stays the same version while it is open, whatever is committed meanwhile.
 
+        Args:
+            output: its name.
+            files: a glob, by readers of a few files of a large output. From a bucket only the
+                output's own files whose paths match are downloaded, none of linked outputs. The
+                folder may hold other files too.
+
         Raises:
-            MissingOutput: `current` is None; or names a linked output that lacks a file.
+            MissingOutput: `current` is None; or names an output that lacks one of these files, or
+                a linked one that lacks a file.
         """
         version = self._required(output)
-        self._bring(version)
+        self._bring(version, files)
         yield Path(self._folder.content(*version.key)), version
 
     @contextmanager
     def open_version(self, version: Version) -> Iterator[Path]:
-        """Like `open`, for a version that `versions` gave, published or not."""
+        """Like `open`, for the own files of a version that `versions` gave, published or not."""
         self._bring(version, "*")
         yield Path(self._folder.content(*version.key))
-
-    @contextmanager
-    def open_files(self, output: str, pattern: str) -> Iterator[tuple[Path, Version]]:
-        """Like `open`, for readers of a few files of a large output.
-
-        From a bucket only the output's own files whose paths match the glob `pattern` are
-        downloaded, none of linked outputs. The folder may hold other files too.
-
-        Raises:
-            MissingOutput: `current` is None, or one of these files is missing.
-        """
-        version = self._required(output)
-        self._bring(version, pattern)
-        yield Path(self._folder.content(*version.key)), version
 
     @contextmanager
     def open_all(

@@ -37,7 +37,7 @@ def reader(fetching, tmp_path):
 
 
 def read(store, pattern):
-    with store.open_files("dataset", pattern) as (folder, version):
+    with store.open("dataset", pattern) as (folder, version):
         return contents(folder), version
 
 
@@ -46,7 +46,7 @@ def test_both_kinds_of_store_give_the_files_and_their_version(either):
     seen, of_version = read(either, "a.parquet")
     assert of_version == version
     assert seen["a.parquet"] == "alpha"
-    with pytest.raises(MissingOutput), either.open_files("sft", "*"):
+    with pytest.raises(MissingOutput), either.open("sft", "*"):
         pass
 
 

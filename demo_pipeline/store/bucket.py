@@ -8,6 +8,7 @@ the only copy of anything. `versions/` is not hidden there: SeaweedFS does not l
 
 import logging
 import os
+import re
 import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,6 +28,7 @@ from demo_pipeline.store.names import POINTERS, RETIRED, VERSIONS, is_output
 from demo_pipeline.store.objects import ObjectChangedError, ObjectInfo, Objects, list_all
 from demo_pipeline.store.store import Store
 from demo_pipeline.store.version_manifest import (
+    VERSION_LENGTH,
     CheckOutcome,
     FileEntry,
     LinkEntry,
@@ -53,6 +55,10 @@ from demo_pipeline.store.versions import (
 DEAD_SECONDS = 900.0  # after which a removal that did not end counts as dead
 _REMOVAL_SECONDS = 300.0  # after which a removal stops by itself, well before it counts as dead
 _REMOVING = b"removing "  # what a mark begins with while its version is removed
+# An id of an output may look like that of a version.
+_INSIDE = re.compile(
+    rf"{VERSIONS}(.+?)/([0-9a-f]{{{VERSION_LENGTH}}})/(?:{MANIFEST}|{CONTENT}/.+)", re.DOTALL
+)
 _WORKERS = 16
 _DOWNLOADS = 3
 _SWAPS = 100  # of an object: one only fails when another process succeeds
@@ -433,13 +439,8 @@ def _prefix(key: VersionKey) -> str:
 
 def _version_of(key: str) -> VersionKey | None:
     """The version that an object below `versions/` belongs to; None for a foreign object."""
-    parts = key.removeprefix(VERSIONS).split("/")
-    for place in range(1, len(parts) - 1):
-        rest = parts[place + 1 :]
-        inside = rest == [MANIFEST] or (rest[0] == CONTENT and len(rest) > 1)
-        if is_version_id(parts[place]) and inside:
-            return "/".join(parts[:place]), parts[place]
-    return None
+    found = _INSIDE.fullmatch(key)
+    return (found[1], found[2]) if found else None
 
 
 def _marked(key: str) -> VersionKey | None:

@@ -310,7 +310,7 @@ class NotebookStore:
         """A table of the stage `triage`, of all demonstrations."""
 
         def read(output: str) -> pa.Table:
-            with self._store.open_files(output, file) as (folder, _):
+            with self._store.open(output, file) as (folder, _):
                 return read_table(folder / file, FRAME_SCHEMAS[name])
 
         tables = in_parallel(read, self._store.outputs(TRIAGE_STAGE.folder))
@@ -519,7 +519,7 @@ class NotebookStore:
     def _frame(self, name: str, output: str) -> pd.DataFrame:
         """The table `<name>.parquet` of an output, with the columns that it is declared with."""
         file = f"{name}.parquet"
-        with _buildable(), self._store.open_files(output, file) as (folder, _):
+        with _buildable(), self._store.open(output, file) as (folder, _):
             return _data_frame(read_table(folder / file, FRAME_SCHEMAS[name]))
 
 

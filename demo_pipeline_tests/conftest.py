@@ -15,6 +15,7 @@ from botocore import session as botocore_session
 from botocore.loaders import create_loader
 from hypothesis import is_hypothesis_test, settings
 
+from demo_pipeline.store.bucket import BucketStore
 from demo_pipeline.store.store import Store
 from demo_pipeline_tests.golden.outputs import REAL_RECORDINGS, copy_recordings
 from demo_pipeline_tests.made_once import made_once
@@ -179,4 +180,4 @@ def either(request, tmp_path):
     """An empty store of each kind, for what is true of all."""
     if request.param == "local":
         return Store(tmp_path / "store")
-    return Store(tmp_path / "cache", MemoryObjects(shuffle=1))
+    return BucketStore(tmp_path / "cache", MemoryObjects(shuffle=1))

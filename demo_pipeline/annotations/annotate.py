@@ -121,7 +121,7 @@ def undone_steps(store: Store, demonstration: str) -> Iterator[int]:
 def quest_objectives(store: Store, demonstration: str) -> Sequence[str]:
     """The objectives of the recording's quest; none when they are not known."""
     try:
-        with store.open_files(f"recordings/{demonstration}", "manifest.json") as (folder, _):
+        with store.open(f"recordings/{demonstration}", "manifest.json") as (folder, _):
             quest = read_manifest(folder).parsed_meta().quest
     except (MissingOutput, DemonstrationError, ValueError):
         return ()

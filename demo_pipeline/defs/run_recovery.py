@@ -19,7 +19,7 @@ from demo_pipeline.defs.tags import (
     PROCESS_TAG,
     REPOSITORY_TAG,
 )
-from demo_pipeline.files.processes import ProcessIdentity, process_start, this_process
+from demo_pipeline.files.processes import ProcessIdentity, has_ended, this_process
 from demo_pipeline.runs.health import clear_leftovers
 from demo_pipeline.runs.workspace import Workspace
 
@@ -81,7 +81,7 @@ def _dead(instance: dg.DagsterInstance, record: dg.RunRecord) -> str:
         here_only = files and isinstance(instance.run_launcher, dg.DefaultRunLauncher)
         gone = here_only and _launcher_is_gone(record.dagster_run, silent)
         return "the process that launched it ended before it began" if gone else ""
-    if not owner.is_gone(here, process_start):
+    if not has_ended(owner.mark):
         return ""
     name = f"process {owner.pid} on {owner.host.partition('/')[0]}"
     if owner.boot != here.boot and "-" not in {owner.boot, here.boot}:

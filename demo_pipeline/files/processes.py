@@ -16,7 +16,7 @@ import socket
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -59,16 +59,9 @@ class ProcessIdentity:
     @property
     def mark(self) -> str:
         """A short form for names of files: hashes of host and of boot and start, with the pid."""
-        return f"{_hash(self.host)}-{self.pid}-{_hash(f'{self.boot} {self.start}')}"
-
-    def is_gone(self, here: "ProcessIdentity", start_of: Callable[[int], str | None]) -> bool:
-        """Whether the process has certainly ended; of one on another host than `here`: False."""
-        if self.host != here.host:
-            return False
-        if "-" not in {self.boot, here.boot} and self.boot != here.boot:
-            return True
-        start = start_of(self.pid)
-        return start is None or ("-" not in {start, self.start} and start != self.start)
+        known = "-" not in {self.boot, self.start}
+        started = _hash(f"{self.boot} {self.start}") if known else "-"
+        return f"{_hash(self.host)}-{self.pid}-{started}"
 
 
 def has_ended(mark: str) -> bool:
@@ -89,7 +82,7 @@ def _lives(mark: str) -> bool | None:
     if host != _hash(here.host) or not pid.isdigit():
         return None
     start = process_start(int(pid))
-    unknown = "-" in {start, here.boot}
+    unknown = "-" in {start, here.boot, started}
     return start is not None and (unknown or _hash(f"{here.boot} {start}") == started)
 
 

@@ -169,10 +169,10 @@ class Material:
         """The time line and the clock's evidence, in seconds of the film."""
         try:
             with (
-                self._store.open_files(f"recordings/{name}", "manifest.json") as (raw, _),
+                self._store.open(f"recordings/{name}", "manifest.json") as (raw, _),
                 self._store.open(f"events/{name}") as (events, _),
                 self._store.open(f"actions/{name}") as (actions, _),
-                self._store.open_files(f"screenshots/{name}", "evidence.json") as (shots, _),
+                self._store.open(f"screenshots/{name}", "evidence.json") as (shots, _),
             ):
                 video, evidence = read_manifest(raw).video, read_evidence(shots)
                 scans, performed = read_scans(events), read_actions(actions)

@@ -212,7 +212,7 @@ def _counted(
     if not count:
         return workspace.store.current(output), {}
     try:
-        with workspace.store.open_files(output, export.files) as (folder, version):
+        with workspace.store.open(output, export.files) as (folder, version):
             return version, export.records(folder)
     except MissingOutput:
         return None, {}

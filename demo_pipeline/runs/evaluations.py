@@ -6,7 +6,7 @@ put into `evaluations/<name>/` of the store, and scoring them when something cha
 
 import math
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,7 +46,7 @@ from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.stage import Summary
 from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.names import is_bucket, is_safe_id, local_path
-from demo_pipeline.store.objects import FolderObjects, ObjectInfo, Objects
+from demo_pipeline.store.objects import FolderObjects, ObjectInfo, Objects, list_folders
 from demo_pipeline.store.version_manifest import CheckOutcome, Recipe
 from demo_pipeline.store.versions import Staging
 
@@ -309,7 +309,7 @@ def list_evaluations(workspace: Workspace) -> ListedEvaluations:
         return ListedEvaluations()
     objects = store_objects(url)
     found, unreadable = list[DroppedEvaluation](), dict[str, str]()
-    for name in sorted(_folder_names(objects)):
+    for name in sorted(filter(is_safe_id, list_folders(objects, f"{EVALUATIONS_FOLDER}/"))):
         try:
             dropped = find_evaluation(objects, name)
         except StorageError as error:
@@ -317,17 +317,6 @@ def list_evaluations(workspace: Workspace) -> ListedEvaluations:
         else:
             found += [dropped] if dropped else []
     return ListedEvaluations(tuple(found), unreadable)
-
-
-def _folder_names(objects: Objects) -> Iterator[str]:
-    token: str | None = None
-    while True:
-        page = objects.list_prefixes(f"{EVALUATIONS_FOLDER}/", token)
-        names = (prefix.rstrip("/").rpartition("/")[2] for prefix in page.prefixes)
-        yield from filter(is_safe_id, names)
-        token = page.token
-        if token is None:
-            return
 
 
 def find_evaluation(objects: Objects, name: str) -> DroppedEvaluation | None:

@@ -109,7 +109,7 @@ def _uploads(workspace: Workspace) -> Finding:
         error = StorageError("no such folder; create it, or set DEMO_PIPELINE_UPLOADS")
         return _failure("uploads", url, error)
     try:
-        found = workspace.uploads.objects.list_prefixes(limit=1)
+        found = workspace.uploads.objects.list_page(deep=False)
     except (StorageError, OSError) as failed:
         return _failure("uploads", url, failed)
     empty = "" if found.prefixes or found.token else "; no recording is there yet"

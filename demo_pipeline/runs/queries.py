@@ -86,7 +86,7 @@ def _place_files(store: Store, view: View, root: Path, stack: ExitStack) -> None
 
     def place(output: str) -> None:
         rest = view.files.split("/")[len(output.split("/")) :]
-        folder, _ = stack.enter_context(store.open_files(output, "/".join(rest)))
+        folder, _ = stack.enter_context(store.open(output, "/".join(rest)))
         link = root / output
         link.parent.mkdir(parents=True, exist_ok=True)
         if not link.exists():

@@ -1,4 +1,4 @@
-"""Versions in a bucket: objects, and a pointer that names the version that readers see.
+"""The store in a bucket: objects, and a pointer that names the version that readers see.
 
 Belongs here: keys, the order of a commit's steps, downloads, and garbage collection by the
 bucket's own clock. A process that dies between any two steps leaves the last good version. Outputs
@@ -7,6 +7,8 @@ the only copy of anything. `versions/` is not hidden there: SeaweedFS does not l
 """
 
 import logging
+import os
+import re
 import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,35 +19,35 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from pydantic import JsonValue
+
 from demo_pipeline.files.atomic_write import atomic_file, read_digest
 from demo_pipeline.store.errors import MissingOutput, StorageError
-from demo_pipeline.store.folder import (
-    CONTENT,
-    MANIFEST,
-    Folder,
-    VersionKey,
-    is_old,
-    is_version_id,
-    remove_tree,
-    sync_tree,
-)
+from demo_pipeline.store.folder import CONTENT, MANIFEST, VersionKey, is_version_id, remove_tree
 from demo_pipeline.store.names import POINTERS, RETIRED, VERSIONS, is_output
 from demo_pipeline.store.objects import ObjectChangedError, ObjectInfo, Objects, list_all
-from demo_pipeline.store.version_manifest import FileEntry, LinkEntry, Version, parse_version
+from demo_pipeline.store.store import Store
+from demo_pipeline.store.version_manifest import (
+    VERSION_LENGTH,
+    CheckOutcome,
+    FileEntry,
+    LinkEntry,
+    Recipe,
+    Version,
+    parse_version,
+)
 from demo_pipeline.store.versions import (
     OutputDamage,
     Staging,
-    collect_folder,
     damages_of,
     has_all_files,
-    install,
+    is_linked,
     link_removed,
-    manifest_damage,
+    place_link,
     publish,
     size_of,
     staged,
     unneeded_versions,
-    unpublish,
     verify_version,
     with_linked,
 )
@@ -53,6 +55,10 @@ from demo_pipeline.store.versions import (
 DEAD_SECONDS = 900.0  # after which a removal that did not end counts as dead
 _REMOVAL_SECONDS = 300.0  # after which a removal stops by itself, well before it counts as dead
 _REMOVING = b"removing "  # what a mark begins with while its version is removed
+# An id of an output may look like that of a version.
+_INSIDE = re.compile(
+    rf"{VERSIONS}(.+?)/([0-9a-f]{{{VERSION_LENGTH}}})/(?:{MANIFEST}|{CONTENT}/.+)", re.DOTALL
+)
 _WORKERS = 16
 _DOWNLOADS = 3
 _SWAPS = 100  # of an object: one only fails when another process succeeds
@@ -61,62 +67,79 @@ _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 
-class BucketVersions:
-    """Versions as objects, each built and read in `folder`, a cache for this bucket alone.
+class BucketStore(Store):
+    """A store in a bucket, each version built and read in a cache for this bucket alone.
 
     The cache may be removed whenever nothing reads it.
     """
 
-    def __init__(self, objects: Objects, folder: Folder) -> None:
-        self.objects, self._folder = objects, folder
+    def __init__(self, cache: Path, bucket: Objects) -> None:
+        super().__init__(cache, bucket)
 
-    def pointed(self, output: str) -> str | None:
-        """The version that readers see, whether or not it exists; None without a valid pointer."""
-        stored = self.objects.read(f"{POINTERS}{output}")
-        return _version_in(stored[0]) if stored else None
-
-    def outputs(self, folder: str) -> set[str]:
-        """The outputs with a pointer at or below a folder; empty: all."""
-        listed = list_all(self.objects, f"{POINTERS}{folder}")
-        names = (info.key.removeprefix(POINTERS) for info in listed)
-        inside = (name for name in names if not folder or f"{name}/".startswith(f"{folder}/"))
-        return set(filter(is_output, inside))
-
-    def load(self, key: VersionKey) -> Version | None:
-        """The version, whose manifest the cache keeps; None when it is known to be damaged."""
-        with suppress(FileNotFoundError, NotADirectoryError, ValueError):
-            name, etag, _ = self._note(key).read_text().split("\n")
-            info = self.objects.head(name)
-            if (info.etag if info else "") == etag:  # it was not written again since
-                return None
-        return self._find(key)
+    def current(self, output: str) -> Version | None:
+        """See `Store`."""
+        return self.published(output)
 
     def is_complete(self, version: Version) -> bool:
-        """Whether every file exists in its size: by one listing."""
+        """See `Store`: by one listing."""
         stored = self._stored(version.key)
         sizes = {f"{CONTENT}/{path}": size for path, size in version.manifest.files.sizes()}
         same = (path in stored and stored[path].size == size for path, size in sizes.items())
         return MANIFEST in stored and all(same)
 
+    def _pointed(self, output: str) -> str | None:
+        stored = self._objects.read(f"{POINTERS}{output}")
+        return _version_in(stored[0]) if stored else None
+
+    def _outputs(self, folder: str) -> set[str]:
+        listed = list_all(self._objects, f"{POINTERS}{folder}")
+        names = (info.key.removeprefix(POINTERS) for info in listed)
+        inside = (name for name in names if not folder or f"{name}/".startswith(f"{folder}/"))
+        return set(filter(is_output, inside))
+
+    def _keys(self, within: str) -> set[VersionKey]:
+        prefix = f"{VERSIONS}{within}{'/' if within else ''}"
+        keys = (_version_of(info.key) for info in list_all(self._objects, prefix))
+        return super()._keys(within) | set(filter(None, keys))
+
+    def _load(self, key: VersionKey) -> Version | None:
+        with suppress(FileNotFoundError, NotADirectoryError, ValueError):
+            name, etag, _ = self._note(key).read_text().split("\n")
+            info = self._objects.head(name)
+            if (info.etag if info else "") == etag:  # it was not written again since
+                return None
+        return self._find(key)
+
     # A commit: before the local one, and after it
 
-    def prepare(self, staging: Staging) -> None:
-        """Refuse an output inside another, and keep the linked versions from being removed.
+    def commit(
+        self,
+        staging: Staging,
+        recipe: Recipe,
+        summary: Mapping[str, JsonValue],
+        checks: Sequence[CheckOutcome] = (),
+    ) -> Version:
+        """See `Store`.
 
-        Raises:
-            StorageError: also when a linked version was removed meanwhile.
+        The objects are written first, the manifest after them, and then the pointer moves. Whoever
+        else writes one of the objects at the same time writes the same bytes.
         """
-        output = staging.output
-        parts = output.split("/")
-        above = ["/".join(parts[:length]) for length in range(1, len(parts))]
-        taken = [name for name in above if self.objects.head(f"{POINTERS}{name}")]
-        if not taken and self.objects.list_page(f"{POINTERS}{output}/", limit=1).objects:
-            taken = [f"{output}/…"]
-        if taken:  # a local copy of the store could not hold both
-            raise StorageError(
-                f"{output}: {taken[0]} is an output already, and an output cannot be inside "
-                "another; remove it, or choose another name"
-            )
+        self._prepare(staging)
+        version = super().commit(staging, recipe, summary, checks)
+        key, folder = version.key, self._folder.version(*version.key)
+        self._keep(key)
+
+        def put(path: str) -> None:
+            self._objects.put(f"{_prefix(key)}{path}", folder / path)
+
+        in_parallel(put, [f"{CONTENT}/{path}" for path, _ in version.manifest.files.sizes()])
+        put(MANIFEST)
+        self._move_pointer(version)
+        self._note(key).unlink(missing_ok=True)
+        return version
+
+    def _prepare(self, staging: Staging) -> None:
+        """Keep the linked versions from being removed."""
         marked = self._marks() if staging.links else {}
 
         def keep(link: LinkEntry) -> None:
@@ -124,68 +147,46 @@ class BucketVersions:
             if key in marked:
                 self._keep(key)
             if not self._exists(key):
-                raise link_removed(output, link)
+                raise link_removed(staging.output, link)
 
         in_parallel(keep, staging.links.values())
-
-    def publish(self, version: Version) -> None:
-        """Write the objects, the manifest after them, and move the pointer.
-
-        Whoever else writes one of the objects at the same time writes the same bytes.
-        """
-        key, folder = version.key, self._folder.version(*version.key)
-        self._keep(key)
-
-        def put(path: str) -> None:
-            self.objects.put(f"{_prefix(key)}{path}", folder / path)
-
-        in_parallel(put, [f"{CONTENT}/{path}" for path, _ in version.manifest.files.sizes()])
-        put(MANIFEST)
-        self._move_pointer(version)
-        self._note(key).unlink(missing_ok=True)
 
     def _move_pointer(self, version: Version) -> None:
         name, data = f"{POINTERS}{version.output}", f"{version.id}\n".encode()
         for _ in range(_SWAPS):
-            stored = self.objects.read(name)
+            stored = self._objects.read(name)
             if stored and stored[0] == data:
                 return
             if stored:
                 self._retire(version.output, stored[0])
-            if self._swap(name, data, stored[1] if stored else None):
+            if self._swap(name, data, stored[1].etag if stored else ""):
                 return
         raise StorageError(
             f"{version.output}: too many processes commit it at the same time; run again"
         )
 
-    def unpublish(self, output: str) -> None:
-        """Remove the pointer of an output, if it has one."""
-        stored = self.objects.read(f"{POINTERS}{output}")
+    def remove(self, output: str) -> None:
+        """See `Store`."""
+        super().remove(output)
+        stored = self._objects.read(f"{POINTERS}{output}")
         if stored is not None:
             self._retire(output, stored[0])
-            self.objects.delete(f"{POINTERS}{output}")
-
-    def keys(self, within: str = "") -> set[VersionKey]:
-        """Every version in the bucket below a folder, complete or not."""
-        prefix = f"{VERSIONS}{within}{'/' if within else ''}"
-        keys = (_version_of(info.key) for info in list_all(self.objects, prefix))
-        return set(filter(None, keys))
+            self._objects.delete(f"{POINTERS}{output}")
 
     def erase(self, output: str) -> bool:
-        """Remove every object of an output's versions; returns whether there were any."""
+        """See `Store`."""
+        found = super().erase(output)
         tops = (f"{top}{output}/" for top in (VERSIONS, RETIRED))
-        keys = [info.key for top in tops for info in list_all(self.objects, top)]
-        in_parallel(self.objects.delete, keys)
-        remove_tree(self._folder.root / ".files" / output)
-        return bool(keys)
+        keys = [info.key for top in tops for info in list_all(self._objects, top)]
+        in_parallel(self._objects.delete, keys)
+        return found or bool(keys)
 
-    def _swap(self, name: str, data: bytes, before: ObjectInfo | None) -> bool:
-        """Whether an object, which has this state or is missing, was replaced by this process."""
-        etag = before.etag if before else None
+    def _swap(self, name: str, data: bytes, etag: str) -> bool:
+        """Whether an object, which has this ETag or is missing, was replaced by this process."""
         try:
-            self.objects.put(name, data, if_none_match=before is None, if_match=etag)
+            self._objects.put(name, data, replaces=etag)
         except ObjectChangedError:  # by another process, unless only the answer was lost
-            return (self.objects.read(name) or (b"",))[0] == data
+            return (self._objects.read(name) or (b"",))[0] == data
         return True
 
     # Downloads
@@ -193,131 +194,112 @@ class BucketVersions:
     def _find(self, key: VersionKey) -> Version | None:
         """The version, from the cache when its manifest is there; it is kept there."""
         version = self._folder.load(*key)
-        stored = None if version else self.objects.read(f"{_prefix(key)}{MANIFEST}")
+        stored = None if version else self._objects.read(f"{_prefix(key)}{MANIFEST}")
         if stored is None:
             return version
         version = parse_version([stored[0]], *key)
         if version:
             with self._folder.locked(key[0]):
-                if self._folder.load(*key) is None:
-                    self._write(Path(self._folder.manifest(*key)), stored[0])
+                self._cache_manifest(version)
         return version
 
-    def bring(self, version: Version) -> None:
-        """Download the version and every version it links to into the cache, and publish it there.
+    def _cache_manifest(self, version: Version) -> None:
+        if self._folder.load(*version.key) is None:
+            self._write(Path(self._folder.manifest(*version.key)), version.manifest.chunks())
 
-        Pruning keeps it there while it is published.
+    def _bring(self, version: Version, pattern: str | None = None) -> None:
+        """Download what the cache lacks; a version with those it links to is published there, too.
 
         Raises:
             MissingOutput: names the output that lacks a file.
         """
+        with suppress(FileNotFoundError):  # needed from now on, for a collection of the cache
+            os.utime(self._folder.version(*version.key))
+        versions = {version.key: version}
 
-        def load(keys: list[VersionKey]) -> list[Version]:
-            found = in_parallel(self._find, keys)
-            missing = [key[0] for key, one in zip(keys, found, strict=True) if one is None]
-            if missing:
-                raise MissingOutput(missing[0])
-            return [one for one in found if one]
+        def load(keys: list[VersionKey]) -> Iterable[Version]:
+            for key, one in zip(keys, in_parallel(self._find, keys), strict=True):
+                if one is None:
+                    raise MissingOutput(key[0])
+                versions[key] = one
+            return [versions[key] for key in keys]
 
-        linked = with_linked([version.key], load) - {version.key}
-        versions = [one for one in load(sorted(linked)) if not self._has(one)]
-        workers = 1 if len(versions) > 1 else _WORKERS
-        in_parallel(partial(self._download, workers), versions)
-        if not self._has(version):
-            self._download(_WORKERS, version)
-        if self._folder.published_version(version.output) != version.id:
+        if pattern is None:
+            with_linked([version.key], load)
+        lacking = [one for one in versions.values() if not self._has(one, pattern)]
+        workers = 1 if len(lacking) > 1 else _WORKERS
+        in_parallel(partial(self._download, pattern, workers), lacking)
+        if pattern is None and self._folder.published_version(version.output) != version.id:
             with self._folder.locked(version.output):
                 publish(self._folder, version)
 
-    def bring_files(self, version: Version, pattern: str) -> Path:
-        """Have the version's own files that match a glob in a folder, at least.
+    def _has(self, version: Version, pattern: str | None) -> bool:
+        if pattern is None:
+            return has_all_files(self._folder, version)
+        is_there = Path(self._folder.content(*version.key)).is_dir()
+        return is_there and not self._lacking(version, pattern)
 
-        They stay in the cache until a collection finds them old.
+    def _lacking(self, version: Version, pattern: str | None) -> list[FileEntry]:
+        """The matching files that the cache has not in their size."""
+        content, files = self._folder.content(*version.key), version.manifest.files
+        matching = (file for file in files if fnmatchcase(file.path, pattern or "*"))
+        return [file for file in matching if size_of(f"{content}/{file.path}") != file.size]
 
-        Raises:
-            MissingOutput: one of them is missing.
-        """
-        if self._has(version):
-            return Path(self._folder.content(*version.key))
-        folder = self._folder.root / ".files" / version.output / version.id
-        matching = (file for file in version.manifest.files if fnmatchcase(file.path, pattern))
-        wanted = [file for file in matching if size_of(f"{folder}/{file.path}") != file.size]
-        with staged(self._folder, version.output) as staging:
-            self._fetch_all(version, wanted, staging.path, {}, _WORKERS)
-            for file in wanted:
-                (folder / file.path).parent.mkdir(parents=True, exist_ok=True)
-                (staging.path / file.path).replace(folder / file.path)
-        return folder
-
-    def _has(self, version: Version) -> bool:
-        """Whether the cache has every file in its size; linked versions do not count."""
-        loaded = self._folder.load(*version.key)
-        return loaded is not None and has_all_files(self._folder, version)
-
-    def _download(self, workers: int, version: Version) -> None:
-        """Download one version, whose linked versions are in the cache already."""
+    def _download(self, pattern: str | None, workers: int, version: Version) -> None:
+        """Download the matching files that the cache lacks; of the whole version also the links."""
         folder, key = self._folder, version.key
+        content, links = Path(folder.content(*key)), version.manifest.links
         with folder.locked(f"{key[0]}.fetch"), staged(folder, key[0]) as staging:
-            if self._has(version):  # another process has downloaded it meanwhile
-                return
+            files = self._lacking(version, pattern)  # another process may have got them meanwhile
+            stored = self._stored(key) if pattern is None and files else {}
 
-            files = list(version.manifest.files)
-            self._fetch_all(version, files, staging.path, self._stored(key), workers)
-            for path, link in version.manifest.links.items():
-                staging.link(path, link)
-            with (staging.directory / MANIFEST).open("wb") as file:
-                file.writelines(version.manifest.chunks())
-            sync_tree(staging.directory)
+            def fetch(file: FileEntry) -> bool:
+                dest = staging.path / file.path
+                dest.parent.mkdir(parents=True, exist_ok=True)
+                return self._fetch(key, file, stored.get(f"{CONTENT}/{file.path}"), dest)
+
+            if not all(in_parallel(fetch, files, workers)):
+                raise MissingOutput(version.output)
             with folder.locked(key[0]):
-                install(folder, staging.directory, version)
-        _LOG.debug("%s: version %s downloaded, %d files", *key, len(version.manifest.files))
-
-    def _fetch_all(
-        self,
-        version: Version,
-        files: Sequence[FileEntry],
-        folder: Path,
-        stored: Mapping[str, ObjectInfo],
-        workers: int,
-    ) -> None:
-        """Download files of a version; `stored` are its objects, as far as they are known."""
-
-        def fetch(file: FileEntry) -> bool:
-            dest = folder / file.path
-            dest.parent.mkdir(parents=True, exist_ok=True)
-            return self._fetch(version.key, file, stored.get(f"{CONTENT}/{file.path}"), dest)
-
-        if not all(in_parallel(fetch, files, workers)):
-            raise MissingOutput(version.output)
+                self._cache_manifest(version)
+                folder.make(content)
+                for file in files:
+                    (content / file.path).parent.mkdir(parents=True, exist_ok=True)
+                    (staging.path / file.path).replace(content / file.path)
+                for path, link in links.items() if pattern is None else ():
+                    if not is_linked(folder, content / path, link):
+                        (content / path).unlink(missing_ok=True)
+                        place_link(folder, content / path, link)
+        _LOG.debug("%s: version %s downloaded, %d files", *key, len(files))
 
     def _fetch(self, key: VersionKey, file: FileEntry, info: ObjectInfo | None, dest: Path) -> bool:
         """Download a file of a version to `dest`; another object in its place is noted."""
         name = f"{_prefix(key)}{CONTENT}/{file.path}"
         for _ in range(_DOWNLOADS):
-            info = info or self.objects.head(name)
+            info = info or self._objects.head(name)
             if info is None or info.size != file.size:
                 break
             with suppress(ObjectChangedError):
-                self.objects.fetch(name, info.etag, dest)
+                self._objects.fetch(name, info.etag, dest)
                 if read_digest(dest).sha256 == file.sha256:
                     return True
                 dest.unlink()
-            info = self.objects.head(name)
+            info = self._objects.head(name)
         self._note_damage(key, name, info)
         return False
 
     def _stored(self, key: VersionKey) -> Mapping[str, ObjectInfo]:
         """Path below a version's key → its object."""
         prefix = _prefix(key)
-        return {info.key.removeprefix(prefix): info for info in list_all(self.objects, prefix)}
+        return {info.key.removeprefix(prefix): info for info in list_all(self._objects, prefix)}
 
     def _exists(self, key: VersionKey) -> bool:
-        return self.objects.head(f"{_prefix(key)}{MANIFEST}") is not None
+        return self._objects.head(f"{_prefix(key)}{MANIFEST}") is not None
 
-    def _write(self, path: Path, data: bytes) -> None:
+    def _write(self, path: Path, chunks: Iterable[bytes]) -> None:
         self._folder.make(path.parent)
         with atomic_file(path, draft=self._folder.draft()) as file:
-            file.write(data)
+            file.writelines(chunks)
 
     # Damage: a corrupt object is remembered, so that a new build is made instead of it
 
@@ -325,25 +307,24 @@ class BucketVersions:
         return self._folder.root / ".damaged" / key[0] / f"{key[1]}.txt"
 
     def _note_damage(self, key: VersionKey, name: str, info: ObjectInfo | None) -> None:
-        self._write(self._note(key), f"{name}\n{info.etag if info else ''}\n".encode())
+        self._write(self._note(key), [f"{name}\n{info.etag if info else ''}\n".encode()])
 
-    def verify(self, key: VersionKey) -> list[OutputDamage]:
-        """Every difference between a version in the bucket and its manifest; reads every byte."""
+    def _verify(self, key: VersionKey) -> list[OutputDamage]:
+        """See `Store`: reads the bucket itself. What differs in the cache is removed there."""
         name = f"{_prefix(key)}{MANIFEST}"
-        read = self.objects.read(name)
+        read = self._objects.read(name)
         version = parse_version([read[0]], *key) if read else None
         if version is None:
             self._note_damage(key, name, read[1] if read else None)
-            return [manifest_damage(key[0])]
-        folder = self._folder  # what differs in the cache is removed there, single files always
-        remove_tree(folder.root / ".files" / "/".join(key))
-        if Path(folder.content(*key)).is_dir() and verify_version(folder, *key, linked=False):
+            return [OutputDamage.of_manifest(key[0])]
+        folder = self._folder
+        if folder.version(*key).is_dir() and verify_version(folder, *key, linked=False):
             with folder.locked(key[0]):
                 remove_tree(folder.discard(folder.version(*key)))
         stored = self._stored(key)
 
         def differs(file: FileEntry) -> bool:
-            dest = self._folder.draft()
+            dest = folder.draft()
             found = self._fetch(key, file, stored.get(f"{CONTENT}/{file.path}"), dest)
             dest.unlink(missing_ok=True)
             return not found
@@ -357,7 +338,7 @@ class BucketVersions:
         whole = [path for path, target in targets.items() if self._exists(target)]
         damages = damages_of(version, sizes, lambda file: checked[file.path], whole)
         for path in whole:
-            damages += self.verify(targets[path])
+            damages += self._verify(targets[path])
         return damages
 
     # Garbage collection. A version that is not needed any more has a mark, which says when it was
@@ -366,12 +347,12 @@ class BucketVersions:
     # that and gives way.
 
     def _marks(self) -> dict[VersionKey, ObjectInfo]:
-        marks = ((_marked(info.key), info) for info in list_all(self.objects, RETIRED))
+        marks = ((_marked(info.key), info) for info in list_all(self._objects, RETIRED))
         return {key: info for key, info in marks if key}
 
     def _mark(self, key: VersionKey) -> None:
         """Note that a version was needed until now."""
-        self.objects.put(f"{RETIRED}{'/'.join(key)}", _nonce())
+        self._objects.put(f"{RETIRED}{'/'.join(key)}", _nonce())
 
     def _retire(self, output: str, pointer: bytes) -> None:
         """Start the grace period of the version that a pointer names."""
@@ -385,36 +366,32 @@ class BucketVersions:
         Raises:
             StorageError: a collection is removing it; times are compared by the bucket's clock.
         """
-        name = f"{RETIRED}{'/'.join(key)}"
+        name, clock = f"{RETIRED}{'/'.join(key)}", f"{RETIRED}clock"
         for _ in range(_SWAPS):
-            mark = self.objects.read(name)
+            mark = self._objects.read(name)
             if mark is None:
                 return
             if mark[0].startswith(_REMOVING):
-                now = self.objects.put(f"{RETIRED}clock", b"").modified
-                if mark[1].modified >= now - DEAD_SECONDS:
+                self._objects.put(clock, b"")
+                now = self._objects.head(clock) or mark[1]
+                if mark[1].modified >= now.modified - DEAD_SECONDS:
                     break
-            if self._swap(name, _nonce(), mark[1]):
+            if self._swap(name, _nonce(), mark[1].etag):
                 return
         raise StorageError(
             f"{key[0]}: garbage collection is removing an old version with the same content; "
             f"run again, after {DEAD_SECONDS / 60:.0f} minutes at the latest"
         )
 
-    def collect(self, before: float, now: float) -> list[str]:
-        """Remove versions that nobody needed since a time; the same in the cache.
-
-        A version that no commit has marked as replaced is marked, and goes at a later collection.
-
-        Returns:
-            `<output>@<version>` of each version removed, sorted, then drafts in the cache.
-        """
+    def collect(self, grace_seconds: float, now: float) -> list[str]:
+        """See `Store`; the same in the cache, of which only the drafts are named."""
+        before = now - grace_seconds
         changed: dict[VersionKey, float] = {}
-        for info in list_all(self.objects, VERSIONS):
+        for info in list_all(self._objects, VERSIONS):
             if key := _version_of(info.key):
                 changed[key] = max(info.modified, changed.get(key, 0))
-        marks, names = self._marks(), sorted(self.outputs(""))
-        current = dict(zip(names, in_parallel(self.pointed, names), strict=True))
+        marks, names = self._marks(), sorted(self._outputs(""))
+        current = dict(zip(names, in_parallel(self._pointed, names), strict=True))
         needed_at = {
             key: max(at, marks[key].modified if key in marks else 0) for key, at in changed.items()
         }
@@ -423,39 +400,35 @@ class BucketVersions:
         in_parallel(self._mark, [key for key in unneeded if key not in marks])
         marked = [key for key in unneeded if key in marks]
         removed = in_parallel(lambda key: self._remove(key, marks[key], now), marked)
-        for info in list_all(self.objects, RETIRED):
+        for info in list_all(self._objects, RETIRED):
             if _marked(info.key) not in changed and info.modified < before:
-                self.objects.delete(info.key)
+                self._objects.delete(info.key)
+        for output in self._folder.published_outputs(""):
+            if self._folder.published_version(output) != current.get(output):
+                super().remove(output)
         gone = [f"{key[0]}@{key[1]}" for key, done in zip(marked, removed, strict=True) if done]
-        folder = self._folder  # the cache
-        for output in folder.published_outputs(""):
-            if folder.published_version(output) != current.get(output):
-                unpublish(folder, output)
-        for single in (folder.root / ".files").rglob("*"):
-            if single.is_file() and is_old(single, before):
-                single.unlink(missing_ok=True)
-        drafts = collect_folder(folder, before)
+        drafts = super().collect(grace_seconds, now)
         return gone + [name for name in drafts if name.startswith(".staging/")]
 
     def _remove(self, key: VersionKey, mark: ObjectInfo, now: float) -> bool:
         """Remove a version, manifest first, unless a commit marked it as needed meanwhile."""
-        began, stored = time.monotonic(), self.objects.read(mark.key)
+        began, stored = time.monotonic(), self._objects.read(mark.key)
         others = stored and stored[0].startswith(_REMOVING)
         if others and mark.modified >= now - DEAD_SECONDS:
             return False
-        if not self._swap(mark.key, _REMOVING + _nonce(), mark):
+        if not self._swap(mark.key, _REMOVING + _nonce(), mark.etag):
             return False
-        needed, manifest = self.pointed(key[0]) == key[1], f"{_prefix(key)}{MANIFEST}"
-        objects = [] if needed else [info.key for info in list_all(self.objects, _prefix(key))]
+        needed, manifest = self._pointed(key[0]) == key[1], f"{_prefix(key)}{MANIFEST}"
+        objects = [] if needed else [info.key for info in list_all(self._objects, _prefix(key))]
         for one in sorted(objects, key=lambda one: one != manifest):
             if time.monotonic() - began > _REMOVAL_SECONDS:
                 needed = True
                 break
-            self.objects.delete(one)
+            self._objects.delete(one)
         if needed:
             self._mark(key)
         else:
-            self.objects.delete(mark.key)
+            self._objects.delete(mark.key)
         return not needed
 
 
@@ -466,13 +439,8 @@ def _prefix(key: VersionKey) -> str:
 
 def _version_of(key: str) -> VersionKey | None:
     """The version that an object below `versions/` belongs to; None for a foreign object."""
-    parts = key.removeprefix(VERSIONS).split("/")
-    for place in range(1, len(parts) - 1):
-        rest = parts[place + 1 :]
-        inside = rest == [MANIFEST] or (rest[0] == CONTENT and len(rest) > 1)
-        if is_version_id(parts[place]) and inside:
-            return "/".join(parts[:place]), parts[place]
-    return None
+    found = _INSIDE.fullmatch(key)
+    return (found[1], found[2]) if found else None
 
 
 def _marked(key: str) -> VersionKey | None:

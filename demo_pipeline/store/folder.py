@@ -18,8 +18,6 @@ from demo_pipeline.store.objects import make_folders
 from demo_pipeline.store.version_manifest import VERSION_LENGTH, Version, read_version
 
 CONTENT, MANIFEST = "content", "manifest.json"
-COLLECTION = ".collect"
-"""The lock of a collection, shared by the commits that run at the same time."""
 VersionKey = tuple[str, str]
 """Output and version id."""
 VERSIONS_FOLDER = ".versions"
@@ -84,30 +82,23 @@ class Folder:
 
     def published_outputs(self, folder: str) -> set[str]:
         """The outputs with a pointer at or below a folder; empty: all."""
-        found, pending = set(), [folder]
-        while pending:
-            name = pending.pop()
-            if name and os.path.islink(f"{self.root}/{name}"):  # noqa: PTH114 - very many
-                found.add(name)
-                continue
-            with suppress(FileNotFoundError, NotADirectoryError):
-                names = os.listdir(self.root / name)  # noqa: PTH208 - very many
-                above = f"{name}/" if name else ""
-                pending += [f"{above}{child}" for child in names if child[0] != "."]
+        if folder and self.published_version(folder):
+            return {folder}
+        found = set[str]()
+        for place, folders, files in os.walk(self.root / folder):
+            above = place[len(str(self.root)) + 1 :]
+            found |= {f"{above}/{name}".lstrip("/") for name in (*folders, *files)}
+            folders[:] = [name for name in folders if name[0] != "."]
         return set(filter(self.published_version, found))
 
     def versions(self, within: str = "") -> Iterator[VersionKey]:
         """Every version directory below a folder, published or not, complete or not."""
         top = self.root / VERSIONS_FOLDER
-        pending = [top / within]
-        while pending:
-            above = pending.pop()
-            for path in _children(above):
-                inside = (path / MANIFEST, path / CONTENT)
-                if is_version_id(path.name) and any(one.exists() for one in inside):
-                    yield above.relative_to(top).as_posix(), path.name
-                elif path.is_dir():
-                    pending.append(path)
+        for place, folders, files in os.walk(top / within):
+            above, _, name = place[len(str(top)) + 1 :].rpartition("/")
+            if is_version_id(name) and (CONTENT in folders or MANIFEST in files):
+                folders.clear()
+                yield above, name
 
     def make(self, path: Path) -> None:
         """See `make_folders`."""
@@ -145,19 +136,14 @@ class Folder:
         With a time only those that were last changed `before` it, then also those of processes of
         which nothing is known.
         """
-
-        def is_left(path: Path) -> bool:
-            mark = path.name.rpartition(".")[2]
-            if before is None:
-                return has_ended(mark)
-            return is_old(path, before) and not is_running(mark)
-
-        found, pending = [], [self.staging]
-        while pending:
-            inside = _children(pending.pop())
-            found += [path for path in inside if path.name.startswith(".") and is_left(path)]
-            pending += [path for path in inside if not path.name.startswith(".") and path.is_dir()]
-        return sorted(found)
+        found = list[Path]()
+        for place, folders, files in os.walk(self.staging):
+            found += [Path(place, name) for name in (*folders, *files) if name[0] == "."]
+            folders[:] = [name for name in folders if name[0] != "."]
+        marked = ((path, path.name.rpartition(".")[2]) for path in sorted(found))
+        if before is None:
+            return [path for path, mark in marked if has_ended(mark)]
+        return [path for path, mark in marked if is_old(path, before) and not is_running(mark)]
 
     def remove_unfinished(self, before: float | None) -> list[str]:
         """Remove what is `unfinished`; returns its paths relative to the root."""
@@ -214,11 +200,3 @@ def remove_tree(path: Path) -> None:
             shutil.rmtree(path)
         else:
             path.unlink()
-
-
-def _children(folder: Path) -> list[Path]:
-    """The entries of a folder; none when it is not one."""
-    try:
-        return list(folder.iterdir())
-    except (FileNotFoundError, NotADirectoryError):
-        return []

@@ -6,7 +6,6 @@ repeats a URL, which may carry credentials.
 
 import hashlib
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -30,11 +29,6 @@ _SCHEMES = frozenset({"http", "https", "ftp", "gs", "gcs", "az", "abfs", "hdfs",
 def is_safe_id(text: str) -> bool:
     """Whether `text` is `[A-Za-z0-9][A-Za-z0-9._-]{0,127}` without `..`: a name in the store."""
     return _SAFE.fullmatch(text) is not None and ".." not in text
-
-
-def is_former_id(text: str) -> bool:
-    """Whether an earlier version gave this id to a folder that has another id now."""
-    return is_safe_id(text) and safe_id(text) != text
 
 
 def is_folder_name(text: str) -> bool:
@@ -90,26 +84,15 @@ def require_document(key: str) -> str:
     return key
 
 
-@dataclass(frozen=True, slots=True)
-class Bucket:
-    """An S3 root: name of the bucket, and the prefix of every key: empty, or ending in `/`."""
-
-    name: str
-    prefix: str
-
-    @property
-    def url(self) -> str:
-        """`s3://bucket/prefix`, without a final slash."""
-        return f"{_S3}{self.name}/{self.prefix}".rstrip("/")
-
-
 def is_bucket(url: str) -> bool:
     """Whether a root is on S3."""
     return url.strip().lower().startswith(_S3)
 
 
-def bucket_of(url: str) -> Bucket:
-    """The bucket and the prefix of an `s3://` URL; the prefix is not decoded.
+def bucket_of(url: str) -> tuple[str, str]:
+    """The bucket of an `s3://` URL, and the prefix of every key: empty, or ending in `/`.
+
+    The prefix is not decoded.
 
     Raises:
         StorageError: it carries credentials, a query or a fragment, or has no bucket.
@@ -124,7 +107,7 @@ def bucket_of(url: str) -> Bucket:
     if not is_bucket(url) or not _BUCKET.fullmatch(name):
         raise StorageError("an s3:// URL names a bucket and a prefix, e.g. s3://bucket/recordings")
     inside = prefix.strip("/")
-    return Bucket(name, f"{inside}/" if inside else "")
+    return name, f"{inside}/" if inside else ""
 
 
 def local_path(url: str) -> Path:

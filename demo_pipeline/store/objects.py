@@ -5,14 +5,14 @@ links that lead outside a folder's root, are ignored; a listing follows links to
 under the root alone: below, links between neighbours would have a path for each way through them.
 """
 
-import errno
 import fcntl
 import os
+import shutil
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from itertools import islice
+from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
@@ -20,8 +20,6 @@ from demo_pipeline.files.atomic_write import atomic_file, private_mode, sync
 from demo_pipeline.store.errors import StorageError
 
 PAGE = 1000  # S3 lists no more at once
-_CHUNK = 2**20  # bytes
-_Parts = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +42,7 @@ class ObjectInfo:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Objects and, with a delimiter, folders that end in `/`, in no order.
+    """Objects and, of a listing that is not deep, folders that end in `/`, in no order.
 
     The token is the next page's; None at the end.
     """
@@ -69,11 +67,12 @@ class Objects(Protocol):
     def url(self) -> str:
         """The root as it was configured, without credentials."""
 
-    def list_page(self, prefix: str = "", token: str | None = None, limit: int = PAGE) -> Page:
-        """Objects whose key begins with `prefix`, at any depth."""
+    def list_page(self, prefix: str = "", token: str | None = None, *, deep: bool = True) -> Page:
+        """Objects whose key begins with `prefix`, at any depth.
 
-    def list_prefixes(self, prefix: str = "", token: str | None = None, limit: int = PAGE) -> Page:
-        """The folders (and objects) directly under `prefix`, which is empty or ends in `/`."""
+        Without `deep` the folders and objects directly under `prefix`, which is empty or ends in
+        `/`. A token is of a listing with the same other arguments.
+        """
 
     def head(self, key: str) -> ObjectInfo | None:
         """The object as it is now; None when it does not exist."""
@@ -89,21 +88,14 @@ class Objects(Protocol):
                 length or ETag is not the announced one.
         """
 
-    def put(
-        self,
-        key: str,
-        data: bytes | Path,
-        *,
-        if_none_match: bool = False,
-        if_match: str | None = None,
-    ) -> ObjectInfo:
-        """Write an object atomically; readers see the old bytes or the new.
+    def put(self, key: str, data: bytes | Path, *, replaces: str | None = None) -> str:
+        """Write an object atomically, and return its ETag; readers see the old bytes or the new.
 
         Args:
             key: of the object.
-            data: bytes, or a file to read them from.
-            if_none_match: write only when no object has the key.
-            if_match: write only when the present object has this ETag.
+            data: bytes, or a file to read them from, which has no condition.
+            replaces: write only when the present object has this ETag, or with an empty one when
+                there is none.
 
         Raises:
             ObjectChangedError: the condition does not hold; or the call was made twice, because the
@@ -116,11 +108,23 @@ class Objects(Protocol):
 
 def list_all(objects: Objects, prefix: str = "") -> Iterator[ObjectInfo]:
     """Every object whose key begins with `prefix`, page after page, in no order."""
-    token: str | None = ""
-    while token is not None:
-        page = objects.list_page(prefix, token or None)
+    for page in _pages(objects, prefix, deep=True):
         yield from page.objects
-        token = page.token
+
+
+def list_folders(objects: Objects, prefix: str = "") -> Iterator[str]:
+    """The names of the folders directly under `prefix` that are not hidden, in no order."""
+    for page in _pages(objects, prefix, deep=False):
+        names = (folder.removeprefix(prefix)[:-1] for folder in page.prefixes)
+        yield from (name for name in names if name and name[0] != ".")
+
+
+def _pages(objects: Objects, prefix: str, *, deep: bool) -> Iterator[Page]:
+    page = objects.list_page(prefix, deep=deep)
+    yield page
+    while page.token is not None:
+        page = objects.list_page(prefix, page.token, deep=deep)
+        yield page
 
 
 @contextmanager
@@ -149,22 +153,18 @@ def make_folders(path: Path, root: Path) -> None:
         sync(folder.parent)
 
 
-def parts_of(data: bytes | Path, size: int = _CHUNK) -> Iterator[bytes]:
-    """Parts of `size` bytes, the last one shorter. Raises `StorageError` for an unreadable file."""
-    if isinstance(data, bytes):
-        yield from (data[start : start + size] for start in range(0, len(data), size))
-        return
+def opened_data(data: bytes | Path) -> BinaryIO:
+    """What is put, as an open file. Raises `StorageError` for a file that cannot be read."""
     try:
-        with data.open("rb") as file:
-            while part := file.read(size):
-                yield part
+        return BytesIO(data) if isinstance(data, bytes) else data.open("rb")
     except OSError as error:
-        raise StorageError(f"{data.name}: could not be read: {type(error).__name__}") from None
+        name = Path(str(data)).name
+        raise StorageError(f"{name}: could not be read: {type(error).__name__}") from None
 
 
 @dataclass(frozen=True, slots=True)
 class FolderObjects:
-    """See `Objects`. Keys are listed in the order of their parts, and a token does not expire.
+    """See `Objects`. Pages are in the order of names, and a token does not expire.
 
     Args:
         root: the folder; listing requires it, and the first `put` creates it.
@@ -179,13 +179,27 @@ class FolderObjects:
         """The root's path."""
         return str(self.root)
 
-    def list_page(self, prefix: str = "", token: str | None = None, limit: int = PAGE) -> Page:
-        """See `Objects`. Raises `StorageError` also when a folder in it cannot be read."""
-        return self._page(prefix, token, limit, deep=True)
+    def list_page(self, prefix: str = "", token: str | None = None, *, deep: bool = True) -> Page:
+        """See `Objects`. Raises `StorageError` also when a folder in it cannot be read.
 
-    def list_prefixes(self, prefix: str = "", token: str | None = None, limit: int = PAGE) -> Page:
-        """See `Objects`. Raises as `list_page`."""
-        return self._page(prefix, token, limit, deep=False)
+        A page ends with all that is below one of the names that `prefix` leads to.
+        """
+        above, _, start = prefix.rpartition("/")
+        after = _name_in(token)
+        objects, folders = list[ObjectInfo](), list[str]()
+        for name in self.names(above):
+            if name <= after or not name.startswith(start):
+                continue
+            if len(objects) + len(folders) >= PAGE:
+                return Page(tuple(objects), tuple(folders), os.fsencode(after).hex())
+            after, key = name, f"{above}/{name}" if above else name
+            info, is_folder = self._entry(key, follow=not (deep and above))
+            objects += [info] if info else []
+            if is_folder and not deep:
+                folders.append(f"{key}/")
+            elif is_folder:
+                objects += self._below(key)
+        return Page(tuple(objects), tuple(folders), None)
 
     def head(self, key: str) -> ObjectInfo | None:
         """See `Objects`."""
@@ -204,22 +218,14 @@ class FolderObjects:
         """See `Objects`."""
         try:
             with self._opened(key) as file, stored_file(dest) as out:
-                for chunk in self.chunks(file):
-                    out.write(chunk)
+                shutil.copyfileobj(file, out)
                 read = _described(key, os.fstat(file.fileno()))
                 if read.etag != etag or out.tell() != read.size or self.head(key) != read:
                     raise ObjectChangedError(f"{key!r} is not the file that was listed any more")
         except FileNotFoundError:
             raise ObjectChangedError(f"{key!r} was removed") from None
 
-    def put(
-        self,
-        key: str,
-        data: bytes | Path,
-        *,
-        if_none_match: bool = False,
-        if_match: str | None = None,
-    ) -> ObjectInfo:
+    def put(self, key: str, data: bytes | Path, *, replaces: str | None = None) -> str:
         """See `Objects`. Raises `StorageError` also for a hidden key, or that of a folder."""
         if not _is_plain(key):
             raise StorageError(f"{key!r} cannot be a key in a folder")
@@ -229,11 +235,11 @@ class FolderObjects:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             now = self.head(key)
-            if (if_none_match and now) or (if_match and (now is None or now.etag != if_match)):
+            if replaces is not None and replaces != (now.etag if now else ""):
                 raise ObjectChangedError(f"{key!r} was written by another process meanwhile")
-            with stored_file(path, draft) as out:
-                out.writelines(parts_of(data))
-            return _described(key, path.stat())
+            with opened_data(data) as source, stored_file(path, draft) as out:
+                shutil.copyfileobj(source, out)
+            return _described(key, path.stat()).etag
         finally:
             os.close(lock)
 
@@ -242,11 +248,6 @@ class FolderObjects:
         if _is_plain(key) and (self.root / key).is_file():
             (self.root / key).unlink(missing_ok=True)
             sync((self.root / key).parent)
-
-    def chunks(self, file: BinaryIO) -> Iterator[bytes]:
-        """The rest of an open file, in chunks."""
-        while chunk := file.read(_CHUNK):
-            yield chunk
 
     @contextmanager
     def _opened(self, key: str) -> Iterator[BinaryIO]:
@@ -261,85 +262,76 @@ class FolderObjects:
             if not (_is_plain(key) and self._holds(path) and path.is_file()):
                 raise FileNotFoundError(key)
             file = path.open("rb")
-        except (IsADirectoryError, NotADirectoryError, RuntimeError):  # or a loop of links
+        except (IsADirectoryError, NotADirectoryError):
             raise FileNotFoundError(key) from None
         except PermissionError:
             raise StorageError(f"{key!r}: cannot be read; check its permissions") from None
         with file:
             yield file
 
-    def _page(self, prefix: str, token: str | None, limit: int, *, deep: bool) -> Page:
+    def _below(self, folder: str) -> Iterator[ObjectInfo]:
+        """Yield the files at any depth of a folder; one that cannot be read hides no other."""
+        with suppress(StorageError):
+            for name in self.names(folder):
+                info, is_folder = self._entry(f"{folder}/{name}", follow=False)
+                if info:
+                    yield info
+                elif is_folder:
+                    yield from self._below(f"{folder}/{name}")
+
+    def _entry(self, key: str, *, follow: bool) -> tuple[ObjectInfo | None, bool]:
+        """A file inside the root, and whether it is a folder there instead.
+
+        A link to a folder counts only with `follow`, and never one to the root itself.
+        """
+        path = self.root / key
+        try:
+            if self.leaves(path):
+                return None, False
+            status = path.stat()
+            if stat.S_ISREG(status.st_mode):
+                return _described(key, status), False
+            other = path.is_symlink() and not (follow and path.resolve() != self.root.resolve())
+            return None, stat.S_ISDIR(status.st_mode) and not other
+        except OSError:  # removed meanwhile
+            return None, False
+
+    def leaves(self, path: Path) -> bool:
+        """Whether a path below the root is a link to somewhere outside it, or to itself."""
+        try:
+            return path.is_symlink() and not self._holds(path)
+        except OSError:  # of its folder: who opens it reports that
+            return False
+
+    def names(self, folder: str = "") -> list[str]:
+        """The visible names in a folder inside the root, sorted.
+
+        Raises:
+            StorageError: there is no root, or the folder cannot be listed.
+        """
         if not self.root.is_dir():
             raise MissingRootError(
                 f"{self.root}: the uploads folder does not exist; "
                 "create it, or set DEMO_PIPELINE_UPLOADS"
             )
-        folder, _, start = prefix.rpartition("/")
-        if folder and not _is_plain(folder):
-            return Page((), (), None)
-        base = tuple(folder.split("/")) if folder else ()
-        found = list(islice(self._walk(base, start, _after(token), deep=deep), limit + 1))
-        page = [("/".join(parts), status) for parts, status in found[:limit]]
-        return Page(
-            tuple(_described(k, status) for k, status in page if not stat.S_ISDIR(status.st_mode)),
-            tuple(f"{key}/" for key, status in page if stat.S_ISDIR(status.st_mode)),
-            os.fsencode(page[-1][0]).hex() if len(found) > limit else None,
-        )
-
-    def _walk(
-        self, folder: _Parts, start: str, after: _Parts, *, deep: bool
-    ) -> Iterator[tuple[_Parts, os.stat_result]]:
-        """The entries of a folder whose parts come after `after`, by name, with links followed.
-
-        Args:
-            folder: parts of its key; nothing is yielded when it does not exist.
-            start: what the names begin with.
-            after: parts of a key.
-            deep: give the files at any depth, instead of files and folders.
-        """
-        depth = len(folder)
-        since = after[depth] if after[:depth] == folder and len(after) > depth else ""
-        for name in self._names("/".join(folder)):
-            if name < since or name[0] == "." or not name.startswith(start):
-                continue
-            parts, path = (*folder, name), self.root.joinpath(*folder, name)
-            status = self._status(path)
-            if status is None:
-                continue
-            if not deep or stat.S_ISREG(status.st_mode):
-                if parts > after:
-                    yield parts, status
-            elif not path.is_symlink() or (not folder and path.resolve() != self.root.resolve()):
-                # One folder that cannot be read hides no other; listing it alone reports it.
-                with suppress(StorageError):
-                    yield from self._walk(parts, "", after, deep=True)
-
-    def _names(self, folder: str) -> list[str]:
-        """The names in a folder inside the root, sorted."""
         path = self.root / folder
         try:
-            return sorted(os.listdir(path)) if self._holds(path) else []  # noqa: PTH208 - many
-        except (FileNotFoundError, NotADirectoryError, RuntimeError):  # or a loop of links
+            inside = (not folder or _is_plain(folder)) and self._holds(path)
+            names = os.listdir(path) if inside else []  # noqa: PTH208 - many
+            return sorted(name for name in names if name[0] != ".")
+        except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
-            if error.errno == errno.ELOOP:
-                return []
             place, reason = ascii(folder) if folder else "the root", os.strerror(error.errno or 0)
             raise StorageError(
                 f"{place}: cannot be listed ({reason}); check its permissions"
             ) from None
 
-    def _status(self, path: Path) -> os.stat_result | None:
-        """Status of what `path` leads to; None unless that is a file or folder inside the root."""
-        try:
-            status = None if path.is_symlink() and not self._holds(path) else path.stat()
-        except (OSError, RuntimeError):  # removed meanwhile, or a loop of links
-            return None
-        known = status and (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode))
-        return status if known else None
-
     def _holds(self, path: Path) -> bool:
-        return path.resolve().is_relative_to(self.root.resolve())
+        try:
+            return path.resolve().is_relative_to(self.root.resolve())
+        except (OSError, RuntimeError):  # a loop of links
+            return False
 
 
 def _is_plain(key: str) -> bool:
@@ -352,10 +344,10 @@ def _described(key: str, status: os.stat_result) -> ObjectInfo:
     return ObjectInfo(key, status.st_size, etag, status.st_mtime)
 
 
-def _after(token: str | None) -> _Parts:
-    """The parts of the last key on the page before; empty at the beginning."""
+def _name_in(token: str | None) -> str:
+    """The last name on the page before; empty at the beginning."""
     try:
-        return tuple(os.fsdecode(bytes.fromhex(token)).split("/")) if token is not None else ()
+        return os.fsdecode(bytes.fromhex(token or ""))
     except ValueError:
         message = "this token is not from a listing of a folder; start a new listing"
         raise StorageError(message) from None

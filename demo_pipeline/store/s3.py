@@ -13,7 +13,6 @@ import time
 from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import suppress
-from email.utils import parsedate_to_datetime
 from functools import partial
 from io import BytesIO
 from pathlib import Path
@@ -31,7 +30,7 @@ from demo_pipeline.store.objects import (
     ObjectChangedError,
     ObjectInfo,
     Page,
-    parts_of,
+    opened_data,
     stored_file,
 )
 
@@ -78,48 +77,6 @@ class S3CallError(StorageError):
 
     def __str__(self) -> str:
         return f"{self.place}: {_REMEDIES.get(self.code, f'S3 failed with {self.code}; try again')}"
-
-
-class S3Client:
-    """One bucket. It connects at the first call, and again after a fork."""
-
-    def __init__(self, bucket: str) -> None:
-        self._bucket = bucket
-        self._connected: tuple[int, Any] | None = None
-
-    def call(self, method: str, key: str = "", **arguments: Any) -> dict[str, Any]:
-        """One operation of the S3 API, e.g. `head_object`, of an object by its full key.
-
-        Raises:
-            S3CallError: when it fails, after as many calls as are sensible.
-        """
-        given = {"Bucket": self._bucket, **({"Key": key} if key else {}), **arguments}
-        try:
-            answer: dict[str, Any] = self._system().call_s3(method, **given)
-        except _FAILURES as error:
-            raise self._failed(key, error) from None
-        return answer
-
-    def chunks(self, key: str, body: Any) -> Iterator[bytes]:
-        """The bytes of a `get_object` in chunks as they arrive; closes it at the end."""
-        loop = self._system().loop
-        try:
-            while chunk := sync(loop, body.read, _CHUNK):
-                yield chunk
-        except _FAILURES as error:
-            raise self._failed(key, error) from None
-        finally:
-            body.close()
-
-    def _system(self) -> Any:  # of this process: a connection does not survive a fork
-        if self._connected is None or self._connected[0] != os.getpid():
-            self._connected = (os.getpid(), _connect())
-        return self._connected[1]
-
-    def _failed(self, key: str, error: BaseException) -> S3CallError:
-        code, status = _reason(error.__cause__ or error)
-        place = f"s3://{self._bucket}/{ascii(key)[1:-1]}"
-        return S3CallError(place, code if _CODE.fullmatch(code) else "an unknown error", status)
 
 
 def _reason(error: BaseException) -> tuple[str, int]:
@@ -169,33 +126,67 @@ def _close_session(process: int, loop: Any, session: Any) -> None:
 class S3Objects:
     """See `Objects`, at `s3://bucket/prefix`. Keys that begin with `/` below it are left out.
 
-    Objects of more than `part_bytes` are written in parts of this size, 5 MiB at least.
+    It connects at the first call, and again after a fork. Files of more than `part_bytes` are
+    written in parts of this size, 5 MiB at least.
     """
 
-    def __init__(
-        self, url: str, client: S3Client | None = None, part_bytes: int = _PART_BYTES
-    ) -> None:
-        self._bucket = bucket_of(url)
-        self._client = client or S3Client(self._bucket.name)
+    def __init__(self, url: str, part_bytes: int = _PART_BYTES) -> None:
+        self._bucket, self._prefix = bucket_of(url)
         self._part_bytes = part_bytes
+        self._connected: tuple[int, Any] | None = None
 
     @property
     def url(self) -> str:
         """`s3://bucket/prefix`."""
-        return self._bucket.url
+        return f"s3://{self._bucket}/{self._prefix}".rstrip("/")
 
-    def list_page(self, prefix: str = "", token: str | None = None, limit: int = PAGE) -> Page:
-        """See `Objects`."""
-        return self._listed(prefix, token, limit)
+    def call(self, method: str, key: str = "", **arguments: Any) -> dict[str, Any]:
+        """One operation of the S3 API, e.g. `head_object`, of the bucket or one of the objects.
 
-    def list_prefixes(self, prefix: str = "", token: str | None = None, limit: int = PAGE) -> Page:
+        Raises:
+            S3CallError: when it fails, after as many calls as are sensible.
+        """
+        given = {"Bucket": self._bucket, **arguments}
+        if key:
+            given["Key"] = self._prefix + key
+        try:
+            answer: dict[str, Any] = self._system().call_s3(method, **given)
+        except _FAILURES as error:
+            raise self._failed(key, error) from None
+        return answer
+
+    def chunks(self, key: str, body: Any) -> Iterator[bytes]:
+        """The bytes of a `get_object` in chunks as they arrive; closes it at the end."""
+        loop = self._system().loop
+        try:
+            while chunk := sync(loop, body.read, _CHUNK):
+                yield chunk
+        except _FAILURES as error:
+            raise self._failed(key, error) from None
+        finally:
+            body.close()
+
+    def list_page(self, prefix: str = "", token: str | None = None, *, deep: bool = True) -> Page:
         """See `Objects`."""
-        return self._listed(prefix, token, limit, Delimiter="/")
+        root, more = self._prefix, {} if deep else {"Delimiter": "/"}
+        if token is not None:
+            more["ContinuationToken"] = token
+        answer = self.call("list_objects_v2", Prefix=root + prefix, MaxKeys=PAGE, **more)
+        listed = [
+            _described(one["Key"].removeprefix(root), one, one["Size"])
+            for one in answer.get("Contents", ())
+        ]
+        folders = [one["Prefix"].removeprefix(root) for one in answer.get("CommonPrefixes", ())]
+        return Page(
+            tuple(one for one in listed if one.key and one.key[0] != "/"),
+            tuple(folder for folder in folders if folder[0] != "/"),
+            answer.get("NextContinuationToken") if answer.get("IsTruncated") else None,
+        )
 
     def head(self, key: str) -> ObjectInfo | None:
         """See `Objects`."""
         try:
-            answer = self._call("head_object", key)
+            answer = self.call("head_object", key)
         except S3CallError as error:
             if error.status != 404 or error.code == "NoSuchBucket":
                 raise
@@ -228,49 +219,38 @@ class S3Objects:
                 raise
             raise self._changed(key) from None
 
-    def put(
-        self,
-        key: str,
-        data: bytes | Path,
-        *,
-        if_none_match: bool = False,
-        if_match: str | None = None,
-    ) -> ObjectInfo:
+    def put(self, key: str, data: bytes | Path, *, replaces: str | None = None) -> str:
         """See `Objects`."""
-        conditions = {"IfNoneMatch": "*"} if if_none_match else {}
-        conditions |= {"IfMatch": f'"{if_match}"'} if if_match else {}
+        condition = {"IfMatch": f'"{replaces}"'} if replaces else {"IfNoneMatch": "*"}
         try:
-            size = len(data) if isinstance(data, bytes) else data.stat().st_size
-            if size <= self._part_bytes:
-                body = b"".join(parts_of(data, size or 1))
-                answer = self._call("put_object", key, **_body(body), **conditions)
-            else:
-                answer = self._put_parts(key, data, size, conditions)
+            with opened_data(data) as source:
+                size = source.seek(0, os.SEEK_END)
+                source.seek(0)
+                if size > self._part_bytes:
+                    return _etag(self._put_parts(key, source, size))
+                asked = {} if replaces is None else condition
+                return _etag(self.call("put_object", key, **_body(source.read()), **asked))
         except S3CallError as error:
-            refused = error.status in (409, 412) or error.code in {"NoSuchKey", "NoSuchUpload"}
-            if not (conditions and refused):
+            refused = error.status in (409, 412) or error.code == "NoSuchKey"
+            if replaces is None or not refused:
                 raise
             raise self._changed(key) from None
-        except OSError as error:
-            name, reason = Path(str(data)).name, type(error).__name__
-            raise StorageError(f"{name}: could not be read: {reason}") from None
-        return ObjectInfo(key, size, _etag(answer), _answered_at(answer))
 
     def delete(self, key: str) -> None:
         """See `Objects`."""
-        self._call("delete_object", key)
+        self.call("delete_object", key)
 
     def _download(self, key: str, out: BinaryIO, **conditions: str) -> dict[str, Any]:
         """Write an object's bytes, again while its body breaks or arrives changed."""
         for attempt in range(_BODIES):
             time.sleep(0.1 * 3**attempt if attempt else 0)
-            answer = self._call("get_object", key, **conditions)
+            answer = self.call("get_object", key, **conditions)
             md5 = hashlib.md5(usedforsecurity=False)
             out.seek(0)
             out.truncate()
             failure = S3CallError(f"{self.url}/{ascii(key)[1:-1]}", _OTHER_BYTES, 0)
             try:
-                for chunk in self._client.chunks(self._bucket.prefix + key, answer["Body"]):
+                for chunk in self.chunks(key, answer["Body"]):
                     md5.update(chunk)
                     out.write(chunk)
             except S3CallError as error:
@@ -292,51 +272,39 @@ class S3Objects:
         etag = _etag(answer)
         encrypted = str(answer.get("ServerSideEncryption", "")).startswith("aws:")
         encrypted = encrypted or "SSECustomerAlgorithm" in answer
-        is_md5 = len(etag) == 32 and not encrypted and not self._bucket.name.endswith("--x-s3")
+        is_md5 = len(etag) == 32 and not encrypted and not self._bucket.endswith("--x-s3")
         return size == answer["ContentLength"] and (not is_md5 or md5 == etag)
 
     def _changed(self, key: str) -> ObjectChangedError:
         place = f"{self.url}/{ascii(key)[1:-1]}"
         return ObjectChangedError(f"{place}: was replaced or removed by another process")
 
-    def _listed(self, prefix: str, token: str | None, limit: int, **more: str) -> Page:
-        root = self._bucket.prefix
-        if token is not None:
-            more["ContinuationToken"] = token
-        answer = self._client.call(
-            "list_objects_v2", Prefix=root + prefix, MaxKeys=min(limit, PAGE), **more
-        )
-        listed = [
-            _described(one["Key"].removeprefix(root), one, one["Size"])
-            for one in answer.get("Contents", ())
-        ]
-        folders = [one["Prefix"].removeprefix(root) for one in answer.get("CommonPrefixes", ())]
-        return Page(
-            tuple(one for one in listed if one.key and one.key[0] != "/"),
-            tuple(folder for folder in folders if folder[0] != "/"),
-            answer.get("NextContinuationToken") if answer.get("IsTruncated") else None,
-        )
+    def _system(self) -> Any:  # of this process: a connection does not survive a fork
+        if self._connected is None or self._connected[0] != os.getpid():
+            self._connected = (os.getpid(), _connect())
+        return self._connected[1]
 
-    def _put_parts(
-        self, key: str, data: bytes | Path, size: int, conditions: dict[str, str]
-    ) -> dict[str, Any]:
+    def _failed(self, key: str, error: BaseException) -> S3CallError:
+        code, status = _reason(error.__cause__ or error)
+        place = f"s3://{self._bucket}/{ascii(self._prefix + key)[1:-1]}"
+        return S3CallError(place, code if _CODE.fullmatch(code) else "an unknown error", status)
+
+    def _put_parts(self, key: str, data: BinaryIO, size: int) -> dict[str, Any]:
         """A multipart upload, which is aborted when anything fails."""
-        upload = self._call("create_multipart_upload", key)["UploadId"]
+        upload = self.call("create_multipart_upload", key)["UploadId"]
         parts: list[dict[str, Any]] = []
         try:
-            for part in parts_of(data, max(self._part_bytes, -(-size // _MOST_PARTS))):
+            part_bytes = max(self._part_bytes, -(-size // _MOST_PARTS))
+            while part := data.read(part_bytes):
                 number = {"UploadId": upload, "PartNumber": len(parts) + 1}
-                etag = self._call("upload_part", key, **number, **_body(part))["ETag"]
+                etag = self.call("upload_part", key, **number, **_body(part))["ETag"]
                 parts.append({"ETag": etag, "PartNumber": len(parts) + 1})
-            whole = {"UploadId": upload, "MultipartUpload": {"Parts": parts}, **conditions}
-            return self._call("complete_multipart_upload", key, **whole)
+            whole = {"UploadId": upload, "MultipartUpload": {"Parts": parts}}
+            return self.call("complete_multipart_upload", key, **whole)
         except BaseException:
             with suppress(StorageError):  # the error that led here is the one to report
-                self._call("abort_multipart_upload", key, UploadId=upload)
+                self.call("abort_multipart_upload", key, UploadId=upload)
             raise
-
-    def _call(self, method: str, key: str, **arguments: Any) -> dict[str, Any]:
-        return self._client.call(method, self._bucket.prefix + key, **arguments)
 
 
 def _body(data: bytes) -> dict[str, Any]:
@@ -351,12 +319,3 @@ def _described(key: str, answer: dict[str, Any], size: int) -> ObjectInfo:
 
 def _etag(answer: dict[str, Any]) -> str:
     return str(answer["ETag"]).strip('"')
-
-
-def _answered_at(answer: dict[str, Any]) -> float:
-    """When the server answered, epoch seconds by its clock; 0 without a date header."""
-    try:
-        date = answer["ResponseMetadata"]["HTTPHeaders"]["date"]
-        return parsedate_to_datetime(date).timestamp()
-    except (KeyError, ValueError):
-        return 0.0

@@ -8,7 +8,6 @@ lead outside it are refused.
 
 import hashlib
 import logging
-import os
 import stat
 import tempfile
 import time
@@ -19,17 +18,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from demo_pipeline.files.atomic_write import combined_digest, file_digest
-from demo_pipeline.files.processes import has_ended, is_running, this_process
 from demo_pipeline.files.recording_files import OTHER_FILES, RECORDING_FILES, oversized_files
 from demo_pipeline.files.system_errors import raise_system_trouble
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.settings import DEFAULT_LIMITS, LimitSettings
 from demo_pipeline.store.errors import StorageError
-from demo_pipeline.store.folder import is_old, remove_tree
+from demo_pipeline.store.folder import Folder, remove_tree
 from demo_pipeline.store.names import (
     is_bucket,
     is_folder_name,
-    is_former_id,
     is_safe_id,
     local_path,
     printable_name,
@@ -41,6 +38,7 @@ from demo_pipeline.store.objects import (
     ObjectInfo,
     Objects,
     list_all,
+    list_folders,
 )
 
 _ABANDONED_SECONDS = 3600.0
@@ -79,7 +77,7 @@ class Uploads:
         self, objects: Objects, cache: Path | None = None, limits: LimitSettings = DEFAULT_LIMITS
     ) -> None:
         self.objects, self._limits = objects, limits
-        self._cache = (cache or Path(tempfile.gettempdir()) / "demo_pipeline") / "uploads"
+        self._cache = Folder((cache or Path(tempfile.gettempdir()) / "demo_pipeline") / "uploads")
 
     @property
     def url(self) -> str:
@@ -103,12 +101,12 @@ class Uploads:
 
     def collisions(self) -> dict[str, tuple[str, ...]]:
         """Ids that several folders have, each with the folders' names, sorted."""
-        several = {key: names for key, names in _by_id(self._names()).items() if len(names) > 1}
+        several = {key: names for key, names in _by_id(self._folders()).items() if len(names) > 1}
         return {key: tuple(map(printable_name, names)) for key, names in sorted(several.items())}
 
     def find(self, demonstration: str) -> UploadedDemonstration | None:
         """The demonstration with this id; None unless exactly one folder has it."""
-        names, files = folder_files(self.objects, demonstration)
+        names, files = self._found(demonstration)
         return _described(demonstration, names[0], files) if len(names) == 1 else None
 
     def identity(self, demonstration: str) -> str | None:
@@ -144,7 +142,7 @@ class Uploads:
 
     def remove(self, demonstration: str) -> bool:
         """Remove the uploaded folders with this id, for ever; returns whether there were any."""
-        names = [name for name in self._names() if safe_id(name) == demonstration]
+        names, _ = self._found(demonstration)
         for key in [info.key for name in names for info in list_all(self.objects, f"{name}/")]:
             self.objects.delete(key)
         return bool(names)
@@ -154,16 +152,8 @@ class Uploads:
 
         Of processes that are not known, what is older than an hour.
         """
-        before, removed = time.time() - _ABANDONED_SECONDS, []
-        for folder in self._cache.iterdir() if self._cache.is_dir() else ():
-            mark = folder.name.partition(".")[0]
-            if has_ended(mark) or (is_old(folder, before) and not is_running(mark)):
-                remove_tree(folder)
-                removed.append(folder.name)
-        return removed
-
-    def _names(self) -> Iterable[str]:
-        return _folder_names(self.objects)
+        before = time.time() - _ABANDONED_SECONDS
+        return self._cache.remove_unfinished(None) + self._cache.remove_unfinished(before)
 
     def _folders(self) -> Mapping[str, Iterable[str]]:
         """Name → files of the folders directly under the root that are not hidden."""
@@ -173,6 +163,10 @@ class Uploads:
             if slash and name and not name.startswith("."):
                 files[name].add(file)
         return files
+
+    def _found(self, demonstration: str) -> tuple[list[str], Iterable[str]]:
+        """The folders with this id and, when there is exactly one, its files."""
+        return folder_files(self.objects, demonstration)
 
     def _refuse_large(self, demonstration: str, sizes: dict[str, int]) -> None:
         """Refuse files that are too large before any is read."""
@@ -191,9 +185,9 @@ class Uploads:
     def _private_folder(self) -> Iterator[Path]:
         """A folder that is removed at the end, or by another process when this process dies."""
         try:
-            self._cache.mkdir(parents=True, exist_ok=True)
             self.remove_leftovers()
-            folder = Path(tempfile.mkdtemp(dir=self._cache, prefix=f"{this_process().mark}."))
+            folder = self._cache.draft()
+            folder.mkdir(0o700)
         except OSError as error:
             raise StorageError(
                 f"the folder for downloads cannot be written to ({type(error).__name__}); "
@@ -211,8 +205,8 @@ class LocalUploads(Uploads):
     copies = False
 
     def __init__(self, root: Path, limits: LimitSettings = DEFAULT_LIMITS) -> None:
-        super().__init__(FolderObjects(root), limits=limits)
-        self._root = root
+        self._root, self._place = root, FolderObjects(root)
+        super().__init__(self._place, limits=limits)
 
     def identity(self, demonstration: str) -> str | None:
         """See `Uploads`: over the bytes of the files."""
@@ -223,97 +217,67 @@ class LocalUploads(Uploads):
             raise_system_trouble(error)
             return None
 
-    def find(self, demonstration: str) -> UploadedDemonstration | None:
-        """See `Uploads`."""
-        names = self._named(demonstration)
-        if len(names) != 1:
-            return None
-        return _described(demonstration, names[0], self._files(names[0]))
-
     @contextmanager
     def open(self, demonstration: str, identity: str | None = None) -> Iterator[Path]:
         """See `Uploads`: the folder itself."""
-        names = self._named(demonstration)
+        names, _ = self._found(demonstration)
         _require_one(demonstration, names)
         folder = self._root / names[0]
-        places = (folder, *(folder / file for file in RECORDING_FILES))
-        outside = [path for path in places if self._leaves(path)]
+        outside = [name for name in (".", *RECORDING_FILES) if self._place.leaves(folder / name)]
         refused = [
             Problem(
                 "link_outside",
-                "." if path == folder else path.name,
+                name,
                 "is a link to itself or to outside the uploads folder, and such links are not "
                 "followed",
                 remedy="replace the link by the file or folder itself",
             )
-            for path in outside
+            for name in outside
         ] or list(_unreadable(folder))
         if refused:
             raise DemonstrationError([replace(p, demonstration=demonstration) for p in refused])
-        present = [name for name in RECORDING_FILES if _is(stat.S_ISREG, folder / name)]
-        self._refuse_large(demonstration, {n: (folder / n).stat().st_size for n in present})
+        sizes = {n: (folder / n).stat().st_size for n in self._files(names[0])}
+        self._refuse_large(demonstration, sizes)
         if identity is not None and _folder_fingerprint(folder) != identity:
             raise DemonstrationError(changed_while_read(demonstration, "."))
         yield folder
 
     def remove(self, demonstration: str) -> bool:
         """See `Uploads`: a link is removed, not what it leads to."""
-        places = [self._root / name for name in self._named(demonstration)]
-        for place in places:
-            if place.is_symlink():
-                place.unlink()
-            else:
-                remove_tree(place)
-        return bool(places)
+        names, _ = self._found(demonstration)
+        for name in names:
+            remove_tree(self._root / name)
+        return bool(names)
 
     def remove_leftovers(self) -> list[str]:
         """See `Uploads`: nothing is ever written here."""
         return []
 
-    def _names(self) -> list[str]:
-        try:
-            names = [path.name for path in self._root.iterdir() if path.name[0] != "."]
-        except (FileNotFoundError, NotADirectoryError):
-            raise StorageError(
-                f"{self._root}: the uploads folder does not exist; "
-                "create it, or set DEMO_PIPELINE_UPLOADS"
-            ) from None
-        except OSError as error:
-            reason = os.strerror(error.errno) if error.errno else type(error).__name__
-            raise StorageError(f"{self._root}: cannot be listed: {reason}") from None
-        # What cannot be examined, such as a link to itself, counts as a folder.
-        return [name for name in names if _is(stat.S_ISDIR, self._root / name, unknown=True)]
-
     def _folders(self) -> Mapping[str, Iterable[str]]:
         return {name: self._files(name) for name in self._names()}
 
-    def _named(self, demonstration: str) -> list[str]:
-        """Names of the folders with this id; the root is only listed when that is needed."""
-        if is_folder_name(demonstration) and self._root.is_dir():
-            found = _is(stat.S_ISDIR, self._root / demonstration, unknown=True)
-            return [demonstration] if found else []
-        return _by_id(self._names()).get(demonstration, [])
+    def _names(self) -> list[str]:
+        return list(filter(self._is_folder, self._place.names()))
+
+    def _found(self, demonstration: str) -> tuple[list[str], Iterable[str]]:
+        if is_folder_name(demonstration) and self._root.is_dir():  # then no other has the id
+            names = [demonstration] if self._is_folder(demonstration) else []
+        else:
+            names = _by_id(self._names()).get(demonstration, [])
+        return names, self._files(names[0]) if len(names) == 1 else ()
+
+    def _is_folder(self, name: str) -> bool:
+        """Also what cannot be examined, such as a link to itself."""
+        return _is(stat.S_ISDIR, self._root / name, unknown=True)
 
     def _files(self, name: str) -> list[str]:
         """The files of a folder that may be read."""
         folder = self._root / name
         return [
             file
-            for file in (() if self._leaves(folder) else RECORDING_FILES)
-            if _is(stat.S_ISREG, folder / file) and not self._leaves(folder / file)
+            for file in (() if self._place.leaves(folder) else RECORDING_FILES)
+            if _is(stat.S_ISREG, folder / file) and not self._place.leaves(folder / file)
         ]
-
-    def _leaves(self, path: Path) -> bool:
-        """Whether `path` is a link to somewhere outside the root, or to itself."""
-        try:
-            if not path.is_symlink():
-                return False
-        except OSError:  # of its folder; `open` reports it
-            return False
-        try:
-            return not path.resolve().is_relative_to(self._root.resolve())
-        except (OSError, RuntimeError):  # a loop of links
-            return True
 
 
 def open_uploads(
@@ -360,17 +324,6 @@ def _folder_fingerprint(folder: Path) -> str:
     return combined_digest((name, file_digest(folder / name).sha256) for name in present)
 
 
-def _folder_names(objects: Objects) -> set[str]:
-    """Names of the folders directly under the root that are not hidden."""
-    names: set[str] = set()
-    token: str | None = ""
-    while token is not None:
-        page = objects.list_prefixes("", token or None)
-        names.update(prefix.rstrip("/") for prefix in page.prefixes)
-        token = page.token
-    return {name for name in names if name and not name.startswith(".")}
-
-
 def folder_files(objects: Objects, demonstration: str) -> tuple[list[str], dict[str, ObjectInfo]]:
     """The folders with this id and, when there is exactly one, file name → object of it.
 
@@ -380,7 +333,9 @@ def folder_files(objects: Objects, demonstration: str) -> tuple[list[str], dict[
         return [], {}
     names = [demonstration]
     if not is_folder_name(demonstration):
-        names = sorted(name for name in _folder_names(objects) if safe_id(name) == demonstration)
+        names = sorted(
+            name for name in set(list_folders(objects)) if safe_id(name) == demonstration
+        )
     if len(names) != 1:
         return names, {}
     prefix = f"{names[0]}/"
@@ -439,15 +394,6 @@ def _require_one(demonstration: str, names: list[str]) -> None:
         code, remedy = "id_collision", "rename all but one of them"
         shown = ", ".join(repr(printable_name(name)) for name in names)
         message = f"{len(names)} folders have this id: {shown}"
-    elif is_former_id(demonstration):
-        code = "former_id"
-        message = (
-            f"is the id that an earlier version gave; the folder's id is {safe_id(demonstration)}"
-        )
-        remedy = (
-            "nothing: it is processed under that id, and its outputs under this one are "
-            "left out of the datasets then; delete this partition"
-        )
     else:
         code, message = "missing_upload", "no folder of the uploads has this id"
         remedy = "upload the recording, or check the id"

@@ -1,26 +1,20 @@
-"""Versions in a folder: staging, commits, damage and collection; of a store, or a bucket's cache.
+"""Versions in a folder: staging, what a commit describes and installs, damage, what is unneeded.
 
-Belongs here: which files have to be read, and the order of the steps. A file that is hard-linked
-from a committed version was synced and read by that commit: it is read again when something wrote
-to it since, or when the turn of its version has come, since damage of a disk changes no time. A
-process that dies at any moment leaves the last good version, and nothing unfinished that a reader
-can see.
+Belongs here: which files have to be read. A file that is hard-linked from a committed version was
+synced and read by that commit: it is read again when something wrote to it since, or when its turn
+has come, since damage of a disk changes no time.
 """
 
-import logging
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from pydantic import JsonValue
-
-from demo_pipeline.files.atomic_write import read_digest, replace_synced, sync, sync_file_system
+from demo_pipeline.files.atomic_write import read_digest, replace_synced
 from demo_pipeline.store.errors import ChangedOutput, StorageError
 from demo_pipeline.store.folder import (
-    COLLECTION,
     CONTENT,
     MANIFEST,
     Folder,
@@ -29,25 +23,19 @@ from demo_pipeline.store.folder import (
     walk_files,
 )
 from demo_pipeline.store.version_manifest import (
-    CheckOutcome,
     FileEntry,
     FileTable,
     LinkEntry,
-    Recipe,
     Version,
     VersionName,
-    make_manifest,
     read_version,
-    write_version,
 )
 
 TURNS = 8
 """A build reads one in so many of its linked files, and another time others."""
 _ALWAYS = 16  # versions of which all linked files are read in every build
 _CLOCK_SECONDS = 0.1  # writes within one tick of the clock (4 to 10 ms) have the same time
-_MANY = 1000  # files and folders that are synced by one call for the file system
 _PICTURES = (".png", ".jpg", ".mp4")  # films are compared by the stages that read them
-_LOG = logging.getLogger(__package__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +55,11 @@ class OutputDamage:
     def of(cls, output: str, code: str, path: str, message: str) -> "OutputDamage":
         """The damage of the file at `path` in an output."""
         return cls(output, code, f"{output}/{_printable(path)}", message)
+
+    @classmethod
+    def of_manifest(cls, output: str) -> "OutputDamage":
+        """The damage of a version whose manifest is not the one of its id."""
+        return cls.of(output, "damaged_manifest", MANIFEST, "is missing or was changed")
 
     def as_error(self) -> ChangedOutput:
         """The error of a reader who needs the file."""
@@ -97,24 +90,32 @@ class Staging:
         """The folder to write into."""
         return self.directory / CONTENT
 
-    def link(self, relative_path: str, version: Version | VersionName | LinkEntry) -> None:
+    def link(self, relative_path: str, version: Version | VersionName) -> None:
         """Link `relative_path` to the content of another version, at once and after the commit.
 
         Raises:
             StorageError: the path leads out of the staged directory or is taken.
         """
-        id_ = version.version if isinstance(version, LinkEntry) else version.id
         pure = PurePosixPath(relative_path)
-        key = str(pure)
+        key, link = str(pure), LinkEntry(version.output, version.id)
         if pure.is_absolute() or ".." in pure.parts or key == ".":
             raise StorageError(f"{self.output}: {key!r} is not a path inside an output")
-        path = self.path / pure
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.symlink_to(self.folder.link_target(path, version.output, id_))
+            place_link(self.folder, self.path / pure, link)
         except FileExistsError:
             raise StorageError(f"{self.output}: {key!r} exists already") from None
-        self.links[key] = LinkEntry(version.output, id_)
+        self.links[key] = link
+
+
+@contextmanager
+def staged(folder: Folder, output: str) -> Iterator[Staging]:
+    """A private directory to build a version in; removed at the end in any case."""
+    staging = Staging(output, folder, folder.draft(output))
+    try:
+        folder.make(staging.path)
+        yield staging
+    finally:
+        remove_tree(staging.directory)
 
 
 def describe_files(staging: Staging, turns: str) -> tuple[FileTable, list[str]]:
@@ -131,7 +132,8 @@ def describe_files(staging: Staging, turns: str) -> tuple[FileTable, list[str]]:
     files, unsynced, missing = FileTable(), list[str](), set(staging.links)
     committed: _CommittedFiles | None = None
     for path in walk_files(staging.path):
-        status = os.lstat(f"{staging.path}/{path}")
+        place = f"{staging.path}/{path}"
+        status = os.lstat(place)
         if path in missing and stat.S_ISLNK(status.st_mode):
             missing.discard(path)
             continue
@@ -140,13 +142,14 @@ def describe_files(staging: Staging, turns: str) -> tuple[FileTable, list[str]]:
                 f"{staging.output}: {path!r} is not a plain file with a Unicode name; "
                 "write a copy, or link a version with `Staging.link`"
             )
-        digest = None
-        if status.st_nlink > 1:
-            committed = committed or _CommittedFiles(staging, turns)
-            digest = committed.digest(path, status.st_ino)
-        if digest is None:
-            digest = read_digest(staging.path / path).sha256
+        if committed is None and status.st_nlink > 1:
+            committed = _CommittedFiles(staging, turns)
+        known, trusted = committed.find(status.st_ino) if committed else (b"", False)
+        digest = known.hex() if trusted else read_digest(Path(place)).sha256
+        if not known:
             unsynced.append(path)
+        elif known.hex() != digest:
+            raise _changed_source(staging, status.st_ino)
         files.extend([path], [status.st_size], digest)
     if missing:
         raise StorageError(
@@ -162,75 +165,67 @@ class _CommittedFiles:
     """
 
     def __init__(self, staging: Staging, turns: str) -> None:
-        self._staging, self._versions = staging, staging.hardlink_sources
-        self._unread = iter(self._versions)
-        self._digests: dict[int, bytes] = {}
-        self._trusted: set[int] = set()
-        many = len(self._versions) > _ALWAYS
+        self._folder, self._unread = staging.folder, iter(staging.hardlink_sources)
+        self._found: dict[int, tuple[bytes, bool]] = {}
+        many = len(staging.hardlink_sources) > _ALWAYS
         self._turn = staging.folder.next_turn(turns) % TURNS if many else None
 
-    def digest(self, path: str, inode: int) -> str | None:
-        """Hex digest of a staged file, if it is one of these and as it was committed."""
-        while inode not in self._digests and (version := next(self._unread, None)) is not None:
+    def find(self, inode: int) -> tuple[bytes, bool]:
+        """Digest of a file, and whether it needs no reading now; empty of any other file."""
+        while inode not in self._found and (version := next(self._unread, None)) is not None:
             self._read(version)
-        known = self._digests.get(inode)
-        if known is None:
-            return None
-        digest = known.hex()
-        if inode not in self._trusted and (read_digest(self._staging.path / path).sha256 != digest):
-            # The version before has the file from another, which is the one to build again.
-            own = self._staging.output
-            places = (
-                ChangedOutput(version.output, _printable(file.path))
-                for version in sorted(self._versions, key=lambda one: one.output == own)
-                for file, status in self._shared(version)
-                if status.st_ino == inode
-            )
-            raise next(places)
-        return digest
+        return self._found.get(inode, (b"", False))
 
     def _read(self, version: Version | VersionName) -> None:
-        content, read_before = self._staging.folder.content(version.output, version.id), 0.0
+        content, read_before = self._folder.content(version.output, version.id), 0.0
         if self._turn is not None and os.path.isdir(content):  # noqa: PTH112 - very many
             # The folder got its last entry before its commit read the files.
             read_before = os.stat(content).st_mtime - _CLOCK_SECONDS  # noqa: PTH116
-        for file, status in self._shared(version):
-            if status.st_ino not in self._digests:
-                self._digests[status.st_ino] = bytes.fromhex(file.sha256)
-                same = status.st_mtime < read_before and status.st_size == file.size
-                if same and status.st_ino % TURNS != self._turn:
-                    self._trusted.add(status.st_ino)
+        for file, status in _shared_files(self._folder, version):
+            same = status.st_mtime < read_before and status.st_size == file.size
+            trusted = same and status.st_ino % TURNS != self._turn
+            self._found.setdefault(status.st_ino, (bytes.fromhex(file.sha256), trusted))
 
-    def _shared(self, version: Version | VersionName) -> Iterator[tuple[FileEntry, os.stat_result]]:
-        content = self._staging.folder.content(version.output, version.id)
-        loaded = self._staging.folder.load(version.output, version.id)
-        for file in loaded.manifest.files if loaded else ():
-            try:
-                status = os.stat(f"{content}/{file.path}")  # noqa: PTH116 - very many
-            except OSError:
-                continue
+
+def _shared_files(
+    folder: Folder, version: Version | VersionName
+) -> Iterator[tuple[FileEntry, os.stat_result]]:
+    """Yield the files of a version that have further names."""
+    content = folder.content(version.output, version.id)
+    loaded = folder.load(version.output, version.id)
+    for file in loaded.manifest.files if loaded else ():
+        with suppress(OSError):
+            status = os.stat(f"{content}/{file.path}")  # noqa: PTH116 - very many
             if status.st_nlink > 1:
                 yield file, status
 
 
+def _changed_source(staging: Staging, inode: int) -> ChangedOutput:
+    # The version before has the file from another, which is the one to build again.
+    sources = sorted(staging.hardlink_sources, key=lambda one: one.output == staging.output)
+    places = (
+        (version.output, _printable(file.path))
+        for version in sources
+        for file, status in _shared_files(staging.folder, version)
+        if status.st_ino == inode
+    )
+    return ChangedOutput(*next(places))
+
+
 def has_all_files(folder: Folder, version: Version) -> bool:
     """Whether every file exists in its size and every link leads to an existing version."""
-    content = folder.content(*version.key)
-    try:
-        descriptor = os.open(content, os.O_RDONLY | os.O_DIRECTORY)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    try:  # relative to the folder: the system looks up half as many names
-        for path, size in version.manifest.files.sizes():
-            status = os.stat(path, dir_fd=descriptor, follow_symlinks=False)
-            if status.st_size != size or not stat.S_ISREG(status.st_mode):
-                return False
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    finally:
-        os.close(descriptor)
-    links = version.manifest.links.items()
-    return all(is_linked(folder, Path(content, path), link) for path, link in links)
+    content, manifest = folder.content(*version.key), version.manifest
+    return (
+        os.path.isdir(content)  # noqa: PTH112 - very many
+        and all(size_of(f"{content}/{path}") == size for path, size in manifest.files.sizes())
+        and all(is_linked(folder, Path(content, at), link) for at, link in manifest.links.items())
+    )
+
+
+def place_link(folder: Folder, path: Path, link: LinkEntry) -> None:
+    """Make a link to the content of a version. Raises `FileExistsError` when the path is taken."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.symlink_to(folder.link_target(path, link.output, link.version))
 
 
 def is_linked(folder: Folder, path: Path, link: LinkEntry) -> bool:
@@ -243,20 +238,23 @@ def is_linked(folder: Folder, path: Path, link: LinkEntry) -> bool:
     return same and os.path.isfile(folder.manifest(link.output, link.version))  # noqa: PTH113
 
 
+def link_removed(output: str, link: LinkEntry) -> StorageError:
+    """The error of a commit whose link leads nowhere any more."""
+    return StorageError(f"{output}: {link.output} was removed or replaced meanwhile; run again")
+
+
 def verify_version(
     folder: Folder, output: str, version: str, *, linked: bool = True
 ) -> list[OutputDamage]:
     """Every difference between a version, with `linked` also linked ones, and its manifest."""
     loaded = folder.load(output, version)
     if loaded is None:
-        return [manifest_damage(output)]
+        return [OutputDamage.of_manifest(output)]
     content, links = Path(folder.content(output, version)), loaded.manifest.links
     found = walk_files(content) if content.is_dir() else ()
     sizes = {path: size_of(f"{content}/{path}") for path in found}
     whole = {path for path, link in links.items() if is_linked(folder, content / path, link)}
-    damages = damages_of(
-        loaded, sizes, lambda file: read_digest(content / file.path).sha256 != file.sha256, whole
-    )
+    damages = damages_of(loaded, sizes, lambda file: _differs(content, file), whole)
     for path in whole if linked else ():
         damages += verify_version(folder, links[path].output, links[path].version)
     return damages
@@ -289,6 +287,22 @@ def damages_of(
     return list(filter(None, found))
 
 
+def document_damage(content: Path, output: str) -> OutputDamage | None:
+    """The first difference of a file in a version's folder, but pictures, from the manifest."""
+    folder = content.parent
+    loaded = read_version(f"{folder}/{MANIFEST}", output, folder.name)
+    if loaded is None:
+        return OutputDamage.of_manifest(output)
+    documents = (one for one in loaded.manifest.files if not one.path.endswith(_PICTURES))
+    sized = ((one, size_of(f"{content}/{one.path}")) for one in documents)
+    found = (_file_damage(output, one, size, lambda f: _differs(content, f)) for one, size in sized)
+    return next(filter(None, found), None)
+
+
+def _differs(content: Path, file: FileEntry) -> bool:
+    return read_digest(content / file.path).sha256 != file.sha256
+
+
 def _file_damage(
     output: str, file: FileEntry, size: int | None, differs: Callable[[FileEntry], bool]
 ) -> OutputDamage | None:
@@ -301,27 +315,6 @@ def _file_damage(
     else:
         return None
     return OutputDamage.of(output, "changed_file", file.path, message)
-
-
-def document_damage(content: Path, output: str) -> OutputDamage | None:
-    """The first difference of a file in a version's folder, but pictures, from the manifest."""
-    folder = content.parent
-    loaded = read_version(f"{folder}/{MANIFEST}", output, folder.name)
-    if loaded is None:
-        return manifest_damage(output)
-
-    def differs(file: FileEntry) -> bool:
-        return read_digest(content / file.path).sha256 != file.sha256
-
-    documents = (one for one in loaded.manifest.files if not one.path.endswith(_PICTURES))
-    sized = ((one, size_of(f"{content}/{one.path}")) for one in documents)
-    found = (_file_damage(output, one, size, differs) for one, size in sized)
-    return next(filter(None, found), None)
-
-
-def manifest_damage(output: str) -> OutputDamage:
-    """The damage of a version whose manifest is not the one of its id."""
-    return OutputDamage.of(output, "damaged_manifest", MANIFEST, "is missing or was changed")
 
 
 def size_of(path: str) -> int | None:
@@ -337,60 +330,15 @@ def _printable(path: str) -> str:
     return ascii(path)[1:-1]
 
 
-@contextmanager
-def staged(folder: Folder, output: str) -> Iterator[Staging]:
-    """A private directory to build a version in; removed at the end in any case."""
-    staging = Staging(output, folder, folder.draft(output))
-    try:
-        folder.make(staging.path)
-        yield staging
-    finally:
-        remove_tree(staging.directory)
-
-
-def commit_staged(
-    staging: Staging,
-    recipe: Recipe,
-    summary: Mapping[str, JsonValue],
-    checks: Sequence[CheckOutcome],
-) -> Version:
-    """See `Store.commit`."""
-    folder, output = staging.folder, staging.output
-    if not staging.path.is_dir():
-        raise StorageError(f"{output}: this staged directory was committed or removed; stage again")
-    files, unsynced = describe_files(staging, recipe.stage)
-    manifest = make_manifest(
-        output, recipe, files=files, links=staging.links, summary=summary, checks=checks
-    )
-    version = write_version(staging.directory / MANIFEST, manifest)
-    folders = [Path(place[0]) for place in os.walk(staging.directory, topdown=False)]
-    few = len(unsynced) + len(folders) <= _MANY
-    if few or not sync_file_system(staging.directory):
-        for place in [*(staging.path / file for file in unsynced), *folders]:
-            sync(place)
-    with folder.locked(output), folder.locked(COLLECTION, shared=True):
-        require_free(folder, output)
-        for path, link in staging.links.items():
-            if not is_linked(folder, staging.path / path, link):
-                raise link_removed(output, link)
-        install(folder, staging.directory, version)
-        publish(folder, version)
-    return version
-
-
-def link_removed(output: str, link: LinkEntry) -> StorageError:
-    """The error of a commit whose link leads nowhere any more."""
-    return StorageError(f"{output}: {link.output} was removed or replaced meanwhile; run again")
+# Steps of a commit; the caller holds the output's lock
 
 
 def install(folder: Folder, staged_version: Path, version: Version) -> None:
-    """Move a staged directory to its version's place; the caller holds the output's lock."""
+    """Move a staged directory to its version's place, unless the version is there whole."""
     place = folder.version(*version.key)
     folder.make(place.parent)
     if os.path.lexists(place):
-        if has_all_files(folder, version) and not verify_version(
-            folder, *version.key, linked=False
-        ):
+        if not verify_version(folder, *version.key, linked=False):
             os.utime(place)
             return
         remove_tree(folder.discard(place))
@@ -398,28 +346,17 @@ def install(folder: Folder, staged_version: Path, version: Version) -> None:
 
 
 def publish(folder: Folder, version: Version) -> None:
-    """Move the pointer of an output, whose lock the caller holds: readers see the version."""
+    """Move the pointer of an output: readers see the version."""
     if folder.published_version(version.output) == version.id:
         return
-    _start_grace_period(folder, version.output)
+    start_grace_period(folder, version.output)
     pointer, link = folder.pointer(version.output), folder.draft()
     folder.make(pointer.parent)
     link.symlink_to(folder.link_target(pointer, *version.key))
     replace_synced(link, pointer)
-    _LOG.debug("%s: version %s published", *version.key)
 
 
-def unpublish(folder: Folder, output: str) -> None:
-    """Remove the pointer of an output, if it has one."""
-    pointer = folder.pointer(output)
-    if pointer.is_symlink():
-        with folder.locked(output):
-            _start_grace_period(folder, output)
-            pointer.unlink(missing_ok=True)
-            sync(pointer.parent)
-
-
-def _start_grace_period(folder: Folder, output: str) -> None:
+def start_grace_period(folder: Folder, output: str) -> None:
     """Start the grace period of the version that is published now."""
     published = folder.published_version(output)
     if published and folder.version(output, published).is_dir():
@@ -429,10 +366,10 @@ def _start_grace_period(folder: Folder, output: str) -> None:
 def require_free(folder: Folder, output: str) -> None:
     """Refuse to commit where the store's own link is not the only thing. Raises `StorageError`."""
     pointer, root = folder.pointer(output), folder.root
-    above = [root / parent for parent in Path(output).parents if str(parent) != "."]
-    foreign = [path for path in above if path.is_symlink()]
+    foreign = [root / parent for parent in Path(output).parents if (root / parent).is_symlink()]
     if os.path.lexists(pointer) and not pointer.is_symlink():
         foreign.append(pointer)
+    foreign = [path for path in foreign if path != root]
     if foreign:
         name = foreign[0].relative_to(root).as_posix()
         raise StorageError(
@@ -450,40 +387,17 @@ def require_free(folder: Folder, output: str) -> None:
             )
 
 
-def collect_folder(folder: Folder, before: float) -> list[str]:
-    """Remove versions and abandoned staging that were last needed before a time.
-
-    While it is decided, nothing is published. Returns `<output>@<version>` of each version removed,
-    sorted, then the staging directories' paths below the root.
-    """
-    if not folder.root.is_dir():
-        return []
-    with folder.locked(COLLECTION):
-        needed_at = {key: folder.version(*key).stat().st_mtime for key in folder.versions()}
-        current = {(output, folder.published_version(output)) for output, _ in needed_at}
-        old = unneeded_versions(
-            needed_at, current, before, lambda keys: [folder.load(*key) for key in keys]
-        )
-        trash = [folder.discard(folder.version(*key)) for key in old]
-    for path in trash:
-        remove_tree(path)
-    return [f"{output}@{version}" for output, version in old] + folder.remove_unfinished(before)
-
-
-Load = Callable[[list[VersionKey]], Iterable[Version | None]]
-"""Gives many versions; None for one that is damaged."""
-
-
 def unneeded_versions(
     needed_at: Mapping[VersionKey, float],
     current: Iterable[tuple[str, str | None]],
     before: float,
-    load: Load,
+    load: Callable[[list[VersionKey]], Iterable[Version | None]],
 ) -> list[VersionKey]:
     """The versions that were last needed before a time, sorted.
 
     A version is needed while it is one of `current`, for the grace period after that, and while a
-    needed version links to it. `needed_at` are all versions, with the time as far as it is known.
+    needed version links to it. `needed_at` are all versions, with the time as far as it is known;
+    `load` gives many of them, None for one that is damaged.
     """
     published = set(current)
     roots = {key for key, at in needed_at.items() if key in published or at >= before}
@@ -492,7 +406,9 @@ def unneeded_versions(
     return sorted(needed_at.keys() - with_linked(roots, load))
 
 
-def with_linked(roots: Iterable[VersionKey], load: Load) -> set[VersionKey]:
+def with_linked(
+    roots: Iterable[VersionKey], load: Callable[[list[VersionKey]], Iterable[Version | None]]
+) -> set[VersionKey]:
     """The roots and every version that they link to, directly or not."""
     found: set[VersionKey] = set()
     level = sorted(roots)

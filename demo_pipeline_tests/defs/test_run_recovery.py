@@ -118,14 +118,15 @@ def test_a_result_that_was_reported_meanwhile_stays(
 ) -> None:
     run_id = started(made, GONE)
 
-    def finish(_pid: int) -> None:
+    def finish(_mark: str) -> bool:
         run = made.instance.get_run_by_id(run_id)
         assert run is not None
         made.instance.report_dagster_event(
             dg.DagsterEvent(dg.DagsterEventType.RUN_SUCCESS.value, run.job_name), run_id
         )
+        return True
 
-    monkeypatch.setattr(run_recovery, "process_start", finish)
+    monkeypatch.setattr(run_recovery, "has_ended", finish)
     assert close_dead_runs(made.instance) == []
     assert status(made, run_id) is dg.DagsterRunStatus.SUCCESS
 

@@ -31,7 +31,7 @@ class Bucket:
     ) -> None:
         self.folders: dict[str, dict[str, ObjectInfo]] = {}
         self._page, self._before, self._now, self._token_seconds = page, before, now, token_seconds
-        self._orders: dict[tuple[str, int], list[tuple[int, str]]] = {}
+        self._orders: dict[int, list[tuple[int, str]]] = {}
         self._listings = 0
 
     def place(self, name: str, file: str, etag: str, size: int = 1, modified: float = 0.0) -> None:
@@ -49,20 +49,15 @@ class Bucket:
     def files(self, name: str) -> tuple[ObservedFile, ...]:
         return tuple(sorted(observed_file(*each) for each in self.folders.get(name, {}).items()))
 
-    def list_page(self, prefix: str = "", token: str | None = None, limit: int = PAGE) -> Page:
+    def list_page(self, prefix: str = "", token: str | None = None, *, deep: bool = True) -> Page:
+        assert deep
         self._before("list_page")
         if prefix:
             infos = tuple(self.folders.get(prefix.removesuffix("/"), {}).values())
             cut = len(infos) > self._page
             return Page(infos[: self._page], (), "more" if cut else None)
-        keys, following = self._cut("objects", token, limit)
+        keys, following = self._cut(token)
         return Page(tuple(self._info(key) for key in keys), (), following)
-
-    def list_prefixes(self, prefix: str = "", token: str | None = None, limit: int = PAGE) -> Page:
-        assert prefix == ""
-        self._before("list_prefixes")
-        names, following = self._cut("folders", token, limit)
-        return Page((), tuple(f"{name}/" for name in names), following)
 
     def head(self, key: str) -> ObjectInfo | None:
         self._before("head")
@@ -73,7 +68,7 @@ class Bucket:
         name, _, file = key.partition("/")
         return self.folders[name][file]
 
-    def _cut(self, kind: str, token: str | None, limit: int) -> tuple[list[str], str | None]:
+    def _cut(self, token: str | None) -> tuple[list[str], str | None]:
         if token is None:
             self._listings += 1
             order, last = self._listings % 7, (-1, "")
@@ -82,20 +77,15 @@ class Bucket:
             if self._now() - float(issued) > self._token_seconds:
                 raise StorageError("the continuation token has expired")
             order, last = int(chosen), (int(rank), key)
-        ranked = self._ranked(kind, order)
+        ranked = self._ranked(order)
         following = [each for each in ranked if each > last] if token else ranked
-        part = following[: min(limit, self._page)]
+        part = following[: self._page]
         if len(part) == len(following):
             return [key for _, key in part], None
         return [key for _, key in part], f"{self._now()} {order} {part[-1][0]} {part[-1][1]}"
 
-    def _ranked(self, kind: str, order: int) -> list[tuple[int, str]]:
-        if (kind, order) not in self._orders:
-            keys = (
-                list(self.folders)
-                if kind == "folders"
-                else [info.key for files in self.folders.values() for info in files.values()]
-            )
-            ranked = sorted((zlib.crc32(key.encode(), order), key) for key in keys)
-            self._orders[kind, order] = ranked
-        return self._orders[kind, order]
+    def _ranked(self, order: int) -> list[tuple[int, str]]:
+        if order not in self._orders:
+            keys = [info.key for files in self.folders.values() for info in files.values()]
+            self._orders[order] = sorted((zlib.crc32(key.encode(), order), key) for key in keys)
+        return self._orders[order]

@@ -5,10 +5,17 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from demo_pipeline.files.processes import ProcessIdentity, has_ended, process_start, this_process
+from demo_pipeline.files.processes import (
+    ProcessIdentity,
+    has_ended,
+    is_running,
+    process_start,
+    this_process,
+)
 
 
 @pytest.fixture
@@ -26,46 +33,35 @@ def identity_of(process: subprocess.Popen[bytes]) -> ProcessIdentity:
     return replace(this_process(), pid=process.pid, start=start)
 
 
-def test_a_living_process_is_not_gone(child: subprocess.Popen[bytes]) -> None:
+def test_a_living_process_has_not_ended(child: subprocess.Popen[bytes]) -> None:
     for one in (this_process(), identity_of(child)):
-        assert not one.is_gone(this_process(), process_start)
+        assert is_running(one.mark)
         assert not has_ended(one.mark)
 
 
-def test_a_killed_process_is_gone_before_and_after_its_parent_noticed(
+def test_a_killed_process_has_ended_before_and_after_its_parent_noticed(
     child: subprocess.Popen[bytes],
 ) -> None:
     one = identity_of(child)
     child.kill()
     while process_start(child.pid) is not None:  # until it is a zombie
         time.sleep(0.01)
-    assert one.is_gone(this_process(), process_start)
-    child.wait()
-    assert one.is_gone(this_process(), process_start)
     assert has_ended(one.mark)
+    child.wait()
+    assert has_ended(one.mark)
+    assert not is_running(one.mark)
 
 
-def test_another_process_with_the_same_id_is_no_life_sign() -> None:
-    earlier = replace(this_process(), start="1")
-    assert earlier.is_gone(this_process(), process_start)
-    assert has_ended(earlier.mark)
+@pytest.mark.parametrize("other", [{"start": "1"}, {"boot": "another"}], ids=["same pid", "boot"])
+def test_another_process_with_the_same_id_is_no_life_sign(other: dict[str, str]) -> None:
+    assert has_ended(replace(this_process(), **other).mark)
 
 
-def test_a_process_from_before_the_machine_was_restarted_is_gone() -> None:
-    earlier = replace(this_process(), boot="another")
-    assert earlier.is_gone(this_process(), process_start)
-    assert has_ended(earlier.mark)
-
-
-def test_of_a_process_on_another_host_nothing_is_known() -> None:
-    elsewhere = replace(this_process(), host="other/123", pid=2**22 + 1)
-    assert not elsewhere.is_gone(this_process(), process_start)
-    assert not has_ended(elsewhere.mark)
-
-
-def test_an_unknown_start_or_boot_is_no_proof() -> None:
-    for unknown in (replace(this_process(), start="-"), replace(this_process(), boot="-")):
-        assert not unknown.is_gone(this_process(), process_start)
+@pytest.mark.parametrize(
+    "unknown", [{"host": "other/123", "pid": 2**22 + 1}, {"start": "-"}, {"boot": "-"}]
+)
+def test_what_is_not_known_is_no_proof(unknown: dict[str, Any]) -> None:
+    assert not has_ended(replace(this_process(), **unknown).mark)
 
 
 def test_its_text_can_be_read_back() -> None:

@@ -2,8 +2,8 @@
 
 import shutil
 
+from demo_pipeline.store.bucket import BucketStore
 from demo_pipeline.store.errors import StorageError
-from demo_pipeline.store.store import Store
 from demo_pipeline_tests.store.faulty import Fault, FaultyObjects
 from demo_pipeline_tests.store.making_outputs import put
 from demo_pipeline_tests.store.memory_objects import START, MemoryObjects
@@ -23,7 +23,7 @@ class Bench:
 
     def machine(self, objects):
         self.count += 1
-        return Store(self.root / str(self.count), objects)
+        return BucketStore(self.root / str(self.count), objects)
 
     def bucket(self):
         objects = MemoryObjects()

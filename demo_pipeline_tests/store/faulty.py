@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from demo_pipeline.store.errors import StorageError
-from demo_pipeline.store.objects import PAGE, ObjectInfo, Objects, Page
+from demo_pipeline.store.objects import ObjectInfo, Objects, Page
 
 Kind = Literal["before", "after", "cut", "swap"]
 T = TypeVar("T")
@@ -47,13 +47,9 @@ class FaultyObjects:
     def url(self) -> str:
         return self.inner.url
 
-    def list_page(self, prefix: str = "", token: str | None = None, limit: int = PAGE) -> Page:
+    def list_page(self, prefix: str = "", token: str | None = None, *, deep: bool = True) -> Page:
         fault = self._begin("list_page", prefix)
-        return self._end(fault, self.inner.list_page(prefix, token, limit))
-
-    def list_prefixes(self, prefix: str = "", token: str | None = None, limit: int = PAGE) -> Page:
-        fault = self._begin("list_prefixes", prefix)
-        return self._end(fault, self.inner.list_prefixes(prefix, token, limit))
+        return self._end(fault, self.inner.list_page(prefix, token, deep=deep))
 
     def head(self, key: str) -> ObjectInfo | None:
         fault = self._begin("head", key)
@@ -70,17 +66,9 @@ class FaultyObjects:
             dest.write_bytes(dest.read_bytes()[: dest.stat().st_size // 2])
         self._end(fault, None)
 
-    def put(
-        self,
-        key: str,
-        data: bytes | Path,
-        *,
-        if_none_match: bool = False,
-        if_match: str | None = None,
-    ) -> ObjectInfo:
+    def put(self, key: str, data: bytes | Path, *, replaces: str | None = None) -> str:
         fault = self._begin("put", key)
-        done = self.inner.put(key, data, if_none_match=if_none_match, if_match=if_match)
-        return self._end(fault, done)
+        return self._end(fault, self.inner.put(key, data, replaces=replaces))
 
     def delete(self, key: str) -> None:
         fault = self._begin("delete", key)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from demo_pipeline.store.bucket import BucketStore
 from demo_pipeline.store.store import Store
 from demo_pipeline.store.version_manifest import Recipe, Version
 
@@ -68,19 +69,20 @@ def recorded_calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Path]]:
     return calls
 
 
-def removed_by_another_process(
-    monkeypatch: pytest.MonkeyPatch, path: Path, *, examined: bool
-) -> None:
-    """Remove a file right before its age is read for the first time, or right after."""
-    status = Path.stat
+def spoil(store: Store, version: Version, file: str, data: bytes | None) -> None:
+    """Write other bytes in the place of a version's file (or manifest), or remove it."""
+    key = f"versions/{version.output}/{version.id}/{file}"
+    if isinstance(store, BucketStore):
+        store._objects.delete(key) if data is None else store._objects.put(key, data)
+    elif data is None:
+        Path(store.url, f".{key}").unlink()
+    else:
+        Path(store.url, f".{key}").write_bytes(data)
 
-    def removing(self: Path, **asked: Any) -> Any:
-        if self != path:
-            return status(self, **asked)
-        if not examined:
-            path.unlink(missing_ok=True)
-        found = status(self, **asked)
-        path.unlink(missing_ok=True)
-        return found
 
-    monkeypatch.setattr(Path, "stat", removing)
+def elsewhere(store: Store) -> Store:
+    """The store as a machine sees it that has nothing of a bucket in its cache."""
+    if not isinstance(store, BucketStore):
+        return store
+    cache = store._folder.root
+    return BucketStore(cache.with_name(f"{cache.name}-elsewhere"), store._objects)

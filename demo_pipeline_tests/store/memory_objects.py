@@ -41,19 +41,16 @@ class MemoryObjects:
         self._lock = threading.Lock()
         self._etags = 0
 
-    def list_page(self, prefix: str = "", token: str | None = None, limit: int = PAGE) -> Page:
+    def list_page(self, prefix: str = "", token: str | None = None, *, deep: bool = True) -> Page:
+        assert deep or prefix == "" or prefix.endswith("/")
         with self._lock:
             found = {key: each.info for key, each in self.stored.items() if key.startswith(prefix)}
-        keys, following = self._cut(set(found), token, limit)
-        return Page(tuple(found[key] for key in keys), (), following)
-
-    def list_prefixes(self, prefix: str = "", token: str | None = None, limit: int = PAGE) -> Page:
-        assert prefix == "" or prefix.endswith("/")
-        with self._lock:
-            found = {key: each.info for key, each in self.stored.items() if key.startswith(prefix)}
-        names, following = self._cut({_child(key, prefix) for key in found}, token, limit)
-        objects = tuple(found[name] for name in names if not name.endswith("/"))
-        return Page(objects, tuple(name for name in names if name.endswith("/")), following)
+        names, following = self._cut(
+            set(found) if deep else {_child(key, prefix) for key in found}, token
+        )
+        objects = tuple(found[name] for name in names if deep or not name.endswith("/"))
+        folders = () if deep else tuple(name for name in names if name.endswith("/"))
+        return Page(objects, folders, following)
 
     def head(self, key: str) -> ObjectInfo | None:
         with self._lock:
@@ -74,22 +71,13 @@ class MemoryObjects:
         draft.write_bytes(stored.data)
         draft.replace(dest)
 
-    def put(
-        self,
-        key: str,
-        data: bytes | Path,
-        *,
-        if_none_match: bool = False,
-        if_match: str | None = None,
-    ) -> ObjectInfo:
+    def put(self, key: str, data: bytes | Path, *, replaces: str | None = None) -> str:
         read = data.read_bytes() if isinstance(data, Path) else data
         with self._lock:
             present = self.stored.get(key)
-            unwanted = if_none_match and present is not None
-            other = if_match is not None and (present is None or present.info.etag != if_match)
-            if unwanted or other:
+            if replaces is not None and replaces != (present.info.etag if present else ""):
                 raise ObjectChangedError(f"{self.url}/{key}: was written meanwhile")
-            return self._place(key, read, self._clock())
+            return self._place(key, read, self._clock()).etag
 
     def delete(self, key: str) -> None:
         with self._lock:
@@ -115,12 +103,12 @@ class MemoryObjects:
         self.stored[key] = Stored(data, info)
         return info
 
-    def _cut(self, names: set[str], token: str | None, limit: int) -> tuple[list[str], str | None]:
-        """The first `limit` names after the token, and the next token."""
+    def _cut(self, names: set[str], token: str | None) -> tuple[list[str], str | None]:
+        """A page of the names after the token, and the next token."""
         ordered = sorted(names, key=self._rank)
         if token is not None:
             ordered = [name for name in ordered if self._rank(name) > self._rank(token)]
-        part = ordered[: min(limit, self._page)]
+        part = ordered[: self._page]
         return part, part[-1] if len(ordered) > len(part) else None
 
     def _rank(self, name: str) -> str:

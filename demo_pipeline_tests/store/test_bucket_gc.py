@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from demo_pipeline.store.store import Store
+from demo_pipeline.store.bucket import BucketStore
 from demo_pipeline_tests.store.making_outputs import put, seen, write
 from demo_pipeline_tests.store.memory_objects import MemoryObjects, keys
 
@@ -32,7 +32,7 @@ def objects(clock):
 
 @pytest.fixture
 def store(objects, tmp_path):
-    return Store(tmp_path / "cache", objects)
+    return BucketStore(tmp_path / "cache", objects)
 
 
 def cached(tmp_path):
@@ -88,7 +88,7 @@ def test_the_cache_keeps_what_is_current_and_what_it_links(store, objects, clock
     first = put(store, "trajectories/d1", {"task.json": "first"})
     index = put(store, "dataset", {}, {"trajectories/d1": first})
     put(store, "sft", {"a": "old"})
-    elsewhere = Store(tmp_path / "elsewhere", objects)
+    elsewhere = BucketStore(tmp_path / "elsewhere", objects)
     second = put(elsewhere, "trajectories/d1", {"task.json": "second"})
     put(elsewhere, "sft", {"a": "new"})
     seen(store, "trajectories/d1")
@@ -108,7 +108,7 @@ def test_a_cached_version_that_is_read_outlives_its_replacement_by_the_grace_per
     for path in (tmp_path / "cache/.versions/sft").iterdir():
         os.utime(path, (0, 0))
     with store.open("sft") as (folder, _):
-        put(Store(tmp_path / "elsewhere", objects), "sft", {"a": "new"})
+        put(BucketStore(tmp_path / "elsewhere", objects), "sft", {"a": "new"})
         seen(store, "sft")
         retired = (tmp_path / "cache/.versions/sft").stat().st_mtime
         store.collect(DAY, now=retired + 60)

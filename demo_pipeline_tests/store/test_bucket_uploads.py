@@ -160,7 +160,7 @@ def test_only_the_expected_upload_is_opened(place: Place) -> None:
 def test_downloads_of_dead_processes_are_removed_and_those_in_use_are_not(place: Place) -> None:
     place.put("a")
     with place.uploads.open("a") as read:
-        abandoned, fresh = read.parent / "abandoned", read.parent / "fresh"
+        abandoned, fresh = read.parent / ".abandoned", read.parent / ".fresh"
         for folder in (abandoned, fresh):
             folder.mkdir()
             (folder / "recording.mp4").write_bytes(b"1")

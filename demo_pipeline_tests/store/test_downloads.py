@@ -4,6 +4,7 @@ import asyncio
 import gc
 import hashlib
 import os
+import shutil
 import traceback
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -17,15 +18,15 @@ from fsspec.asyn import get_loop, sync
 
 from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.objects import FolderObjects, ObjectChangedError
-from demo_pipeline.store.s3 import S3CallError, S3Client, S3Objects
+from demo_pipeline.store.s3 import S3CallError, S3Objects
 from demo_pipeline_tests.simulator.s3_server import SECRET_KEY, S3Server
 
 OLD, NEW = (Random(seed).randbytes(3 * 2**20 + 5) for seed in (1, 2))
 KEY = "a/recording.mp4"
 
 
-class Interrupted(S3Client):
-    """A client that calls `between` after the first chunk of a download."""
+class Interrupted(S3Objects):
+    """Objects that call `between` after the first chunk of a download."""
 
     between: Callable[[], object] = staticmethod(lambda: None)
     lost: frozenset[str] = frozenset()
@@ -53,8 +54,8 @@ def url(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def client(url: str) -> Interrupted:
-    return Interrupted(url.removeprefix("s3://"))
+def objects(url: str) -> Interrupted:
+    return Interrupted(url)
 
 
 @pytest.fixture
@@ -72,32 +73,27 @@ def refuse(objects: S3Objects | FolderObjects, etag: str, folder: Path) -> None:
 
 
 def test_an_object_swapped_after_the_first_chunk_is_noticed(
-    url: str, client: Interrupted, folder: Path
+    objects: Interrupted, folder: Path
 ) -> None:
-    objects = S3Objects(url, client)
     for data in (NEW, NEW[:100], OLD[:-1] + b"!"):
-        etag = objects.put(KEY, OLD).etag
-        client.between = lambda data=data: objects.put(KEY, data)  # type: ignore[misc]
+        etag = objects.put(KEY, OLD)
+        objects.between = lambda data=data: objects.put(KEY, data)  # type: ignore[misc]
         refuse(objects, etag, folder)
 
 
 def test_an_object_deleted_after_the_first_chunk_is_noticed(
-    url: str, client: Interrupted, folder: Path
+    objects: Interrupted, folder: Path
 ) -> None:
-    objects = S3Objects(url, client)
-    etag = objects.put(KEY, OLD).etag
-    client.between = lambda: objects.delete(KEY)
+    etag = objects.put(KEY, OLD)
+    objects.between = lambda: objects.delete(KEY)
     refuse(objects, etag, folder)
 
 
-def test_a_server_that_ignores_if_match_is_noticed(
-    url: str, client: Interrupted, folder: Path
-) -> None:
+def test_a_server_that_ignores_if_match_is_noticed(objects: Interrupted, folder: Path) -> None:
     """The answer has another ETag than the request."""
-    objects = S3Objects(url, client)
-    etag = objects.put(KEY, OLD).etag
+    etag = objects.put(KEY, OLD)
     objects.put(KEY, NEW)
-    client.lost = frozenset({"IfMatch"})
+    objects.lost = frozenset({"IfMatch"})
     refuse(objects, etag, folder)
 
 
@@ -107,29 +103,28 @@ def test_a_server_that_ignores_if_match_is_noticed(
 def test_a_torn_or_mixed_body_is_noticed(moto_url: str, folder: Path, sent: bytes) -> None:
     """Even when every header is right."""
 
-    class Mixing(S3Client):
+    class Mixing(S3Objects):
         def chunks(self, key: str, body: Any) -> Iterator[bytes]:
             list(super().chunks(key, body))
             yield sent
 
-    objects = S3Objects(moto_url, Mixing(moto_url.removeprefix("s3://")))
-    refuse(objects, objects.put(KEY, OLD).etag, folder)
+    objects = Mixing(moto_url)
+    refuse(objects, objects.put(KEY, OLD), folder)
 
 
 def test_a_failed_multipart_upload_is_aborted(moto_url: str, tmp_path: Path) -> None:
-    class Failing(S3Client):
+    class Failing(S3Objects):
         def call(self, method: str, key: str = "", **arguments: Any) -> dict[str, Any]:
             if method == "upload_part" and arguments["PartNumber"] == 2:
                 raise S3CallError(key, "InternalError", 500)
             return super().call(method, key, **arguments)
 
-    client = Failing(moto_url.removeprefix("s3://"))
     (tmp_path / "large").write_bytes(bytes(11 * 2**20))
-    objects = S3Objects(moto_url, client, 5 * 2**20)
+    objects = Failing(moto_url, 5 * 2**20)
     with pytest.raises(S3CallError, match="InternalError"):
         objects.put(KEY, tmp_path / "large")
     assert objects.head(KEY) is None
-    assert "Uploads" not in client.call("list_multipart_uploads")
+    assert "Uploads" not in objects.call("list_multipart_uploads")
 
 
 def test_a_forked_process_connects_again(moto_url: str) -> None:
@@ -170,7 +165,7 @@ def test_a_forked_process_leaves_the_connections_of_its_parent_alone(seaweedfs_u
 
 
 def test_what_is_put_arrives_with_its_md5(moto_url: str) -> None:
-    etag = S3Objects(moto_url).put(KEY, OLD).etag
+    etag = S3Objects(moto_url).put(KEY, OLD)
     assert etag == hashlib.md5(OLD, usedforsecurity=False).hexdigest()
 
 
@@ -180,24 +175,25 @@ def test_what_is_put_arrives_with_its_md5(moto_url: str) -> None:
 @pytest.mark.parametrize("in_place", [True, False])
 @pytest.mark.parametrize("data", [NEW, NEW[:100]], ids=["as long", "shorter"])
 def test_a_file_swapped_after_the_first_chunk_is_noticed(
-    tmp_path: Path, folder: Path, data: bytes, *, in_place: bool
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, folder: Path, data: bytes, *, in_place: bool
 ) -> None:
-    class Swapping(FolderObjects):
-        def chunks(self, file: BinaryIO) -> Iterator[bytes]:
-            for n, chunk in enumerate(super().chunks(file)):
-                if n == 1 and in_place:
-                    (self.root / KEY).write_bytes(data)
-                elif n == 1:
-                    self.put(KEY, data)
-                yield chunk
+    objects = FolderObjects(tmp_path / "root")
+    etag, place = objects.put(KEY, OLD), tmp_path / "root" / KEY
 
-    objects = Swapping(tmp_path / "root")
-    refuse(objects, objects.put(KEY, OLD).etag, folder)
+    def swapping(source: BinaryIO, out: BinaryIO) -> None:
+        out.write(source.read(2**20))
+        if not in_place:
+            place.unlink()
+        place.write_bytes(data)
+        out.write(source.read())
+
+    monkeypatch.setattr(shutil, "copyfileobj", swapping)
+    refuse(objects, etag, folder)
 
 
 def test_an_unwritable_destination_is_reported_without_its_path(tmp_path: Path) -> None:
     objects = FolderObjects(tmp_path / "root")
-    etag = objects.put(KEY, OLD).etag
+    etag = objects.put(KEY, OLD)
     with pytest.raises(StorageError, match="got: could not be written: No such file") as caught:
         objects.fetch(KEY, etag, tmp_path / "nowhere" / "got")
     assert str(tmp_path) not in str(caught.value)

@@ -4,6 +4,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+from demo_pipeline.store import store as store_module
 from demo_pipeline.store import versions
 from demo_pipeline.store.store import open_store
 from demo_pipeline_tests.store.making_outputs import put, recipe, seen, write
@@ -118,7 +119,7 @@ def test_what_a_commit_links_stays_although_the_clock_jumps_in_between(tmp_path,
             removed.join(0.3)
         return found
 
-    monkeypatch.setattr(versions, "is_linked", collecting)
+    monkeypatch.setattr(store_module, "is_linked", collecting)
     put(store, "dataset", {}, {"trajectories/d1": first})
     removed.join()
     assert collections == []

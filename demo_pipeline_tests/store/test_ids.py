@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from demo_pipeline.store.names import is_former_id, is_safe_id, printable_name, safe_id
+from demo_pipeline.store.names import is_safe_id, printable_name, safe_id
 
 NAMES = st.one_of(
     st.text(max_size=300),
@@ -48,8 +48,6 @@ def test_names_that_differ_only_in_what_is_replaced_stay_apart():
 def test_a_name_that_the_store_or_a_file_system_would_change_is_derived(name):
     assert safe_id(name) != name
     assert not safe_id(name).lower().endswith((".", ".json", ".lock"))
-    assert is_former_id(name) == is_safe_id(name)
-    assert not is_former_id(safe_id(name))
 
 
 def test_the_id_is_the_same_on_every_machine():

@@ -12,10 +12,10 @@ from types import SimpleNamespace
 import pytest
 
 from demo_pipeline.store import s3
+from demo_pipeline.store.bucket import BucketStore
 from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.objects import ObjectChangedError
 from demo_pipeline.store.s3 import S3CallError, S3Objects
-from demo_pipeline.store.store import Store
 from demo_pipeline_tests.faults.proxy import Fault, NetworkPlan, network_proxy
 from demo_pipeline_tests.simulator.s3_server import S3Server
 from demo_pipeline_tests.store.making_outputs import put, seen
@@ -88,11 +88,11 @@ CALLS: dict[str, tuple[str, Callable[[S3Objects, Path], object]]] = {
     "read": ("GET", read),
     "fetch": ("GET", fetched),
     "list": ("GET", lambda objects, _: objects.list_page()),
-    "put": ("PUT", lambda objects, _: objects.put("b", b"x").etag),
-    "first put": ("PUT", lambda objects, _: objects.put("b", b"x", if_none_match=True).etag),
+    "put": ("PUT", lambda objects, _: objects.put("b", b"x")),
+    "first put": ("PUT", lambda objects, _: objects.put("b", b"x", replaces="")),
     "delete": ("DELETE", lambda objects, _: objects.delete("a")),
-    "parts": ("PUT", lambda objects, _: objects.put("b", BIG).etag),
-    "whole of parts": ("POST", lambda objects, _: objects.put("b", BIG).etag),
+    "parts": ("PUT", lambda objects, _: objects.put("b", BIG)),
+    "whole of parts": ("POST", lambda objects, _: objects.put("b", BIG)),
 }
 
 
@@ -162,7 +162,7 @@ def test_an_object_that_was_there_before_is_not_taken_for_the_own_effect(
     objects: S3Objects,
 ) -> None:
     with pytest.raises(ObjectChangedError):
-        objects.put("a", b"bytes", if_none_match=True)
+        objects.put("a", b"bytes", replaces="")
 
 
 @pytest.mark.no_cover  # other tests run the same lines
@@ -171,7 +171,7 @@ def test_a_commit_and_a_collection_do_without_any_one_answer(
     url: str, script: Script, tmp_path: Path, method: str
 ) -> None:
     """Of each request in turn the answer is lost, also of those that move the pointer."""
-    store = Store(tmp_path / "cache", S3Objects(url))
+    store = BucketStore(tmp_path / "cache", S3Objects(url))
     put(store, "sft", {"a.txt": "first"})
     for after in range(12):
         script.set(method, "lost", 1, after)

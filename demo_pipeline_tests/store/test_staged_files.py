@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from demo_pipeline.store import versions
+from demo_pipeline.store import store as store_module
 from demo_pipeline.store.errors import ChangedOutput
 from demo_pipeline.store.store import Store
 from demo_pipeline.store.version_manifest import Recipe, Version
@@ -89,14 +89,14 @@ def test_a_file_of_many_that_was_written_to_since_is_found_at_once(store: Store)
 def test_a_large_directory_is_synced_by_one_call(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(versions, "_MANY", 5)
+    monkeypatch.setattr(store_module, "_MANY", 5)
     whole: list[Path] = []
 
     def sync_whole(path: Path) -> bool:
         whole.append(path)
         return True
 
-    monkeypatch.setattr(versions, "sync_file_system", sync_whole)
+    monkeypatch.setattr(store_module, "sync_file_system", sync_whole)
     with store.stage("sft") as staging:
         for number in range(20):
             (staging.path / f"{number}.txt").write_text("text")

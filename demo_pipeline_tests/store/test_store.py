@@ -6,10 +6,20 @@ from pathlib import Path
 import pytest
 
 from demo_pipeline.files.atomic_write import link_or_copy
+from demo_pipeline.store.bucket import BucketStore
 from demo_pipeline.store.errors import ChangedOutput, MissingOutput, StorageError
 from demo_pipeline.store.store import Store, open_store
-from demo_pipeline_tests.store.making_outputs import put, recipe, recorded_calls, seen, write
+from demo_pipeline_tests.store.making_outputs import (
+    elsewhere,
+    put,
+    recipe,
+    recorded_calls,
+    seen,
+    spoil,
+    write,
+)
 
+OUTPUT = "events/d1"
 FILES = {"a.txt": "alpha", "deep/b.txt": "beta"}
 
 
@@ -103,41 +113,52 @@ def test_equal_content_has_equal_fingerprints_whatever_built_it(either):
     assert put(either, "events/d2", FILES | {"a.txt": "other"}).content != one.content
 
 
-@pytest.mark.parametrize("damage", ["missing", "short", "manifest", "all"])
-def test_a_damaged_output_is_not_current_and_is_restored_to_the_same_bytes(store, tmp_path, damage):
-    version = put(store, "events/d1", FILES)
-    folder = tmp_path / "store/.versions/events/d1" / version.id
-    if damage == "missing":
-        (folder / "content/deep/b.txt").unlink()
-    elif damage == "short":
-        (folder / "content/deep/b.txt").write_text("bet")
-    elif damage == "manifest":
-        manifest = folder / "manifest.json"
-        manifest.write_text(
-            manifest.read_text().replace('"code_version": "1"', '"code_version": "2"')
-        )
-    else:
-        folder.rename(tmp_path / "elsewhere")
-    assert store.current("events/d1") is None
-    assert store.verify("events/d1")
-    with pytest.raises(MissingOutput, match="events/d1"):
-        store.open("events/d1").__enter__()
-    assert put(store, "events/d1", FILES) == version
-    assert seen(store, "events/d1") == FILES
-    assert store.verify("events/d1") == []
+@pytest.mark.parametrize("file", ["content/deep/b.txt", "manifest.json"])
+@pytest.mark.parametrize("bytes_there", [None, b"bet"])
+def test_a_damaged_output_is_not_current_and_is_restored_to_the_same_bytes(
+    either, file, bytes_there
+):
+    version = put(either, OUTPUT, FILES)
+    spoil(either, version, file, bytes_there)
+    reader = elsewhere(either)
+    with pytest.raises(MissingOutput, match=OUTPUT):
+        seen(reader, OUTPUT)
+    assert reader.current(OUTPUT) is None
+    assert reader.verify(OUTPUT)
+    assert put(either, OUTPUT, FILES) == version
+    assert seen(reader, OUTPUT) == FILES
+    assert reader.verify(OUTPUT) == []
 
 
-def test_verifying_finds_a_changed_byte_and_a_new_commit_repairs_it(store, tmp_path):
-    put(store, "events/d1", FILES)
-    (tmp_path / "store/events/d1/a.txt").write_text("alphA")
-    (tmp_path / "store/events/d1/new.txt").write_text("")
-    assert [(found.code, found.file) for found in store.verify("events/d1")] == [
+def test_a_version_whose_manifest_or_folder_was_replaced_is_not_current(store, tmp_path):
+    folder = tmp_path / "store/.versions" / OUTPUT / put(store, OUTPUT, FILES).id
+    text = (folder / "manifest.json").read_text()
+    (folder / "manifest.json").write_text(
+        text.replace('"code_version": "1"', '"code_version": "2"')
+    )
+    assert store.current(OUTPUT) is None
+    folder.rename(tmp_path / "elsewhere")
+    assert store.current(OUTPUT) is None
+    put(store, OUTPUT, FILES)
+    assert seen(store, OUTPUT) == FILES
+
+
+def test_verifying_finds_a_changed_byte_and_a_new_commit_repairs_it(either):
+    version = put(either, OUTPUT, FILES)
+    spoil(either, version, "content/a.txt", b"alphA")
+    spoil(either, version, "content/new.txt", b"")
+    spoil(either, version, "content/deep/b.txt", None)
+    assert [(found.code, found.file) for found in either.verify(OUTPUT)] == [
         ("changed_file", "events/d1/a.txt"),
+        ("missing_file", "events/d1/deep/b.txt"),
         ("unexpected_file", "events/d1/new.txt"),
     ]
-    put(store, "events/d1", FILES)
-    assert store.verify("events/d1") == []
-    assert seen(store, "events/d1") == FILES
+    assert either.current(OUTPUT) is None
+    if isinstance(either, BucketStore):  # nothing removes what is not in a manifest
+        spoil(either, version, "content/new.txt", None)
+    put(either, OUTPUT, FILES)
+    assert either.verify(OUTPUT) == []
+    assert seen(either, OUTPUT) == FILES
 
 
 def test_a_missing_output_is_named(either):
@@ -164,24 +185,26 @@ def test_links_are_readable_while_staged_and_after_the_commit(store, tmp_path):
     assert moved.verify("dataset") == []
 
 
-def test_damage_behind_a_link_is_found(store, tmp_path):
-    trajectory = put(store, "trajectories/d1", {"task.json": "one"})
-    put(store, "dataset", {}, {"trajectories/d1": trajectory})
-    (tmp_path / "store/trajectories/d1/task.json").write_text("eno")
-    assert [found.file for found in store.verify("dataset")] == ["trajectories/d1/task.json"]
-    (tmp_path / "store/.versions/trajectories/d1" / trajectory.id).rename(tmp_path / "gone")
-    assert [found.code for found in store.verify("dataset")] == ["broken_link"]
-    assert store.current("dataset") is None
+def test_damage_behind_a_link_names_the_damaged_output(either):
+    trajectory = put(either, "trajectories/d1", {"task.json": "one"})
+    put(either, "dataset", {}, {"trajectories/d1": trajectory})
+    spoil(either, trajectory, "content/task.json", b"eno")
+    damages = [(found.output, found.file) for found in either.verify("dataset")]
+    assert damages == [("trajectories/d1", "trajectories/d1/task.json")]
+    put(either, "trajectories/d1", {"task.json": "one"})
+    assert seen(either, "dataset") == {"trajectories/d1/task.json": "one"}
+    spoil(either, trajectory, "manifest.json", None)
+    assert [found.code for found in either.verify("dataset")] == ["broken_link"]
 
 
-def test_a_link_to_a_version_removed_meanwhile_is_not_committed(store, tmp_path):
-    trajectory = put(store, "trajectories/d1", {"task.json": "one"})
-    with store.stage("dataset") as staging:
+def test_a_link_to_a_version_removed_meanwhile_is_not_committed(either):
+    trajectory = put(either, "trajectories/d1", {"task.json": "one"})
+    with either.stage("dataset") as staging:
         staging.link("trajectories/d1", trajectory)
-        (tmp_path / "store/.versions/trajectories/d1" / trajectory.id).rename(tmp_path / "gone")
+        spoil(either, trajectory, "manifest.json", None)
         with pytest.raises(StorageError, match="trajectories/d1 was removed or replaced meanwhile"):
-            store.commit(staging, recipe(), {})
-    assert store.outputs("dataset") == []
+            either.commit(staging, recipe(), {})
+    assert either.outputs("dataset") == []
 
 
 @pytest.mark.parametrize("path", ["/etc/x", "../x", "a/../../x", ".", "", "taken.txt"])

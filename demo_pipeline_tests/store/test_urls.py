@@ -36,7 +36,7 @@ def test_a_refused_root_is_never_repeated(url, tmp_path):
 
 
 def test_a_path_and_a_plain_url_are_accepted(tmp_path):
-    assert bucket_of(" s3://bucket/a/b/ ").url == "s3://bucket/a/b"
+    assert bucket_of(" s3://bucket/a/b/ ") == ("bucket", "a/b/")
     assert local_path(f"file://{tmp_path}/a%3Fb%23c") == tmp_path / "a?b#c"
     assert local_path(f"{tmp_path}/a?b#c") == tmp_path / "a?b#c"
     assert Settings(store="s3://bucket/x").store == "s3://bucket/x"

@@ -100,9 +100,11 @@ def calibrate(
     if logged is not None:
         clock = reconcile_clocks(logged, pictured, clock, first_s)
     shown = clock if clock.method == "typing" else pictured
-    check = None if shown is None else search.clock_check(shown, changes)
-    seen = [] if shown is None else search.parts_seen(shown, changes)
-    clock = with_parts(clock, seen, settings.min_lead_ms)
+    check = None
+    if shown is not None:
+        clock = with_parts(clock, search.parts_seen(shown, changes), settings.min_lead_ms)
+        spans = search.parts_to_check(shown, changes.times[-1], float(video.times[-1]))
+        check = ClockCheck(search, shown, spans)
     flickering = flickering_cells(changes, video.grab_s)
     found = Calibration(clock, _canvas(screen, pictured, path), flickering, clock_check=check)
     canvas = found.canvas

@@ -34,13 +34,7 @@ class Clock:
         score: share of pointer moves that the pictures confirm; None without picture evidence.
         moves: number of pointer moves that the score is of.
         event_scale: video pixels for one unit of event space, confirmed by the same evidence.
-        agreement: share of the stretch's parts that on their own give the same origin, within a
-            frame; None with too few moves.
         rate: video seconds in a second of the log's clock.
-        drift_ppm: (rate - 1) in millionths; 0.0: no drift at the end of a long recording; None:
-            not looked for.
-        pictures_ms: origin by the pictures minus the origin that the recorder logged; when the two
-            contradict each other, this is the uncertainty. None: only one of them is known.
     """
 
     origin_ms: float
@@ -50,10 +44,7 @@ class Clock:
     score: float | None = None
     moves: int = 0
     event_scale: float = 1.0
-    agreement: float | None = None
     rate: float = 1.0
-    drift_ppm: float | None = None
-    pictures_ms: float | None = None
 
     def video_time(self, event_ms: float) -> float:
         """Video time in seconds of an event time in epoch milliseconds."""

@@ -20,7 +20,7 @@ from demo_pipeline.files.recording_files import VIDEO_FILE
 from demo_pipeline.observation.clock.calibrate import Calibration
 from demo_pipeline.observation.clock.canvas import Canvas
 from demo_pipeline.observation.clock.clock import Clock
-from demo_pipeline.observation.clock.clock_search import ClockCheckObserver, ClockPart
+from demo_pipeline.observation.clock.clock_search import ClockPart
 from demo_pipeline.observation.frames.changes import (
     CHANGED_LEVELS,
     LARGE_SHARE,
@@ -313,7 +313,7 @@ def run_decode_pass(
     intervals = intervals_between(actions, requests, pointer) if sure else []
     waits = WaitObserver(intervals, video.times, pointer)
     stop = _stop_effect(video, clock, requests, recorder_stop.possible)
-    check = ClockCheckObserver(calibration.clock_check)
+    check = calibration.clock_check
     witness = PointerWitness(pointer, calibration.canvas)
     final = _final_frame(video, clock, actions, recorder_stop)
     typed = TypedPlaces(actions, detector, near)
@@ -321,7 +321,7 @@ def run_decode_pass(
         writer = ScreenshotWriter(video, requests, pointer, folder, thumbnails)
         answers = ActionFrames(requests, waits, writer, (scanned, typed), video.frame_s)
         observers = (scanned, scrolls, answers, final, stop, witness)
-        single = (writer.fallbacks, waits, check)
+        single = (writer.fallbacks, waits, *([check] if check else []))
         decoded, last = show_frames(video, observers, detector, pointer, single)
         screenshots, waited = answers.result()
         writer.write_final(final.result() or _any_frame(video, last))
@@ -335,7 +335,7 @@ def run_decode_pass(
         stop.result(),
         witness.suspicious,
         decoded,
-        check.result(),
+        check.result() if check else (),
     )
 
 

@@ -202,7 +202,7 @@ class ClockSearch:
 
     @property
     def _key_frames(self) -> Floats:
-        return self.video.packets.key_pts * float(self.video.packets.time_base)
+        return np.asarray(self.video.packets.key_pts * float(self.video.packets.time_base), float)
 
     def _key_frame_before(self, time: float) -> float:
         """The last key frame no later than `time`, seconds; the first frame when there is none."""

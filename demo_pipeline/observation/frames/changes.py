@@ -11,10 +11,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import compress, pairwise
-from typing import Any
+from typing import Annotated, Any
 
 import cv2
 import numpy as np
+from pydantic import Field
 
 from demo_pipeline.observation.frames.pointer_path import PixelBox, Point
 from demo_pipeline.observation.frames.video_reader import HALF, SAMPLE_STEP, Frame, Luma
@@ -294,6 +295,10 @@ def screen_picture(frame: Frame) -> ScreenPicture:
     return ScreenPicture(frame.halved, frame.time)
 
 
+ChangedBox = tuple[int, int, int, int]
+"""x, y, width, height; video pixels."""
+
+
 @dataclass(frozen=True)
 class PictureChanges:
     """What differs between two pictures, beyond highlights.
@@ -302,12 +307,16 @@ class PictureChanges:
         regions: tight boxes, about one for each line of text.
         panels: boxes of changes with straight edges, as of a menu, a dialog or a picture.
         replaced: (rows, columns) of `ScreenPicture.detail`, set where content was replaced; None:
-            nowhere.
+            nowhere, or not kept.
     """
 
-    regions: tuple[PixelBox, ...] = ()
-    panels: tuple[PixelBox, ...] = ()
-    replaced: Mask | None = None
+    regions: tuple[ChangedBox, ...] = ()
+    panels: tuple[ChangedBox, ...] = ()
+    replaced: Annotated[Any, Field(exclude=True)] = None
+
+    def __bool__(self) -> bool:
+        """Whether anything changed."""
+        return bool(self.regions or self.panels)
 
     def touch(self, box: PixelBox) -> bool:
         """Whether anything in a box was replaced, apart from its rim."""
@@ -321,7 +330,7 @@ class PictureChanges:
         """Whether a point lies on what was replaced, or between its lines."""
         if self.replaced is None:
             return False
-        if any(panel.contains(x, y) for panel in self.panels):
+        if any(PixelBox(*panel).contains(x, y) for panel in self.panels):
             return True
         column, row = int(x) // DETAIL_STEP, int(y) // DETAIL_STEP
         reach = 4 * CLUSTER_GAP
@@ -384,7 +393,7 @@ def shaded_areas(
         rows = slice(max(0, top - SHADED_SAMPLES), top + height + SHADED_SAMPLES)
         columns = slice(max(0, left - SHADED_SAMPLES), left + width + SHADED_SAMPLES)
         changed[rows, columns] = cv2.morphologyEx(changed[rows, columns], cv2.MORPH_OPEN, square)
-    return [_box(part) for part, _ in _parts(changed, (1, 1))]
+    return [PixelBox(*_box(part)) for part, _ in _parts(changed, (1, 1))]
 
 
 def _differ(before: Luma, after: Luma, threshold: int) -> Mask:
@@ -483,7 +492,7 @@ def _samples_of(box: PixelBox, across: float, down: float) -> PartPlace:
     return slice(top, bottom), slice(left, right)
 
 
-def _panels(changed: Mask, part: PartPlace) -> list[PixelBox]:
+def _panels(changed: Mask, part: PartPlace) -> list[ChangedBox]:
     """The boxes between straight upright edges in a change; none without two of them.
 
     Where an edge begins or ends, so does a box: beside the lit title of a menu there is no panel.
@@ -504,12 +513,12 @@ def _panels(changed: Mask, part: PartPlace) -> list[PixelBox]:
     ]
 
 
-def _box(part: PartPlace) -> PixelBox:
+def _box(part: PartPlace) -> ChangedBox:
     """Samples as video pixels."""
-    rows, columns = part
-    step = DETAIL_STEP
-    left, top = int(columns.start) * step, int(rows.start) * step
-    return PixelBox(left, top, int(columns.stop) * step - left, int(rows.stop) * step - top)
+    (top, bottom), (left, right) = (
+        (int(side.start) * DETAIL_STEP, int(side.stop) * DETAIL_STEP) for side in part
+    )
+    return left, top, right - left, bottom - top
 
 
 def connected_parts(

@@ -63,7 +63,7 @@ def observe(
 ) -> tuple[Screenshot, list[float]]:
     """The screenshot of the second click, and when much of the screen changed."""
     observed = run(path, out, ACTIONS)
-    return observed.screenshots[1], list(observed.large_changes)
+    return observed.screenshots[1], list(observed.evidence.screen_changes_s)
 
 
 def run(
@@ -129,8 +129,8 @@ def test_what_opens_while_the_pointer_moves_is_in_the_screenshot(
     film(tmp_path / "film.mp4", box)
     screenshot, large = observe(tmp_path / "film.mp4", tmp_path / "out")
     assert large == [pytest.approx(APPEARS_S, abs=1 / FPS)]
-    assert screenshot.reason == "settled"
-    assert screenshot.time == pytest.approx(APPEARS_S, abs=1 / FPS)
+    assert screenshot.reason_code == "settled"
+    assert screenshot.pts == pytest.approx(APPEARS_S, abs=1 / FPS)
 
 
 @pytest.mark.parametrize("box", [None, (600, 110, 660, 130)])
@@ -139,14 +139,14 @@ def test_what_lights_up_on_the_way_is_not(
 ) -> None:
     film(tmp_path / "film.mp4", box)
     screenshot, large = observe(tmp_path / "film.mp4", tmp_path / "out")
-    assert (large, screenshot.reason) == ([], "pre_move")
-    assert screenshot.time is not None
-    assert screenshot.time < 3.0
+    assert (large, screenshot.reason_code) == ([], "pre_move")
+    assert screenshot.pts is not None
+    assert screenshot.pts < 3.0
 
 
 def test_a_small_change_before_the_pointer_moves_is_noted(tmp_path: Path) -> None:
     film(tmp_path / "film.mp4", (800, 300, 840, 340), after_s=43 / FPS)
     screenshot, _ = observe(tmp_path / "film.mp4", tmp_path / "out")
-    assert screenshot.reason == "pre_move"
-    assert screenshot.time == pytest.approx(44 / FPS)
-    assert screenshot.settle_ms == pytest.approx(1000 / FPS)
+    assert screenshot.reason_code == "pre_move"
+    assert screenshot.pts == pytest.approx(44 / FPS)
+    assert screenshot.settle_ms == pytest.approx(1000 / FPS, abs=0.001)

@@ -15,6 +15,7 @@ import cv2
 import numpy as np
 
 from demo_pipeline.actions.action_tables import CONTINUED, Action
+from demo_pipeline.actions.scrolls import WheelVote
 from demo_pipeline.files.recording_files import VIDEO_FILE
 from demo_pipeline.observation.clock.calibrate import Calibration
 from demo_pipeline.observation.clock.canvas import Canvas
@@ -284,14 +285,12 @@ def run_decode_pass(
     clock = calibration.clock
     pointer = VideoPointer(path, clock, calibration.screen, video.frame_s)
     near, detector = replace(pointer, frame_s=video.grab_s), ChangeDetector(calibration.flickering)
-    sure = clock.uncertainty_ms <= SURE_MS
-    scanned = ScanComparison(requests if sure else [], video.times, detector, near)
-    scrolls = ScrollMotion(actions if sure else [], clock, calibration.screen)
-    intervals = intervals_between(actions, requests, pointer) if sure else []
-    waits = WaitObserver(intervals, video.times, pointer)
+    matched, asked = (actions, requests) if clock.uncertainty_ms <= SURE_MS else ([], [])
+    scanned = ScanComparison(asked, video.times, detector, near)
+    scrolls = ScrollMotion(matched, clock, calibration.screen)
+    waits = WaitObserver(intervals_between(matched, asked, pointer), video.times, pointer)
     earlier = requests[possible_stop.action_index].since if possible_stop else 0.0
     stop = StopEffect(possible_stop, clock, float(video.times[-1]), earlier)
-    check = calibration.clock_check
     witness = PointerWitness(pointer, calibration.canvas)
     final = _final_frame(video, clock, actions, stopped_ms)
     typed = TypedPlaces(actions, detector, near)
@@ -299,16 +298,35 @@ def run_decode_pass(
         writer = ScreenshotWriter(video, requests, pointer, folder, thumbnails)
         answers = ActionFrames(requests, waits, writer, (scanned, typed), video.frame_s)
         observers = (scanned, scrolls, answers, final, stop, witness)
-        single: list[Observer[Frame]] = [writer.fallbacks, waits, *([check] if check else [])]
+        single: list[Observer[Frame]] = [writer.fallbacks, waits, *calibration.clock_checks]
         decoded, last = show_frames(video, observers, detector, pointer, single)
         screenshots, waited = answers.result()
         writer.write_final(final.result() or _any_frame(video, last))
-    evidence = Evidence.model_validate(
+    return DecodeResult(
+        _evidence(calibration, scanned, typed, answers, waited, scrolls.result()),
+        screenshots,
+        scanned.fits,
+        stop.result(),
+        witness.suspicious,
+        decoded,
+        [part for check in calibration.clock_checks for part in check.result()],
+    )
+
+
+def _evidence(  # noqa: PLR0917 - what was observed
+    calibration: Calibration,
+    scanned: ScanComparison,
+    typed: TypedPlaces,
+    answers: ActionFrames,
+    waits: Sequence[Wait],
+    wheel: WheelVote,
+) -> Evidence:
+    return Evidence.model_validate(
         {
-            "clock": clock.rounded(),
+            "clock": calibration.clock.rounded(),
             "canvas": calibration.canvas,
-            "wheel": scrolls.result(),
-            "waits": waited,
+            "wheel": wheel,
+            "waits": waits,
             "screen_changes_s": [round(time, DECIMALS) for time in answers.large_changes],
             "targets": [found for _, found in sorted(scanned.targets.items())],
             "typed": [
@@ -318,15 +336,6 @@ def run_decode_pass(
             "since_scan": [found for _, found in sorted(scanned.since_scan.items())],
             "parts": calibration.parts.rounded() if calibration.parts else (),
         }
-    )
-    return DecodeResult(
-        evidence,
-        screenshots,
-        scanned.fits,
-        stop.result(),
-        witness.suspicious,
-        decoded,
-        check.result() if check else (),
     )
 
 

@@ -58,11 +58,10 @@ def film(
 
 
 def observe(
-    path: Path,
-    out: Path,
+    path: Path, out: Path, actions: list[Action] = ACTIONS
 ) -> tuple[Screenshot, list[float]]:
     """The screenshot of the second click, and when much of the screen changed."""
-    observed = run(path, out, ACTIONS)
+    observed = run(path, out, actions)
     return observed.screenshots[1], list(observed.evidence.screen_changes_s)
 
 
@@ -142,6 +141,24 @@ def test_what_lights_up_on_the_way_is_not(
     assert (large, screenshot.reason_code) == ([], "pre_move")
     assert screenshot.pts is not None
     assert screenshot.pts < 3.0
+
+
+@pytest.mark.parametrize(
+    ("rested_ms", "reason"),
+    [
+        pytest.param(650, "settled", id="what shows so soon may be the effect of the last click"),
+        pytest.param(750, "pre_move", id="later, a small thing is lit by the hand itself"),
+    ],
+)
+def test_a_small_change_on_the_way_is_an_effect_until_0_7_s_after_the_last_action(
+    tmp_path: Path, rested_ms: int, reason: str
+) -> None:
+    """The hand rests so long after the last action; what changes does when it is on its way."""
+    film(tmp_path / "film.mp4", (600, 110, 660, 130))
+    ended = 3000 - rested_ms
+    actions = [Action("click", ended - 100, ended, [], 0, 300.0, 600.0), ACTIONS[1]]
+    screenshot, _ = observe(tmp_path / "film.mp4", tmp_path / "out", actions)
+    assert screenshot.reason_code == reason
 
 
 def test_a_small_change_before_the_pointer_moves_is_noted(tmp_path: Path) -> None:

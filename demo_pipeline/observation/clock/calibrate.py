@@ -45,14 +45,14 @@ class Calibration:
         canvas: maps event space to the canvas, at the beginning.
         flickering: (rows, columns) of cells that change all the time; None without two frames.
         parts: of a recording whose screen changed its resolution or scale; else None.
-        clock_check: what the decode pass is to compare with the clock; None: nothing more.
+        clock_checks: what the decode pass is to compare with the clock.
     """
 
     clock: Clock
     canvas: Canvas
     flickering: Cells | None
     parts: ScreenParts | None = None
-    clock_check: ClockCheck | None = None
+    clock_checks: Sequence[ClockCheck] = ()
 
     @property
     def screen(self) -> ScreenParts:
@@ -61,7 +61,7 @@ class Calibration:
 
     def checked(self, parts: Sequence[ClockPart], min_lead_ms: float) -> "Calibration":
         """With the clock as uncertain as the parts of its check show it; see `with_parts`."""
-        return replace(self, clock=with_parts(self.clock, parts, min_lead_ms), clock_check=None)
+        return replace(self, clock=with_parts(self.clock, parts, min_lead_ms), clock_checks=())
 
 
 def calibrate(
@@ -100,11 +100,13 @@ def calibrate(
     if logged is not None:
         clock = reconcile_clocks(logged, pictured, clock, first_s)
     shown = clock if clock.method == "typing" else pictured
-    check = None if shown is None else search.clock_check(shown, changes)
-    seen = [] if shown is None else search.parts_seen(shown, changes)
-    clock = with_parts(clock, seen, settings.min_lead_ms)
+    checks: list[ClockCheck] = []
+    if shown is not None:
+        clock = with_parts(clock, search.parts_seen(shown, changes), settings.min_lead_ms)
+        spans = search.parts_to_check(shown, changes.times[-1], float(video.times[-1]))
+        checks = [ClockCheck(search, shown, spans)]
     flickering = flickering_cells(changes, video.grab_s)
-    found = Calibration(clock, _canvas(screen, pictured, path), flickering, clock_check=check)
+    found = Calibration(clock, _canvas(screen, pictured, path), flickering, clock_checks=checks)
     canvas = found.canvas
     offset, uncertainty = clock.documented_offset_ms, clock.uncertainty_ms
     _LOG.debug("clock by %s: %+.0f ms, +- %.0f ms", clock.method, offset, uncertainty)

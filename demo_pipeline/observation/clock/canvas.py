@@ -7,8 +7,8 @@ screen pixels, or points on macOS. How the parts are found is in screen_changes.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 import cv2
@@ -24,6 +24,7 @@ from pydantic import (
 from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.desktopd.models import CANVAS_HEIGHT, CANVAS_WIDTH
 from demo_pipeline.files.recording_files import META_FILE
+from demo_pipeline.observation.clock.clock import DECIMALS
 from demo_pipeline.observation.frames.pointer_path import PixelBox, PointerTrack
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.recording.meta import Meta
@@ -303,6 +304,10 @@ class ScreenParts:
             return self.parts[0]
         position = bisect_right([part.from_ms for part in self.parts], event_ms)
         return self.parts[max(0, position - 1)]
+
+    def rounded(self) -> Sequence[ScreenPart]:
+        """The parts with times as they are written."""
+        return [replace(part, from_ms=round(part.from_ms, DECIMALS)) for part in self.parts]
 
     def canvas_of(self, action: Action) -> Canvas | None:
         """The canvas of an action; None when it is not known, or changes before a drag ends."""

@@ -6,7 +6,7 @@ start time that ffmpeg logged. Raw times are never rewritten; a `Clock` maps the
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from pydantic import NonNegativeFloat
@@ -18,6 +18,8 @@ LATEST_START_S = 32_503_680_000.0  # epoch seconds, the year 3000; larger number
 
 META_UNCERTAINTY_MS = 2500.0  # real recorders start the video up to this long after the timestamp
 FFMPEG_UNCERTAINTY_MS = 20.0  # between ffmpeg's own time and the first frame
+
+DECIMALS = 6  # of seconds and of epoch milliseconds that are written: microseconds and below
 
 ClockMethod = Literal["ffmpeg_start", "pixels", "typing", "click_onsets", "meta_timestamp"]
 
@@ -34,13 +36,7 @@ class Clock:
         score: share of pointer moves that the pictures confirm; None without picture evidence.
         moves: number of pointer moves that the score is of.
         event_scale: video pixels for one unit of event space, confirmed by the same evidence.
-        agreement: share of the stretch's parts that on their own give the same origin, within a
-            frame; None with too few moves.
         rate: video seconds in a second of the log's clock.
-        drift_ppm: (rate - 1) in millionths; 0.0: no drift at the end of a long recording; None:
-            not looked for.
-        pictures_ms: origin by the pictures minus the origin that the recorder logged; when the two
-            contradict each other, this is the uncertainty. None: only one of them is known.
     """
 
     origin_ms: float
@@ -50,10 +46,7 @@ class Clock:
     score: float | None = None
     moves: int = 0
     event_scale: float = 1.0
-    agreement: float | None = None
     rate: float = 1.0
-    drift_ppm: float | None = None
-    pictures_ms: float | None = None
 
     def video_time(self, event_ms: float) -> float:
         """Video time in seconds of an event time in epoch milliseconds."""
@@ -62,6 +55,12 @@ class Clock:
     def event_time(self, video_s: float) -> float:
         """Event time in epoch milliseconds of a video time in seconds."""
         return video_s * 1000 / self.rate + self.origin_ms
+
+    def rounded(self) -> "Clock":
+        """With times as they are written."""
+        times = (round(time, DECIMALS) for time in (self.origin_ms, self.documented_offset_ms))
+        origin_ms, offset_ms = times
+        return replace(self, origin_ms=origin_ms, documented_offset_ms=offset_ms)
 
 
 def documented_clock(timestamp_ms: float) -> Clock:

@@ -35,8 +35,6 @@ _NEAR_FRAMES = 2  # frame distances around the best lag in which its plateau is
 _PLATEAU = 0.85  # of the best score; the width of the lags that reach it is the uncertainty
 _SUMMIT = 0.95  # of the best score; the middle of the lags that reach it is the result
 _CLEARLY = 1.2  # times the score of the scales before it makes a scale the better one
-_PARTS = 4  # of a stretch, each of which should give the same lag
-_PART_MOVES = 6  # moves in a part; with fewer it gives none
 
 Indexes = np.ndarray[Any, np.dtype[np.int32]]
 
@@ -80,37 +78,25 @@ def _clock(  # noqa: PLR0917 - those of `clock_from_pointer`
     """As `clock_from_pointer`, with at least so many moves between the frames."""
     if not len(changes) or not len(track.times):
         return None
-    frames = np.array(changes.times)
     lags = np.arange(-search_s, search_s + _LAG_STEP_S / 2, _LAG_STEP_S)
-    events = track.times / 1000 - documented.origin_ms / 1000
-    moves = _Moves.of(events, track, frames, lags)
+    moves = _Moves(changes, track, documented, lags)
     best: Clock | None = None
     needed_score = 0.0
     for scale in scales:
         if needed_score >= 1.0:  # the highest possible score
             break
-        hits = moves.confirmed(changes, track, scale)
-        peak = _peak(lags, hits, documented, _frame_s(frames), least)
+        peak = _peak(moves, scale, documented, least)
         if peak is not None and (peak.score or 0.0) > needed_score:
             needed_score = (peak.score or 0.0) * _CLEARLY
-            agreement = _agreement(lags, hits, documented, peak, frames)
-            best = replace(peak, event_scale=scale, agreement=agreement)
+            best = replace(peak, event_scale=scale)
     if best is None:
         return None
     around = np.arange(-_FINE_S, _FINE_S + _FINE_STEP_S / 2, _FINE_STEP_S)
     fine = (best.origin_ms - documented.origin_ms) / 1000 + around
-    close = _Moves.of(events, track, frames, fine)
-    shares, _ = close.confirmed(changes, track, best.event_scale).shares()
+    shares, _ = _Moves(changes, track, documented, fine).confirmed(best.event_scale)
     lag_ms = _plateau(fine, shares, _SUMMIT)[0] * 1000
-    return replace(
-        best,
-        origin_ms=documented.origin_ms + lag_ms,
-        documented_offset_ms=round(lag_ms, 3),
-    )
-
-
-def _frame_s(frames: Floats) -> float:
-    return float(np.median(np.diff(frames)))
+    origin_ms = documented.origin_ms + lag_ms
+    return replace(best, origin_ms=origin_ms, documented_offset_ms=round(lag_ms, 3))
 
 
 def with_drift(clock: Clock, late: Clock, early_ms: float, late_ms: float) -> Clock:
@@ -120,7 +106,7 @@ def with_drift(clock: Clock, late: Clock, early_ms: float, late_ms: float) -> Cl
     """
     difference = late.origin_ms - clock.origin_ms
     if abs(difference) <= clock.uncertainty_ms + late.uncertainty_ms:
-        return replace(clock, drift_ppm=0.0)
+        return clock
     seconds = (late_ms - early_ms) / 1000
     rate = (late.video_time(late_ms) - clock.video_time(early_ms)) / seconds
     origin = early_ms - clock.video_time(early_ms) * 1000 / rate
@@ -130,7 +116,6 @@ def with_drift(clock: Clock, late: Clock, early_ms: float, late_ms: float) -> Cl
         documented_offset_ms=clock.documented_offset_ms + origin - clock.origin_ms,
         uncertainty_ms=max(clock.uncertainty_ms, late.uncertainty_ms),
         rate=rate,
-        drift_ppm=round((rate - 1) * 1e6, 1),
     )
 
 
@@ -138,6 +123,8 @@ def reconcile_clocks(
     logged: Clock, pictured: Clock | None, corrected: Clock, first_s: float
 ) -> Clock:
     """The clock that the recorder logged, with the drift and the contradiction that pictures show.
+
+    By as much as the pictures contradict it, it is uncertain.
 
     Args:
         logged: from the start time that ffmpeg printed; its origin is kept, as the most trusted.
@@ -157,104 +144,54 @@ def reconcile_clocks(
         score=pictured.score,
         moves=pictured.moves,
         event_scale=pictured.event_scale,
-        agreement=pictured.agreement,
         rate=corrected.rate,
-        drift_ppm=corrected.drift_ppm,
-        pictures_ms=round(difference, 3),
     )
 
 
-@dataclass(frozen=True)
-class _Hits:
-    """The pointer's moves at each lag and those that the pictures confirm, ordered by lag.
-
-    Attributes:
-        starts: (lags + 1,) where the moves of each lag begin, and the end.
-        intervals: (moves,) the frame interval of each move.
-        hits: (moves,) whether both ends of the move changed in it.
-    """
-
-    starts: Indexes
-    intervals: Indexes
-    hits: Cells
-
-    def shares(self, inside: Cells | None = None) -> tuple[Floats, Indexes]:
-        """(lags,) share of the moves that the pictures confirm, 0 without one; (lags,) moves.
-
-        `inside`: (moves,) those that count; None: all.
-        """
-        counted = np.ones_like(self.hits) if inside is None else inside
-        moves, confirmed = (
-            np.diff(np.concatenate([[0], np.cumsum(chosen, dtype=np.int32)])[self.starts])
-            for chosen in (counted, counted & self.hits)
-        )
-        return confirmed / np.maximum(moves, 1), moves
-
-
-def _agreement(
-    lags: Floats, found: _Hits, documented: Clock, peak: Clock, frames: Floats
-) -> float | None:
-    """Share of the parts of a stretch whose best lag is that of the whole, within a frame."""
-    lag = (peak.origin_ms - documented.origin_ms) / 1000
-    at_peak = int(np.argmin(np.abs(lags - lag)))
-    intervals = found.intervals[found.starts[at_peak] : found.starts[at_peak + 1]]
-    edges = np.quantile(intervals, np.linspace(0, 1, _PARTS + 1)).astype(int)
-    agreeing: list[bool] = []
-    for first, last in zip(edges[:-1], edges[1:] + 1, strict=True):
-        share, moves = found.shares((found.intervals >= first) & (found.intervals < last))
-        score = np.where(moves >= _PART_MOVES, share, 0.0)
-        if score.max() >= _MIN_SCORE:
-            top = lags[score >= _PLATEAU * score.max()]
-            agreeing.append(bool(np.abs(top - lag).min() <= _frame_s(frames)))
-    return round(sum(agreeing) / len(agreeing), 4) if len(agreeing) > 1 else None
-
-
-@dataclass(frozen=True)
 class _Moves:
-    """The pointer's moves between two frames at each of some lags, ordered by lag.
+    """The pointer's moves between two frames when the video is off by each of some lags.
 
-    Attributes:
-        starts: (lags + 1,) where the moves of each lag begin, and the end.
-        intervals: (moves,) the frame interval of each move.
-        before: (moves,) number of the position that the first frame of the interval shows.
-        after: (moves,) the same of its second frame.
+    Args:
+        changes: of the frames.
+        track: the pointer's positions.
+        documented: the clock that lags are relative to.
+        lags: seconds.
     """
 
-    starts: Indexes
-    intervals: Indexes
-    before: Indexes
-    after: Indexes
-
-    @classmethod
-    def of(cls, events: Floats, track: PointerTrack, frames: Floats, lags: Floats) -> "_Moves":
-        """The moves when the video is off by each of the lags.
-
-        Args:
-            events: times of the positions, seconds by the clock that lags are relative to.
-            track: the positions.
-            frames: times of the frames, video seconds.
-            lags: seconds.
-        """
+    def __init__(
+        self, changes: ChangeMap, track: PointerTrack, documented: Clock, lags: Floats
+    ) -> None:
+        self._changes, self._track, self.lags = changes, track, lags
+        frames = np.array(changes.times)
+        self.frame_s = float(np.median(np.diff(frames)))
+        events = track.times / 1000 - documented.origin_ms / 1000
         # Positions out of reach at every lag cannot be shown; searching few is quicker.
         reach = [frames[0] + lags.min() - 1.0, frames[-1] + lags.max() + 1.0]
         first, last = np.searchsorted(events, reach)
         first = max(0, int(first) - 1)
         near = events[first:last]
         found = [_of_lag(near - lag, track, frames, first) for lag in lags]
-        starts = np.cumsum([0, *(len(intervals) for intervals, _, _ in found)], dtype=np.int32)
-        return cls(starts, *(np.concatenate(column) for column in zip(*found, strict=True)))
+        lengths = (len(intervals) for intervals, _, _ in found)
+        self._starts: Indexes = np.cumsum([0, *lengths], dtype=np.int32)
+        columns = (np.concatenate(column) for column in zip(*found, strict=True))
+        self._intervals, *self._ends = columns
 
-    def confirmed(self, changes: ChangeMap, track: PointerTrack, scale: float) -> _Hits:
-        """Which moves the pictures confirm, of a track `scale` times smaller than the video."""
-        rows, columns = changes.shape
+    def confirmed(self, scale: float) -> tuple[Floats, Indexes]:
+        """(lags,) share of the moves of which both ends changed, 0 without one; (lags,) moves.
+
+        `scale`: video pixels for one unit of the track.
+        """
+        (rows, columns), track = self._changes.shape, self._track
         row = np.clip(track.y * scale / BLOCK, 0, rows - 1).astype(np.int32)
         column = np.clip(track.x * scale / BLOCK, 0, columns - 1).astype(np.int32)
-        bits, packed = row * columns + column, changes.packed()
-        hits: Cells = np.ones(len(self.intervals), bool)
-        for positions in (self.before, self.after):
+        bits, packed = row * columns + column, self._changes.packed()
+        hits: Cells = np.ones(len(self._intervals), bool)
+        for positions in self._ends:
             bit = bits[positions]
-            hits &= (packed[self.intervals, bit >> 3] >> (7 - (bit & 7)) & 1).astype(bool)
-        return _Hits(self.starts, self.intervals, hits)
+            hits &= (packed[self._intervals, bit >> 3] >> (7 - (bit & 7)) & 1).astype(bool)
+        count, moves = np.cumsum(hits, dtype=np.int32), np.diff(self._starts)
+        confirmed = np.diff(np.concatenate([[0], count])[self._starts])
+        return confirmed / np.maximum(moves, 1), moves
 
 
 def _of_lag(
@@ -272,23 +209,20 @@ def _of_lag(
     return intervals[far], before[far], after[far]
 
 
-def _peak(
-    lags: Floats, found: _Hits, documented: Clock, frame_s: float, least: int
-) -> Clock | None:
-    share, moves = found.shares()
+def _peak(found: _Moves, scale: float, documented: Clock, least: int) -> Clock | None:
+    (share, moves), lags, frame_s = found.confirmed(scale), found.lags, found.frame_s
     score = np.where(moves < least, 0.0, share)
     top = int(np.argmax(score))
     elsewhere = score[np.abs(lags - lags[top]) > max(_RIVAL_S, _RIVAL_FRAMES * frame_s)]
-    rival = float(elsewhere.max()) if len(elsewhere) else 0.0
-    if score[top] < _MIN_SCORE or score[top] < _MIN_CONTRAST * rival:
+    if score[top] < max(_MIN_SCORE, _MIN_CONTRAST * elsewhere.max(initial=0.0)):
         return None
     near = np.abs(lags - lags[top]) <= _NEAR_FRAMES * frame_s
     lag, spread = _plateau(lags[near], score[near], _PLATEAU)
+    uncertainty_ms = round((spread + frame_s / 2) * 1000, 3)
     return Clock(
-        origin_ms=documented.origin_ms + lag * 1000,
-        method="pixels",
-        uncertainty_ms=round((spread + frame_s / 2) * 1000, 3),
-        documented_offset_ms=round(lag * 1000, 3),
+        documented.origin_ms + lag * 1000,
+        "pixels",
+        uncertainty_ms,
         score=round(float(score[top]), 4),
         moves=int(moves[top]),
     )
@@ -329,21 +263,6 @@ def typed_keys(inputs: Sequence[Input]) -> Floats:
     return np.array(sorted(times), float)
 
 
-@dataclass(frozen=True)
-class EchoLag:
-    """How long after the keys, by a clock, their characters appear.
-
-    Attributes:
-        seconds: the lag.
-        keys: number of keys in the pictures that were looked at.
-        frame_s: distance of two frames.
-    """
-
-    seconds: float
-    keys: int
-    frame_s: float
-
-
 def clock_from_keys(
     changes: ChangeMap, frames: Floats, keys: Floats, documented: Clock, search_s: float
 ) -> Clock | None:
@@ -363,21 +282,24 @@ def clock_from_keys(
     found = echo_lag(changes, frames, pressed, search_s)
     if found is None:
         return None
-    lag_ms = (_ECHO_S - found.seconds) * 1000
-    uncertainty_s = _SLOW_ECHO_S - _ECHO_S + found.frame_s / 2
+    lag_s, count, frame_s = found
+    lag_ms = (_ECHO_S - lag_s) * 1000
+    uncertainty_s = _SLOW_ECHO_S - _ECHO_S + frame_s / 2
     return Clock(
         origin_ms=documented.origin_ms + lag_ms,
         method="typing",
         uncertainty_ms=round(uncertainty_s * 1000, 3),
         documented_offset_ms=round(documented.documented_offset_ms + lag_ms, 3),
-        moves=found.keys,
+        moves=count,
     )
 
 
 def echo_lag(
     changes: ChangeMap, frames: Floats, pressed: Floats, search_s: float
-) -> EchoLag | None:
+) -> tuple[float, int, float] | None:
     """The lag at which changes in the picture depend most on the keys; None when none stands out.
+
+    Its seconds, the number of keys in the pictures, and the distance of two frames in seconds.
 
     `pressed`: when keys were pressed, video seconds; the others as in `clock_from_keys`.
     """
@@ -392,7 +314,7 @@ def echo_lag(
     keys, answered = int(typed[top].sum()), int((typed[top] & bins.changed).sum())
     if keys < MIN_KEYS or answered < _MIN_ANSWERED * keys or not _stands_out(lags, nats, top):
         return None
-    return EchoLag(float(lags[top]), keys, bins.frame_s)
+    return float(lags[top]), keys, bins.frame_s
 
 
 def _stands_out(lags: Floats, nats: Floats, top: int) -> bool:
@@ -514,9 +436,8 @@ def clock_from_clicks(
     lags = np.arange(-search_s, search_s + _CLICK_LAG_STEP_S / 2, _CLICK_LAG_STEP_S)
     score = np.mean([_is_followed(press, times, lags) for press, times in onsets], axis=0)
     top = int(np.argmax(score))
-    elsewhere = score[np.abs(lags - lags[top]) > _ELSEWHERE_S]
-    rival = float(elsewhere.max()) if len(elsewhere) else 0.0
-    if score[top] < _MIN_CLICK_SCORE or score[top] < _MIN_CLICK_CONTRAST * rival:
+    rival = score[np.abs(lags - lags[top]) > _ELSEWHERE_S].max(initial=0.0)
+    if score[top] < max(_MIN_CLICK_SCORE, _MIN_CLICK_CONTRAST * rival):
         return None
     # Reactions come after their presses: the smallest lag of the plateau is the right one.
     plateau = lags[(score >= _PLATEAU * score[top]) & (np.abs(lags - lags[top]) <= _REACTION_S)]

@@ -8,7 +8,7 @@ what they say.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -43,180 +43,6 @@ LONGEST_PART_S = 10.0  # seconds decoded for a part with typing
 # Without enough moves in them a part says nothing.
 LONGEST_PART_FRAMES = 300
 
-
-@dataclass(frozen=True)
-class ClockPart:
-    """The clock that a part of the video shows on its own, and the part's middle in epoch ms."""
-
-    middle_ms: float
-    clock: Clock
-
-
-@dataclass(frozen=True)
-class ClockCheck:
-    """Parts of the video whose clock is to be compared with that of the beginning.
-
-    Attributes:
-        spans: the parts, ascending and disjoint.
-        track: the pointer's positions in the log.
-        keys: when keys were pressed that type, epoch milliseconds.
-        frames: times of all frames of the video, seconds.
-        clock: by the beginning.
-        search_s: the largest difference that is looked for, seconds, both ways.
-    """
-
-    spans: Sequence[Span]
-    track: PointerTrack
-    keys: Floats
-    frames: Floats
-    clock: Clock
-    search_s: float
-
-    def part(self, number: int, changes: ChangeMap) -> ClockPart | None:
-        """The clock that the changes in a part show; None when they show none."""
-        scale = self.clock.event_scale
-        found = clock_from_pointer(changes, self.track, self.clock, [scale], self.search_s)
-        found = found or self._typed_clock(changes)
-        if found is None:
-            return None
-        span = self.spans[number]
-        return ClockPart(self.clock.event_time((span.start + span.end) / 2), found)
-
-    def _typed_clock(self, changes: ChangeMap) -> Clock | None:
-        """The clock that is furthest off of those that typing allows; None where it allows this."""
-        pressed = np.array([self.clock.video_time(time) for time in self.keys])
-        lag = echo_lag(changes, self.frames, pressed, self.search_s)
-        if lag is None or ECHO_S[0] <= lag.seconds <= ECHO_S[1]:
-            return None
-        off_s = lag.seconds if lag.seconds > 0 else lag.seconds - ECHO_S[1]
-        return replace(self.clock, origin_ms=self.clock.origin_ms - off_s * 1000, uncertainty_ms=0)
-
-
-class ClockCheckObserver:
-    """Looks at the parts of a clock check among the single frames of the decode pass."""
-
-    def __init__(self, check: ClockCheck | None) -> None:
-        self._check = check
-        self.spans: Sequence[Span] = check.spans if check else ()
-        self._parts: list[ClockPart] = []
-        self._number = 0
-        self._changes = ChangeMap()
-
-    def see(self, frame: Frame) -> None:
-        """Take the next frame in presentation order."""
-        while self._number < len(self.spans):
-            span = self.spans[self._number]
-            if frame.time <= span.end + TIME_TOLERANCE_S:
-                if frame.time >= span.start - TIME_TOLERANCE_S:
-                    self._changes.add(frame)
-                return
-            self._finish()
-
-    def result(self) -> list[ClockPart]:
-        """The clocks of the parts that show one."""
-        while self._number < len(self.spans):
-            self._finish()
-        return self._parts
-
-    def _finish(self) -> None:
-        """Judge a part, whose changes are no longer kept."""
-        if self._check is not None:
-            part = self._check.part(self._number, self._changes)
-            self._parts += [part] if part is not None else []
-        self._number += 1
-        self._changes = ChangeMap()
-
-
-def parts_to_check(  # noqa: PLR0917 - what is recorded, then the times
-    video: RecordedVideo, track: PointerTrack, keys: Floats, clock: Clock, begin: float, end: float
-) -> list[Span]:
-    """The parts between two video times, ascending seconds, in which the person does enough.
-
-    The time is divided evenly, and the first share left out: a video falls behind and stays so. In
-    each other share the part is the key frame after which enough movement follows soonest, or where
-    the pointer rests enough typing: nothing is decoded that is not looked at.
-    """
-    if end - begin < WORTH_S:
-        return []
-    count = max(1, min(MAX_PARTS, round((end - begin) / PART_S)))
-    moves = np.concatenate([[0], np.cumsum(_moving(video, track, clock))])
-    typed = np.searchsorted((keys - clock.origin_ms) / 1000, video.times)
-    starts = video.packets.key_pts * float(video.packets.time_base)
-    edges = np.linspace(begin, end, count + 2)[1:]
-    found: list[Span] = []
-    for first, last in pairwise(edges.tolist()):
-        free = max(first, found[-1].end) if found else first
-        share = starts[(starts >= free) & (starts < last)]
-        part = _soonest(video, moves, share) or _most_typing(video, typed, share)
-        found += [part] if part is not None else []
-    return found
-
-
-def _moving(video: RecordedVideo, track: PointerTrack, clock: Clock) -> Any:
-    """(frames - 1,) whether the pointer moved from one frame to the next, by the log."""
-    if not len(track.times):
-        return np.zeros(len(video.times) - 1, bool)
-    events = (track.times - clock.origin_ms) / 1000
-    newest = np.maximum(np.searchsorted(events, video.times, side="right") - 1, 0)
-    return np.hypot(np.diff(track.x[newest]), np.diff(track.y[newest])) > MOVED_PX
-
-
-def _soonest(video: RecordedVideo, moves: Any, keys: Any) -> Span | None:
-    """From one of the key frames until there were enough moves; the shortest such span.
-
-    Args:
-        video: of the recording.
-        moves: (frames,) how many moves there were up to each frame.
-        keys: times of the key frames, seconds.
-    """
-    starts = np.searchsorted(video.times, keys)
-    ends = np.searchsorted(moves, moves[starts] + PART_MOVES) if len(starts) else starts
-    spans = [
-        Span(float(video.times[start]), float(video.times[end]))
-        for start, end in zip(starts, ends, strict=True)
-        if end < len(video.times) and end - start <= LONGEST_PART_FRAMES
-    ]
-    return min(spans, key=lambda span: span.end - span.start, default=None)
-
-
-def _most_typing(video: RecordedVideo, typed: Any, keys: Any) -> Span | None:
-    """From one of the key frames as long as a part may be, where most is typed; None: too little.
-
-    Args:
-        video: of the recording.
-        keys: times of the key frames, seconds.
-        typed: (frames,) how many keys were typed up to each frame.
-    """
-    starts = np.searchsorted(video.times, keys)
-    ends = np.searchsorted(video.times, keys + LONGEST_PART_S, side="right") - 1
-    counts = typed[ends] - typed[starts]
-    if not len(counts) or counts.max() < PART_KEYS:
-        return None
-    best = int(np.argmax(counts))
-    return Span(float(video.times[starts[best]]), float(video.times[ends[best]]))
-
-
-def with_parts(clock: Clock, parts: Sequence[ClockPart], min_lead_ms: float) -> Clock:
-    """The clock, as uncertain as its parts differ from it.
-
-    A part that is less sure than it differs contradicts nothing while the least lead of a frame,
-    `min_lead_ms` before its press, covers the difference; the video would be decoded again for it.
-    A start time that the recorder logged is exact: only a part that contradicts it beyond its own
-    uncertainty counts.
-    """
-    uncertainty = clock.uncertainty_ms
-    for part in parts:
-        shown = part.clock.video_time(part.middle_ms) - clock.video_time(part.middle_ms)
-        apart = abs(shown) * 1000
-        granted = clock.uncertainty_ms + part.clock.uncertainty_ms
-        if clock.method != "ffmpeg_start":
-            covered = min(part.clock.uncertainty_ms, min_lead_ms, COVERED_MS)
-            granted = max(clock.uncertainty_ms, covered)
-        if apart > granted:
-            uncertainty = max(uncertainty, round(apart, 3))
-    return replace(clock, uncertainty_ms=uncertainty)
-
-
 STRETCH_S = 10.0  # seconds of video that are looked at together
 MAX_STRETCHES = 32  # with too little pointer movement in these, the documented clock is used
 MIN_STRETCHES = 6  # before giving up, however short the video is
@@ -228,6 +54,13 @@ LATE_STRETCH_S = 6.0  # seconds of video looked at for drift
 LATE_STEP_S = 2.0  # seconds between the starts that are compared
 MAX_DRIFT_S = 1.5  # seconds by which the clocks may have moved apart at the end
 _NEXT_FRAME_S = 1e-6  # seconds; less than the distance of two frames
+
+
+class ClockPart(NamedTuple):
+    """The clock that a part of the video shows on its own, and the part's middle in epoch ms."""
+
+    middle_ms: float
+    clock: Clock
 
 
 @dataclass(frozen=True)
@@ -246,7 +79,7 @@ class ClockSearch:
     keys: Floats
     offset_s: float
 
-    def add_changes(self, changes: ChangeMap, stretches: Sequence[Span]) -> None:
+    def _add_changes(self, changes: ChangeMap, stretches: Sequence[Span]) -> None:
         """Decode stretches of video and add what changes in them."""
         for frame in self.video.frames(stretches):
             changes.add(frame)
@@ -264,7 +97,7 @@ class ClockSearch:
         With a logged start one stretch is enough. `changes` takes what was looked at.
         """
         for stretches in self._stretches(documented, self.track.times, MIN_MOVES):
-            self.add_changes(changes, stretches)
+            self._add_changes(changes, stretches)
             reference = logged or documented
             found = clock_from_pointer(changes, self.track, reference, scales, self.offset_s)
             if found is not None or logged is not None:
@@ -276,7 +109,7 @@ class ClockSearch:
         end = changes.times[-1] if changes.times else None
         frames, offset_s = self.video.times, self.offset_s
         for stretches in chain([[]], self._stretches(documented, self.keys, MIN_KEYS, end)):
-            self.add_changes(changes, stretches)
+            self._add_changes(changes, stretches)
             found = clock_from_keys(changes, frames, self.keys, documented, offset_s)
             if found is not None:
                 return found
@@ -287,13 +120,9 @@ class ClockSearch:
     ) -> Iterator[list[Span]]:
         """Stretches in which something may show: one, one more, then 2, 4, 8 and 16 more.
 
-        A stretch holds at least two frames, so that there is something to compare.
-
-        Args:
-            documented: the clock.
-            events: moves or keys, ascending epoch milliseconds.
-            least: events that a stretch may hold, except the first one of the video.
-            after: video seconds that the stretches lie after; None: from the first event on.
+        A stretch holds at least two frames, so that there is something to compare. `least` of the
+        `events` (epoch milliseconds) make one worth decoding, except for the first of the video.
+        All lie after the video time `after`; None: from the first event on.
         """
         times = self.video.times
         first, last = float(times[0]), float(times[-1])
@@ -327,31 +156,36 @@ class ClockSearch:
         late, seen = self._late_stretch(clock), ChangeMap()
         if late is None:
             return clock
-        self.add_changes(seen, [late])
-        part = self._check([late], clock).part(0, seen)
+        self._add_changes(seen, [late])
+        part = self.part(clock, late, seen)
         if part is None:
             return clock
         early_s = (changes.times[0] + changes.times[-1]) / 2
         return with_drift(clock, part.clock, clock.event_time(early_s), part.middle_ms)
 
+    def part(self, clock: Clock, span: Span, changes: ChangeMap) -> ClockPart | None:
+        """The clock that the changes in a span show, not far from `clock`; None: they show none."""
+        search_s, middle = min(self.offset_s, MAX_DRIFT_S), (span.start + span.end) / 2
+        found = clock_from_pointer(changes, self.track, clock, [clock.event_scale], search_s)
+        if found is None:
+            pressed = np.array([clock.video_time(time) for time in self.keys])
+            lag_s, *_ = echo_lag(changes, self.video.times, pressed, search_s) or (ECHO_S[0],)
+            if ECHO_S[0] <= lag_s <= ECHO_S[1]:
+                return None
+            # Of the clocks that typing allows, the one that is furthest off.
+            off_s = lag_s if lag_s > 0 else lag_s - ECHO_S[1]
+            found = replace(clock, origin_ms=clock.origin_ms - off_s * 1000, uncertainty_ms=0)
+        return ClockPart(clock.event_time(middle), found)
+
     def parts_seen(self, clock: Clock, changes: ChangeMap) -> list[ClockPart]:
         """The clocks that the stretches in `changes` show each on its own."""
         times = np.array(changes.times)
-        starts = np.arange(times[0], times[-1], STRETCH_S).tolist()
-        check = self._check([Span(start, start + STRETCH_S) for start in starts], clock)
-        after = (times[1:] - times[0]) // STRETCH_S
-        parts = [check.part(number, changes.only(after == number)) for number in range(len(starts))]
-        return [part for part in parts if part is not None]
-
-    def clock_check(self, clock: Clock, changes: ChangeMap) -> ClockCheck:
-        """The parts of the video after the stretches in `changes` that are to be compared."""
-        begin, end = changes.times[-1], float(self.video.times[-1])
-        parts = parts_to_check(self.video, self.track, self.keys, clock, begin, end)
-        return self._check(parts, clock)
-
-    def _check(self, spans: Sequence[Span], clock: Clock) -> ClockCheck:
-        search_s = min(self.offset_s, MAX_DRIFT_S)
-        return ClockCheck(spans, self.track, self.keys, self.video.times, clock, search_s)
+        number = (times[1:] - times[0]) // STRETCH_S
+        found = (
+            self.part(clock, Span(start, start + STRETCH_S), changes.only(number == position))
+            for position, start in enumerate(np.arange(times[0], times[-1], STRETCH_S).tolist())
+        )
+        return [part for part in found if part is not None]
 
     def _late_stretch(self, clock: Clock) -> Span | None:
         """The stretch with most movement near the end of a recording; None in a short one."""
@@ -366,9 +200,133 @@ class ClockSearch:
         best = int(np.argmax(ends - np.searchsorted(moved, starts)))
         return Span(float(starts[best]), float(starts[best]) + LATE_STRETCH_S)
 
+    @property
+    def _key_frames(self) -> Floats:
+        return np.asarray(self.video.packets.key_pts * float(self.video.packets.time_base), float)
+
     def _key_frame_before(self, time: float) -> float:
         """The last key frame no later than `time`, seconds; the first frame when there is none."""
-        packets = self.video.packets
-        keys = packets.key_pts * float(packets.time_base)
+        keys = self._key_frames
         position = int(np.searchsorted(keys, time + TIME_TOLERANCE_S, side="right"))
         return float(keys[position - 1]) if position else float(self.video.times[0])
+
+    def parts_to_check(self, clock: Clock, begin: float, end: float) -> list[Span]:
+        """The parts between two video times, ascending seconds, in which the person does enough.
+
+        The time is divided evenly, and the first share left out: a video falls behind and stays so.
+        In each other share the part is the key frame after which enough movement follows soonest,
+        or where the pointer rests enough typing: nothing is decoded that is not looked at.
+        """
+        if end - begin < WORTH_S:
+            return []
+        count = max(1, min(MAX_PARTS, round((end - begin) / PART_S)))
+        moves = np.concatenate([[0], np.cumsum(self._moving(clock))])
+        typed = np.searchsorted((self.keys - clock.origin_ms) / 1000, self.video.times)
+        edges = np.linspace(begin, end, count + 2)[1:]
+        found: list[Span] = []
+        for first, last in pairwise(edges.tolist()):
+            free = max(first, found[-1].end) if found else first
+            share = self._key_frames[(self._key_frames >= free) & (self._key_frames < last)]
+            part = self._soonest(moves, share) or self._most_typing(typed, share)
+            found += [part] if part is not None else []
+        return found
+
+    def _moving(self, clock: Clock) -> Any:
+        """(frames - 1,) whether the pointer moved from one frame to the next, by the log."""
+        track, frames = self.track, self.video.times
+        if not len(track.times):
+            return np.zeros(len(frames) - 1, bool)
+        events = (track.times - clock.origin_ms) / 1000
+        newest = np.maximum(np.searchsorted(events, frames, side="right") - 1, 0)
+        return np.hypot(np.diff(track.x[newest]), np.diff(track.y[newest])) > MOVED_PX
+
+    def _soonest(self, moves: Any, keys: Floats) -> Span | None:
+        """From one of the key frames until there were enough moves; the shortest such span.
+
+        `moves`: (frames,) how many there were up to each frame. `keys`: the key frames, seconds.
+        """
+        times = self.video.times
+        starts = np.searchsorted(times, keys)
+        ends = np.searchsorted(moves, moves[starts] + PART_MOVES) if len(starts) else starts
+        spans = [
+            Span(float(times[start]), float(times[end]))
+            for start, end in zip(starts, ends, strict=True)
+            if end < len(times) and end - start <= LONGEST_PART_FRAMES
+        ]
+        return min(spans, key=lambda span: span.end - span.start, default=None)
+
+    def _most_typing(self, typed: Any, keys: Floats) -> Span | None:
+        """From one of the key frames as long as a part may be, where most is typed, if enough.
+
+        `typed`: (frames,) how many keys were typed up to each frame. `keys`: as above.
+        """
+        times = self.video.times
+        starts = np.searchsorted(times, keys)
+        ends = np.searchsorted(times, keys + LONGEST_PART_S, side="right") - 1
+        counts = typed[ends] - typed[starts]
+        if not len(counts) or counts.max() < PART_KEYS:
+            return None
+        best = int(np.argmax(counts))
+        return Span(float(times[starts[best]]), float(times[ends[best]]))
+
+
+class ClockCheck:
+    """Looks at parts of the video whose clock is compared with that of the beginning.
+
+    It sees them among the single frames of one decode pass.
+
+    Args:
+        search: in whose video they are.
+        clock: by the beginning.
+        spans: the parts, ascending and disjoint.
+    """
+
+    def __init__(self, search: ClockSearch, clock: Clock, spans: Sequence[Span]) -> None:
+        self._search, self._clock, self.spans = search, clock, spans
+        self._parts: list[ClockPart] = []
+        self._number = 0
+        self._changes = ChangeMap()
+
+    def see(self, frame: Frame) -> None:
+        """Take the next frame in presentation order."""
+        while self._number < len(self.spans):
+            span = self.spans[self._number]
+            if frame.time <= span.end + TIME_TOLERANCE_S:
+                if frame.time >= span.start - TIME_TOLERANCE_S:
+                    self._changes.add(frame)
+                return
+            self._finish()
+
+    def result(self) -> list[ClockPart]:
+        """The clocks of the parts that show one."""
+        while self._number < len(self.spans):
+            self._finish()
+        return self._parts
+
+    def _finish(self) -> None:
+        """Judge a part, whose changes are no longer kept."""
+        part = self._search.part(self._clock, self.spans[self._number], self._changes)
+        self._parts += [part] if part is not None else []
+        self._number += 1
+        self._changes = ChangeMap()
+
+
+def with_parts(clock: Clock, parts: Sequence[ClockPart], min_lead_ms: float) -> Clock:
+    """The clock, as uncertain as its parts differ from it.
+
+    A part that is less sure than it differs contradicts nothing while the least lead of a frame,
+    `min_lead_ms` before its press, covers the difference; the video would be decoded again for it.
+    A start time that the recorder logged is exact: only a part that contradicts it beyond its own
+    uncertainty counts.
+    """
+    uncertainty = clock.uncertainty_ms
+    for part in parts:
+        shown = part.clock.video_time(part.middle_ms) - clock.video_time(part.middle_ms)
+        apart = abs(shown) * 1000
+        granted = clock.uncertainty_ms + part.clock.uncertainty_ms
+        if clock.method != "ffmpeg_start":
+            covered = min(part.clock.uncertainty_ms, min_lead_ms, COVERED_MS)
+            granted = max(clock.uncertainty_ms, covered)
+        if apart > granted:
+            uncertainty = max(uncertainty, round(apart, 3))
+    return replace(clock, uncertainty_ms=uncertainty)

@@ -3,18 +3,18 @@
 Belongs here: every threshold that tells a change from codec noise, from the pointer and its hover
 effects, from cells that flicker, from highlights, a text cursor and a focus ring. `changed_cells`
 asks where anything changed, from frame to frame; `picture_changes` asks where content was replaced,
-between pictures far apart. Points and boxes: video pixels. Connected parts are found by their
-outlines, which takes a tenth of the time of labelling samples.
+between pictures far apart. Points and boxes: video pixels.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import compress, pairwise
-from typing import Any
+from typing import Annotated, Any
 
 import cv2
 import numpy as np
+from pydantic import Field
 
 from demo_pipeline.observation.frames.pointer_path import PixelBox, Point
 from demo_pipeline.observation.frames.video_reader import HALF, SAMPLE_STEP, Frame, Luma
@@ -273,7 +273,6 @@ SHADED_SAMPLES = 6  # to a side; a smaller area is a tick, a letter or an underl
 SOLID_SHARE = 0.5  # of the samples; letters cover about a third of their line
 EDGE_SAMPLES = 24  # height of a straight edge; the letters of a text are lower
 PANEL_SAMPLES = 16  # least width of a panel; a scroll bar is narrower
-_PAIR = 2  # samples to a side of the blocks by which parts are put in order
 
 
 @dataclass(frozen=True)
@@ -294,6 +293,10 @@ def screen_picture(frame: Frame) -> ScreenPicture:
     return ScreenPicture(frame.halved, frame.time)
 
 
+ChangedBox = tuple[int, int, int, int]
+"""x, y, width, height; video pixels."""
+
+
 @dataclass(frozen=True)
 class PictureChanges:
     """What differs between two pictures, beyond highlights.
@@ -302,12 +305,16 @@ class PictureChanges:
         regions: tight boxes, about one for each line of text.
         panels: boxes of changes with straight edges, as of a menu, a dialog or a picture.
         replaced: (rows, columns) of `ScreenPicture.detail`, set where content was replaced; None:
-            nowhere.
+            nowhere, or not kept.
     """
 
-    regions: tuple[PixelBox, ...] = ()
-    panels: tuple[PixelBox, ...] = ()
-    replaced: Mask | None = None
+    regions: tuple[ChangedBox, ...] = ()
+    panels: tuple[ChangedBox, ...] = ()
+    replaced: Annotated[Any, Field(exclude=True)] = None
+
+    def __bool__(self) -> bool:
+        """Whether anything changed."""
+        return bool(self.regions or self.panels)
 
     def touch(self, box: PixelBox) -> bool:
         """Whether anything in a box was replaced, apart from its rim."""
@@ -321,7 +328,7 @@ class PictureChanges:
         """Whether a point lies on what was replaced, or between its lines."""
         if self.replaced is None:
             return False
-        if any(panel.contains(x, y) for panel in self.panels):
+        if any(PixelBox(*panel).contains(x, y) for panel in self.panels):
             return True
         column, row = int(x) // DETAIL_STEP, int(y) // DETAIL_STEP
         reach = 4 * CLUSTER_GAP
@@ -357,7 +364,7 @@ def picture_changes(
     if cv2.countNonZero(changed) < LEAST_SAMPLES:
         return PictureChanges()
     replaced, panels = np.zeros_like(changed), []
-    for part, inside in _parts(changed, (CLUSTER_GAP, CLUSTER_GAP)):
+    for part, inside in connected_parts(changed, (CLUSTER_GAP, CLUSTER_GAP), LEAST_SAMPLES):
         if _is_ring(inside):  # on a dense screen its round corners mix more samples than noise
             continue
         content = _content(before[part], after[part], inside)
@@ -365,7 +372,7 @@ def picture_changes(
             continue
         replaced[part] |= content
         panels += _panels(inside, part)
-    regions = tuple(_box(part) for part, _ in _parts(replaced, LINE_GAP))
+    regions = tuple(_box(part) for part, _ in connected_parts(replaced, LINE_GAP, LEAST_SAMPLES))
     return PictureChanges(regions, tuple(panels), replaced) if regions else PictureChanges()
 
 
@@ -384,7 +391,7 @@ def shaded_areas(
         rows = slice(max(0, top - SHADED_SAMPLES), top + height + SHADED_SAMPLES)
         columns = slice(max(0, left - SHADED_SAMPLES), left + width + SHADED_SAMPLES)
         changed[rows, columns] = cv2.morphologyEx(changed[rows, columns], cv2.MORPH_OPEN, square)
-    return [_box(part) for part, _ in _parts(changed, (1, 1))]
+    return [PixelBox(*_box(part)) for part, _ in connected_parts(changed, (1, 1), LEAST_SAMPLES)]
 
 
 def _differ(before: Luma, after: Luma, threshold: int) -> Mask:
@@ -414,10 +421,6 @@ def _leave_out_flickering(changed: Mask, flickering: Cells | None) -> None:
         size = (width * side, height * side)
         steady = cv2.resize(steady, size, interpolation=cv2.INTER_NEAREST)
         part &= steady[: part.shape[0], : part.shape[1]]
-
-
-def _parts(mask: Mask, gap: tuple[int, int]) -> Iterator[tuple[PartPlace, Mask]]:
-    return connected_parts(mask, gap, LEAST_SAMPLES, in_order=True)
 
 
 def _content(before: Luma, after: Luma, changed: Mask) -> Mask:
@@ -483,7 +486,7 @@ def _samples_of(box: PixelBox, across: float, down: float) -> PartPlace:
     return slice(top, bottom), slice(left, right)
 
 
-def _panels(changed: Mask, part: PartPlace) -> list[PixelBox]:
+def _panels(changed: Mask, part: PartPlace) -> list[ChangedBox]:
     """The boxes between straight upright edges in a change; none without two of them.
 
     Where an edge begins or ends, so does a box: beside the lit title of a menu there is no panel.
@@ -497,87 +500,50 @@ def _panels(changed: Mask, part: PartPlace) -> list[PixelBox]:
     steps = np.abs(np.diff(left)) + np.abs(np.diff(right)) >= PANEL_SAMPLES
     begins = np.flatnonzero(np.diff(between, prepend=False, append=False) | np.pad(steps, 1))
     rows = [slice(*ends) for ends in pairwise(begins.tolist()) if between[ends[0]]]
-    sides = [slice(left[some].min(), right[some].max()) for some in rows]
+    top, start = part[0].start, part[1].start
     return [
-        _box((_moved(high, part[0].start), _moved(wide, part[1].start)))
-        for high, wide in zip(rows, sides, strict=True)
+        _box(
+            (
+                slice(top + some.start, top + some.stop),
+                slice(start + left[some].min(), start + right[some].max()),
+            )
+        )
+        for some in rows
     ]
 
 
-def _box(part: PartPlace) -> PixelBox:
+def _box(part: PartPlace) -> ChangedBox:
     """Samples as video pixels."""
-    rows, columns = part
-    step = DETAIL_STEP
-    left, top = int(columns.start) * step, int(rows.start) * step
-    return PixelBox(left, top, int(columns.stop) * step - left, int(rows.stop) * step - top)
+    (top, bottom), (left, right) = (
+        (int(side.start) * DETAIL_STEP, int(side.stop) * DETAIL_STEP) for side in part
+    )
+    return left, top, right - left, bottom - top
 
 
 def connected_parts(
-    mask: Mask, gap: tuple[int, int], least_samples: int, *, in_order: bool = False
+    mask: Mask, gap: tuple[int, int], least_samples: int
 ) -> Iterator[tuple[PartPlace, Mask]]:
     """Yield the connected parts of a mask: where each is, tightly, and its samples there.
+
+    Row by row, by the first block of 2 x 2 samples of each.
 
     Args:
         mask: (rows, columns).
         gap: samples (across, down) by which a part is widened to each side to reach the next.
         least_samples: parts with fewer are left out.
-        in_order: by the first block of 2 x 2 samples that the widened part reaches, row by row.
     """
-    across, down = gap
-    first_column, first_row, columns, rows = cv2.boundingRect(mask)
-    if not rows:
+    left, top, columns, rows = cv2.boundingRect(mask)
+    mask = mask[top : top + rows, left : left + columns]
+    if cv2.countNonZero(mask) < least_samples:
         return
-    mask = mask[first_row : first_row + rows, first_column : first_column + columns]
-    widened = cv2.copyMakeBorder(mask, down, down, across, across, cv2.BORDER_CONSTANT, value=0)
-    widened = cv2.dilate(widened, np.ones((2 * down + 1, 2 * across + 1), np.uint8))
-    points = cv2.CHAIN_APPROX_NONE if in_order else cv2.CHAIN_APPROX_SIMPLE
-    outlines, hierarchy = cv2.findContours(widened, cv2.RETR_CCOMP, points)
-    links = hierarchy[0]
-    outer = np.flatnonzero(links[:, 3] < 0).tolist()  # the others are outlines of holes
-    boxes = np.array([cv2.boundingRect(outlines[index]) for index in outer])
-    room = (boxes[:, 2] - 2 * across) * (boxes[:, 3] - 2 * down)
-    large = np.flatnonzero(room >= least_samples).tolist()
-    if in_order:
-        large.sort(key=lambda number: _first_block(outlines[outer[number]], gap))
-    alone = _alone(boxes[large], boxes)
-    for number, (x, y, width, height), is_alone in zip(
-        large, boxes[large].tolist(), alone.tolist(), strict=True
-    ):
-        part = (slice(y, y + height - 2 * down), slice(x, x + width - 2 * across))
-        inside = mask[part]
-        if not is_alone:
-            rings = _rings(outlines, links, outer[number])
-            filled: Mask = np.zeros(inside.shape, np.uint8)
-            inside = inside & cv2.fillPoly(filled, rings, 1, offset=(-across - x, -down - y))
-        if cv2.countNonZero(inside) >= least_samples:
-            yield (_moved(part[0], first_row), _moved(part[1], first_column)), inside
-
-
-def _first_block(outline: Any, gap: tuple[int, int]) -> tuple[int, int]:
-    """(row, column) of the first block of the mask that a widened part reaches."""
-    blocks = np.maximum(outline[:, 0] - gap, 0) // _PAIR
-    row = blocks[:, 1].min()
-    return int(row), int(blocks[blocks[:, 1] == row, 0].min())
-
-
-def _alone(some: Any, boxes: Any) -> Any:
-    """(some,) whether a box (left, top, width, height) overlaps only itself among all."""
-    apart = np.zeros((len(some), len(boxes)), np.bool_)
-    for axis in (0, 1):
-        first, last = boxes[:, axis], boxes[:, axis] + boxes[:, axis + 2]
-        begin, end = some[:, axis], some[:, axis] + some[:, axis + 2]
-        apart |= (begin[:, None] >= last) | (end[:, None] <= first)
-    return np.count_nonzero(~apart, axis=1) == 1
-
-
-def _rings(outlines: Sequence[Any], links: Any, index: int) -> list[Any]:
-    """The outline of a part and those of its holes."""
-    rings, hole = [outlines[index]], int(links[index, 2])
-    while hole >= 0:
-        rings.append(outlines[hole])
-        hole = int(links[hole, 0])
-    return rings
-
-
-def _moved(side: slice, by: int) -> slice:
-    return slice(side.start + by, side.stop + by)
+    widened = cv2.dilate(mask, np.ones((2 * gap[1] + 1, 2 * gap[0] + 1), np.uint8))
+    _, labels, boxes, _ = cv2.connectedComponentsWithStats(widened, connectivity=8)
+    for number, (x, y, width, height, _) in enumerate(boxes[1:].tolist(), start=1):
+        around = slice(y, y + height), slice(x, x + width)
+        own = mask[around] & (labels[around] == number)
+        if cv2.countNonZero(own) < least_samples:
+            continue
+        across, down, wide, high = cv2.boundingRect(own)
+        first_row, first_column = top + y + down, left + x + across
+        part = slice(first_row, first_row + high), slice(first_column, first_column + wide)
+        yield part, own[down : down + high, across : across + wide]

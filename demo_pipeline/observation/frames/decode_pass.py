@@ -7,9 +7,9 @@ video is. Which pauses were waits is known only at the end: their frames are kep
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import cv2
 import numpy as np
@@ -19,8 +19,8 @@ from demo_pipeline.actions.scrolls import WheelVote
 from demo_pipeline.files.recording_files import VIDEO_FILE
 from demo_pipeline.observation.clock.calibrate import Calibration
 from demo_pipeline.observation.clock.canvas import Canvas
-from demo_pipeline.observation.clock.clock import Clock
-from demo_pipeline.observation.clock.clock_search import ClockCheckObserver, ClockPart
+from demo_pipeline.observation.clock.clock import DECIMALS, Clock
+from demo_pipeline.observation.clock.clock_search import ClockPart
 from demo_pipeline.observation.frames.changes import (
     CHANGED_LEVELS,
     LARGE_SHARE,
@@ -28,7 +28,7 @@ from demo_pipeline.observation.frames.changes import (
     ChangeDetector,
     changed_cells,
 )
-from demo_pipeline.observation.frames.evidence import Wait
+from demo_pipeline.observation.frames.evidence import Evidence, Wait
 from demo_pipeline.observation.frames.frame_choice import FrameChoice, FrameChooser
 from demo_pipeline.observation.frames.frame_requests import (
     SPAN_MARGIN_FRAMES,
@@ -36,11 +36,10 @@ from demo_pipeline.observation.frames.frame_requests import (
     merge_spans,
 )
 from demo_pipeline.observation.frames.last_action import FinalFrame, StopEffect
-from demo_pipeline.observation.frames.pointer_path import PixelBox, Point, PointerPath
-from demo_pipeline.observation.frames.scan_frames import (
+from demo_pipeline.observation.frames.pointer_path import Point, PointerPath
+from demo_pipeline.observation.frames.scan_comparisons import (
     ActionPictures,
     ScanComparison,
-    ScanComparisons,
     TypedPlaces,
 )
 from demo_pipeline.observation.frames.screenshot_writer import (
@@ -241,52 +240,27 @@ class ActionFrames:
         self._screenshots[index] = Screenshot(index, PAUSE_REASON)
 
 
-class RecorderStop(NamedTuple):
-    """What the log says of the recorder's end.
-
-    Attributes:
-        possible: the last action, when it may have stopped the recorder.
-        known_ms: press of the shortcut that did, epoch milliseconds; None: no shortcut is known.
-    """
-
-    possible: Action | None = None
-    known_ms: int | None = None
-
-
-NO_STOP = RecorderStop()
-
-
 @dataclass(frozen=True)
 class DecodeResult:
     """What the decode pass observed.
 
     Attributes:
+        evidence: what later stages read.
         screenshots: one for each request, in their order.
-        waits: pauses that were waits.
-        large_changes: times at which much of the screen changed, ascending video seconds.
-        scanned: what changed since the scans of the actions.
-        typed: what changed while text was typed, by action index.
-        wheel: the direction in which the wheel scrolls.
+        fits: how the boxes of scans fit the picture, by line, as `fitting_scale` says.
         stopped: whether the action that may have stopped the recorder did so.
         screen_suspect: whether the screen may have changed its resolution or scale.
         decoded: number of frames decoded.
         clock_parts: what parts of the video show of their clock.
-        recorder_control: indexes of the actions that started or stopped the recorder.
-        tree_scales: where the units of trees change, as `scales_of_parts` says.
     """
 
+    evidence: Evidence
     screenshots: Sequence[Screenshot]
-    waits: Sequence[Wait]
-    large_changes: Sequence[float]
-    scanned: ScanComparisons
-    typed: Mapping[int, Sequence[PixelBox]]
-    wheel: WheelVote
+    fits: Mapping[int, float | None]
     stopped: bool
     screen_suspect: bool
     decoded: int
     clock_parts: Sequence[ClockPart] = ()
-    recorder_control: Sequence[int] = ()
-    tree_scales: Mapping[int, float | None] = field(default_factory=dict)
 
 
 def run_decode_pass(
@@ -297,9 +271,13 @@ def run_decode_pass(
     path: PointerPath,
     actions: Sequence[Action],
     folder: Path,
-    recorder_stop: RecorderStop = NO_STOP,
+    possible_stop: Action | None = None,
+    stopped_ms: int | None = None,
 ) -> DecodeResult:
     """Answer the requests of all `actions`; write NNN.png, final.png and thumbnails into `folder`.
+
+    `possible_stop` is the last action, when it may have stopped the recorder; `stopped_ms` is when
+    the shortcut was pressed that did, epoch milliseconds.
 
     Raises:
         DemonstrationError: no frame of the video decodes.
@@ -307,52 +285,66 @@ def run_decode_pass(
     clock = calibration.clock
     pointer = VideoPointer(path, clock, calibration.screen, video.frame_s)
     near, detector = replace(pointer, frame_s=video.grab_s), ChangeDetector(calibration.flickering)
-    sure = clock.uncertainty_ms <= SURE_MS
-    scanned = ScanComparison(requests if sure else [], video.times, detector, near)
-    scrolls = ScrollMotion(actions if sure else [], clock, calibration.screen)
-    intervals = intervals_between(actions, requests, pointer) if sure else []
-    waits = WaitObserver(intervals, video.times, pointer)
-    stop = _stop_effect(video, clock, requests, recorder_stop.possible)
-    check = ClockCheckObserver(calibration.clock_check)
+    matched, asked = (actions, requests) if clock.uncertainty_ms <= SURE_MS else ([], [])
+    scanned = ScanComparison(asked, video.times, detector, near)
+    scrolls = ScrollMotion(matched, clock, calibration.screen)
+    waits = WaitObserver(intervals_between(matched, asked, pointer), video.times, pointer)
+    earlier = requests[possible_stop.action_index].since if possible_stop else 0.0
+    stop = StopEffect(possible_stop, clock, float(video.times[-1]), earlier)
     witness = PointerWitness(pointer, calibration.canvas)
-    final = _final_frame(video, clock, actions, recorder_stop)
+    final = _final_frame(video, clock, actions, stopped_ms)
     typed = TypedPlaces(actions, detector, near)
     with open_thumbnails(folder) as thumbnails:
         writer = ScreenshotWriter(video, requests, pointer, folder, thumbnails)
         answers = ActionFrames(requests, waits, writer, (scanned, typed), video.frame_s)
         observers = (scanned, scrolls, answers, final, stop, witness)
-        single = (writer.fallbacks, waits, check)
+        single: list[Observer[Frame]] = [writer.fallbacks, waits, *calibration.clock_checks]
         decoded, last = show_frames(video, observers, detector, pointer, single)
         screenshots, waited = answers.result()
         writer.write_final(final.result() or _any_frame(video, last))
     return DecodeResult(
+        _evidence(calibration, scanned, typed, answers, waited, scrolls.result()),
         screenshots,
-        waited,
-        answers.large_changes,
-        scanned.found,
-        typed.found,
-        scrolls.result(),
+        scanned.fits,
         stop.result(),
         witness.suspicious,
         decoded,
-        check.result(),
+        [part for check in calibration.clock_checks for part in check.result()],
     )
 
 
-def _stop_effect(
-    video: RecordedVideo, clock: Clock, requests: Sequence[FrameRequest], possible: Action | None
-) -> StopEffect:
-    """The observer for what the action that may have stopped the recorder did to the screen."""
-    earlier = requests[possible.action_index].since if possible else 0.0
-    return StopEffect(possible, clock, float(video.times[-1]), earlier)
+def _evidence(  # noqa: PLR0917 - what was observed
+    calibration: Calibration,
+    scanned: ScanComparison,
+    typed: TypedPlaces,
+    answers: ActionFrames,
+    waits: Sequence[Wait],
+    wheel: WheelVote,
+) -> Evidence:
+    return Evidence.model_validate(
+        {
+            "clock": calibration.clock.rounded(),
+            "canvas": calibration.canvas,
+            "wheel": wheel,
+            "waits": waits,
+            "screen_changes_s": [round(time, DECIMALS) for time in answers.large_changes],
+            "targets": [found for _, found in sorted(scanned.targets.items())],
+            "typed": [
+                {"action_index": index, "places": places}
+                for index, places in sorted(typed.found.items())
+            ],
+            "since_scan": [found for _, found in sorted(scanned.since_scan.items())],
+            "parts": calibration.parts.rounded() if calibration.parts else (),
+        }
+    )
 
 
 def _final_frame(
-    video: RecordedVideo, clock: Clock, actions: Sequence[Action], recorder_stop: RecorderStop
+    video: RecordedVideo, clock: Clock, actions: Sequence[Action], stopped_ms: int | None
 ) -> FinalFrame:
     """The observer for final.png: after the last action, and before the recorder was stopped."""
     ends = [clock.video_time(action.end_ms) for action in actions]
-    until = clock.video_time(recorder_stop.known_ms) if recorder_stop.known_ms else float("inf")
+    until = clock.video_time(stopped_ms) if stopped_ms else float("inf")
     # The frame shown until then may be an old one: a variable rate has none while nothing changes.
     before = video.times[video.times < until]
     shown = float(before[-1] if len(before) else video.times[-1])

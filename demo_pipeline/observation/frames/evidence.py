@@ -11,9 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from demo_pipeline.actions.scrolls import WheelVote
 from demo_pipeline.observation.clock.canvas import Canvas, ScreenPart, ScreenParts
 from demo_pipeline.observation.clock.clock import Clock
-
-ChangedBox = tuple[int, int, int, int]
-"""x, y, width, height; video pixels."""
+from demo_pipeline.observation.frames.changes import ChangedBox, PictureChanges
 
 
 class _Frozen(BaseModel):
@@ -28,24 +26,13 @@ class Wait(_Frozen):
     settled_s: float = Field(description="video time at which the screen came to rest")
 
 
-class ChangesEvidence(_Frozen):
-    """What changed between two pictures beyond highlights; as `changes.PictureChanges`."""
-
-    regions: tuple[ChangedBox, ...] = ()
-    panels: tuple[ChangedBox, ...] = ()
-
-    def __bool__(self) -> bool:
-        """Whether anything changed."""
-        return bool(self.regions or self.panels)
-
-
 class SinceScanEvidence(_Frozen):
     """What changed between an action's scan and its screenshot."""
 
     action_index: int
     scan_event: int = Field(description="line of the scan")
-    began: ChangesEvidence | None = Field(description="since it began; null: not compared")
-    ended: ChangesEvidence | None = Field(description="since it ended; null: not compared")
+    began: PictureChanges | None = Field(description="since it began; null: not compared")
+    ended: PictureChanges | None = Field(description="since it ended; null: not compared")
 
 
 class TargetEvidence(_Frozen):

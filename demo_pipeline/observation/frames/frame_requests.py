@@ -25,8 +25,6 @@ SPAN_MARGIN_FRAMES = 1.5  # frame distances before a span; the frame before it i
 class Aim:
     """What a scan has under an action, or in one of several windows there.
 
-    In event space, of a request in video pixels.
-
     Attributes:
         element: box of the element, of any size; None without one.
         around: boxes of all nodes under the action, which may be lit together with it.
@@ -39,16 +37,12 @@ class Aim:
     window: PixelBox | None = None
     position: int | None = None
 
-    def in_video(self, canvas: Canvas) -> "Aim":
-        """The same in video pixels."""
-        around = [canvas.box_to_video(box) for box in self.around]
-        element, window = (box and canvas.box_to_video(box) for box in (self.element, self.window))
-        return Aim(element, around, window, self.position)
-
 
 @dataclass(frozen=True)
 class ScannedTarget:
     """The current scan of an action, and the element that it has under the action.
+
+    Boxes are in event space, those of a request in video pixels.
 
     Attributes:
         event_index: line of the scan.
@@ -57,7 +51,7 @@ class ScannedTarget:
         windows: the same for each, where several lie over each other; the picture shows which one
             is in front.
         box: of the element, unless it is too large to tell that the pointer is at the target.
-        marks: (elements, 4) boxes of the scan that show in which units it is, event space.
+        marks: (elements, 4) boxes of the scan that show in which units it is.
     """
 
     event_index: int
@@ -68,14 +62,23 @@ class ScannedTarget:
     box: PixelBox | None = None
     marks: Boxes | None = None
 
+    def in_video(self, canvas: Canvas) -> "ScannedTarget":
+        """The same in video pixels."""
 
-@dataclass(frozen=True)
-class ScanTimes:
-    """The scan of a request: its line, and when it began and ended, video seconds."""
+        def filmed(aim: Aim) -> Aim:
+            around = [canvas.box_to_video(box) for box in aim.around]
+            element, window = (
+                box and canvas.box_to_video(box) for box in (aim.element, aim.window)
+            )
+            return Aim(element, around, window, aim.position)
 
-    event_index: int
-    began: float
-    ended: float
+        return replace(
+            self,
+            aim=filmed(self.aim),
+            windows=[filmed(aim) for aim in self.windows],
+            box=self.box and canvas.box_to_video(self.box),
+            marks=None if self.marks is None else canvas.boxes_to_video(self.marks),
+        )
 
 
 @dataclass(frozen=True)
@@ -90,13 +93,9 @@ class FrameRequest:
             pause, when the previous action's own effect is over and nothing awaited has come.
         approach: when the pointer started towards the target; `limit` when it did not move.
         target_area: where the pointer counts as being at the target, event space; None for keys.
-        target: the target's box in video pixels.
         span: the stretch of video to look at.
         response_box: where the previous action's effect may show, however small, video pixels.
-        scan: the scan that is current at the action; None without one.
-        aim: what it has under the action, video pixels.
-        windows: the same for each window, where several lie over each other.
-        marks: boxes of the scan that show in which units it is, video pixels.
+        scan: the scan that is current at the action, and what it has there; None without one.
         point: where a pointing action began, video pixels.
         pause: the action is a pause: it gets a screenshot only when it was a wait.
         continued: the action is typing that gets a screenshot only when the screen was replaced.
@@ -110,18 +109,19 @@ class FrameRequest:
     limit: float
     approach: float
     target_area: TargetArea | None
-    target: PixelBox | None
     span: Span
     response_box: PixelBox | None = None
-    scan: ScanTimes | None = None
-    aim: Aim = Aim()
-    windows: Sequence[Aim] = ()
-    marks: Boxes | None = None
+    scan: ScannedTarget | None = None
     point: Point | None = None
     pause: bool = False
     continued: bool = False
     press_ms: int = 0
     canvas: Canvas | None = None
+
+    @property
+    def target(self) -> PixelBox | None:
+        """The box of a target that is small, video pixels."""
+        return self.scan.box if self.scan else None
 
 
 def lead_seconds(clock: Clock, frame_s: float, settings: ObservationSettings) -> float:
@@ -165,15 +165,16 @@ def request_frames(
             limit,
             approach,
             area,
-            box and canvas.box_to_video(box),
             Span(start, max(start, limit)),
             response_box=None if pause else response_box,
+            scan=target.in_video(canvas) if target else None,
+            point=canvas.to_video(area.x, area.y) if area else None,
             pause=pause,
             continued=CONTINUED in action.flags,
             press_ms=action.press_ms,
             canvas=screen.canvas_of(action),
         )
-        requests.append(_with_scan(request, target, clock, canvas))
+        requests.append(request)
         after_rest = pause and POINTER_MOVED not in action.flags
         if not pause:
             since_ms = max(since_ms, float(action.end_ms))
@@ -185,24 +186,6 @@ def without_box(request: FrameRequest) -> FrameRequest:
     """The request with the place of the press, whatever element is there, as its target."""
     area = request.target_area
     return request if area is None else replace(request, target_area=replace(area, box=None))
-
-
-def _with_scan(
-    request: FrameRequest, target: ScannedTarget | None, clock: Clock, canvas: Canvas
-) -> FrameRequest:
-    """The request with its scan, the element that the scan has, and the place of the press."""
-    if target is None:
-        return request
-    began, ended = clock.video_time(target.begin_ms), clock.video_time(target.end_ms)
-    area = request.target_area
-    return replace(
-        request,
-        scan=ScanTimes(target.event_index, began, ended),
-        aim=target.aim.in_video(canvas),
-        windows=[aim.in_video(canvas) for aim in target.windows],
-        marks=None if target.marks is None else canvas.boxes_to_video(target.marks),
-        point=canvas.to_video(area.x, area.y) if area else None,
-    )
 
 
 def _response_box(action: Action, target: PixelBox | None, canvas: Canvas) -> PixelBox | None:

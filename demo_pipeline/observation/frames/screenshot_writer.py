@@ -18,6 +18,7 @@ import pyarrow as pa
 from demo_pipeline.files.parquet import TableWriter, described_schema, read_table
 from demo_pipeline.files.png import Pixels, PngWriter
 from demo_pipeline.observation.clock.canvas import Canvas, fit_canvas
+from demo_pipeline.observation.clock.clock import DECIMALS
 from demo_pipeline.observation.frames.frame_choice import (
     FrameChoice,
     FrameChooser,
@@ -138,15 +139,15 @@ class Screenshot:
     """What the video shows before one action; fields as in `screenshots.FRAMES_SCHEMA`."""
 
     action_index: int
-    reason: str
+    reason_code: str
     file: str | None = None
-    pts: int | None = None
-    time: float | None = None
+    pts: float | None = None
+    frame: int | None = None
     lead_ms: float | None = None
+    settle_ms: float | None = None
     leak: bool = False
     unavoidable: bool = False
     pointer_distance_px: float | None = None
-    settle_ms: float | None = None
 
 
 class ScreenshotWriter:
@@ -214,13 +215,13 @@ class ScreenshotWriter:
             request.action_index,
             reason,
             name,
-            frame.pts,
-            frame.time,
-            (request.press - frame.time) * 1000,
+            round(frame.time, DECIMALS),
+            int(np.searchsorted(self._video.packets.pts, frame.pts)),
+            round((request.press - frame.time) * 1000, 3),
+            round(chooser.seconds_still(frame) * 1000, 3),
             leak,
             unavoidable,
             distance,
-            chooser.seconds_still(frame) * 1000,
         )
 
     def remove(self, screenshot: Screenshot) -> None:

@@ -7,7 +7,7 @@ out the actions that started or stopped the recorder.
 import logging
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +30,13 @@ from demo_pipeline.observation.clock.calibrate import Calibration, calibrate
 from demo_pipeline.observation.clock.canvas import CANVAS_SIZE, fit_canvas
 from demo_pipeline.observation.clock.clock_evidence import typed_keys
 from demo_pipeline.observation.clock.screen_changes import find_screen_parts, needs_search
-from demo_pipeline.observation.frames.decode_pass import DecodeResult, RecorderStop, run_decode_pass
-from demo_pipeline.observation.frames.evidence import Evidence
+from demo_pipeline.observation.frames.decode_pass import DecodeResult, run_decode_pass
+from demo_pipeline.observation.frames.evidence import Evidence, TreeScale
 from demo_pipeline.observation.frames.frame_choice import Reason
 from demo_pipeline.observation.frames.frame_requests import request_frames
 from demo_pipeline.observation.frames.last_action import FINAL_FILE
 from demo_pipeline.observation.frames.pointer_path import PointerPath, PointerTrack
-from demo_pipeline.observation.frames.scan_frames import scales_of_parts
+from demo_pipeline.observation.frames.scan_comparisons import scales_of_parts
 from demo_pipeline.observation.frames.screenshot_writer import (
     PAUSE_REASON,
     THUMBNAILS_FILE,
@@ -52,7 +52,7 @@ from demo_pipeline.observation.trees.step_tree import TreeReader
 from demo_pipeline.problems import Problem
 from demo_pipeline.recording.events import read_events
 from demo_pipeline.recording.manifest import RecordingManifest
-from demo_pipeline.recording.video_probe import PacketScan, scan_packets
+from demo_pipeline.recording.video_probe import scan_packets
 from demo_pipeline.settings import ObservationSettings
 
 RECORDER_REASON = "recorder_control"  # `reason_code` of an action that was for the recorder
@@ -66,31 +66,29 @@ def without_recorder(
     Their files in `folder` are removed. The screenshot of the last one, which lies before it,
     becomes final.png. `on_windows` are the indexes of the actions on the recorder's own window.
     """
-    control = set(on_windows)
-    last = last_action(actions)
+    control, last = set(on_windows), last_action(actions)
     if last is not None and observed.stopped:
         control.add(last.action_index)
     kept = {action.action_index for action in actions if action.action_type != "pause"} - control
     if not control or not kept:  # a recording of nothing else: leave it to the person to judge
         return observed
-    screenshots = []
-    for screenshot in observed.screenshots:
-        index = screenshot.action_index
-        if index in control:
-            if screenshot.file is not None and last is not None and index == last.action_index:
-                (folder / screenshot.file).replace(folder / FINAL_FILE)
-            elif screenshot.file is not None:
-                (folder / screenshot.file).unlink()
-            screenshot = Screenshot(index, RECORDER_REASON)  # noqa: PLW2901 - its place
-        screenshots.append(screenshot)
-    waits = [wait for wait in observed.waits if min(kept) < wait.action_index < max(kept)]
-    return replace(observed, screenshots=screenshots, waits=waits, recorder_control=sorted(control))
+    screenshots, final = [], last.action_index if last is not None else None
+    for shot in observed.screenshots:
+        index, is_control = shot.action_index, shot.action_index in control
+        screenshots.append(Screenshot(index, RECORDER_REASON) if is_control else shot)
+        if is_control and shot.file is not None:
+            picture = folder / shot.file
+            picture.replace(folder / FINAL_FILE) if index == final else picture.unlink()
+    evidence = observed.evidence
+    waits = [wait for wait in evidence.waits if min(kept) < wait.action_index < max(kept)]
+    changed = {"waits": tuple(waits), "recorder_control": tuple(sorted(control))}
+    evidence = evidence.model_copy(update=changed)
+    return replace(observed, screenshots=screenshots, evidence=evidence)
 
 
 FRAMES_FILE = "frames.parquet"
 EVIDENCE_FILE = "evidence.json"
 DIGESTS_FILE = "pictures.sha256"
-_DECIMALS = 6  # of seconds and of epoch milliseconds: microseconds and below
 _LOG = logging.getLogger(__package__)
 
 _REASON_CODES = (*Reason, PAUSE_REASON, CONTINUED, RECORDER_REASON, UNKNOWN_SCALE_REASON)
@@ -139,7 +137,7 @@ def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order 
     inputs, meta = inputs_of(events), manifest.parsed_meta()
     path, scans = PointerPath(inputs), read_logged_scans(events_folder)
     reader = TreeReader(log, meta.platform)
-    stop = RecorderStop(possible_stop(actions, inputs), known_stop_ms(actions_folder, inputs))
+    stop = possible_stop(actions, inputs), known_stop_ms(actions_folder, inputs)
     size, packets = (manifest.video.width, manifest.video.height), scan_packets(video)
     recorded = RecordedVideo(video, packets, size)
     calibration = calibrate(
@@ -154,13 +152,13 @@ def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order 
     observation = _Observation(recorded, path, actions, scans, reader, stop, settings, out)
     calibration, observed = observation.run(calibration)
     names = unmentioned(settings.recorder_windows, meta)
-    fronts = {index: seen.window for index, seen in observed.scanned.targets.items()}
+    fronts = {seen.action_index: seen.window for seen in observed.evidence.targets}
     control = actions_on_recorder(actions, scans, reader, calibration.canvas, names, fronts=fronts)
     observed = without_recorder(observed, actions, control, out)
-    rows = [_row(screenshot, packets) for screenshot in observed.screenshots]
+    rows = [asdict(screenshot) for screenshot in observed.screenshots]
     _log_decisions(rows, observed)
     write_rows(out / FRAMES_FILE, rows, FRAMES_SCHEMA)
-    dump_json(out / EVIDENCE_FILE, _evidence(calibration, observed).to_json())
+    dump_json(out / EVIDENCE_FILE, observed.evidence.to_json())
     (out / DIGESTS_FILE).write_text(picture_digests(out), encoding="utf-8")
     return _summary(rows, calibration, observed)
 
@@ -174,7 +172,7 @@ class _Observation:
     actions: Sequence[Action]
     scans: Sequence[LoggedScan]
     reader: TreeReader
-    stop: RecorderStop
+    stop: tuple[Action | None, int | None]
     settings: ObservationSettings
     out: Path
 
@@ -200,12 +198,14 @@ class _Observation:
                 self._discard()
                 calibration = replace(calibration, parts=parts)
                 observed = self._decoded(calibration, self._scanned(calibration))
-        scales = scales_of_parts(observed.scanned.fits)
+        scales = scales_of_parts(observed.fits)
         if scales:
             self._discard()
             reader = TreeReader(self.reader.log, self.reader.platform, scales)
             observed = self._decoded(calibration, self._scanned(calibration, reader))
-            observed = replace(observed, tree_scales=scales)
+            found = tuple(TreeScale(scan_event=line, scale=scales[line]) for line in sorted(scales))
+            evidence = observed.evidence.model_copy(update={"tree_scales": found})
+            observed = replace(observed, evidence=evidence)
         return calibration, observed
 
     def _discard(self) -> None:
@@ -234,7 +234,8 @@ class _Observation:
             path=self.path,
             actions=self.actions,
             folder=self.out,
-            recorder_stop=self.stop,
+            possible_stop=self.stop[0],
+            stopped_ms=self.stop[1],
         )
 
 
@@ -250,61 +251,14 @@ def _presses(actions: Sequence[Action]) -> PointerTrack:
     return PointerTrack(times, x, y)
 
 
-def _row(screenshot: Screenshot, packets: PacketScan) -> dict[str, Any]:
-    number = None if screenshot.pts is None else int(np.searchsorted(packets.pts, screenshot.pts))
-    return {
-        "action_index": screenshot.action_index,
-        "file": screenshot.file,
-        "pts": _rounded(screenshot.time, 6),
-        "frame": number,
-        "lead_ms": _rounded(screenshot.lead_ms, 3),
-        "settle_ms": _rounded(screenshot.settle_ms, 3),
-        "reason_code": screenshot.reason,
-        "leak": screenshot.leak,
-        "unavoidable": screenshot.unavoidable,
-        "pointer_distance_px": screenshot.pointer_distance_px,
-    }
-
-
-def _rounded(value: float | None, digits: int) -> float | None:
-    return None if value is None else round(value, digits)
-
-
-def _evidence(calibration: Calibration, observed: DecodeResult) -> Evidence:
-    """The evidence of a recording, as it is written."""
-    clock, scanned = calibration.clock, observed.scanned
-    origin_ms, offset_ms = (
-        round(value, _DECIMALS) for value in (clock.origin_ms, clock.documented_offset_ms)
-    )
-    scales, typed = sorted(observed.tree_scales.items()), sorted(observed.typed.items())
-    return Evidence.model_validate(
-        {
-            "clock": replace(clock, origin_ms=origin_ms, documented_offset_ms=offset_ms),
-            "canvas": calibration.canvas,
-            "wheel": observed.wheel,
-            "waits": observed.waits,
-            "screen_changes_s": [round(time, _DECIMALS) for time in observed.large_changes],
-            "targets": [found for _, found in sorted(scanned.targets.items())],
-            "tree_scales": [{"scan_event": line, "scale": scale} for line, scale in scales],
-            "typed": [{"action_index": index, "places": places} for index, places in typed],
-            "since_scan": [found for _, found in sorted(scanned.since_scan.items())],
-            "recorder_control": observed.recorder_control,
-            "parts": [
-                replace(part, from_ms=round(part.from_ms, _DECIMALS))
-                for part in calibration.parts or ()
-            ],
-        }
-    )
-
-
 def _log_decisions(rows: Sequence[dict[str, Any]], observed: DecodeResult) -> None:
     for row in rows:
         leak = "unavoidable leak" if row["unavoidable"] else "leak" if row["leak"] else "no leak"
         chosen = (row["frame"], row["reason_code"], row["lead_ms"])
         _LOG.debug("action %d: frame %s, %s, lead %s ms, %s", row["action_index"], *chosen, leak)
-    for wait in observed.waits:
+    for wait in observed.evidence.waits:
         _LOG.debug("action %d: a wait of %.1f s", wait.action_index, wait.seconds)
-    vote = observed.wheel
+    vote = observed.evidence.wheel
     counts = (vote.agreeing, vote.votes)
     _LOG.debug("wheel: the video shows positive as %s, %d of %d scrolls", vote.positive, *counts)
 
@@ -320,8 +274,8 @@ def _summary(
         "leaks": sum(row["leak"] for row in rows),
         "avoidable_leaks": sum(row["leak"] and not row["unavoidable"] for row in rows),
         "median_lead_ms": leads[len(leads) // 2] if leads else None,
-        "waits": len(observed.waits),
-        "recorder_control": len(observed.recorder_control),
+        "waits": len(observed.evidence.waits),
+        "recorder_control": len(observed.evidence.recorder_control),
         "frames_decoded": observed.decoded,
         "clock": f"{clock.method}: {clock.documented_offset_ms:+.0f} ms against meta.timestamp, "
         f"± {clock.uncertainty_ms:.0f} ms",

@@ -1,7 +1,7 @@
 """The hit test: which element and which window of a scan is under a point, and what has the focus.
 
 Belongs here: what is a target, and what the order of windows and the recorder's own hit test say of
-the window in front. What the picture shows of it is in frames/scan_frames.py.
+the window in front. What the picture shows of it is in frames/scan_comparisons.py.
 """
 
 from collections.abc import Iterator, Sequence

@@ -17,10 +17,11 @@ from demo_pipeline.files.processes import reduced_python_gc
 from demo_pipeline.observation.clock.calibrate import Calibration
 from demo_pipeline.observation.clock.canvas import Boxes, Canvas
 from demo_pipeline.observation.clock.screen_changes import DesktopSize
-from demo_pipeline.observation.frames.evidence import ChangedBox, Evidence, TargetEvidence
+from demo_pipeline.observation.frames.changes import ChangedBox
+from demo_pipeline.observation.frames.evidence import Evidence, TargetEvidence
 from demo_pipeline.observation.frames.frame_requests import Aim, ScannedTarget
 from demo_pipeline.observation.frames.pointer_path import PixelBox
-from demo_pipeline.observation.frames.scan_frames import LEAST_MARKS
+from demo_pipeline.observation.frames.scan_comparisons import LEAST_MARKS
 from demo_pipeline.observation.trees.hit_test import (
     TEXT_ROLES,
     focused_node,

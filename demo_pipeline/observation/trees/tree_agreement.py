@@ -13,11 +13,8 @@ import numpy as np
 
 from demo_pipeline.actions.action_tables import POINTER_TYPES, Action
 from demo_pipeline.observation.clock.canvas import Boxes
-from demo_pipeline.observation.frames.evidence import (
-    ChangedBox,
-    ChangesEvidence,
-    SinceScanEvidence,
-)
+from demo_pipeline.observation.frames.changes import ChangedBox, PictureChanges
+from demo_pipeline.observation.frames.evidence import SinceScanEvidence
 from demo_pipeline.observation.trees.hit_test import is_desktop, positions_at
 from demo_pipeline.observation.trees.step_tree import StepTree
 
@@ -151,7 +148,7 @@ def agreement_of(
     return Agreement.AGREES if has_news == bool(at_begin) else Agreement.DIFFERS
 
 
-def _differences(changes: ChangesEvidence, boxes: _TreeBoxes, own: Boxes) -> Iterator[ChangedBox]:
+def _differences(changes: PictureChanges, boxes: _TreeBoxes, own: Boxes) -> Iterator[ChangedBox]:
     """Yield the changes that contradict a tree.
 
     `own`: (elements, 4) boxes of the elements that change by themselves or were pressed. What

@@ -14,11 +14,11 @@ from demo_pipeline.observation.clock.clock_search import (
     MAX_PARTS,
     STRETCH_S,
     ClockPart,
-    parts_to_check,
+    ClockSearch,
     with_parts,
 )
 from demo_pipeline.observation.frames.pointer_path import PointerTrack
-from demo_pipeline.observation.frames.video_reader import RecordedVideo
+from demo_pipeline.observation.frames.video_reader import RecordedVideo, Span
 from demo_pipeline.recording.video_probe import PacketScan
 from demo_pipeline_tests.observation import films
 from demo_pipeline_tests.observation.decoded_packets import decoded_packets
@@ -153,6 +153,11 @@ def recorded(seconds: float, key_s: float, fps: int = FPS) -> RecordedVideo:
     return RecordedVideo(Path("none.mp4"), PacketScan(pts, keys, Fraction(1, fps)))
 
 
+def parts(video: RecordedVideo, track: PointerTrack, end: float) -> list[Span]:
+    """The parts to look at from second 10 to `end`."""
+    return ClockSearch(video, track, NO_KEYS, 3.5).parts_to_check(CLOCK, 10, end)
+
+
 def moving(*stretches: tuple[float, float]) -> PointerTrack:
     """A pointer that moves fast in these seconds and rests otherwise."""
     seconds = np.concatenate([np.arange(first, last, 0.02) for first, last in stretches])
@@ -162,16 +167,16 @@ def moving(*stretches: tuple[float, float]) -> PointerTrack:
 
 def test_each_half_minute_with_movement_is_looked_at_as_films_slip_late() -> None:
     always = moving((0, 110))
-    spans = parts_to_check(recorded(110, 5), always, NO_KEYS, CLOCK, 10, 110)
+    spans = parts(recorded(110, 5), always, 110)
     assert [(span.start - 10) // 25 for span in spans] == [1, 2, 3]
 
 
 def test_a_part_begins_at_the_key_frame_with_movement_soon_after() -> None:
     track = moving((0, 3), (26, 27), (51, 56), (81, 90), (105, 106))
-    spans = parts_to_check(recorded(120, 5), track, NO_KEYS, CLOCK, 10, 120)
+    spans = parts(recorded(120, 5), track, 120)
     assert [span.start for span in spans] == [50, 75, 85]
     later = moving((0, 12), (150, 160), (230, 240))
-    spans = parts_to_check(recorded(300, 5), later, NO_KEYS, CLOCK, 10, 300)
+    spans = parts(recorded(300, 5), later, 300)
     assert len(spans) == 2
     assert 150 <= spans[0].start < spans[0].end <= 160
     assert 230 <= spans[1].start < spans[1].end <= 240
@@ -181,19 +186,19 @@ def test_a_part_begins_at_the_key_frame_with_movement_soon_after() -> None:
 def test_a_part_of_a_slow_film_is_longer() -> None:
     """At 8 frames a second, two of every ten seconds' movement make 24 moves in 15 seconds."""
     track = moving(*((begin, begin + 2.0) for begin in np.arange(0, 120, 10).tolist()))
-    spans = parts_to_check(recorded(120, 20, fps=8), track, NO_KEYS, CLOCK, 10, 120)
+    spans = parts(recorded(120, 20, fps=8), track, 120)
     assert [span.start for span in spans] == [40, 60, 80, 100]
     assert all(LONGEST_PART_S < span.end - span.start < 20 for span in spans)
 
 
 def test_few_seconds_are_decoded_and_none_where_the_pointer_rests() -> None:
     always = moving((0, 600))
-    spans = parts_to_check(recorded(600, 5), always, NO_KEYS, CLOCK, 10, 600)
+    spans = parts(recorded(600, 5), always, 600)
     assert len(spans) == MAX_PARTS
     assert sum(span.end - span.start for span in spans) < 2 * MAX_PARTS
     now_and_then = moving(*((begin, begin + 0.9) for begin in np.arange(0, 600, 6).tolist()))
-    for span in parts_to_check(recorded(600, 5), now_and_then, NO_KEYS, CLOCK, 10, 600):
+    for span in parts(recorded(600, 5), now_and_then, 600):
         assert span.end - span.start <= LONGEST_PART_S
     seldom = moving(*((begin, begin + 0.4) for begin in np.arange(0, 600, 20).tolist()))
-    assert parts_to_check(recorded(600, 5), seldom, NO_KEYS, CLOCK, 10, 600) == []
-    assert parts_to_check(recorded(18, 5), always, NO_KEYS, CLOCK, 10, 18) == []
+    assert parts(recorded(600, 5), seldom, 600) == []
+    assert parts(recorded(18, 5), always, 18) == []

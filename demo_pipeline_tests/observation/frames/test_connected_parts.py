@@ -37,7 +37,7 @@ def labelled(mask: Mask, gap: tuple[int, int]) -> list[tuple[list[int], list[lis
 def found(mask: Mask, gap: tuple[int, int]) -> list[tuple[list[int], list[list[int]]]]:
     return [
         ([rows.start, rows.stop, columns.start, columns.stop], inside.tolist())
-        for (rows, columns), inside in connected_parts(mask, gap, LEAST, in_order=True)
+        for (rows, columns), inside in connected_parts(mask, gap, LEAST)
     ]
 
 

@@ -11,7 +11,7 @@ from demo_pipeline.actions.inputs import Input
 from demo_pipeline.observation.clock.calibrate import Calibration
 from demo_pipeline.observation.clock.canvas import fit_canvas
 from demo_pipeline.observation.clock.clock import Clock
-from demo_pipeline.observation.frames.decode_pass import NO_STOP, RecorderStop, run_decode_pass
+from demo_pipeline.observation.frames.decode_pass import run_decode_pass
 from demo_pipeline.observation.frames.frame_requests import request_frames
 from demo_pipeline.observation.frames.pointer_path import PointerPath
 from demo_pipeline.observation.frames.screenshot_writer import Screenshot
@@ -42,7 +42,7 @@ def film(path: Path, times: list[float]) -> None:
 
 
 def observe(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recorder_stop: RecorderStop = NO_STOP
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stopped_ms: int | None = None
 ) -> tuple[list[Screenshot], int]:
     """The screenshots of all actions, and how often the video was opened for them."""
     opened = 0
@@ -72,7 +72,7 @@ def observe(
         path=path,
         actions=actions,
         folder=tmp_path / "out",
-        recorder_stop=recorder_stop,
+        stopped_ms=stopped_ms,
     )
     return list(observed.screenshots), opened
 
@@ -94,14 +94,14 @@ def test_the_video_is_opened_once_and_the_frame_is_the_last_before_the_limit(
     film(tmp_path / "film.mp4", times)
     screenshots, opened = observe(tmp_path, monkeypatch)
     assert opened == 1
-    shown = [one for one in screenshots if one.reason != "pause"]
+    shown = [one for one in screenshots if one.reason_code != "pause"]
     assert len(shown) == len(PRESSES)
     for one, press in zip(shown, sorted(PRESSES), strict=True):
-        assert one.time is not None
-        assert one.time < press / 1000
-        if one.reason == "backoff":
-            assert [time for time in times if one.time + 1e-3 < time <= press / 1000 - 1] == []
-    assert [one.reason for one in shown].count("backoff") >= len(PRESSES) / 2
+        assert one.pts is not None
+        assert one.pts < press / 1000
+        if one.reason_code == "backoff":
+            assert [time for time in times if one.pts + 1e-3 < time <= press / 1000 - 1] == []
+    assert [one.reason_code for one in shown].count("backoff") >= len(PRESSES) / 2
     assert sorted(path.name for path in (tmp_path / "out").glob("0*.png")) == sorted(
         one.file for one in screenshots if one.file is not None
     )
@@ -112,8 +112,8 @@ def test_the_final_picture_is_no_later_than_the_recorders_stop(
 ) -> None:
     """Nothing changes between the last action and the stop, so a variable rate has no frame."""
     film(tmp_path / "film.mp4", [0.0, 2.1, 11.5])
-    screenshots, opened = observe(tmp_path, monkeypatch, RecorderStop(known_ms=10_000))
+    screenshots, opened = observe(tmp_path, monkeypatch, stopped_ms=10_000)
     assert opened == 1
-    assert screenshots[-1].time == pytest.approx(2.1)
+    assert screenshots[-1].pts == pytest.approx(2.1)
     shown = (tmp_path / "out" / str(screenshots[-1].file)).read_bytes()
     assert (tmp_path / "out" / "final.png").read_bytes() == shown

@@ -20,9 +20,7 @@ def chosen(
 ) -> tuple[float | None, Reason]:
     """The chosen time of ten frames a second; `changes`: time → large or not."""
     limit = press - 0.1
-    wanted = FrameRequest(
-        0, press, since, limit, min(approach, limit), None, None, Span(since, limit)
-    )
+    wanted = FrameRequest(0, press, since, limit, min(approach, limit), None, Span(since, limit))
     progress = FrameChooser(wanted)
     for tenth in range(round((press + 1) * 10)):
         time = tenth / 10
@@ -47,7 +45,7 @@ def test_needing_only_large_changes_the_choice_is_the_same_without_the_small_one
     both = []
     for spared in (False, True):
         wanted = FrameRequest(
-            0, 5.0, since / 10, 4.9, min(approach / 10, 4.9), None, None, Span(since / 10, 4.9)
+            0, 5.0, since / 10, 4.9, min(approach / 10, 4.9), None, Span(since / 10, 4.9)
         )
         progress = FrameChooser(wanted)
         for tenth in range(60):

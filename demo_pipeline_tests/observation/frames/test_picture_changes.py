@@ -166,7 +166,7 @@ def test_the_edges_of_typed_text_are_too_low_for_a_panel() -> None:
 
 def test_lines_of_text_are_regions_of_their_own() -> None:
     changes = between(Screen().write("first", 100, 400).write("second line", 100, 440))
-    assert [round(box.y / 40) for box in changes.regions] == [10, 11]
+    assert [round(top / 40) for _, top, _, _ in changes.regions] == [10, 11]
 
 
 def test_a_dark_menu_without_an_edge_is_seen_by_its_shade() -> None:

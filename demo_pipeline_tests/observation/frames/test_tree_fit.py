@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from demo_pipeline.observation.clock.canvas import Boxes
-from demo_pipeline.observation.frames.scan_frames import fitting_scale, scales_of_parts
+from demo_pipeline.observation.frames.scan_comparisons import fitting_scale, scales_of_parts
 from demo_pipeline.observation.frames.video_reader import Luma
 
 

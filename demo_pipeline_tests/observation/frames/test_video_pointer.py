@@ -11,7 +11,7 @@ from demo_pipeline.observation.frames.video_pointer import VideoPointer
 from demo_pipeline.observation.frames.video_reader import Span
 
 AREA = TargetArea(500.0, 300.0, 40.0)
-REQUEST = FrameRequest(1, 5.0, 2.0, 4.9, 4.5, AREA, None, Span(2.0, 4.9))
+REQUEST = FrameRequest(1, 5.0, 2.0, 4.9, 4.5, AREA, Span(2.0, 4.9))
 
 
 def pointer(*moves: tuple[int, float]) -> VideoPointer:

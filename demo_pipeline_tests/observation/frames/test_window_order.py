@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from demo_pipeline.observation.frames.pointer_path import PixelBox
-from demo_pipeline.observation.frames.scan_frames import front_of
+from demo_pipeline.observation.frames.scan_comparisons import front_of
 from demo_pipeline.observation.frames.video_reader import Luma
 
 NOTES, FILES, NOTE = (100, 80, 400, 300), (300, 200, 420, 320), (350, 240, 100, 80)

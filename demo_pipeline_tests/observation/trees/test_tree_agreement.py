@@ -4,11 +4,8 @@ from typing import Any
 
 import pytest
 
-from demo_pipeline.observation.frames.evidence import (
-    ChangedBox,
-    ChangesEvidence,
-    SinceScanEvidence,
-)
+from demo_pipeline.observation.frames.changes import ChangedBox, PictureChanges
+from demo_pipeline.observation.frames.evidence import SinceScanEvidence
 from demo_pipeline.observation.trees.step_tree import StepTree
 from demo_pipeline.observation.trees.tree_agreement import agreement_of
 from demo_pipeline_tests.observation.nodes import mapped, node
@@ -37,8 +34,8 @@ def agreement(
     tree: StepTree | None = None,
     previous: StepTree | None = None,
 ) -> str:
-    began = ChangesEvidence(regions=regions, panels=panels)
-    last = began if ended is None else ChangesEvidence(regions=ended)
+    began = PictureChanges(regions=regions, panels=panels)
+    last = began if ended is None else PictureChanges(regions=ended)
     since = SinceScanEvidence(action_index=0, scan_event=1, began=began, ended=last)
     return agreement_of(window() if tree is None else tree, since, pressed, lambda: previous)
 
@@ -88,7 +85,7 @@ def test_a_scan_during_which_a_menu_opened_agrees_only_when_it_has_the_menu() ->
 
 
 def test_nothing_is_said_without_a_comparison_or_a_tree() -> None:
-    since = SinceScanEvidence(action_index=0, scan_event=1, began=None, ended=ChangesEvidence())
+    since = SinceScanEvidence(action_index=0, scan_event=1, began=None, ended=PictureChanges())
     assert agreement_of(window(), since, None, lambda: None) == "unknown"
     assert agreement_of(window(), None, None, lambda: None) == "unknown"
     assert agreement(tree=mapped([])) == "unknown"

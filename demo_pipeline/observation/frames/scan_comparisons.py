@@ -9,7 +9,7 @@ trees/step_targets.py.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.observation.clock.canvas import Boxes
 from demo_pipeline.observation.frames.changes import (
     DETAIL_STEP,
+    ChangedBox,
     ChangeDetector,
     PictureChanges,
     ScreenPicture,
@@ -25,13 +26,9 @@ from demo_pipeline.observation.frames.changes import (
     screen_picture,
     shaded_areas,
 )
-from demo_pipeline.observation.frames.evidence import (
-    ChangesEvidence,
-    SinceScanEvidence,
-    TargetEvidence,
-)
+from demo_pipeline.observation.frames.evidence import SinceScanEvidence, TargetEvidence
 from demo_pipeline.observation.frames.frame_choice import KeptFrames
-from demo_pipeline.observation.frames.frame_requests import FrameRequest, ScanTimes
+from demo_pipeline.observation.frames.frame_requests import Aim, FrameRequest, ScannedTarget
 from demo_pipeline.observation.frames.pointer_path import Floats, PixelBox, Point
 from demo_pipeline.observation.frames.video_pointer import FrameDiff, VideoPointer
 from demo_pipeline.observation.frames.video_reader import Frame, Luma, Span, number_at
@@ -180,21 +177,6 @@ class ActionPictures(NamedTuple):
     at_press: ScreenPicture
 
 
-@dataclass
-class ScanComparisons:
-    """What the comparisons of all actions found, by action index.
-
-    Attributes:
-        targets: of the pointing actions with a scan.
-        since_scan: what changed, of every action with a screenshot and a scan.
-        fits: how the boxes of scans fit the picture, by line, as `fitting_scale` says.
-    """
-
-    targets: dict[int, TargetEvidence] = field(default_factory=dict)
-    fits: dict[int, float | None] = field(default_factory=dict)
-    since_scan: dict[int, SinceScanEvidence] = field(default_factory=dict)
-
-
 class ScanComparison:
     """Observer that compares the screen before each action with the screen at its scan.
 
@@ -209,7 +191,9 @@ class ScanComparison:
 
     Attributes:
         spans: the frames shown when scans began and ended.
-        found: what was found so far.
+        targets: what was seen of those of pointing actions with a scan, by action index.
+        since_scan: what changed, of every action with a screenshot and a scan, by action index.
+        fits: how the boxes of scans fit the picture, by line, as `fitting_scale` says.
     """
 
     def __init__(
@@ -219,13 +203,20 @@ class ScanComparison:
         detector: ChangeDetector,
         pointer: VideoPointer,
     ) -> None:
-        scans = [request.scan for request in requests if request.scan is not None]
-        moments = [moment for scan in scans for moment in (scan.began, scan.ended)]
-        shown = [number for one in moments if (number := number_at(times, one)) >= 0]
-        self._frames = KeptFrames(times, shown, screen_picture)
         self._times, self._detector, self._pointer = times, detector, pointer
+        scans = [request.scan for request in requests if request.scan is not None]
+        shown = [number for scan in scans for number in self._numbers(scan) if number >= 0]
+        self._frames = KeptFrames(times, shown, screen_picture)
         self.spans: Sequence[Span] = self._frames.spans
-        self.found = ScanComparisons()
+        self.targets: dict[int, TargetEvidence] = {}
+        self.since_scan: dict[int, SinceScanEvidence] = {}
+        self.fits: dict[int, float | None] = {}
+
+    def _numbers(self, scan: ScannedTarget) -> tuple[int, int]:
+        """Of the frames shown when a scan began and ended."""
+        clock = self._pointer.clock
+        began, ended = clock.video_time(scan.begin_ms), clock.video_time(scan.end_ms)
+        return number_at(self._times, began), number_at(self._times, ended)
 
     def see(self, diff: FrameDiff) -> None:
         """Take the next frame."""
@@ -246,7 +237,7 @@ class ScanComparison:
         scan = request.scan
         if scan is None or frame is None:
             return None
-        begin, end = (number_at(self._times, moment) for moment in (scan.began, scan.ended))
+        begin, end = self._numbers(scan)
         self._frames.forget_before(begin)
         first, last = self._frames.get(begin), self._frames.get(end)
         if first is None and last is None:
@@ -268,38 +259,36 @@ class ScanComparison:
         began = self._changes(first, shot)
         ended = began if last is first else self._changes(last, shot)
         index, point = request.action_index, request.point
-        self.found.since_scan[index] = SinceScanEvidence(
+        self.since_scan[index] = SinceScanEvidence(
             action_index=index,
             scan_event=scan.event_index,
-            began=_places(began),
-            ended=_places(ended),
+            began=began and replace(began, replaced=None),
+            ended=ended and replace(ended, replaced=None),
         )
         if point is None:
             return False
-        self._fit(request, scan, last or first)
-        front = front_of(shot.detail, [aim.window for aim in request.windows if aim.window])
-        if front is not None:
-            request = replace(request, aim=request.windows[front])
+        self._fit(scan, last or first)
+        front = front_of(shot.detail, [aim.window for aim in scan.windows if aim.window])
+        aim = scan.aim if front is None else scan.windows[front]
         redrawn = later = None
-        if request.aim.element is not None and first is not None and began is not None:
-            redrawn = later = self._is_redrawn(request, point, began, pictures)
+        if aim.element is not None and first is not None and began is not None:
+            redrawn = later = self._is_redrawn(aim, point, began, pictures)
             if redrawn and ended is not None and last is not None and last is not first:
-                later = self._is_redrawn(request, point, ended, pictures._replace(first=last))
-        self.found.targets[index] = TargetEvidence(
-            action_index=index, window=request.aim.position, began=redrawn, ended=later
+                later = self._is_redrawn(aim, point, ended, pictures._replace(first=last))
+        self.targets[index] = TargetEvidence(
+            action_index=index, window=aim.position, began=redrawn, ended=later
         )
         return bool(redrawn)
 
-    def _fit(self, request: FrameRequest, scan: ScanTimes, scanned: ScreenPicture | None) -> None:
+    def _fit(self, scan: ScannedTarget, scanned: ScreenPicture | None) -> None:
         """Note once for each scan how its boxes fit the picture."""
-        marks, fits = request.marks, self.found.fits
-        if marks is None or scanned is None or scan.event_index in fits:
+        marks, line = scan.marks, scan.event_index
+        if marks is None or scanned is None or line in self.fits or len(marks) < LEAST_MARKS:
             return
-        if len(marks) >= LEAST_MARKS:
-            fits[scan.event_index] = fitting_scale(scanned.detail, marks)
+        self.fits[line] = fitting_scale(scanned.detail, marks)
 
     def _is_redrawn(
-        self, request: FrameRequest, point: Point, changes: PictureChanges, pictures: ActionPictures
+        self, aim: Aim, point: Point, changes: PictureChanges, pictures: ActionPictures
     ) -> bool:
         """Whether the target was redrawn, or something appeared over it, since `pictures.first`.
 
@@ -308,7 +297,7 @@ class ScanComparison:
         picture may part it.
         """
         first, _, shot, at_press = pictures
-        if _at_target(changes, request, shot):
+        if _at_target(changes, aim.element, point, shot):
             return True
         if at_press is not shot:
             later = self._changes(first, at_press)
@@ -317,7 +306,7 @@ class ScanComparison:
         for before, after, reach in ((first, shot, 0.0), (shot, at_press, NEAR_POINTER_PX)):
             shaded = self._shaded(before, after)
             near = [area for area in shaded if _is_near(area, *point, reach)]
-            if near and not any(_are_highlight(near, box, shot) for box in request.aim.around):
+            if near and not any(_are_highlight(near, box, shot) for box in aim.around):
                 return True
         return False
 
@@ -347,19 +336,14 @@ class ScanComparison:
 
     def leave_out(self, action_index: int) -> None:
         """Forget the comparison of a pause that was not a wait."""
-        self.found.since_scan.pop(action_index, None)
+        self.since_scan.pop(action_index, None)
 
 
-def _places(changes: PictureChanges | None) -> ChangesEvidence | None:
-    if changes is None:
-        return None
-    return ChangesEvidence.model_validate({"regions": changes.regions, "panels": changes.panels})
-
-
-def _at_target(changes: PictureChanges, request: FrameRequest, shown: ScreenPicture) -> bool:
+def _at_target(
+    changes: PictureChanges, element: PixelBox | None, point: Point, shown: ScreenPicture
+) -> bool:
     """Whether the target, or what is around the press in a large one, was replaced or covered."""
-    element, point = request.aim.element, request.point
-    if element is None or point is None:
+    if element is None:
         return False
     if changes.cover(*point):
         return True
@@ -405,7 +389,7 @@ class TypedPlaces:
         self._typing = {one.action_index for one in actions if (one.text or "").strip()}
         self._detector, self._pointer = detector, pointer
         self._before: tuple[int, ScreenPicture] | None = None
-        self.found: dict[int, Sequence[PixelBox]] = {}
+        self.found: dict[int, Sequence[ChangedBox]] = {}
 
     def see(self, action_index: int, frame: Frame | None) -> None:
         """Take the frame of an action's screenshot; actions come in order."""
@@ -417,7 +401,7 @@ class TypedPlaces:
         is_typing = action_index in self._typing
         self._before = (action_index, screen_picture(frame)) if is_typing else None
 
-    def _changed(self, before: ScreenPicture, after: ScreenPicture) -> Sequence[PixelBox]:
+    def _changed(self, before: ScreenPicture, after: ScreenPicture) -> Sequence[ChangedBox]:
         if before.detail.shape != after.detail.shape:
             return ()
         paths = [self._pointer.path_near(picture.time) for picture in (before, after)]

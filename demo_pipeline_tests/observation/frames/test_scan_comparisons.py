@@ -10,9 +10,9 @@ from demo_pipeline.observation.clock.clock import Clock
 from demo_pipeline.observation.frames.changes import ChangeDetector
 from demo_pipeline.observation.frames.evidence import TargetEvidence
 from demo_pipeline.observation.frames.frame_choice import KeptFrames
-from demo_pipeline.observation.frames.frame_requests import Aim, FrameRequest, ScanTimes
+from demo_pipeline.observation.frames.frame_requests import Aim, FrameRequest, ScannedTarget
 from demo_pipeline.observation.frames.pointer_path import PixelBox, PointerPath
-from demo_pipeline.observation.frames.scan_frames import ScanComparison
+from demo_pipeline.observation.frames.scan_comparisons import ScanComparison
 from demo_pipeline.observation.frames.video_pointer import FrameDiff, VideoPointer
 from demo_pipeline.observation.frames.video_reader import Frame, Span, number_at
 
@@ -68,7 +68,7 @@ def compared(
     element: PixelBox,
     *around: PixelBox,
     lit: PixelBox,
-    scanned: tuple[float, float] = (0.5, 0.6),
+    scanned_ms: tuple[int, int] = (500, 600),
     lit_from: float = 2.0,
     level: int = 120,
 ) -> TargetEvidence:
@@ -78,9 +78,8 @@ def compared(
     screen = ScreenParts.single(fit_canvas((800, 600), 1.0))
     pointer = VideoPointer(path, Clock(0.0, "pixels", 5.0), screen, 0.1)
     aimed = FrameRequest(
-        *(0, 3.0, 0.0, 2.95, 2.0, None, None, Span(0, 3)),
-        scan=ScanTimes(1, *scanned),
-        aim=Aim(element, (element, *around)),
+        *(0, 3.0, 0.0, 2.95, 2.0, None, Span(0, 3)),
+        scan=ScannedTarget(1, *scanned_ms, Aim(element, (element, *around))),
         point=(350.0, 220.0),
     )
     frames = []
@@ -96,7 +95,7 @@ def compared(
     for before, frame in zip([None, *frames], frames, strict=False):
         comparison.see(FrameDiff(before, frame, times, ChangeDetector(None), pointer))
     comparison.compare(aimed, comparison.pictures(aimed, frames[2], frames[3]))
-    return comparison.found.targets[0]
+    return comparison.targets[0]
 
 
 @pytest.mark.parametrize(
@@ -125,7 +124,7 @@ def test_a_row_that_lights_up_with_its_cell_is_a_highlight() -> None:
 
 def test_what_appeared_while_the_scan_ran_is_unmoved_since_its_end() -> None:
     panel = PixelBox(200, 150, 400, 200)
-    seen = compared(BUTTON, lit=panel, scanned=(0.5, 1.1), lit_from=1.0)
+    seen = compared(BUTTON, lit=panel, scanned_ms=(500, 1100), lit_from=1.0)
     assert (seen.began, seen.ended) == (True, False)
-    seen = compared(BUTTON, lit=panel, scanned=(0.5, 0.6), lit_from=1.0)
+    seen = compared(BUTTON, lit=panel, scanned_ms=(500, 600), lit_from=1.0)
     assert (seen.began, seen.ended) == (True, True)

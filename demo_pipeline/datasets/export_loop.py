@@ -102,9 +102,7 @@ class ExportSummary:
         }
 
 
-def plan_splits(
-    trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings
-) -> tuple[Selection, SplitPlan]:
+def plan_splits(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings) -> ExportPlan:
     """The selected trajectories and their splits, which are the same for every export.
 
     Those with too many hidden actions for some kind of export are among them.

@@ -102,7 +102,9 @@ class ExportSummary:
         }
 
 
-def plan_splits(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings) -> ExportPlan:
+def plan_splits(
+    trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings
+) -> tuple[Selection, SplitPlan]:
     """The selected trajectories and their splits, which are the same for every export.
 
     Those with too many hidden actions for some kind of export are among them.

@@ -121,6 +121,13 @@ class DemonstrationError(Exception):
         return (type(self), (self.problems,))
 
 
+def warning(
+    code: str, file: str, message: str, remedy: str = "", line: int | None = None
+) -> Problem:
+    """A problem that stops nothing; the arguments are fields of `Problem`."""
+    return Problem(code, file, message, line, remedy=remedy, severity=Severity.WARNING)
+
+
 def errors(problems: Iterable[Problem]) -> list[Problem]:
     """The problems of severity `error`."""
     return [problem for problem in problems if problem.severity is Severity.ERROR]

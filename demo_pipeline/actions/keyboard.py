@@ -189,28 +189,25 @@ _NUMLOCK_OFF = {".": "delete"} | {str(digit): name for digit, name in enumerate(
 
 
 @dataclass
-class KeyHold:
-    """A key that types, from its press to its release.
+class KeyPress:
+    """A key from its press to its release.
 
     Attributes:
         pressed, released: epoch milliseconds; `released` is None without a release.
-        gestures: of the press and of its auto-repeats, in time order.
+        number: how many presses there were in the log up to this one.
+        gesture: to which its keyup belongs; None: it is part of no action.
+        gestures: of a key that types, of the press and of its auto-repeats, in time order.
+        last: time of its last keydown, epoch milliseconds.
+        repeating: auto-repeat has begun.
     """
 
     pressed: int
+    number: int
+    gesture: Gesture | None
+    gestures: list[Gesture]
+    last: int
     released: int | None = None
-    gestures: list[Gesture] = field(default_factory=list)
-
-
-@dataclass
-class _Press:
-    """A key that is held down."""
-
-    time: int  # of its last keydown, epoch milliseconds
-    number: int  # how many presses there were in the log up to this one
-    gesture: Gesture | None  # to which its keyup belongs
-    hold: KeyHold | None = None  # of a key that types
-    repeating: bool = False  # whether auto-repeat has begun
+    repeating: bool = False
 
 
 class KeyboardReader:
@@ -227,12 +224,12 @@ class KeyboardReader:
         self._platform = platform
         self._layout: KeyboardLayout = layout
         self._modifiers = modifiers
-        self._down: dict[str, _Press] = {}
+        self._down: dict[str, KeyPress] = {}
         self._presses = 0
         self._caps = False
         self._numlock = True
         self.gestures: list[Gesture] = []
-        self.holds: list[KeyHold] = []
+        self.holds: list[KeyPress] = []
         self.reasons: dict[int, str] = {}
         self.unknown_keys: set[str] = set()
 
@@ -246,15 +243,16 @@ class KeyboardReader:
         press = self._down.get(item.name)
         if press is not None:
             longest = REPEAT_GAP_MS if press.repeating else REPEAT_START_MS
-            if item.time - press.time <= longest:
+            if item.time - press.last <= longest:
                 self._repeat(press, key, item)
                 return
         self._presses += 1
-        press = _Press(item.time, self._presses, self._press(key, item))
+        gesture = self._press(key, item)
+        typed = [gesture] if gesture is not None and gesture.kind is GestureKind.CHAR else []
+        press = KeyPress(item.time, self._presses, gesture, typed, item.time)
         self._down[item.name] = press
-        if press.gesture is not None and press.gesture.kind is GestureKind.CHAR:
-            press.hold = KeyHold(item.time, gestures=[press.gesture])
-            self.holds.append(press.hold)
+        if typed:
+            self.holds.append(press)
 
     def up(self, item: Input) -> None:
         """A keyup: it belongs to the gesture of its press."""
@@ -269,17 +267,17 @@ class KeyboardReader:
             # If a key was pressed between the two, or if they are too far apart for one tap, they
             # are two taps, and Caps Lock is off again. Else it may be one tap, logged whole.
             if self._platform == "macos" and item.name == "CapsLock":
-                two_taps = self._presses > press.number or item.time - press.time > LOCK_TAP_MS
+                two_taps = self._presses > press.number or item.time - press.last > LOCK_TAP_MS
                 self._caps ^= two_taps
         else:
             press.gesture.events.append(item.index)
             press.gesture.end = max(press.gesture.end, item.time)
-        if press is not None and press.hold is not None:
-            press.hold.released = item.time
+        if press is not None:
+            press.released = item.time
 
-    def _repeat(self, press: _Press, key: Key, item: Input) -> None:
+    def _repeat(self, press: KeyPress, key: Key, item: Input) -> None:
         """An auto-repeat: a new gesture if the key acts again, else one long press."""
-        press.time, press.repeating = item.time, True
+        press.last, press.repeating = item.time, True
         gesture = press.gesture
         if gesture is not None and (
             gesture.kind in {GestureKind.CHAR, GestureKind.BACKSPACE}
@@ -288,8 +286,7 @@ class KeyboardReader:
             press.gesture = self._press(key, item)
             if press.gesture is not None:
                 press.gesture.repeat = True
-                if press.hold is not None:
-                    press.hold.gestures.append(press.gesture)
+                press.gestures.append(press.gesture)
         elif gesture is not None:
             gesture.events.append(item.index)
             gesture.flags.add("held")
@@ -360,7 +357,7 @@ _start = attrgetter("start")
 
 
 def without_held_keys(
-    gestures: list[Gesture], holds: Sequence[KeyHold], reasons: dict[int, str]
+    gestures: list[Gesture], holds: Sequence[KeyPress], reasons: dict[int, str]
 ) -> list[Gesture]:
     """Leave out the characters of keys that were held for a drag; flag the drag `key_held`.
 
@@ -398,7 +395,7 @@ def without_held_keys(
     return [gesture for gesture in gestures if gesture.index not in left_out]
 
 
-def _drags_within(hold: KeyHold, drags: Sequence[Sequence[Gesture]]) -> list[Gesture]:
+def _drags_within(hold: KeyPress, drags: Sequence[Sequence[Gesture]]) -> list[Gesture]:
     """Of each button, the first drag that began and ended while the key was down."""
     if hold.released is None:
         return []

@@ -230,34 +230,6 @@ def export_records(plan: ExportPlan, exporter: Exporter[Any]) -> ExportSummary:
     )
 
 
-class _OutFiles:
-    """The open files of a dataset; each gets values of one part."""
-
-    def __init__(self, out: Path, tables: Mapping[str, Table], stack: ExitStack) -> None:
-        self._out, self._tables, self._stack = out, tables, stack
-        self._writers: dict[str, Callable[[Any], object]] = {}
-
-    def writer(self, part: str, name: str) -> Callable[[Any], object]:
-        """What adds a value to a file, which is opened by the first call."""
-        if name not in self._writers:
-            path = self._out / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._writers[name] = self._opened(part, path)
-        return self._writers[name]
-
-    def _opened(self, part: str, path: Path) -> Callable[[Any], object]:
-        if path.suffix == ".parquet":
-            table = self._tables[part]
-            writer = TableWriter(path, table.schema, table.rows, table.characters)
-            return self._stack.enter_context(writer).append_row
-        file = self._stack.enter_context(path.open("wb"))
-        if path.suffix == ".jsonl":
-            return lambda text: file.write(f"{text}\n".encode())
-        array = _ArrayFile(file)
-        self._stack.callback(array.end)
-        return array.add
-
-
 @dataclass(slots=True)
 class _ArrayFile:
     """A JSON array with a member a line."""
@@ -278,10 +250,11 @@ class _FormExporter:
 
     Args:
         form: of the records.
-        files: where rows and lines go.
-        out: folder of the dataset.
+        tables: of the dataset, by part.
+        out: folder of the dataset, which exists.
         settings: of the datasets.
         links: sources of pictures by name, instead of making the links; None: they are made.
+        stack: closes the open files.
 
     Attributes:
         counts: over the records that were written.
@@ -292,19 +265,26 @@ class _FormExporter:
     def __init__(
         self,
         form: Form,
-        files: _OutFiles,
+        tables: Mapping[str, Table],
         out: Path,
         settings: DatasetSettings,
         links: dict[str, str] | None,
+        *,
+        stack: ExitStack,
     ) -> None:
-        self._form, self._files, self._out, self._settings = form, files, out, settings
+        self._form, self._out, self._settings, self._stack = form, out, settings, stack
         self._links, self._folders = links, set[str]()
         self.unit, self.exclusions = form.unit, form.exclusions
         self.instruction_in_prompt = form.instruction_in_prompt(settings)
-        self._tables = form.tables(settings)
+        self._tables = tables
         self._targets = {split: form.files(split, settings) for split in Split}
         self.counts, self.ids = Counter[str](), Counter[str]()
         self.problems: list[Problem] = []
+        self._writers: dict[str, Callable[[Any], object]] = {}
+        for split, files in self._targets.items():
+            for part, names in files.items():
+                for name in names if form.written(split, part) else ():
+                    self._writer(part, name)
 
     def records(self, candidate: Candidate) -> tuple[Mapping[str, int], Iterator[KeptRecord]]:
         """See `Exporter`."""
@@ -328,7 +308,7 @@ class _FormExporter:
             if value is not None and part in self._tables:
                 value = form.row(value, split, self._settings, candidate.source.folder)
             for name in names if value is not None else ():
-                self._files.writer(part, name)(value)
+                self._writer(part, name)(value)
         for name, text in form.documents(split, record).items():
             Path(self._place(name)).write_text(text, encoding="utf-8")
         self.counts.update(record.counts)
@@ -360,6 +340,24 @@ class _FormExporter:
         except OSError:
             shutil.copyfile(source, path)
         return True
+
+    def _writer(self, part: str, name: str) -> Callable[[Any], object]:
+        """What adds a value to a file, which is opened by the first call."""
+        if name not in self._writers:
+            self._writers[name] = self._opened(part, Path(self._place(name)))
+        return self._writers[name]
+
+    def _opened(self, part: str, path: Path) -> Callable[[Any], object]:
+        if path.suffix == ".parquet":
+            table = self._tables[part]
+            writer = TableWriter(path, table.schema, table.rows, table.characters)
+            return self._stack.enter_context(writer).append_row
+        file = self._stack.enter_context(path.open("wb"))
+        if path.suffix == ".jsonl":
+            return lambda text: file.write(f"{text}\n".encode())
+        array = _ArrayFile(file)
+        self._stack.callback(array.end)
+        return array.add
 
     def _place(self, name: str) -> str:
         """The path of a file, in a folder that exists."""
@@ -406,12 +404,7 @@ def _written(
         for part, table in form.tables(settings).items()
     }
     with ExitStack() as stack:
-        files = _OutFiles(out, tables, stack)
-        for split in Split:
-            for part, names in form.files(split, settings).items():
-                for name in names if form.written(split, part) else ():
-                    files.writer(part, name)
-        exporter = _FormExporter(form, files, out, settings, links)
+        exporter = _FormExporter(form, tables, out, settings, links, stack=stack)
         summary = export_records(plan, exporter)
     details = form.finish(out, plan, summary, exporter.counts, settings)
     return replace(summary, details=details), plan, exporter

@@ -311,7 +311,9 @@ def build_index(
     out.mkdir(parents=True, exist_ok=True)
     tally, members = _Tally(), list(_trajectory_rows(trajectories, settings))
     _write_tables(trajectories, {row.trajectory: row.split for row in members}, out, tally)
-    index = Index(total_trajectories=len(tally.entries), trajectories=[], **tally.outcomes())
+    index = Index.model_validate(
+        {"total_trajectories": len(tally.entries), "trajectories": [], **tally.outcomes()}
+    )
     entries = map(json.loads, tally.entries.values())
     dump_long_json(out / "index.json", index.model_dump(mode="json"), "trajectories", entries)
     dump_json(out / "metadata.json", _metadata(tally, settings, created_by))

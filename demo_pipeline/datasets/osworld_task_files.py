@@ -6,8 +6,8 @@ OSWorld's tools read, and the check of these files.
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from demo_pipeline.datasets.selection import head_of
 from demo_pipeline.files.json_files import dump_json
@@ -20,31 +20,16 @@ from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory, sorte
 _NO_APPLICATION = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class QuestSummary:
-    """What was written.
-
-    Attributes:
-        tasks: number of task files.
-        domains: number of task files by folder.
-        without_quest: demonstrations whose instruction came from no quest; they give no file.
-        unreadable: trajectories that could not be read; they give no file.
-        problems: why they could not be read.
-    """
-
-    tasks: int
-    domains: dict[str, int]
-    without_quest: int
-    unreadable: int
-    problems: tuple[Problem, ...]
-
-
-def build_quests(trajectories: Sequence[DatasetTrajectory], out: Path) -> QuestSummary:
+def build_quests(trajectories: Sequence[DatasetTrajectory], out: Path) -> dict[str, Any]:
     """Write a task file for every demonstration whose instruction came from a quest.
 
     The task's id is that of the trajectory, its snapshot the application. A quest has neither an
     evaluator nor a setup: `evaluator` is null and `config` is empty. Failed demonstrations give a
     file too, because the quest is the same.
+
+    Returns:
+        A summary: numbers of tasks, of tasks by folder, of demonstrations whose instruction came
+        from no quest and of unreadable ones, which give no file, and why these are unreadable.
     """
     task_ids: dict[str, list[str]] = defaultdict(list)
     without, problems, unreadable = 0, list[Problem](), 0
@@ -63,7 +48,13 @@ def build_quests(trajectories: Sequence[DatasetTrajectory], out: Path) -> QuestS
         write_task(out / EXAMPLES / domain / f"{task.id}.json", task)
     dump_json(out / LIST_FILE, dict(sorted(task_ids.items())))
     counts = {domain: len(ids) for domain, ids in sorted(task_ids.items())}
-    return QuestSummary(sum(counts.values()), counts, without, unreadable, tuple(problems))
+    return {
+        "tasks": sum(counts.values()),
+        "domains": counts,
+        "without_quest": without,
+        "unreadable": unreadable,
+        "problems": tuple(problems),
+    }
 
 
 def _task(source: DatasetTrajectory) -> OsworldTask | None:

@@ -114,16 +114,11 @@ class Head:
     @property
     def recorded(self) -> datetime:
         """When it was recorded, in UTC; the epoch when that is not known."""
-        return utc(self.recorded_at)
-
-
-def utc(text: str) -> datetime:
-    """A time of ISO 8601 in UTC; the epoch when it is none."""
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        return EPOCH
-    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+        try:
+            time = datetime.fromisoformat(self.recorded_at)
+        except ValueError:
+            return EPOCH
+        return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
 
 
 def read_head(source: DatasetTrajectory) -> tuple[Head, list[dict[str, Any]]]:
@@ -297,7 +292,6 @@ class Candidate:
         instruction: of task.json.
         application: of task.json.
         split_groups: of its provenance.
-        task_id: of task.json.
         hidden: its hidden actions.
         incomplete: steps before which too many actions are hidden for exports of steps; the number
             that follows the last stands for the end.
@@ -312,7 +306,6 @@ class Candidate:
     instruction: str
     application: str
     split_groups: tuple[str, ...]
-    task_id: str = ""
     hidden: HiddenActions = NOTHING_HIDDEN
     incomplete: frozenset[int] = frozenset()
     bad_steps: frozenset[int] = frozenset()
@@ -406,7 +399,6 @@ def candidate_of(source: DatasetTrajectory, head: Head, settings: DatasetSetting
         instruction=head.instruction,
         application=head.application,
         split_groups=head.split_groups,
-        task_id=head.task_id,
         hidden=head.hidden,
         incomplete=incomplete,
         bad_steps=frozenset(head.corrections.bad_steps) | _incorrect(head.notes, settings),

@@ -30,7 +30,7 @@ from demo_pipeline.desktopd.models import (
 )
 from demo_pipeline.files.base_model import check, explain, field_name, limited
 from demo_pipeline.files.json_files import decode_text, parse_json
-from demo_pipeline.problems import Problem, Severity
+from demo_pipeline.problems import Problem, warning
 
 _ID = re.compile(NODE_ID_PATTERN)
 _Length = Annotated[int, msgspec.Meta(ge=0)]
@@ -180,7 +180,7 @@ def _problems(tree: DecodedTree, faults: _Faults, file: str) -> Iterator[Problem
     """Yield the problems of a tree, given the faults of its nodes."""
     if datetime.fromisoformat(tree.timestamp).tzinfo is None:
         message = "timestamp: has no time zone; write Z or an offset"
-        yield _warning("time_zone", file, message)
+        yield warning("time_zone", file, message)
     if tree.screen != (CANVAS_WIDTH, CANVAS_HEIGHT):
         size = f"{tree.screen[0]}x{tree.screen[1]}, expected {CANVAS_WIDTH}x{CANVAS_HEIGHT}"
         yield Problem("screen_size", file, f"screen is {size}", remedy="map the tree to the canvas")
@@ -190,7 +190,7 @@ def _problems(tree: DecodedTree, faults: _Faults, file: str) -> Iterator[Problem
     # state for them is `hidden`, or none.
     if outside := [node.id for node in tree.nodes.values() if _is_off_canvas(node)]:
         count = f"{len(outside)} visible nodes are" if len(outside) > 1 else "1 visible node is"
-        yield _warning("node_outside", file, f"{count} outside the screen, first {outside[0]}")
+        yield warning("node_outside", file, f"{count} outside the screen, first {outside[0]}")
     if not faults:
         yield from _root_warnings(next(iter(tree.nodes.values())), file)
 
@@ -213,16 +213,16 @@ def _is_off_canvas(node: TreeNode) -> bool:
 def _root_warnings(root: TreeNode, file: str) -> Iterator[Problem]:
     bounds = (root.bounds.x, root.bounds.y, root.bounds.width, root.bounds.height)
     if root.role is not Role.DESKTOP:
-        yield _warning("root_role", file, f"root: role is {root.role}, expected desktop")
+        yield warning("root_role", file, f"root: role is {root.role}, expected desktop")
     if bounds != (0, 0, CANVAS_WIDTH, CANVAS_HEIGHT):
-        yield _warning("root_bounds", file, "root: bounds are not the whole screen")
+        yield warning("root_bounds", file, "root: bounds are not the whole screen")
 
 
 def check_action(action: StepAction, nodes: Nodes | None, file: str) -> list[Problem]:
     """The problems of an action, given the nodes of its step's tree (None: tree unknown)."""
     problems = list(_point_problems(action, file))
     if isinstance(action.parameters, TypeParameters) and not action.parameters.text:
-        problems.append(_warning("empty_text", file, "parameters.text: is empty"))
+        problems.append(warning("empty_text", file, "parameters.text: is empty"))
     problems += _form_warnings(action, file)
     if nodes is not None:
         problems += _target_problems(action, nodes, file)
@@ -234,13 +234,13 @@ def _form_warnings(action: StepAction, file: str) -> Iterator[Problem]:
     parameters = action.parameters
     if isinstance(parameters, ClickParameters) and "button" not in parameters.model_fields_set:
         message = "parameters.button: is missing; the left one is assumed"
-        yield _warning("missing_field", file, message)
+        yield warning("missing_field", file, message)
     keys = parameters.keys if isinstance(parameters, HotkeyParameters) else ()
     for field, names in (("keys", keys), ("modifiers", getattr(parameters, "modifiers", None))):
         count = sum(not is_canonical_key(name) for name in names or ())
         if count:
             message = f"parameters.{field}: {count} not in pyautogui's lower-case names"
-            yield _warning("key_name", file, message)
+            yield warning("key_name", file, message)
 
 
 def _point_problems(action: StepAction, file: str) -> Iterator[Problem]:
@@ -266,13 +266,9 @@ def _target_problems(action: StepAction, nodes: Nodes, file: str) -> Iterator[Pr
     touched = points(action)
     if touched and not _contains(node.bounds, *touched[0]):
         message = f"target_element: the point is outside the bounds of {target.id}"
-        yield _warning("point_off_target", file, message)
+        yield warning("point_off_target", file, message)
 
 
 def _contains(box: NodeBounds, x: float, y: float) -> bool:
     """Whether the point is in the bounds; edges count, because of rounding."""
     return box.x <= x <= box.x + box.width and box.y <= y <= box.y + box.height
-
-
-def _warning(code: str, file: str, message: str) -> Problem:
-    return Problem(code, file, message, severity=Severity.WARNING)

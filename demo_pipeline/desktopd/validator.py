@@ -39,7 +39,7 @@ from demo_pipeline.files.json_files import (
 )
 from demo_pipeline.files.processes import reduced_python_gc
 from demo_pipeline.files.system_errors import raise_system_trouble
-from demo_pipeline.problems import Problem, Severity
+from demo_pipeline.problems import Problem, warning
 
 IndexFault = tuple[str, Location, str]
 _STEP_FILES = {"screenshot.png", "ui_tree.json", "action.json"}
@@ -89,7 +89,7 @@ def _metadata(path: Path) -> list[Problem]:
     if (path / "metadata.json").exists():
         return read_document(Metadata, path / "metadata.json", "metadata.json")[1]
     message = "the file is missing: the program that made the dataset is unknown"
-    return [_warning("missing_file", "metadata.json", message)]
+    return [warning("missing_file", "metadata.json", message)]
 
 
 def check_index(path: Path, summaries: Mapping[str, IndexCounts]) -> list[Problem]:
@@ -112,9 +112,9 @@ def check_index(path: Path, summaries: Mapping[str, IndexCounts]) -> list[Proble
         problems.append(replace(found, line=line, column=column))
     if "version" not in index.model_fields_set:
         message = 'version: is missing; "1.0" is assumed'
-        problems.append(_warning("missing_field", "index.json", message))
+        problems.append(warning("missing_field", "index.json", message))
     if index.version != "1.0":
-        problems.append(_warning("version", "index.json", "version: only 1.0 is supported"))
+        problems.append(warning("version", "index.json", "version: only 1.0 is supported"))
     return problems
 
 
@@ -191,7 +191,7 @@ def _unknown_files(folder: Path, known: set[str], name: str) -> Iterator[Problem
     for entry in sorted(set(entries) - known):
         printable = entry.encode("utf-8", "backslashreplace").decode()
         file = f"{name}/{printable}" if name else printable
-        yield _warning("unknown_file", file, "not part of the format")
+        yield warning("unknown_file", file, "not part of the format")
 
 
 def _numbering(path: Path, folders: list[tuple[int, Path]]) -> Iterator[Problem]:
@@ -208,7 +208,7 @@ def _numbering(path: Path, folders: list[tuple[int, Path]]) -> Iterator[Problem]
             return
         if folder.name != f"{number:03d}":
             file = f"steps/{folder.name}"
-            yield _warning("step_name", file, f"expected the folder name {number:03d}")
+            yield warning("step_name", file, f"expected the folder name {number:03d}")
 
 
 def _totals(name: str, task: Task | None, result: Result | None, steps: int) -> Iterator[Problem]:
@@ -222,14 +222,14 @@ def _totals(name: str, task: Task | None, result: Result | None, steps: int) -> 
             yield Problem("total_steps", "result.json", message, remedy=remedy)
         if result.success and result.error_message is not None:
             message = "error_message: is set although success is true"
-            yield _warning("error_message", "result.json", message)
+            yield warning("error_message", "result.json", message)
         if not result.success and not result.error_message:
             message = "error_message: says no reason although success is false"
-            yield _warning("error_message", "result.json", message)
+            yield warning("error_message", "result.json", message)
     if task is not None and task.expected_steps != steps:
         # Not an error: in the example of the format, 3 steps are expected and 4 recorded.
         message = f"expected_steps: {task.expected_steps}, but there are {steps} step folders"
-        yield _warning("expected_steps", "task.json", message)
+        yield warning("expected_steps", "task.json", message)
 
 
 def _step(number: int, folder: Path, name: str) -> Iterator[Problem]:
@@ -290,7 +290,3 @@ def check_png(path: Path, file: str) -> list[Problem]:
         return []
     message = f"{info.width}x{info.height} pixels, expected {CANVAS_WIDTH}x{CANVAS_HEIGHT}"
     return [Problem("screenshot_size", file, message, remedy="scale the screenshot to the canvas")]
-
-
-def _warning(code: str, file: str, message: str) -> Problem:
-    return Problem(code, file, message, severity=Severity.WARNING)

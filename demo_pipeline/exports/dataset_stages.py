@@ -3,7 +3,6 @@
 Belongs here: their declarations.
 """
 
-from dataclasses import asdict
 from pathlib import Path
 
 from demo_pipeline import __version__
@@ -47,7 +46,7 @@ def _verify_links(inputs: DatasetInputs, out: Path) -> list[Problem]:
 
 def _run_quests(inputs: DatasetInputs, out: Path) -> Summary:
     """A task file per demonstration."""
-    return asdict(osworld_task_files.build_quests(inputs.committed.trajectories, out))
+    return osworld_task_files.build_quests(inputs.committed.trajectories, out)
 
 
 QUESTS_STAGE: Stage[DatasetInputs] = Stage(

@@ -20,7 +20,7 @@ from demo_pipeline.files.json_files import (
     parse_json,
     read_bytes,
 )
-from demo_pipeline.problems import Problem, Severity
+from demo_pipeline.problems import Problem, warning
 
 _APP_NAMES = {  # normalised name → others
     "chrome": ("google_chrome", "chrome_browser"),
@@ -185,8 +185,4 @@ def _warnings(task: OsworldTask, file: str) -> list[Problem]:
         and "evaluator: is text, as in outdated files; expected an object",
         "setup_type": any(not step.type for step in task.config) and "config: a step has no type",
     }
-    return [
-        Problem(code, file, message, severity=Severity.WARNING)
-        for code, message in warnings.items()
-        if message
-    ]
+    return [warning(code, file, message) for code, message in warnings.items() if message]

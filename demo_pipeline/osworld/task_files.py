@@ -23,7 +23,7 @@ from demo_pipeline.files.json_files import (
     read_bytes,
 )
 from demo_pipeline.osworld.task import RISK_FOLDER, OsworldTask, RiskTask, examine_task
-from demo_pipeline.problems import Problem, Severity
+from demo_pipeline.problems import Problem, Severity, warning
 
 EXAMPLES = "examples"
 LIST_FILE, RISK_LIST_FILE = "test_all.json", "test_risk.json"
@@ -68,11 +68,6 @@ def is_task_folder(root: Path) -> bool:
     )
 
 
-def folder_warning(code: str, file: str, message: str, remedy: str = "") -> Problem:
-    """A warning about a folder of task files."""
-    return Problem(code, file, message, remedy=remedy, severity=Severity.WARNING)
-
-
 def _read_base(
     root: Path, prefix: str, risk: bool, files: list[TaskFile], problems: list[Problem]
 ) -> None:
@@ -99,11 +94,11 @@ def _read_base(
         files.append(TaskFile(file, domain, risk, is_listed, outside, data))
         if outside:
             lists = RISK_LIST_FILE if (base / RISK_LIST_FILE).exists() else LIST_FILE
-            problems.append(folder_warning("unlisted_task", file, f"is not listed in {lists}"))
+            problems.append(warning("unlisted_task", file, f"is not listed in {lists}"))
     ordinary = [] if windows else [file for file, _, _ in read if not _is_for_windows(file)]
     if ordinary and not any((base / name).exists() for name in (LIST_FILE, RISK_LIST_FILE)):
         message = "is missing; all task files in the folder are used"
-        problems.append(folder_warning("missing_list", prefix + LIST_FILE, message))
+        problems.append(warning("missing_list", prefix + LIST_FILE, message))
     existing = {name for file, domain, _ in read for name in _names(domain, file)}
     absent = [
         Problem(
@@ -166,7 +161,7 @@ def _domain_files(
             yield from _task_file(path, file, _printable(domain), problems)
         elif path.is_dir():
             message = "is ignored: tasks are in examples/<domain>/"
-            problems.append(folder_warning("nested_folder", file, message))
+            problems.append(warning("nested_folder", file, message))
 
 
 def _task_file(
@@ -246,7 +241,7 @@ def _printable(name: str) -> str:
 def _no_tasks(folder: str) -> Problem:
     message = "gives no task: no task file is where the benchmarks have them"
     remedy = f"put tasks in {EXAMPLES}/<domain>/<id>.json, or name another folder"
-    return folder_warning("no_tasks", folder, message, remedy)
+    return warning("no_tasks", folder, message, remedy)
 
 
 def _unreadable(folder: str, error: OSError) -> Problem:
@@ -320,9 +315,7 @@ def entries(folder: TaskFolder) -> list[TaskEntry]:
             other = first.setdefault(task.id, source.file)
             if other != source.file:
                 message = f"id: is not unique, first in {other}"
-                problems.append(
-                    folder_warning("duplicate_id", source.file, message, "change one id")
-                )
+                problems.append(warning("duplicate_id", source.file, message, "change one id"))
         elif source.outside or source.file.endswith(f"/{_TEMPLATE}"):
             problems = [replace(problem, severity=Severity.WARNING) for problem in problems]
         found.append(TaskEntry(source, task, tuple(problems)))

@@ -21,7 +21,7 @@ from pydantic import (
 from demo_pipeline.files.base_model import Document, Number, check
 from demo_pipeline.files.json_files import JsonFileError, decode_text, parse_json
 from demo_pipeline.files.recording_files import META_FILE
-from demo_pipeline.problems import DemonstrationError, Problem, Severity
+from demo_pipeline.problems import DemonstrationError, Problem, warning
 
 STATUSES = ("completed", "in-progress", "aborted", "recording")
 _PLATFORMS = ("windows", "macos", "linux")
@@ -186,7 +186,7 @@ def read_meta(data: bytes, file: str = META_FILE) -> tuple[Meta, list[Problem]]:
         raise DemonstrationError(findings)
     if meta.status and meta.status not in STATUSES:
         expected = ", ".join(STATUSES)
-        problems.append(_warning("unknown_status", file, f"status: expected one of {expected}"))
+        problems.append(warning("unknown_status", file, f"status: expected one of {expected}"))
     return meta, problems
 
 
@@ -208,8 +208,8 @@ def _parse_with_comments(text: str, file: str) -> tuple[dict[str, Any], list[Pro
             raise
     first = next(m for m in _STRING_OR_COMMENT.finditer(text) if m[0].startswith("//"))
     line = text.count("\n", 0, first.start()) + 1
-    warning = _warning("json_comments", file, "`//` comments are not JSON; they were ignored", line)
-    return _object(bare, file), [warning], bare
+    message = "`//` comments are not JSON; they were ignored"
+    return _object(bare, file), [warning("json_comments", file, message, line=line)], bare
 
 
 def _object(text: str, file: str) -> dict[str, Any]:
@@ -217,7 +217,3 @@ def _object(text: str, file: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise JsonFileError(file, 1, "expected a JSON object")
     return value
-
-
-def _warning(code: str, file: str, message: str, line: int | None = None) -> Problem:
-    return Problem(code, file, message, line=line, severity=Severity.WARNING)

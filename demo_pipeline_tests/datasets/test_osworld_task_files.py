@@ -29,7 +29,7 @@ def test_each_quest_is_a_task_file_without_an_evaluator(
     out = tmp_path / "out"
     summary = build_quests(made, out)
     assert check_quests(out) == validate_task_folder(out) == []
-    assert (summary.tasks, summary.without_quest, summary.unreadable) == (3, 1, 0)
+    assert (summary["tasks"], summary["without_quest"], summary["unreadable"]) == (3, 1, 0)
     assert json.loads((out / "examples" / "chrome" / "one.json").read_bytes()) == {
         "id": "one",
         "snapshot": "chrome",
@@ -51,7 +51,7 @@ def test_the_list_names_every_file_by_an_ascii_folder(
     summary = build_quests(made, tmp_path / "out")
     listed = json.loads((tmp_path / "out" / "test_all.json").read_bytes())
     assert list(listed) == sorted(listed)
-    assert {domain: len(ids) for domain, ids in listed.items()} == summary.domains
+    assert {domain: len(ids) for domain, ids in listed.items()} == summary["domains"]
     [folder] = [domain for domain, ids in listed.items() if ids == ["two"]]
     assert folder.isascii()
     task, _ = examine_task_file(tmp_path / "out" / "examples" / folder / "two.json")
@@ -65,12 +65,12 @@ def test_an_unreadable_trajectory_is_counted_and_skipped(
     (made[0].path / "task.json").write_text("{")
     made[1].provenance.unlink()
     summary = build_quests(made, tmp_path / "out")
-    assert (summary.tasks, summary.unreadable, len(summary.problems)) == (1, 2, 2)
-    assert {problem.demonstration for problem in summary.problems} == {"one", "two"}
+    assert (summary["tasks"], summary["unreadable"], len(summary["problems"])) == (1, 2, 2)
+    assert {problem.demonstration for problem in summary["problems"]} == {"one", "two"}
 
 
 def test_without_quests_the_list_is_empty(tmp_path: Path) -> None:
-    assert build_quests([], tmp_path / "out").tasks == 0
+    assert build_quests([], tmp_path / "out")["tasks"] == 0
     assert check_quests(tmp_path / "out") == []
     assert json.loads((tmp_path / "out" / "test_all.json").read_bytes()) == {}
 

@@ -4,7 +4,7 @@ Belongs here: its declaration, reading what it is built from, and its check. It 
 and asks no server.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -62,32 +62,10 @@ def stored_annotations(store: Store, subject: Subject) -> SourceInput:
     documents = tuple(document_keys(store, subject.id))
     decisions = tuple(store.list_documents(f"{REVIEWS}/{subject.id}"))
     value = StoredAnnotations(store, subject, documents, decisions)
-    read = {"stored_annotations": documents, REVIEWS: decisions}
+    ids = sorted(key.rpartition("/")[2].removesuffix(".json") for key in decisions)
+    read = {"stored_annotations": documents, REVIEWS: ids}
     hashes = {name: sha256("\n".join(keys).encode()) for name, keys in read.items() if keys}
     return SourceInput(value, {name: found.hexdigest() for name, found in hashes.items()})
-
-
-_noted: dict[tuple[str, str], str] = {}  # store and demonstration → hash of its decisions
-
-
-def newly_decided(store: Store) -> list[str]:
-    """Demonstrations whose annotations were built without their latest decisions.
-
-    A process names a demonstration once for the same decisions: when its run fails, it is not tried
-    for ever.
-    """
-    decisions: defaultdict[str, list[str]] = defaultdict(list)
-    for key in store.list_documents(REVIEWS):
-        decisions[key.split("/")[1]].append(key)
-    found = []
-    for name, keys in decisions.items():
-        digest = sha256("\n".join(keys).encode()).hexdigest()
-        if _noted.get((store.url, name)) != digest:
-            version = store.published(f"annotated/{name}")
-            _noted[store.url, name] = digest
-            if version and version.manifest.recipe.inputs.get(REVIEWS) != digest:
-                found.append(name)
-    return found
 
 
 def build_annotations(source: StoredAnnotations, trajectory: Path, out: Path) -> Summary:

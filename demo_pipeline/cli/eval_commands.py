@@ -60,7 +60,7 @@ def write_requests(
     from demo_pipeline.runs.evaluations import Evaluation, write_evaluation_requests
     from demo_pipeline.runs.workspace import Workspace
 
-    with explained():
+    with _explained():
         if images not in ("data", "path"):
             raise ValueError("--images is data or path")
         number = write_evaluation_requests(
@@ -86,7 +86,7 @@ def write_truth(
     from demo_pipeline.runs.evaluations import Evaluation, write_right_answers
     from demo_pipeline.runs.workspace import Workspace
 
-    with explained():
+    with _explained():
         asked = Evaluation(form=form, split=split)
         number = write_right_answers(Workspace.open(usable_settings()), dest, asked)
     print_line(f"{dest}: {number} right answers, form {form}, split {split}")
@@ -109,15 +109,24 @@ def run_endpoint(
     The key is read from `OPENAI_API_KEY` alone. Hosts other than this machine need `--yes`.
     Redirects and proxies are not used.
     """
-    from demo_pipeline.evaluation.requests import count_requests, send_requests
-    from demo_pipeline.files.chat_server import KEY_VARIABLE, Endpoint
+    from demo_pipeline.evaluation.requests import (
+        KEY_VARIABLE,
+        Endpoint,
+        EndpointError,
+        count_requests,
+        send_requests,
+    )
 
-    with explained():
+    with _explained((ValueError, EndpointError)):
         key = os.environ.get(KEY_VARIABLE, "")
         server = Endpoint(endpoint, key, attempts=attempts, timeout=timeout)
         total, before = count_requests(requests, dest)
         print_line(f"{server.url}: {total} requests, {before} answered before")
-        server.require_consent(yes=yes)
+        if not server.is_loopback and not yes:
+            raise ValueError(
+                f"{server.host} is another host, and requests hold screens and typed text; give "
+                "--yes to send them there"
+            )
         with progress_bar() as bar:
             task = bar.add_task("answers", total=total - before)
             counts = send_requests(
@@ -160,7 +169,7 @@ def score(
     )
     from demo_pipeline.runs.workspace import Workspace
 
-    with explained():
+    with _explained():
         asked = Evaluation(form, split, tuple(preset or DEFAULT_PRESETS), seed)
         if predictions.is_file() and readable_by_others(predictions):
             print_error(f"{predictions}: others can read it; `chmod 600` keeps answers private")
@@ -239,7 +248,7 @@ def _print_counts(report: "ScoreReport", split: str) -> None:
 
 
 @contextmanager
-def explained() -> Iterator[None]:
+def _explained(kinds: tuple[type[Exception], ...] = (ValueError,)) -> Iterator[None]:
     """End the command with a plain reason."""
     from demo_pipeline.runs.damage import storage_message
     from demo_pipeline.store.errors import StorageError
@@ -248,7 +257,7 @@ def explained() -> Iterator[None]:
         yield
     except StorageError as error:
         message = storage_message(error)
-    except ValueError as error:
+    except kinds as error:
         message = str(error)
     except OSError as error:
         message = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)

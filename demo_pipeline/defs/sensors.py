@@ -6,6 +6,7 @@ none of them grows with the number of demonstrations.
 
 import hashlib
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,8 +14,7 @@ from typing import Any, TypeVar
 
 import dagster as dg
 
-from demo_pipeline.annotations.annotation_stage import newly_decided
-from demo_pipeline.annotations.annotation_store import ANNOTATIONS
+from demo_pipeline.annotations.annotation_stage import ANNOTATIONS_STAGE
 from demo_pipeline.defs.claims import unreported
 from demo_pipeline.defs.jobs import (
     BATCH_JOB,
@@ -44,6 +44,7 @@ from demo_pipeline.defs.tags import (
     WAITING_OUTCOME,
 )
 from demo_pipeline.exports.record_stages import RECORDS_STAGE
+from demo_pipeline.review.review_store import REVIEWS
 from demo_pipeline.runs.discovery import Request, RunOutcome, Tick, tick
 from demo_pipeline.runs.failures import DATASET_ATTEMPTS, retry_pause
 from demo_pipeline.runs.quarantine import quarantine_collisions
@@ -53,6 +54,7 @@ from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import ExecutionSettings, Settings
 from demo_pipeline.stage import DATASETS_JOB
 from demo_pipeline.store.errors import StorageError
+from demo_pipeline.store.store import Store
 
 SEEN = "trajectories_seen"
 _RECORDS = dg.AssetKey(RECORDS_STAGE.name)
@@ -163,7 +165,7 @@ def latest_trajectory(instance: dg.DagsterInstance) -> int:
 
     Its annotations count: with every decision of a person they are made again, records are not.
     """
-    records = instance.get_asset_records([_RECORDS, dg.AssetKey(ANNOTATIONS)])
+    records = instance.get_asset_records([_RECORDS, dg.AssetKey(ANNOTATIONS_STAGE.name)])
     return max((one.asset_entry.last_materialization_storage_id or 0 for one in records), default=0)
 
 
@@ -326,6 +328,29 @@ def discover(instance: dg.DagsterInstance, workspace: Workspace) -> Tick:
         for key in released:
             table.request_rerun(key, "collision ended")
         return replace(result, errors=(*result.errors, *errors))
+
+
+_noted: dict[tuple[str, str], str] = {}  # store and demonstration → hash of its decisions
+
+
+def newly_decided(store: Store) -> list[str]:
+    """Demonstrations whose annotations were built without the latest decisions of people.
+
+    A process names one once for the same decisions: when its run fails, it is not tried for ever.
+    """
+    decisions: defaultdict[str, list[str]] = defaultdict(list)
+    for key in store.list_documents(REVIEWS):
+        _, name, file = key.split("/")
+        decisions[name].append(file.removesuffix(".json"))
+    found = []
+    for name, ids in decisions.items():
+        digest = hashlib.sha256("\n".join(sorted(ids)).encode()).hexdigest()
+        if _noted.get((store.url, name)) != digest:
+            built = store.published(ANNOTATIONS_STAGE.output(name))
+            _noted[store.url, name] = digest
+            if built and built.manifest.inputs.get(REVIEWS) != digest:
+                found.append(name)
+    return found
 
 
 def run_requests(

@@ -259,9 +259,9 @@ def verdicts(
         if (version := versions.get(name)) is None:
             continue
         subject = Subject(name, version.id, {})
-        if any(one.trajectory != version.id for one in decisions):
-            current = store.current(version.output)
-            subject = subject_of(current, name) if current else subject
+        others = any(one.trajectory != version.id for one in decisions)
+        if others and (current := store.current(version.output)):
+            subject = subject_of(current, name)
         judgement = judge(decisions, subject)
         if judgement.verdict:
             found[name] = judgement

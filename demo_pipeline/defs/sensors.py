@@ -287,8 +287,8 @@ def build_new_uploads(interval_seconds: int, *batch_jobs: dg.JobDefinition) -> d
     @watching(
         "new_uploads",
         interval_seconds,
-        "Registers complete uploads in a folder or bucket, and requests a run for each new, changed "
-        "or newly reviewed one, or one run for many that arrived together.",
+        "Registers complete uploads in a folder or bucket, and requests a run for each new, "
+        "changed or newly reviewed one, or one run for many that arrived together.",
         demonstration_job,
         *batch_jobs,
     )

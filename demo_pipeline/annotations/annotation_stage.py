@@ -4,7 +4,7 @@ Belongs here: its declaration, reading what it is built from, and its check. It 
 and asks no server.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
@@ -49,30 +49,6 @@ def _said(workspace: Any, demonstration: str, versions: Mapping[str, Version]) -
     hashes = {name: sha256("\n".join(keys).encode()) for name, keys in read.items() if keys}
     value = _Said(workspace.store, subject, documents, decisions)
     return SourceInput(value, {name: found.hexdigest() for name, found in hashes.items()})
-
-
-_noted: dict[tuple[str, str], str] = {}  # store and demonstration → hash of its decisions
-
-
-def newly_decided(store: Store) -> list[str]:
-    """Demonstrations whose annotations were built without their latest decisions.
-
-    A process names a demonstration once for the same decisions: when its run fails, it is not tried
-    for ever.
-    """
-    decisions: defaultdict[str, list[str]] = defaultdict(list)
-    for key in store.list_documents(REVIEWS):
-        _, name, file = key.split("/")
-        decisions[name].append(file.removesuffix(".json"))
-    found = []
-    for name, ids in decisions.items():
-        digest = sha256("\n".join(sorted(ids)).encode()).hexdigest()
-        if _noted.get((store.url, name)) != digest:
-            version = store.published(f"annotated/{name}")
-            _noted[store.url, name] = digest
-            if version and version.manifest.recipe.inputs.get(REVIEWS) != digest:
-                found.append(name)
-    return found
 
 
 def _run(inputs: RecordingInputs, out: Path) -> Summary:

@@ -6,6 +6,7 @@ none of them grows with the number of demonstrations.
 
 import hashlib
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,8 +14,7 @@ from typing import Any, TypeVar
 
 import dagster as dg
 
-from demo_pipeline.annotations.annotation_stage import newly_decided
-from demo_pipeline.annotations.annotation_store import ANNOTATIONS
+from demo_pipeline.annotations.annotation_stage import ANNOTATIONS_STAGE
 from demo_pipeline.defs.claims import unreported
 from demo_pipeline.defs.jobs import (
     BATCH_JOB,
@@ -45,6 +45,7 @@ from demo_pipeline.defs.tags import (
     WAITING_OUTCOME,
 )
 from demo_pipeline.exports.record_stages import RECORDS_STAGE
+from demo_pipeline.review.review_store import REVIEWS
 from demo_pipeline.runs.datasets import wanted_recipe
 from demo_pipeline.runs.discovery import Request, RunOutcome, Tick, tick
 from demo_pipeline.runs.failures import DATASET_ATTEMPTS, retry_pause
@@ -56,6 +57,7 @@ from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import ExecutionSettings, Settings
 from demo_pipeline.stage import DATASETS_JOB
 from demo_pipeline.store.errors import StorageError
+from demo_pipeline.store.store import Store
 
 SEEN = "trajectories_seen"
 RECORDS = dg.AssetKey(RECORDS_STAGE.name)
@@ -167,7 +169,7 @@ def latest_trajectory(instance: dg.DagsterInstance) -> int:
 
     Its annotations count: with every decision of a person they are made again, records are not.
     """
-    records = instance.get_asset_records([RECORDS, dg.AssetKey(ANNOTATIONS)])
+    records = instance.get_asset_records([RECORDS, dg.AssetKey(ANNOTATIONS_STAGE.name)])
     return max((one.asset_entry.last_materialization_storage_id or 0 for one in records), default=0)
 
 
@@ -289,8 +291,8 @@ def build_new_uploads(interval_seconds: int, *batch_jobs: dg.JobDefinition) -> d
     @watching(
         "new_uploads",
         interval_seconds,
-        "Registers complete uploads in a folder or bucket, and requests a run for each new or "
-        "changed one, or one run for many that arrived together.",
+        "Registers complete uploads in a folder or bucket, and requests a run for each new, "
+        "changed or newly reviewed one, or one run for many that arrived together.",
         demonstration_job,
         *batch_jobs,
     )
@@ -330,6 +332,29 @@ def discover(instance: dg.DagsterInstance, workspace: Workspace) -> Tick:
         for key in released:
             table.request_rerun(key, "collision ended")
         return replace(result, errors=(*result.errors, *errors))
+
+
+_noted: dict[tuple[str, str], str] = {}  # store and demonstration → hash of its decisions
+
+
+def newly_decided(store: Store) -> list[str]:
+    """Demonstrations whose annotations were built without the latest decisions of people.
+
+    A process names one once for the same decisions: when its run fails, it is not tried for ever.
+    """
+    decisions: defaultdict[str, list[str]] = defaultdict(list)
+    for key in store.list_documents(REVIEWS):
+        _, name, file = key.split("/")
+        decisions[name].append(file.removesuffix(".json"))
+    found = []
+    for name, ids in decisions.items():
+        digest = hashlib.sha256("\n".join(sorted(ids)).encode()).hexdigest()
+        if _noted.get((store.url, name)) != digest:
+            built = store.published(ANNOTATIONS_STAGE.output(name))
+            _noted[store.url, name] = digest
+            if built and built.manifest.inputs.get(REVIEWS) != digest:
+                found.append(name)
+    return found
 
 
 def run_requests(

@@ -401,9 +401,7 @@ class Corrected:
 
 
 def corrected(
-    trajectory: Trajectory,
-    corrections: Corrections,
-    rows: Mapping[int, ProvenanceRow],
+    trajectory: Trajectory, corrections: Corrections, rows: Mapping[int, ProvenanceRow]
 ) -> Corrected:
     """The trajectory that records are made of.
 

@@ -604,17 +604,18 @@ function overlay(pen, step) {
 }
 
 function outline(pen, box, colour, label) {
-  pen.lineWidth = 4;
+  const unit = CANVAS.width / (canvas.clientWidth || CANVAS.width), high = 20 * unit; // of a pixel of the page
+  pen.lineWidth = 2 * unit;
   pen.strokeStyle = colour;
   pen.strokeRect(box.x, box.y, box.width, box.height);
-  pen.font = "22px system-ui, sans-serif";
-  const text = label.length > 60 ? `${label.slice(0, 59)}…` : label, wide = pen.measureText(text).width + 12;
-  const top = box.y >= 32 ? box.y - 32 : Math.min(box.y + box.height, CANVAS.height - 32);
+  pen.font = `${13 * unit}px system-ui, sans-serif`;
+  const text = label.length > 60 ? `${label.slice(0, 59)}…` : label, wide = pen.measureText(text).width + 8 * unit;
+  const top = box.y >= high ? box.y - high : Math.min(box.y + box.height, CANVAS.height - high);
   const left = Math.max(0, Math.min(box.x, CANVAS.width - wide));
   pen.fillStyle = colour;
-  pen.fillRect(left, top, wide, 30);
+  pen.fillRect(left, top, wide, high);
   pen.fillStyle = "#fff";
-  pen.fillText(text, left + 6, top + 22);
+  pen.fillText(text, left + 4 * unit, top + 15 * unit);
 }
 
 // --- the time line

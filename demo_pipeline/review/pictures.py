@@ -57,13 +57,12 @@ def read_picture(path: Path) -> PictureFacts:
 def _hash(cells: _Grey) -> int:
     small = cv2.resize(cells, (9, 8), interpolation=cv2.INTER_AREA).astype(np.int16)
     bits = (small[:, 1:] > small[:, :-1]).reshape(-1)
-    return int("".join("1" if bit else "0" for bit in bits), 2)
+    return int.from_bytes(np.packbits(bits).tobytes(), "big")
 
 
-_Point = tuple[float, float]
-
-
-def different_cells(before: PictureFacts, after: PictureFacts, pointers: Iterable[_Point]) -> int:
+def different_cells(
+    before: PictureFacts, after: PictureFacts, pointers: Iterable[tuple[float, float]]
+) -> int:
     """How many of 32,400 cells differ, those that a pointer covers left out.
 
     Args:

@@ -145,6 +145,27 @@ class Reviews:
             raise DecisionError("id: the document under it is damaged")
         return written
 
+    def verdicts(self, versions: Mapping[str, VersionName]) -> dict[str, Judgement]:
+        """Demonstration → what holds, of those that somebody approved or rejected.
+
+        Only decisions about other versions than these need the manifests.
+
+        Args:
+            versions: demonstration → the version of its trajectory.
+        """
+        self.refresh()
+        found = {}
+        for name, decisions in self.by_demonstration().items():
+            if (version := versions.get(name)) is None:
+                continue
+            subject = Subject(name, version.id, {})
+            others = any(one.trajectory != version.id for one in decisions)
+            if others and (current := self._store.current(version.output)):
+                subject = subject_of(current, name)
+            if (judgement := judge(decisions, subject)).verdict:
+                found[name] = judgement
+        return found
+
     def _load(self, key: str) -> Decision | None:
         data = self._store.get_document(key)
         try:
@@ -241,31 +262,6 @@ def read_exchange(path: Path) -> tuple[list[Decision], list[Problem]]:
             message = "; ".join(why)
             problems.append(Problem("decision", path.name, message, number, remedy=_REMEDY))
     return decisions, problems
-
-
-def verdicts(
-    reviews: Reviews, store: Store, versions: Mapping[str, VersionName]
-) -> dict[str, Judgement]:
-    """Demonstration → what holds for its version, of those that somebody approved or rejected.
-
-    Args:
-        reviews: of the store; what was written since is read.
-        store: has the manifests, which only decisions about other versions need.
-        versions: demonstration → the version of its trajectory.
-    """
-    reviews.refresh()
-    found = {}
-    for name, decisions in reviews.by_demonstration().items():
-        if (version := versions.get(name)) is None:
-            continue
-        subject = Subject(name, version.id, {})
-        if any(one.trajectory != version.id for one in decisions):
-            current = store.current(version.output)
-            subject = subject_of(current, name) if current else subject
-        judgement = judge(decisions, subject)
-        if judgement.verdict:
-            found[name] = judgement
-    return found
 
 
 def judged_decisions(store: Store, ids: Collection[str]) -> Iterator[tuple[Decision, str]]:

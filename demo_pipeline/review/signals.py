@@ -325,8 +325,8 @@ def demonstration_signals(facts: Facts) -> Found:
     signals, unused_s, film_s = set[str](), 0.0, (facts.film[1] - facts.film[0]) / 1000
     acted = [step.action for step in facts.steps if step.kind is not ActionType.WAIT]
     if acted and film_s > 0:
-        head = max(0.0, acted[0].press_ms - facts.film[0])
-        unused_s = min(film_s, (head + max(0.0, facts.film[1] - acted[-1].end_ms)) / 1000)
+        ends = (acted[0].press_ms - facts.film[0], facts.film[1] - acted[-1].end_ms)
+        unused_s = min(film_s, sum(max(0.0, one) / 1000 for one in ends))
         if unused_s > UNUSED_S and unused_s > UNUSED_SHARE * film_s:
             signals.add("unused_time")
     differs_s = abs(facts.meta_s - film_s)

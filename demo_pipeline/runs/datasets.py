@@ -21,7 +21,6 @@ from demo_pipeline.exports.record_stages import RECORDS_STAGE
 from demo_pipeline.files.json_files import json_bytes
 from demo_pipeline.files.processes import reduced_python_gc
 from demo_pipeline.problems import errors
-from demo_pipeline.review.review_store import verdicts
 from demo_pipeline.runs.build import build_if_stale, rebuild_reason
 from demo_pipeline.runs.damage import trajectory_damage
 from demo_pipeline.runs.quarantine import list_quarantine
@@ -119,7 +118,7 @@ def committed_trajectories(workspace: Workspace) -> Iterator[CommittedTrajectori
     with workspace.store.open_all(present, lambda version: _Kept.of(version, wanted)) as opened:
         kept = {one.name.output.rpartition("/")[2]: one for _, one in opened}
         versions = {key: one.trajectory for key, one in kept.items()}
-        judged = verdicts(workspace.reviews, workspace.store, versions)
+        judged = workspace.reviews.verdicts(versions)
         trajectories = tuple(
             DatasetTrajectory(
                 key,

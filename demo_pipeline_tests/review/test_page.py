@@ -206,22 +206,34 @@ def test_nothing_is_lost_when_the_server_is_killed_between_two_keys(root: Path, 
     assert judgement.status == "approved"
 
 
-def test_two_browsers_see_what_the_other_decided(root: Path, browser: Browser, page: Page) -> None:
-    workspace = open_workspace(root)
+def test_two_browsers_and_a_rebuild_at_once_lose_nothing(
+    tmp_path: Path, browser: Browser, page: Page
+) -> None:
+    workspace = open_workspace(tmp_path)
+    made = make_trajectory(tmp_path, actions=(CLICK,) * 3)
+    commit_trajectory(workspace, made)
     with served(workspace) as running:
         other = browser.new_page()
         for one in (page, other):
-            one.goto(f"{running.url}#first/0")
-            shown(one, "first/0")
+            one.goto(f"{running.url}#demo/0")
+            shown(one, "demo/0")
         press(page, "a")
         press(other, "b")
         for one in (page, other):
             saved(one)
+        task = json.loads((made.path / "task.json").read_text())
+        (made.path / "task.json").write_text(json.dumps({**task, "difficulty": "hard"}))
+        commit_trajectory(workspace, made)  # another version with the same steps
         press(page, "j", "b")
-        saved(page)
-        expect(page.locator("#decisions li")).to_have_count(3, timeout=PATIENCE)
+        press(other, "End", "b")
+        for one in (page, other):
+            saved(one)
         other.close()
-    assert held(workspace).corrections.bad_steps == [0, 1]
+        page.reload()
+        expect(page.locator("#decisions li")).to_have_count(4, timeout=PATIENCE)
+    judgement = held(workspace, "demo")
+    assert (judgement.status, judgement.corrections.bad_steps) == ("approved", [0, 1, 2])
+    assert len(judgement.applied) == 4
 
 
 def test_a_rebuild_while_looking_asks_before_it_counts(tmp_path: Path, page: Page) -> None:

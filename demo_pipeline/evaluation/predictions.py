@@ -133,10 +133,10 @@ def parse_line(line: bytes) -> tuple[StepKey, str | None]:
     if "custom_id" in value:
         if not isinstance(value["custom_id"], str):
             raise UnusableAnswer(_WRONG_KEY)
-        trajectory, _, step = value["custom_id"].rpartition("/")
-        if not trajectory or not re.fullmatch("[0-9]{1,9}", step):
+        key = re.fullmatch("(.+)/([0-9]{1,9})", value["custom_id"], re.DOTALL)
+        if not key:
             raise UnusableAnswer("no key")
-        return (trajectory, int(step)), _batch_text(value)
+        return (key[1], int(key[2])), _batch_text(value)
     if "trajectory_id" not in value or "step_index" not in value:
         raise UnusableAnswer("no key")
     trajectory, step = value["trajectory_id"], value["step_index"]

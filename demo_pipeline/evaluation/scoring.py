@@ -168,38 +168,34 @@ def score_steps(
         keep: is called with a row of `STEPS_SCHEMA` for every step and rule.
         seed: of the intervals.
     """
-    rules = [PRESETS[name] for name in presets]
+    report = ScoreReport()
     with TemporaryDirectory(prefix="demo_pipeline-") as folder:
         file = Path(folder) / "answers.parquet"
-        schema = answers_schema(len(_ANSWERERS), len(rules))
+        schema = answers_schema(len(_ANSWERERS), len(presets))
         with TableWriter(file, schema, batch_rows=_ROWS_AT_ONCE) as writer:
-            scorer = _Scorer(presets, rules, decode, predictions, keep, writer)
-            each_step(scorer.add)
-        report, reasons = scorer.report, scorer.reasons
+            scorer = _Scorer(presets, decode, predictions, keep, report)
+            each_step(lambda step: writer.append(scorer.row(step)))
         if report.steps:
             shown = {name: number for number, name in enumerate((PREDICTIONS, *BASELINES))}
             kind = max(GUESSED_KINDS, key=lambda name: scorer.kinds[name])
             shown[MOST_FREQUENT] = _ANSWERERS.index(kind)
             report.rows = list(score_table(file, presets, shown, len(scorer.tasks), seed))
-    lines = Counter(predictions.unusable)
-    if others := predictions.unasked:
-        lines[UNKNOWN_STEP] += others
-    report.lines, report.unusable_steps = predictions.lines, dict(sorted(reasons.items()))
-    report.unusable_lines = dict(sorted(lines.items()))
+    unknown = Counter({UNKNOWN_STEP: predictions.unasked} if predictions.unasked else {})
+    report.lines = predictions.lines
+    report.unusable_lines = dict(sorted((predictions.unusable + unknown).items()))
+    report.unusable_steps = dict(sorted(scorer.reasons.items()))
     return report
 
 
 @dataclass(slots=True)
 class _Scorer:
-    """Scores steps one after the other, and writes the scores of all answerers into a file."""
+    """Scores steps one after the other; see `score_steps`."""
 
     presets: Sequence[str]
-    rules: Sequence[Rule]
     decode: AnswerDecoder
     predictions: Predictions
     keep: Callable[[Mapping[str, Any]], None]
-    writer: TableWriter
-    report: ScoreReport = field(default_factory=ScoreReport)
+    report: ScoreReport
     kinds: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
     tasks: dict[str, int] = field(default_factory=dict)
@@ -207,8 +203,8 @@ class _Scorer:
     before: TrueStep | None = None
     failed_kinds: Counter[str] = field(default_factory=Counter)
 
-    def add(self, step: TrueStep) -> None:
-        """Score the answers to a step."""
+    def row(self, step: TrueStep) -> list[Any]:
+        """The scores of all answers to a step, as a row of `answers_schema`."""
         before = self.before
         if before is None or before.trajectory_id != step.trajectory_id:
             before, self.trajectories = None, self.trajectories + 1
@@ -223,30 +219,37 @@ class _Scorer:
         answers += [guessed_kind(kind, step.size) for kind in GUESSED_KINDS]
         distinct = {id(given): given for given in answers}  # baselines often answer the same
         hits = {key: is_grounded(step, given or Answer(())) for key, given in distinct.items()}
-        labels = {"task": step.task, "action_type": step.kind, "application": step.application}
-        labels |= {"platform": step.platform, "difficulty": step.difficulty}
-        row: list[Any] = [self.trajectories, self.tasks.setdefault(step.task, len(self.tasks))]
-        row += [step.step_index, *(labels[name] for name in DIMENSIONS)]
-        row += [hits[id(given)] for given in answers]
         known = {
-            **labels,
             "trajectory_id": step.trajectory_id,
             "step_index": step.step_index,
+            "task": step.task,
+            "application": step.application,
+            "platform": step.platform,
+            "difficulty": step.difficulty,
+            "action_type": step.kind,
             "answered_type": None if answer is None else _answered_kind(answer),
             "grounded": hits[id(answer)],
             "reason": reason,
         }
-        for number, rule in enumerate(self.rules):
+        row: list[Any] = [self.trajectories, self.tasks.setdefault(step.task, len(self.tasks))]
+        row += [step.step_index, *(known[name] for name in DIMENSIONS)]
+        row += [hits[id(given)] for given in answers]
+        for number, preset in enumerate(self.presets):
+            rule = PRESETS[preset]
             scores = {key: _score(rule, step, given) for key, given in distinct.items()}
             row += [scores[id(given)] for given in answers]
-            mine = scores[id(answer)]
-            wrong = not number and mine is not None and mine < RIGHT
-            few = self.failed_kinds[step.kind] < _OF_A_KIND
-            if wrong and few and len(self.report.failures) < _MOST_FAILURES:
-                self.failed_kinds[step.kind] += 1
-                self.report.failures.append(FailedStep(step, answer, reason))
-            self.keep({**known, "preset": self.presets[number], "score": mine})
-        self.writer.append(row)
+            score = scores[id(answer)]
+            self.keep({**known, "preset": preset, "score": score})
+            if not number and score is not None and score < RIGHT:
+                self._failed(FailedStep(step, answer, reason))
+        return row
+
+    def _failed(self, failed: FailedStep) -> None:
+        """Keep a failed step for people to look at: some, and a few of a kind."""
+        few = self.failed_kinds[failed.step.kind] < _OF_A_KIND
+        if few and len(self.report.failures) < _MOST_FAILURES:
+            self.failed_kinds[failed.step.kind] += 1
+            self.report.failures.append(failed)
 
     def _predicted(self, step: TrueStep) -> tuple[Answer | None, str | None]:
         """The answer, or why there is none."""

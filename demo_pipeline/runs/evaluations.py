@@ -16,7 +16,7 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, ValidationError
 
 from demo_pipeline.datasets.export_loop import plan_export
-from demo_pipeline.datasets.selection import CORRECTIONS_FILE
+from demo_pipeline.datasets.selection import CORRECTIONS_FILE, NOTES_FILE
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.evaluation.answer_forms import ANSWER_FORMS
 from demo_pipeline.evaluation.predictions import read_predictions
@@ -366,7 +366,10 @@ def run_evaluation(workspace: Workspace, name: str, *, force: bool = False) -> B
 
         output, section = f"{EVALUATION_OUTPUT}/{name}", workspace.settings.datasets.fingerprint()
         with committed_trajectories(workspace) as committed:
-            required, kept = workspace.settings.datasets.require_review, [CORRECTIONS_FILE]
+            required, kept = (
+                workspace.settings.datasets.require_review,
+                [CORRECTIONS_FILE, NOTES_FILE],
+            )
             inputs = {one.id: read_of(one, kept, required) for one in committed.trajectories}
         inputs[f"{EVALUATIONS_FOLDER}/{name}"] = dropped.fingerprint
         recipe = Recipe(EVALUATION_OUTPUT, EVALUATION_CODE_VERSION, section, inputs)

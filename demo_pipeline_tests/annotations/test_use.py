@@ -18,6 +18,7 @@ from demo_pipeline.files.parquet import read_rows
 from demo_pipeline.files.shown_text import MARKER
 from demo_pipeline.review.review_store import Reviews, subject_of
 from demo_pipeline.runs.datasets import run_dataset_stage
+from demo_pipeline.runs.evaluations import Evaluation, run_evaluation, write_right_answers
 from demo_pipeline.runs.stage_runs import run_stage
 from demo_pipeline.runs.stages import training_exports
 from demo_pipeline.runs.workspace import Workspace
@@ -386,6 +387,20 @@ def split_of(files: dict[str, bytes], names: list[str]) -> dict[str, str]:
     assert found.keys() == set(names)
     assert all(len(splits) == 1 for splits in found.values())
     return {name: next(iter(splits)) for name, splits in found.items()}
+
+
+def test_scores_are_of_the_steps_that_annotations_leave(root: Path) -> None:
+    workspace = opened(root, exclude_steps="incorrect")
+    folder = root / "store/evaluations/right"
+    folder.mkdir(parents=True)
+    write_right_answers(workspace, folder / "predictions.jsonl", Evaluation(split="any"))
+    (folder / "evaluation.json").write_text('{"split": "any"}', encoding="utf-8")
+    results = [run_evaluation(workspace, "right") for _ in range(2)]
+    say(workspace, of_step(1, "step_correct", False))
+    rebuild(workspace)
+    results.append(run_evaluation(workspace, "right"))
+    assert [one.status for one in results] == ["made", "unchanged", "made"]
+    assert [one.summary["steps"] for one in results] == [12, 12, 11]
 
 
 def test_what_is_annotated_is_in_no_summary(root: Path) -> None:

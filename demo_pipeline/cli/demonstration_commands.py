@@ -5,6 +5,7 @@ Belongs here: what people read about single demonstrations.
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -74,39 +75,36 @@ def show_quarantine() -> None:
     workspace = open_workspace()
     records = list_quarantine(workspace.store)
     for record in records:
-        for problem in record.problems:
-            line = f":{problem['line']}" if problem.get("line") else ""
-            remedy = problem.get("remedy") or "correct the upload"
-            reason = f"{problem['message']} ({remedy}){_attempts(record.attempts)}"
-            print_line(f"{record.demonstration} {record.stage} {problem['file']}{line}: {reason}")
+        for problem in record.known_problems():
+            remedy = problem.remedy or "correct the upload"
+            reason = replace(problem, demonstration="", remedy=remedy)
+            attempts = _attempts(record.attempts)
+            print_line(f"{record.demonstration} {record.stage} {reason}{attempts}")
     print_line(f"{len(records)} quarantined")
-    _print_all(
-        _waiting(workspace),
-        "waiting: tried again by the daemon and by `demo-pipeline run`",
-        "what waits cannot be read",
+    others = (
+        (
+            *(_waiting, "what waits cannot be read"),
+            "waiting: tried again by the daemon and by `demo-pipeline run`",
+        ),
+        (
+            *(_incomplete, "incomplete uploads cannot be listed"),
+            "incomplete: the daemon processes each when it has its files",
+        ),
     )
-    _print_all(
-        _incomplete(workspace),
-        "incomplete: the daemon processes each when it has its files",
-        "incomplete uploads cannot be listed",
-    )
+    for find, trouble, closing in others:
+        try:
+            lines = [*find(workspace)]
+        except Exception as error:  # noqa: BLE001 - the quarantine itself was shown
+            print_error(f"{trouble}: {failure_sentence(error)}")
+            continue
+        for line in lines:
+            print_line(line)
+        if lines:
+            print_line(f"{len(lines)} {closing}")
 
 
 def _attempts(number: int) -> str:
     return f" [{number} attempts]" if number > 1 else ""
-
-
-def _print_all(lines: Iterator[str], closing: str, trouble: str) -> None:
-    """Print lines and how many there are, or why they cannot be had."""
-    try:
-        found = list(lines)
-    except Exception as error:  # noqa: BLE001 - the quarantine itself was shown
-        print_error(f"{trouble}: {failure_sentence(error)}")
-        return
-    for line in found:
-        print_line(line)
-    if found:
-        print_line(f"{len(found)} {closing}")
 
 
 def _waiting(workspace: "Workspace") -> Iterator[str]:

@@ -49,13 +49,11 @@ def inspect(
         if not quarantined:
             refuse(absence(workspace, key))
         raise typer.Exit(USAGE)
+    if quarantined:
+        print_line("")
     with ExitStack() as stack:
-        opened = [stack.enter_context(store.open(stage.output(key)))[0] for stage in stages]
-        raw, events, actions = opened
-        lines = [
-            *([""] if quarantined else []),
-            *timeline_lines(events, actions, read_manifest(raw)),
-        ]
+        raw, events, actions = (stack.enter_context(store.open(s.output(key)))[0] for s in stages)
+        lines = [*timeline_lines(events, actions, read_manifest(raw))]
         if store.current(output := TRAJECTORIES_STAGE.output(key)):
             folder = stack.enter_context(store.open(output))[0]
             shown = f"{folder}" if is_bucket(store.url) else f"{store.url}/{output}"
@@ -81,30 +79,33 @@ def show_quarantine() -> None:
             attempts = _attempts(record.attempts)
             print_line(f"{record.demonstration} {record.stage} {reason}{attempts}")
     print_line(f"{len(records)} quarantined")
-    others = (
-        (
-            *(_waiting, "what waits cannot be read"),
-            "waiting: tried again by the daemon and by `demo-pipeline run`",
-        ),
-        (
-            *(_incomplete, "incomplete uploads cannot be listed"),
-            "incomplete: the daemon processes each when it has its files",
-        ),
+    _print_all(
+        _waiting(workspace),
+        "waiting: tried again by the daemon and by `demo-pipeline run`",
+        "what waits cannot be read",
     )
-    for find, trouble, closing in others:
-        try:
-            lines = [*find(workspace)]
-        except Exception as error:  # noqa: BLE001 - the quarantine itself was shown
-            print_error(f"{trouble}: {failure_sentence(error)}")
-            continue
-        for line in lines:
-            print_line(line)
-        if lines:
-            print_line(f"{len(lines)} {closing}")
+    _print_all(
+        _incomplete(workspace),
+        "incomplete: the daemon processes each when it has its files",
+        "incomplete uploads cannot be listed",
+    )
 
 
 def _attempts(number: int) -> str:
     return f" [{number} attempts]" if number > 1 else ""
+
+
+def _print_all(lines: Iterator[str], closing: str, trouble: str) -> None:
+    """Print lines and how many there are, or why they cannot be had."""
+    try:
+        found = list(lines)
+    except Exception as error:  # noqa: BLE001 - the quarantine itself was shown
+        print_error(f"{trouble}: {failure_sentence(error)}")
+        return
+    for line in found:
+        print_line(line)
+    if found:
+        print_line(f"{len(found)} {closing}")
 
 
 def _waiting(workspace: "Workspace") -> Iterator[str]:

@@ -5,6 +5,7 @@ Belongs here: what people read about single demonstrations.
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -48,13 +49,11 @@ def inspect(
         if not quarantined:
             refuse(absence(workspace, key))
         raise typer.Exit(USAGE)
+    if quarantined:
+        print_line("")
     with ExitStack() as stack:
-        opened = [stack.enter_context(store.open(stage.output(key)))[0] for stage in stages]
-        raw, events, actions = opened
-        lines = [
-            *([""] if quarantined else []),
-            *timeline_lines(events, actions, read_manifest(raw)),
-        ]
+        raw, events, actions = (stack.enter_context(store.open(s.output(key)))[0] for s in stages)
+        lines = [*timeline_lines(events, actions, read_manifest(raw))]
         if store.current(output := TRAJECTORIES_STAGE.output(key)):
             folder = stack.enter_context(store.open(output))[0]
             shown = f"{folder}" if is_bucket(store.url) else f"{store.url}/{output}"
@@ -74,11 +73,11 @@ def show_quarantine() -> None:
     workspace = open_workspace()
     records = list_quarantine(workspace.store)
     for record in records:
-        for problem in record.problems:
-            line = f":{problem['line']}" if problem.get("line") else ""
-            remedy = problem.get("remedy") or "correct the upload"
-            reason = f"{problem['message']} ({remedy}){_attempts(record.attempts)}"
-            print_line(f"{record.demonstration} {record.stage} {problem['file']}{line}: {reason}")
+        for problem in record.known_problems():
+            remedy = problem.remedy or "correct the upload"
+            reason = replace(problem, demonstration="", remedy=remedy)
+            attempts = _attempts(record.attempts)
+            print_line(f"{record.demonstration} {record.stage} {reason}{attempts}")
     print_line(f"{len(records)} quarantined")
     _print_all(
         _waiting(workspace),

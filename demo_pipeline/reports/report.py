@@ -114,7 +114,6 @@ def _demonstration(
         trajectory, rows = load(DatasetTrajectory(key, str(folder)))
         first = rows[trajectory.steps[0].index] if trajectory.steps else {}
         shared = {
-            "demonstration": key,
             "application": trajectory.task.application,
             "outcome": recorded_outcome(first.get("status"), success=trajectory.result.success),
             "review": queued.get("review", "open"),
@@ -149,6 +148,7 @@ def _step(key: str, step: StepFiles, row: ProvenanceRow, out: Path | None) -> di
         step_picture(step, row, _WIDTH, _QUALITY).save(out / picture)
     typed = isinstance(action.parameters, TypeParameters)  # whose sentence quotes what was typed
     return {
+        "demonstration": key,
         "index": step.index,
         "action": str(action.action_type),
         "label": label_of(action) if out else "",

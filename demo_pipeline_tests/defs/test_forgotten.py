@@ -6,7 +6,7 @@ import dagster as dg
 import pytest
 
 from demo_pipeline.defs.forgotten import forget_partition
-from demo_pipeline.defs.jobs import PARTITIONS_NAME
+from demo_pipeline.defs.tags import PARTITIONS_NAME
 
 CANARY = "Zaunkoenig-7261"
 

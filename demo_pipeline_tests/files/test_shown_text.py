@@ -10,6 +10,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from demo_pipeline.files.shown_text import (
+    counted,
     markdown_table,
     markdown_text,
     plain_characters,
@@ -68,3 +69,8 @@ def test_a_line_has_no_control_characters(text: str, line: str) -> None:
 def test_a_json_text_stays_the_same(text: str) -> None:
     written = json.dumps({text: text}, indent=2, ensure_ascii=False)
     assert json.loads(plain_characters(written)) == {text: text}
+
+
+def test_one_thing_is_counted_in_the_singular() -> None:
+    words = [counted(number, things) for number in (1, 2) for things in ("steps", "trajectories")]
+    assert words == ["1 step", "1 trajectory", "2 steps", "2 trajectories"]

@@ -30,12 +30,11 @@ from demo_pipeline.defs.run_history import (
     batch_run_key,
     batch_tags,
     claims_folder,
+    member_tags,
     open_table,
 )
 from demo_pipeline.defs.run_recovery import recover
 from demo_pipeline.defs.tags import (
-    FINGERPRINT_TAG,
-    KEY_TAG,
     OUTCOME_TAG,
     PRIORITY_TAG,
     REASON_TAG,
@@ -352,14 +351,12 @@ def _run_request(requests: Sequence[Request]) -> dg.RunRequest:
     tags = {REASON_TAG: ", ".join(sorted({one.reason for one in requests}))}
     if first.reason in _TRIED_BEFORE:
         tags[PRIORITY_TAG] = "-1"
+    members = [BatchMember(one.id, one.fingerprint, one.run_key) for one in requests]
     if len(requests) == 1:
-        tags |= {FINGERPRINT_TAG: first.fingerprint, KEY_TAG: first.run_key}
-        return dg.RunRequest(
-            first.run_key, job_name=demonstration_job.name, partition_key=first.id, tags=tags
-        )
-    tags |= batch_tags([BatchMember(one.id, one.fingerprint, one.run_key) for one in requests])
+        job, key, tags = demonstration_job.name, first.run_key, tags | member_tags(members)
+        return dg.RunRequest(key, job_name=job, partition_key=first.id, tags=tags)
     key = batch_run_key(one.run_key for one in requests)
-    return dg.RunRequest(key, job_name=BATCH_JOB, tags=tags)
+    return dg.RunRequest(key, job_name=BATCH_JOB, tags=tags | batch_tags(members))
 
 
 @watching(

@@ -168,7 +168,7 @@ def forget(
 def _forget_in_dagster(home: Path, demonstration: str) -> None:
     if not (home / "history").exists() and not (home / "dagster.yaml").exists():
         return
-    from demo_pipeline.defs.forgotten import forget_partition
+    from demo_pipeline.defs.local_runs import forget_partition
 
     own, shared = forget_partition(demonstration)
     print_line(f"partition and {own} runs removed from Dagster")

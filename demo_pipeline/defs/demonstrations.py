@@ -43,7 +43,6 @@ from demo_pipeline.defs.run_history import (
     waiting_failure,
 )
 from demo_pipeline.defs.run_recovery import claim_run
-from demo_pipeline.defs.sensors import RECORDS
 from demo_pipeline.defs.tags import (
     FORCE_TAG,
     OUTCOME_TAG,
@@ -70,7 +69,7 @@ from demo_pipeline.runs.stage_runs import AStage
 from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, STAGE_BY_NAME, STAGES
 from demo_pipeline.runs.task_catalog import OSWORLD_TASKS
 from demo_pipeline.runs.workspace import Workspace
-from demo_pipeline.stage import Stage
+from demo_pipeline.stage import RECORDS, Stage
 from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.version_manifest import CheckOutcome
 
@@ -343,7 +342,7 @@ class _Run:
 
         Not beyond one of another run, which may be newer than the datasets.
         """
-        newer = dg.AssetRecordsFilter(RECORDS, after_storage_id=self._seen)
+        newer = dg.AssetRecordsFilter(dg.AssetKey(RECORDS), after_storage_id=self._seen)
         limit = len(self._members) + 1
         found = self._instance.fetch_materializations(newer, limit=limit, ascending=True).records
         own = takewhile(lambda record: record.run_id == self._run.run_id, found)

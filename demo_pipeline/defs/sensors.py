@@ -55,7 +55,7 @@ from demo_pipeline.stage import DATASETS_JOB
 from demo_pipeline.store.errors import StorageError
 
 SEEN = "trajectories_seen"
-RECORDS = dg.AssetKey(RECORDS_STAGE.name)
+_RECORDS = dg.AssetKey(RECORDS_STAGE.name)
 _MANUAL_JOB = "__ASSET_JOB"  # Dagster's name for what people materialize by hand
 _FAILED = (dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
 _UNFINISHED = [
@@ -161,7 +161,7 @@ class Progress:
 
 def latest_trajectory(instance: dg.DagsterInstance) -> int:
     """Storage id of the newest materialization of any trajectory; 0 without one."""
-    records = instance.get_asset_records([RECORDS])
+    records = instance.get_asset_records([_RECORDS])
     return (records[0].asset_entry.last_materialization_storage_id or 0) if records else 0
 
 
@@ -179,7 +179,7 @@ def progress(instance: dg.DagsterInstance, settings: Settings) -> Progress:
     latest, waiting_since = latest_trajectory(instance), 0.0
     built = _built(instance, followed_datasets(settings))
     if latest > built:
-        newer = dg.AssetRecordsFilter(asset_key=RECORDS, after_storage_id=built)
+        newer = dg.AssetRecordsFilter(asset_key=_RECORDS, after_storage_id=built)
         found = instance.fetch_materializations(newer, limit=1, ascending=True).records
         waiting_since = found[0].timestamp if found else 0.0
     processing = unfinished(instance, (*DEMONSTRATION_JOBS, _MANUAL_JOB))

@@ -5,8 +5,8 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from demo_pipeline.defs.forgotten import forget_partition
 from demo_pipeline.defs.jobs import PARTITIONS_NAME
+from demo_pipeline.defs.local_runs import forget_partition
 
 CANARY = "Zaunkoenig-7261"
 

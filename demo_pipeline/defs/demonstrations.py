@@ -204,7 +204,8 @@ def _all_stages(
 @dg.graph(
     name=BATCH_JOB,
     description="Processes many demonstrations in one run, from the uploaded files to the contact "
-    "sheets (config: `ids`). The sensor new_uploads launches it when many uploads arrive at once.",
+    "sheets (config: `ids`). The sensor new_uploads launches it when many uploads arrive at once; "
+    "`demo-pipeline run` reports what it built by a run of it.",
 )
 def _batch_graph() -> None:
     """One step; see its description."""

@@ -71,7 +71,7 @@ class TestOneRunAnUpload:
         arrive(made, "one")
         [request] = looked(made).requests
         listed = upload_listing_fingerprint(made.workspace.uploads, "one")
-        assert listed in request.tags[MEMBERS_TAG]
+        assert str(listed) in request.tags[MEMBERS_TAG]
         assert request.run_key == f"one@{str(listed)[:16]}"
 
     def test_an_incomplete_upload_waits_until_its_last_file_is_there(self, made: Bench) -> None:

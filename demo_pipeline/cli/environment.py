@@ -155,7 +155,7 @@ def require_dagster_home(home: Path) -> None:
 
 def failure_sentence(error: Exception) -> str:
     """Why a command cannot go on, and what to do."""
-    from demo_pipeline.defs.damaged_databases import damaged_database, is_damage
+    from demo_pipeline.defs.local_instance import damaged_database, is_damage
     from demo_pipeline.runs.damage import storage_message
     from demo_pipeline.runs.failures import place_of, transient_reason
     from demo_pipeline.store.errors import StorageError

@@ -162,7 +162,7 @@ def forget(
         print_line(f"{name} removed: it held the demonstration; the next run builds it again")
     if not (home / "history").exists() and not (home / "dagster.yaml").exists():
         return
-    from demo_pipeline.defs.forgotten import forget_partition
+    from demo_pipeline.defs.local_runs import forget_partition
 
     runs, shared = forget_partition(demonstration)
     print_line(f"partition removed from Dagster, and its runs: {runs}")

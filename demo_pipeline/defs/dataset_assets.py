@@ -216,9 +216,8 @@ def _computed(context: dg.AssetExecutionContext, workspace: Workspace, stage: St
     checks = list(map(reporting.check_result, told.outcomes))
     if result.version is None:
         yield from checks
-        table = reporting.problem_table(result.problems)
-        text = failure_text(stage.name, result)
-        raise dg.Failure(text, metadata={"found": table}, allow_retries=False)
+        found = {"found": reporting.problem_table(result.problems)}
+        raise dg.Failure(failure_text(stage.name, result), metadata=found, allow_retries=False)
     yield dg.MaterializeResult(
         metadata=told.metadata,
         check_results=checks,

@@ -33,7 +33,7 @@ from pydantic import Field
 
 from demo_pipeline.defs import reporting
 from demo_pipeline.defs.dataset_assets import parents_of, told_of_dataset
-from demo_pipeline.defs.jobs import BATCH_JOB, DEMONSTRATIONS, PARTITIONS_NAME
+from demo_pipeline.defs.jobs import BATCH_JOB, DEMONSTRATIONS
 from demo_pipeline.defs.run_history import (
     BatchMember,
     launched_for,
@@ -43,11 +43,11 @@ from demo_pipeline.defs.run_history import (
     waiting_failure,
 )
 from demo_pipeline.defs.run_recovery import claim_run
-from demo_pipeline.defs.sensors import RECORDS
 from demo_pipeline.defs.tags import (
     FORCE_TAG,
     OUTCOME_TAG,
     OWNERS,
+    PARTITIONS_NAME,
     SUPERSEDED_OUTCOME,
     WAITING_OUTCOME,
 )
@@ -70,7 +70,7 @@ from demo_pipeline.runs.stage_runs import AStage
 from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, STAGE_BY_NAME, STAGES
 from demo_pipeline.runs.task_catalog import OSWORLD_TASKS
 from demo_pipeline.runs.workspace import Workspace
-from demo_pipeline.stage import Stage
+from demo_pipeline.stage import RECORDS, Stage
 from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.version_manifest import CheckOutcome
 
@@ -205,7 +205,8 @@ def _all_stages(
 @dg.graph(
     name=BATCH_JOB,
     description="Processes many demonstrations in one run, from the uploaded files to the contact "
-    "sheets (config: `ids`). The sensor new_uploads launches it when many uploads arrive at once.",
+    "sheets (config: `ids`). The sensor new_uploads launches it when many uploads arrive at once; "
+    "`demo-pipeline run` reports what it built by a run of it.",
 )
 def _batch_graph() -> None:
     """One step; see its description."""
@@ -343,7 +344,7 @@ class _Run:
 
         Not beyond one of another run, which may be newer than the datasets.
         """
-        newer = dg.AssetRecordsFilter(RECORDS, after_storage_id=self._seen)
+        newer = dg.AssetRecordsFilter(dg.AssetKey(RECORDS), after_storage_id=self._seen)
         limit = len(self._members) + 1
         found = self._instance.fetch_materializations(newer, limit=limit, ascending=True).records
         own = takewhile(lambda record: record.run_id == self._run.run_id, found)

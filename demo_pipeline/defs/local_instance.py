@@ -1,18 +1,18 @@
 """The Dagster instance of a command: opened once, and tried before anything is launched.
 
 Belongs here: sharing it, since opening one costs 0.1 CPU s, and saying in plain words what is
-wrong with DAGSTER_HOME.
+wrong with DAGSTER_HOME, also which of its SQLite files is damaged.
 """
 
 import os
+import sqlite3
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import dagster as dg
 
-from demo_pipeline.defs.damaged_databases import damaged_database, is_damage
 from demo_pipeline.defs.tags import PARTITIONS_NAME
 from demo_pipeline.files.atomic_write import private_mode
 from demo_pipeline.runs.failures import transient_reason
@@ -98,3 +98,32 @@ def instance_fault(home: Path, error: Exception) -> str:
         f"DAGSTER_HOME {home} cannot be used: {reason}; check dagster.yaml and the databases in "
         "history/ and schedules/, or set DAGSTER_HOME to another folder"
     )
+
+
+def damaged_database(home: Path) -> str:
+    """Which of the databases is damaged, and what to do; empty when none is. It reads all of them.
+
+    A database that is locked or that cannot be opened is not damaged.
+    """
+    names = ("history/runs.db", "history/runs/index.db", "schedules/schedules.db")
+    runs = sorted((home / "history" / "runs").glob("*-*.db"))
+    for file in (*(home / name for name in names), *runs):
+        try:
+            with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)) as database:
+                [(found,)] = database.execute("PRAGMA quick_check(1)").fetchall()
+        except sqlite3.Error as error:
+            found = str(error) if is_damage(error) else "ok"
+        if found != "ok":
+            return (
+                f"{file} is damaged: {found.splitlines()[0]}; stop Dagster and put back a copy of "
+                "the file, or move it away: Dagster makes a new one without the history that was "
+                "in it, and what is built stays in the store"
+            )
+    return ""
+
+
+def is_damage(error: BaseException) -> bool:
+    """Whether SQLite says that a file is not a database, or not a whole one."""
+    cause = getattr(error, "orig", None) or error  # of an error of SQLAlchemy
+    name = getattr(cause, "sqlite_errorname", "")
+    return name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB"))

@@ -1,14 +1,17 @@
-"""What a command tells Dagster: its uploads before, and what it built afterwards.
+"""What a command tells Dagster: its uploads before, what it built afterwards, what to forget.
 
 Belongs here: registering, and runs of this process that only report results: so that what a command
 built is under a job, and what failed is red. The work itself needs no Dagster.
 """
 
 import logging
+import os
+import shutil
 import signal
+import sqlite3
 import uuid
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
 
@@ -23,10 +26,13 @@ from demo_pipeline.defs.run_history import (
     BatchMember,
     batch_tags,
     claims_folder,
+    demonstrations_of,
     note_results,
+    records_of,
 )
 from demo_pipeline.defs.run_recovery import local_run_tags, recover
 from demo_pipeline.defs.sensors import batched, latest_trajectory
+from demo_pipeline.defs.tags import PARTITIONS_NAME
 from demo_pipeline.files.system_errors import best_effort
 from demo_pipeline.runs.batch import DemonstrationTask, process_patiently
 from demo_pipeline.runs.dataset_builds import BuiltDatasets, RetryPause, build_datasets
@@ -176,3 +182,39 @@ def build_and_report(
             built = build_datasets(workspace, job, pause, force=force)
         reporter.report.results += built.results.items()
     return built
+
+
+_MOST = 100_000  # runs of one demonstration
+
+
+def forget_partition(demonstration: str) -> tuple[int, int]:
+    """Remove the partition and its own runs with their events and logs.
+
+    Dagster cannot remove single events: those of a run over several demonstrations, and those
+    without a run, stay. They hold ids and counts.
+
+    Returns:
+        Numbers of the runs removed, and of those over several demonstrations that stay.
+    """
+    with local_instance() as instance:
+        runs = [one.dagster_run for one in records_of(instance, demonstration, _MOST)]
+        own = [run.run_id for run in runs if set(demonstrations_of(run)) == {demonstration}]
+        for run_id in own:
+            instance.delete_run(run_id)
+        if demonstration in instance.get_dynamic_partitions(PARTITIONS_NAME):
+            instance.delete_dynamic_partition(PARTITIONS_NAME, demonstration)
+    _wipe(Path(os.environ["DAGSTER_HOME"]), own)
+    return len(own), len(runs) - len(own)
+
+
+def _wipe(home: Path, run_ids: Collection[str]) -> None:
+    """Remove what deleting leaves in files: logs, and deleted rows in SQLite's free pages."""
+    for run_id in run_ids:
+        shutil.rmtree(home / "storage" / run_id, ignore_errors=True)
+        for file in (home / "history" / "runs").glob(f"{run_id}.db*"):
+            file.unlink(missing_ok=True)
+    for file in (home / "history").rglob("*.db"):
+        # A database that is in use stays as it is; SQLite uses its free pages again.
+        with suppress(sqlite3.Error), closing(sqlite3.connect(file, timeout=10)) as database:
+            database.execute("VACUUM")
+            database.execute("PRAGMA wal_checkpoint(TRUNCATE)")

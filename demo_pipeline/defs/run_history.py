@@ -1,7 +1,8 @@
 """Runs and their demonstrations: for which uploads they were launched, and how they ended.
 
-Belongs here: reading and writing the tags that say so. A run of one demonstration has the tag of
-its partition; a batch run has a short tag per member, to be found by, and one list of all of them.
+Belongs here: reading and writing the tags that say so. A run that discovery or a command launched
+has a short tag per demonstration, to be found by, and one list of all of them; a run of one,
+whoever launched it, has the tag of its partition.
 """
 
 import datetime as dt
@@ -19,8 +20,6 @@ from demo_pipeline.defs.claims import living_claims
 from demo_pipeline.defs.tags import (
     BATCH_OUTCOMES_TAG,
     BATCH_TAG,
-    FINGERPRINT_TAG,
-    KEY_TAG,
     MEMBER_TAG_PREFIX,
     MEMBERS_TAG,
     OUTCOME_TAG,
@@ -60,7 +59,7 @@ _DONE, _LOST = Ending(RunOutcome.DONE), Ending(RunOutcome.LOST)
 
 @dataclass(frozen=True, slots=True)
 class BatchMember:
-    """One demonstration of a batch run.
+    """One demonstration of a run.
 
     Attributes:
         demonstration: its id.
@@ -73,15 +72,19 @@ class BatchMember:
     run_key: str = ""
 
 
-def batch_tags(members: Sequence[BatchMember]) -> dict[str, str]:
-    """The tags of a run for these demonstrations."""
+def member_tags(members: Sequence[BatchMember]) -> dict[str, str]:
+    """The tags of a run for these demonstrations; Dagster copies them when it retries the run."""
     listed = json.dumps([astuple(member) for member in members], separators=(",", ":"))
-    each = {_tag_of(member.demonstration): _MEMBER for member in members}
-    return {BATCH_TAG: str(len(members)), MEMBERS_TAG: listed, **each}
+    return {MEMBERS_TAG: listed, **{_tag_of(one.demonstration): _MEMBER for one in members}}
+
+
+def batch_tags(members: Sequence[BatchMember]) -> dict[str, str]:
+    """The same of a batch run, of which people see how many it has."""
+    return {BATCH_TAG: str(len(members)), **member_tags(members)}
 
 
 def members_of(run: dg.DagsterRun) -> list[BatchMember]:
-    """The members of a batch run; empty for any other run."""
+    """The demonstrations that discovery or a command launched a run for."""
     text = run.tags.get(MEMBERS_TAG)
     return [BatchMember(*values) for values in json.loads(text)] if text else []
 
@@ -94,20 +97,18 @@ def demonstrations_of(run: dg.DagsterRun) -> list[str]:
 
 def launched_for(run: dg.DagsterRun, demonstration: str) -> str | None:
     """Fingerprint of the upload that a run was launched for; None without one."""
-    for member in members_of(run):
-        if member.demonstration == demonstration:
-            return member.fingerprint or None
-    return run.tags.get(FINGERPRINT_TAG)
+    found = (one.fingerprint for one in members_of(run) if one.demonstration == demonstration)
+    return next(found, "") or None
 
 
 def records_of(instance: dg.DagsterInstance, demonstration: str, limit: int) -> list[dg.RunRecord]:
     """The newest runs for a demonstration, batch runs included, newest first."""
-    found = [
-        record
+    found = {
+        record.storage_id: record
         for tags in ({PARTITION_NAME_TAG: demonstration}, {_tag_of(demonstration): _MEMBER})
         for record in instance.get_run_records(dg.RunsFilter(tags=tags), limit=limit)
-    ]
-    return sorted(found, key=lambda record: record.storage_id, reverse=True)[:limit]
+    }
+    return [found[number] for number in sorted(found, reverse=True)[:limit]]
 
 
 def note_outcomes(
@@ -158,9 +159,7 @@ class InstanceRuns:
         self.claimed: Collection[str] = living_claims(claims_folder(instance, workspace))
 
     def launched(self, run_key: str) -> str | None:
-        """Id of the newest run with this key, or that serves it among others."""
-        for run_id in self._instance.get_run_ids(dg.RunsFilter(tags={KEY_TAG: run_key}), limit=1):
-            return run_id
+        """Id of the newest run with this key, maybe among others."""
         tag = _tag_of(run_key.partition("@")[0])
         for run in self._instance.get_runs(dg.RunsFilter(tags={tag: _MEMBER})):
             if any(member.run_key == run_key for member in members_of(run)):
@@ -217,13 +216,13 @@ class InstanceRuns:
             return EndedRun(run.run_id, _DONE, noted)
         if run.is_success:
             return EndedRun(run.run_id, _DONE)
-        keys = [member.run_key for member in members_of(run)] or [run.tags.get(KEY_TAG, "")]
-        newest = self.launched(keys[0]) if keys[0] else None
+        keys = [member.run_key for member in members_of(run)]
+        newest = self.launched(keys[0]) if keys and keys[0] else None
         if newest not in {None, run.run_id}:
             return EndedRun(run.run_id, _LOST, successor=newest)
         if run.tags.get(OUTCOME_TAG) == WAITING_OUTCOME:
             return EndedRun(run.run_id, Ending(RunOutcome.WAITING, run.tags.get(WAITING_TAG, "")))
-        failed = run.status is dg.DagsterRunStatus.FAILURE and BATCH_TAG not in run.tags
+        failed = run.status is dg.DagsterRunStatus.FAILURE and PARTITION_NAME_TAG in run.tags
         return EndedRun(run.run_id, self._crashed(run) if failed else _LOST)
 
     def _crashed(self, run: dg.DagsterRun) -> Ending:

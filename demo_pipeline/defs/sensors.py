@@ -32,12 +32,11 @@ from demo_pipeline.defs.run_history import (
     batch_run_key,
     batch_tags,
     claims_folder,
+    member_tags,
     open_table,
 )
 from demo_pipeline.defs.run_recovery import recover
 from demo_pipeline.defs.tags import (
-    FINGERPRINT_TAG,
-    KEY_TAG,
     OUTCOME_TAG,
     PRIORITY_TAG,
     REASON_TAG,
@@ -60,7 +59,7 @@ from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.store import Store
 
 SEEN = "trajectories_seen"
-RECORDS = dg.AssetKey(RECORDS_STAGE.name)
+_RECORDS = dg.AssetKey(RECORDS_STAGE.name)
 _MANUAL_JOB = "__ASSET_JOB"  # Dagster's name for what people materialize by hand
 _FAILED = (dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
 _UNFINISHED = [
@@ -169,7 +168,7 @@ def latest_trajectory(instance: dg.DagsterInstance) -> int:
 
     Its annotations count: with every decision of a person they are made again, records are not.
     """
-    records = instance.get_asset_records([RECORDS, dg.AssetKey(ANNOTATIONS_STAGE.name)])
+    records = instance.get_asset_records([_RECORDS, dg.AssetKey(ANNOTATIONS_STAGE.name)])
     return max((one.asset_entry.last_materialization_storage_id or 0 for one in records), default=0)
 
 
@@ -187,7 +186,7 @@ def progress(instance: dg.DagsterInstance, settings: Settings) -> Progress:
     latest, waiting_since = latest_trajectory(instance), 0.0
     built = _built(instance, followed_datasets(settings))
     if latest > built:
-        newer = dg.AssetRecordsFilter(asset_key=RECORDS, after_storage_id=built)
+        newer = dg.AssetRecordsFilter(asset_key=_RECORDS, after_storage_id=built)
         found = instance.fetch_materializations(newer, limit=1, ascending=True).records
         waiting_since = found[0].timestamp if found else time.time()
     processing = unfinished(instance, (*DEMONSTRATION_JOBS, _MANUAL_JOB))
@@ -384,14 +383,12 @@ def _run_request(requests: Sequence[Request]) -> dg.RunRequest:
     tags = {REASON_TAG: ", ".join(sorted({one.reason for one in requests}))}
     if first.reason in _TRIED_BEFORE:
         tags[PRIORITY_TAG] = "-1"
+    members = [BatchMember(one.id, one.fingerprint, one.run_key) for one in requests]
     if len(requests) == 1:
-        tags |= {FINGERPRINT_TAG: first.fingerprint, KEY_TAG: first.run_key}
-        return dg.RunRequest(
-            first.run_key, job_name=demonstration_job.name, partition_key=first.id, tags=tags
-        )
-    tags |= batch_tags([BatchMember(one.id, one.fingerprint, one.run_key) for one in requests])
+        job, key, tags = demonstration_job.name, first.run_key, tags | member_tags(members)
+        return dg.RunRequest(key, job_name=job, partition_key=first.id, tags=tags)
     key = batch_run_key(one.run_key for one in requests)
-    return dg.RunRequest(key, job_name=BATCH_JOB, tags=tags)
+    return dg.RunRequest(key, job_name=BATCH_JOB, tags=tags | batch_tags(members))
 
 
 @watching(

@@ -23,11 +23,9 @@ WAITING_TAG = "demo_pipeline/waiting_for"
 BATCH_TAG = "demo_pipeline/batch"  # number of demonstrations of a batch run; in dagster.yaml
 
 # For programs.
-FINGERPRINT_TAG = ".dagster/demo_pipeline_fingerprint"  # of the listing that the run is for
-KEY_TAG = ".dagster/demo_pipeline_key"  # of discovery's request; Dagster copies it when it retries
 STATE_TAG = ".dagster/demo_pipeline_state"  # what a run of dataset stages was launched for
 PROCESS_TAG = ".dagster/demo_pipeline_process"  # run id, then the executing `ProcessIdentity`
-MEMBERS_TAG = ".dagster/demo_pipeline_members"  # of a batch run, see run_history.py
+MEMBERS_TAG = ".dagster/demo_pipeline_members"  # see run_history.py
 MEMBER_TAG_PREFIX = ".dagster/demo_pipeline_member"
 ONE_AT_A_TIME_TAG = ".dagster/demo_pipeline_one_at_a_time"  # name of a job; in dagster.yaml
 BATCH_OUTCOMES_TAG = ".dagster/demo_pipeline_outcomes"  # run id and the members that are not done

@@ -32,7 +32,7 @@ class Status(StrEnum):
 
     `BUILT`, `CACHED`: it is there. `REJECTED`: the recording is at fault, as a quarantine record or
     a missing input says. `FAILED`: a defect of the code. `WAITING`: something passing stopped it,
-    such as a full disk. `SUPERSEDED`: its upload changed meanwhile. `SKIPPED`: after another.
+    such as a full disk. `SUPERSEDED`: its upload changed meanwhile.
     """
 
     BUILT = "made"
@@ -41,7 +41,6 @@ class Status(StrEnum):
     FAILED = "failed"
     WAITING = "waiting"
     SUPERSEDED = "superseded"
-    SKIPPED = "skipped"
 
     @property
     def is_done(self) -> bool:

@@ -17,6 +17,7 @@ from demo_pipeline.cli.console import report_run
 from demo_pipeline.defs import local_runs
 from demo_pipeline.defs.claims import claim, living_claims
 from demo_pipeline.defs.code_location import build_defs
+from demo_pipeline.defs.dataset_assets import added_checks
 from demo_pipeline.defs.local_runs import (
     build_and_report,
     process_and_report,
@@ -125,7 +126,9 @@ def out_of_date(workspace: Workspace, instance: dg.DagsterInstance) -> set[tuple
     """(asset, partition) that the UI calls Unsynced."""
     graph = build_defs(workspace.settings).resolve_asset_graph()
     resolver = CachingStaleStatusResolver(instance, graph, LoadingContextForTest(instance))
-    places = [(stage.name, key) for stage in STAGES for key in ("one", "two")]
+    places: list[tuple[str, str | None]] = [
+        (stage.name, key) for stage in STAGES for key in ("one", "two")
+    ]
     places += [(stage.name, None) for stage in BUILT]
     return {
         (name, key) for name, key in places if resolver.get_stale_causes(dg.AssetKey(name), key)
@@ -160,12 +163,10 @@ def test_all_that_a_command_built_is_reported_by_one_run(workspace: Workspace) -
             assert entry.dagster_event is not None
             one = entry.dagster_event.asset_check_evaluation_data
             found[one.asset_key.path[-1], one.check_name] = one.passed
-        declared = build_defs(workspace.settings).resolve_asset_graph().asset_check_keys
-        built_stages = {stage.name for stage in (*STAGES, *BUILT)}
         assert found.keys() == {
-            (key.asset_key.path[-1], key.name)
-            for key in declared
-            if key.asset_key.path[-1] in built_stages
+            (stage.name, name)
+            for stage in (*STAGES, *BUILT)
+            for name in (*(check.name for check in stage.checks), *added_checks(stage))
         }
         bad = {name for name, passed in found.items() if not passed}
         assert {asset for asset, _ in bad} == {"events"}  # of the demonstration `three`

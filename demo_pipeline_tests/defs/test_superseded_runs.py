@@ -1,6 +1,7 @@
 """An upload that is replaced while a run reads it: the run succeeds without an output."""
 
 import errno
+import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -13,7 +14,8 @@ import pytest
 
 from demo_pipeline.cli.console import report_run
 from demo_pipeline.defs import demonstrations
-from demo_pipeline.defs.tags import FINGERPRINT_TAG, OUTCOME_TAG
+from demo_pipeline.defs.run_history import BatchMember, member_tags
+from demo_pipeline.defs.tags import MEMBERS_TAG, OUTCOME_TAG
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.runs import batch
 from demo_pipeline.runs.batch import DemonstrationTask, process
@@ -58,6 +60,12 @@ def while_reading(monkeypatch: pytest.MonkeyPatch, stage: str, act: Callable[[],
     monkeypatch.setattr(batch, "STAGES", stages)
 
 
+def listed_in(request: dg.RunRequest) -> str:
+    """Fingerprint of the upload that a run is requested for."""
+    [[_, fingerprint, _]] = json.loads(request.tags[MEMBERS_TAG])
+    return str(fingerprint)
+
+
 def assert_superseded(result: Result, made: Bench) -> None:
     assert result.success
     assert materialized(result) == {}
@@ -76,7 +84,7 @@ def assert_superseded(result: Result, made: Bench) -> None:
 def test_an_upload_that_changed_before_the_run_began_supersedes_it(made: Bench) -> None:
     listed = str(upload_listing_fingerprint(made.workspace.uploads, "one"))
     (made.uploads / "one" / "meta.json").touch()
-    assert_superseded(made.process("one", **{FINGERPRINT_TAG: listed}), made)
+    assert_superseded(made.process("one", **member_tags([BatchMember("one", listed)])), made)
     assert made.workspace.store.outputs("recordings") == []
 
 
@@ -86,7 +94,7 @@ def test_an_upload_that_is_replaced_while_it_is_read_supersedes_the_run(
     listed = str(upload_listing_fingerprint(made.workspace.uploads, "one"))
     while_reading(monkeypatch, "raw_recordings", lambda: tear_meta(made.uploads / "one"))
     strict = replace(made, definitions=_again(made))
-    assert_superseded(strict.process("one", **{FINGERPRINT_TAG: listed}), made)
+    assert_superseded(strict.process("one", **member_tags([BatchMember("one", listed)])), made)
 
 
 def test_a_changed_download_supersedes_a_manual_run_too(
@@ -107,7 +115,7 @@ def test_a_later_stage_stops_without_a_quarantine_when_the_upload_was_replaced(
     log = made.uploads / "one" / "input_log.jsonl"
     while_reading(monkeypatch, "events", lambda: log.write_bytes(b"{}\n"))
     strict = replace(made, definitions=_again(made))
-    result = strict.process("one", **{FINGERPRINT_TAG: listed})
+    result = strict.process("one", **member_tags([BatchMember("one", listed)]))
     assert result.success
     assert {name for name, _ in materialized(result)} == {"raw_recordings"}
     assert tags(result, made)[OUTCOME_TAG] == "superseded"
@@ -121,7 +129,7 @@ def test_outputs_of_a_replaced_upload_are_not_committed(
     listed = str(upload_listing_fingerprint(made.workspace.uploads, "one"))
     while_reading(monkeypatch, "raw_recordings", (made.uploads / "one" / "meta.json").touch)
     strict = replace(made, definitions=_again(made))
-    assert_superseded(strict.process("one", **{FINGERPRINT_TAG: listed}), made)
+    assert_superseded(strict.process("one", **member_tags([BatchMember("one", listed)])), made)
     assert made.workspace.store.outputs("recordings") == []
 
 
@@ -149,7 +157,7 @@ def test_a_file_without_read_permission_quarantines_after_one_run(
 def test_an_upload_that_is_only_broken_is_still_quarantined(made: Bench) -> None:
     tear_meta(made.uploads / "one")
     listed = str(upload_listing_fingerprint(made.workspace.uploads, "one"))
-    result = made.process("one", **{FINGERPRINT_TAG: listed})
+    result = made.process("one", **member_tags([BatchMember("one", listed)]))
     assert not result.success
     assert OUTCOME_TAG not in tags(result, made)
     assert [one.demonstration for one in list_quarantine(made.workspace.store)] == ["one"]
@@ -179,7 +187,7 @@ def test_a_restored_upload_is_requested_again(made: Bench) -> None:
     assert launched(made, first).success
     shutil.move(aside, folder)
     again = [one for _ in range(4) for one in ticked(made, "new_uploads").requests]
-    assert {one.tags[FINGERPRINT_TAG] for one in again} == {first.tags[FINGERPRINT_TAG]}
+    assert {listed_in(one) for one in again} == {listed_in(first)}
     assert first.run_key not in {one.run_key for one in again}
 
 

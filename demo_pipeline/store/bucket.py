@@ -25,7 +25,7 @@ from demo_pipeline.files.atomic_write import atomic_file, read_digest
 from demo_pipeline.store.errors import MissingOutput, StorageError
 from demo_pipeline.store.folder import CONTENT, MANIFEST, VersionKey, is_version_id, remove_tree
 from demo_pipeline.store.names import POINTERS, RETIRED, VERSIONS, is_output
-from demo_pipeline.store.objects import ObjectChangedError, ObjectInfo, Objects, list_all
+from demo_pipeline.store.objects import ObjectChangedError, ObjectInfo, list_all
 from demo_pipeline.store.store import Store
 from demo_pipeline.store.version_manifest import (
     VERSION_LENGTH,
@@ -71,10 +71,11 @@ class BucketStore(Store):
     """A store in a bucket, each version built and read in a cache for this bucket alone.
 
     The cache may be removed whenever nothing reads it.
-    """
 
-    def __init__(self, cache: Path, bucket: Objects) -> None:
-        super().__init__(cache, bucket)
+    Args:
+        root: the folder of the cache.
+        objects: the bucket.
+    """
 
     def current(self, output: str) -> Version | None:
         """See `Store`."""

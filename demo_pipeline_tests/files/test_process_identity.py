@@ -53,7 +53,7 @@ def test_a_killed_process_has_ended_before_and_after_its_parent_noticed(
 
 
 @pytest.mark.parametrize("other", [{"start": "1"}, {"boot": "another"}], ids=["same pid", "boot"])
-def test_another_process_with_the_same_id_is_no_life_sign(other: dict[str, str]) -> None:
+def test_another_process_with_the_same_id_is_no_life_sign(other: dict[str, Any]) -> None:
     assert has_ended(replace(this_process(), **other).mark)
 
 

@@ -87,28 +87,6 @@ def test_a_listing_takes_one_request_for_a_thousand_objects(tmp_path: Path) -> N
     assert counted.calls[3:] == [("list_page", "demo-7/")]
 
 
-def test_a_folder_with_any_name_can_be_found_and_opened_by_its_id(place: Place) -> None:
-    name = "My demo, 1 (fertig) ü/"[:-1]
-    place.put(name)
-    (listed,) = place.uploads.list_demonstrations()
-    assert (listed.id, listed.name) == (safe_id(name), name)
-    assert place.uploads.find(listed.id) == listed
-    with place.uploads.open(listed.id) as folder:
-        assert {path.name: path.read_text() for path in folder.iterdir()} == {
-            file: f"{name} {file}" for file in RECORDING_FILES
-        }
-
-
-@pytest.mark.parametrize("key", ["nobody", "../outside", "", "a/b", ".hidden"])
-def test_an_unknown_id_is_an_error_of_that_demonstration(place: Place, key: str) -> None:
-    place.put("a/b")
-    place.put(".hidden")
-    assert place.uploads.find(key) is None
-    assert place.uploads.identity(key) is None
-    with pytest.raises(DemonstrationError, match="no folder of the uploads"):
-        place.uploads.open(key).__enter__()
-
-
 def test_a_download_is_private_and_removed_afterwards(place: Place) -> None:
     place.put("a", ("meta.json", "input_log.jsonl", "notes.txt"))
     with place.uploads.open("a") as folder:

@@ -6,7 +6,10 @@ from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.problems import DemonstrationError
 from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.names import safe_id
-from demo_pipeline.store.uploads import UploadedDemonstration, open_uploads
+from demo_pipeline.store.uploads import UploadedDemonstration, Uploads, open_uploads
+from demo_pipeline_tests.store.memory_objects import MemoryObjects
+
+NAMES = ("b", "My demo, 1 (fertig) ü")
 
 
 def upload(root, name, files=RECORDING_FILES):
@@ -28,14 +31,39 @@ def test_every_folder_is_listed_complete_or_not_and_nothing_else(tmp_path):
     ]
 
 
-def test_a_folder_with_any_name_can_be_found_and_opened_by_its_id(tmp_path):
-    upload(tmp_path, "My demo, 1 (fertig)")
-    uploads = open_uploads(tmp_path.as_uri())
-    (listed,) = uploads.list_demonstrations()
-    assert listed.name == "My demo, 1 (fertig)"
-    assert uploads.find(listed.id) == listed
-    with uploads.open(listed.id) as folder:
-        assert sorted(path.name for path in folder.iterdir()) == sorted(RECORDING_FILES)
+@pytest.fixture(params=["local", "bucket"])
+def uploads(request, tmp_path):
+    """Uploads of each kind: two folders, and another that is hidden."""
+    if request.param == "local":
+        for name in (*NAMES, ".hidden"):
+            upload(tmp_path / "root", name)
+        upload(tmp_path, "outside")
+        return open_uploads((tmp_path / "root").as_uri())
+    objects = MemoryObjects(shuffle=3)
+    for name in (*NAMES, ".hidden"):
+        for file in RECORDING_FILES:
+            objects.put(f"{name}/{file}", file.encode())
+    return Uploads(objects, tmp_path / "cache")
+
+
+def test_a_folder_with_any_name_can_be_found_and_opened_by_its_id(uploads):
+    listed = uploads.list_demonstrations()
+    assert sorted((one.id, one.name) for one in listed) == sorted(
+        (safe_id(name), name) for name in NAMES
+    )
+    for one in listed:
+        assert uploads.find(one.id) == one
+        with uploads.open(one.id) as folder:
+            found = {path.name: path.read_text() for path in folder.iterdir()}
+        assert found == {file: file for file in RECORDING_FILES}
+
+
+@pytest.mark.parametrize("key", ["nobody", "../outside", "", "b/meta.json", ".hidden"])
+def test_an_unknown_id_is_an_error_of_that_demonstration(uploads, key):
+    assert uploads.find(key) is None
+    assert uploads.identity(key) is None
+    with pytest.raises(DemonstrationError, match="no folder of the uploads"):
+        uploads.open(key).__enter__()
 
 
 def test_a_name_that_is_not_utf_8_does_not_stop_the_listing(tmp_path):
@@ -88,16 +116,6 @@ def test_links_inside_the_root_and_a_root_that_is_a_link_work(tmp_path):
     ]
     with uploads.open("b") as folder:
         assert (folder / "meta.json").read_text() == "meta.json"
-
-
-@pytest.mark.parametrize("key", ["nobody", "../outside", "", "a/b"])
-def test_an_unknown_id_is_an_error_of_that_demonstration(tmp_path, key):
-    upload(tmp_path, "outside")
-    upload(tmp_path / "root", "a/b")
-    uploads = open_uploads(str(tmp_path / "root"))
-    assert uploads.find(key) is None
-    with pytest.raises(DemonstrationError, match="no folder of the uploads"):
-        uploads.open(key).__enter__()
 
 
 def test_a_missing_root_names_the_remedy(tmp_path):

@@ -165,7 +165,10 @@ def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order 
 
 @dataclass(frozen=True)
 class _Observation:
-    """Looking at a recording: what the scans and the video show about its actions."""
+    """Looking at a recording: what the scans and the video show about its actions.
+
+    `stop` is what `run_decode_pass` asks of the recorder's end.
+    """
 
     video: RecordedVideo
     path: PointerPath
@@ -184,41 +187,32 @@ class _Observation:
         resolution or scale, and a change makes it look again, with a canvas for each part. So do
         trees whose boxes fit the picture in other units only.
         """
-        scanned = self._scanned(calibration)
+        scanned = scan_targets(self.actions, self.scans, self.reader, calibration)
         observed = self._decoded(calibration, scanned)
-        first, lead_ms = calibration.clock, self.settings.min_lead_ms
-        calibration = calibration.checked(observed.clock_parts, lead_ms)
-        if calibration.clock != first:
-            self._discard()
-            observed = self._decoded(calibration, scanned)
-        suspect = observed.screen_suspect
-        if suspect or needs_search(calibration, self.path.track(), scanned.desktops):
-            parts = find_screen_parts(self.video, calibration, self.path, scanned.desktops)
+        checked = calibration.checked(observed.clock_parts, self.settings.min_lead_ms)
+        if checked.clock != calibration.clock:
+            observed = self._decoded(checked, scanned)
+        calibration, desktops = checked, scanned.desktops
+        if observed.screen_suspect or needs_search(calibration, self.path.track(), desktops):
+            parts = find_screen_parts(self.video, calibration, self.path, desktops)
             if parts is not None:
-                self._discard()
                 calibration = replace(calibration, parts=parts)
-                observed = self._decoded(calibration, self._scanned(calibration))
+                scanned = scan_targets(self.actions, self.scans, self.reader, calibration)
+                observed = self._decoded(calibration, scanned)
         scales = scales_of_parts(observed.fits)
         if scales:
-            self._discard()
             reader = TreeReader(self.reader.log, self.reader.platform, scales)
-            observed = self._decoded(calibration, self._scanned(calibration, reader))
+            scanned = scan_targets(self.actions, self.scans, reader, calibration)
+            observed = self._decoded(calibration, scanned)
             found = tuple(TreeScale(scan_event=line, scale=scales[line]) for line in sorted(scales))
             evidence = observed.evidence.model_copy(update={"tree_scales": found})
             observed = replace(observed, evidence=evidence)
         return calibration, observed
 
-    def _discard(self) -> None:
-        """Delete the screenshots of frames that are looked at again."""
+    def _decoded(self, calibration: Calibration, scanned: ScannedTargets) -> DecodeResult:
+        """Decode the frames that are wanted now; those of an earlier look are deleted."""
         for file in self.out.glob("*.png"):
             file.unlink()
-
-    def _scanned(
-        self, calibration: Calibration, reader: TreeReader | None = None
-    ) -> ScannedTargets:
-        return scan_targets(self.actions, self.scans, reader or self.reader, calibration)
-
-    def _decoded(self, calibration: Calibration, scanned: ScannedTargets) -> DecodeResult:
         requests = request_frames(
             self.actions,
             scanned.by_action,
@@ -337,6 +331,8 @@ def check_screenshot_files(folder: Path, actions_folder: Path) -> list[Problem]:
 
 def check_pictures(folder: Path, actions_folder: Path, video: Path) -> list[Problem]:
     """The pictures are those that were written; rows agree with the video and the actions."""
+    if problems := check_screenshot_files(folder, actions_folder):
+        return problems
     rows, evidence = read_frames(folder), read_evidence(folder)
     presses = {action.action_index: action.press_ms for action in read_actions(actions_folder)}
     named = [row["file"] for row in rows if row["file"]]

@@ -251,14 +251,12 @@ class ScreenPart:
 
     Attributes:
         from_ms: when it began, epoch milliseconds; minus infinity for the first.
-        canvas: of this part; None when its resolution and scale cannot be known.
-        evidence: `calibration`, `pointer` (in the video), `scans` (the desktop's size in them),
-            `redraw` (the moment of the change itself) or `none`.
+        canvas: of this part; None when its resolution and scale cannot be known, and while the
+            screen is redrawn.
     """
 
     from_ms: FromMs
     canvas: Canvas | None
-    evidence: str
 
 
 @dataclass(frozen=True)
@@ -270,7 +268,7 @@ class ScreenParts:
     @classmethod
     def single(cls, canvas: Canvas) -> "ScreenParts":
         """A recording whose screen keeps its resolution and scale."""
-        return cls((ScreenPart(ALWAYS, canvas, "calibration"),))
+        return cls((ScreenPart(ALWAYS, canvas),))
 
     def __iter__(self) -> Iterator[ScreenPart]:
         """In time order."""

@@ -231,8 +231,8 @@ def find_screen_parts(
     if beyond_ms is None:
         return None
     whole = [r for r in search.redraws if r.share >= WHOLE_SHARE and r.start_ms <= beyond_ms]
-    first = ScreenPart(ALWAYS, calibration.canvas, "calibration")
-    unknown = [ScreenPart(one.start_ms, None, "none") for one in whole[-1:]]
+    first = ScreenPart(ALWAYS, calibration.canvas)
+    unknown = [ScreenPart(one.start_ms, None) for one in whole[-1:]]
     return ScreenParts((first, *unknown)) if unknown else None
 
 
@@ -325,7 +325,7 @@ class _Search:
         parts = []
         for number, run in enumerate(runs):
             if number:
-                parts.append(ScreenPart(changes[number - 1].start_ms, None, "redraw"))
+                parts.append(ScreenPart(changes[number - 1].start_ms, None))
             proven = number == 0 or changes[number - 1].share > 0
             parts.append(self._part(run, begins[number], ends[number], proven=proven))
         return tuple(parts)
@@ -388,15 +388,14 @@ class _Search:
     def _part(self, run: _Run, from_ms: float, until_ms: float, *, proven: bool) -> ScreenPart:
         """The part of a run; `proven`: it begins with a redraw, or with the recording."""
         if run.state == 0:
-            return ScreenPart(from_ms, self.canvases[0], "calibration")
+            return ScreenPart(from_ms, self.canvases[0])
         if not proven or run.state == self._unknown or self._is_ambiguous(run, from_ms, until_ms):
-            return ScreenPart(from_ms, None, "none")
+            return ScreenPart(from_ms, None)
         moves = [o for o in self.observations[run.first : run.last] if not o.scan]
         agreeing = sum(o.costs[run.state] < UNKNOWN_COST for o in moves)
-        evidence = "pointer" if agreeing >= SWITCH else "scans"
         canvas = self.canvases[run.state]
-        method: ScaleMethod = "pixels" if evidence == "pointer" else "assumed"
-        return ScreenPart(from_ms, replace(canvas, scale_method=method), evidence)
+        method: ScaleMethod = "pixels" if agreeing >= SWITCH else "assumed"
+        return ScreenPart(from_ms, replace(canvas, scale_method=method))
 
     def _is_ambiguous(self, run: _Run, from_ms: float, until_ms: float) -> bool:
         """Whether another candidate explains a run as well and lays its positions elsewhere."""

@@ -86,9 +86,11 @@ def calibrate(
     """
     documented = documented_clock(manifest.recorded_at.timestamp() * 1000)
     first_s = float(video.times[0])
-    logged = ffmpeg_clock(_ffmpeg_lines(events), documented.origin_ms, first_s)
-    size = _upright_size(manifest)
-    screen = RecordedScreen.of(manifest.parsed_meta(), size)
+    printed = events.filter(pc.equal(events["event"], "ffmpeg_stderr"))["payload"].to_pylist()
+    logged = ffmpeg_clock(filter(None, printed), documented.origin_ms, first_s)
+    size = (manifest.video.width, manifest.video.height)
+    upright = size[::-1] if rotation(manifest.video) in {90, 270} else size
+    screen = RecordedScreen.of(manifest.parsed_meta(), upright)
     search = ClockSearch(video, path.track(), keys, settings.max_clock_offset_s)
     changes = ChangeMap()
     pictured = search.pictured_clock(changes, documented, logged, screen.candidates)
@@ -131,15 +133,3 @@ def _canvas(screen: RecordedScreen, pictured: Clock | None, path: PointerPath) -
     method: ScaleMethod = "assumed" if screen.documented_scale is None else "monitor"
     canvas = fit_canvas(screen.video, screen.scale_from_documents(path.track()))
     return replace(canvas, scale_method=method)
-
-
-def _ffmpeg_lines(events: Any) -> list[str]:
-    """What ffmpeg printed while it recorded."""
-    lines = events.filter(pc.equal(events["event"], "ffmpeg_stderr"))["payload"]
-    return [line for line in lines.to_pylist() if line]
-
-
-def _upright_size(manifest: RecordingManifest) -> tuple[int, int]:
-    """Width and height of the video as players show it, pixels."""
-    size = (manifest.video.width, manifest.video.height)
-    return size[::-1] if rotation(manifest.video) in {90, 270} else size

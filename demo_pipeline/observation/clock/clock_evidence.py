@@ -471,13 +471,10 @@ def _changes_near(
         bits: Any = (row * columns + column).ravel()
         span = packed[first : max(first, last - 1)]
         changed = ((span[:, bits >> 3] >> (7 - (bits & 7))) & 1).any(axis=1)
-        onsets.append((press, _onsets(times[first + 1 : last][changed])))
+        shown = times[first + 1 : last][changed]
+        # A button's pressed state and its menu are one reaction.
+        onsets.append((press, shown[np.diff(shown, prepend=-np.inf) >= _QUIET_S]))
     return onsets
-
-
-def _onsets(times: Floats) -> Floats:
-    """Changes after a quiet time: a button's pressed state and its menu are one reaction."""
-    return times[np.diff(times, prepend=-np.inf) >= _QUIET_S]
 
 
 def _is_followed(press: float, onsets: Floats, lags: Floats) -> Floats:

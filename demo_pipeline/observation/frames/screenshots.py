@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from pydantic import ValidationError
 
-from demo_pipeline.actions.action_tables import CONTINUED, POINTER_TYPES, Action, read_actions
+from demo_pipeline.actions.action_tables import POINTER_TYPES, Action, read_actions
 from demo_pipeline.actions.build_actions import known_stop_ms, last_action, possible_stop
 from demo_pipeline.actions.inputs import inputs_of
 from demo_pipeline.files.atomic_write import read_digest
@@ -38,10 +38,8 @@ from demo_pipeline.observation.frames.last_action import FINAL_FILE
 from demo_pipeline.observation.frames.pointer_path import PointerPath, PointerTrack
 from demo_pipeline.observation.frames.scan_comparisons import scales_of_parts
 from demo_pipeline.observation.frames.screenshot_writer import (
-    PAUSE_REASON,
     THUMBNAILS_FILE,
     THUMBNAILS_SCHEMA,
-    UNKNOWN_SCALE_REASON,
     Screenshot,
 )
 from demo_pipeline.observation.frames.video_reader import RecordedVideo
@@ -54,8 +52,6 @@ from demo_pipeline.recording.events import read_events
 from demo_pipeline.recording.manifest import RecordingManifest
 from demo_pipeline.recording.video_probe import scan_packets
 from demo_pipeline.settings import ObservationSettings
-
-RECORDER_REASON = "recorder_control"  # `reason_code` of an action that was for the recorder
 
 
 def without_recorder(
@@ -75,7 +71,7 @@ def without_recorder(
     screenshots, final = [], last.action_index if last is not None else None
     for shot in observed.screenshots:
         index, is_control = shot.action_index, shot.action_index in control
-        screenshots.append(Screenshot(index, RECORDER_REASON) if is_control else shot)
+        screenshots.append(Screenshot(index, Reason.RECORDER) if is_control else shot)
         if is_control and shot.file is not None:
             picture = folder / shot.file
             picture.replace(folder / FINAL_FILE) if index == final else picture.unlink()
@@ -91,7 +87,6 @@ EVIDENCE_FILE = "evidence.json"
 DIGESTS_FILE = "pictures.sha256"
 _LOG = logging.getLogger(__package__)
 
-_REASON_CODES = (*Reason, PAUSE_REASON, CONTINUED, RECORDER_REASON, UNKNOWN_SCALE_REASON)
 _FILE_TEXT = "NNN.png; null: no frame, a pause that was not a wait, or the recorder's own"
 _DISTANCE_TEXT = "from the pointer in the frame to the press, event space"
 _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
@@ -101,7 +96,7 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("frame", pa.int64(), True, "0-based number of the frame in presentation order"),
     ("lead_ms", pa.float64(), True, "frame to press, milliseconds"),
     ("settle_ms", pa.float64(), True, "ms that the screen had been still in the compared frames"),
-    ("reason_code", pa.string(), False, ", ".join(_REASON_CODES)),
+    ("reason_code", pa.string(), False, ", ".join(Reason)),
     ("leak", pa.bool_(), False, "the pointer is already at the target, or the frame too late"),
     ("unavoidable", pa.bool_(), False, "a leak; at the target since the previous action ended"),
     ("pointer_distance_px", pa.float64(), True, _DISTANCE_TEXT),
@@ -115,7 +110,7 @@ FRAMES_SCHEMA = described_schema(
         "frame": COUNT.where("pts"),
         "lead_ms": ANY.where("pts"),
         "settle_ms pointer_distance_px": COUNT.only_where("pts"),
-        "reason_code": one_of(*_REASON_CODES),
+        "reason_code": one_of(*Reason),
     },
 )
 

@@ -7,16 +7,8 @@ from demo_pipeline.observation.frames import screenshots
 from demo_pipeline.observation.frames.screenshots import FRAMES_SCHEMA
 from demo_pipeline.observation.trees import ui_trees
 from demo_pipeline.observation.trees.ui_trees import UI_TREES_SCHEMA
-from demo_pipeline.problems import Problem
 from demo_pipeline.recording.recording_stages import RecordingInputs
 from demo_pipeline.stage import DEMONSTRATION_JOB, Check, Stage, Summary, built_again
-
-
-def _verify_screenshots(inputs: RecordingInputs, out: Path) -> list[Problem]:
-    """One row and one PNG of the right size per action, each as it was written."""
-    actions_folder, video = inputs.folders["actions"], inputs.upload / VIDEO_FILE
-    problems = screenshots.check_screenshot_files(out, actions_folder)
-    return problems or screenshots.check_pictures(out, actions_folder, video)
 
 
 def _run_ui_trees(inputs: RecordingInputs, out: Path) -> Summary:
@@ -56,7 +48,9 @@ SCREENSHOTS_STAGE: Stage[RecordingInputs] = Stage(
         Check(
             "pictures_schema",
             "There is one row per action, and every screenshot is the PNG that was written for it.",
-            _verify_screenshots,
+            lambda inputs, out: screenshots.check_pictures(
+                out, inputs.folders["actions"], inputs.upload / VIDEO_FILE
+            ),
             compared=("pictures",),
         ),
         Check(

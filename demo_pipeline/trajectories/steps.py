@@ -16,8 +16,7 @@ from demo_pipeline.actions.scrolls import EVIDENCE, WheelVote, scroll_direction,
 from demo_pipeline.desktopd.models import PARAMETERS, ActionType, StepAction, TargetElement
 from demo_pipeline.observation.clock.canvas import Canvas
 from demo_pipeline.observation.frames.evidence import Evidence
-from demo_pipeline.observation.frames.screenshot_writer import UNKNOWN_SCALE_REASON
-from demo_pipeline.observation.frames.screenshots import RECORDER_REASON
+from demo_pipeline.observation.frames.frame_choice import Reason
 from demo_pipeline.observation.frames.video_reader import Span
 from demo_pipeline.trajectories.provenance import HiddenAction, HiddenActions, HiddenReason
 from demo_pipeline.trajectories.step_sentences import step_sentence
@@ -52,7 +51,7 @@ def _typed_on(first: Action, more: Action) -> Action:
     )
 
 
-_NEITHER = ("thinking_pause", RECORDER_REASON)
+_NEITHER = ("thinking_pause", Reason.RECORDER.value)
 _KEYBOARD = frozenset({"type", "hotkey"})
 _LOG = logging.getLogger(__package__)
 
@@ -124,10 +123,10 @@ def build_steps(
             neither["thinking_pause"] += 1
             continue
         if action.action_index in evidence.recorder_control:
-            neither[RECORDER_REASON] += 1
+            neither[Reason.RECORDER.value] += 1
             continue
         canvas = screen.canvas_of(action) or base
-        if frame.get("reason_code") == UNKNOWN_SCALE_REASON:
+        if frame.get("reason_code") == Reason.UNKNOWN_SCALE:
             reason: HiddenReason | None = HiddenReason.UNKNOWN_SCALE
         else:
             reason = _unseen_place(action, canvas) or focus.unseen(action, tree, canvas)

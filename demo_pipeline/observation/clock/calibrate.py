@@ -85,10 +85,11 @@ def calibrate(
         DemonstrationError: nothing shows how the log's coordinates map to the video.
     """
     documented = documented_clock(manifest.recorded_at.timestamp() * 1000)
-    first_s = float(video.times[0])
-    logged = ffmpeg_clock(_ffmpeg_lines(events), documented.origin_ms, first_s)
-    size = _upright_size(manifest)
-    screen = RecordedScreen.of(manifest.parsed_meta(), size)
+    first_s, size = float(video.times[0]), (manifest.video.width, manifest.video.height)
+    printed = events.filter(pc.equal(events["event"], "ffmpeg_stderr"))["payload"].to_pylist()
+    logged = ffmpeg_clock(filter(None, printed), documented.origin_ms, first_s)
+    upright = size[::-1] if rotation(manifest.video) in {90, 270} else size
+    screen = RecordedScreen.of(manifest.parsed_meta(), upright)
     search = ClockSearch(video, path.track(), keys, settings.max_clock_offset_s)
     changes = ChangeMap()
     pictured = search.pictured_clock(changes, documented, logged, screen.candidates)
@@ -107,9 +108,8 @@ def calibrate(
         checks = [ClockCheck(search, shown, spans)]
     flickering = flickering_cells(changes, video.grab_s)
     found = Calibration(clock, _canvas(screen, pictured, path), flickering, clock_checks=checks)
-    canvas = found.canvas
-    offset, uncertainty = clock.documented_offset_ms, clock.uncertainty_ms
-    _LOG.debug("clock by %s: %+.0f ms, +- %.0f ms", clock.method, offset, uncertainty)
+    canvas, offset = found.canvas, clock.documented_offset_ms
+    _LOG.debug("clock by %s: %+.0f ms, +- %.0f ms", clock.method, offset, clock.uncertainty_ms)
     scales = (canvas.event_scale, canvas.scale)
     _LOG.debug("scale by %s: %.4f to the video, from there %.4f", canvas.scale_method, *scales)
     return found
@@ -131,15 +131,3 @@ def _canvas(screen: RecordedScreen, pictured: Clock | None, path: PointerPath) -
     method: ScaleMethod = "assumed" if screen.documented_scale is None else "monitor"
     canvas = fit_canvas(screen.video, screen.scale_from_documents(path.track()))
     return replace(canvas, scale_method=method)
-
-
-def _ffmpeg_lines(events: Any) -> list[str]:
-    """What ffmpeg printed while it recorded."""
-    lines = events.filter(pc.equal(events["event"], "ffmpeg_stderr"))["payload"]
-    return [line for line in lines.to_pylist() if line]
-
-
-def _upright_size(manifest: RecordingManifest) -> tuple[int, int]:
-    """Width and height of the video as players show it, pixels."""
-    size = (manifest.video.width, manifest.video.height)
-    return size[::-1] if rotation(manifest.video) in {90, 270} else size

@@ -154,24 +154,6 @@ def fit_canvas(
     return Canvas(*sizes, left=bars[0], top=bars[1], stretch=stretch)
 
 
-def barred_canvas(video_size: tuple[int, int], screen: tuple[float, float]) -> Canvas:
-    """The canvas of a screen that fills the video as far as its shape allows, with equal bars.
-
-    `screen` is the screen's size in event space.
-    """
-    (video_w, video_h), (width, height) = video_size, screen
-    scale = min(video_w / width, video_h / height)
-    bars = (video_w - width * scale) / 2, (video_h - height * scale) / 2
-    return fit_canvas(video_size, scale, bars=bars)
-
-
-def stretched_canvas(video_size: tuple[int, int], screen: tuple[float, float]) -> Canvas:
-    """The canvas of a screen that is stretched to the whole video; arguments as above."""
-    (video_w, video_h), (width, height) = video_size, screen
-    scale = video_h / height
-    return fit_canvas(video_size, scale, stretch=video_w / width / scale)
-
-
 COMMON_SCALES = (1.0, 2.0, 1.5, 1.25, 1.75)  # scale factors of common displays
 SAME_SHAPE = 0.02  # largest relative difference of the scales along the two sides
 FITTING_SHARE = 0.9  # of the pointer's positions; with these on the video, a scale fits
@@ -269,14 +251,12 @@ class ScreenPart:
 
     Attributes:
         from_ms: when it began, epoch milliseconds; minus infinity for the first.
-        canvas: of this part; None when its resolution and scale cannot be known.
-        evidence: `calibration`, `pointer` (in the video), `scans` (the desktop's size in them),
-            `redraw` (the moment of the change itself) or `none`.
+        canvas: of this part; None when its resolution and scale cannot be known, and while the
+            screen is redrawn.
     """
 
     from_ms: FromMs
     canvas: Canvas | None
-    evidence: str
 
 
 @dataclass(frozen=True)
@@ -288,7 +268,7 @@ class ScreenParts:
     @classmethod
     def single(cls, canvas: Canvas) -> "ScreenParts":
         """A recording whose screen keeps its resolution and scale."""
-        return cls((ScreenPart(ALWAYS, canvas, "calibration"),))
+        return cls((ScreenPart(ALWAYS, canvas),))
 
     def __iter__(self) -> Iterator[ScreenPart]:
         """In time order."""

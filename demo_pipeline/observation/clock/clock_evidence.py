@@ -1,13 +1,10 @@
 """What tells the clock: pointer moves, typing and clicks against the pixels that changed.
 
-Belongs here: finding that lag and the event scale with it, how well parts of the stretch agree, the
-drift between two stretches far apart, and reconciling the result with a logged start time.
-
-For videos that do not show the pointer, and for parts in which it rests. A character appears a
-little after its key, by as much as the program takes to show it.
-
-For videos that do not show the pointer. Less exact than the pointer itself, since applications take
-different times to react.
+Belongs here: finding that lag and the event scale with it, the drift between two stretches far
+apart, and reconciling the result with a logged start time. Typing and clicks are for videos that do
+not show the pointer, and for parts in which it rests. A character appears a little after its key,
+by as much as the program takes to show it; the answer to a click is less exact still, since
+applications take different times to react.
 """
 
 from collections.abc import Sequence
@@ -235,7 +232,6 @@ def _plateau(lags: Floats, score: Floats, share: float) -> tuple[float, float]:
 
 
 MIN_KEYS = 12  # keys; fewer are not evidence
-# seconds between the lags that are tried
 _BAND = 3  # rows of cells in a band of the picture; a line of text has about as many
 _RESTLESS = 0.3  # of the time; a band that changes more often does so by itself
 # Nine films of typing, whole and in windows of 20 and 10 seconds: the lag of their own keys was
@@ -407,7 +403,6 @@ _MIN_PRESSES = 6  # presses; fewer are not evidence
 _MIN_CLICK_SCORE = 0.6  # of the presses must be followed by a reaction at the best lag
 _MIN_CLICK_CONTRAST = 1.5  # times the best score of lags further away
 _ELSEWHERE_S = 0.5  # seconds; a lag this far from the best one is a rival
-# of the best score; the lags that reach it are equally good
 _LATENCY_S = 0.05  # seconds; half of the usual reaction time
 CLICK_UNCERTAINTY_MS = 120.0  # milliseconds; reaction times differ this much
 
@@ -429,7 +424,6 @@ def clock_from_clicks(
     """
     if not len(changes):
         return None
-    frames = np.array(changes.times)
     onsets = _changes_near(changes, presses, documented, scale, search_s)
     if len(onsets) < _MIN_PRESSES:
         return None
@@ -442,7 +436,7 @@ def clock_from_clicks(
     # Reactions come after their presses: the smallest lag of the plateau is the right one.
     plateau = lags[(score >= _PLATEAU * score[top]) & (np.abs(lags - lags[top]) <= _REACTION_S)]
     lag = float(plateau.min()) + _LATENCY_S
-    frame_ms = float(np.median(np.diff(frames))) * 1000
+    frame_ms = float(np.median(np.diff(changes.times))) * 1000
     return Clock(
         origin_ms=documented.origin_ms + lag * 1000,
         method="click_onsets",
@@ -477,13 +471,10 @@ def _changes_near(
         bits: Any = (row * columns + column).ravel()
         span = packed[first : max(first, last - 1)]
         changed = ((span[:, bits >> 3] >> (7 - (bits & 7))) & 1).any(axis=1)
-        onsets.append((press, _onsets(times[first + 1 : last][changed])))
+        shown = times[first + 1 : last][changed]
+        # A button's pressed state and its menu are one reaction.
+        onsets.append((press, shown[np.diff(shown, prepend=-np.inf) >= _QUIET_S]))
     return onsets
-
-
-def _onsets(times: Floats) -> Floats:
-    """Changes after a quiet time: a button's pressed state and its menu are one reaction."""
-    return times[np.diff(times, prepend=-np.inf) >= _QUIET_S]
 
 
 def _is_followed(press: float, onsets: Floats, lags: Floats) -> Floats:

@@ -21,9 +21,7 @@ from demo_pipeline.observation.clock.canvas import (
     ScaleMethod,
     ScreenPart,
     ScreenParts,
-    barred_canvas,
     fit_canvas,
-    stretched_canvas,
 )
 from demo_pipeline.observation.frames.changes import (
     BLOCK,
@@ -114,8 +112,11 @@ def _fitted(
     if abs(across - down) <= SAME_ASPECT * down:
         yield fit_canvas(video_size, across)
     elif unchanged:
-        yield barred_canvas(video_size, screen)
-        yield stretched_canvas(video_size, screen)
+        scale = min(across, down)
+        (video_w, video_h), (width, height) = video_size, screen
+        bars = (video_w - width * scale) / 2, (video_h - height * scale) / 2
+        yield fit_canvas(video_size, scale, bars=bars)
+        yield fit_canvas(video_size, down, stretch=across / down)
 
 
 SWITCH = 3.5  # observations that must speak for a change; fewer may be chance
@@ -128,7 +129,7 @@ UNLIKELIER = 1e-3  # cost of each candidate above the one before it: among equal
 
 
 @dataclass(frozen=True)
-class Observation:
+class _Observation:
     """What one move of the pointer, or one scan, costs each candidate.
 
     Attributes:
@@ -145,7 +146,7 @@ class Observation:
 
 
 @dataclass(frozen=True)
-class Redraw:
+class _Redraw:
     """A redraw of much of the screen: a share of its cells, between two epoch milliseconds."""
 
     start_ms: float
@@ -160,169 +161,6 @@ class _Run:
     state: int
     first: int
     last: int
-
-
-def find_segments(
-    canvases: Sequence[Canvas],
-    observations: Sequence[Observation],
-    redraws: Sequence[Redraw],
-    *,
-    positions: PointerTrack,
-    beyond_ms: float | None = None,
-) -> ScreenParts:
-    """The parts of a recording, one when the first candidate explains all of it.
-
-    Args:
-        canvases: the candidates; the first is that of the calibration.
-        observations: in time order.
-        redraws: in time order.
-        positions: of the pointer in the log; candidates that differ there are told apart.
-        beyond_ms: when positions began that contradict the first candidate and fit no other; from
-            the last redraw before them on, nothing is known. None: there are none.
-    """
-    if not observations:
-        return _unknown_from(canvases[0], redraws, beyond_ms)
-    segments = _Segments(canvases, observations, redraws, positions)
-    parts = segments.parts()
-    if len(parts) == 1 and not any(observation.scan for observation in observations):
-        return _unknown_from(canvases[0], redraws, beyond_ms)
-    return ScreenParts(parts)
-
-
-def _unknown_from(
-    canvas: Canvas, redraws: Sequence[Redraw], beyond_ms: float | None
-) -> ScreenParts:
-    first = ScreenPart(ALWAYS, canvas, "calibration")
-    if beyond_ms is not None:
-        before = [r for r in redraws if r.share >= WHOLE_SHARE and r.start_ms <= beyond_ms]
-        if before:
-            return ScreenParts((first, ScreenPart(before[-1].start_ms, None, "none")))
-    return ScreenParts((first,))
-
-
-class _Segments:
-    """The parts of one recording; the state after the last candidate is `unknown`."""
-
-    def __init__(
-        self,
-        canvases: Sequence[Canvas],
-        observations: Sequence[Observation],
-        redraws: Sequence[Redraw],
-        positions: PointerTrack,
-    ) -> None:
-        self._canvases = canvases
-        self._observations = observations
-        self._redraws = redraws
-        self._positions = positions
-        self._unknown = len(canvases)
-        self._costs: Floats = np.array([[*o.costs, o.unknown] for o in observations])
-
-    def parts(self) -> tuple[ScreenPart, ...]:
-        """In time order."""
-        runs = self._without_unproven(self._runs())
-        changes = [self._change(before, run) for before, run in pairwise(runs)]
-        begins = [ALWAYS, *(change.end_ms for change in changes)]
-        ends = [*(change.start_ms for change in changes), float("inf")]
-        parts = []
-        for number, run in enumerate(runs):
-            if number:
-                parts.append(ScreenPart(changes[number - 1].start_ms, None, "redraw"))
-            proven = number == 0 or changes[number - 1].share > 0
-            parts.append(self._part(run, begins[number], ends[number], proven=proven))
-        return tuple(parts)
-
-    def _runs(self) -> list[_Run]:
-        """The cheapest sequence of states, as runs."""
-        entering = np.arange(self._unknown + 1) * UNLIKELIER
-        total, came_from = entering + self._costs[0], []
-        for costs in self._costs[1:]:
-            cheapest = int(np.argmin(total))
-            switched = total[cheapest] + SWITCH + entering
-            stays = total <= switched
-            came_from.append(np.where(stays, np.arange(len(total)), cheapest))
-            total = np.where(stays, total, switched) + costs
-        states = [int(np.argmin(total))]
-        for back in reversed(came_from):
-            states.append(int(back[states[-1]]))
-        runs, position = [], 0
-        for state, group in groupby(reversed(states)):
-            length = len(list(group))
-            runs.append(_Run(state, position, position + length))
-            position += length
-        return runs
-
-    def _without_unproven(self, runs: Sequence[_Run]) -> list[_Run]:
-        """The runs; one of unknown scale counts only from a redraw of the whole screen on.
-
-        A pointer that the video stops showing is not a sign of another resolution.
-        """
-        kept: list[_Run] = []
-        for run in runs:
-            state = run.state
-            if state == self._unknown:
-                before = kept[-1].state if kept else 0
-                whole = kept and self._change(kept[-1], run).share >= WHOLE_SHARE
-                state = state if whole else before
-            if kept and kept[-1].state == state:
-                kept[-1] = _Run(state, kept[-1].first, run.last)
-            else:
-                kept.append(_Run(state, run.first, run.last))
-        return kept
-
-    def _change(self, before: _Run, run: _Run) -> Redraw:
-        """When one run became the next: at the largest redraws between what speaks for either.
-
-        Without a redraw, its share is 0.
-        """
-        favours = self._costs[:, before.state] - self._costs[:, run.state]
-        old = [i for i in range(before.first, before.last) if favours[i] < 0]
-        new = [i for i in range(run.first, run.last) if favours[i] > 0]
-        start = self._observations[max(old, default=before.first)].time_ms
-        end = self._observations[min(new, default=run.first)].time_ms
-        found = [r for r in self._redraws if r.end_ms > start and r.start_ms < end]
-        share = max((redraw.share for redraw in found), default=0.0)
-        if not share:
-            return Redraw(start, end, 0.0)
-        largest = [redraw for redraw in found if redraw.share >= COMPARABLE * share]
-        return Redraw(largest[0].start_ms, largest[-1].end_ms, share)
-
-    def _part(self, run: _Run, from_ms: float, until_ms: float, *, proven: bool) -> ScreenPart:
-        """The part of a run; `proven`: it begins with a redraw, or with the recording."""
-        if run.state == 0:
-            return ScreenPart(from_ms, self._canvases[0], "calibration")
-        if not proven or run.state == self._unknown or self._is_ambiguous(run, from_ms, until_ms):
-            return ScreenPart(from_ms, None, "none")
-        moves = [o for o in self._observations[run.first : run.last] if not o.scan]
-        agreeing = sum(o.costs[run.state] < UNKNOWN_COST for o in moves)
-        evidence = "pointer" if agreeing >= SWITCH else "scans"
-        canvas = self._canvases[run.state]
-        method: ScaleMethod = "pixels" if evidence == "pointer" else "assumed"
-        return ScreenPart(from_ms, replace(canvas, scale_method=method), evidence)
-
-    def _is_ambiguous(self, run: _Run, from_ms: float, until_ms: float) -> bool:
-        """Whether another candidate explains a run as well and lays its positions elsewhere."""
-        costs = self._costs[run.first : run.last].sum(axis=0)[: self._unknown]
-        rivals = np.flatnonzero(costs <= costs[run.state] + AMBIGUOUS).tolist()
-        size = self._canvases[run.state].event_size
-        points = self._extremes(from_ms, until_ms, size) or [size]
-        places = [
-            [self._canvases[state].to_canvas(*point) for point in points]
-            for state in (run.state, *rivals)
-        ]
-        return float(np.ptp(np.array(places), axis=0).max()) > LARGEST_ERROR_PX
-
-    def _extremes(self, from_ms: float, until_ms: float, size: Point) -> list[Point]:
-        """Corners of the box of the pointer's positions on a screen of this size, in event space.
-
-        Between two times. Empty without such a position.
-        """
-        track = self._positions
-        inside = (track.times >= from_ms) & (track.times < until_ms)
-        inside &= (track.x >= 0) & (track.x < size[0]) & (track.y >= 0) & (track.y < size[1])
-        if not inside.any():
-            return []
-        x, y = track.x[inside], track.y[inside]
-        return [(float(a), float(b)) for a in (x.min(), x.max()) for b in (y.min(), y.max())]
 
 
 REDRAWN_SHARE = 0.02  # of all cells; a new resolution moves everything that is not plain
@@ -379,25 +217,35 @@ def find_screen_parts(
 ) -> ScreenParts | None:
     """The parts of a recording whose screen changed its resolution or scale; None when it did not.
 
-    Decodes the whole video. A part whose scale cannot be known has no canvas.
+    Decodes the whole video. A part whose scale cannot be known has no canvas. Where positions begin
+    that contradict the first candidate and fit no other, nothing is known from the last redraw
+    before them on.
     """
     search = _Search(video, calibration, path, screen_sizes(desktops, calibration.canvas))
-    search.read()
-    beyond = None
-    if calibration.canvas.scale_method != "pixels":
-        beyond = first_beyond(calibration, path.track())
-    parts = find_segments(
-        search.canvases(),
-        search.observations(),
-        search.redraws,
-        positions=path.track(),
-        beyond_ms=beyond,
-    )
-    return parts if len(parts) > 1 else None
+    parts = search.parts()
+    if len(parts) > 1 or any(observation.scan for observation in search.observations):
+        return ScreenParts(parts) if len(parts) > 1 else None
+    if calibration.canvas.scale_method == "pixels":
+        return None
+    beyond_ms = first_beyond(calibration, path.track())
+    if beyond_ms is None:
+        return None
+    whole = [r for r in search.redraws if r.share >= WHOLE_SHARE and r.start_ms <= beyond_ms]
+    first = ScreenPart(ALWAYS, calibration.canvas)
+    unknown = [ScreenPart(one.start_ms, None) for one in whole[-1:]]
+    return ScreenParts((first, *unknown)) if unknown else None
 
 
 class _Search:
-    """What the video and the scans say about every candidate."""
+    """What the video and the scans say about every candidate, and the parts that follow.
+
+    The state after the last candidate is `unknown`.
+
+    Attributes:
+        canvases: all candidates; the first is that of the calibration.
+        observations: what speaks against each candidate, in time order.
+        redraws: in time order.
+    """
 
     def __init__(
         self,
@@ -406,33 +254,20 @@ class _Search:
         path: PointerPath,
         desktops: Sequence[DesktopSize],
     ) -> None:
-        self._video = video
-        self._calibration = calibration
-        self._desktops = desktops
+        self._calibration, self._desktops, self._positions = calibration, desktops, path.track()
         screen = ScreenParts.single(calibration.canvas)
         self._pointer = VideoPointer(path, calibration.clock, screen, video.frame_s)
         self._moves: dict[tuple[int, int], _Moves] = {}
-        base = calibration.canvas
-        self._moves_of((base.video_width, base.video_height))
-        self.redraws: list[Redraw] = []
-
-    def read(self) -> None:
-        """Decode the video and compare each frame with the one before."""
-        times = self._video.times
-        before: Frame | None = None
-        for frame in self._video.frames([Span(float(times[0]), float(times[-1]))]):
-            if before is not None:
-                self._compare(before, frame)
-            before = frame
-
-    def canvases(self) -> list[Canvas]:
-        """All candidates; the first is that of the calibration."""
-        return [canvas for moves in self._moves.values() for canvas in moves.canvases]
-
-    def observations(self) -> list[Observation]:
-        """What speaks against each candidate, in time order."""
+        self._moves_of((calibration.canvas.video_width, calibration.canvas.video_height))
+        self.redraws: list[_Redraw] = []
+        frames = video.frames([Span(float(video.times[0]), float(video.times[-1]))])
+        for before, frame in pairwise(frames):
+            self._compare(before, frame)
+        self.canvases = [canvas for moves in self._moves.values() for canvas in moves.canvases]
+        self._unknown = len(self.canvases)
         found = [*self._moved(), *self._scanned()]
-        return sorted(found, key=lambda observation: observation.time_ms)
+        self.observations = sorted(found, key=lambda observation: observation.time_ms)
+        self._costs: Floats = np.array([[*o.costs, o.unknown] for o in self.observations])
 
     def _compare(self, before: Frame, frame: Frame) -> None:
         clock = self._calibration.clock
@@ -440,7 +275,7 @@ class _Search:
         start = clock.event_time(before.time) - uncertainty
         end = clock.event_time(frame.time) + uncertainty
         if before.size != frame.size:
-            self.redraws.append(Redraw(start, end, 1.0))
+            self.redraws.append(_Redraw(start, end, 1.0))
             return
         cells = changed_cells(before.luma, frame.luma)
         flickering = self._calibration.flickering
@@ -448,7 +283,7 @@ class _Search:
             cells &= ~flickering
         share = float(cells.mean()) if cells.size else 0.0
         if share >= REDRAWN_SHARE:
-            self.redraws.append(Redraw(start, end, share))
+            self.redraws.append(_Redraw(start, end, share))
         moved = self._pointer.moves_around(before.time, frame.time)
         if len(moved) == 4 and 0 < share <= QUIET_SHARE:
             moves = self._moves_of(frame.size)
@@ -464,21 +299,128 @@ class _Search:
             self._moves[size] = _Moves(found)
         return self._moves[size]
 
-    def _moved(self) -> Iterator[Observation]:
+    def _moved(self) -> Iterator[_Observation]:
         for size, moves in self._moves.items():
             for time, hits in zip(moves.times, moves.hits, strict=True):
                 parts = [
                     1.0 - hits if other == size else np.full(len(some.canvases), IMPOSSIBLE)
                     for other, some in self._moves.items()
                 ]
-                yield Observation(time, np.concatenate(parts))
+                yield _Observation(time, np.concatenate(parts))
 
-    def _scanned(self) -> Iterator[Observation]:
-        canvases = self.canvases()
+    def _scanned(self) -> Iterator[_Observation]:
         for desktop in self._desktops:
-            wrong = [not is_same_size(desktop.size, canvas.event_size) for canvas in canvases]
+            wrong = [not is_same_size(desktop.size, canvas.event_size) for canvas in self.canvases]
             costs = np.array(wrong) * WRONG_DESKTOP
-            yield Observation(desktop.time_ms, costs, UNKNOWN_DESKTOP, scan=True)
+            yield _Observation(desktop.time_ms, costs, UNKNOWN_DESKTOP, scan=True)
+
+    def parts(self) -> tuple[ScreenPart, ...]:
+        """In time order; one when the first candidate explains all, none without observations."""
+        if not self.observations:
+            return ()
+        runs = self._without_unproven(self._runs())
+        changes = [self._change(before, run) for before, run in pairwise(runs)]
+        begins = [ALWAYS, *(change.end_ms for change in changes)]
+        ends = [*(change.start_ms for change in changes), float("inf")]
+        parts = []
+        for number, run in enumerate(runs):
+            if number:
+                parts.append(ScreenPart(changes[number - 1].start_ms, None))
+            proven = number == 0 or changes[number - 1].share > 0
+            parts.append(self._part(run, begins[number], ends[number], proven=proven))
+        return tuple(parts)
+
+    def _runs(self) -> list[_Run]:
+        """The cheapest sequence of states, as runs."""
+        entering = np.arange(self._unknown + 1) * UNLIKELIER
+        total, came_from = entering + self._costs[0], []
+        for costs in self._costs[1:]:
+            cheapest = int(np.argmin(total))
+            switched = total[cheapest] + SWITCH + entering
+            stays = total <= switched
+            came_from.append(np.where(stays, np.arange(len(total)), cheapest))
+            total = np.where(stays, total, switched) + costs
+        states = [int(np.argmin(total))]
+        for back in reversed(came_from):
+            states.append(int(back[states[-1]]))
+        runs, position = [], 0
+        for state, group in groupby(reversed(states)):
+            length = len(list(group))
+            runs.append(_Run(state, position, position + length))
+            position += length
+        return runs
+
+    def _without_unproven(self, runs: Sequence[_Run]) -> list[_Run]:
+        """The runs; one of unknown scale counts only from a redraw of the whole screen on.
+
+        A pointer that the video stops showing is not a sign of another resolution.
+        """
+        kept: list[_Run] = []
+        for run in runs:
+            state = run.state
+            if state == self._unknown:
+                before = kept[-1].state if kept else 0
+                whole = kept and self._change(kept[-1], run).share >= WHOLE_SHARE
+                state = state if whole else before
+            if kept and kept[-1].state == state:
+                kept[-1] = _Run(state, kept[-1].first, run.last)
+            else:
+                kept.append(_Run(state, run.first, run.last))
+        return kept
+
+    def _change(self, before: _Run, run: _Run) -> _Redraw:
+        """When one run became the next: at the largest redraws between what speaks for either.
+
+        Without a redraw, its share is 0.
+        """
+        favours = self._costs[:, before.state] - self._costs[:, run.state]
+        old = [i for i in range(before.first, before.last) if favours[i] < 0]
+        new = [i for i in range(run.first, run.last) if favours[i] > 0]
+        start = self.observations[max(old, default=before.first)].time_ms
+        end = self.observations[min(new, default=run.first)].time_ms
+        found = [r for r in self.redraws if r.end_ms > start and r.start_ms < end]
+        share = max((redraw.share for redraw in found), default=0.0)
+        if not share:
+            return _Redraw(start, end, 0.0)
+        largest = [redraw for redraw in found if redraw.share >= COMPARABLE * share]
+        return _Redraw(largest[0].start_ms, largest[-1].end_ms, share)
+
+    def _part(self, run: _Run, from_ms: float, until_ms: float, *, proven: bool) -> ScreenPart:
+        """The part of a run; `proven`: it begins with a redraw, or with the recording."""
+        if run.state == 0:
+            return ScreenPart(from_ms, self.canvases[0])
+        if not proven or run.state == self._unknown or self._is_ambiguous(run, from_ms, until_ms):
+            return ScreenPart(from_ms, None)
+        moves = [o for o in self.observations[run.first : run.last] if not o.scan]
+        agreeing = sum(o.costs[run.state] < UNKNOWN_COST for o in moves)
+        canvas = self.canvases[run.state]
+        method: ScaleMethod = "pixels" if agreeing >= SWITCH else "assumed"
+        return ScreenPart(from_ms, replace(canvas, scale_method=method))
+
+    def _is_ambiguous(self, run: _Run, from_ms: float, until_ms: float) -> bool:
+        """Whether another candidate explains a run as well and lays its positions elsewhere."""
+        costs = self._costs[run.first : run.last].sum(axis=0)[: self._unknown]
+        rivals = np.flatnonzero(costs <= costs[run.state] + AMBIGUOUS).tolist()
+        size = self.canvases[run.state].event_size
+        points = self._extremes(from_ms, until_ms, size) or [size]
+        places = [
+            [self.canvases[state].to_canvas(*point) for point in points]
+            for state in (run.state, *rivals)
+        ]
+        return float(np.ptp(np.array(places), axis=0).max()) > LARGEST_ERROR_PX
+
+    def _extremes(self, from_ms: float, until_ms: float, size: Point) -> list[Point]:
+        """Corners of the box of the pointer's positions on a screen of this size, in event space.
+
+        Between two times. Empty without such a position.
+        """
+        track = self._positions
+        inside = (track.times >= from_ms) & (track.times < until_ms)
+        inside &= (track.x >= 0) & (track.x < size[0]) & (track.y >= 0) & (track.y < size[1])
+        if not inside.any():
+            return []
+        x, y = track.x[inside], track.y[inside]
+        return [(float(a), float(b)) for a in (x.min(), x.max()) for b in (y.min(), y.max())]
 
 
 def _changed_at(changed: Cells, canvases: Sequence[Canvas], points: Sequence[Point]) -> Cells:

@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 import cv2
 import numpy as np
 
-from demo_pipeline.actions.action_tables import CONTINUED, Action
+from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.actions.scrolls import WheelVote
 from demo_pipeline.files.recording_files import VIDEO_FILE
 from demo_pipeline.observation.clock.calibrate import Calibration
@@ -29,7 +29,7 @@ from demo_pipeline.observation.frames.changes import (
     changed_cells,
 )
 from demo_pipeline.observation.frames.evidence import Evidence, Wait
-from demo_pipeline.observation.frames.frame_choice import FrameChoice, FrameChooser
+from demo_pipeline.observation.frames.frame_choice import FrameChoice, FrameChooser, Reason
 from demo_pipeline.observation.frames.frame_requests import (
     SPAN_MARGIN_FRAMES,
     FrameRequest,
@@ -43,7 +43,6 @@ from demo_pipeline.observation.frames.scan_comparisons import (
     TypedPlaces,
 )
 from demo_pipeline.observation.frames.screenshot_writer import (
-    PAUSE_REASON,
     Screenshot,
     ScreenshotWriter,
     open_thumbnails,
@@ -209,7 +208,8 @@ class ActionFrames:
             return
         self._open.remove(chooser)
         if request.continued and not self._is_replaced(choice.frame):
-            self._screenshots[request.action_index] = Screenshot(request.action_index, CONTINUED)
+            continued = Screenshot(request.action_index, Reason.CONTINUED)
+            self._screenshots[request.action_index] = continued
             return
         self._shown = None if choice.frame is None else choice.frame.quartered
         redrawn = self._scanned.compare(request, pictures)
@@ -237,7 +237,7 @@ class ActionFrames:
         if index in self._screenshots:
             self._writer.remove(self._screenshots[index])
         self._scanned.leave_out(index)
-        self._screenshots[index] = Screenshot(index, PAUSE_REASON)
+        self._screenshots[index] = Screenshot(index, Reason.PAUSE)
 
 
 @dataclass(frozen=True)

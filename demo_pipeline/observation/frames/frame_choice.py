@@ -21,7 +21,7 @@ Kept = TypeVar("Kept")
 
 
 class Reason(StrEnum):
-    """Why a frame was chosen: `reason_code` of frames.parquet.
+    """Why a frame was chosen, or why there is none: `reason_code` of frames.parquet.
 
     `pre_move`: the screen was still and the pointer had not started towards the target.
     `settled`: the first frame of the still screen, while the pointer was already on its way.
@@ -29,6 +29,10 @@ class Reason(StrEnum):
     `first_frame`: the video starts after the limit but before the press: its first frame.
     `waiting`: of a wait: the screen that was waited at, a second after the previous action.
     `missing`: no frame of the video shows the screen before the press.
+    `pause`: a pause that was not a wait.
+    `continued`: typing that went on while the screen was not replaced.
+    `recorder_control`: an action that was for the recorder.
+    `unknown_scale`: where the action's coordinates are in the video.
     """
 
     PRE_MOVE = "pre_move"
@@ -37,6 +41,10 @@ class Reason(StrEnum):
     FIRST_FRAME = "first_frame"
     WAITING = "waiting"
     MISSING = "missing"
+    PAUSE = "pause"
+    CONTINUED = "continued"
+    RECORDER = "recorder_control"
+    UNKNOWN_SCALE = "unknown_scale"
 
 
 class FrameChoice(NamedTuple):

@@ -296,7 +296,7 @@ class ScanComparison:
         highlight covers much of the element, or of one around it, and nothing else; the pointer's
         picture may part it.
         """
-        first, _, shot, at_press = pictures
+        (first, _, shot, at_press), (x, y) = pictures, point
         if _at_target(changes, aim.element, point, shot):
             return True
         if at_press is not shot:
@@ -305,7 +305,11 @@ class ScanComparison:
                 return True
         for before, after, reach in ((first, shot, 0.0), (shot, at_press, NEAR_POINTER_PX)):
             shaded = self._shaded(before, after)
-            near = [area for area in shaded if _is_near(area, *point, reach)]
+            near = [
+                area
+                for area in shaded
+                if area.y <= y < area.bottom and area.x - reach <= x < area.right + reach
+            ]
             if near and not any(_are_highlight(near, box, shot) for box in aim.around):
                 return True
         return False
@@ -364,11 +368,6 @@ def _are_highlight(areas: Sequence[PixelBox], element: PixelBox, shown: ScreenPi
 def _share(element: PixelBox, shown: ScreenPicture) -> float:
     """The share of the picture that an element covers."""
     return element.area / (shown.detail.size * DETAIL_STEP**2)
-
-
-def _is_near(area: PixelBox, x: float, y: float, reach: float) -> bool:
-    """Whether a point is in an area, or at most `reach` pixels right or left of it."""
-    return area.y <= y < area.bottom and area.x - reach <= x < area.right + reach
 
 
 class TypedPlaces:

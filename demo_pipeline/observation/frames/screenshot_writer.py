@@ -130,8 +130,6 @@ def read_thumbnails(folder: Path) -> Mapping[int, bytes]:
 
 MAX_STALE_S = 0.5  # seconds; a frame says nothing about a later screen unless a frame follows it
 MAX_STALE_FRAMES = 2  # frame distances; the same for a video with a low frame rate
-UNKNOWN_SCALE_REASON = "unknown_scale"  # where an action's coordinates are in the video
-PAUSE_REASON = "pause"  # `reason_code` of a pause that was not a wait
 
 
 @dataclass(frozen=True)
@@ -139,7 +137,7 @@ class Screenshot:
     """What the video shows before one action; fields as in `screenshots.FRAMES_SCHEMA`."""
 
     action_index: int
-    reason_code: str
+    reason_code: Reason
     file: str | None = None
     pts: float | None = None
     frame: int | None = None
@@ -202,7 +200,7 @@ class ScreenshotWriter:
             return Screenshot(request.action_index, Reason.MISSING)
         canvas = self._canvas_of(request, frame)
         if canvas is None:
-            return Screenshot(request.action_index, UNKNOWN_SCALE_REASON)
+            return Screenshot(request.action_index, Reason.UNKNOWN_SCALE)
         name = f"{request.action_index:03d}.png"
         rgb = self._colours.rgb(frame)
         picture = canvas.fit(rgb)

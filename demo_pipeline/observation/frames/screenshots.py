@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from pydantic import ValidationError
 
-from demo_pipeline.actions.action_tables import CONTINUED, POINTER_TYPES, Action, read_actions
+from demo_pipeline.actions.action_tables import POINTER_TYPES, Action, read_actions
 from demo_pipeline.actions.build_actions import known_stop_ms, last_action, possible_stop
 from demo_pipeline.actions.inputs import inputs_of
 from demo_pipeline.files.atomic_write import read_digest
@@ -38,10 +38,8 @@ from demo_pipeline.observation.frames.last_action import FINAL_FILE
 from demo_pipeline.observation.frames.pointer_path import PointerPath, PointerTrack
 from demo_pipeline.observation.frames.scan_comparisons import scales_of_parts
 from demo_pipeline.observation.frames.screenshot_writer import (
-    PAUSE_REASON,
     THUMBNAILS_FILE,
     THUMBNAILS_SCHEMA,
-    UNKNOWN_SCALE_REASON,
     Screenshot,
 )
 from demo_pipeline.observation.frames.video_reader import RecordedVideo
@@ -54,8 +52,6 @@ from demo_pipeline.recording.events import read_events
 from demo_pipeline.recording.manifest import RecordingManifest
 from demo_pipeline.recording.video_probe import scan_packets
 from demo_pipeline.settings import ObservationSettings
-
-RECORDER_REASON = "recorder_control"  # `reason_code` of an action that was for the recorder
 
 
 def without_recorder(
@@ -75,7 +71,7 @@ def without_recorder(
     screenshots, final = [], last.action_index if last is not None else None
     for shot in observed.screenshots:
         index, is_control = shot.action_index, shot.action_index in control
-        screenshots.append(Screenshot(index, RECORDER_REASON) if is_control else shot)
+        screenshots.append(Screenshot(index, Reason.RECORDER) if is_control else shot)
         if is_control and shot.file is not None:
             picture = folder / shot.file
             picture.replace(folder / FINAL_FILE) if index == final else picture.unlink()
@@ -91,7 +87,6 @@ EVIDENCE_FILE = "evidence.json"
 DIGESTS_FILE = "pictures.sha256"
 _LOG = logging.getLogger(__package__)
 
-_REASON_CODES = (*Reason, PAUSE_REASON, CONTINUED, RECORDER_REASON, UNKNOWN_SCALE_REASON)
 _FILE_TEXT = "NNN.png; null: no frame, a pause that was not a wait, or the recorder's own"
 _DISTANCE_TEXT = "from the pointer in the frame to the press, event space"
 _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
@@ -101,7 +96,7 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("frame", pa.int64(), True, "0-based number of the frame in presentation order"),
     ("lead_ms", pa.float64(), True, "frame to press, milliseconds"),
     ("settle_ms", pa.float64(), True, "ms that the screen had been still in the compared frames"),
-    ("reason_code", pa.string(), False, ", ".join(_REASON_CODES)),
+    ("reason_code", pa.string(), False, ", ".join(Reason)),
     ("leak", pa.bool_(), False, "the pointer is already at the target, or the frame too late"),
     ("unavoidable", pa.bool_(), False, "a leak; at the target since the previous action ended"),
     ("pointer_distance_px", pa.float64(), True, _DISTANCE_TEXT),
@@ -115,7 +110,7 @@ FRAMES_SCHEMA = described_schema(
         "frame": COUNT.where("pts"),
         "lead_ms": ANY.where("pts"),
         "settle_ms pointer_distance_px": COUNT.only_where("pts"),
-        "reason_code": one_of(*_REASON_CODES),
+        "reason_code": one_of(*Reason),
     },
 )
 
@@ -165,7 +160,10 @@ def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order 
 
 @dataclass(frozen=True)
 class _Observation:
-    """Looking at a recording: what the scans and the video show about its actions."""
+    """Looking at a recording: what the scans and the video show about its actions.
+
+    `stop` is what `run_decode_pass` asks of the recorder's end.
+    """
 
     video: RecordedVideo
     path: PointerPath
@@ -184,41 +182,32 @@ class _Observation:
         resolution or scale, and a change makes it look again, with a canvas for each part. So do
         trees whose boxes fit the picture in other units only.
         """
-        scanned = self._scanned(calibration)
+        scanned = scan_targets(self.actions, self.scans, self.reader, calibration)
         observed = self._decoded(calibration, scanned)
-        first, lead_ms = calibration.clock, self.settings.min_lead_ms
-        calibration = calibration.checked(observed.clock_parts, lead_ms)
-        if calibration.clock != first:
-            self._discard()
-            observed = self._decoded(calibration, scanned)
-        suspect = observed.screen_suspect
-        if suspect or needs_search(calibration, self.path.track(), scanned.desktops):
-            parts = find_screen_parts(self.video, calibration, self.path, scanned.desktops)
+        checked = calibration.checked(observed.clock_parts, self.settings.min_lead_ms)
+        if checked.clock != calibration.clock:
+            observed = self._decoded(checked, scanned)
+        calibration, desktops = checked, scanned.desktops
+        if observed.screen_suspect or needs_search(calibration, self.path.track(), desktops):
+            parts = find_screen_parts(self.video, calibration, self.path, desktops)
             if parts is not None:
-                self._discard()
                 calibration = replace(calibration, parts=parts)
-                observed = self._decoded(calibration, self._scanned(calibration))
+                scanned = scan_targets(self.actions, self.scans, self.reader, calibration)
+                observed = self._decoded(calibration, scanned)
         scales = scales_of_parts(observed.fits)
         if scales:
-            self._discard()
             reader = TreeReader(self.reader.log, self.reader.platform, scales)
-            observed = self._decoded(calibration, self._scanned(calibration, reader))
+            scanned = scan_targets(self.actions, self.scans, reader, calibration)
+            observed = self._decoded(calibration, scanned)
             found = tuple(TreeScale(scan_event=line, scale=scales[line]) for line in sorted(scales))
             evidence = observed.evidence.model_copy(update={"tree_scales": found})
             observed = replace(observed, evidence=evidence)
         return calibration, observed
 
-    def _discard(self) -> None:
-        """Delete the screenshots of frames that are looked at again."""
+    def _decoded(self, calibration: Calibration, scanned: ScannedTargets) -> DecodeResult:
+        """Decode the frames that are wanted now; those of an earlier look are deleted."""
         for file in self.out.glob("*.png"):
             file.unlink()
-
-    def _scanned(
-        self, calibration: Calibration, reader: TreeReader | None = None
-    ) -> ScannedTargets:
-        return scan_targets(self.actions, self.scans, reader or self.reader, calibration)
-
-    def _decoded(self, calibration: Calibration, scanned: ScannedTargets) -> DecodeResult:
         requests = request_frames(
             self.actions,
             scanned.by_action,
@@ -337,6 +326,8 @@ def check_screenshot_files(folder: Path, actions_folder: Path) -> list[Problem]:
 
 def check_pictures(folder: Path, actions_folder: Path, video: Path) -> list[Problem]:
     """The pictures are those that were written; rows agree with the video and the actions."""
+    if problems := check_screenshot_files(folder, actions_folder):
+        return problems
     rows, evidence = read_frames(folder), read_evidence(folder)
     presses = {action.action_index: action.press_ms for action in read_actions(actions_folder)}
     named = [row["file"] for row in rows if row["file"]]

@@ -47,6 +47,8 @@ class ScrollMotion:
     """Measures how the content moves during some scrolls; sees every frame in order."""
 
     def __init__(self, actions: Sequence[Action], clock: Clock, screen: ScreenParts) -> None:
+        # What moves after the next press, that one causes.
+        presses = [*(clock.video_time(action.press_ms) for action in actions[1:]), np.inf]
         found = [
             _Scroll(
                 action.action_index,
@@ -58,7 +60,7 @@ class ScrollMotion:
                 action.wheel_sum,
                 Counter(),
             )
-            for action, until in zip(actions, _next_presses(actions, clock), strict=True)
+            for action, until in zip(actions, presses, strict=False)
             if action.action_type == "scroll" and action.wheel_sum
             if action.x is not None and action.y is not None
             if (canvas := screen.at(action.press_ms).canvas) is not None
@@ -92,12 +94,6 @@ class ScrollMotion:
             ScrollEvidence(scroll.action_index, scroll.delta, scroll.moved)
             for scroll in self._scrolls
         )
-
-
-def _next_presses(actions: Sequence[Action], clock: Clock) -> list[float]:
-    """When the action after each began, video seconds: it causes what moves later."""
-    following = [clock.video_time(action.press_ms) for action in actions[1:]]
-    return [*following, np.inf][: len(actions)]
 
 
 def content_moved(before: Luma, after: Luma, place: tuple[float, float]) -> Direction | None:

@@ -223,12 +223,7 @@ def decode_spans(
     limit = {} if size is None else {"max_pixels": most_pixels(size)}
     wanted = list(_stretches(packets, spans))
     with open_video(path, **limit) as (container, stream):
-        reader = ForwardReader(container, stream, packets, wanted, size)
-        try:
-            for first, last in wanted:
-                yield from reader.frames(first, last)
-        finally:
-            reader.close()
+        yield from ForwardReader(container, stream, packets, wanted, size).frames()
 
 
 def _stretches(packets: PacketScan, spans: Sequence[Span]) -> Iterator[PtsRange]:
@@ -241,9 +236,10 @@ def _stretches(packets: PacketScan, spans: Sequence[Span]) -> Iterator[PtsRange]
 
 
 class ForwardReader:
-    """A video that is read forwards, one stretch after the other.
+    """A video that is read forwards, one of the `wanted` stretches after the other.
 
-    Between the `wanted` stretches, frames that no other frame refers to are not decoded.
+    Between them, frames that no other frame refers to are not decoded. It holds no frame: the
+    decoder and its frames would else keep each other.
     """
 
     def __init__(
@@ -251,43 +247,33 @@ class ForwardReader:
         container: Any,
         stream: Any,
         packets: PacketScan,
-        wanted: Sequence[PtsRange] = (),
+        wanted: Sequence[PtsRange],
         size: tuple[int, int] | None = None,
     ) -> None:
         self._container, self._stream = container, stream
-        self._packets, self._size = packets, size
-        self._pictures: Iterator[Any] = iter(())
-        self._position: int | None = None
-        self._ahead: Any = None
+        self._packets, self._wanted, self._size = packets, wanted, size
         self._edges = [edge for first, last in wanted for edge in (first, last + 1)]
         self._low, self._high = math.inf, -math.inf
 
-    def close(self) -> None:
-        """Let go of the decoder; it and this reader would else keep each other, and its frames."""
-        self._pictures, self._ahead = iter(()), None
-        self._container = self._stream = None
-
-    def frames(self, first: int, last: int) -> Iterator[Frame]:
-        """Frames of first <= PTS <= last after those that were returned before."""
-        key = _key_before(self._packets, first)
-        if self._position is None or key > self._position:
-            self._pictures = _intact(self._decoded(key))
-            self._ahead = None
-        base = float(self._packets.time_base)
-        while True:
-            picture, self._ahead = self._ahead or next(self._pictures, None), None
-            if picture is None:
-                return
-            pts = picture.pts
-            if pts > last:
-                self._ahead = picture
-                return
-            if self._position is None or pts > self._position:
-                self._position = pts
-                if pts >= first:
-                    yield Frame(pts, pts * base, picture)
-            if pts == last:
-                return
+    def frames(self) -> Iterator[Frame]:
+        """Frames of the stretches, in presentation order."""
+        base, position = float(self._packets.time_base), -math.inf
+        pictures: Iterator[Any] = iter(())
+        ahead = None
+        for first, last in self._wanted:
+            key = _key_before(self._packets, first)
+            if key > position:
+                pictures, ahead = _intact(self._decoded(key)), None
+            while picture := ahead or next(pictures, None):
+                ahead = picture if picture.pts > last else None
+                if ahead is not None:
+                    break
+                if picture.pts > position:
+                    position = picture.pts
+                    if position >= first:
+                        yield Frame(position, position * base, picture)
+                if picture.pts == last:
+                    break
 
     def _decoded(self, key: int) -> Iterator[Any]:
         """Pictures from a key frame on; after a decoder error, from the next key frame on."""

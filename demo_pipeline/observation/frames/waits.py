@@ -481,7 +481,7 @@ class WaitObserver:
             return changed, changed
         near = self._pointer.positions_near
         pointers = [*near(last_time), *near(time)]
-        if _is_moving(pointers):
+        if any(max(side) - min(side) > RESTING_PX for side in zip(*pointers, strict=True)):
             changed = changed & ~_around(pointers, changed, POINTER_PX)
         if time - arrival > HOVER_S:
             return changed, np.zeros_like(changed)
@@ -557,11 +557,6 @@ def _sample_times(intervals: Sequence[Interval], times: Floats) -> list[float]:
     grid = np.unique(np.concatenate(wanted))
     shown = np.unique(np.searchsorted(times, grid + TIME_TOLERANCE_S, side="right") - 1)
     return [float(time) for time in times[shown[shown >= 0]]]
-
-
-def _is_moving(pointers: Sequence[Point]) -> bool:
-    sides = list(zip(*pointers, strict=True))
-    return any(max(side) - min(side) > RESTING_PX for side in sides)
 
 
 def _around(pointers: Sequence[Point], like: Cells, across: int) -> Cells:

@@ -88,13 +88,8 @@ def _two_numbers(text: msgspec.Raw) -> tuple[float, float] | None:
 
 def boxes_of(nodes: Sequence[RawNode]) -> Boxes:
     """The boxes of nodes. AT-SPI's sizes of -1 and impossibly large numbers are not usable."""
-    rows = [
-        (box.x, box.y, box.width, box.height)
-        if type(box := node.bbox) is RawBox  # faster than the property
-        else node.box
-        for node in nodes
-    ]
-    boxes = np.fromiter(chain.from_iterable(rows), float, 4 * len(rows)).reshape(-1, 4)
+    sides = chain.from_iterable(node.box for node in nodes)
+    boxes = np.fromiter(sides, float, 4 * len(nodes)).reshape(-1, 4)
     usable = (np.abs(boxes) <= MAX_COORDINATE).all(axis=1) & (boxes[:, 2:] >= 0).all(axis=1)
     boxes[~usable] = math.nan
     return boxes

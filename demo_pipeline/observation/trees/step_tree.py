@@ -151,7 +151,6 @@ class Element:
     id: str
     role: str
     name: str
-    states: States
     bounds: dict[str, int]
     box: PixelBox | None
 
@@ -313,7 +312,6 @@ class StepTree:
             f"node_{position + 1}",
             self.role_at(position),
             _text(self.raws[position].name),
-            self.states_at(position),
             {side: value for side, (value,) in zip(_SIDES, bounds, strict=True)},
             self.box(position),
         )
@@ -323,10 +321,7 @@ class StepTree:
         width, height = self.canvas.width, self.canvas.height
         root = _Node("node_0", "desktop", "", _Bounds(0, 0, width, height), ())
         ids = numbered_ids(len(self) + 1)[1:]
-        names = [
-            name if (name := raw.name or "").isascii() else _text(name)  # spares most names a call
-            for raw in self.raws
-        ]
+        names = [_text(raw.name) for raw in self.raws]
         bounds = map(_Bounds, *_bounds(self.boxes, self.canvas))
         nodes = map(_Node, ids, self.roles, names, bounds, self.states)
         # A line break inside a text is escaped, so this one ends a node.

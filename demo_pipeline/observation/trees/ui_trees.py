@@ -116,7 +116,7 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
     unknown: Counter[str] = Counter()
     rows = []
     since = float("-inf")
-    written = _Writer()
+    last: tuple[StepTree, Path] | None = None
     clock = evidence.clock
     changes = [clock.event_time(time_s) for time_s in evidence.screen_changes_s]
     targets = StepTargets(reader, evidence, changes)
@@ -127,7 +127,11 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
         current = current_scan(known, action.press_ms, since, changes)
         tree = reader.tree(current.scan, action.press_ms, canvas)
         name = f"{action.action_index:03d}.json"
-        written.write(out / name, tree)
+        if last is not None and last[0] is tree:
+            link_or_copy(last[1], out / name)
+        else:
+            (out / name).write_bytes(tree.to_bytes())
+        last = (tree, out / name)
         agreement = targets.agreement(action, actions[:number], tree, current)
         differs = agreement is Agreement.DIFFERS
         target, method = targets.target(action, tree, current, differs=differs)
@@ -147,21 +151,6 @@ def _log_decisions(rows: Sequence[TreeRow]) -> None:
         _LOG.debug("action %d: scan of line %s, %s ms old, %s, %s", row["action_index"], *scan)
         target = (row["target_id"], row["target_method"])
         _LOG.debug("action %d: target %s by %s", row["action_index"], *target)
-
-
-class _Writer:
-    """Writes trees; the tree that was written last is linked instead of written again."""
-
-    def __init__(self) -> None:
-        self._last: tuple[StepTree, Path] | None = None
-
-    def write(self, path: Path, tree: StepTree) -> None:
-        """Write ui_tree.json of a step."""
-        if self._last is not None and self._last[0] is tree:
-            link_or_copy(self._last[1], path)
-        else:
-            path.write_bytes(tree.to_bytes())
-        self._last = (tree, path)
 
 
 def _row(

@@ -1,0 +1,92 @@
+"""Another resolution in mid-recording: from the redraw on, positions have another scale."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pytest
+
+from demo_pipeline.actions.inputs import Input
+from demo_pipeline.observation.clock.calibrate import Calibration
+from demo_pipeline.observation.clock.canvas import ScreenParts, fit_canvas
+from demo_pipeline.observation.clock.clock import Clock
+from demo_pipeline.observation.clock.screen_changes import (
+    DesktopSize,
+    find_screen_parts,
+    needs_search,
+)
+from demo_pipeline.observation.frames.pointer_path import PointerPath
+from demo_pipeline.observation.frames.video_reader import RecordedVideo
+from demo_pipeline.recording.video_probe import scan_packets
+from demo_pipeline_tests.simulator.video import TICKS, VideoOptions, encode
+
+WIDTH, HEIGHT, FPS, SECONDS = 1280, 720, 10, 14
+CHANGES_S = 7.0
+BASE = fit_canvas((WIDTH, HEIGHT), 1.0)
+
+
+def place(second: float) -> tuple[float, float]:
+    """Where the pointer is in the film, video pixels."""
+    return 200 + 700 * abs(np.sin(second)), 100 + 450 * abs(np.cos(second / 2))
+
+
+def found(
+    folder: Path, scale: float, *, shown: bool = True, desktops: tuple[DesktopSize, ...] = ()
+) -> ScreenParts | None:
+    """The parts of a film with `scale` pixels to a unit later on, its pointer `shown` or not."""
+
+    def picture(second: float) -> np.ndarray:
+        page = np.full((HEIGHT * 3 // 2, WIDTH), 128, np.uint8)
+        page[:HEIGHT] = 60 if second < CHANGES_S else 110
+        if shown:
+            x, y = map(int, place(second))
+            page[y : y + 20, x : x + 14] = 235
+        return page
+
+    pictures = ((n * TICKS // FPS, picture(n / FPS)) for n in range(SECONDS * FPS))
+    film = folder / "film.mp4"
+    encode(film, pictures, (WIDTH, HEIGHT), VideoOptions(fps=FPS, gop=100, preset="ultrafast"))
+    inputs = []
+    for number in range(SECONDS * 50):
+        second = number / 50
+        x, y = (side / (1.0 if second < CHANGES_S else scale) for side in place(second))
+        inputs.append(Input(number, number * 20, "mousemove", x, y))
+    path = PointerPath(inputs)
+    method: Literal["pixels", "assumed"] = "pixels" if shown else "assumed"
+    canvas = replace(BASE, scale_method=method)
+    calibration = Calibration(Clock(0.0, "pixels", 20.0), canvas, None)
+    video = RecordedVideo(film, scan_packets(film))
+    assert needs_search(calibration, path.track(), desktops) == bool(desktops)
+    return find_screen_parts(video, calibration, path, desktops)
+
+
+@pytest.mark.parametrize("scale", [1.25, 2.0])
+def test_the_pointer_tells_the_scale_after_the_screen_was_redrawn(
+    tmp_path: Path, scale: float
+) -> None:
+    parts = found(tmp_path, scale)
+    assert parts is not None
+    first, redraw, last = parts
+    assert (first.canvas, redraw.canvas) == (parts.at(0).canvas, None)
+    assert redraw.from_ms < CHANGES_S * 1000 < last.from_ms
+    assert last.from_ms - redraw.from_ms < 300
+    assert last.canvas is not None
+    assert (last.canvas.event_scale, last.canvas.scale_method) == (scale, "pixels")
+    assert last.canvas.to_canvas(100, 100) == BASE.to_canvas(100 * scale, 100 * scale)
+
+
+def test_a_screen_that_keeps_its_resolution_is_one_part(tmp_path: Path) -> None:
+    assert found(tmp_path, 1.0) is None
+
+
+def test_without_a_pointer_in_the_film_the_scans_tell(tmp_path: Path) -> None:
+    sizes = [(float(WIDTH), float(HEIGHT)), (1024.0, 576.0)]
+    desktops = tuple(
+        DesktopSize(second * 1000.0, sizes[second > CHANGES_S]) for second in range(1, SECONDS)
+    )
+    parts = found(tmp_path, 1.25, shown=False, desktops=desktops)
+    assert parts is not None
+    canvas = parts.at(12_000).canvas
+    assert canvas is not None
+    assert (canvas.event_scale, canvas.scale_method) == (1.25, "assumed")

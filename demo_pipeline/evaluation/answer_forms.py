@@ -16,20 +16,16 @@ from demo_pipeline.exports.agentnet_code import (
     decode_agentnet_answer,
     share_text,
 )
-from demo_pipeline.exports.answers import AnswerDecoder, AnsweredAction
-from demo_pipeline.exports.cudag.decoder import WheelUnits, cudag_decoder
-from demo_pipeline.exports.cudag.tool_calls import render_tool_calls
+from demo_pipeline.exports.answers import AnswerDecoder, AnsweredAction, InexpressibleError
+from demo_pipeline.exports.cudag.actions import wheel_units
+from demo_pipeline.exports.cudag.tool_calls import cudag_decoder, render_tool_calls
 from demo_pipeline.exports.messages import messages_decoder
 from demo_pipeline.exports.prompts import (
     end_sentence,
     hidden_words,
     system_prompt,
-    units_per_notch,
 )
-from demo_pipeline.exports.whole_trajectories import (
-    InexpressibleError,
-    sentence,
-)
+from demo_pipeline.exports.whole_trajectories import sentence
 from demo_pipeline.files.shown_text import escape_markers, replace_surrogates
 from demo_pipeline.settings import DatasetSettings
 
@@ -121,11 +117,6 @@ class AnswerForm:
     question: QuestionForm
     right: Callable[[StepRecord, DatasetSettings], str]
     decoder: Callable[[DatasetSettings], AnswerDecoder]
-
-
-def wheel_units(settings: DatasetSettings) -> WheelUnits:
-    """What `pixels` mean in the prompts that these settings give."""
-    return WheelUnits(settings.cudag_scroll_sign, max(1, units_per_notch(settings)))
 
 
 def _question(

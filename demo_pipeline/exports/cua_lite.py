@@ -26,6 +26,7 @@ from demo_pipeline.datasets.forms import Form, Record, Table
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.models import Text, points
 from demo_pipeline.desktopd.reader import Trajectory
+from demo_pipeline.exports.answers import UNKNOWN_KEY
 from demo_pipeline.exports.cua_lite_actions import (
     BBOX,
     COMPUTER,
@@ -53,7 +54,6 @@ from demo_pipeline.exports.record_files import ExportReader, unused_images
 from demo_pipeline.exports.whole_trajectories import (
     STRETCH_EXCLUSIONS,
     STRETCH_SETTINGS,
-    UNKNOWN_KEY,
     SaidStep,
     Stretch,
     finish_losses,

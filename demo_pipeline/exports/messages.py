@@ -23,7 +23,6 @@ from demo_pipeline.datasets.selection import Candidate
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.reader import Trajectory
 from demo_pipeline.exports.answers import Answer, AnswerDecoder
-from demo_pipeline.exports.cudag.decoder import WheelUnits, answer_blocks, decode_calls
 from demo_pipeline.exports.cudag.records import (
     DRAFT_EXCLUSIONS,
     DRAFT_SETTINGS,
@@ -34,6 +33,9 @@ from demo_pipeline.exports.cudag.tool_calls import (
     ACTION_LINE,
     THOUGHT_LINE,
     ToolCallError,
+    WheelUnits,
+    answer_blocks,
+    decode_calls,
     parse_tool_calls,
     render_tool_calls,
 )

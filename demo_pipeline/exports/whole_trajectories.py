@@ -16,7 +16,14 @@ from demo_pipeline.datasets.forms import Excluded, Record
 from demo_pipeline.datasets.selection import BAD_STEP, Candidate
 from demo_pipeline.desktopd.models import CANVAS_HEIGHT, CANVAS_WIDTH, Pixel, StepAction, points
 from demo_pipeline.desktopd.reader import StepFiles, Trajectory
-from demo_pipeline.exports.answers import AnsweredAction
+from demo_pipeline.exports.answers import (
+    CLICKS_OF_BUTTON,
+    HELD_KEYS,
+    UNKNOWN_KEY,
+    ActionEncoder,
+    AnsweredAction,
+    InexpressibleError,
+)
 from demo_pipeline.exports.cudag.actions import is_last_end_filmed, is_off_screen, readable_size
 from demo_pipeline.exports.prompts import hidden_words, said_with
 from demo_pipeline.files.json_files import dump_json
@@ -24,28 +31,6 @@ from demo_pipeline.files.shown_text import replace_surrogates
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.pointer_leaks import LEAK_EXCLUSIONS, leak_exclusion
 from demo_pipeline.trajectories.provenance import INCOMPLETE, ProvenanceRow
-
-UNKNOWN_KEY, HELD_KEYS, CLICKS_OF_BUTTON = "unknown_key", "held_keys", "clicks_of_button"
-
-
-class InexpressibleError(ValueError):
-    """A form has no words for an action.
-
-    Attributes:
-        reason: one of the form's losses.
-    """
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
-
-
-ActionEncoder = Callable[[AnsweredAction, Pixel], Any]
-"""Writes an action in a form; the size is that of its screenshot.
-
-Raises `InexpressibleError` for what the form cannot say.
-"""
-
 
 OUTSIDE, TOO_SHORT = "outside_stretch", "too_short"
 UNKNOWN_SYSTEM, NO_STEPS = "unknown_system", "no_steps"

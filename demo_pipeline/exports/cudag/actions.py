@@ -1,28 +1,24 @@
-"""Translates OSWorld-Desktopd actions into calls of the `computer_use` tool.
+"""What CUDAG records say of a step's action: its calls, its type, and what calls cannot say.
 
-Belongs here: the calls of every action type, and the note for what calls cannot express: held
-modifiers, a drag with another button, a place outside the screen.
+Calls cannot say held modifiers, a drag with another button, a place outside the screen.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from demo_pipeline.desktopd.models import (
     ActionType,
-    ClickParameters,
     DragParameters,
     HotkeyParameters,
-    ScrollParameters,
     StepAction,
-    TypeParameters,
     WaitParameters,
     points,
 )
 from demo_pipeline.desktopd.reader import StepFiles
-from demo_pipeline.exports.cudag.models import Pair, to_ru
-from demo_pipeline.exports.cudag.tool_calls import ToolCall
+from demo_pipeline.exports.answers import AnsweredAction
+from demo_pipeline.exports.cudag.models import Pair
+from demo_pipeline.exports.cudag.tool_calls import ToolCall, WheelUnits, write_calls
 from demo_pipeline.exports.prompts import units_per_notch
 from demo_pipeline.files.image_header import png_size
 from demo_pipeline.files.system_errors import raise_system_trouble
@@ -40,39 +36,15 @@ class ActionCalls:
     note: str
 
 
+def wheel_units(settings: DatasetSettings) -> WheelUnits:
+    """What `pixels` mean in the records that these settings give."""
+    return WheelUnits(settings.cudag_scroll_sign, max(1, units_per_notch(settings)))
+
+
 def tool_calls(action: StepAction, size: Pair, settings: DatasetSettings) -> tuple[ToolCall, ...]:
-    """An action as one call or several.
-
-    A drag is `mouse_move`, then `left_click_drag`. A key pressed n times is n calls: one call with
-    the key n times would be executed as one press.
-
-    Args:
-        action: coordinates in pixels of the screenshot.
-        size: width and height of the screenshot, pixels.
-        settings: sign and unit of the wheel (`cudag_scroll_sign`, `cudag_scroll_unit`).
-    """
-    at = [{"coordinate": list(to_ru(*point, size))} for point in points(action)]
-    calls: Sequence[tuple[str, Mapping[str, Any]]]
-    match action.parameters:
-        case TypeParameters(text=text):
-            calls = [("type", {"text": text})]
-        case HotkeyParameters(keys=keys):
-            calls = [("key", {"keys": list(keys)})] * presses_of(action)
-        case WaitParameters(seconds=seconds):
-            calls = [("wait", {"time": seconds})]
-        case DragParameters():
-            calls = [("mouse_move", at[0]), ("left_click_drag", at[1])]
-        case ScrollParameters(direction=direction, amount=amount):
-            name = "scroll" if direction in ("up", "down") else "hscroll"
-            sign = 1 if direction in ("right", settings.cudag_scroll_sign) else -1
-            calls = [(name, {**at[0], "pixels": amount * units_per_notch(settings) * sign})]
-        case ClickParameters(button="left", clicks=3):
-            calls = [("triple_click", at[0])]
-        case ClickParameters(button=button):
-            calls = [(f"{button}_click", at[0])]
-        case _:
-            calls = [(action.action_type.value, at[0])]
-    return tuple(ToolCall(*call) for call in calls)
+    """The calls of a step's action; see `write_calls`."""
+    said = AnsweredAction(action.action_type, action.parameters)
+    return write_calls(said, size, wheel_units(settings))
 
 
 def presses_of(action: StepAction) -> int:

@@ -17,7 +17,7 @@ from demo_pipeline.exports.agentnet_code import (
     share_text,
 )
 from demo_pipeline.exports.answers import AnswerDecoder, AnsweredAction, InexpressibleError
-from demo_pipeline.exports.cudag.actions import wheel_units
+from demo_pipeline.exports.cudag.records import wheel_units
 from demo_pipeline.exports.cudag.tool_calls import cudag_decoder, render_tool_calls
 from demo_pipeline.exports.messages import messages_decoder
 from demo_pipeline.exports.prompts import (

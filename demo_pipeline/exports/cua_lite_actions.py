@@ -5,9 +5,10 @@ Belongs here: the names of keys, which AgentNet's code uses too, and the models 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from dataclasses import replace
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from demo_pipeline.desktopd.models import Pixel, Text
 from demo_pipeline.exports.answers import (
@@ -72,77 +73,60 @@ def _known_keys(keys: list[str]) -> list[str]:
 _Keys = Annotated[list[Text], Field(min_length=1), AfterValidator(_known_keys)]
 
 
-class LiteClick(StrictDocument):
-    """Clicks; without a coordinate where the pointer is."""
+# Action → its members that must be there, and those that may be.
+_MEMBERS = {
+    "click": ("", "coordinate button clicks"),
+    "drag": ("coordinate", "start_coordinate button"),
+    "scroll": ("direction amount", "coordinate"),
+    "type": ("text", ""),
+    "key": ("keys", ""),
+    "key_down": ("keys", ""),
+    "key_up": ("keys", ""),
+    "hold_key": ("keys duration", ""),
+    "mouse_move": ("coordinate", ""),
+    "mouse_down": ("", "button"),
+    "mouse_up": ("", "button"),
+    "wait": ("duration", ""),
+    "screenshot": ("", ""),
+    "cursor_position": ("", ""),
+}
 
-    action: Literal["click"]
+
+class LiteAction(StrictDocument):
+    """What `computer` does; a final line break of a text is the Enter key.
+
+    A click, or a turn of the wheel, without a coordinate is where the pointer is.
+    """
+
+    action: str
     coordinate: _Coordinate | None = None
+    start_coordinate: _Coordinate | None = None
     button: _Button = "left"
     clicks: Annotated[int, Field(ge=1, le=3)] = 1
+    direction: Literal["up", "down", "left", "right"] = "up"
+    amount: Annotated[int, Field(gt=0)] = 1
+    text: str = ""
+    keys: _Keys = Field(default_factory=list)
+    duration: _Seconds = 1.0
 
-
-class _Drag(StrictDocument):
-    action: Literal["drag"]
-    start_coordinate: _Coordinate | None = None
-    coordinate: _Coordinate
-    button: _Button = "left"
-
-
-class LiteScroll(StrictDocument):
-    """Turning the wheel by some notches."""
-
-    action: Literal["scroll"]
-    direction: Literal["up", "down", "left", "right"]
-    amount: Annotated[int, Field(gt=0)]
-    coordinate: _Coordinate | None = None
-
-
-class _Type(StrictDocument):
-    action: Literal["type"]
-    text: str  # a final line break is the Enter key
-
-
-class _Press(StrictDocument):
-    action: Literal["key", "key_down", "key_up"]
-    keys: _Keys
-
-
-class _HoldKey(StrictDocument):
-    action: Literal["hold_key"]
-    keys: _Keys
-    duration: _Seconds
-
-
-class _Move(StrictDocument):
-    action: Literal["mouse_move"]
-    coordinate: _Coordinate
-
-
-class _HoldButton(StrictDocument):
-    action: Literal["mouse_down", "mouse_up"]
-    button: _Button = "left"
-
-
-class _Wait(StrictDocument):
-    action: Literal["wait"]
-    duration: _Seconds
-
-
-class _Look(StrictDocument):
-    action: Literal["screenshot", "cursor_position"]
-
-
-_Pointing = LiteClick | _Drag | LiteScroll
-_Action = Annotated[
-    _Pointing | _Type | _Press | _HoldKey | _Move | _HoldButton | _Wait | _Look,
-    Field(discriminator="action"),
-]
+    @model_validator(mode="after")
+    def _has_its_members(self) -> Self:
+        if self.action not in _MEMBERS:
+            raise ValueError(f"action must be one of {', '.join(_MEMBERS)}")
+        needed, further = (set(names.split()) for names in _MEMBERS[self.action])
+        given = {name for name in self.model_fields_set if getattr(self, name) is not None}
+        given -= {"action"}
+        if absent := sorted(needed - given):
+            raise ValueError(f"{self.action} has no {absent[0]}")
+        if strange := sorted(given - needed - further):
+            raise ValueError(f"{self.action} has the member {strange[0]} of another action")
+        return self
 
 
 class LiteActions(StrictDocument):
     """The arguments of `computer`."""
 
-    actions: list[_Action] = Field(min_length=1)
+    actions: list[LiteAction] = Field(min_length=1)
 
 
 class LitePoint(StrictDocument):
@@ -284,39 +268,37 @@ def _answered(call: Any) -> Iterator[ActionCall]:
             raise AnswerFormatError("wrong arguments")
 
 
-def _done(actions: Sequence[_Action]) -> Iterator[ActionCall]:
+def _done(actions: Sequence[LiteAction]) -> Iterator[ActionCall]:
     """Yield a call each; keys held around one pointing action become its modifiers."""
     number = 0
     while number < len(actions):
         match actions[number : number + 3]:
             case [
-                _Press(action="key_down", keys=down),
-                LiteClick() | _Drag() | LiteScroll() as inner,
-                _Press(action="key_up", keys=up),
+                LiteAction(action="key_down", keys=down),
+                LiteAction(action="click" | "drag" | "scroll") as inner,
+                LiteAction(action="key_up", keys=up),
             ] if up == down[::-1]:
-                yield _call(inner, down)
+                yield replace(_call(inner), held=_our_keys(down))
                 number += 3
             case [action, *_]:
-                yield _call(action, ())
+                yield _call(action)
                 number += 1
 
 
-def _call(action: _Action, held: Sequence[str]) -> ActionCall:
-    given = action.members()
-    seconds = given.get("duration", 1.0)
+def _call(action: LiteAction) -> ActionCall:
+    name = action.action
     return ActionCall(
-        action.action,
-        _DOES.get(action.action, "") if seconds > 0 else "",
-        at=_share(given.get("coordinate")),
-        start=_share(given.get("start_coordinate")),
-        button=given.get("button", "left"),
-        clicks=given.get("clicks", 1),
-        direction=given.get("direction", "up"),
-        amount=given.get("amount", 0),
-        keys=_our_keys(given.get("keys", ())),
-        text=given.get("text", ""),
-        seconds=seconds,
-        held=_our_keys(held),
+        name,
+        _DOES.get(name, "") if action.duration > 0 else "",
+        at=_share(action.coordinate),
+        start=_share(action.start_coordinate),
+        button=action.button,
+        clicks=action.clicks,
+        direction=action.direction,
+        amount=action.amount,
+        keys=_our_keys(action.keys),
+        text=action.text,
+        seconds=action.duration,
     )
 
 

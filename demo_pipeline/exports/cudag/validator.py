@@ -41,8 +41,7 @@ from demo_pipeline.exports.cudag.tool_calls import (
     is_number,
     parse_tool_calls,
 )
-from demo_pipeline.exports.record_checks import NamedFiles
-from demo_pipeline.exports.record_files import no_records
+from demo_pipeline.exports.record_checks import NamedFiles, no_records
 from demo_pipeline.files.json_files import (
     JsonFileError,
     decode_text,

@@ -166,10 +166,8 @@ def _records(made_of: Material) -> Iterator[Record | Excluded]:
         if thought:
             answer = f"{THOUGHT_LINE}{' '.join(thought.value.split())}\n{answer}"
         prompt = system_prompt(settings, action_line=settings.action_line, thought=bool(thought))
-        parts = [
-            {"type": "image", "image": image},
-            {"type": "text", "text": replace_surrogates(draft.prompt)},
-        ]
+        asked = replace_surrogates(draft.prompt)
+        parts = [{"type": "image", "image": image}, {"type": "text", "text": asked}]
         said = {"system": prompt, "user": parts, "assistant": answer}
         line: dict[str, Any] = {
             "id": draft.id,

@@ -28,8 +28,8 @@ from demo_pipeline.datasets.views import View, create_views
 from demo_pipeline.desktopd.models import Result, StepAction, Task
 from demo_pipeline.desktopd.reader import StepFiles
 from demo_pipeline.evaluation.score_tables import SCORES_SCHEMA
-from demo_pipeline.exports.dataset_counts import allow_only_reading, engine
 from demo_pipeline.exports.dataset_stages import INDEX_STAGE
+from demo_pipeline.exports.dataset_statistics import allow_only_reading, engine
 from demo_pipeline.exports.hub_layout import PICTURE, HubTable, with_hub_features
 from demo_pipeline.files.column_values import column_domains
 from demo_pipeline.files.json_files import load_json

@@ -160,7 +160,7 @@ def agentnet_step_code(step: "StepFiles") -> str:
     """The code of a step in the `agentnet` export; empty: it has none."""
     from demo_pipeline.exports.agentnet_code import agentnet_code
     from demo_pipeline.exports.answers import AnsweredAction, InexpressibleError
-    from demo_pipeline.exports.shown_steps import readable_size
+    from demo_pipeline.exports.step_facts import readable_size
     from demo_pipeline.files.shown_text import replace_surrogates
 
     size = readable_size(step.screenshot)

@@ -73,7 +73,7 @@ class Excluded:
 
 
 @dataclass(frozen=True, slots=True)
-class Material:
+class RecordSource:
     """What the records of a trajectory are made of.
 
     Attributes:
@@ -200,7 +200,7 @@ class Form:
     settings: tuple[str, ...]
     unit: str
     exclusions: Sequence[str]
-    records: Callable[[Material], Iterator[Record | Excluded]]
+    records: Callable[[RecordSource], Iterator[Record | Excluded]]
     files: Callable[[Split, DatasetSettings], Files]
     written: Callable[[Split, str], bool] = lambda split, _part: split is not Split.HELD_OUT
     tables: Callable[[DatasetSettings], Mapping[str, Table]] = lambda _: {}
@@ -218,7 +218,7 @@ class Form:
         lambda _candidate, _records, _settings, _out: None
     )
     instruction_in_prompt: Callable[[DatasetSettings], bool] = lambda _: True
-    of_trajectory: Callable[[Material], Mapping[str, int]] = lambda _: {}
+    of_trajectory: Callable[[RecordSource], Mapping[str, int]] = lambda _: {}
     whole_trajectories: bool = False
     of_steps: bool = True
     parts: Callable[[Candidate, KeptRecord, DatasetSettings], Mapping[str, Any]] = (
@@ -295,16 +295,16 @@ def record_lines(
     tables, trajectory = form.tables(own), loaded.trajectory
     candidate = candidate_of(source, head, own)
     bad = {step.screenshot for step in trajectory.steps if step.index in candidate.bad_steps}
-    material = Material(candidate, trajectory, loaded.rows, own)
+    made_of = RecordSource(candidate, trajectory, loaded.rows, own)
     lines, excluded = [], Counter[str]()
-    for record in form.records(material):
+    for record in form.records(made_of):
         if isinstance(record, Excluded):
             excluded[record.reason] += 1
         elif form.of_steps and record.screenshot in bad:
             excluded[BAD_STEP] += 1
         else:
             lines.append(_line(record, candidate, tables))
-    yield _encoded({"excluded": excluded, "counts": dict(form.of_trajectory(material))})
+    yield _encoded({"excluded": excluded, "counts": dict(form.of_trajectory(made_of))})
     yield from lines
 
 

@@ -18,7 +18,7 @@ from demo_pipeline.annotations.annotations import (
     AGENTNET_TASK_FIELDS,
     agentnet_fields,
 )
-from demo_pipeline.datasets.forms import Excluded, Form, Material, Record
+from demo_pipeline.datasets.forms import Excluded, Form, Record, RecordSource
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.models import Text, points
 from demo_pipeline.exports.agentnet_code import (
@@ -205,7 +205,7 @@ def _system_problems(root: Path, tasks: Collection[str]) -> Iterator[Problem]:
 _SYSTEMS = {"windows": "Windows", "macos": "Darwin", "linux": "Ubuntu"}
 
 
-def _record(stretch: Stretch, made_of: Material) -> Iterator[Record | Excluded]:
+def _record(stretch: Stretch, made_of: RecordSource) -> Iterator[Record | Excluded]:
     """Yield the line of a stretch, or an `Excluded` for each of its steps."""
     trajectory, first = made_of.trajectory, stretch.steps[0].files
     platform = made_of.rows[first.index]["platform"]
@@ -239,7 +239,7 @@ def _record(stretch: Stretch, made_of: Material) -> Iterator[Record | Excluded]:
     yield Record(made_of.id, line["instruction"], first.screenshot, parts, files, shown)
 
 
-def _steps(stretch: Stretch, made_of: Material) -> Iterator[tuple[int, Path, str, str]]:
+def _steps(stretch: Stretch, made_of: RecordSource) -> Iterator[tuple[int, Path, str, str]]:
     """Yield number, picture, code and words of every step, and of the end if it is shown."""
     for step in stretch.steps:
         places = [f"({share_text(x, y, step.size)})" for x, y in points(step.files.action)]

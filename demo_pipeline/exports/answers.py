@@ -186,7 +186,7 @@ def parse_answer(text: str) -> Any:
 
 Share = tuple[float, float]
 """A place as shares of the screenshot's sides, 0 to 1."""
-Direction = Literal["up", "down", "left", "right"]
+ScrollDirection = Literal["up", "down", "left", "right"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +216,7 @@ class ActionCall:
     start: Share | None = None
     button: Button = "left"
     clicks: int = 1
-    direction: Direction = "up"
+    direction: ScrollDirection = "up"
     amount: int = 0
     keys: tuple[str, ...] = ()
     times: int = 1
@@ -226,20 +226,20 @@ class ActionCall:
     status: Literal["success", "failure", ""] = ""
 
 
-_WHEELS: Mapping[str, tuple[Direction, Direction]] = {
+_WHEELS: Mapping[str, tuple[ScrollDirection, ScrollDirection]] = {
     "scroll": ("up", "down"),
     "hscroll": ("right", "left"),
 }
 """Name of a call of the wheel → directions of a positive and of a negative number."""
 
 
-def wheel_turn(direction: Direction) -> tuple[str, int]:
+def wheel_turn(direction: ScrollDirection) -> tuple[str, int]:
     """The call of the wheel in a direction, and the sign of its number, 1 or -1."""
     name = "scroll" if direction in _WHEELS["scroll"] else "hscroll"
     return name, 1 if direction == _WHEELS[name][0] else -1
 
 
-def wheel_direction(name: str, number: int) -> Direction:
+def wheel_direction(name: str, number: int) -> ScrollDirection:
     """The direction that a number has in a call of the wheel."""
     return _WHEELS[name][number < 0]
 

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from demo_pipeline.datasets.forms import Excluded, Form, Material, Record
+from demo_pipeline.datasets.forms import Excluded, Form, Record, RecordSource
 from demo_pipeline.datasets.selection import BAD_STEP
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.models import Pixel, Text
@@ -40,7 +40,7 @@ from demo_pipeline.exports.record_checks import (
     missing,
     record_faults,
 )
-from demo_pipeline.exports.shown_steps import (
+from demo_pipeline.exports.step_facts import (
     STEP_EXCLUSIONS,
     STEP_SETTINGS,
     is_last_end_filmed,
@@ -326,7 +326,7 @@ def atif_call(action: AnsweredAction, _size: Pixel) -> dict[str, Any]:
     return {"function_name": action.action_type.value, "arguments": arguments}
 
 
-def _records(made_of: Material) -> Iterator[Record | Excluded]:
+def _records(made_of: RecordSource) -> Iterator[Record | Excluded]:
     """Yield the file of a trajectory, and an `Excluded` for each step that is words."""
     candidate, trajectory, rows = made_of.candidate, made_of.trajectory, made_of.rows
     shown = [
@@ -365,7 +365,7 @@ def _records(made_of: Material) -> Iterator[Record | Excluded]:
     yield Record(made_of.id, turns.instruction, screenshot, parts, turns.images, counts)
 
 
-def _document(made_of: Material, steps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _document(made_of: RecordSource, steps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     trajectory = made_of.trajectory
     model = trajectory.result.model_info
     return {

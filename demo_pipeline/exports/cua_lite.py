@@ -22,7 +22,7 @@ from demo_pipeline.annotations.annotations import (
     AGENTNET_TASK_FIELDS,
     agentnet_fields,
 )
-from demo_pipeline.datasets.forms import Form, Material, Record, Table
+from demo_pipeline.datasets.forms import Form, Record, RecordSource, Table
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.models import Text, points
 from demo_pipeline.desktopd.reader import Trajectory
@@ -257,7 +257,7 @@ def lite_call(number: int, tool: str, arguments: Mapping[str, Any]) -> dict[str,
     return {"id": f"call_{number:04d}", "type": "function", "function": function}
 
 
-def _record(stretch: Stretch, made_of: Material) -> Iterator[Record]:
+def _record(stretch: Stretch, made_of: RecordSource) -> Iterator[Record]:
     """Yield the row of a stretch; after its instruction is what was done before it."""
     trajectory = made_of.trajectory
     prompt = escape_markers(made_of.instruction)[0]

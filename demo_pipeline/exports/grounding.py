@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from demo_pipeline.datasets.forms import Excluded, Form, KeptRecord, Material, Record, Table
+from demo_pipeline.datasets.forms import Excluded, Form, KeptRecord, Record, RecordSource, Table
 from demo_pipeline.datasets.selection import BAD_STEP, Candidate
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.models import ActionType, ClickParameters, Role, TypeParameters
@@ -59,7 +59,7 @@ from demo_pipeline.exports.record_checks import (
     split_files,
     validate_split_tables,
 )
-from demo_pipeline.exports.shown_steps import CANVAS, STEP_SETTINGS
+from demo_pipeline.exports.step_facts import CANVAS, STEP_SETTINGS
 from demo_pipeline.files.base_model import Document, limited
 from demo_pipeline.files.json_files import JsonFileError, load_json
 from demo_pipeline.files.parquet import open_rows
@@ -269,7 +269,7 @@ _SCREEN_EXCLUSIONS = (
 _REPEATED = "repeated"  # the same element was asked for at an earlier step
 
 
-def _records(made_of: Material) -> Iterator[Record | Excluded]:
+def _records(made_of: RecordSource) -> Iterator[Record | Excluded]:
     """Yield a row per element that is asked for."""
     seen: set[tuple[str, tuple[int, ...]]] = set()
     settings = made_of.settings
@@ -293,7 +293,7 @@ def _records(made_of: Material) -> Iterator[Record | Excluded]:
             seen.add(key)
 
 
-def _screen_exclusion(made_of: Material, step: StepFiles) -> str:
+def _screen_exclusion(made_of: RecordSource, step: StepFiles) -> str:
     """Why a step's tree may not say what its screenshot shows; empty when it does."""
     candidate, row = made_of.candidate, made_of.rows[step.index]
     if row["pts"] is None or not step.screenshot.is_file() or not step.ui_tree.is_file():
@@ -311,7 +311,7 @@ def _screen_exclusion(made_of: Material, step: StepFiles) -> str:
     return "" if age is not None and lead is not None and age >= lead else "scan_after_frame"
 
 
-def _record(made_of: Material, step: StepFiles, element: GroundingElement) -> Record:
+def _record(made_of: RecordSource, step: StepFiles, element: GroundingElement) -> Record:
     image = made_of.name(step.screenshot)
     left, top, right, bottom = element.node.box
     box = left, top, right - 1, bottom - 1

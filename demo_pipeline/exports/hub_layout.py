@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.exports.cards import render_card, yaml_text
-from demo_pipeline.exports.dataset_counts import SplitStats
+from demo_pipeline.exports.dataset_statistics import SplitStats
 from demo_pipeline.files.atomic_write import read_digest
 from demo_pipeline.files.parquet import open_rows, read_schema
 from demo_pipeline.settings import DatasetSettings, HubSettings

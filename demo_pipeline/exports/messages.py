@@ -18,7 +18,7 @@ from pydantic import Field, Tag
 from pydantic.json_schema import SkipJsonSchema
 
 from demo_pipeline.datasets.export_loop import build_form
-from demo_pipeline.datasets.forms import Excluded, Form, Material, Record, Table
+from demo_pipeline.datasets.forms import Excluded, Form, Record, RecordSource, Table
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.exports.answers import Answer, AnswerDecoder
 from demo_pipeline.exports.cudag.records import (
@@ -153,10 +153,10 @@ _IDENTITY = (
 )
 
 
-def _records(made_of: Material) -> Iterator[Record | Excluded]:
+def _records(made_of: RecordSource) -> Iterator[Record | Excluded]:
     """Yield the chat of every CUDAG record."""
     settings, trajectory = made_of.settings, made_of.trajectory
-    for draft in record_drafts(trajectory, made_of.rows, made_of.candidate.hidden, settings):
+    for draft in record_drafts(made_of):
         if isinstance(draft, Excluded):
             yield draft
             continue

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from demo_pipeline.annotations.annotations import wordings
 from demo_pipeline.datasets.export_loop import build_form
-from demo_pipeline.datasets.forms import Excluded, Form, Material, Record, Table, json_text
+from demo_pipeline.datasets.forms import Excluded, Form, Record, RecordSource, Table, json_text
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.models import (
     AGREEMENTS,
@@ -45,7 +45,7 @@ from demo_pipeline.exports.record_checks import (
     record_problems,
     table_problems,
 )
-from demo_pipeline.exports.shown_steps import (
+from demo_pipeline.exports.step_facts import (
     CANVAS,
     STEP_EXCLUSIONS,
     STEP_SETTINGS,
@@ -334,7 +334,7 @@ SFT_SCHEMA = described_schema(
 )
 
 
-def _records(made_of: Material) -> Iterator[Record | Excluded]:
+def _records(made_of: RecordSource) -> Iterator[Record | Excluded]:
     """Yield a sample per step, and one for each other wording of the instruction."""
     yield from _samples(made_of)
     trajectory = made_of.trajectory
@@ -349,7 +349,7 @@ def _records(made_of: Material) -> Iterator[Record | Excluded]:
                 yield replace(record, id=f"{record.id}/{name}", parts=parts)
 
 
-def _samples(made_of: Material) -> Iterator[Record | Excluded]:
+def _samples(made_of: RecordSource) -> Iterator[Record | Excluded]:
     """Yield a sample per step; its history holds all steps and gaps before it."""
     trajectory, candidate = made_of.trajectory, made_of.candidate
     history: list[dict[str, Any]] = []
@@ -378,7 +378,7 @@ def _samples(made_of: Material) -> Iterator[Record | Excluded]:
 
 
 def _sample(
-    made_of: Material, step: StepFiles, history: Sequence[Mapping[str, Any]]
+    made_of: RecordSource, step: StepFiles, history: Sequence[Mapping[str, Any]]
 ) -> tuple[dict[str, Any], dict[str, Path]] | str:
     """The sample of a step with the files that it names, or why there is none."""
     known, settings = made_of.rows[step.index], made_of.settings

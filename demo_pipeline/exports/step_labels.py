@@ -24,7 +24,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from demo_pipeline.datasets.export_loop import ExportPlan, build_form, plan_export, plan_splits
-from demo_pipeline.datasets.forms import Excluded, Form, KeptRecord, Material, Record, Table
+from demo_pipeline.datasets.forms import Excluded, Form, KeptRecord, Record, RecordSource, Table
 from demo_pipeline.datasets.selection import NOT_APPROVED, Candidate
 from demo_pipeline.datasets.splits import Split, assign_splits, connected_groups
 from demo_pipeline.desktopd.reader import Trajectory
@@ -40,7 +40,7 @@ from demo_pipeline.exports.record_checks import (
     schema_writer,
     validate_split_tables,
 )
-from demo_pipeline.exports.shown_steps import CANVAS, is_off_screen
+from demo_pipeline.exports.step_facts import CANVAS, is_off_screen
 from demo_pipeline.files.base_model import Document
 from demo_pipeline.problems import Problem
 from demo_pipeline.settings import DatasetSettings
@@ -182,7 +182,7 @@ def _joined(hashed: Split, placed: Collection[Split]) -> Split | None:
     return next(iter(wanted))
 
 
-def _records(made_of: Material) -> Iterator[Record | Excluded]:
+def _records(made_of: RecordSource) -> Iterator[Record | Excluded]:
     """Yield the record of a demonstration: one that did its task gives two rows."""
     trajectory, candidate = made_of.trajectory, made_of.candidate
     reason = _exclusion(made_of)
@@ -239,7 +239,7 @@ def _reviewed_parts(
     return parts
 
 
-def _exclusion(made_of: Material) -> str:
+def _exclusion(made_of: RecordSource) -> str:
     """Why a demonstration has no row; empty when it has."""
     steps, rows = made_of.trajectory.steps, made_of.rows
     if not steps:
@@ -251,7 +251,7 @@ def _exclusion(made_of: Material) -> str:
     return "missing_frame" if without or not all(file.is_file() for file in files) else ""
 
 
-def _row(made_of: Material) -> dict[str, Any]:
+def _row(made_of: RecordSource) -> dict[str, Any]:
     """The row of all steps without labels and pictures."""
     trajectory, hidden = made_of.trajectory, made_of.candidate.hidden
     completions = []

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import Field
 
-from demo_pipeline.datasets.forms import Excluded, Form, Material, Record, Table
+from demo_pipeline.datasets.forms import Excluded, Form, Record, RecordSource, Table
 from demo_pipeline.desktopd.models import WaitParameters
 from demo_pipeline.desktopd.reader import StepFiles
 from demo_pipeline.exports.answers import (
@@ -29,7 +29,7 @@ from demo_pipeline.exports.record_checks import (
     schema_writer,
     validate_split_tables,
 )
-from demo_pipeline.exports.shown_steps import (
+from demo_pipeline.exports.step_facts import (
     CANVAS,
     STEP_EXCLUSIONS,
     STEP_SETTINGS,
@@ -92,7 +92,7 @@ TRANSITIONS_FORMAT = RecordFormat(
 _ROUNDING_MS = 1.0  # times of frames are fractions of a millisecond, times of input are not
 
 
-def _records(made_of: Material) -> Iterator[Record | Excluded]:
+def _records(made_of: RecordSource) -> Iterator[Record | Excluded]:
     """Yield a transition per step whose effect is in a picture.
 
     A wait is not a transition of its own: its screenshot is from before its action's effect, and it
@@ -125,7 +125,7 @@ def _until_next(steps: Sequence[StepFiles]) -> tuple[list[float], StepFiles | No
     return seconds, None
 
 
-def _spanned(made_of: Material, step: StepFiles, waits: int, after: StepFiles | None) -> str:
+def _spanned(made_of: RecordSource, step: StepFiles, waits: int, after: StepFiles | None) -> str:
     """Why the next picture does not show what a step did; empty when it does."""
     rows, hidden = made_of.rows, made_of.candidate.hidden
     next_index = step.index + waits + 1
@@ -141,7 +141,7 @@ def _spanned(made_of: Material, step: StepFiles, waits: int, after: StepFiles | 
     return "" if ended and later else "early_after"
 
 
-def _record(made_of: Material, step: StepFiles, waits: Sequence[float], after: Path) -> Record:
+def _record(made_of: RecordSource, step: StepFiles, waits: Sequence[float], after: Path) -> Record:
     action = step.action
     text = action_text(action.action_type, action.parameters)
     files = {made_of.name(path): path for path in (step.screenshot, after)}

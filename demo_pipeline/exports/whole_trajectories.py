@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from demo_pipeline.datasets.export_loop import ExportSummary
-from demo_pipeline.datasets.forms import Excluded, Material, Record
+from demo_pipeline.datasets.forms import Excluded, Record, RecordSource
 from demo_pipeline.datasets.selection import BAD_STEP
 from demo_pipeline.desktopd.models import Pixel, StepAction, points
 from demo_pipeline.desktopd.reader import StepFiles
@@ -25,7 +25,7 @@ from demo_pipeline.exports.answers import (
     InexpressibleError,
 )
 from demo_pipeline.exports.prompts import hidden_words, said_with
-from demo_pipeline.exports.shown_steps import (
+from demo_pipeline.exports.step_facts import (
     STEP_EXCLUSIONS,
     STEP_SETTINGS,
     is_last_end_filmed,
@@ -93,8 +93,8 @@ Records = Iterator[Record | Excluded]
 
 
 def stretch_records(
-    encode: ActionEncoder, make: Callable[[Stretch, Material], Records]
-) -> Callable[[Material], Records]:
+    encode: ActionEncoder, make: Callable[[Stretch, RecordSource], Records]
+) -> Callable[[RecordSource], Records]:
     """What yields an `Excluded` for each step outside the longest stretch, and what `make` makes.
 
     Of equally long ones the earliest is taken. A trajectory without a cut is taken however short it
@@ -105,7 +105,7 @@ def stretch_records(
         make: yields the record of a stretch.
     """
 
-    def records(made_of: Material) -> Records:
+    def records(made_of: RecordSource) -> Records:
         candidate, steps = made_of.candidate, made_of.trajectory.steps
         runs: list[list[SaidStep]] = [[]]
         for step in steps:
@@ -131,7 +131,7 @@ def stretch_records(
     return records
 
 
-def said_step(made_of: Material, step: StepFiles, encode: ActionEncoder) -> SaidStep | str:
+def said_step(made_of: RecordSource, step: StepFiles, encode: ActionEncoder) -> SaidStep | str:
     """The step in the form, or why it cannot be shown."""
     size = readable_size(step.screenshot)
     reason = step_exclusion(step, made_of.rows[step.index], made_of.settings, size)
@@ -144,7 +144,7 @@ def said_step(made_of: Material, step: StepFiles, encode: ActionEncoder) -> Said
         return error.reason
 
 
-def _before(made_of: Material, first: int) -> Iterator[str]:
+def _before(made_of: RecordSource, first: int) -> Iterator[str]:
     """Yield what was done before a step: hidden actions and steps, in words."""
     for step in made_of.trajectory.steps:
         if step.index > first:
@@ -154,7 +154,7 @@ def _before(made_of: Material, first: int) -> Iterator[str]:
             yield replace_surrogates(said_with(step.action.reasoning, {}, "a place"))
 
 
-def _final(made_of: Material, last: int) -> Path | None:
+def _final(made_of: RecordSource, last: int) -> Path | None:
     steps, final = made_of.trajectory.steps, made_of.trajectory.final_screenshot
     ended = last == steps[-1].index and not made_of.candidate.hidden.follow(last)
     ended = ended and is_last_end_filmed(steps, made_of.rows)

@@ -11,14 +11,15 @@ from typing import Any
 import duckdb
 
 from demo_pipeline.datasets.views import create_views
-from demo_pipeline.exports.dataset_counts import (
+from demo_pipeline.exports.dataset_statistics import (
+    STATISTICS_STAGE,
     Tables,
     allow_only_reading,
     engine,
+    read_statistics,
     rows,
     statistics,
 )
-from demo_pipeline.exports.dataset_statistics import STATISTICS_STAGE, read_statistics
 from demo_pipeline.runs.stages import store_views
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.store.errors import StorageError

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from demo_pipeline.datasets.export_loop import build_form
-from demo_pipeline.datasets.forms import Excluded, Form, Material, Record
+from demo_pipeline.datasets.forms import Excluded, Form, Record, RecordSource
 from demo_pipeline.exports.cudag.dataset import build_cudag
 from demo_pipeline.exports.messages import build_messages
 from demo_pipeline.exports.sft import build_sft
@@ -23,7 +23,7 @@ LINES = {"samples", "trajectories", "records", "excluded_trajectories", "exclude
 CUDAG = {"name", "trajectories", "records", "excluded_trajectories", "excluded_records"}
 
 
-def _episodes(made_of: Material) -> Iterator[Record | Excluded]:
+def _episodes(made_of: RecordSource) -> Iterator[Record | Excluded]:
     """A whole trajectory as one record, unless it is long."""
     trajectory = made_of.trajectory
     assert set(made_of.rows) == {step.index for step in trajectory.steps}

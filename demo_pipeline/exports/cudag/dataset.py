@@ -18,7 +18,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from demo_pipeline.datasets.export_loop import ExportPlan, ExportSummary, build_form
-from demo_pipeline.datasets.forms import Excluded, Form, Material, Record
+from demo_pipeline.datasets.forms import Excluded, Form, Record, RecordSource
 from demo_pipeline.datasets.selection import EPOCH, newest_recording
 from demo_pipeline.datasets.splits import Split, SplitPlan
 from demo_pipeline.exports.cudag.files import (
@@ -217,15 +217,14 @@ _DATA = ("train", "val", "held_out")  # of which data.jsonl is the union, byte f
 _PROMPTS, _CALLS, _TASK = "markers of prompts", "markers of calls", "task "  # what is counted
 
 
-def _records(made_of: Material) -> Iterator[Record | Excluded]:
+def _records(made_of: RecordSource) -> Iterator[Record | Excluded]:
     """Yield the drafts of a trajectory as lines of all kinds of splits."""
-    settings, hidden = made_of.settings, made_of.candidate.hidden
-    for draft in record_drafts(made_of.trajectory, made_of.rows, hidden, settings):
+    for draft in record_drafts(made_of):
         if isinstance(draft, Excluded):
             yield draft
             continue
         parts = {
-            "line": draft.line(image_suffix(settings)),
+            "line": draft.line(image_suffix(made_of.settings)),
             "test": draft.test(),
             "test_line": draft.line(folder="test/"),
         }
@@ -239,7 +238,7 @@ def _records(made_of: Material) -> Iterator[Record | Excluded]:
         yield Record(draft.id, draft.prompt, draft.screenshot, parts, files, counts)
 
 
-def _instruction_markers(made_of: Material) -> Mapping[str, int]:
+def _instruction_markers(made_of: RecordSource) -> Mapping[str, int]:
     in_prompt = made_of.settings.prompt_style != "grounding"
     instruction = made_of.trajectory.task.instruction
     return {_PROMPTS: escape_markers(instruction)[1] if in_prompt else 0}

@@ -8,7 +8,7 @@ read a few lines at a time: DuckDB would keep each JSON file as a whole in memor
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pyarrow as pa
 
-from demo_pipeline.datasets.forms import Excluded
+from demo_pipeline.datasets.forms import Excluded, RecordSource
 from demo_pipeline.desktopd.models import (
     ActionType,
     DragParameters,
@@ -27,8 +27,13 @@ from demo_pipeline.desktopd.models import (
 )
 from demo_pipeline.desktopd.reader import StepFiles, Trajectory
 from demo_pipeline.exports.answers import AnsweredAction
-from demo_pipeline.exports.cudag.models import IMAGE_TOKEN, CudagMetadata, Pair, cudag_id
-from demo_pipeline.exports.cudag.tolerance import target_tolerance
+from demo_pipeline.exports.cudag.models import (
+    IMAGE_TOKEN,
+    CudagMetadata,
+    Pair,
+    cudag_id,
+    target_tolerance,
+)
 from demo_pipeline.exports.cudag.tool_calls import (
     ToolCall,
     WheelUnits,
@@ -43,7 +48,7 @@ from demo_pipeline.exports.prompts import (
     human_prompt,
     units_per_notch,
 )
-from demo_pipeline.exports.shown_steps import (
+from demo_pipeline.exports.step_facts import (
     CANVAS,
     STEP_EXCLUSIONS,
     STEP_SETTINGS,
@@ -56,7 +61,7 @@ from demo_pipeline.files.parquet import rows_table
 from demo_pipeline.files.shown_text import escape_markers
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.pointer_leaks import LEAK_EXCLUSIONS
-from demo_pipeline.trajectories.provenance import INCOMPLETE, HiddenActions, ProvenanceRow
+from demo_pipeline.trajectories.provenance import INCOMPLETE, ProvenanceRow
 
 DRAG = "drag"  # the task type
 DRAFT_EXCLUSIONS = (
@@ -156,77 +161,55 @@ class RecordDraft(NamedTuple):
         return json.dumps(entry, ensure_ascii=False)
 
 
-def record_drafts(
-    trajectory: Trajectory,
-    rows: Mapping[int, ProvenanceRow],
-    hidden: HiddenActions,
-    settings: DatasetSettings,
-) -> Iterator[RecordDraft | Excluded]:
+def record_drafts(made_of: RecordSource) -> Iterator[RecordDraft | Excluded]:
     """Yield a record per step, then the `terminate` record on the final screenshot.
 
     A step that gives no record is yielded as `Excluded`, for a reason of `DRAFT_EXCLUSIONS`. There
     is no `terminate` record when a hidden action follows the last step or the video ends before its
     action does: the person had not ended.
-
-    Args:
-        trajectory: the trajectory, under its committed id.
-        rows: its provenance by step index.
-        hidden: its hidden actions.
-        settings: tolerances, wheel, prompt style, what is left out.
     """
+    trajectory, settings = made_of.trajectory, made_of.settings
     history: list[str] = []
-    waits = {step.index for step in trajectory.steps if step.action.action_type == ActionType.WAIT}
-    first = trajectory.steps[0].index if trajectory.steps else 0
-    count, limit = len(trajectory.steps), settings.max_hidden_share
-    incomplete = hidden.incomplete_steps(count, waits, limit, first)
     for step in trajectory.steps:
-        for action in hidden.before(step.index):
+        for action in made_of.candidate.hidden.before(step.index):
             history.append(f"{len(history) + 1}. {hidden_words(action)}")
-        row = rows[step.index]
-        image_size = readable_size(step.screenshot)
+        row, image_size = made_of.rows[step.index], readable_size(step.screenshot)
         size = image_size or CANVAS
         calls, note = _described(step.action, row, size, settings)
         reason = step_exclusion(step, row, settings, image_size) or ("no_tool_call" if note else "")
         if not reason and settings.prompt_style == "grounding" and not names_one_element(step):
             reason = "not_grounded"
-        if not reason and step.index in incomplete:
+        if not reason and step.index in made_of.candidate.incomplete:
             reason = INCOMPLETE
         if reason:
             yield Excluded(reason)
         else:
-            tolerance, box = target_tolerance(step.action, row, size, settings)
-            metadata = _metadata(trajectory, step, calls, size)
-            tolerance = tolerance if metadata.has_coordinate else (0, 0)
-            metadata = metadata._replace(tolerance=tolerance, target_bbox=box)
+            metadata = _metadata(made_of, step, calls, size)
             name = f"{cudag_id(trajectory.id)}_{step.index:03d}"
             prompt = _prompt(trajectory, step.action, history, settings)
             yield RecordDraft(name, step.screenshot, *prompt, calls, metadata)
         history.append(history_line(len(history) + 1, calls, note))
-    hides_end = hidden.follow(trajectory.steps[-1].index if trajectory.steps else -1)
-    ended = not hides_end and is_last_end_filmed(trajectory.steps, rows)
-    if ended and first + count in incomplete:
-        yield Excluded(INCOMPLETE)
-    else:
-        yield _end_draft(trajectory, history, settings, ended=ended)
+    yield _end_draft(made_of, history)
 
 
-def _end_draft(
-    trajectory: Trajectory, history: Sequence[str], settings: DatasetSettings, *, ended: bool
-) -> RecordDraft | Excluded:
+def _end_draft(made_of: RecordSource, history: Sequence[str]) -> RecordDraft | Excluded:
     """The `terminate` record, whose step index follows that of the last step."""
+    trajectory, settings = made_of.trajectory, made_of.settings
     screenshot, success = trajectory.final_screenshot, trajectory.result.success
-    size = readable_size(screenshot)
-    if settings.prompt_style == "grounding":
-        return Excluded("not_grounded")
-    if not ended:
-        return Excluded("hidden_end")
-    if size is None:
-        return Excluded("missing_frame")
+    last = trajectory.steps[-1].index if trajectory.steps else -1
+    hides = made_of.candidate.hidden.follow(last)
+    ended = not hides and is_last_end_filmed(trajectory.steps, made_of.rows)
+    if ended and last + 1 in made_of.candidate.incomplete:
+        return Excluded(INCOMPLETE)
+    size, grounds = readable_size(screenshot), settings.prompt_style == "grounding"
+    if grounds or not ended or size is None:
+        reason = "missing_frame" if ended else "hidden_end"
+        return Excluded("not_grounded" if grounds else reason)
     metadata = CudagMetadata(
         task_type="terminate",
         image_size=size,
         trajectory_id=trajectory.id,
-        step_index=trajectory.steps[-1].index + 1 if trajectory.steps else 0,
+        step_index=last + 1,
         application=trajectory.task.application,
         reasoning="The task is done." if success else "The task was not done.",
     )
@@ -250,25 +233,28 @@ def _prompt(
 
 
 def _metadata(
-    trajectory: Trajectory, step: StepFiles, calls: Sequence[ToolCall], size: Pair
+    made_of: RecordSource, step: StepFiles, calls: Sequence[ToolCall], size: Pair
 ) -> CudagMetadata:
-    """The metadata of a step but for its tolerance and target."""
+    """The metadata of a step."""
     action, positions, given = step.action, points(step.action), step.action.parameters
     scroll = given if isinstance(given, ScrollParameters) else None
     clicks = action.action_type is ActionType.CLICK
+    tolerance, box = target_tolerance(action, made_of.rows[step.index], size, made_of.settings)
     return CudagMetadata(
         task_type=(calls[0].action if clicks else action.action_type.value).replace("_", "-"),
         real_coords=positions[0] if positions else (0, 0),
+        tolerance=tolerance if positions else (0, 0),
         image_size=size,
         has_coordinate=bool(positions),
         end_coords=positions[1] if len(positions) > 1 else (0, 0),
         scroll_direction=scroll.direction if scroll else "",
         scroll_amount=scroll.amount if scroll else 0,
         presses=(given.presses or 1) if isinstance(given, HotkeyParameters) else 1,
-        trajectory_id=trajectory.id,
+        trajectory_id=made_of.trajectory.id,
         step_index=step.index,
-        application=trajectory.task.application,
+        application=made_of.trajectory.task.application,
         reasoning=action.reasoning,
+        target_bbox=box,
     )
 
 

@@ -31,6 +31,7 @@ from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.reader import Trajectory
 from demo_pipeline.files import json_files
 from demo_pipeline.files.atomic_write import file_digest
+from demo_pipeline.files.shown_text import replace_surrogates
 from demo_pipeline.problems import Problem
 from demo_pipeline.review.decisions import Corrected
 from demo_pipeline.settings import DatasetSettings, ExportName
@@ -69,6 +70,43 @@ class Excluded:
     """
 
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecordSource:
+    """What the records of a trajectory are made of.
+
+    Attributes:
+        candidate: what datasets know of it.
+        trajectory: as people corrected it, with notes.
+        rows: its provenance, by step.
+        settings: those that the form reads.
+    """
+
+    candidate: Candidate
+    trajectory: Trajectory
+    rows: Mapping[int, ProvenanceRow]
+    settings: DatasetSettings
+
+    @property
+    def id(self) -> str:
+        """The trajectory's id, as records have it."""
+        return replace_surrogates(self.trajectory.id)
+
+    @property
+    def application(self) -> str:
+        """The application of its task, as records have it."""
+        return replace_surrogates(self.trajectory.task.application)
+
+    @property
+    def instruction(self) -> str:
+        """The instruction of its task, as records have it."""
+        return replace_surrogates(self.trajectory.task.instruction)
+
+    def name(self, file: Path) -> str:
+        """A file as records name it: `trajectories/<id>/steps/000/screenshot.png`."""
+        path = file.relative_to(self.candidate.source.path).as_posix()
+        return f"trajectories/{self.candidate.source.id}/{path}"
 
 
 class KeptRecord(msgspec.Struct):
@@ -166,10 +204,7 @@ class Form:
     settings: tuple[str, ...]
     unit: str
     exclusions: Sequence[str]
-    records: Callable[
-        [Candidate, Trajectory, Mapping[int, ProvenanceRow], DatasetSettings],
-        Iterator[Record | Excluded],
-    ]
+    records: Callable[[RecordSource], Iterator[Record | Excluded]]
     files: Callable[[Split, DatasetSettings], Files]
     written: Callable[[Split, str], bool] = lambda split, _part: split is not Split.HELD_OUT
     tables: Callable[[DatasetSettings], Mapping[str, Table]] = lambda _: {}
@@ -187,9 +222,7 @@ class Form:
         lambda _candidate, _records, _settings, _out: None
     )
     instruction_in_prompt: Callable[[DatasetSettings], bool] = lambda _: True
-    of_trajectory: Callable[[Trajectory, DatasetSettings], Mapping[str, int]] = (
-        lambda _trajectory, _settings: {}
-    )
+    of_trajectory: Callable[[RecordSource], Mapping[str, int]] = lambda _: {}
     whole_trajectories: bool = False
     of_steps: bool = True
     parts: Callable[[Candidate, KeptRecord, DatasetSettings], Mapping[str, Any]] = (
@@ -222,12 +255,6 @@ def json_text(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False)
     except RecursionError:
         return json_files.encode(value, indent=None)
-
-
-def trajectory_name(candidate: Candidate, file: Path) -> str:
-    """A file of a trajectory as records name it: `trajectories/<id>/steps/000/screenshot.png`."""
-    path = file.relative_to(candidate.source.path).as_posix()
-    return f"trajectories/{candidate.source.id}/{path}"
 
 
 def write_records(
@@ -272,15 +299,16 @@ def record_lines(
     tables, trajectory = form.tables(own), loaded.trajectory
     candidate = candidate_of(source, head, own)
     bad = {step.screenshot for step in trajectory.steps if step.index in candidate.bad_steps}
+    made_of = RecordSource(candidate, trajectory, loaded.rows, own)
     lines, excluded = [], Counter[str]()
-    for record in form.records(candidate, trajectory, loaded.rows, own):
+    for record in form.records(made_of):
         if isinstance(record, Excluded):
             excluded[record.reason] += 1
         elif form.of_steps and record.screenshot in bad:
             excluded[BAD_STEP] += 1
         else:
             lines.append(_line(record, candidate, tables))
-    yield _encoded({"excluded": excluded, "counts": dict(form.of_trajectory(trajectory, own))})
+    yield _encoded({"excluded": excluded, "counts": dict(form.of_trajectory(made_of))})
     yield from lines
 
 

@@ -15,14 +15,13 @@ from demo_pipeline.exports.agentnet_code import (
     share_text,
 )
 from demo_pipeline.exports.answers import AnswerDecoder, AnsweredAction
-from demo_pipeline.exports.cudag.decoder import WheelUnits, cudag_decoder
-from demo_pipeline.exports.cudag.tool_calls import render_tool_calls
+from demo_pipeline.exports.cudag.records import wheel_units
+from demo_pipeline.exports.cudag.tool_calls import WheelUnits, cudag_decoder, render_tool_calls
 from demo_pipeline.exports.messages import messages_decoder
 from demo_pipeline.exports.prompts import (
     end_sentence,
     hidden_words,
     system_prompt,
-    units_per_notch,
 )
 from demo_pipeline.exports.whole_trajectories import sentence
 from demo_pipeline.files.shown_text import escape_markers
@@ -101,11 +100,6 @@ class AnswerForm:
     question: Callable[[StepRecord, DatasetSettings], tuple[str, str]]
     right: Callable[[StepRecord], str]
     decoder: Callable[[DatasetSettings], AnswerDecoder]
-
-
-def wheel_units(settings: DatasetSettings) -> WheelUnits:
-    """What `pixels` mean in the prompts that these settings give."""
-    return WheelUnits(settings.cudag_scroll_sign, max(1, units_per_notch(settings)))
 
 
 def _calls_form(decoder: Callable[[WheelUnits], AnswerDecoder], line: bool | None) -> AnswerForm:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from demo_pipeline.datasets.export_loop import ExportPlan, ExportSummary, export_records
-from demo_pipeline.datasets.record_forms import Excluded, question
+from demo_pipeline.datasets.record_forms import Excluded, RecordSource, question
 from demo_pipeline.datasets.selection import BAD_STEP, Candidate, load_corrected
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.models import (
@@ -119,9 +119,10 @@ class _TrueStepExporter:
         """A record of every step that the exports of steps write."""
         loaded = load_corrected(candidate.source)
         trajectory, rows = loaded.trajectory, loaded.rows
+        made_of = RecordSource(candidate, trajectory, rows, self.settings)
         steps = {step.index: step for step in trajectory.steps}
         task, excluded, found = self.tasks[candidate.source.id], Counter[str](), []
-        for draft in record_drafts(trajectory, rows, candidate.hidden, self.settings):
+        for draft in record_drafts(made_of):
             if isinstance(draft, Excluded):
                 excluded[draft.reason] += 1
                 continue

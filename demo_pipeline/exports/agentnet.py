@@ -6,10 +6,10 @@ with only the code are what OpenCUA's thought generator reads.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from itertools import pairwise, zip_longest
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -19,11 +19,9 @@ from demo_pipeline.annotations.annotations import (
     agentnet_fields,
     annotation_sources,
 )
-from demo_pipeline.datasets.export_loop import ExportPlan, ExportSummary
-from demo_pipeline.datasets.record_forms import Excluded, Form, Record
+from demo_pipeline.datasets.record_forms import Excluded, Form, Record, RecordSource
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.models import Text, points
-from demo_pipeline.desktopd.reader import Trajectory
 from demo_pipeline.exports.agentnet_code import (
     AGENTNET_LOSSES,
     agentnet_code,
@@ -34,13 +32,16 @@ from demo_pipeline.exports.answers import AnswerFormatError
 from demo_pipeline.exports.prompts import end_sentence
 from demo_pipeline.exports.record_checks import (
     REBUILD,
+    ExportReader,
     Fault,
     NamedFiles,
     RecordFormat,
     StrictDocument,
     checked_records,
+    missing,
+    split_files,
+    unused_images,
 )
-from demo_pipeline.exports.record_files import ExportReader, missing, split_files, unused_images
 from demo_pipeline.exports.whole_trajectories import (
     STRETCH_EXCLUSIONS,
     STRETCH_SETTINGS,
@@ -53,8 +54,6 @@ from demo_pipeline.exports.whole_trajectories import (
 )
 from demo_pipeline.files.shown_text import MARKER, escape_markers, replace_surrogates
 from demo_pipeline.problems import Problem
-from demo_pipeline.settings import DatasetSettings
-from demo_pipeline.trajectories.provenance import ProvenanceRow
 
 AGENTNET_META = "meta_data_merged.jsonl"  # which computer each task was done on
 CODE_ONLY = "code_only"  # the folder of the lines that the thought generator reads
@@ -81,9 +80,6 @@ class _CodeTask(StrictDocument):
 
 
 class _Value(StrictDocument):
-    left_out_when_none: ClassVar[frozenset[str]] = frozenset(
-        {"observation", "thought", "reflection", "last_step_correct", "last_step_redundant"}
-    )
     code: Text
     action: str
     observation: str | None = None
@@ -215,69 +211,53 @@ def _system_problems(root: Path, tasks: Collection[str]) -> Iterator[Problem]:
 _SYSTEMS = {"windows": "Windows", "macos": "Darwin", "linux": "Ubuntu"}
 
 
-def _record(
-    stretch: Stretch, trajectory: Trajectory, row: ProvenanceRow
-) -> Iterator[Record | Excluded]:
+def _record(stretch: Stretch, made_of: RecordSource) -> Iterator[Record | Excluded]:
     """Yield the line of a stretch, or an `Excluded` for each of its steps."""
-    if row["platform"] not in _SYSTEMS:
+    trajectory, first = made_of.trajectory, stretch.steps[0].files
+    platform = made_of.rows[first.index]["platform"]
+    if platform not in _SYSTEMS:
         yield from [Excluded(UNKNOWN_SYSTEM)] * len(stretch.steps)
         return
-    success = trajectory.result.success
-    name = replace_surrogates(trajectory.id)
-    steps, files = [], {}
-    for step in stretch.steps:
-        places = [share_text(x, y, step.size) for x, y in points(step.files.action)]
-        words = sentence(step.files.action, [f"({place})" for place in places])
-        image = f"{name}_{step.files.index}.png"
-        files[image] = step.files.screenshot
-        number = step.files.index
-        words = trajectory.note(number, "caption") or words
-        steps.append((number, image, replace_surrogates(step.said), words))
-    if stretch.final is not None:
-        number = stretch.steps[-1].files.index + 1
-        image = f"{name}_{number}.png"
-        files[image] = stretch.final
-        status = "success" if success else "failure"
-        code = f"computer.terminate(status={status!r})"
-        words = trajectory.note(number, "caption") or end_sentence(success=success)
-        steps.append((number, image, code, words))
-    line = _line(stretch, trajectory, steps)
-    computer = {"task_id": name, "system": _SYSTEMS[row["platform"]]}
-    shot = stretch.steps[0].files.screenshot
-    parts = {"line": line, "code": _code_only(line), "computer": computer}
-    shown = {"steps": len(stretch.steps)}
-    yield Record(name, line["instruction"], shot, parts, files, shown)
-
-
-def _line(
-    stretch: Stretch, trajectory: Trajectory, steps: Sequence[tuple[int, str, str, str]]
-) -> dict[str, Any]:
-    """The line of a stretch; of each step its number, picture, code and words."""
-    task = trajectory.task
+    traj: list[dict[str, Any]] = []
+    files: dict[str, Path] = {}
+    for number, shot, code, words in _steps(stretch, made_of):
+        image = f"{made_of.id}_{number}.png"
+        files[image] = shot
+        value = {
+            "code": code,
+            "action": trajectory.note(number, "caption") or words,
+            **agentnet_fields(trajectory, number, AGENTNET_STEP_FIELDS),
+        }
+        sources = annotation_sources(trajectory, number)
+        traj.append({"index": len(traj), "image": image, "value": value, **sources})
     line: dict[str, Any] = {
-        "task_id": replace_surrogates(trajectory.id),
-        "instruction": escape_markers(replace_surrogates(task.instruction))[0],
-        "domain": replace_surrogates(task.application),
-        "traj": [
-            {
-                "index": index,
-                "image": image,
-                "value": {
-                    "code": code,
-                    "action": words,
-                    **agentnet_fields(trajectory, number, AGENTNET_STEP_FIELDS),
-                },
-                **annotation_sources(trajectory, number),
-            }
-            for index, (number, image, code, words) in enumerate(steps)
-        ],
+        "task_id": made_of.id,
+        "instruction": escape_markers(made_of.instruction)[0],
+        "domain": made_of.application,
+        "traj": traj,
     }
     if stretch.final is not None:  # what is cut does not show whether the task was done
         line["task_completed"] = trajectory.result.success
     if stretch.whole:
         line |= agentnet_fields(trajectory, None, AGENTNET_TASK_FIELDS)
         line |= annotation_sources(trajectory, None)
-    return line
+    computer = {"task_id": made_of.id, "system": _SYSTEMS[platform]}
+    parts = {"line": line, "code": _code_only(line), "computer": computer}
+    shown = {"steps": len(stretch.steps)}
+    yield Record(made_of.id, line["instruction"], first.screenshot, parts, files, shown)
+
+
+def _steps(stretch: Stretch, made_of: RecordSource) -> Iterator[tuple[int, Path, str, str]]:
+    """Yield number, picture, code and words of every step, and of the end if it is shown."""
+    for step in stretch.steps:
+        places = [f"({share_text(x, y, step.size)})" for x, y in points(step.files.action)]
+        words = sentence(step.files.action, places)
+        yield step.files.index, step.files.screenshot, replace_surrogates(step.said), words
+    if stretch.final is not None:
+        success = made_of.trajectory.result.success
+        code = f"computer.terminate(status={'success' if success else 'failure'!r})"
+        number = stretch.steps[-1].files.index + 1
+        yield number, stretch.final, code, end_sentence(success=success)
 
 
 def _code_only(line: Mapping[str, Any]) -> dict[str, Any]:
@@ -288,15 +268,9 @@ def _code_only(line: Mapping[str, Any]) -> dict[str, Any]:
     return {"task_id": line["task_id"], "instruction": line["instruction"], "traj": steps}
 
 
-def _finish(
-    out: Path,
-    plan: ExportPlan,
-    summary: ExportSummary,
-    counts: Mapping[str, int],
-    settings: DatasetSettings,
-) -> Mapping[str, Any]:
+def _finish(out: Path, *known: Any) -> Mapping[str, Any]:
     (out / IMAGES).mkdir(exist_ok=True)
-    return finish_losses(out, plan, summary, counts, settings)
+    return finish_losses(out, *known)
 
 
 # A line is the longest stretch of a trajectory. Beside the lines are `images/`,
@@ -320,7 +294,7 @@ AGENTNET_FORM = Form(
     },
     whole_trajectories=True,
     finish=_finish,
-    problems=checked_records("line", AGENTNET_FORMAT),
+    problems=checked_records(line=AGENTNET_FORMAT, code=_CODE_FORMAT),
 )
 
 

@@ -1,98 +1,97 @@
 """AgentNet's code: calls of pyautogui and of `computer`, one a line, and nothing else.
 
-Belongs here: our actions as code, and as answers of a model; reading code without running it. The
-strict reading takes what AgentNet's own readers take; the tolerant one is for what models answer.
+Belongs here: the table of functions, by which our actions are written as code and code is read
+without running it. The strict reading takes what AgentNet's own readers take; the tolerant one is
+for what models answer.
 """
 
 import ast
 import math
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, cast
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
 
-from demo_pipeline.desktopd.models import (
-    Button,
-    DragParameters,
-    HotkeyParameters,
-    Pixel,
-    ScrollParameters,
-    TypeParameters,
-    WaitParameters,
-    is_canonical_key,
-    pixel_at,
-    shares_of,
-)
+from demo_pipeline.desktopd.models import Button, Pixel, is_canonical_key, shares_of
 from demo_pipeline.desktopd.reader import StepFiles
 from demo_pipeline.exports.answers import (
-    Answer,
-    AnsweredAction,
-    AnswerFormatError,
-    ForeignAction,
-    answered,
-    answered_key,
-    click_action,
-    click_of,
-    merge_presses,
-)
-from demo_pipeline.exports.cua_lite_actions import to_lite_key
-from demo_pipeline.exports.cudag.actions import readable_size
-from demo_pipeline.exports.whole_trajectories import (
     CLICKS_OF_BUTTON,
     HELD_KEYS,
     UNKNOWN_KEY,
+    ActionCall,
+    Answer,
+    AnsweredAction,
+    AnswerFormatError,
     InexpressibleError,
+    Share,
+    answered_key,
+    call_of,
+    read_calls,
+    wheel_direction,
+    wheel_turn,
 )
+from demo_pipeline.exports.cua_lite_actions import to_lite_key
+from demo_pipeline.exports.step_facts import readable_size
 from demo_pipeline.files.shown_text import replace_surrogates
 
 AGENTNET_LOSSES = (UNKNOWN_KEY, HELD_KEYS, CLICKS_OF_BUTTON)
 _DIGITS = 4  # of a share: 0.0001 of 1920 pixels is a fifth of a pixel
-_CLICKS: Mapping[str, tuple[Button, int]] = {  # function → button and how often
-    "pyautogui.click": ("left", 1),
-    "pyautogui.rightClick": ("right", 1),
-    "pyautogui.middleClick": ("middle", 1),
-    "pyautogui.doubleClick": ("left", 2),
-    "computer.tripleClick": ("left", 3),
-}
-_CODE_OF_CLICK: Mapping[tuple[str, int], str] = {clicked: name for name, clicked in _CLICKS.items()}
-_TRIPLE = "pyautogui.tripleClick"
-_PLACE = ("x", "y")
-# Function → the names of its arguments, in order; those without a place must be named.
-_SIGNATURES: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(_CLICKS, _PLACE),
-    "pyautogui.moveTo": _PLACE,
-    "pyautogui.dragTo": (*_PLACE, "button"),
-    "pyautogui.scroll": ("clicks",),
-    "pyautogui.hscroll": ("clicks",),
-    "pyautogui.hotkey": ("keys",),
-    "pyautogui.press": ("keys", "presses"),
-    "pyautogui.write": ("message",),
-    "computer.wait": ("seconds",),
-    "computer.terminate": ("status",),
-}
-_TOLERATED: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys((*_CLICKS, _TRIPLE), (*_PLACE, "interval", "button", "duration")),
-    "pyautogui.click": (*_PLACE, "clicks", "interval", "button", "duration"),
-    "pyautogui.moveTo": (*_PLACE, "duration"),
-    "pyautogui.dragTo": (*_PLACE, "duration", "button"),
-    "pyautogui.scroll": ("clicks", *_PLACE),
-    "pyautogui.hscroll": ("clicks", *_PLACE),
-    "pyautogui.press": ("keys", "presses", "interval"),
-    "pyautogui.write": ("message", "interval"),
-    "pyautogui.typewrite": ("message", "interval"),
-}
 _MOST_CALLS = 1000  # of one step
 _MOST_PRESSES = 1000  # of one `press`
 _MOST_CHARACTERS = 1_000_000
+_PLACE = ("x", "y")
+
+
+class _Function(NamedTuple):
+    """A function of the form; a click says which button, and how often.
+
+    Attributes:
+        does: see `ActionCall`; `end` ends the task.
+        given: the names of its arguments, in order; those without a place must be named.
+        tolerated: the same for the answers of models; empty: the same ones.
+        clicked: button and number of clicks.
+        strict: written by the form itself.
+    """
+
+    does: str
+    given: tuple[str, ...]
+    tolerated: tuple[str, ...] = ()
+    clicked: tuple[Button, int] = ("left", 1)
+    strict: bool = True
+
+
+_POINTED = (*_PLACE, "interval", "button", "duration")
+_FUNCTIONS: Mapping[str, _Function] = {
+    "pyautogui.click": _Function("click", _PLACE, (*_POINTED, "clicks")),
+    "pyautogui.rightClick": _Function("click", _PLACE, _POINTED, ("right", 1)),
+    "pyautogui.middleClick": _Function("click", _PLACE, _POINTED, ("middle", 1)),
+    "pyautogui.doubleClick": _Function("click", _PLACE, _POINTED, ("left", 2)),
+    "computer.tripleClick": _Function("click", _PLACE, _POINTED, ("left", 3)),
+    "pyautogui.tripleClick": _Function("click", _PLACE, _POINTED, ("left", 3), strict=False),
+    "pyautogui.moveTo": _Function("move", _PLACE, (*_PLACE, "duration")),
+    "pyautogui.dragTo": _Function("drag", (*_PLACE, "button"), (*_PLACE, "duration", "button")),
+    "pyautogui.scroll": _Function("scroll", ("clicks",), ("clicks", *_PLACE)),
+    "pyautogui.hscroll": _Function("scroll", ("clicks",), ("clicks", *_PLACE)),
+    "pyautogui.hotkey": _Function("press", ("keys",)),
+    "pyautogui.press": _Function("press", ("keys", "presses"), ("keys", "presses", "interval")),
+    "pyautogui.write": _Function("type", ("message",), ("message", "interval")),
+    "pyautogui.typewrite": _Function("type", ("message",), ("message", "interval"), strict=False),
+    "computer.wait": _Function("wait", ("seconds",)),
+    "computer.terminate": _Function("end", ("status",)),
+}
+_CLICKS = {
+    known.clicked: name
+    for name, known in _FUNCTIONS.items()
+    if known.does == "click" and known.strict
+}
 
 
 def agentnet_code(action: AnsweredAction, size: Pixel) -> str:
     """An action as AgentNet's code, one call a line; see `ActionEncoder`."""
-    if action.parameters.members().get("modifiers"):
-        raise InexpressibleError(HELD_KEYS)
-    lines = list(_lines(action, size))
-    if len(lines) > _MOST_CALLS:  # of keys that were held down until they repeated as often
+    call = call_of(action, size)
+    lines = list(_lines(call))
+    if call.held or len(lines) > _MOST_CALLS:  # keys that were held down until they repeated so
         raise InexpressibleError(HELD_KEYS)
     return "\n".join(lines)
 
@@ -112,39 +111,39 @@ def step_code(step: StepFiles) -> str:
     return replace_surrogates(code_or_nothing(action, size)) if size else ""
 
 
-def _lines(action: AnsweredAction, size: Pixel) -> Iterator[str]:
-    match action.parameters:
-        case TypeParameters(text=text):
-            yield f"pyautogui.write(message={text!r})"
-        case HotkeyParameters(keys=keys, presses=presses):
-            yield from _key_lines(keys, presses or 1)
-        case WaitParameters(seconds=seconds):
+def _lines(call: ActionCall) -> Iterator[str]:
+    at = call.at and _named(call.at)
+    match call.does:
+        case "type":
+            yield f"pyautogui.write(message={call.text!r})"
+        case "press":
+            yield from _key_lines(call)
+        case "wait":
+            seconds = call.seconds
             yield f"computer.wait({int(seconds) if seconds.is_integer() else seconds!r})"
-        case DragParameters() as drag:
-            yield f"pyautogui.moveTo({_named(drag.start_x, drag.start_y, size)})"
-            end = _named(drag.end_x, drag.end_y, size)
-            yield f"pyautogui.dragTo({end}, button={drag.button or 'left'!r})"
-        case ScrollParameters() as scroll:
-            yield f"pyautogui.moveTo({_named(scroll.x, scroll.y, size)})"
-            name = "scroll" if scroll.direction in ("up", "down") else "hscroll"
-            sign = 1 if scroll.direction in ("up", "right") else -1
-            yield f"pyautogui.{name}({sign * scroll.amount})"
-        case _:
-            button, clicks, x, y = click_of(action)
-            if (button, clicks) not in _CODE_OF_CLICK:
-                raise InexpressibleError(CLICKS_OF_BUTTON)
-            yield f"{_CODE_OF_CLICK[button, clicks]}({_named(x, y, size)})"
+        case "drag" if call.start:
+            yield f"pyautogui.moveTo({_named(call.start)})"
+            yield f"pyautogui.dragTo({at}, button={call.button!r})"
+        case "scroll":
+            name, sign = wheel_turn(call.direction)
+            yield f"pyautogui.moveTo({at})"
+            yield f"pyautogui.{name}({sign * call.amount})"
+        case _ if (call.button, call.clicks) in _CLICKS:
+            yield f"{_CLICKS[call.button, call.clicks]}({at})"
+        case _ if not call.held:
+            raise InexpressibleError(CLICKS_OF_BUTTON)
 
 
-def _key_lines(keys: Sequence[str], presses: int) -> Iterator[str]:
+def _key_lines(call: ActionCall) -> Iterator[str]:
+    keys = list(call.keys)
     if not all(map(_is_code_key, keys)):
         raise InexpressibleError(UNKNOWN_KEY)
     if len(keys) > 1:
-        yield from [f"pyautogui.hotkey({list(keys)!r})"] * presses
-    else:
-        full, rest = divmod(presses, _MOST_PRESSES)
-        for times in [_MOST_PRESSES] * full + [rest] * bool(rest):
-            yield f"pyautogui.press({keys[0]!r}{f', presses={times}' if times > 1 else ''})"
+        yield from [f"pyautogui.hotkey({keys!r})"] * call.times
+        return
+    full, rest = divmod(call.times, _MOST_PRESSES)
+    for times in [_MOST_PRESSES] * full + [rest] * bool(rest):
+        yield f"pyautogui.press({keys[0]!r}{f', presses={times}' if times > 1 else ''})"
 
 
 def _is_code_key(name: str) -> bool:
@@ -157,28 +156,12 @@ def share_text(x: int, y: int, size: Pixel) -> str:
     return ", ".join(repr(round(share, _DIGITS)) for share in shares_of(x, y, size))
 
 
-def _named(x: int, y: int, size: Pixel) -> str:
-    return "x={}, y={}".format(*share_text(x, y, size).split(", "))
+def _named(at: Share) -> str:
+    return f"x={round(at[0], _DIGITS)!r}, y={round(at[1], _DIGITS)!r}"
 
 
-@dataclass(frozen=True, slots=True)
-class CodeCall:
-    """One call, by its function's name without the module; the arguments are in our words."""
-
-    name: str
-    point: tuple[float, float] | None = None  # shares of the screenshot's sides, 0 to 1
-    button: Button = "left"
-    clicks: int = 1
-    amount: int = 0  # notches of the wheel; positive is up or right
-    keys: tuple[str, ...] = ()
-    presses: int = 1
-    text: str = ""
-    seconds: float = 1.0  # what AgentNet's readers take a bare wait for
-    status: str = ""
-
-
-def read_code(code: str, *, tolerant: bool = False) -> tuple[CodeCall, ...]:
-    """The calls of a step's code, in order.
+def read_code(code: str, *, tolerant: bool = False) -> tuple[ActionCall, ...]:
+    """The calls of a step's code, in order, by the function's name without its module.
 
     Args:
         code: one call a line.
@@ -192,13 +175,13 @@ def read_code(code: str, *, tolerant: bool = False) -> tuple[CodeCall, ...]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             body = ast.parse(code).body
-        calls = [_call(statement, tolerant=tolerant) for statement in body]
+        calls = [call for statement in body for call in _calls(statement, tolerant=tolerant)]
     except AnswerFormatError:
         raise
     except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError):
         raise AnswerFormatError("not Python") from None
     _demand(bool(calls), "no code")
-    _demand(len(calls) <= _MOST_CALLS, "too long")
+    _demand(len(body) <= _MOST_CALLS, "too long")
     return tuple(calls)
 
 
@@ -207,16 +190,26 @@ def _demand(holds: bool, reason: str = "wrong arguments") -> None:
         raise AnswerFormatError(reason)
 
 
-def _call(statement: ast.stmt, *, tolerant: bool) -> CodeCall:
+def _calls(statement: ast.stmt, *, tolerant: bool) -> Iterator[ActionCall]:
+    """Yield the call of a statement; keys that `press` presses in turn are a call each."""
     if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
         raise AnswerFormatError("not a call")
-    call, function = statement.value, ast.unparse(statement.value.func)
-    names = (_TOLERATED.get(function) if tolerant else None) or _SIGNATURES.get(function)
-    if names is None:
+    call, name = statement.value, ast.unparse(statement.value.func)
+    known = _FUNCTIONS.get(name)
+    if known is None or not (known.strict or tolerant):
         raise AnswerFormatError("unknown call")
-    if tolerant and function.endswith("hotkey") and len(call.args) > 1 and not call.keywords:
-        return CodeCall("hotkey", keys=_keys(list(map(_value, call.args)), tolerant=True))
-    return _read(function, dict(_arguments(call, names)), tolerant=tolerant)
+    short = name.partition(".")[2]
+    if tolerant and short == "hotkey" and len(call.args) > 1 and not call.keywords:
+        keys = _keys(list(map(_value, call.args)), tolerant=True)
+        yield ActionCall(short, "press", keys=keys)
+        return
+    names = (known.tolerated if tolerant else ()) or known.given
+    read = _read(short, known, dict(_arguments(call, names)), tolerant=tolerant)
+    if short == "press" and len(read.keys) > 1:
+        for _ in range(read.times):
+            yield from (replace(read, keys=(key,), times=1) for key in read.keys)
+    else:
+        yield read
 
 
 def _arguments(call: ast.Call, names: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
@@ -239,46 +232,41 @@ def _value(node: ast.expr) -> Any:
         raise AnswerFormatError("wrong arguments") from None
 
 
-def _read(function: str, given: Mapping[str, Any], *, tolerant: bool) -> CodeCall:
+def _read(name: str, known: _Function, given: Mapping[str, Any], *, tolerant: bool) -> ActionCall:
     """A call with its arguments checked."""
-    name = function.partition(".")[2]
+    has_place = known.given[:2] == _PLACE or bool(given.keys() & set(_PLACE))
+    at = _point(given) if has_place else None
+    button, clicks = given.get("button", known.clicked[0]), known.clicked[1]
+    _demand(button in ("left", "right", "middle"))
     said: dict[str, Any] = {}
-    said["button"], said["clicks"] = _CLICKS.get(
-        function, ("left", 3 if function == _TRIPLE else 1)
-    )
-    names = _SIGNATURES.get(function) or _TOLERATED[function]
-    if names[:2] == _PLACE or given.keys() & set(_PLACE):
-        said["point"] = _point(given)
-    if "button" in given:
-        said["button"] = given["button"]
-        _demand(given["button"] in ("left", "right", "middle"))
-    match name:
-        case "click":
-            said["clicks"] = _whole(given.get("clicks", 1), 1, 3)
-        case "scroll" | "hscroll":
-            said["amount"] = _whole(given.get("clicks"), 1 - 10**9, 10**9 - 1)
-            _demand(said["amount"] != 0)
-        case "hotkey" | "press":
+    match known.does:
+        case "click" if name == "click":
+            clicks = _whole(given.get("clicks", 1), 1, 3)
+        case "scroll":
+            number = _whole(given.get("clicks"), 1 - 10**9, 10**9 - 1)
+            _demand(number != 0)
+            said = {"direction": wheel_direction(name, number), "amount": abs(number)}
+        case "press":
             keys = given.get("keys")
             _demand(name == "press" or tolerant or not isinstance(keys, str))
             said["keys"] = _keys([keys] if isinstance(keys, str) else keys, tolerant=tolerant)
-            said["presses"] = _whole(given.get("presses", 1), 1, _MOST_PRESSES)
-        case "write" | "typewrite":
+            said["times"] = _whole(given.get("presses", 1), 1, _MOST_PRESSES)
+        case "type":
             name, said["text"] = "write", given.get("message")
             _demand(
                 isinstance(said["text"], str) and not re.search("[\ud800-\udfff]", said["text"])
             )
-        case "wait":
+        case "wait":  # AgentNet's readers take a bare one for a second
             _demand(_is_number(given.get("seconds", 1)) and given.get("seconds", 1) > 0)
             said["seconds"] = float(given.get("seconds", 1))
-        case "terminate":
+        case "end":
             status = given.get("status")
             said["status"] = "failure" if tolerant and status == "fail" else status
             _demand(said["status"] in ("success", "failure"))
-    return CodeCall(name, **said)
+    return ActionCall(name, known.does, at, button=button, clicks=clicks, **said)
 
 
-def _point(given: Mapping[str, Any]) -> tuple[float, float]:
+def _point(given: Mapping[str, Any]) -> Share:
     x: Any = given.get("x")
     y: Any = given.get("y")
     _demand(_is_number(x) and _is_number(y))
@@ -346,64 +334,7 @@ def _parts(text: str) -> tuple[str, str]:
     return code.strip(), _HEADING.sub("", thought).strip()
 
 
-def _decoded(calls: Sequence[CodeCall], size: Pixel, thought: str) -> Answer:
+def _decoded(calls: tuple[ActionCall, ...], size: Pixel, thought: str) -> Answer:
     _demand(not any(call.status for call in calls[:-1]), "a call after the end")
-    actions = merge_presses(_actions([call for call in calls if not call.status], size))
-    status = cast('Literal["success", "failure", ""]', calls[-1].status)
-    return Answer(tuple(actions), status or None, thought)
-
-
-def _actions(calls: Sequence[CodeCall], size: Pixel) -> Iterator[AnsweredAction | ForeignAction]:
-    """Yield an action a call; where the pointer moves first, the two are one."""
-    moved: CodeCall | None = None
-    for number, call in enumerate(calls):
-        after = calls[number + 1] if number + 1 < len(calls) else CodeCall("")
-        wheel = after.name in ("scroll", "hscroll") and after.point is None
-        if call.name == "moveTo" and (wheel or after.name == "dragTo"):
-            moved = call
-        elif call.name == "dragTo" and moved:
-            (x, y), (to_x, to_y) = _pixel(moved, size), _pixel(call, size)
-            button = None if call.button == "left" else call.button
-            drag = DragParameters(start_x=x, start_y=y, end_x=to_x, end_y=to_y, button=button)
-            yield answered(drag)
-            moved = None
-        elif call.name in ("scroll", "hscroll"):
-            yield _scroll(call, call if call.point else moved, size)
-            moved = None
-        elif call.keys:
-            yield from _pressed(call)
-        else:
-            yield _single(call, size)
-
-
-def _pixel(call: CodeCall, size: Pixel) -> Pixel:
-    return pixel_at(*(call.point or (0.0, 0.0)), size)
-
-
-def _scroll(call: CodeCall, placed: CodeCall | None, size: Pixel) -> AnsweredAction | ForeignAction:
-    if placed is None:
-        return ForeignAction(call.name)
-    x, y = _pixel(placed, size)
-    names = ("up", "down") if call.name == "scroll" else ("right", "left")
-    direction = cast('Literal["up", "down", "left", "right"]', names[call.amount < 0])
-    return answered(ScrollParameters(x=x, y=y, direction=direction, amount=abs(call.amount)))
-
-
-def _pressed(call: CodeCall) -> Iterator[AnsweredAction]:
-    """Yield a chord, or the keys of a `press`, which follow one another."""
-    chords = [call.keys] if call.name == "hotkey" else [(key,) for key in call.keys]
-    for _ in range(call.presses if len(chords) > 1 else 1):
-        for chord in chords:
-            presses = call.presses if len(chords) == 1 and call.presses > 1 else None
-            yield answered(HotkeyParameters(keys=list(chord), presses=presses))
-
-
-def _single(call: CodeCall, size: Pixel) -> AnsweredAction | ForeignAction:
-    if call.name == "write":
-        return answered(TypeParameters(text=call.text))
-    if call.name == "wait":
-        return answered(WaitParameters(seconds=call.seconds))
-    at = _pixel(call, size)
-    is_click = call.name not in ("moveTo", "dragTo")
-    clicked = click_action(call.button, call.clicks, at) if is_click else None
-    return clicked or ForeignAction(call.name, at)
+    actions = read_calls((call for call in calls if not call.status), size)
+    return Answer(actions, calls[-1].status or None, thought)

@@ -13,8 +13,14 @@ from pydantic import Field, model_validator
 
 from demo_pipeline.desktopd.models import Count, Text
 from demo_pipeline.desktopd.reader import read_document
-from demo_pipeline.exports.record_checks import REBUILD, Fault, NamedFiles, RecordFormat
-from demo_pipeline.exports.record_files import ExportReader, unused_images
+from demo_pipeline.exports.record_checks import (
+    REBUILD,
+    ExportReader,
+    Fault,
+    NamedFiles,
+    RecordFormat,
+    unused_images,
+)
 from demo_pipeline.files.base_model import Document
 from demo_pipeline.problems import Problem
 

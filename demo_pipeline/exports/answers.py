@@ -1,14 +1,17 @@
-"""What a model answers for one step, whatever the form that it answers in.
+"""What a model answers for one step, and our actions in the vocabularies of others.
 
-Belongs here: the types that the decoder of every form returns, other names of keys, joining decoded
-actions, and our own form: `{"action_type": …, "parameters": …}` as action.json has it, without the
-target and the sentence. Written datasets are read without the aliases: a key there has our name.
-Points are pixels of the screenshot. The decoders lie beside the models of their forms.
+Belongs here: the types that the decoder of every form returns, other names of keys, and our own
+form: `{"action_type": …, "parameters": …}` as action.json has it, without the target and the
+sentence. Points are pixels of the screenshot.
+
+A foreign vocabulary is a table of names, and knows how to write an `ActionCall` and to read one;
+which of our actions it is, is the same for all of them and decided here, in both directions.
+Written datasets are read without the aliases: a key there has our name.
 """
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Literal
 
@@ -19,11 +22,17 @@ from demo_pipeline.desktopd.models import (
     ActionType,
     Button,
     ClickParameters,
+    DragParameters,
     HotkeyParameters,
     Parameters,
     Pixel,
     PointParameters,
+    ScrollParameters,
+    TypeParameters,
+    WaitParameters,
     is_canonical_key,
+    pixel_at,
+    shares_of,
 )
 from demo_pipeline.files.base_model import unknown_fields
 from demo_pipeline.files.json_files import JsonFileError, parse_json
@@ -85,7 +94,7 @@ Raises `AnswerFormatError` and nothing else, for any text.
 
 
 _MOST_CHARACTERS = 1_000_000
-_POINT_TYPES: Mapping[tuple[str, int], ActionType] = {
+_POINT_TYPES: Mapping[tuple[Button, int], ActionType] = {
     ("left", 2): ActionType.DOUBLE_CLICK,
     ("right", 1): ActionType.RIGHT_CLICK,
 }
@@ -117,32 +126,6 @@ def answered_key(name: str) -> str:
     lower = name.strip().lower() or name
     known = _ALIASES.get(lower, lower)
     return known if is_canonical_key(known) else name
-
-
-_KINDS = {model: kind for kind, model in PARAMETERS.items()}  # of a point it is not the only one
-
-
-def answered(parameters: Parameters) -> AnsweredAction:
-    """The action of its parameters, which say its type unless they are a bare point."""
-    return AnsweredAction(_KINDS[type(parameters)], parameters)
-
-
-def merge_presses(
-    actions: Iterable[AnsweredAction | ForeignAction],
-) -> Iterator[AnsweredAction | ForeignAction]:
-    """Yield the actions; the same keys one after another are one action with `presses`."""
-    for keys, run in groupby(actions, _keys):
-        same = list(run)
-        if keys and len(same) > 1:
-            given = [one.parameters.members() for one in same if isinstance(one, AnsweredAction)]
-            presses = sum(one.get("presses") or 1 for one in given)
-            same = [answered(HotkeyParameters(keys=keys, presses=presses))]
-        yield from same
-
-
-def _keys(action: AnsweredAction | ForeignAction) -> list[str] | None:
-    parameters = action.parameters if isinstance(action, AnsweredAction) else None
-    return parameters.keys if isinstance(parameters, HotkeyParameters) else None
 
 
 def action_text(action_type: ActionType, parameters: Parameters) -> str:
@@ -201,27 +184,189 @@ def parse_answer(text: str) -> Any:
         raise AnswerFormatError("not JSON") from None
 
 
-def click_action(
-    button: Button, clicks: int, at: Pixel, modifiers: list[str] | None = None
-) -> AnsweredAction | None:
-    """A click; None: we have no click of so many presses of this button."""
-    x, y = at
-    if (button, clicks) in _POINT_TYPES:
-        point = PointParameters(x=x, y=y, modifiers=modifiers)
-        return AnsweredAction(_POINT_TYPES[button, clicks], point)
-    if clicks not in {1, 3}:
-        return None
-    times: Literal[3] | None = 3 if clicks == 3 else None
-    click = ClickParameters(x=x, y=y, button=button, clicks=times, modifiers=modifiers)
-    return AnsweredAction(ActionType.CLICK, click)
+Share = tuple[float, float]
+"""A place as shares of the screenshot's sides, 0 to 1."""
+ScrollDirection = Literal["up", "down", "left", "right"]
 
 
-def click_of(action: AnsweredAction) -> tuple[str, int, int, int]:
-    """Button, number of clicks, x and y of a click of any type: the inverse of `click_action`."""
+@dataclass(frozen=True, slots=True)
+class ActionCall:
+    """A call of a foreign vocabulary, its arguments in our words.
+
+    Attributes:
+        name: as the vocabulary calls it; empty for an action that is to be written.
+        does: `click`, `move`, `drag`, `scroll`, `type`, `press`, `wait`; empty: none of ours.
+        at: the place, of a drag its end; None: the call has none.
+        start: where a drag begins; None: where the pointer was moved to before.
+        button: of a click or a drag.
+        clicks: how many.
+        direction: of a scroll.
+        amount: of a scroll, notches of the wheel.
+        keys: that are pressed together.
+        times: how often they are.
+        text: that is typed.
+        seconds: of a wait.
+        held: keys that are down meanwhile.
+        status: with which the task ends; empty: it goes on.
+    """
+
+    name: str
+    does: str = ""
+    at: Share | None = None
+    start: Share | None = None
+    button: Button = "left"
+    clicks: int = 1
+    direction: ScrollDirection = "up"
+    amount: int = 0
+    keys: tuple[str, ...] = ()
+    times: int = 1
+    text: str = ""
+    seconds: float = 1.0
+    held: tuple[str, ...] = ()
+    status: Literal["success", "failure", ""] = ""
+
+
+_WHEELS: Mapping[str, tuple[ScrollDirection, ScrollDirection]] = {
+    "scroll": ("up", "down"),
+    "hscroll": ("right", "left"),
+}
+"""Name of a call of the wheel → directions of a positive and of a negative number."""
+
+
+def wheel_turn(direction: ScrollDirection) -> tuple[str, int]:
+    """The call of the wheel in a direction, and the sign of its number, 1 or -1."""
+    name = "scroll" if direction in _WHEELS["scroll"] else "hscroll"
+    return name, 1 if direction == _WHEELS[name][0] else -1
+
+
+def wheel_direction(name: str, number: int) -> ScrollDirection:
+    """The direction that a number has in a call of the wheel."""
+    return _WHEELS[name][number < 0]
+
+
+def call_of(action: AnsweredAction, size: Pixel) -> ActionCall:
+    """An action as the call that a vocabulary writes; `size`: of the screenshot, pixels."""
+    known = action.parameters.members()
+    places = [shares_of(known[f"{x}x"], known[f"{x}y"], size) for x in _PLACES if f"{x}x" in known]
+    at, held = (places[-1] if places else None), tuple(known.get("modifiers") or ())
     match action.parameters:
-        case ClickParameters(button=button, clicks=clicks, x=x, y=y):
-            return button, clicks or 1, x, y
-        case PointParameters(x=x, y=y):
-            is_double = action.action_type == ActionType.DOUBLE_CLICK
-            return *(("left", 2) if is_double else ("right", 1)), x, y
-    raise TypeError(f"no click: {type(action.parameters).__name__}")
+        case TypeParameters(text=text):
+            return ActionCall("", "type", text=text)
+        case HotkeyParameters(keys=keys, presses=presses):
+            return ActionCall("", "press", keys=tuple(keys), times=presses or 1)
+        case WaitParameters(seconds=seconds):
+            return ActionCall("", "wait", seconds=seconds)
+        case DragParameters(button=button):
+            return ActionCall("", "drag", at, places[0], button=button or "left", held=held)
+        case ScrollParameters(direction=direction, amount=amount):
+            return ActionCall("", "scroll", at, direction=direction, amount=amount, held=held)
+    button, clicks = known.get("button", "left"), known.get("clicks") or 1
+    if isinstance(action.parameters, PointParameters):
+        button, clicks = next(k for k, kind in _POINT_TYPES.items() if kind == action.action_type)
+    return ActionCall("", "click", at, button=button, clicks=clicks, held=held)
+
+
+_PLACES, _START = ("", "start_", "end_"), ("start_x", "start_y")
+_KINDS = {model: kind for kind, model in PARAMETERS.items()}  # of a point it is not the only one
+
+
+def answered(parameters: Parameters) -> AnsweredAction:
+    """The action of its parameters, which say its type unless they are a bare point."""
+    return AnsweredAction(_KINDS[type(parameters)], parameters)
+
+
+def read_calls(
+    calls: Iterable[ActionCall], size: Pixel
+) -> tuple[AnsweredAction | ForeignAction, ...]:
+    """The actions that calls make together: the inverse of `call_of`.
+
+    A move of the pointer and the drag or the turn of the wheel that says no place of its own are
+    one action, and so are the same keys several times in a row.
+    """
+    return tuple(_merged(_read(calls, size)))
+
+
+def _read(calls: Iterable[ActionCall], size: Pixel) -> Iterator[AnsweredAction | ForeignAction]:
+    runs = [(call, sum(1 for _ in run)) for call, run in groupby(calls)]
+    following = [*(call for call, _ in runs[1:]), ActionCall("")]
+    moved: Share | None = None
+    for (call, times), after in zip(runs, following, strict=False):
+        begins_drag = after.does == "drag" and after.start is None
+        if call.does == "move" and (begins_drag or (after.does == "scroll" and after.at is None)):
+            moved = call.at
+        elif call.does == "press":
+            yield _action(replace(call, times=call.times * times), None, size)
+        else:
+            for _ in range(times):
+                yield _action(call, moved, size)
+                moved = None
+
+
+def _action(call: ActionCall, moved: Share | None, size: Pixel) -> AnsweredAction | ForeignAction:
+    """The action of a call; `moved`: where the pointer was moved to before it."""
+    at = call.at or (moved if call.does == "scroll" else None)
+    place = pixel_at(*at, size) if at else None
+    parameters: Parameters | None = None
+    held: dict[str, Any] = {"modifiers": list(call.held) or None}
+    kind = _POINT_TYPES.get((call.button, call.clicks))
+    match call.does, place:
+        case "type", _:
+            parameters = TypeParameters(text=call.text)
+        case "press", _:
+            times = call.times if call.times > 1 else None
+            parameters = HotkeyParameters(keys=list(call.keys), presses=times)
+        case "wait", _:
+            parameters = WaitParameters(seconds=call.seconds)
+        case "click", (x, y) if kind:
+            return AnsweredAction(kind, PointParameters(x=x, y=y, **held))
+        case "click", (x, y) if call.clicks in {1, 3}:
+            clicks: Literal[3] | None = 3 if call.clicks == 3 else None
+            parameters = ClickParameters(x=x, y=y, button=call.button, clicks=clicks, **held)
+        case "scroll", (x, y):
+            turn: dict[str, Any] = {"direction": call.direction, "amount": call.amount}
+            parameters = ScrollParameters(x=x, y=y, **turn, **held)
+        case "drag", (x, y) if start := call.start or moved:
+            begin: dict[str, Any] = dict(zip(_START, pixel_at(*start, size), strict=True))
+            button = None if call.button == "left" else call.button
+            parameters = DragParameters(**begin, end_x=x, end_y=y, button=button, **held)
+    return answered(parameters) if parameters else ForeignAction(call.name, place)
+
+
+def _merged(
+    actions: Iterable[AnsweredAction | ForeignAction],
+) -> Iterator[AnsweredAction | ForeignAction]:
+    """Yield the actions; the same keys one after another are one action with `presses`."""
+    for keys, run in groupby(actions, _keys):
+        same = list(run)
+        if keys and len(same) > 1:
+            given = [one.parameters.members() for one in same if isinstance(one, AnsweredAction)]
+            presses = sum(one.get("presses") or 1 for one in given)
+            same = [answered(HotkeyParameters(keys=keys, presses=presses))]
+        yield from same
+
+
+def _keys(action: AnsweredAction | ForeignAction) -> list[str] | None:
+    parameters = action.parameters if isinstance(action, AnsweredAction) else None
+    return parameters.keys if isinstance(parameters, HotkeyParameters) else None
+
+
+UNKNOWN_KEY, HELD_KEYS, CLICKS_OF_BUTTON = "unknown_key", "held_keys", "clicks_of_button"
+
+
+class InexpressibleError(ValueError):
+    """A form has no words for an action.
+
+    Attributes:
+        reason: one of the form's losses.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+ActionEncoder = Callable[[AnsweredAction, Pixel], Any]
+"""Writes an action in a form; the size is that of its screenshot.
+
+Raises `InexpressibleError` for what the form cannot say.
+"""

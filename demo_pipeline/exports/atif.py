@@ -8,19 +8,19 @@ cut.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import takewhile
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from demo_pipeline.datasets.record_forms import Excluded, Form, Record
-from demo_pipeline.datasets.selection import BAD_STEP, Candidate
+from demo_pipeline.datasets.record_forms import Excluded, Form, Record, RecordSource
+from demo_pipeline.datasets.selection import BAD_STEP
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.models import Pixel, Text
-from demo_pipeline.desktopd.reader import StepFiles, Trajectory, read_document
+from demo_pipeline.desktopd.reader import StepFiles, read_document
 from demo_pipeline.exports.answers import (
     Answer,
     AnsweredAction,
@@ -28,18 +28,24 @@ from demo_pipeline.exports.answers import (
     own_action,
     parse_answer,
 )
-from demo_pipeline.exports.cudag.actions import is_last_end_filmed, readable_size
 from demo_pipeline.exports.prompts import hidden_words
 from demo_pipeline.exports.record_checks import (
     REBUILD,
+    ExportReader,
     Fault,
     NamedFiles,
     RecordFormat,
     StrictDocument,
     checked_records,
+    missing,
     record_faults,
 )
-from demo_pipeline.exports.record_files import ExportReader, missing
+from demo_pipeline.exports.step_facts import (
+    STEP_EXCLUSIONS,
+    STEP_SETTINGS,
+    is_last_end_filmed,
+    readable_size,
+)
 from demo_pipeline.exports.whole_trajectories import (
     NO_STEPS,
     SaidStep,
@@ -51,14 +57,8 @@ from demo_pipeline.exports.whole_trajectories import (
 from demo_pipeline.files.json_files import json_bytes
 from demo_pipeline.files.shown_text import escape_markers, replace_surrogates
 from demo_pipeline.problems import Problem, errors
-from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.pointer_leaks import LEAK_EXCLUSIONS
-from demo_pipeline.trajectories.provenance import (
-    INCOMPLETE,
-    HiddenAction,
-    HiddenReason,
-    ProvenanceRow,
-)
+from demo_pipeline.trajectories.provenance import INCOMPLETE, HiddenAction, HiddenReason
 
 ATIF_VERSION = "ATIF-v1.8"
 ATIF_FILE = "trajectory.json"
@@ -66,23 +66,12 @@ ATIF_LIST = "atif_trajectories.jsonl"  # a line per trajectory: its id, split an
 _AGENT_ONLY = ("model_name", "reasoning_effort", "reasoning_content", "tool_calls", "metrics")
 
 
-class _Strict(StrictDocument):
-    """A part of a trajectory; absent values are not written."""
-
-    left_out_when_none: ClassVar[frozenset[str]] = frozenset(
-        {*_AGENT_ONLY, "timestamp", "observation", "extra", "llm_call_count", "is_copied_context"}
-        | {"text", "source", "source_call_id", "content", "session_id", "trajectory_id", "notes"}
-        | {"tool_definitions", "final_metrics", "continued_trajectory_ref"}
-        | {"subagent_trajectories", "subagent_trajectory_ref"}
-    )
-
-
-class _Image(_Strict):
+class _Image(StrictDocument):
     media_type: Literal["image/png", "image/jpeg", "image/gif", "image/webp"]
     path: Text  # relative to the trajectory's file
 
 
-class _Part(_Strict):
+class _Part(StrictDocument):
     type: Literal["text", "image"]
     text: str | None = None
     source: _Image | None = None
@@ -98,25 +87,25 @@ class _Part(_Strict):
 _Content = str | list[_Part]
 
 
-class _Call(_Strict):
+class _Call(StrictDocument):
     tool_call_id: Text
     function_name: Text
     arguments: dict[str, Any]
     extra: dict[str, Any] | None = None
 
 
-class _Result(_Strict):
+class _Result(StrictDocument):
     source_call_id: str | None = None  # none: seen after something else than a call
     content: _Content | None = None
     subagent_trajectory_ref: list[Any] | None = None
     extra: dict[str, Any] | None = None
 
 
-class _Observation(_Strict):
+class _Observation(StrictDocument):
     results: list[_Result]
 
 
-class AtifStep(_Strict):
+class AtifStep(StrictDocument):
     """One turn: of the person who asks, of the agent, or of neither (`system`)."""
 
     step_id: Annotated[int, Field(ge=1)]
@@ -157,7 +146,7 @@ class AtifStep(_Strict):
         return self
 
 
-class _Agent(_Strict):
+class _Agent(StrictDocument):
     name: Text
     version: str
     model_name: str | None = None
@@ -165,7 +154,7 @@ class _Agent(_Strict):
     extra: dict[str, Any] | None = None
 
 
-class AtifTrajectory(_Strict):
+class AtifTrajectory(StrictDocument):
     """trajectory.json; the steps are numbered from 1."""
 
     schema_version: Literal["ATIF-v1.8"]
@@ -187,7 +176,7 @@ class AtifTrajectory(_Strict):
         return steps
 
 
-class _Entry(_Strict):
+class _Entry(StrictDocument):
     trajectory_id: Text
     split: Literal["train", "val", "test", "held_out"]
     file: Text
@@ -337,19 +326,15 @@ def atif_call(action: AnsweredAction, _size: Pixel) -> dict[str, Any]:
     return {"function_name": action.action_type.value, "arguments": arguments}
 
 
-def _records(
-    candidate: Candidate,
-    trajectory: Trajectory,
-    rows: Mapping[int, ProvenanceRow],
-    settings: DatasetSettings,
-) -> Iterator[Record | Excluded]:
+def _records(made_of: RecordSource) -> Iterator[Record | Excluded]:
     """Yield the file of a trajectory, and an `Excluded` for each step that is words."""
+    candidate, trajectory, rows = made_of.candidate, made_of.trajectory, made_of.rows
     shown = [
         BAD_STEP
         if step.index in candidate.bad_steps
         else INCOMPLETE
         if step.index in candidate.incomplete
-        else said_step(step, rows[step.index], settings, atif_call)
+        else said_step(made_of, step, atif_call)
         for step in trajectory.steps
     ]
     yield from (Excluded(said) for said in shown if isinstance(said, str))
@@ -357,7 +342,7 @@ def _records(
     if not calls:
         yield Excluded(NO_STEPS)
         return
-    turns = _Turns(trajectory)
+    turns = _Turns(escape_markers(made_of.instruction)[0])
     for step, said in zip(trajectory.steps, shown, strict=True):
         turns.add_hidden(candidate.hidden.before(step.index))
         press_ms = rows[step.index]["press_ms"]
@@ -365,53 +350,41 @@ def _records(
             turns.add_call(said, press_ms)
         else:
             turns.add_words(_words(step, said), press_ms)
-    _add_end(turns, trajectory, candidate, rows)
-    name = replace_surrogates(trajectory.id)
-    document = _document(name, trajectory, turns, rows[trajectory.steps[0].index]["platform"])
+    later = candidate.hidden.before(trajectory.steps[-1].index + 1)
+    filmed = list(takewhile(lambda one: one.reason != HiddenReason.AFTER_VIDEO, later))
+    turns.add_hidden(filmed)
+    if is_last_end_filmed(trajectory.steps, rows) and readable_size(trajectory.final_screenshot):
+        turns.show(trajectory.final_screenshot, "final")
+    turns.add_hidden(later[len(filmed) :])
     parts: dict[str, Any] = {
-        split: {"trajectory_id": name, "split": split, "file": _file_of(split, name)}
+        split: {"trajectory_id": made_of.id, "split": split, "file": _file_of(split, made_of.id)}
         for split in (one.value for one in Split)
     }
-    parts["document"] = json_bytes(document).decode()
+    parts["document"] = json_bytes(_document(made_of, turns.steps)).decode()
     screenshot, counts = calls[0].files.screenshot, {"steps": len(calls)}
-    yield Record(name, turns.instruction, screenshot, parts, turns.images, counts)
+    yield Record(made_of.id, turns.instruction, screenshot, parts, turns.images, counts)
 
 
-def _document(name: str, trajectory: Trajectory, turns: "_Turns", platform: str) -> dict[str, Any]:
-    task, model = trajectory.task, trajectory.result.model_info
+def _document(made_of: RecordSource, steps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    trajectory = made_of.trajectory
+    model = trajectory.result.model_info
     return {
         "schema_version": ATIF_VERSION,
-        "session_id": name,
-        "trajectory_id": name,
+        "session_id": made_of.id,
+        "trajectory_id": made_of.id,
         "agent": {
             "name": replace_surrogates(model.name),
             "version": replace_surrogates(model.version),
         },
-        "steps": turns.steps,
+        "steps": steps,
         "notes": _NOTES,
         "extra": {
-            "task_id": replace_surrogates(task.task_id),
-            "application": replace_surrogates(task.application),
-            "platform": platform,
+            "task_id": replace_surrogates(trajectory.task.task_id),
+            "application": made_of.application,
+            "platform": made_of.rows[trajectory.steps[0].index]["platform"],
             "success": trajectory.result.success,
         },
     }
-
-
-def _add_end(
-    turns: "_Turns",
-    trajectory: Trajectory,
-    candidate: Candidate,
-    rows: Mapping[int, ProvenanceRow],
-) -> None:
-    """Add the last screen, and what was done after the last step."""
-    later = candidate.hidden.before(trajectory.steps[-1].index + 1)
-    filmed = list(takewhile(lambda one: one.reason != HiddenReason.AFTER_VIDEO, later))
-    turns.add_hidden(filmed)
-    ended = is_last_end_filmed(trajectory.steps, rows)
-    if ended and readable_size(trajectory.final_screenshot):
-        turns.show(trajectory.final_screenshot, "final")
-    turns.add_hidden(later[len(filmed) :])
 
 
 def _words(step: StepFiles, reason: str) -> str:
@@ -426,26 +399,26 @@ class _Turns:
     A screen is shown by the step before it: the person's question, a call, or words.
     """
 
-    def __init__(self, trajectory: Trajectory) -> None:
-        self.instruction = escape_markers(replace_surrogates(trajectory.task.instruction))[0]
-        asked = [{"type": "text", "text": self.instruction}]
+    def __init__(self, instruction: str) -> None:
+        self.instruction = instruction
+        asked = [{"type": "text", "text": instruction}]
         self.steps: list[dict[str, Any]] = [{"step_id": 1, "source": "user", "message": asked}]
         self.images: dict[str, Path] = {}
 
     def add_call(self, step: SaidStep, press_ms: int) -> None:
         """Show the step's screen, and add its call."""
-        self.show(step.files.screenshot, f"{step.files.index:03d}")
-        call = {"tool_call_id": f"call_{step.files.index:04d}", **step.said}
+        index = step.files.index
+        self.show(step.files.screenshot, f"{index:03d}")
+        call = {"tool_call_id": f"call_{index:04d}", **step.said}
         self._add(sentence(step.files.action), press_ms)
-        extra = {"step_index": step.files.index}
         self.steps[-1] |= {"source": "agent", "tool_calls": [call], "llm_call_count": 0}
-        self.steps[-1]["extra"] = extra
+        self.steps[-1]["extra"] = {"step_index": index}
 
     def add_words(self, words: str, press_ms: int) -> None:
         """Add what was done, in words."""
         self._add(f"Not shown: {words}.", press_ms)
 
-    def add_hidden(self, actions: Sequence[HiddenAction]) -> None:
+    def add_hidden(self, actions: Iterable[HiddenAction]) -> None:
         """Add what no screenshot shows."""
         for action in actions:
             self.add_words(hidden_words(action), action.press_ms)
@@ -474,9 +447,9 @@ class _Turns:
 ATIF_FORM = Form(
     name="atif",
     code_version="6",
-    settings=("max_hidden_share", "include_avoidable_leaks", "include_unavoidable_leaks"),
+    settings=("max_hidden_share", *STEP_SETTINGS),
     unit="steps",
-    exclusions=("off_screen", "missing_frame", INCOMPLETE, *LEAK_EXCLUSIONS, NO_STEPS),
+    exclusions=(*STEP_EXCLUSIONS[:2], INCOMPLETE, *LEAK_EXCLUSIONS, NO_STEPS),
     records=_records,
     files=lambda split, _: {split.value: (ATIF_LIST,)},
     documents=lambda split, record: {_file_of(split.value, record.id): record.parts["document"]},
@@ -485,7 +458,7 @@ ATIF_FORM = Form(
         for name, path in record.files.items()
     },
     finish=finish_losses,
-    problems=checked_records("document", ATIF_FORMAT),
+    problems=checked_records(document=ATIF_FORMAT),
 )
 
 

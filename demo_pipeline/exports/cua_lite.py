@@ -23,10 +23,11 @@ from demo_pipeline.annotations.annotations import (
     agentnet_fields,
     annotation_sources,
 )
-from demo_pipeline.datasets.record_forms import Form, Record, Table
+from demo_pipeline.datasets.record_forms import Form, Record, RecordSource, Table
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.models import Text, points
 from demo_pipeline.desktopd.reader import Trajectory
+from demo_pipeline.exports.answers import UNKNOWN_KEY
 from demo_pipeline.exports.cua_lite_actions import (
     BBOX,
     COMPUTER,
@@ -35,26 +36,25 @@ from demo_pipeline.exports.cua_lite_actions import (
     POINT,
     LiteActions,
     LiteBox,
-    LiteClick,
-    LiteScroll,
     lite_actions,
     lite_value,
 )
 from demo_pipeline.exports.cudag.models import GENERATOR, to_ru
 from demo_pipeline.exports.record_checks import (
     REBUILD,
+    Checked,
+    ExportReader,
     Fault,
     NamedFiles,
     RecordFormat,
     StrictDocument,
     checked_records,
     record_problems,
+    unused_images,
 )
-from demo_pipeline.exports.record_files import ExportReader, unused_images
 from demo_pipeline.exports.whole_trajectories import (
     STRETCH_EXCLUSIONS,
     STRETCH_SETTINGS,
-    UNKNOWN_KEY,
     SaidStep,
     Stretch,
     finish_losses,
@@ -68,7 +68,6 @@ from demo_pipeline.files.parquet import read_schema, read_table
 from demo_pipeline.files.shown_text import MARKER, escape_markers, replace_surrogates
 from demo_pipeline.problems import Problem
 from demo_pipeline.settings import DatasetSettings
-from demo_pipeline.trajectories.provenance import ProvenanceRow
 
 LITE_ROOT = "cua-lite"  # every path of an image begins with this folder
 _TOOL_OF = {
@@ -259,9 +258,10 @@ def lite_call(number: int, tool: str, arguments: Mapping[str, Any]) -> dict[str,
     return {"id": f"call_{number:04d}", "type": "function", "function": function}
 
 
-def _record(stretch: Stretch, trajectory: Trajectory, row: ProvenanceRow) -> Iterator[Record]:
+def _record(stretch: Stretch, made_of: RecordSource) -> Iterator[Record]:
     """Yield the row of a stretch; after its instruction is what was done before it."""
-    prompt = escape_markers(replace_surrogates(trajectory.task.instruction))[0]
+    trajectory = made_of.trajectory
+    prompt = escape_markers(made_of.instruction)[0]
     if stretch.before:
         before = [f"{number}. {words}" for number, words in enumerate(stretch.before, start=1)]
         prompt = "\n".join([prompt, "", "Previous actions:", *before])
@@ -278,10 +278,27 @@ def _record(stretch: Stretch, trajectory: Trajectory, row: ProvenanceRow) -> Ite
     if ended and stretch.final is not None:
         images.append(stretch.final)
         turns.append({"role": "assistant", "content": [{"type": "text", "text": LITE_DONE}]})
-    line = lite_row(images, turns, _DIMS, _known(stretch, trajectory, row))
+    success, first = trajectory.result.success, stretch.steps[0]
+    others = {
+        "id": made_of.id,
+        "resolution": list(first.size),
+        "os": LITE_SYSTEMS.get(made_of.rows[first.files.index]["platform"]),
+        "source": GENERATOR,
+        "source_id": replace_surrogates(trajectory.task.task_id),
+        "domain": made_of.application,
+        "first_step": first.files.index,
+        "last_step": stretch.steps[-1].files.index,
+        # What is cut does not show whether the task was done.
+        "task_completed": success if stretch.final else None,
+        "terminate_status": None if success else "failure",
+        **(agentnet_fields(trajectory, None, AGENTNET_TASK_FIELDS) if stretch.whole else {}),
+        **(annotation_sources(trajectory, None) if stretch.whole else {}),
+    }
+    line = lite_row(images, turns, _DIMS, others)
     files = dict(zip(line["images"], images, strict=True))
-    steps = {"steps": len(stretch.steps)}
-    yield Record(trajectory.id, prompt, images[0], {"row": line}, files, steps)
+    yield Record(
+        trajectory.id, prompt, images[0], {"row": line}, files, {"steps": len(stretch.steps)}
+    )
 
 
 def _call(number: int, step: SaidStep, trajectory: Trajectory) -> dict[str, Any]:
@@ -294,30 +311,8 @@ def _call(number: int, step: SaidStep, trajectory: Trajectory) -> dict[str, Any]
     content += [{"type": "action_description", "text": words}] if words else []
     if sources := annotation_sources(trajectory, index):
         content.append({"type": "metadata", "data": {"opencua_step": said, **sources}})
-    return {
-        "role": "assistant",
-        "content": content,
-        "tool_calls": [lite_call(number, COMPUTER, {"actions": step.said})],
-    }
-
-
-def _known(stretch: Stretch, trajectory: Trajectory, row: ProvenanceRow) -> dict[str, Any]:
-    success, first, last = trajectory.result.success, stretch.steps[0], stretch.steps[-1]
-    return {
-        "id": replace_surrogates(trajectory.id),
-        "resolution": list(first.size),
-        "os": LITE_SYSTEMS.get(row["platform"]),
-        "source": GENERATOR,
-        "source_id": replace_surrogates(trajectory.task.task_id),
-        "domain": replace_surrogates(trajectory.task.application),
-        "first_step": first.files.index,
-        "last_step": last.files.index,
-        # What is cut does not show whether the task was done.
-        "task_completed": success if stretch.final else None,
-        "terminate_status": None if success else "failure",
-        **(agentnet_fields(trajectory, None, AGENTNET_TASK_FIELDS) if stretch.whole else {}),
-        **(annotation_sources(trajectory, None) if stretch.whole else {}),
-    }
+    calls = [lite_call(number, COMPUTER, {"actions": step.said})]
+    return {"role": "assistant", "content": content, "tool_calls": calls}
 
 
 def lite_format(dims: Sequence[str], name: str) -> RecordFormat[LiteRow]:
@@ -326,13 +321,17 @@ def lite_format(dims: Sequence[str], name: str) -> RecordFormat[LiteRow]:
     return RecordFormat(LiteRow, lambda row: [("an image", one) for one in row.images], faults)
 
 
-def _kept_problems(
-    row: Mapping[str, Any], file: str, line: int | None, files: NamedFiles
-) -> list[Problem]:
-    """The problems of a row before its split, and so the folder of its images, is known."""
-    placed = [lite_image("kept", Split.TRAIN, image) for image in row["images"]]
-    form = lite_format(_DIMS, "kept")
-    return record_problems(form, {**row, "images": placed}, file, line, files)
+def kept_lite(dims: tuple[str, str]) -> Checked:
+    """The check of a row before its split, and so the folder of its images, is known."""
+    form = lite_format(dims, "kept")
+
+    def check(
+        row: Mapping[str, Any], file: str, line: int | None, files: NamedFiles
+    ) -> list[Problem]:
+        placed = [lite_image("kept", Split.TRAIN, image) for image in row["images"]]
+        return record_problems(form, {**row, "images": placed}, file, line, files)
+
+    return check
 
 
 def _row_faults(dims: list[str], name: str, row: LiteRow, files: NamedFiles) -> Iterator[Fault]:
@@ -437,7 +436,7 @@ def _call_faults(call: _Call, task_type: str, place: str) -> Iterator[Fault]:
             yield Fault("box", f"{place}: the box ends before it begins")
     elif isinstance(arguments, LiteActions):
         for action in arguments.actions:
-            if isinstance(action, LiteClick | LiteScroll) and action.coordinate is None:
+            if action.action in {"click", "scroll"} and action.coordinate is None:
                 yield Fault("no_place", f"{place}: a {action.action} has no coordinate")
 
 
@@ -507,7 +506,7 @@ CUA_LITE_FORM = Form(
     },
     whole_trajectories=True,
     finish=finish_losses,
-    problems=checked_records("row", lambda: _kept_problems),
+    problems=checked_records(row=kept_lite(_DIMS)),
 )
 
 

@@ -5,35 +5,25 @@ Belongs here: the names of keys, which AgentNet's code uses too, and the models 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from dataclasses import replace
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 
-from demo_pipeline.desktopd.models import (
-    DragParameters,
-    HotkeyParameters,
-    Parameters,
-    Pixel,
-    ScrollParameters,
-    Text,
-    TypeParameters,
-    WaitParameters,
-    pixel_at,
-    shares_of,
-)
+from demo_pipeline.desktopd.models import Pixel, Text
 from demo_pipeline.exports.answers import (
+    UNKNOWN_KEY,
+    ActionCall,
     Answer,
     AnsweredAction,
     AnswerFormatError,
-    ForeignAction,
-    answered,
-    click_action,
-    click_of,
-    merge_presses,
+    InexpressibleError,
+    Share,
+    call_of,
     parse_answer,
+    read_calls,
 )
 from demo_pipeline.exports.record_checks import StrictDocument
-from demo_pipeline.exports.whole_trajectories import UNKNOWN_KEY, InexpressibleError
 from demo_pipeline.files.base_model import DocumentT, explain, field_name
 
 _SAME = (
@@ -83,77 +73,60 @@ def _known_keys(keys: list[str]) -> list[str]:
 _Keys = Annotated[list[Text], Field(min_length=1), AfterValidator(_known_keys)]
 
 
-class LiteClick(StrictDocument):
-    """Clicks; without a coordinate where the pointer is."""
+# Action → its members that must be there, and those that may be.
+_MEMBERS = {
+    "click": ("", "coordinate button clicks"),
+    "drag": ("coordinate", "start_coordinate button"),
+    "scroll": ("direction amount", "coordinate"),
+    "type": ("text", ""),
+    "key": ("keys", ""),
+    "key_down": ("keys", ""),
+    "key_up": ("keys", ""),
+    "hold_key": ("keys duration", ""),
+    "mouse_move": ("coordinate", ""),
+    "mouse_down": ("", "button"),
+    "mouse_up": ("", "button"),
+    "wait": ("duration", ""),
+    "screenshot": ("", ""),
+    "cursor_position": ("", ""),
+}
 
-    action: Literal["click"]
+
+class LiteAction(StrictDocument):
+    """What `computer` does; a final line break of a text is the Enter key.
+
+    A click, or a turn of the wheel, without a coordinate is where the pointer is.
+    """
+
+    action: str
     coordinate: _Coordinate | None = None
+    start_coordinate: _Coordinate | None = None
     button: _Button = "left"
     clicks: Annotated[int, Field(ge=1, le=3)] = 1
+    direction: Literal["up", "down", "left", "right"] = "up"
+    amount: Annotated[int, Field(gt=0)] = 1
+    text: str = ""
+    keys: _Keys = Field(default_factory=list)
+    duration: _Seconds = 1.0
 
-
-class _Drag(StrictDocument):
-    action: Literal["drag"]
-    start_coordinate: _Coordinate | None = None
-    coordinate: _Coordinate
-    button: _Button = "left"
-
-
-class LiteScroll(StrictDocument):
-    """Turning the wheel by some notches."""
-
-    action: Literal["scroll"]
-    direction: Literal["up", "down", "left", "right"]
-    amount: Annotated[int, Field(gt=0)]
-    coordinate: _Coordinate | None = None
-
-
-class _Type(StrictDocument):
-    action: Literal["type"]
-    text: str  # a final line break is the Enter key
-
-
-class _Press(StrictDocument):
-    action: Literal["key", "key_down", "key_up"]
-    keys: _Keys
-
-
-class _HoldKey(StrictDocument):
-    action: Literal["hold_key"]
-    keys: _Keys
-    duration: _Seconds
-
-
-class _Move(StrictDocument):
-    action: Literal["mouse_move"]
-    coordinate: _Coordinate
-
-
-class _HoldButton(StrictDocument):
-    action: Literal["mouse_down", "mouse_up"]
-    button: _Button = "left"
-
-
-class _Wait(StrictDocument):
-    action: Literal["wait"]
-    duration: _Seconds
-
-
-class _Look(StrictDocument):
-    action: Literal["screenshot", "cursor_position"]
-
-
-_Pointing = LiteClick | _Drag | LiteScroll
-_Action = Annotated[
-    _Pointing | _Type | _Press | _HoldKey | _Move | _HoldButton | _Wait | _Look,
-    Field(discriminator="action"),
-]
+    @model_validator(mode="after")
+    def _has_its_members(self) -> Self:
+        if self.action not in _MEMBERS:
+            raise ValueError(f"action must be one of {', '.join(_MEMBERS)}")
+        needed, further = (set(names.split()) for names in _MEMBERS[self.action])
+        given = {name for name in self.model_fields_set if getattr(self, name) is not None}
+        given -= {"action"}
+        if absent := sorted(needed - given):
+            raise ValueError(f"{self.action} has no {absent[0]}")
+        if strange := sorted(given - needed - further):
+            raise ValueError(f"{self.action} has the member {strange[0]} of another action")
+        return self
 
 
 class LiteActions(StrictDocument):
     """The arguments of `computer`."""
 
-    actions: list[_Action] = Field(min_length=1)
+    actions: list[LiteAction] = Field(min_length=1)
 
 
 class LitePoint(StrictDocument):
@@ -183,42 +156,44 @@ def lite_value(model: type[DocumentT], value: Any) -> DocumentT | list[str]:
         return [f"{field_name(place) or 'value'}: {said}" for place, said in explain(error)]
 
 
+_DOES = {
+    **{name: name for name in ("click", "drag", "scroll", "type", "wait")},
+    "key": "press",
+    "mouse_move": "move",
+}
+_NAMES = {does: name for name, does in _DOES.items()}
+
+
 def lite_actions(action: AnsweredAction, size: Pixel) -> list[dict[str, Any]]:
     """An action as the `actions` of `computer`; see `ActionEncoder`.
 
     Members with the form's default value are left out, as the form's own rows do. Modifiers are
     keys that go down before the action and up after it; keys pressed n times are n actions.
     """
-    match action.parameters:
-        case TypeParameters(text=text):
-            return [{"action": "type", "text": text}]
-        case HotkeyParameters(keys=keys, presses=presses):
-            return [{"action": "key", "keys": _lite_keys(keys)} for _ in range(presses or 1)]
-        case WaitParameters(seconds=seconds):
-            return [{"action": "wait", "duration": seconds}]
-        case DragParameters() as drag:
-            done: dict[str, Any] = {
-                "action": "drag",
-                "start_coordinate": _units(drag.start_x, drag.start_y, size),
-                "coordinate": _units(drag.end_x, drag.end_y, size),
-            }
-            done |= {"button": drag.button} if drag.button not in {None, "left"} else {}
-        case ScrollParameters() as scroll:
-            done = {"action": "scroll", "direction": scroll.direction, "amount": scroll.amount}
-            done["coordinate"] = _units(scroll.x, scroll.y, size)
-        case _:
-            button, clicks, x, y = click_of(action)
-            done = {"action": "click", "coordinate": _units(x, y, size)}
-            done |= {"button": button} if button != "left" else {}
-            done |= {"clicks": clicks} if clicks != 1 else {}
-    if not (modifiers := _lite_keys(action.parameters.members().get("modifiers") or [])):
-        return [done]
-    down = {"action": "key_down", "keys": modifiers}
-    return [down, done, {"action": "key_up", "keys": modifiers[::-1]}]
+    call = call_of(action, size)
+    given: dict[str, Any] = {}
+    match call.does:
+        case "type":
+            given = {"text": call.text}
+        case "press":
+            given = {"keys": _lite_keys(call.keys)}
+        case "wait":
+            given = {"duration": call.seconds}
+        case "scroll":
+            given = {"direction": call.direction, "amount": call.amount}
+        case "drag":
+            given = {"start_coordinate": _units(call.start)}
+    given |= {"coordinate": _units(call.at)} if call.at else {}
+    given |= {"button": call.button} if call.button != "left" else {}
+    given |= {"clicks": call.clicks} if call.clicks != 1 else {}
+    done = [{"action": _NAMES[call.does], **given}] * call.times
+    if not (held := _lite_keys(call.held)):
+        return done
+    return [{"action": "key_down", "keys": held}, *done, {"action": "key_up", "keys": held[::-1]}]
 
 
-def _units(x: int, y: int, size: Pixel) -> list[int]:
-    return [round(share * _MAX) for share in shares_of(x, y, size)]
+def _units(at: Share | None) -> list[int]:
+    return [round(share * _MAX) for share in at or ()]
 
 
 def _lite_keys(keys: Sequence[str]) -> list[str]:
@@ -247,8 +222,7 @@ def decode_cua_lite_answer(text: str, size: Pixel) -> Answer:
         return Answer((), "success")
     if not calls:
         raise AnswerFormatError("no tool call")
-    actions = merge_presses(action for call in calls for action in _answered(call, size))
-    return Answer(tuple(actions), thought=words)
+    return Answer(read_calls((one for call in calls for one in _answered(call)), size), None, words)
 
 
 def _answered_words(value: Any) -> str:
@@ -274,8 +248,8 @@ def _answered_calls(value: Any) -> Sequence[Any]:
     return calls if isinstance(calls, list) else ()
 
 
-def _answered(call: Any, size: Pixel) -> Iterator[AnsweredAction | ForeignAction]:
-    """Yield the actions of one call."""
+def _answered(call: Any) -> Iterator[ActionCall]:
+    """Yield what one call of a tool does."""
     function = call.get("function", call) if isinstance(call, dict) else None
     if not isinstance(function, Mapping):
         raise AnswerFormatError("not a tool call")
@@ -285,64 +259,52 @@ def _answered(call: Any, size: Pixel) -> Iterator[AnsweredAction | ForeignAction
     arguments = lite_value(LITE_TOOLS[name], function.get("arguments"))
     match arguments:
         case LiteActions(actions=actions):
-            yield from _done(actions, size)
+            yield from _done(actions)
         case LitePoint(coordinate=point):
-            yield ForeignAction(POINT, _pixel(point, size))
+            yield ActionCall(POINT, at=_share(point))
         case LiteBox(coordinate=[left, top, right, bottom]):
-            yield ForeignAction(BBOX, _pixel(((left + right) / 2, (top + bottom) / 2), size))
+            yield ActionCall(BBOX, at=_share([(left + right) / 2, (top + bottom) / 2]))
         case _:
             raise AnswerFormatError("wrong arguments")
 
 
-def _done(actions: Sequence[_Action], size: Pixel) -> Iterator[AnsweredAction | ForeignAction]:
-    """Yield an action each; keys held around one pointing action become its modifiers."""
+def _done(actions: Sequence[LiteAction]) -> Iterator[ActionCall]:
+    """Yield a call each; keys held around one pointing action become its modifiers."""
     number = 0
     while number < len(actions):
-        held, action = None, actions[number]
         match actions[number : number + 3]:
             case [
-                _Press(action="key_down", keys=down),
-                LiteClick() | _Drag() | LiteScroll() as inner,
-                _Press(action="key_up", keys=up),
+                LiteAction(action="key_down", keys=down),
+                LiteAction(action="click" | "drag" | "scroll") as inner,
+                LiteAction(action="key_up", keys=up),
             ] if up == down[::-1]:
-                held, action, number = _our_keys(down), inner, number + 2
-        number += 1
-        place = getattr(action, "coordinate", None)
-        foreign = ForeignAction(action.action, _pixel(place, size) if place else None)
-        yield _single(action, held, size) or foreign
+                yield replace(_call(inner), held=_our_keys(down))
+                number += 3
+            case [action, *_]:
+                yield _call(action)
+                number += 1
 
 
-def _single(action: _Action, held: list[str] | None, size: Pixel) -> AnsweredAction | None:
-    """Our action; None: we have no such action, or it has no place."""
-    parameters: Parameters
-    match action:
-        case LiteClick(coordinate=[_, _] as place):
-            return click_action(action.button, action.clicks, _pixel(place, size), held)
-        case _Drag(start_coordinate=[_, _] as start):
-            (x, y), (to_x, to_y) = _pixel(start, size), _pixel(action.coordinate, size)
-            button = None if action.button == "left" else action.button
-            parameters = DragParameters(
-                start_x=x, start_y=y, end_x=to_x, end_y=to_y, button=button, modifiers=held
-            )
-        case LiteScroll(coordinate=[_, _] as place, direction=direction, amount=amount):
-            x, y = _pixel(place, size)
-            parameters = ScrollParameters(
-                x=x, y=y, direction=direction, amount=amount, modifiers=held
-            )
-        case _Type(text=text):
-            parameters = TypeParameters(text=text)
-        case _Press(action="key", keys=keys):
-            parameters = HotkeyParameters(keys=_our_keys(keys))
-        case _Wait(duration=seconds) if seconds > 0:
-            parameters = WaitParameters(seconds=seconds)
-        case _:
-            return None
-    return answered(parameters)
+def _call(action: LiteAction) -> ActionCall:
+    name = action.action
+    return ActionCall(
+        name,
+        _DOES.get(name, "") if action.duration > 0 else "",
+        at=_share(action.coordinate),
+        start=_share(action.start_coordinate),
+        button=action.button,
+        clicks=action.clicks,
+        direction=action.direction,
+        amount=action.amount,
+        keys=_our_keys(action.keys),
+        text=action.text,
+        seconds=action.duration,
+    )
 
 
-def _pixel(coordinate: Sequence[float], size: Pixel) -> Pixel:
-    return pixel_at(coordinate[0] / _MAX, coordinate[1] / _MAX, size)
+def _share(coordinate: Sequence[float] | None) -> Share | None:
+    return (coordinate[0] / _MAX, coordinate[1] / _MAX) if coordinate else None
 
 
-def _our_keys(keys: Sequence[str]) -> list[str]:
-    return [from_lite_key(key) or key for key in keys]
+def _our_keys(keys: Sequence[str]) -> tuple[str, ...]:
+    return tuple(from_lite_key(key) or key for key in keys)

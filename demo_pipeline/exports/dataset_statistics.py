@@ -1,26 +1,29 @@
-"""The statistics of the committed datasets, counted with SQL over their Parquet files.
+"""The numbers of cards, charts and checks, and the stage with the statistics of the datasets.
 
-Belongs here: the build function and the check of the stage `dataset_statistics`. The queries are in
-datasets/; asking a store directly is in store_queries.py.
+Belongs here: `DatasetStats`, the queries that count them with SQL from the samples and the
+provenance of the trajectories, the records of each trajectory in an export's folder, and the check
+that the datasets agree with each other.
+Asking a store directly is in runs/queries.py.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import pyarrow as pa
+
+from demo_pipeline.actions.action_tables import POINTER_TYPES
 from demo_pipeline.datasets.dataset_inputs import DatasetInputs
-from demo_pipeline.datasets.views import create_views, views_sql
-from demo_pipeline.exports.dataset_counts import (
-    STATISTICS_FILE,
-    Tables,
-    disagreements,
-    engine,
-    statistics,
-)
+from demo_pipeline.datasets.splits import Split
+from demo_pipeline.datasets.views import create_views, quoted, views_sql
+from demo_pipeline.exports.cudag.records import counted_rows
 from demo_pipeline.files.comparison import differing_build
 from demo_pipeline.files.json_files import dump_json, json_bytes, load_json
+from demo_pipeline.files.parquet import read_schema
 from demo_pipeline.problems import Problem
 from demo_pipeline.review.signals import DEMONSTRATION_SIGNALS, STEP_SIGNALS
 from demo_pipeline.review.triage import TRIAGE_STAGE
@@ -28,9 +31,266 @@ from demo_pipeline.stage import Check, SourceInput, Stage, Summary
 from demo_pipeline.store.bucket import in_parallel
 from demo_pipeline.store.errors import MissingOutput
 from demo_pipeline.store.store import Store
+from demo_pipeline.trajectories.pointer_leaks import LeakRates
+from demo_pipeline.trajectories.provenance import Provenance
 
 if TYPE_CHECKING:  # importing it takes 0.1 s and 12 MB, which only queries are worth
     from duckdb import DuckDBPyConnection
+
+Tables = Mapping[str, list[dict[str, Any]]]
+STATISTICS_FILE = "statistics.json"
+
+
+class Query(NamedTuple):
+    """A query of a file beside this module: its name, the views that it needs, and its SQL."""
+
+    name: str
+    needs: frozenset[str]
+    sql: str
+
+
+def _queries(file: str) -> tuple[Query, ...]:
+    """The queries of a file, in which a line `-- name: views` is above each."""
+    blocks = Path(__file__).with_name(file).read_text(encoding="utf-8").split("\n\n-- ")[1:]
+    parts = [block.partition("\n") for block in blocks]
+    named = [(title.rpartition(": "), sql) for title, _, sql in parts]
+    return tuple(Query(name, frozenset(needs.split()), sql) for (name, _, needs), sql in named)
+
+
+QUERIES, _AGREEMENTS = _queries("statistics.sql"), _queries("agreements.sql")
+_NUMBERS = {query.name: query.sql for query in _queries("numbers.sql")}
+# The table of samples has these columns; `split` is NULL when a dataset has no splits.
+_SFT = "SELECT trajectory_id, step_index, split, application, action_type AS kind FROM {files}"
+_INDEX = (
+    "SELECT s.trajectory_id, s.step_index, NULL::VARCHAR AS split, t.application,"
+    " s.action_type AS kind FROM {files} s JOIN {trajectories} t USING (trajectory_id)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SplitStats:
+    """What is in a split."""
+
+    samples: int
+    trajectories: int
+    tasks: int
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetStats:
+    """What is in a dataset.
+
+    Attributes:
+        samples: number of steps, or of the records made of them.
+        trajectories: number of trajectories with at least one sample.
+        tasks: number of split groups of these trajectories.
+        leaks: samples of pointing actions whose screenshot shows the pointer at its target.
+        splits: by name, in the order train, val, test, held_out; empty without splits.
+        actions: samples by kind of action, the most frequent first.
+        applications: trajectories by application, the most frequent first.
+        platforms: trajectories by platform.
+        resolutions: trajectories by size of the recorded screen, as in `1920x1080`.
+        lengths: trajectories by number of samples.
+    """
+
+    samples: int
+    trajectories: int
+    tasks: int
+    leaks: LeakRates
+    splits: dict[str, SplitStats]
+    actions: dict[str, int]
+    applications: dict[str, int]
+    platforms: dict[str, int]
+    resolutions: dict[str, int]
+    lengths: dict[int, int]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The numbers as plain JSON values."""
+        lengths = {str(length): count for length, count in self.lengths.items()}
+        return {**asdict(self), "lengths": lengths, **self.leaks.as_dict()}
+
+
+@contextmanager
+def engine() -> "Iterator[DuckDBPyConnection]":
+    """DuckDB in memory; it reads local files and downloads no extensions."""
+    import duckdb  # noqa: PLC0415 - as said above
+
+    off = ("autoinstall_known_extensions", "autoload_known_extensions")
+    with duckdb.connect(config={"threads": 1, **dict.fromkeys(off, False)}) as connection:
+        yield connection
+
+
+def _table(paths: Sequence[Path], options: str = "") -> str:
+    return f"read_parquet({quoted(paths)}{options})"
+
+
+def sft_stats(out: Path, provenance: Provenance) -> DatasetStats:
+    """The numbers of `samples.parquet`."""
+    return _measure(_SFT.format(files=_table([out / "samples.parquet"])), provenance)
+
+
+def cudag_stats(out: Path, provenance: Provenance) -> DatasetStats:
+    """The same for the JSON files of a CUDAG dataset."""
+    return _measure(counted_rows(out), provenance)
+
+
+def table_stats(out: Path, provenance: Provenance, kind: str) -> DatasetStats:
+    """The same for an export that is a Parquet file per split.
+
+    Args:
+        out: the folder of the tables, with `trajectory_id`, `application` and maybe `step_index`.
+        provenance: of the trajectories.
+        kind: the column that is counted as kind of action.
+    """
+    files = [path for split in Split if (path := out / f"{split.value}.parquet").is_file()]
+    has_step = "step_index" in read_schema(files[0]).names
+    step = "step_index" if has_step else "-1 AS step_index"
+    names = f"trajectory_id, {step}, application, {kind} AS kind"
+    split, source = "parse_filename(filename, true) AS split", _table(files, ", filename = true")
+    return _measure(f"SELECT {names}, {split} FROM {source}", provenance)  # noqa: S608 - ours
+
+
+def index_stats(out: Path) -> DatasetStats:
+    """The numbers of a trajectory dataset's `steps.parquet` and `trajectories.parquet`."""
+    steps, trajectories = (_table([out / f"{name}.parquet"]) for name in ("steps", "trajectories"))
+    provenance = f"SELECT {', '.join(_PROVENANCE)} FROM {steps}"  # noqa: S608 - ours
+    return _measure(_INDEX.format(files=steps, trajectories=trajectories), provenance)
+
+
+def hidden_action_counts(table: Path) -> dict[str, int]:
+    """Number of hidden actions by reason in a `hidden_actions.parquet`, the most frequent first."""
+    with engine() as sql:
+        rows = sql.execute(_counted("reason", _table([table]))).fetchall()
+    return dict(rows)
+
+
+def _measure(samples: str | pa.Table, provenance: Provenance | str) -> DatasetStats:
+    """Count; `samples` and `provenance` are rows, or the SQL that reads them in every query."""
+    with engine() as sql:
+        for name, source in (("samples", samples), ("provenance", provenance)):
+            if isinstance(source, str):
+                sql.execute(f"CREATE VIEW {name} AS {source}")
+            elif isinstance(source, pa.Table):
+                sql.register(name, source)
+            else:
+                _read_provenance(sql, source)
+
+        def counted(query: str, *given: object) -> list[Any]:
+            return list(sql.execute(query, list(given)).fetchall())
+
+        counted(_NUMBERS["demos"])
+        ((count, trajectories, tasks),) = counted(_NUMBERS["totals"])
+        (leaks,) = counted(_NUMBERS["leaks"], sorted(POINTER_TYPES))
+        return DatasetStats(
+            samples=count,
+            trajectories=trajectories,
+            tasks=tasks,
+            leaks=LeakRates(*leaks),
+            splits={name: SplitStats(*rest) for name, *rest in counted(_NUMBERS["splits"])},
+            actions=dict(counted(_counted("kind", "samples"))),
+            applications=dict(counted(_counted("application", "demos"))),
+            platforms=dict(counted(_counted("platform", "demos"))),
+            resolutions=dict(counted(_counted("resolution", "demos"))),
+            lengths=dict(counted(_NUMBERS["lengths"])),
+        )
+
+
+def _read_provenance(sql: "DuckDBPyConnection", files: Sequence[Path]) -> None:
+    """Make the table `provenance`; files that cannot be read are skipped."""
+    import duckdb  # noqa: PLC0415 - as said above
+
+    sql.execute(_NO_PROVENANCE)
+    try:
+        _insert(sql, files)
+    except duckdb.Error:
+        for path in files:
+            with suppress(duckdb.Error):
+                _insert(sql, [path])
+
+
+def _insert(sql: "DuckDBPyConnection", paths: Sequence[Path]) -> None:
+    if paths:
+        columns = ", ".join(_PROVENANCE)
+        sql.execute(f"INSERT INTO provenance SELECT {columns} FROM {_table(paths)}")  # noqa: S608 - ours
+
+
+def _counted(column: str, table: str) -> str:
+    return f"SELECT {column}, count(*) FROM {table} WHERE {column} IS NOT NULL {_MOST_FIRST}"  # noqa: S608 - ours
+
+
+_MOST_FIRST = "GROUP BY 1 ORDER BY 2 DESC, 1"
+_PROVENANCE = {
+    "trajectory_id": "VARCHAR",
+    "step_index": "INTEGER",
+    "action_type": "VARCHAR",
+    "leak": "BOOLEAN",
+    "unavoidable": "BOOLEAN",
+    "split_group": "VARCHAR",
+    "platform": "VARCHAR",
+    "scale": "DOUBLE",
+    "pad_x": "DOUBLE",
+    "pad_y": "DOUBLE",
+}
+_NO_PROVENANCE = (
+    f"CREATE TABLE provenance ({', '.join(f'{name} {kind}' for name, kind in _PROVENANCE.items())})"
+)
+
+
+def table_record_counts(folder: Path, pattern: str) -> Mapping[str, int]:
+    """Records by trajectory in the Parquet files of an export; `pattern`: of their paths."""
+    source = _table(sorted(folder.glob(pattern)))
+    query = f"SELECT trajectory_id, count(*) FROM {source} GROUP BY 1 ORDER BY 1"  # noqa: S608 - ours
+    with engine() as sql:
+        return dict(sql.execute(query).fetchall())
+
+
+def cudag_record_counts(folder: Path) -> Mapping[str, int]:
+    """Records by trajectory of a CUDAG dataset."""
+    names = counted_rows(folder)["trajectory_id"].to_pylist()
+    return dict(sorted(Counter(names).items()))
+
+
+def statistics(sql: "DuckDBPyConnection", present: frozenset[str]) -> Tables:
+    """Every table whose views exist, by name; a row is an object of plain JSON values."""
+    return {query.name: rows(sql, query.sql) for query in QUERIES if query.needs <= present}
+
+
+def allow_only_reading(sql: "DuckDBPyConnection", query: str, folders: Iterable[Path]) -> None:
+    """Let a person's query read the store's files and nothing else, and write nothing.
+
+    Raises:
+        duckdb.Error: it is not a SELECT, or more than one statement.
+    """
+    import duckdb  # noqa: PLC0415 - as said above
+
+    kinds = duckdb.StatementType
+    found = [statement.type for statement in sql.extract_statements(query)]
+    pivots = found == [kinds.MULTI] and query.split(maxsplit=1)[0].upper() == "PIVOT"
+    if found != [kinds.SELECT] and not pivots:
+        raise duckdb.InvalidInputException("only one SELECT is run: a query changes nothing")
+    allowed = [f"{name}/" for path in folders for name in (path, path.resolve())]
+    sql.execute("SET allowed_directories = ?", [allowed])
+    sql.execute("SET enable_external_access = false")
+    sql.execute("SET lock_configuration = true")
+
+
+def rows(sql: "DuckDBPyConnection", query: str) -> list[dict[str, Any]]:
+    """The result of a query, one object per row."""
+    result = sql.execute(query)
+    names = [column[0] for column in result.description or ()]
+    return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
+
+
+def disagreements(sql: "DuckDBPyConnection", present: frozenset[str]) -> list[Problem]:
+    """Where the datasets contradict each other, one problem per trajectory."""
+    remedy = "build the datasets again, all from the same trajectories"
+    return [
+        Problem("datasets_differ", STATISTICS_FILE, message, remedy=remedy, demonstration=str(key))
+        for message, views, query in _AGREEMENTS
+        if views <= present
+        for (key,) in sql.execute(query).fetchall()
+    ]
+
 
 VIEWS_FILE = "views.sql"
 _REQUIRED = "dataset"

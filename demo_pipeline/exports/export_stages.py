@@ -26,7 +26,7 @@ from demo_pipeline.exports import (
 )
 from demo_pipeline.exports.cudag import dataset as cudag
 from demo_pipeline.exports.cudag.validator import validate_cudag, validate_cudag_file
-from demo_pipeline.exports.dataset_counts import cudag_record_counts, table_record_counts
+from demo_pipeline.exports.dataset_statistics import cudag_record_counts, table_record_counts
 from demo_pipeline.exports.hub_layout import HubTable
 from demo_pipeline.problems import Problem
 from demo_pipeline.stage import Check, Stage, Summary, TrainingExport, ValidatedFormat

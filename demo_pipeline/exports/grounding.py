@@ -1,18 +1,17 @@
 """Exports grounding rows: a screenshot, words that name one of its elements, and where it is.
 
-Belongs here: the models of a row of `<split>.parquet` and of an entry of `screenspot/<split>.json`
-(which has one for every row), which steps have a tree that says what their screenshot shows, the
-rows, the same rows in CUA-Lite's form (calls `point` and `bbox`), and reading an answer. The box
-convention is ScreenSpot-Pro's: [x1, y1, x2, y2] in pixels, both ends inside the element; a refusal
-is `null`. Which elements are asked for is decided in grounding_elements.py.
+Belongs here: the model of a row of `<split>.parquet`, the entry of `screenspot/<split>.json` that
+every row has, which steps have a tree that says what their screenshot shows, the rows, the same
+rows in CUA-Lite's form (calls `point` and `bbox`), and reading an answer. The box convention is
+ScreenSpot-Pro's: [x1, y1, x2, y2] in pixels, both ends inside the element; a refusal is `null`.
+Which elements are asked for is decided in grounding_elements.py.
 """
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from operator import attrgetter
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -21,20 +20,13 @@ from demo_pipeline.datasets.record_forms import (
     Form,
     KeptRecord,
     Record,
+    RecordSource,
     Table,
-    trajectory_name,
 )
 from demo_pipeline.datasets.selection import BAD_STEP, Candidate
 from demo_pipeline.datasets.splits import Split
-from demo_pipeline.desktopd.models import (
-    CANVAS_HEIGHT,
-    CANVAS_WIDTH,
-    ActionType,
-    ClickParameters,
-    Role,
-    TypeParameters,
-)
-from demo_pipeline.desktopd.reader import StepFiles, Trajectory, json_problem
+from demo_pipeline.desktopd.models import ActionType, ClickParameters, Role, TypeParameters
+from demo_pipeline.desktopd.reader import StepFiles, json_problem
 from demo_pipeline.exports.answers import (
     Answer,
     AnswerFormatError,
@@ -46,6 +38,7 @@ from demo_pipeline.exports.cua_lite import (
     LITE_SYSTEMS,
     LITE_TABLE,
     content_name,
+    kept_lite,
     lite_call,
     lite_files,
     lite_image,
@@ -70,16 +63,18 @@ from demo_pipeline.exports.record_checks import (
     checked_records,
     row_schema,
     schema_writer,
+    split_files,
+    validate_split_tables,
 )
-from demo_pipeline.exports.record_files import split_files, validate_split_tables
-from demo_pipeline.files.base_model import Document, check, limited
+from demo_pipeline.exports.step_facts import CANVAS, STEP_SETTINGS
+from demo_pipeline.files.base_model import Document, limited
 from demo_pipeline.files.json_files import JsonFileError, load_json
 from demo_pipeline.files.parquet import open_rows
 from demo_pipeline.files.shown_text import replace_surrogates
 from demo_pipeline.problems import Problem, errors
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.pointer_leaks import LEAK_EXCLUSIONS, leak_exclusion
-from demo_pipeline.trajectories.provenance import INCOMPLETE, ProvenanceRow
+from demo_pipeline.trajectories.provenance import INCOMPLETE
 from demo_pipeline.trajectories.step_sentences import TypedTexts
 
 GROUNDING_SCHEMA_FILE = "grounding.schema.json"
@@ -106,20 +101,6 @@ class GroundingRow(Document):
     point: list[_Pixels] = Field(min_length=2, max_length=2, description="[x, y], the centre")
     image_size: list[_Pixels] = Field(min_length=2, max_length=2, description="[width, height]")
     image: str = Field(description="screenshot: a path below the folder")
-
-
-class ScreenSpotEntry(Document):
-    """An entry of a task file in the form of ScreenSpot-Pro."""
-
-    id: str
-    img_filename: str
-    img_size: list[_Pixels]
-    bbox: list[_Pixels]
-    instruction: str
-    platform: str
-    application: str
-    group: str
-    ui_type: Literal["text", "icon", "unknown"]
 
 
 def box_centre(box: InclusiveBox) -> tuple[int, int]:
@@ -227,17 +208,10 @@ def _entry_problems(root: Path, split: str) -> Iterator[Problem]:
             message = f"must be a list of {count} entries, one per row of the table"
             yield Problem("entries_differ", name, message, remedy=REBUILD)
             return
-        for number, (value, row) in enumerate(zip(entries, rows, strict=True), start=1):
-            entry, problems = check(ScreenSpotEntry, value, name, line=number)
-            yield from problems
-            told = _ENTRY_KEYS(entry) if entry else None
-            if entry and told != tuple(row[key] for key in _ROW_KEYS):
+        for number, (entry, row) in enumerate(zip(entries, rows, strict=True), start=1):
+            if entry != _screenspot_entry(row):
                 message = f"entry {number}: differs from row {number} of the table"
                 yield Problem("entries_differ", name, message, number, remedy=REBUILD)
-
-
-_ENTRY_KEYS = attrgetter("id", "img_filename", "img_size", "bbox", "instruction")
-_ROW_KEYS = ("id", "image", "image_size", "box", "text")
 
 
 def _lite_rows(row: Mapping[str, Any], screenshot: Path) -> Mapping[str, Any]:
@@ -278,7 +252,7 @@ _PICTURES = frozenset({"icon", "image"})
 
 
 def _screenspot_entry(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row as a `ScreenSpotEntry`; pictures are named below the export's folder."""
+    """A row as an entry of a task file in the form of ScreenSpot-Pro."""
     role = row["role"]
     return {
         "id": row["id"],
@@ -302,47 +276,38 @@ _SCREEN_EXCLUSIONS = (
 _REPEATED = "repeated"  # the same element was asked for at an earlier step
 
 
-def _records(
-    candidate: Candidate,
-    trajectory: Trajectory,
-    rows: Mapping[int, ProvenanceRow],
-    settings: DatasetSettings,
-) -> Iterator[Record | Excluded]:
+def _records(made_of: RecordSource) -> Iterator[Record | Excluded]:
     """Yield a row per element that is asked for."""
     seen: set[tuple[str, tuple[int, ...]]] = set()
-    did = (step.action.parameters for step in trajectory.steps)
+    settings = made_of.settings
+    did = (step.action.parameters for step in made_of.trajectory.steps)
     typed = TypedTexts(one.text for one in did if isinstance(one, TypeParameters))
-    for step in trajectory.steps:
-        row = rows[step.index]
-        reason = _screen_exclusion(candidate, step, row, settings)
+    for step in made_of.trajectory.steps:
+        row = made_of.rows[step.index]
+        reason = _screen_exclusion(made_of, step)
         screen = None if reason else read_screen(step.ui_tree, row["platform"])
         if screen is None:
             yield Excluded(reason or "unreadable_tree")
             continue
         across, down = round(row["pad_x"]), round(row["pad_y"])
-        area = (across, down, CANVAS_WIDTH - across, CANVAS_HEIGHT - down)
+        area = (across, down, CANVAS[0] - across, CANVAS[1] - down)
         side, most = settings.grounding_min_side, settings.grounding_per_screen
         elements, left_out = choose_elements(screen, ElementLimits(area, typed, side, most))
         yield from map(Excluded, left_out.elements())
         for element in elements:
             key = (element.text, element.node.box)
-            yield (
-                Excluded(_REPEATED)
-                if key in seen
-                else _record(candidate, trajectory, step, row, element)
-            )
+            yield Excluded(_REPEATED) if key in seen else _record(made_of, step, element)
             seen.add(key)
 
 
-def _screen_exclusion(
-    candidate: Candidate, step: StepFiles, row: ProvenanceRow, settings: DatasetSettings
-) -> str:
+def _screen_exclusion(made_of: RecordSource, step: StepFiles) -> str:
     """Why a step's tree may not say what its screenshot shows; empty when it does."""
+    candidate, row = made_of.candidate, made_of.rows[step.index]
     if row["pts"] is None or not step.screenshot.is_file() or not step.ui_tree.is_file():
         return "missing_frame"
     if step.index in candidate.bad_steps | candidate.incomplete:
         return BAD_STEP if step.index in candidate.bad_steps else INCOMPLETE
-    if reason := leak_exclusion(row, settings):
+    if reason := leak_exclusion(row, made_of.settings):
         return reason
     before = (one for one in candidate.hidden.actions if one.before_step <= step.index)
     if any(one.action_type == ActionType.TYPE for one in before):
@@ -353,28 +318,22 @@ def _screen_exclusion(
     return "" if age is not None and lead is not None and age >= lead else "scan_after_frame"
 
 
-def _record(
-    candidate: Candidate,
-    trajectory: Trajectory,
-    step: StepFiles,
-    source: ProvenanceRow,
-    element: GroundingElement,
-) -> Record:
-    image = trajectory_name(candidate, step.screenshot)
+def _record(made_of: RecordSource, step: StepFiles, element: GroundingElement) -> Record:
+    image = made_of.name(step.screenshot)
     left, top, right, bottom = element.node.box
     box = left, top, right - 1, bottom - 1
     text = replace_surrogates(element.text)
     row: dict[str, Any] = {
-        "id": f"{cudag_id(trajectory.id)}_{step.index:03d}_{element.node.id}",
-        "trajectory_id": replace_surrogates(trajectory.id),
+        "id": f"{cudag_id(made_of.trajectory.id)}_{step.index:03d}_{element.node.id}",
+        "trajectory_id": made_of.id,
         "step_index": step.index,
-        "application": replace_surrogates(trajectory.task.application),
-        "platform": source["platform"],
+        "application": made_of.application,
+        "platform": made_of.rows[step.index]["platform"],
         "text": text,
         "role": element.node.role,
         "box": list(box),
         "point": list(box_centre(box)),
-        "image_size": [CANVAS_WIDTH, CANVAS_HEIGHT],
+        "image_size": list(CANVAS),
         "image": image,
     }
     parts = {"row": row, "entry": _screenspot_entry(row), **_lite_rows(row, step.screenshot)}
@@ -400,10 +359,7 @@ _TOOLS = (POINT, BBOX)
 GROUNDING_FORM = Form(
     name="grounding",
     code_version="6",
-    settings=(
-        *("max_hidden_share", "include_avoidable_leaks", "include_unavoidable_leaks"),
-        *("grounding_per_screen", "grounding_min_side"),
-    ),
+    settings=("max_hidden_share", *STEP_SETTINGS, "grounding_per_screen", "grounding_min_side"),
     unit="samples",
     exclusions=(*_SCREEN_EXCLUSIONS, *ELEMENT_EXCLUSIONS, _REPEATED),
     records=_records,
@@ -425,5 +381,7 @@ GROUNDING_FORM = Form(
     pictures=_pictures,
     instruction_in_prompt=lambda _: False,
     finish=schema_writer(GROUNDING_SCHEMA_FILE, GroundingRow),
-    problems=checked_records("row", GROUNDING_FORMAT),
+    problems=checked_records(
+        row=GROUNDING_FORMAT, **{tool: kept_lite(_dims(tool)) for tool in _TOOLS}
+    ),
 )

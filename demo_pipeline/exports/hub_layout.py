@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from demo_pipeline.datasets.splits import Split
-from demo_pipeline.exports.cards import render_card, yaml_text
-from demo_pipeline.exports.dataset_counts import SplitStats
+from demo_pipeline.exports.cards import render_card
+from demo_pipeline.exports.dataset_statistics import SplitStats
 from demo_pipeline.files.atomic_write import read_digest
 from demo_pipeline.files.parquet import open_rows, read_schema
 from demo_pipeline.settings import DatasetSettings, HubSettings
@@ -204,55 +204,24 @@ def hub_card(
 ) -> str:
     """The text of the card."""
     used = [config for config in configs if config.rows]
-    lines = _yaml(_front_matter(used, settings, out))
-    return render_card("hub", settings[0], configs=used, splits=splits, front_matter=lines)
+    total = sum(sum(config.rows.values()) for config in used)
+    return render_card(
+        "hub",
+        settings[0],
+        configs=used,
+        splits=splits,
+        language=settings[1].language,
+        task_categories=sorted({name for one in used for name in one.table.task_categories}),
+        size=next((name for most, name in _SIZES if total < most), _MORE),
+        features={one.table.config: list(_yaml(_features(one.schema))) for one in used},
+        digests={one.table.config: _digest(one, out) for one in used},
+        data=DATA_FOLDER,
+    )
 
 
-def _front_matter(
-    configs: Sequence[HubConfig], settings: tuple[DatasetSettings, HubSettings], out: Path
-) -> dict[str, Any]:
-    total = sum(sum(config.rows.values()) for config in configs)
-    tasks = {name for config in configs for name in config.table.task_categories}
-    size = next((name for most, name in _SIZES if total < most), _MORE)
-    return {
-        "license": yaml_text(settings[0].license),
-        "language": list(map(yaml_text, settings[1].language)),
-        "task_categories": list(map(yaml_text, sorted(tasks))),
-        "size_categories": [yaml_text(size)],
-        "pretty_name": yaml_text(settings[0].name_prefix),
-        "tags": list(map(yaml_text, ("computer-use", "gui-agents"))),
-        "dataset_info": list(map(_dataset_info, configs)),
-        "configs": [
-            {
-                "config_name": config.table.config,
-                **({"default": "true"} if number == 0 else {}),
-                "description": yaml_text(_digest(config, out)),
-                "data_files": [
-                    {
-                        "split": split,
-                        "path": f"{DATA_FOLDER}/{config.table.config}/{split}-*.parquet",
-                    }
-                    for split in config.rows
-                ],
-            }
-            for number, config in enumerate(configs)
-        ],
-    }
-
-
-def _dataset_info(config: HubConfig) -> dict[str, Any]:
-    size = sum(config.sizes.values())
-    features = _feature(pa.struct(config.schema))
-    return {
-        "config_name": config.table.config,
-        "features": [{"name": name, **_told(kind)} for name, kind in features.items()],
-        "splits": [
-            {"name": split, "num_bytes": config.sizes[split], "num_examples": rows}
-            for split, rows in config.rows.items()
-        ],
-        "download_size": size,
-        "dataset_size": size,
-    }
+def _features(schema: pa.Schema) -> dict[str, Any]:
+    features = _feature(pa.struct(schema))
+    return {"features": [{"name": name, **_told(kind)} for name, kind in features.items()]}
 
 
 def _told(feature: Mapping[str, Any], key: str = "dtype") -> dict[str, Any]:

@@ -18,12 +18,9 @@ from pydantic import Field, Tag
 from pydantic.json_schema import SkipJsonSchema
 
 from demo_pipeline.datasets.export_loop import build_form
-from demo_pipeline.datasets.record_forms import Excluded, Form, Record, Table, trajectory_name
-from demo_pipeline.datasets.selection import Candidate
+from demo_pipeline.datasets.record_forms import Excluded, Form, Record, RecordSource, Table
 from demo_pipeline.datasets.splits import Split
-from demo_pipeline.desktopd.reader import Trajectory
 from demo_pipeline.exports.answers import Answer, AnswerDecoder
-from demo_pipeline.exports.cudag.decoder import WheelUnits, answer_blocks, decode_calls
 from demo_pipeline.exports.cudag.records import (
     DRAFT_EXCLUSIONS,
     DRAFT_SETTINGS,
@@ -34,14 +31,20 @@ from demo_pipeline.exports.cudag.tool_calls import (
     ACTION_LINE,
     THOUGHT_LINE,
     ToolCallError,
+    WheelUnits,
+    answer_blocks,
+    decode_calls,
     parse_tool_calls,
     render_tool_calls,
 )
 from demo_pipeline.exports.hub_layout import PICTURE, with_hub_features
 from demo_pipeline.exports.prompts import action_sentence, system_prompt
-from demo_pipeline.exports.record_checks import Fault, NamedFiles, RecordFormat, checked_records
-from demo_pipeline.exports.record_files import (
+from demo_pipeline.exports.record_checks import (
     ExportReader,
+    Fault,
+    NamedFiles,
+    RecordFormat,
+    checked_records,
     missing,
     no_records,
     split_files,
@@ -53,7 +56,6 @@ from demo_pipeline.files.json_files import dump_json, load_json
 from demo_pipeline.files.shown_text import MARKER, escape_markers, replace_surrogates
 from demo_pipeline.problems import Problem
 from demo_pipeline.settings import DatasetSettings
-from demo_pipeline.trajectories.provenance import ProvenanceRow
 
 SCHEMA_FILE = "messages.schema.json"
 PROMPT_COMPLETION = "prompt_completion"  # the folder of TRL's rows
@@ -152,29 +154,62 @@ _IDENTITY = (
 )
 
 
-def _records(
-    candidate: Candidate,
-    trajectory: Trajectory,
-    rows: Mapping[int, ProvenanceRow],
-    settings: DatasetSettings,
-) -> Iterator[Record | Excluded]:
+def _records(made_of: RecordSource) -> Iterator[Record | Excluded]:
     """Yield the chat of every CUDAG record."""
-    for draft in record_drafts(trajectory, rows, candidate.hidden, settings):
+    settings, trajectory = made_of.settings, made_of.trajectory
+    for draft in record_drafts(made_of):
         if isinstance(draft, Excluded):
             yield draft
-        else:
-            thought = trajectory.notes.get(draft.metadata.step_index, {}).get("thought")
-            line, row = _chat_of(draft, candidate, settings, thought.value if thought else "")
-            if thought:
-                line["reasoning_source"] = row["reasoning_source"] = thought.source
-            if first := trajectory.steps[0].index:
-                line["first_step"] = first
-            asked, answered = row["messages"][:-1], row["messages"][-1:]
-            rest = {name: value for name, value in row.items() if name != "messages"}
-            pair = {**rest, "prompt": asked, "completion": answered}
-            parts = {"line": line, "chat": row, "pair": pair}
-            files = {row["images"][0]: draft.screenshot}
-            yield Record(draft.id, draft.prompt, draft.screenshot, parts, files)
+            continue
+        known, image = draft.metadata, made_of.name(draft.screenshot)
+        thought = trajectory.notes.get(known.step_index, {}).get("thought")
+        answer = replace_surrogates(_answer(draft, settings))
+        if thought:
+            answer = f"{THOUGHT_LINE}{' '.join(thought.value.split())}\n{answer}"
+        prompt = system_prompt(settings, action_line=settings.action_line, thought=bool(thought))
+        asked = replace_surrogates(draft.prompt)
+        parts = [{"type": "image", "image": image}, {"type": "text", "text": asked}]
+        said = {"system": prompt, "user": parts, "assistant": answer}
+        line: dict[str, Any] = {
+            "id": draft.id,
+            "trajectory_id": replace_surrogates(known.trajectory_id),
+            "step_index": known.step_index,
+            "application": replace_surrogates(known.application),
+            "task_type": known.task_type,
+            "messages": [{"role": role, "content": content} for role, content in said.items()],
+        }
+        if thought:
+            line[SOURCE] = thought.source
+        chat, pair = _chat(line), _pair(line)
+        if first := trajectory.steps[0].index:
+            line["first_step"] = first
+        rows = {"line": line, "chat": chat, "pair": pair}
+        yield Record(draft.id, draft.prompt, draft.screenshot, rows, {image: draft.screenshot})
+
+
+def _chat(line: Mapping[str, Any]) -> dict[str, Any]:
+    """A line as a row, whose content is text.
+
+    The line names the picture in the chat, the row beside it: TRL and ms-swift refuse both at once,
+    and Axolotl would show the picture twice.
+    """
+    identity = {name: line[name] for name, _ in _IDENTITY}
+    turns, images = [], []
+    for turn in line["messages"]:
+        content = turn["content"]
+        parts = [{"text": content}] if isinstance(content, str) else content
+        images += [part["image"] for part in parts if "image" in part]
+        text = "".join(part["text"] for part in parts if "text" in part)
+        turns.append({"role": turn["role"], "content": text})
+    worded = {SOURCE: line[SOURCE]} if SOURCE in line else {}
+    return {**identity, "messages": turns, "images": images, **worded}
+
+
+def _pair(line: Mapping[str, Any]) -> dict[str, Any]:
+    """A line as a row of a question and its answer."""
+    row = _chat(line)
+    turns = row.pop("messages")
+    return {**row, "prompt": turns[:-1], "completion": turns[-1:]}
 
 
 def _tables(settings: DatasetSettings) -> Mapping[str, Table]:
@@ -205,38 +240,6 @@ def _row(
 def _finish(out: Path, *_: object) -> Mapping[str, Any]:
     dump_json(out / SCHEMA_FILE, committed_schema())
     return {}
-
-
-def _chat_of(
-    draft: RecordDraft, candidate: Candidate, settings: DatasetSettings, thought: str = ""
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A record as a line (`MessagesRecord`) and as a row of the table.
-
-    The line names the picture in the chat, the row beside it: TRL and ms-swift refuse both at once,
-    and Axolotl would show the picture twice.
-    """
-    image = trajectory_name(candidate, draft.screenshot)
-    identity = {
-        "id": draft.id,
-        "trajectory_id": replace_surrogates(draft.metadata.trajectory_id),
-        "step_index": draft.metadata.step_index,
-        "application": replace_surrogates(draft.metadata.application),
-        "task_type": draft.metadata.task_type,
-    }
-    asked, answer = replace_surrogates(draft.prompt), replace_surrogates(_answer(draft, settings))
-    if thought:
-        answer = f"{THOUGHT_LINE}{' '.join(thought.split())}\n{answer}"
-    parts = [{"type": "image", "image": image}, {"type": "text", "text": asked}]
-    chat, told = (_turns(part, answer, settings, bool(thought)) for part in (asked, parts))
-    return {**identity, "messages": told}, {**identity, "messages": chat, "images": [image]}
-
-
-def _turns(
-    asked: object, answer: str, settings: DatasetSettings, thought: bool
-) -> list[dict[str, Any]]:
-    prompt = system_prompt(settings, action_line=settings.action_line, thought=thought)
-    said = {"system": prompt, "user": asked, "assistant": answer}
-    return [{"role": role, "content": content} for role, content in said.items()]
 
 
 def _answer(draft: RecordDraft, settings: DatasetSettings) -> str:
@@ -352,42 +355,10 @@ def _names_target(said: str, record: MessagesRecord, files: NamedFiles) -> bool:
     return bool(words) and escape_markers(words)[0] in said
 
 
-def _differing(line: Any, row: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the columns of a Parquet row, of a chat or of prompt and answer, that differ.
-
-    Of the messages their texts are compared: a table may hold them in another form.
-    """
-    if not isinstance(line, dict):
-        return
-    names = [name for name, _ in _IDENTITY]
-    yield from (name for name in [*names, SOURCE] if row.get(name) != line.get(name))
-    chat = row["messages"] if "messages" in row else [*row["prompt"], *row["completion"]]
-    if list(_texts(line.get("messages"))) != list(_texts(chat)):
-        yield "messages"
-    shown = (
-        image.get("path") if isinstance(image, dict) else image for image in row.get("images") or ()
-    )
-    if list(_images(line.get("messages"))) != list(shown):
-        yield "images"
-
-
-def _images(value: Any) -> Iterator[Any]:
-    """The paths that the parts of messages name, in order."""
-    for message in value if isinstance(value, list) else ():
-        content = message.get("content") if isinstance(message, dict) else None
-        parts = content if isinstance(content, list) else []
-        yield from (part["image"] for part in parts if isinstance(part, dict) and "image" in part)
-
-
-def _texts(value: Any) -> Iterator[str]:
-    """The roles and texts of messages, in order; kinds of parts and absent keys do not count."""
-    if isinstance(value, str):
-        yield value
-    below = value if isinstance(value, list) else ()
-    if isinstance(value, dict):
-        below = [value[key] for key in sorted(value) if key not in {"type", "image"}]
-    for child in below:
-        yield from _texts(child)
+def _plain(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A row with the paths of its pictures, which may be in it themselves."""
+    images = [one["path"] if isinstance(one, dict) else one for one in row.get("images") or ()]
+    return {**row, "images": images}
 
 
 def validate_messages(root: Path) -> list[Problem]:
@@ -395,15 +366,17 @@ def validate_messages(root: Path) -> list[Problem]:
     reader, problems = ExportReader(root), list[Problem]()
     present = list(split_files(root, "*.jsonl"))
     has_tables = any((root / f"{split}.parquet").is_file() for split, _ in present)
-    folders = [name for name in ("", f"{PROMPT_COMPLETION}/") if (root / name).is_dir()]
+    folders = {"": _chat, f"{PROMPT_COMPLETION}/": _pair}
+    folders = {name: columns for name, columns in folders.items() if (root / name).is_dir()}
     for split, file in present:
         if isinstance(file, Problem):
             problems.append(file)
             continue
         problems += [one for _, found in reader.records(MESSAGES_FORMAT, file) for one in found]
-        for name in [f"{folder}{split}.parquet" for folder in folders] if has_tables else ():
+        for folder, columns in folders.items() if has_tables else ():
+            name = f"{folder}{split}.parquet"
             if (root / name).is_file():
-                problems += table_problems(root / file, root / name, _differing)
+                problems += table_problems(root / file, root / name, columns, _plain)
             else:
                 problems.append(missing(name))
     return problems
@@ -435,6 +408,6 @@ MESSAGES_FORM = Form(
     row=_row,
     instruction_in_prompt=lambda settings: settings.prompt_style != "grounding",
     finish=_finish,
-    problems=checked_records("line", MESSAGES_FORMAT),
+    problems=checked_records(line=MESSAGES_FORMAT),
 )
 build_messages = partial(build_form, MESSAGES_FORM)

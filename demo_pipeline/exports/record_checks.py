@@ -1,32 +1,38 @@
-"""Validating one record of any form: its model, the pictures that it names, and its rules.
+"""Validating the records of any form and the files of an export.
 
-Belongs here: what a form says of its records, and the problems of one of them. Which files a form
-has, and what holds between records, is in record_files.py.
+Belongs here: what a form says of its records, the problems of one of them, and what is the same for
+every form: missing splits, values that cannot be read, ids that repeat, trajectories in two splits,
+files that no record names, tables beside lines.
 """
 
 import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+from itertools import zip_longest
 from pathlib import Path, PurePosixPath
-from typing import Any, Generic, NamedTuple, TypeVar, get_origin
+from typing import Any, Generic, Literal, NamedTuple, TypeVar, get_origin
 
 import pyarrow as pa
 from pydantic import ConfigDict
 
 from demo_pipeline.datasets.record_forms import KeptRecord
 from demo_pipeline.datasets.selection import corrected_documents
-from demo_pipeline.files.base_model import Document, check
+from demo_pipeline.desktopd.reader import json_problem
+from demo_pipeline.files.base_model import MAX_PROBLEMS, Document, check, limited
 from demo_pipeline.files.image_header import ImageInfo, probe_image_file
-from demo_pipeline.files.json_files import JsonFileError, dump_json, load_json
+from demo_pipeline.files.json_files import JsonFileError, dump_json, load_json, parse_json
+from demo_pipeline.files.parquet import open_rows
 from demo_pipeline.files.system_errors import raise_system_trouble
 from demo_pipeline.problems import Problem, Severity
 from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
 
 REBUILD = "build the export again"
-_RECENT = 64  # files in memory; records of a trajectory lie together
+REQUIRED_SPLITS, OPTIONAL_SPLITS = ("train", "val", "test"), ("held_out",)
+_RECENT = 4096  # small files in memory; records of a trajectory lie together
+_ROWS_IN_MEMORY = 64
 
 FormRecordT = TypeVar("FormRecordT", bound=Document)
 
@@ -178,36 +184,41 @@ _OF_TRAJECTORY = re.compile(r"trajectories/[^/]+/")
 
 
 def checked_records(
-    part: str, form: RecordFormat[Any] | Callable[[], Checked]
+    **forms: RecordFormat[Any] | Checked,
 ) -> Callable[[Sequence[tuple[int | None, KeptRecord]], str, DatasetTrajectory], list[Problem]]:
-    """The check of the kept records of a trajectory by their form; see `Form.problems`.
+    """The check of the kept records of a trajectory; see `Form.problems`.
 
     Args:
-        part: of a record, which the form describes; those without it are not checked.
-        form: of the part, or what gives the check of a record, once for a trajectory, which it may
-            remember.
+        forms: part of a record → what describes it; records without the part are not checked.
     """
+    checks = {
+        part: partial(record_problems, form) if isinstance(form, RecordFormat) else form
+        for part, form in forms.items()
+    }
 
     def problems(
         records: Sequence[tuple[int | None, KeptRecord]], file: str, source: DatasetTrajectory
     ) -> list[Problem]:
-        places = {name: path for _, record in records for name, path in record.files.items()}
+        places = {
+            known: path
+            for _, record in records
+            for name, path in record.files.items()
+            for known in (name, name.partition("/")[2])
+        }
 
         def locate(name: str) -> Path:
             known = PurePosixPath(name)
             tails = ("/".join(known.parts[n:]) for n in range(len(known.parts)))
-            found = (places.get(one) for one in (*tails, known.stem))
-            return source.path / (
-                next(filter(None, found), None) or _OF_TRAJECTORY.sub("", name, 1)
-            )
+            found = filter(None, (places.get(one) for one in (*tails, known.stem)))
+            return source.path / next(found, _OF_TRAJECTORY.sub("", name, count=1))
 
         files = NamedFiles(locate, corrected_documents(source))
-        check_record = by_format(form) if isinstance(form, RecordFormat) else form()
         return [
             problem
             for line, record in records
+            for part, check_part in checks.items()
             if (value := record.parts.get(part)) is not None
-            for problem in check_record(
+            for problem in check_part(
                 json.loads(value) if isinstance(value, str) else value, file, line, files
             )
         ]
@@ -215,24 +226,25 @@ def checked_records(
     return problems
 
 
-def by_format(form: RecordFormat[Any]) -> Checked:
-    """The check of a record by its form."""
-    return partial(record_problems, form)
-
-
 _COLUMN_TYPES: Mapping[Any, pa.DataType] = {
     str: pa.string(),
     int: pa.int32(),
     float: pa.float64(),
     bool: pa.bool_(),
+    list[str]: pa.list_(pa.string()),
+    list[bool]: pa.list_(pa.bool_()),
     list: pa.list_(pa.int32()),
+    Literal: pa.string(),
 }
 
 
 def row_schema(model: type[Document]) -> pa.Schema:
-    """The columns of a table whose rows a model describes: texts, numbers, lists of integers."""
+    """The columns of a table whose rows a model describes: texts, numbers and lists of these."""
     kinds = {name: field.annotation for name, field in model.model_fields.items()}
-    types = {name: _COLUMN_TYPES[get_origin(kind) or kind] for name, kind in kinds.items()}
+    types = {
+        name: _COLUMN_TYPES[kind if kind in _COLUMN_TYPES else get_origin(kind)]
+        for name, kind in kinds.items()
+    }
     return pa.schema([pa.field(name, kind, nullable=False) for name, kind in types.items()])
 
 
@@ -244,3 +256,186 @@ def schema_writer(file: str, model: type[Document]) -> Callable[..., Mapping[str
         return {}
 
     return finish
+
+
+def missing(file: str) -> Problem:
+    """The problem of a file that is not there."""
+    return Problem("missing_file", file, "the file is missing", remedy=REBUILD)
+
+
+def no_records(file: str) -> Problem:
+    """The warning about a file without a record."""
+    return Problem("no_records", file, "the file has no record", severity=Severity.WARNING)
+
+
+def split_files(root: Path, pattern: str) -> Iterator[tuple[str, str | Problem]]:
+    """Yield split and file of each split that is there; a problem for one that must be."""
+    for split in (*REQUIRED_SPLITS, *OPTIONAL_SPLITS):
+        file = pattern.replace("*", split)
+        if (root / file).is_file():
+            yield split, file
+        elif split in REQUIRED_SPLITS:
+            yield split, missing(file)
+
+
+def line_value(line: bytes, file: str, number: int) -> Any:
+    """The value of a line, or the problem of one that has none."""
+    if not line.strip():
+        return Problem("blank_line", file, "the line is blank", number, remedy="remove it")
+    try:
+        return parse_json(line, file)
+    except JsonFileError as error:
+        return replace(json_problem(error), line=number)
+
+
+def values_of(path: Path, file: str) -> Iterator[tuple[int | None, Any]]:
+    """Yield number and value of every line or row, with a problem for one that cannot be read."""
+    if path.suffix != ".parquet":
+        with path.open("rb") as lines:
+            for number, line in enumerate(lines, start=1):
+                yield number, line_value(line, file, number)
+        return
+    try:
+        with open_rows(path, _ROWS_IN_MEMORY) as (_, rows):
+            yield from enumerate(rows, start=1)
+    except (OSError, pa.ArrowException) as error:
+        raise_system_trouble(error)
+        message = f"cannot be read as Parquet: {type(error).__name__}"
+        yield None, Problem("unreadable_table", file, message, remedy=REBUILD)
+
+
+class ExportReader:
+    """Reads the records of an export, and remembers what must not repeat.
+
+    Args:
+        root: the folder of the export.
+
+    Attributes:
+        files: that its records name.
+        places: id → the place of the first record that has it.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.files = root, NamedFiles.below(root)
+        self.places: dict[str, str] = {}
+        self._splits: dict[str, str] = {}
+
+    def records(
+        self, form: RecordFormat[FormRecordT], file: str, split: str = ""
+    ) -> Iterator[tuple[FormRecordT | None, list[Problem]]]:
+        """Yield every record of a file with its problems; None: the model rejects it.
+
+        The file is JSON Lines or Parquet. Trajectories of a `split`, if given, are in no other.
+        """
+        for number, value in values_of(self.root / file, file):
+            if isinstance(value, Problem):
+                yield None, [value]
+                continue
+            record, problems = read_record(form, value, file, number, self.files)
+            if record is not None:
+                problems += self._repeated(form, record, (file, number), split)
+            yield record, problems
+
+    def document_problems(
+        self, form: RecordFormat[FormRecordT], record: FormRecordT, file: str
+    ) -> Iterator[Problem]:
+        """Yield the problems of a record that is a file of its own and fits its model."""
+        yield from self._repeated(form, record, (file, None), "")
+        yield from (f.at(file, None) for f in record_faults(form, record, self.files))
+
+    def _repeated(
+        self,
+        form: RecordFormat[FormRecordT],
+        record: FormRecordT,
+        at: tuple[str, int | None],
+        split: str,
+    ) -> Iterator[Problem]:
+        place, key = ":".join(str(part) for part in at if part), getattr(record, form.id_field)
+        if key is not None and (first := self.places.setdefault(key, place)) != place:
+            message = f"{form.id_field}: is not unique, first at {first}"
+            yield Fault("duplicate_id", message, "change one of the ids").at(*at)
+        trajectory = getattr(record, "trajectory_id", None)
+        if split and trajectory and self._splits.setdefault(trajectory, split) != split:
+            other = self._splits[trajectory]
+            message = f"trajectory_id: the trajectory is in the split {other} too"
+            yield Fault("split_leak", message).at(*at)
+
+    def split_problems(self, form: RecordFormat[FormRecordT], pattern: str) -> Iterator[Problem]:
+        """Yield the problems of the files of all splits; ids are unique among these."""
+        self.places.clear()
+        for split, file in split_files(self.root, pattern):
+            if isinstance(file, Problem):
+                yield file
+            else:
+                read = self.records(form, file, split)
+                yield from limited([problem for _, found in read for problem in found])
+
+    def unnamed(self, folder: str) -> list[str]:
+        """The files below a folder that no record names, sorted."""
+        below = (path for path in (self.root / folder).rglob("*") if path.is_file())
+        names = {path.relative_to(self.root).as_posix() for path in below}
+        return sorted(names - self.files.pictures.keys())
+
+
+def validate_split_tables(
+    root: Path, forms: Mapping[str, RecordFormat[Any]], pictures: str = "trajectories"
+) -> list[Problem]:
+    """The problems of an export that is tables by split and the pictures that their rows name.
+
+    Args:
+        root: the folder of the export.
+        forms: pattern of the tables' paths, as of `split_files` → the form of their rows.
+        pictures: the folder of pictures, in which each file must be named.
+    """
+    reader = ExportReader(root)
+    problems = [p for pattern, form in forms.items() for p in reader.split_problems(form, pattern)]
+    unnamed = [
+        Problem("unnamed_file", name, "no row names the file", remedy="remove it")
+        for name in reader.unnamed(pictures)
+    ]
+    return [*problems, *limited(unnamed)]
+
+
+def unused_images(count: int, file: str, naming: str) -> Iterator[Problem]:
+    """Yield a problem when there are images that nothing names: nothing else may be handed on."""
+    if count:
+        message = f"no {naming} names {count} of the images"
+        yield Problem("unused_image", file, message, remedy=REBUILD)
+
+
+def table_problems(
+    lines: Path,
+    table: Path,
+    columns: Callable[[Any], Mapping[str, Any]],
+    plain: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda row: row,
+) -> Iterator[Problem]:
+    """Yield where a table has not the records of a file of lines, one row a line in its order.
+
+    Args:
+        lines: a JSON Lines file, whose own problems are told elsewhere.
+        table: a Parquet file.
+        columns: the columns that a line gives, as they are written.
+        plain: a row as it is compared.
+    """
+    file, told, counts = table.name, 0, [0, 0]
+    values = values_of(lines, lines.name)
+    written = ((n, v) for n, v in values if getattr(v, "code", "") != "blank_line")
+    for line, row in zip_longest(written, values_of(table, file)):
+        if row and isinstance(row[1], Problem):
+            yield row[1]
+            return
+        counts = [counts[0] + (row is not None), counts[1] + (line is not None)]
+        if line is None or row is None or isinstance(line[1], Problem) or told >= MAX_PROBLEMS:
+            continue
+        try:
+            wanted = columns(line[1])
+        except (LookupError, TypeError, AttributeError):  # not of the form, which is told elsewhere
+            continue
+        shown = plain(row[1])
+        if names := ", ".join(name for name in wanted if shown.get(name) != wanted[name]):
+            told += 1
+            message = f"row {row[0]}: {names} differ from line {line[0]} of the JSON Lines"
+            yield Problem("table_differs", file, message, remedy=REBUILD)
+    if counts[0] != counts[1]:
+        message = f"has {counts[0]} rows for {counts[1]} lines of {lines.name}"
+        yield Problem("table_differs", file, message, remedy=REBUILD)

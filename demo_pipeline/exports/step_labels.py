@@ -21,7 +21,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-import pyarrow as pa
 from pydantic import Field
 
 from demo_pipeline.datasets.export_loop import ExportPlan, build_form, plan_export, plan_splits
@@ -30,31 +29,29 @@ from demo_pipeline.datasets.record_forms import (
     Form,
     KeptRecord,
     Record,
+    RecordSource,
     Table,
-    trajectory_name,
 )
-from demo_pipeline.datasets.selection import NOT_APPROVED, Candidate, Selection
+from demo_pipeline.datasets.selection import NOT_APPROVED, Candidate
 from demo_pipeline.datasets.splits import Split, assign_splits, connected_groups
-from demo_pipeline.desktopd.models import CANVAS_HEIGHT, CANVAS_WIDTH
 from demo_pipeline.desktopd.reader import Trajectory
 from demo_pipeline.exports.answers import AnswerFormatError, action_text, decode_action_text
-from demo_pipeline.exports.cudag.actions import is_off_screen
 from demo_pipeline.exports.cudag.models import cudag_id
 from demo_pipeline.exports.prompts import hidden_words
 from demo_pipeline.exports.record_checks import (
     Fault,
     NamedFiles,
     RecordFormat,
-    by_format,
     checked_records,
+    row_schema,
+    schema_writer,
+    validate_split_tables,
 )
-from demo_pipeline.exports.record_files import validate_split_tables
+from demo_pipeline.exports.step_facts import CANVAS, is_off_screen
 from demo_pipeline.files.base_model import Document
-from demo_pipeline.files.json_files import dump_json
-from demo_pipeline.files.shown_text import replace_surrogates
 from demo_pipeline.problems import Problem
 from demo_pipeline.settings import DatasetSettings
-from demo_pipeline.trajectories.provenance import INCOMPLETE, HiddenAction, ProvenanceRow
+from demo_pipeline.trajectories.provenance import INCOMPLETE
 from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
 
 STEP_LABELS_SCHEMA_FILE = "step_labels.schema.json"
@@ -119,7 +116,7 @@ def _outcome_faults(row: StepLabelsRow, _files: NamedFiles) -> Iterator[Fault]:
 def _action_fault(text: str, name: str) -> Iterator[Fault]:
     """Yield why the last line of a completion is not an action; hidden ones are words before it."""
     try:
-        decode_action_text(text.rsplit("\n", maxsplit=1)[-1], (CANVAS_WIDTH, CANVAS_HEIGHT))
+        decode_action_text(text.rsplit("\n", maxsplit=1)[-1], CANVAS)
     except AnswerFormatError as error:
         yield Fault("action", f"{name}: {error.reason}")
 
@@ -131,18 +128,6 @@ OUTCOME_FORMAT = RecordFormat(StepLabelsRow, _pictures, _outcome_faults)
 _NOT_DONE = {"wrong_task", "unfinished", "wrong_result"}  # reasons that say so
 _USELESS = {"private_data", "broken_recording", "duplicate", "other"}  # reasons to use nothing
 TORN_TASK = "torn_task"  # it would join tasks that other exports have in two splits
-_COLUMNS: tuple[tuple[str, pa.DataType], ...] = (
-    ("id", pa.string()),
-    ("trajectory_id", pa.string()),
-    ("application", pa.string()),
-    ("outcome", pa.string()),
-    ("steps", pa.int32()),
-    ("prompt", pa.string()),
-    ("completions", pa.list_(pa.string())),
-    ("labels", pa.list_(pa.bool_())),
-    ("images", pa.list_(pa.string())),
-)
-STEP_LABELS_SCHEMA = pa.schema([pa.field(name, kind, nullable=False) for name, kind in _COLUMNS])
 
 
 def plan_labels(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings) -> ExportPlan:
@@ -163,17 +148,16 @@ def plan_labels(trajectories: Sequence[DatasetTrajectory], settings: DatasetSett
         unwanted |= {one.id for one in trajectories if one.rejected_for in _USELESS}
     wider = settings.model_copy(update={"include_failed": True, "require_review": "none"})
     plan = plan_export([one for one in trajectories if one.id not in unwanted], wider)
-    groups = connected_groups(
-        {
-            candidate.source.id: candidate.split_groups
-            for candidate in (*selection.chosen, *_added(plan.selection, known))
-        }
-    )
+    others = [one for one in plan.selection.chosen if one.source.id not in known]
+    known_groups = {one.source.id: one.split_groups for one in (*selection.chosen, *others)}
+    groups = connected_groups(known_groups)
     placed: dict[str, set[Split]] = {}
     for key in known:
         placed.setdefault(groups[key], set()).add(splits.splits[key])
     members = {one.source.id: groups[one.source.id] for one in plan.selection.chosen}
-    hashed = _hashed(members, plan.selection.chosen, settings)
+    applications = {one.source.id: one.application for one in plan.selection.chosen}
+    # By hash and application alone: no empty split is filled.
+    hashed = assign_splits(members, settings, applications, besides=frozenset(members)).splits
     assigned = {
         key: split
         for key, group in members.items()
@@ -205,26 +189,10 @@ def _joined(hashed: Split, placed: Collection[Split]) -> Split | None:
     return next(iter(wanted))
 
 
-def _added(selection: Selection, known: Collection[str]) -> Iterator[Candidate]:
-    return (one for one in selection.chosen if one.source.id not in known)
-
-
-def _hashed(
-    members: Mapping[str, str], chosen: Sequence[Candidate], settings: DatasetSettings
-) -> Mapping[str, Split]:
-    """The splits by hash and application alone; no empty split is filled."""
-    applications = {candidate.source.id: candidate.application for candidate in chosen}
-    return assign_splits(members, settings, applications, besides=frozenset(members)).splits
-
-
-def _records(
-    candidate: Candidate,
-    trajectory: Trajectory,
-    rows: Mapping[int, ProvenanceRow],
-    _settings: DatasetSettings,
-) -> Iterator[Record | Excluded]:
+def _records(made_of: RecordSource) -> Iterator[Record | Excluded]:
     """Yield the record of a demonstration: one that did its task gives two rows."""
-    reason = _exclusion(trajectory, rows)
+    trajectory, candidate = made_of.trajectory, made_of.candidate
+    reason = _exclusion(made_of)
     end = trajectory.steps[-1].index + 1 if trajectory.steps else 0
     if not reason and end in candidate.incomplete:  # a row is all or nothing
         reason = INCOMPLETE
@@ -232,9 +200,9 @@ def _records(
         yield Excluded(reason)
         return
     pictures = [step.screenshot for step in trajectory.steps] + [trajectory.final_screenshot]
-    files = {trajectory_name(candidate, path): path for path in pictures}
-    row = _row(candidate, trajectory, rows) | {"images": list(files)}
-    trailing, done = row.pop("trailing"), row["outcome"] == "success"
+    files = {made_of.name(path): path for path in pictures}
+    row = _row(made_of) | {"images": list(files)}
+    done, trailing = row["outcome"] == "success", map(hidden_words, candidate.hidden.before(end))
     whole = "\n".join([*row["completions"], *trailing])
     parts = {"outcome": row | {"completions": [whole], "labels": [done]}}
     said = {step.index: trajectory.note(step.index, "step_correct") for step in trajectory.steps}
@@ -278,53 +246,36 @@ def _reviewed_parts(
     return parts
 
 
-def _finish(out: Path, *_: object) -> Mapping[str, Any]:
-    dump_json(out / STEP_LABELS_SCHEMA_FILE, StepLabelsRow.model_json_schema())
-    return {}
-
-
-def _exclusion(trajectory: Trajectory, rows: Mapping[int, ProvenanceRow]) -> str:
+def _exclusion(made_of: RecordSource) -> str:
     """Why a demonstration has no row; empty when it has."""
-    size = (CANVAS_WIDTH, CANVAS_HEIGHT)
-    if not trajectory.steps:
+    steps, rows = made_of.trajectory.steps, made_of.rows
+    if not steps:
         return "no_step"
-    if any(is_off_screen(step.action, rows[step.index], size) for step in trajectory.steps):
+    if any(is_off_screen(step.action, rows[step.index], CANVAS) for step in steps):
         return "off_screen"
-    files = [step.screenshot for step in trajectory.steps] + [trajectory.final_screenshot]
-    without = any(rows[step.index]["pts"] is None for step in trajectory.steps)
+    files = [step.screenshot for step in steps] + [made_of.trajectory.final_screenshot]
+    without = any(rows[step.index]["pts"] is None for step in steps)
     return "missing_frame" if without or not all(file.is_file() for file in files) else ""
 
 
-def _row(
-    candidate: Candidate, trajectory: Trajectory, rows: Mapping[int, ProvenanceRow]
-) -> dict[str, Any]:
-    """The row without labels and pictures; `trailing`: what was done after the last step."""
-    hidden, count = candidate.hidden, len(trajectory.steps)
-    completions = [
-        "\n".join(
-            [
-                *_words(hidden.before(step.index)),
-                action_text(step.action.action_type, step.action.parameters),
-            ]
-        )
-        for step in trajectory.steps
-    ]
-    status = rows[trajectory.steps[0].index]["status"]
+def _row(made_of: RecordSource) -> dict[str, Any]:
+    """The row of all steps without labels and pictures."""
+    trajectory, hidden = made_of.trajectory, made_of.candidate.hidden
+    completions = []
+    for step in trajectory.steps:
+        text = action_text(step.action.action_type, step.action.parameters)
+        completions.append("\n".join([*map(hidden_words, hidden.before(step.index)), text]))
+    status = made_of.rows[trajectory.steps[0].index]["status"]
     failed = "failed" if status == "completed" else "aborted"
     return {
         "id": cudag_id(trajectory.id),
-        "trajectory_id": replace_surrogates(trajectory.id),
-        "application": replace_surrogates(trajectory.task.application),
+        "trajectory_id": made_of.id,
+        "application": made_of.application,
         "outcome": "success" if trajectory.result.success else failed,
-        "steps": count,
-        "prompt": replace_surrogates(trajectory.task.instruction),
+        "steps": len(trajectory.steps),
+        "prompt": made_of.instruction,
         "completions": completions,
-        "trailing": list(_words(hidden.before(trajectory.steps[-1].index + 1))),
     }
-
-
-def _words(actions: Sequence[HiddenAction]) -> Iterator[str]:
-    return (hidden_words(action) for action in actions)
 
 
 STEP_LABELS_FORM = Form(
@@ -338,11 +289,11 @@ STEP_LABELS_FORM = Form(
         "steps": (f"{split.value}.parquet",),
         "outcome": (f"{OUTCOME_FOLDER}/{split.value}.parquet",),
     },
-    tables=lambda _: dict.fromkeys(("steps", "outcome"), Table(STEP_LABELS_SCHEMA)),
+    tables=lambda _: dict.fromkeys(("steps", "outcome"), Table(row_schema(StepLabelsRow))),
     of_steps=False,
     parts=_reviewed_parts,
     plan=plan_labels,
-    finish=_finish,
-    problems=checked_records("outcome", lambda: by_format(OUTCOME_FORMAT)),
+    finish=schema_writer(STEP_LABELS_SCHEMA_FILE, StepLabelsRow),
+    problems=checked_records(outcome=OUTCOME_FORMAT, steps=STEP_LABELS_FORMAT),
 )
 build_step_labels = partial(build_form, STEP_LABELS_FORM)

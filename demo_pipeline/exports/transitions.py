@@ -4,23 +4,21 @@ Belongs here: the model of a row of `<split>.parquet`, from which its JSON Schem
 steps have a picture of what they did, and the rows.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field
 
-from demo_pipeline.datasets.record_forms import Excluded, Form, Record, Table, trajectory_name
-from demo_pipeline.datasets.selection import Candidate
-from demo_pipeline.desktopd.models import CANVAS_HEIGHT, CANVAS_WIDTH, WaitParameters
-from demo_pipeline.desktopd.reader import StepFiles, Trajectory
+from demo_pipeline.datasets.record_forms import Excluded, Form, Record, RecordSource, Table
+from demo_pipeline.desktopd.models import WaitParameters
+from demo_pipeline.desktopd.reader import StepFiles
 from demo_pipeline.exports.answers import (
     AnsweredAction,
     AnswerFormatError,
     action_text,
     decode_action_text,
 )
-from demo_pipeline.exports.cudag.actions import is_off_screen
 from demo_pipeline.exports.cudag.models import cudag_id
 from demo_pipeline.exports.record_checks import (
     Fault,
@@ -29,14 +27,19 @@ from demo_pipeline.exports.record_checks import (
     checked_records,
     row_schema,
     schema_writer,
+    validate_split_tables,
 )
-from demo_pipeline.exports.record_files import validate_split_tables
+from demo_pipeline.exports.step_facts import (
+    CANVAS,
+    STEP_EXCLUSIONS,
+    STEP_SETTINGS,
+    step_exclusion,
+)
 from demo_pipeline.files.base_model import Document
 from demo_pipeline.files.shown_text import replace_surrogates
 from demo_pipeline.problems import Problem
-from demo_pipeline.settings import DatasetSettings
-from demo_pipeline.trajectories.pointer_leaks import LEAK_EXCLUSIONS, leak_exclusion
-from demo_pipeline.trajectories.provenance import INCOMPLETE, ProvenanceRow
+from demo_pipeline.trajectories.pointer_leaks import LEAK_EXCLUSIONS
+from demo_pipeline.trajectories.provenance import INCOMPLETE
 
 TRANSITIONS_SCHEMA_FILE = "transitions.schema.json"
 
@@ -66,7 +69,7 @@ def validate_transitions(root: Path) -> list[Problem]:
 def _faults(row: TransitionRow, files: NamedFiles) -> Iterator[Fault]:
     before, after = files.picture(row.before), files.picture(row.after)
     try:
-        (action,) = decode_action_text(row.action, (CANVAS_WIDTH, CANVAS_HEIGHT)).actions
+        (action,) = decode_action_text(row.action, CANVAS).actions
     except AnswerFormatError as error:
         yield Fault("action", f"action: {error.reason}")
         return
@@ -89,39 +92,27 @@ TRANSITIONS_FORMAT = RecordFormat(
 _ROUNDING_MS = 1.0  # times of frames are fractions of a millisecond, times of input are not
 
 
-def _records(
-    candidate: Candidate,
-    trajectory: Trajectory,
-    rows: Mapping[int, ProvenanceRow],
-    settings: DatasetSettings,
-) -> Iterator[Record | Excluded]:
+def _records(made_of: RecordSource) -> Iterator[Record | Excluded]:
     """Yield a transition per step whose effect is in a picture.
 
     A wait is not a transition of its own: its screenshot is from before its action's effect, and it
     belongs to the action. No transition spans a hidden action (`hidden_after`), and none ends with
     a picture from before the end of its action (`early_after`).
     """
-    for number, step in enumerate(trajectory.steps):
-        waits, after = _until_next(trajectory.steps[number + 1 :])
-        reason = _exclusion(step, rows[step.index], settings)
-        if not reason and step.index in candidate.incomplete:
-            reason = INCOMPLETE
-        reason = reason or _spanned(step, len(waits), after, candidate, rows)
-        picture = trajectory.final_screenshot if after is None else after.screenshot
-        if reason or not picture.is_file():
-            yield Excluded(reason or "missing_frame")
-        else:
-            yield _record(candidate, trajectory, step, waits, picture)
-
-
-def _exclusion(step: StepFiles, row: ProvenanceRow, settings: DatasetSettings) -> str:
-    if isinstance(step.action.parameters, WaitParameters):
-        return "wait"
-    if is_off_screen(step.action, row, (CANVAS_WIDTH, CANVAS_HEIGHT)):
-        return "off_screen"
-    if row["pts"] is None or not step.screenshot.is_file():
-        return "missing_frame"
-    return leak_exclusion(row, settings)
+    steps = made_of.trajectory.steps
+    for number, step in enumerate(steps):
+        waits, after = _until_next(steps[number + 1 :])
+        size = CANVAS if step.screenshot.is_file() else None
+        picture = made_of.trajectory.final_screenshot if after is None else after.screenshot
+        reason = (
+            "wait"
+            if isinstance(step.action.parameters, WaitParameters)
+            else step_exclusion(step, made_of.rows[step.index], made_of.settings, size)
+            or (INCOMPLETE if step.index in made_of.candidate.incomplete else "")
+            or _spanned(made_of, step, len(waits), after)
+            or ("" if picture.is_file() else "missing_frame")
+        )
+        yield Excluded(reason) if reason else _record(made_of, step, waits, picture)
 
 
 def _until_next(steps: Sequence[StepFiles]) -> tuple[list[float], StepFiles | None]:
@@ -134,16 +125,11 @@ def _until_next(steps: Sequence[StepFiles]) -> tuple[list[float], StepFiles | No
     return seconds, None
 
 
-def _spanned(
-    step: StepFiles,
-    waits: int,
-    after: StepFiles | None,
-    candidate: Candidate,
-    rows: Mapping[int, ProvenanceRow],
-) -> str:
+def _spanned(made_of: RecordSource, step: StepFiles, waits: int, after: StepFiles | None) -> str:
     """Why the next picture does not show what a step did; empty when it does."""
+    rows, hidden = made_of.rows, made_of.candidate.hidden
     next_index = step.index + waits + 1
-    if any(candidate.hidden.before(index) for index in range(step.index + 1, next_index + 1)):
+    if any(hidden.before(index) for index in range(step.index + 1, next_index + 1)):
         return "hidden_after"
     if after is None:  # the final picture is the last frame if the video ends before the action
         return "" if rows[step.index]["end_filmed"] else "early_after"
@@ -155,30 +141,24 @@ def _spanned(
     return "" if ended and later else "early_after"
 
 
-def _record(
-    candidate: Candidate,
-    trajectory: Trajectory,
-    step: StepFiles,
-    waits: Sequence[float],
-    after: Path,
-) -> Record:
+def _record(made_of: RecordSource, step: StepFiles, waits: Sequence[float], after: Path) -> Record:
     action = step.action
     text = action_text(action.action_type, action.parameters)
-    files = {trajectory_name(candidate, path): path for path in (step.screenshot, after)}
+    files = {made_of.name(path): path for path in (step.screenshot, after)}
     before_name, after_name = files
     row: dict[str, Any] = {
-        "id": f"{cudag_id(trajectory.id)}_{step.index:03d}",
-        "trajectory_id": replace_surrogates(trajectory.id),
+        "id": f"{cudag_id(made_of.trajectory.id)}_{step.index:03d}",
+        "trajectory_id": made_of.id,
         "step_index": step.index,
-        "application": replace_surrogates(trajectory.task.application),
-        "instruction": replace_surrogates(trajectory.task.instruction),
+        "application": made_of.application,
+        "instruction": made_of.instruction,
         "action_type": action.action_type.value,
         "action": text,
         "reasoning": replace_surrogates(action.reasoning),
         "waited_seconds": round(sum(waits), 3),
         "before": before_name,
         "after": after_name,
-        "after_is_final": after == trajectory.final_screenshot,
+        "after_is_final": after == made_of.trajectory.final_screenshot,
     }
     return Record(row["id"], text, step.screenshot, {"row": row}, files)
 
@@ -186,10 +166,10 @@ def _record(
 TRANSITIONS_FORM = Form(
     name="transitions",
     code_version="6",
-    settings=("max_hidden_share", "include_avoidable_leaks", "include_unavoidable_leaks"),
+    settings=("max_hidden_share", *STEP_SETTINGS),
     unit="samples",
     exclusions=(
-        *("off_screen", "missing_frame", INCOMPLETE, *LEAK_EXCLUSIONS),
+        *(*STEP_EXCLUSIONS[:2], INCOMPLETE, *LEAK_EXCLUSIONS),
         *("wait", "hidden_after", "early_after"),
     ),
     records=_records,
@@ -197,5 +177,5 @@ TRANSITIONS_FORM = Form(
     tables=lambda _: {"row": Table(row_schema(TransitionRow))},
     instruction_in_prompt=lambda _: False,  # what an action does is asked without the task
     finish=schema_writer(TRANSITIONS_SCHEMA_FILE, TransitionRow),
-    problems=checked_records("row", TRANSITIONS_FORMAT),
+    problems=checked_records(row=TRANSITIONS_FORMAT),
 )

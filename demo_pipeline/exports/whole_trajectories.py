@@ -12,45 +12,35 @@ from pathlib import Path
 from typing import Any
 
 from demo_pipeline.datasets.export_loop import ExportSummary
-from demo_pipeline.datasets.record_forms import Excluded, Record
-from demo_pipeline.datasets.selection import BAD_STEP, Candidate
-from demo_pipeline.desktopd.models import CANVAS_HEIGHT, CANVAS_WIDTH, Pixel, StepAction, points
-from demo_pipeline.desktopd.reader import StepFiles, Trajectory
-from demo_pipeline.exports.answers import AnsweredAction
-from demo_pipeline.exports.cudag.actions import is_last_end_filmed, is_off_screen, readable_size
+from demo_pipeline.datasets.record_forms import Excluded, Record, RecordSource
+from demo_pipeline.datasets.selection import BAD_STEP
+from demo_pipeline.desktopd.models import Pixel, StepAction, points
+from demo_pipeline.desktopd.reader import StepFiles
+from demo_pipeline.exports.answers import (
+    CLICKS_OF_BUTTON,
+    HELD_KEYS,
+    UNKNOWN_KEY,
+    ActionEncoder,
+    AnsweredAction,
+    InexpressibleError,
+)
 from demo_pipeline.exports.prompts import hidden_words, said_with
+from demo_pipeline.exports.step_facts import (
+    STEP_EXCLUSIONS,
+    STEP_SETTINGS,
+    is_last_end_filmed,
+    readable_size,
+    step_exclusion,
+)
 from demo_pipeline.files.json_files import dump_json
 from demo_pipeline.files.shown_text import replace_surrogates
 from demo_pipeline.settings import DatasetSettings
-from demo_pipeline.trajectories.pointer_leaks import LEAK_EXCLUSIONS, leak_exclusion
-from demo_pipeline.trajectories.provenance import INCOMPLETE, ProvenanceRow
-
-UNKNOWN_KEY, HELD_KEYS, CLICKS_OF_BUTTON = "unknown_key", "held_keys", "clicks_of_button"
-
-
-class InexpressibleError(ValueError):
-    """A form has no words for an action.
-
-    Attributes:
-        reason: one of the form's losses.
-    """
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
-
-
-ActionEncoder = Callable[[AnsweredAction, Pixel], Any]
-"""Writes an action in a form; the size is that of its screenshot.
-
-Raises `InexpressibleError` for what the form cannot say.
-"""
-
+from demo_pipeline.trajectories.provenance import INCOMPLETE
 
 OUTSIDE, TOO_SHORT = "outside_stretch", "too_short"
 UNKNOWN_SYSTEM, NO_STEPS = "unknown_system", "no_steps"
-STRETCH_EXCLUSIONS = ("off_screen", "missing_frame", *LEAK_EXCLUSIONS, OUTSIDE, TOO_SHORT)
-STRETCH_SETTINGS = ("min_steps", "include_avoidable_leaks", "include_unavoidable_leaks")
+STRETCH_EXCLUSIONS = (*STEP_EXCLUSIONS, OUTSIDE, TOO_SHORT)
+STRETCH_SETTINGS = ("min_steps", *STEP_SETTINGS)
 _MEANINGS = {
     "off_screen": "the action is outside the screenshot",
     "missing_frame": "the step has no screenshot",
@@ -103,8 +93,8 @@ Records = Iterator[Record | Excluded]
 
 
 def stretch_records(
-    encode: ActionEncoder, make: Callable[[Stretch, Trajectory, ProvenanceRow], Records]
-) -> Callable[[Candidate, Trajectory, Mapping[int, ProvenanceRow], DatasetSettings], Records]:
+    encode: ActionEncoder, make: Callable[[Stretch, RecordSource], Records]
+) -> Callable[[RecordSource], Records]:
     """What yields an `Excluded` for each step outside the longest stretch, and what `make` makes.
 
     Of equally long ones the earliest is taken. A trajectory without a cut is taken however short it
@@ -112,50 +102,40 @@ def stretch_records(
 
     Args:
         encode: writes an action in the form.
-        make: yields the record of a stretch, and gets the provenance of its first step.
+        make: yields the record of a stretch.
     """
 
-    def records(
-        candidate: Candidate,
-        trajectory: Trajectory,
-        rows: Mapping[int, ProvenanceRow],
-        settings: DatasetSettings,
-    ) -> Records:
+    def records(made_of: RecordSource) -> Records:
+        candidate, steps = made_of.candidate, made_of.trajectory.steps
         runs: list[list[SaidStep]] = [[]]
-        for step in trajectory.steps:
+        for step in steps:
             if candidate.hidden.before(step.index):
                 runs.append([])
             is_bad = step.index in candidate.bad_steps
-            said = BAD_STEP if is_bad else said_step(step, rows[step.index], settings, encode)
+            said = BAD_STEP if is_bad else said_step(made_of, step, encode)
             if isinstance(said, SaidStep):
                 runs[-1].append(said)
             else:
                 yield Excluded(said)
                 runs.append([])
         best, total = max(runs, key=len), sum(map(len, runs))
-        whole = len(best) == len(trajectory.steps) and not len(candidate.hidden)
-        if not best or (len(best) < settings.min_steps and not whole):
+        whole = len(best) == len(steps) and not len(candidate.hidden)
+        if not best or (len(best) < made_of.settings.min_steps and not whole):
             yield from [Excluded(TOO_SHORT)] * total
             return
         yield from [Excluded(OUTSIDE)] * (total - len(best))
         first, last = best[0].files.index, best[-1].files.index
-        before = tuple(_before(candidate, trajectory, first))
-        final = _final(candidate, trajectory, last, rows)
-        yield from make(Stretch(tuple(best), before, final), trajectory, rows[first])
+        before, final = tuple(_before(made_of, first)), _final(made_of, last)
+        yield from make(Stretch(tuple(best), before, final), made_of)
 
     return records
 
 
-def said_step(
-    step: StepFiles, row: ProvenanceRow, settings: DatasetSettings, encode: ActionEncoder
-) -> SaidStep | str:
+def said_step(made_of: RecordSource, step: StepFiles, encode: ActionEncoder) -> SaidStep | str:
     """The step in the form, or why it cannot be shown."""
     size = readable_size(step.screenshot)
-    if is_off_screen(step.action, row, size or (CANVAS_WIDTH, CANVAS_HEIGHT)):
-        return "off_screen"
-    if row["pts"] is None or size is None:
-        return "missing_frame"
-    if reason := leak_exclusion(row, settings):
+    reason = step_exclusion(step, made_of.rows[step.index], made_of.settings, size)
+    if reason or size is None:
         return reason
     try:
         action = AnsweredAction(step.action.action_type, step.action.parameters)
@@ -164,22 +144,20 @@ def said_step(
         return error.reason
 
 
-def _before(candidate: Candidate, trajectory: Trajectory, first: int) -> Iterator[str]:
+def _before(made_of: RecordSource, first: int) -> Iterator[str]:
     """Yield what was done before a step: hidden actions and steps, in words."""
-    for step in trajectory.steps:
+    for step in made_of.trajectory.steps:
         if step.index > first:
             return
-        yield from map(hidden_words, candidate.hidden.before(step.index))
+        yield from map(hidden_words, made_of.candidate.hidden.before(step.index))
         if step.index < first:
             yield replace_surrogates(said_with(step.action.reasoning, {}, "a place"))
 
 
-def _final(
-    candidate: Candidate, trajectory: Trajectory, last: int, rows: Mapping[int, ProvenanceRow]
-) -> Path | None:
-    ended = last == trajectory.steps[-1].index and not candidate.hidden.follow(last)
-    ended = ended and is_last_end_filmed(trajectory.steps, rows)
-    final = trajectory.final_screenshot
+def _final(made_of: RecordSource, last: int) -> Path | None:
+    steps, final = made_of.trajectory.steps, made_of.trajectory.final_screenshot
+    ended = last == steps[-1].index and not made_of.candidate.hidden.follow(last)
+    ended = ended and is_last_end_filmed(steps, made_of.rows)
     return final if ended and readable_size(final) else None
 
 

@@ -13,14 +13,16 @@ from typing import Any
 import duckdb
 
 from demo_pipeline.datasets.views import View, create_views, views_sql, views_with_files
-from demo_pipeline.exports.dataset_counts import (
+from demo_pipeline.exports.dataset_statistics import (
+    STATISTICS_STAGE,
     Tables,
     allow_only_reading,
+    count_doubt,
     engine,
+    read_statistics,
     rows,
     statistics,
 )
-from demo_pipeline.exports.dataset_statistics import STATISTICS_STAGE, count_doubt, read_statistics
 from demo_pipeline.runs.stages import store_views
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.store.bucket import in_parallel

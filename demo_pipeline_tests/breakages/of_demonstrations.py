@@ -327,6 +327,8 @@ RECORDS: Mapping[str, Damage] = {
     "another row of a transition": line("transitions.jsonl", "parts.row.waited_seconds", 9.5, 1),
     "another label": line("step_labels.jsonl", "parts.outcome.labels", [False], 1),
     "another box": line("grounding.jsonl", "parts.row.box", [0, 0, 1, 1], 1),
+    "another call of point": line("grounding.jsonl", "parts.point.messages", "[]", 1),
+    "another picture of a box": line("grounding.jsonl", "parts.bbox.images", ["no.png"], 1),
     "another code": line("agentnet.jsonl", "parts.code", "{}", 1),
     "another document": line("atif.jsonl", "parts.document", "{}", 1),
     "other turns": line("cua_lite.jsonl", "parts.row.messages", "[]", 1),

@@ -1,19 +1,16 @@
 """The loop of all training exports: what it counts, and records of whole trajectories."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from demo_pipeline.datasets.export_loop import build_form
-from demo_pipeline.datasets.record_forms import Excluded, Form, Record
-from demo_pipeline.datasets.selection import Candidate
-from demo_pipeline.desktopd.reader import Trajectory
+from demo_pipeline.datasets.record_forms import Excluded, Form, Record, RecordSource
 from demo_pipeline.exports.cudag.dataset import build_cudag
 from demo_pipeline.exports.messages import build_messages
 from demo_pipeline.exports.sft import build_sft
 from demo_pipeline.settings import DatasetSettings
-from demo_pipeline.trajectories.provenance import ProvenanceRow
 from demo_pipeline_tests.datasets.builders import (
     CLICK,
     TABLE,
@@ -26,20 +23,16 @@ LINES = {"samples", "trajectories", "records", "excluded_trajectories", "exclude
 CUDAG = {"name", "trajectories", "records", "excluded_trajectories", "excluded_records"}
 
 
-def _episodes(
-    candidate: Candidate,
-    trajectory: Trajectory,
-    rows: Mapping[int, ProvenanceRow],
-    _settings: DatasetSettings,
-) -> Iterator[Record | Excluded]:
+def _episodes(made_of: RecordSource) -> Iterator[Record | Excluded]:
     """A whole trajectory as one record, unless it is long."""
-    assert set(rows) == {step.index for step in trajectory.steps}
+    trajectory = made_of.trajectory
+    assert set(made_of.rows) == {step.index for step in trajectory.steps}
     if len(trajectory.steps) > 2:
         yield Excluded("too_long")
     else:
         first = trajectory.steps[0].screenshot
         parts = {"line": {"id": trajectory.id}}
-        yield Record(trajectory.id, candidate.instruction, first, parts, {})
+        yield Record(trajectory.id, made_of.candidate.instruction, first, parts, {})
 
 
 EPISODES = Form(

@@ -17,14 +17,14 @@ from demo_pipeline.exports.cards import (
     CUDAG,
     MESSAGES,
     SFT,
+    bar_chart,
     card_text,
     describe,
     describe_index,
 )
-from demo_pipeline.exports.charts import bar_chart
 from demo_pipeline.exports.cudag.dataset import build_cudag
 from demo_pipeline.exports.cudag.validator import validate_cudag
-from demo_pipeline.exports.dataset_counts import DatasetStats, cudag_stats, sft_stats
+from demo_pipeline.exports.dataset_statistics import DatasetStats, cudag_stats, sft_stats
 from demo_pipeline.exports.messages import build_messages
 from demo_pipeline.exports.sft import build_sft
 from demo_pipeline.problems import errors

@@ -12,17 +12,18 @@ from hypothesis import strategies as st
 
 from demo_pipeline.desktopd.models import KEY_NAMES, PARAMETERS, ActionType, StepAction, points
 from demo_pipeline.exports.agentnet_code import AGENTNET_LOSSES, agentnet_code, decode_code
-from demo_pipeline.exports.answers import Answer, AnsweredAction
+from demo_pipeline.exports.answers import (
+    UNKNOWN_KEY,
+    ActionEncoder,
+    Answer,
+    AnsweredAction,
+    InexpressibleError,
+)
 from demo_pipeline.exports.atif import atif_call, decode_atif_answer
 from demo_pipeline.exports.cua_lite_actions import (
     LiteActions,
     decode_cua_lite_answer,
     lite_actions,
-)
-from demo_pipeline.exports.whole_trajectories import (
-    UNKNOWN_KEY,
-    ActionEncoder,
-    InexpressibleError,
 )
 
 pytestmark = pytest.mark.no_cover  # other tests run the same lines

@@ -15,8 +15,13 @@ from typer.testing import CliRunner, Result
 import demo_pipeline as dp
 from demo_pipeline.cli.app import app
 from demo_pipeline.datasets.views import create_views, views_sql, views_with_files
-from demo_pipeline.exports.dataset_counts import QUERIES, disagreements, engine, statistics
-from demo_pipeline.exports.dataset_statistics import STATISTICS_STAGE
+from demo_pipeline.exports.dataset_statistics import (
+    QUERIES,
+    STATISTICS_STAGE,
+    disagreements,
+    engine,
+    statistics,
+)
 from demo_pipeline.runs.damage import storage_message
 from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.queries import (

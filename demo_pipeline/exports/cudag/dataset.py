@@ -18,10 +18,9 @@ from typing import Any
 from pydantic import JsonValue
 
 from demo_pipeline.datasets.export_loop import ExportPlan, ExportSummary, build_form
-from demo_pipeline.datasets.record_forms import Excluded, Form, Record
-from demo_pipeline.datasets.selection import EPOCH, Candidate, newest_recording
+from demo_pipeline.datasets.record_forms import Excluded, Form, Record, RecordSource
+from demo_pipeline.datasets.selection import EPOCH, newest_recording
 from demo_pipeline.datasets.splits import Split, SplitPlan
-from demo_pipeline.desktopd.reader import Trajectory
 from demo_pipeline.exports.cudag.files import (
     cudag_pictures,
     image_suffix,
@@ -43,7 +42,6 @@ from demo_pipeline.exports.record_checks import checked_records
 from demo_pipeline.files.json_files import dump_json
 from demo_pipeline.files.shown_text import escape_markers
 from demo_pipeline.settings import NAME_PART, DatasetSettings
-from demo_pipeline.trajectories.provenance import ProvenanceRow
 from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
 
 _STAMP = "%Y%m%d_%H%M%S"
@@ -219,19 +217,14 @@ _DATA = ("train", "val", "held_out")  # of which data.jsonl is the union, byte f
 _PROMPTS, _CALLS, _TASK = "markers of prompts", "markers of calls", "task "  # what is counted
 
 
-def _records(
-    candidate: Candidate,
-    trajectory: Trajectory,
-    rows: Mapping[int, ProvenanceRow],
-    settings: DatasetSettings,
-) -> Iterator[Record | Excluded]:
+def _records(made_of: RecordSource) -> Iterator[Record | Excluded]:
     """Yield the drafts of a trajectory as lines of all kinds of splits."""
-    for draft in record_drafts(trajectory, rows, candidate.hidden, settings):
+    for draft in record_drafts(made_of):
         if isinstance(draft, Excluded):
             yield draft
             continue
         parts = {
-            "line": draft.line(image_suffix(settings)),
+            "line": draft.line(image_suffix(made_of.settings)),
             "test": draft.test(),
             "test_line": draft.line(folder="test/"),
         }
@@ -245,9 +238,10 @@ def _records(
         yield Record(draft.id, draft.prompt, draft.screenshot, parts, files, counts)
 
 
-def _instruction_markers(trajectory: Trajectory, settings: DatasetSettings) -> Mapping[str, int]:
-    in_prompt = settings.prompt_style != "grounding"
-    return {_PROMPTS: escape_markers(trajectory.task.instruction)[1] if in_prompt else 0}
+def _instruction_markers(made_of: RecordSource) -> Mapping[str, int]:
+    in_prompt = made_of.settings.prompt_style != "grounding"
+    instruction = made_of.trajectory.task.instruction
+    return {_PROMPTS: escape_markers(instruction)[1] if in_prompt else 0}
 
 
 def _finish(
@@ -318,6 +312,6 @@ CUDAG_FORM = Form(
     instruction_in_prompt=lambda settings: settings.prompt_style != "grounding",
     of_trajectory=_instruction_markers,
     finish=_finish,
-    problems=checked_records("line", lambda: cudag_record_problems),
+    problems=checked_records(line=cudag_record_problems),
 )
 build_cudag = partial(build_form, CUDAG_FORM)

@@ -14,8 +14,8 @@ import cv2
 from demo_pipeline.datasets.record_forms import KeptRecord
 from demo_pipeline.datasets.selection import Candidate
 from demo_pipeline.datasets.splits import Split, split_at, split_intervals, stable_position
-from demo_pipeline.exports.cudag.actions import DRAG
 from demo_pipeline.exports.cudag.models import CudagMetadata
+from demo_pipeline.exports.cudag.records import DRAG
 from demo_pipeline.exports.cudag.tool_calls import RU_MAX
 from demo_pipeline.files.png import Pixels, PngWriter
 from demo_pipeline.settings import DatasetSettings

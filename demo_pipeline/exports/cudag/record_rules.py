@@ -8,11 +8,14 @@ in validator.py.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum, auto
-from typing import Any, NamedTuple, TypeGuard
+from typing import Annotated, Any, Literal, NamedTuple, TypeGuard
 
+from pydantic import Field, ValidationError
+
+from demo_pipeline.desktopd.models import Text
 from demo_pipeline.exports.cudag.models import ID_PATTERN, IMAGE_TOKEN, to_ru
 from demo_pipeline.exports.cudag.tool_calls import (
     RU_MAX,
@@ -24,11 +27,10 @@ from demo_pipeline.exports.cudag.tool_calls import (
     is_pair,
     parse_tool_calls,
 )
-from demo_pipeline.exports.record_checks import NamedFiles
+from demo_pipeline.exports.record_checks import NamedFiles, StrictDocument
+from demo_pipeline.files.base_model import Document, explain, field_name
 from demo_pipeline.files.json_files import JsonFileError, parse_json
 from demo_pipeline.problems import Problem, Severity
-
-Accepts = Callable[[object], bool]
 
 
 class Scope(Enum):
@@ -91,50 +93,31 @@ HUMAN_START, _GPT_START = f"{IMAGE_TOKEN}\n", "<tool_call>"
 _LOOSE_BLOCK = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
 # The coordinates that metadata must not have, by the number of those in the calls.
 _UNUSED_KEYS = (("real_coords", "tolerance", "end_coords"), ("end_coords",), ())
+_Pair = Annotated[list[int], Field(min_length=2, max_length=2)]
+_Ru = Annotated[int, Field(ge=0, le=RU_MAX)]
 
 
-def _is_list(value: object, length: int, accepts: Accepts) -> bool:
-    return isinstance(value, list) and len(value) == length and all(map(accepts, value))
+class _OurMetadata(StrictDocument):
+    """What `CudagMetadata` writes; what the document defines is checked apart."""
+
+    task_type: Any = None
+    real_coords: Any = None
+    tolerance: Annotated[list[_Ru], Field(min_length=2, max_length=2)]
+    image_size: Annotated[list[Annotated[int, Field(gt=0)]], Field(min_length=2, max_length=2)]
+    has_coordinate: bool
+    end_coords: _Pair
+    scroll_direction: Literal["", "up", "down", "left", "right"]
+    scroll_amount: Annotated[int, Field(ge=0)]
+    presses: Annotated[int, Field(ge=1)]
+    trajectory_id: Text
+    step_index: Annotated[int, Field(ge=0)]
+    application: str
+    reasoning: str
+    target_bbox: Annotated[list[_Ru], Field(min_length=4, max_length=4)]
 
 
-def _is_ru(value: object) -> bool:
-    return is_int(value) and 0 <= value <= RU_MAX
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
-
-
-def _is_natural(value: object) -> TypeGuard[int]:
-    return is_int(value) and value >= 0
-
-
-def _is_size(value: object) -> TypeGuard[list[int]]:
-    return is_pair(value) and min(value) > 0
-
-
-_POINT, _INDEX = (is_pair, "[x, y] in pixels"), (_is_natural, "an integer from 0")
-_OUR_METADATA: Mapping[str, tuple[Accepts, str]] = {
-    "tolerance": (lambda value: _is_list(value, 2, _is_ru), "two integers from 0 to 1000"),
-    "image_size": (_is_size, "[width, height] in pixels"),
-    "has_coordinate": (lambda value: isinstance(value, bool), "true or false"),
-    "end_coords": _POINT,
-    "scroll_direction": (
-        lambda value: value in ("", "up", "down", "left", "right"),
-        "up, down, left, right or empty",
-    ),
-    "scroll_amount": _INDEX,
-    "presses": (lambda value: _is_natural(value) and value != 0, "an integer from 1"),
-    "trajectory_id": (lambda value: _is_text(value) and value != "", "a non-empty string"),
-    "step_index": _INDEX,
-    "application": (_is_text, "a string"),
-    "reasoning": (_is_text, "a string"),
-    "target_bbox": (
-        lambda value: _is_list(value, 4, _is_ru),
-        "[x0, y0, x1, y1] with integers from 0 to 1000",
-    ),
-}
-_OUR_TEST_METADATA = {**_OUR_METADATA, "start_coords": _POINT}
+class _OurTestMetadata(_OurMetadata):
+    start_coords: _Pair
 
 
 def training_faults(record: object) -> Iterator[CudagFault]:
@@ -151,13 +134,13 @@ def training_faults(record: object) -> Iterator[CudagFault]:
     if not isinstance(metadata, dict):
         yield CudagFault("metadata", "metadata must be an object")
         return
-    yield from _metadata_faults(metadata, _OUR_METADATA, Scope.FORMAT)
+    yield from _metadata_faults(metadata, _OurMetadata, Scope.FORMAT)
     if "tolerance" in metadata:
         yield from _tolerance_faults(metadata["tolerance"])
     keys = [call for call in calls if _argument(call, "action") == "key"]
     presses = metadata.get("presses")
     repeated = len(keys) if keys and all(call == keys[0] for call in calls) else 1
-    if _is_natural(presses) and presses not in {0, repeated}:
+    if is_int(presses) and presses > 0 and presses != repeated:
         pressed = f"but the turn presses its keys {repeated} times"
         message = f"metadata.presses is {presses}, {pressed}"
         yield ours("presses", message, "write one call of key a press")
@@ -183,9 +166,9 @@ def eval_faults(record: object) -> Iterator[CudagFault]:
         ends_drag = action == "left_click_drag"
         yield from _coordinate_faults([expected], metadata, ends_drag=ends_drag)
         yield from _drag_faults(metadata, ends_drag=ends_drag)
-    yield from _metadata_faults(metadata, _OUR_TEST_METADATA, Scope.OURS)
+    yield from _metadata_faults(metadata, _OurTestMetadata, Scope.OURS)
     presses = metadata.get("presses")
-    if _is_natural(presses) and presses > 1 and action != "key":
+    if is_int(presses) and presses > 1 and action != "key":
         message = f"metadata.presses is {presses}, but the expected action is not key"
         yield ours("presses", message, "presses is 1 for other actions")
     if is_pair(record.get("tolerance")) and record["tolerance"] != metadata.get("tolerance"):
@@ -324,7 +307,7 @@ def _coordinate_faults(
     """
     given = (call.get("arguments") for call in calls if isinstance(call, dict))
     points = [one["coordinate"] for one in given if isinstance(one, dict) and "coordinate" in one]
-    if not all(_is_list(point, 2, _is_on_axis) for point in points):
+    if not all(map(_is_place, points)):
         remedy = "divide the pixel by the size of the image and multiply by 1000"
         yield CudagFault("coordinate", "coordinate must be [x, y] from 0 to 1000", remedy)
         return
@@ -337,7 +320,7 @@ def _coordinate_faults(
     size = metadata.get("image_size")
     for key, point in zip(("real_coords", "end_coords"), points, strict=False):
         pixel = metadata.get(key)
-        if _is_size(size) and is_pair(pixel):
+        if is_pair(size) and min(size) > 0 and is_pair(pixel):
             yield from _invariant(key, pixel, point, size)
     for key in _UNUSED_KEYS[2 if ends_drag else len(points[:2])]:
         if is_pair(metadata.get(key)) and any(metadata[key]):
@@ -345,8 +328,13 @@ def _coordinate_faults(
             yield ours("no_coordinate", message)
 
 
-def _is_on_axis(value: object) -> bool:
-    return is_number(value) and 0 <= value <= RU_MAX
+def _is_place(value: object) -> bool:
+    on_axis = (is_number(part) and 0 <= part <= RU_MAX for part in value) if _is_two(value) else ()
+    return _is_two(value) and all(on_axis)
+
+
+def _is_two(value: object) -> TypeGuard[list[Any]]:
+    return isinstance(value, list) and len(value) == 2
 
 
 def _invariant(
@@ -398,7 +386,7 @@ def _tolerance_faults(tolerance: object) -> Iterator[CudagFault]:
 
 
 def _metadata_faults(
-    metadata: Mapping[str, Any], rules: Mapping[str, tuple[Accepts, str]], has_point: Scope
+    metadata: Mapping[str, Any], model: type[Document], has_point: Scope
 ) -> Iterator[CudagFault]:
     """Yield missing keys, wrong types and unknown keys; `has_point`: who must give real_coords."""
     if not isinstance(metadata.get("task_type"), str) or not metadata["task_type"]:
@@ -407,28 +395,22 @@ def _metadata_faults(
         yield CudagFault("real_coords", "metadata.real_coords is missing", scope=has_point)
     elif not is_pair(metadata["real_coords"]):
         yield CudagFault("real_coords", "metadata.real_coords must be [x, y] array")
-    yield from typed(metadata, rules, "metadata")
-    if unknown := len(set(metadata) - set(rules) - {"task_type", "real_coords"}):
+    declared = {key: value for key, value in metadata.items() if key in model.model_fields}
+    yield from typed(declared, model, "metadata", "metadata.")
+    if unknown := len(metadata) - len(declared):
         message = f"metadata has {unknown} unknown {'key' if unknown == 1 else 'keys'}"
         yield ours("metadata_key", message)
 
 
 def typed(
-    values: Mapping[str, Any], rules: Mapping[str, tuple[Accepts, str]], name: str
+    values: Mapping[str, Any], model: type[Document], code: str, prefix: str = ""
 ) -> Iterator[CudagFault]:
-    """Yield the keys that are missing, and those whose value is not accepted, in our datasets.
-
-    Args:
-        values: an object.
-        rules: key → which values are accepted, and how these are called.
-        name: of the object: `metadata` or `config`, whose keys stand for themselves.
-    """
-    prefix = "" if name == "config" else f"{name}."
-    for key, (accepts, wanted) in rules.items():
-        if key not in values:
-            yield ours(f"{name}_key", f"{prefix}{key} is missing")
-        elif not accepts(values[key]):
-            yield ours(f"{name}_type", f"{prefix}{key} must be {wanted}")
+    """Yield what a model rejects in our datasets; messages name the members after the prefix."""
+    try:
+        model.model_validate(values)
+    except ValidationError as error:
+        for place, message in explain(error):
+            yield ours(f"{code}_type", f"{prefix}{field_name(place)}: {message}")
 
 
 def cudag_record_problems(

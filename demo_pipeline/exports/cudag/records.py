@@ -1,13 +1,14 @@
 """Makes CUDAG records of the steps of a trajectory, and rows of records for statistics.
 
-Belongs here: the screenshot, prompt, answer and tolerance of a record. Steps that give no record
+Belongs here: the screenshot, prompt and answer of a record, and what calls cannot say of an action:
+held modifiers, a drag with another button, a place outside the screen. Steps that give no record
 stay in the history of later records, because they happened: off-screen steps without a coordinate,
 steps that the tool cannot express with a note. Hidden actions are named there in words. Records are
 read a few lines at a time: DuckDB would keep each JSON file as a whole in memory.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,46 +16,94 @@ from typing import Any, NamedTuple
 import msgspec
 import pyarrow as pa
 
-from demo_pipeline.datasets.record_forms import Excluded
+from demo_pipeline.datasets.record_forms import Excluded, RecordSource
 from demo_pipeline.desktopd.models import (
-    CANVAS_HEIGHT,
-    CANVAS_WIDTH,
     ActionType,
+    DragParameters,
+    HotkeyParameters,
     ScrollParameters,
     StepAction,
     points,
 )
 from demo_pipeline.desktopd.reader import StepFiles, Trajectory
-from demo_pipeline.exports.cudag.actions import (
-    DRAG,
-    ActionCalls,
-    describe_action,
+from demo_pipeline.exports.answers import AnsweredAction
+from demo_pipeline.exports.cudag.models import (
+    IMAGE_TOKEN,
+    CudagMetadata,
+    Pair,
+    cudag_id,
+    target_tolerance,
+)
+from demo_pipeline.exports.cudag.tool_calls import (
+    ToolCall,
+    WheelUnits,
+    render_tool_calls,
+    write_calls,
+)
+from demo_pipeline.exports.grounding_elements import names_one_element
+from demo_pipeline.exports.prompts import (
+    grounding_prompt,
+    hidden_words,
+    history_line,
+    human_prompt,
+    units_per_notch,
+)
+from demo_pipeline.exports.step_facts import (
+    CANVAS,
+    STEP_EXCLUSIONS,
+    STEP_SETTINGS,
     is_last_end_filmed,
     is_off_screen,
-    presses_of,
     readable_size,
-    task_type,
+    step_exclusion,
 )
-from demo_pipeline.exports.cudag.models import IMAGE_TOKEN, CudagMetadata, Pair, cudag_id
-from demo_pipeline.exports.cudag.tolerance import target_tolerance
-from demo_pipeline.exports.cudag.tool_calls import ToolCall, render_tool_calls
-from demo_pipeline.exports.grounding_elements import names_one_element
-from demo_pipeline.exports.prompts import grounding_prompt, hidden_words, history_line, human_prompt
 from demo_pipeline.files.parquet import rows_table
 from demo_pipeline.files.shown_text import escape_markers
 from demo_pipeline.settings import DatasetSettings
-from demo_pipeline.trajectories.pointer_leaks import LEAK_EXCLUSIONS, leak_exclusion
-from demo_pipeline.trajectories.provenance import INCOMPLETE, HiddenActions, ProvenanceRow
+from demo_pipeline.trajectories.pointer_leaks import LEAK_EXCLUSIONS
+from demo_pipeline.trajectories.provenance import INCOMPLETE, ProvenanceRow
 
+DRAG = "drag"  # the task type
 DRAFT_EXCLUSIONS = (
-    *("off_screen", "missing_frame", INCOMPLETE, *LEAK_EXCLUSIONS),
+    *(*STEP_EXCLUSIONS[:2], INCOMPLETE, *LEAK_EXCLUSIONS),
     *("no_tool_call", "not_grounded", "hidden_end"),
 )
 DRAFT_SETTINGS = (
-    *("max_hidden_share", "include_avoidable_leaks", "include_unavoidable_leaks", "prompt_style"),
+    *("max_hidden_share", *STEP_SETTINGS, "prompt_style"),
     *("cudag_scroll_sign", "cudag_scroll_unit", "cudag_pixels_per_notch"),
     *("tolerance_min", "tolerance_max", "default_tolerance", "scroll_tolerance", "drag_tolerance"),
 )
+
+
+def wheel_units(settings: DatasetSettings) -> WheelUnits:
+    """What `pixels` mean in the records that these settings give."""
+    return WheelUnits(settings.cudag_scroll_sign, units_per_notch(settings))
+
+
+def tool_calls(action: StepAction, size: Pair, settings: DatasetSettings) -> tuple[ToolCall, ...]:
+    """The calls of a step's action; see `write_calls`."""
+    said = AnsweredAction(action.action_type, action.parameters)
+    return write_calls(said, size, wheel_units(settings))
+
+
+def _described(
+    action: StepAction, row: ProvenanceRow, size: Pair, settings: DatasetSettings
+) -> tuple[tuple[ToolCall, ...], str]:
+    """The calls of an action as the history of later records shows them, and what they leave out.
+
+    That is a note; empty when the calls say it all.
+    """
+    calls = tool_calls(action, size, settings)
+    if is_off_screen(action, row, size):
+        rest = {name: given for name, given in calls[0].arguments.items() if name != "coordinate"}
+        return (ToolCall(calls[0].action, rest),), " outside the recorded screen"
+    parameters, note = action.parameters.members(), ""
+    if modifiers := parameters.get("modifiers"):
+        note = f" while holding {' + '.join(modifiers)}"
+    button = parameters.get("button")
+    if isinstance(action.parameters, DragParameters) and button in ("right", "middle"):
+        note += f" with the {button} button"
+    return calls, note
 
 
 class RecordDraft(NamedTuple):
@@ -112,75 +161,55 @@ class RecordDraft(NamedTuple):
         return json.dumps(entry, ensure_ascii=False)
 
 
-def record_drafts(
-    trajectory: Trajectory,
-    rows: Mapping[int, ProvenanceRow],
-    hidden: HiddenActions,
-    settings: DatasetSettings,
-) -> Iterator[RecordDraft | Excluded]:
+def record_drafts(made_of: RecordSource) -> Iterator[RecordDraft | Excluded]:
     """Yield a record per step, then the `terminate` record on the final screenshot.
 
     A step that gives no record is yielded as `Excluded`, for a reason of `DRAFT_EXCLUSIONS`. There
     is no `terminate` record when a hidden action follows the last step or the video ends before its
     action does: the person had not ended.
-
-    Args:
-        trajectory: the trajectory, under its committed id.
-        rows: its provenance by step index.
-        hidden: its hidden actions.
-        settings: tolerances, wheel, prompt style, what is left out.
     """
+    trajectory, settings = made_of.trajectory, made_of.settings
     history: list[str] = []
-    waits = {step.index for step in trajectory.steps if step.action.action_type == ActionType.WAIT}
-    first = trajectory.steps[0].index if trajectory.steps else 0
-    count, limit = len(trajectory.steps), settings.max_hidden_share
-    incomplete = hidden.incomplete_steps(count, waits, limit, first)
     for step in trajectory.steps:
-        for action in hidden.before(step.index):
+        for action in made_of.candidate.hidden.before(step.index):
             history.append(f"{len(history) + 1}. {hidden_words(action)}")
-        row = rows[step.index]
-        image_size = readable_size(step.screenshot)
-        size = image_size or (CANVAS_WIDTH, CANVAS_HEIGHT)
-        described = describe_action(step.action, row, size, settings)
-        reason = _exclusion(step, row, image_size, described, settings)
-        if not reason and step.index in incomplete:
+        row, image_size = made_of.rows[step.index], readable_size(step.screenshot)
+        size = image_size or CANVAS
+        calls, note = _described(step.action, row, size, settings)
+        reason = step_exclusion(step, row, settings, image_size) or ("no_tool_call" if note else "")
+        if not reason and settings.prompt_style == "grounding" and not names_one_element(step):
+            reason = "not_grounded"
+        if not reason and step.index in made_of.candidate.incomplete:
             reason = INCOMPLETE
         if reason:
             yield Excluded(reason)
         else:
-            tolerance, box = target_tolerance(step.action, row, size, settings)
-            metadata = _metadata(trajectory, step, described, size)
-            tolerance = tolerance if metadata.has_coordinate else (0, 0)
-            metadata = metadata._replace(tolerance=tolerance, target_bbox=box)
+            metadata = _metadata(made_of, step, calls, size)
             name = f"{cudag_id(trajectory.id)}_{step.index:03d}"
             prompt = _prompt(trajectory, step.action, history, settings)
-            yield RecordDraft(name, step.screenshot, *prompt, described.calls, metadata)
-        history.append(history_line(len(history) + 1, described.calls, described.note))
-    hides_end = hidden.follow(trajectory.steps[-1].index if trajectory.steps else -1)
-    ended = not hides_end and is_last_end_filmed(trajectory.steps, rows)
-    if ended and first + count in incomplete:
-        yield Excluded(INCOMPLETE)
-    else:
-        yield _end_draft(trajectory, history, settings, ended=ended)
+            yield RecordDraft(name, step.screenshot, *prompt, calls, metadata)
+        history.append(history_line(len(history) + 1, calls, note))
+    yield _end_draft(made_of, history)
 
 
-def _end_draft(
-    trajectory: Trajectory, history: Sequence[str], settings: DatasetSettings, *, ended: bool
-) -> RecordDraft | Excluded:
+def _end_draft(made_of: RecordSource, history: Sequence[str]) -> RecordDraft | Excluded:
     """The `terminate` record, whose step index follows that of the last step."""
+    trajectory, settings = made_of.trajectory, made_of.settings
     screenshot, success = trajectory.final_screenshot, trajectory.result.success
-    size = readable_size(screenshot)
-    if settings.prompt_style == "grounding":
-        return Excluded("not_grounded")
-    if not ended:
-        return Excluded("hidden_end")
-    if size is None:
-        return Excluded("missing_frame")
+    last = trajectory.steps[-1].index if trajectory.steps else -1
+    hides = made_of.candidate.hidden.follow(last)
+    ended = not hides and is_last_end_filmed(trajectory.steps, made_of.rows)
+    if ended and last + 1 in made_of.candidate.incomplete:
+        return Excluded(INCOMPLETE)
+    size, grounds = readable_size(screenshot), settings.prompt_style == "grounding"
+    if grounds or not ended or size is None:
+        reason = "missing_frame" if ended else "hidden_end"
+        return Excluded("not_grounded" if grounds else reason)
     metadata = CudagMetadata(
         task_type="terminate",
         image_size=size,
         trajectory_id=trajectory.id,
-        step_index=trajectory.steps[-1].index + 1 if trajectory.steps else 0,
+        step_index=last + 1,
         application=trajectory.task.application,
         reasoning="The task is done." if success else "The task was not done.",
     )
@@ -188,26 +217,6 @@ def _end_draft(
     name = f"{cudag_id(trajectory.id)}_{metadata.step_index:03d}"
     prompt = _prompt(trajectory, None, history, settings)
     return RecordDraft(name, screenshot, *prompt, (call,), metadata)
-
-
-def _exclusion(
-    step: StepFiles,
-    row: ProvenanceRow,
-    image_size: Pair | None,
-    described: ActionCalls,
-    settings: DatasetSettings,
-) -> str:
-    """Why a step gives no record, the first reason that holds; empty when it gives one."""
-    if is_off_screen(step.action, row, image_size or (CANVAS_WIDTH, CANVAS_HEIGHT)):
-        return "off_screen"
-    if image_size is None or row["pts"] is None:
-        return "missing_frame"
-    if leak := leak_exclusion(row, settings):
-        return leak
-    if described.note:
-        return "no_tool_call"
-    has_prompt = settings.prompt_style != "grounding" or names_one_element(step)
-    return "" if has_prompt else "not_grounded"
 
 
 def _prompt(
@@ -224,24 +233,28 @@ def _prompt(
 
 
 def _metadata(
-    trajectory: Trajectory, step: StepFiles, described: ActionCalls, size: Pair
+    made_of: RecordSource, step: StepFiles, calls: Sequence[ToolCall], size: Pair
 ) -> CudagMetadata:
-    """The metadata of a step but for its tolerance and target."""
-    action, positions = step.action, points(step.action)
-    scroll = action.parameters if isinstance(action.parameters, ScrollParameters) else None
+    """The metadata of a step."""
+    action, positions, given = step.action, points(step.action), step.action.parameters
+    scroll = given if isinstance(given, ScrollParameters) else None
+    clicks = action.action_type is ActionType.CLICK
+    tolerance, box = target_tolerance(action, made_of.rows[step.index], size, made_of.settings)
     return CudagMetadata(
-        task_type=task_type(action, described.calls),
+        task_type=(calls[0].action if clicks else action.action_type.value).replace("_", "-"),
         real_coords=positions[0] if positions else (0, 0),
+        tolerance=tolerance if positions else (0, 0),
         image_size=size,
         has_coordinate=bool(positions),
         end_coords=positions[1] if len(positions) > 1 else (0, 0),
         scroll_direction=scroll.direction if scroll else "",
         scroll_amount=scroll.amount if scroll else 0,
-        presses=presses_of(action),
-        trajectory_id=trajectory.id,
+        presses=(given.presses or 1) if isinstance(given, HotkeyParameters) else 1,
+        trajectory_id=made_of.trajectory.id,
         step_index=step.index,
-        application=trajectory.task.application,
+        application=made_of.trajectory.task.application,
         reasoning=action.reasoning,
+        target_bbox=box,
     )
 
 

@@ -1,4 +1,4 @@
-"""The tool calls of the CUDAG and messages formats: grammar, rendering and parsing.
+"""The tool calls of the CUDAG and messages formats: grammar, our actions in them, and answers.
 
 Names and arguments are those of Qwen3-VL's `computer_use` tool. Belongs here also: escaping
 markers, which are text that looks like a control token of a model.
@@ -8,9 +8,23 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeGuard
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeGuard
 
+from demo_pipeline.desktopd.models import Button, Pixel
+from demo_pipeline.exports.answers import (
+    ActionCall,
+    Answer,
+    AnswerDecoder,
+    AnsweredAction,
+    AnswerFormatError,
+    Share,
+    answered_key,
+    call_of,
+    read_calls,
+    wheel_direction,
+    wheel_turn,
+)
 from demo_pipeline.files.json_files import JsonFileError, parse_json
 from demo_pipeline.files.shown_text import MARKER
 
@@ -52,6 +66,22 @@ _COORDINATE = {
 }
 _WHEEL = {**_COORDINATE, "pixels": (is_int, "an integer")}
 _TEXT = {"text": (lambda value: isinstance(value, str), "a string")}
+_CLICKS: Mapping[str, tuple[Button, int]] = {
+    "left_click": ("left", 1),
+    "right_click": ("right", 1),
+    "middle_click": ("middle", 1),
+    "double_click": ("left", 2),
+    "triple_click": ("left", 3),
+}
+_NAMES = {clicked: name for name, clicked in _CLICKS.items()}
+_DOES = {
+    **dict.fromkeys(_CLICKS, "click"),
+    "mouse_move": "move",
+    "left_click_drag": "drag",
+    "key": "press",
+    **{name: name for name in ("type", "wait")},
+    **dict.fromkeys(("scroll", "hscroll"), "scroll"),
+}
 _POINTER = (
     "mouse_move left_click left_click_drag right_click middle_click double_click triple_click"
 )
@@ -172,3 +202,167 @@ def _blocks(value: str) -> Iterable[str]:
     raise ToolCallError(
         f"turn must be <tool_call> blocks and nothing else (block {len(texts) + 1} is not one)"
     )
+
+
+@dataclass(frozen=True, slots=True)
+class WheelUnits:
+    """What `pixels` of a scroll mean: the direction of positive ones, and how many a notch is."""
+
+    positive: Literal["up", "down"] = "up"
+    units_per_notch: int = 100
+
+    def sign(self, name: str) -> int:
+        """1, or -1 where positive numbers of a call have the opposite direction of ours."""
+        return -1 if name == "scroll" and self.positive == "down" else 1
+
+
+def write_calls(action: AnsweredAction, size: Pixel, wheel: WheelUnits) -> tuple[ToolCall, ...]:
+    """An action as one call or several.
+
+    A drag is `mouse_move`, then `left_click_drag`. A key pressed n times is n calls: one call with
+    the key n times would be executed as one press.
+
+    Args:
+        action: coordinates in pixels of the screenshot.
+        size: width and height of the screenshot, pixels.
+        wheel: the meaning of `pixels`.
+    """
+    call = call_of(action, size)
+    at = _place(call.at)
+    match call.does:
+        case "type":
+            return (ToolCall("type", {"text": call.text}),)
+        case "press":
+            return (ToolCall("key", {"keys": list(call.keys)}),) * call.times
+        case "wait":
+            return (ToolCall("wait", {"time": call.seconds}),)
+        case "drag":
+            start = ToolCall("mouse_move", _place(call.start))
+            return start, ToolCall("left_click_drag", at)
+        case "scroll":
+            name, sign = wheel_turn(call.direction)
+            pixels = call.amount * wheel.units_per_notch * sign * wheel.sign(name)
+            return (ToolCall(name, {**at, "pixels": pixels}),)
+    name = _NAMES.get((call.button, call.clicks), f"{call.button}_click")
+    return (ToolCall(name, at),)
+
+
+def _place(at: Share | None) -> dict[str, list[int]]:
+    return {"coordinate": [round(share * RU_MAX) for share in at]} if at else {}
+
+
+_OPEN, _CLOSE = "<tool_call>", "</tool_call>"
+_MOST_CALLS = 100_000  # of one answer; a held key repeats some 30 times a second, a call each
+_MOST_WHEEL_UNITS = 1_000_000
+_LONGEST_WAIT = 86_400  # seconds
+
+
+def cudag_decoder(wheel: WheelUnits) -> AnswerDecoder:
+    """The decoder of answers in the form of CUDAG records; a bare JSON call is accepted too."""
+
+    def decode(text: str, size: Pixel) -> Answer:
+        stripped = text.strip()
+        bare = stripped.startswith("{")
+        thought, blocks = ("", [stripped]) if bare else answer_blocks(text)
+        return decode_calls(blocks, thought, size, wheel)
+
+    return decode
+
+
+def answer_blocks(text: str) -> tuple[str, list[str]]:
+    """The words before the first `<tool_call>` block, and the text inside every block.
+
+    Words between and after the blocks are dropped.
+
+    Raises:
+        AnswerFormatError: there is no block, one has no end, or there are more than a step needs.
+    """
+    start = text.find(_OPEN)
+    if start < 0:
+        raise AnswerFormatError("no tool call")
+    thought = text[:start].strip()
+    blocks: list[str] = []
+    while start >= 0:
+        end = text.find(_CLOSE, start)
+        if end < 0:
+            raise AnswerFormatError("a tool call has no end")
+        if len(blocks) == _MOST_CALLS:
+            raise AnswerFormatError("too many tool calls")
+        blocks.append(text[start + len(_OPEN) : end])
+        start = text.find(_OPEN, end)
+    return thought, blocks
+
+
+def decode_calls(blocks: Sequence[str], thought: str, size: Pixel, wheel: WheelUnits) -> Answer:
+    """The answer that calls make together.
+
+    `mouse_move` and then `left_click_drag` is a drag; the same keys several times in a row are one
+    action with `presses`, and a key may have another name than ours. A drag without its start, a
+    pointer that only moves, and `answer` are none of our actions.
+
+    Args:
+        blocks: the JSON text of every call, in order.
+        thought: the words beside them.
+        size: width and height of the screenshot, pixels.
+        wheel: the meaning of `pixels`.
+
+    Raises:
+        AnswerFormatError: a call is not JSON, breaks the grammar, or is out of range.
+    """
+    calls = [_known(_call(block), wheel) for block in blocks]
+    end = next((number for number, call in enumerate(calls) if call.status), len(calls))
+    status = calls[end].status if end < len(calls) else ""
+    return Answer(read_calls(calls[:end], size), status or None, thought)
+
+
+def _call(block: str) -> ToolCall:
+    try:
+        value = parse_json(block.strip(), "tool call", any_depth=False)
+    except JsonFileError:
+        raise AnswerFormatError("a tool call is not JSON") from None
+    arguments = value.get("arguments") if isinstance(value, dict) else None
+    if isinstance(arguments, dict) and "coordinate" in arguments:
+        value = {**value, "arguments": {**arguments, "coordinate": _rounded(arguments)}}
+    if any(True for _ in call_faults(value)):
+        raise AnswerFormatError("a tool call breaks the grammar")
+    known = dict(value["arguments"])
+    if "keys" in known:
+        known["keys"] = [answered_key(key) for key in known["keys"]]
+    return ToolCall(known.pop("action"), known)
+
+
+def _rounded(arguments: dict[str, Any]) -> Any:
+    """A coordinate as integers: models write fractions too, which the grammar does not have."""
+    pair = arguments["coordinate"]
+    if not isinstance(pair, list) or len(pair) != 2 or not all(map(is_number, pair)):
+        return pair  # the grammar refuses it
+    if not all(0 <= part <= RU_MAX for part in pair):
+        raise AnswerFormatError("a coordinate is out of range")
+    return [round(part) for part in pair]
+
+
+def _known(call: ToolCall, wheel: WheelUnits) -> ActionCall:
+    """A call in our words."""
+    name, given = call.action, call.arguments
+    at = given.get("coordinate")
+    known = ActionCall(name, _DOES.get(name, ""), (at[0] / RU_MAX, at[1] / RU_MAX) if at else None)
+    match name:
+        case "type":
+            return replace(known, text=given["text"])
+        case "key":
+            return replace(known, keys=tuple(given["keys"]))
+        case "terminate":
+            return replace(known, status=given["status"])
+        case "wait":
+            fits = 0 < given["time"] <= _LONGEST_WAIT
+            return replace(known, seconds=float(given["time"])) if fits else ActionCall(name)
+        case "scroll" | "hscroll":
+            units = given["pixels"]
+            if abs(units) > _MOST_WHEEL_UNITS:
+                raise AnswerFormatError("a scroll is out of range")
+            direction = wheel_direction(name, units * wheel.sign(name))
+            amount = max(1, round(abs(units) / wheel.units_per_notch))
+            known = replace(known, direction=direction, amount=amount)
+            return known if units else replace(known, does="")
+    button, clicks = _CLICKS.get(name, ("left", 1))
+    return replace(known, button=button, clicks=clicks)

@@ -1,27 +1,30 @@
 """Validating a CUDAG dataset: its directories and files, and the rules between its records.
 
 Belongs here: which directories and files must be there; what must not repeat over records, splits
-and images; and the extra files that this pipeline writes: `system_prompt.txt`, `tools.json`,
-LLaMA-Factory's `dataset_info.json` and `test/records.jsonl`, the entries of test.json as training
-records. Datasets of other generators need not have them, and their config.json only has to be a
-JSON object. Rules for one record are in record_rules.py, for splits.json in split_report.py.
+and images; the extra files that this pipeline writes, which datasets of other generators need not
+have. That their content is what the records give is compared when a dataset is built. Rules for one
+record are in record_rules.py.
 
 Locations are those of the CUDAG document: `train.jsonl:42` is line 42 of the file; `test.json:5` is
 the fifth entry of the array in `test/test.json`, counted from 1; `test/` and `./` are directories.
 """
 
-import re
+import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from demo_pipeline.exports.cudag.inventory import CudagInventory, RecordPlace, short_digest
-from demo_pipeline.exports.cudag.models import DIRECTORY_PATTERN, GENERATOR, RECORD_FILES
+from demo_pipeline.exports.cudag.models import (
+    DIRECTORY_PATTERN,
+    GENERATOR,
+    HASHED,
+    RECORD_FILES,
+    REPORT_FILE,
+)
 from demo_pipeline.exports.cudag.record_rules import (
     HUMAN_START,
-    Accepts,
     CudagFault,
     Scope,
     eval_faults,
@@ -29,30 +32,18 @@ from demo_pipeline.exports.cudag.record_rules import (
     ours,
     picture_faults,
     picture_name,
+    printable,
+    shared,
     training_faults,
-    typed,
 )
-from demo_pipeline.exports.cudag.split_report import report_faults
-from demo_pipeline.exports.cudag.tool_calls import (
-    ARGUMENTS,
-    TOOL_NAME,
-    ToolCallError,
-    is_int,
-    is_number,
-    parse_tool_calls,
-)
-from demo_pipeline.exports.record_checks import NamedFiles
-from demo_pipeline.exports.record_files import no_records
-from demo_pipeline.files.json_files import (
-    JsonFileError,
-    decode_text,
-    load_json,
-    parse_json,
-    read_bytes,
-)
+from demo_pipeline.exports.cudag.tool_calls import ToolCallError, is_number, parse_tool_calls
+from demo_pipeline.exports.record_checks import NamedFiles, no_records
+from demo_pipeline.files.json_files import JsonFileError, load_json, parse_json
 from demo_pipeline.problems import Problem, Severity
 
 _REMEDY = "build the dataset again"
+_UNION_REMEDY = "make data.jsonl the union of train, val and held_out"
+_OF_OURS = (REPORT_FILE, "system_prompt.txt", "tools.json", "dataset_info.json")
 _TESTS = RECORD_FILES["test"]
 _REQUIRED = (  # kind, the directory that problems name, name
     ("directory", "./", "images/"),
@@ -87,7 +78,7 @@ def validate_cudag(path: Path) -> list[Problem]:
         validation.check_lines(f"{split}.jsonl", split)
     validation.check_tests()
     validation.check_data()
-    validation.check_all_records()
+    validation.check_others()
     return validation.problems
 
 
@@ -104,29 +95,50 @@ def validate_cudag_file(path: Path) -> list[Problem]:
         validation.check_tests()
         return validation.problems
     validation.check_lines(path.name, path.stem)
-    has_any = validation.inventory.records or validation.problems
+    has_any = validation.records or validation.problems
     return validation.problems if has_any else [no_records(path.name)]
 
 
+class RecordPlace(NamedTuple):
+    """Where a record is: split, file name, and 1-based line, of test.json number of the entry."""
+
+    split: str
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+def _digest(content: str | bytes) -> bytes:
+    """A 16-byte digest; text may contain lone surrogates, which JSON can express."""
+    data = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
+    return hashlib.blake2b(data, digest_size=16).digest()
+
+
 class _Validation:
-    """The state of one validation."""
+    """The state of one validation.
+
+    Attributes:
+        problems: found so far.
+        records: split → number of records.
+    """
 
     def __init__(self, root: Path) -> None:
-        self.root, self.files, self.inventory = root, NamedFiles.below(root), CudagInventory()
+        self.root, self.files = root, NamedFiles.below(root)
         self.problems: list[Problem] = []
-        self.config: dict[str, Any] = {}
-        self.ours = False
+        self.records = Counter[str]()
+        self._ratios: dict[str, Any] = {}  # of config.json
+        self._ours = False
+        # Kind of key and key → the first place that has it.
+        self._first: dict[tuple[str, str | bytes], RecordPlace] = {}
+        self._shared: dict[str, tuple[RecordPlace, RecordPlace]] = {}  # digest → images in 2 splits
+        self._lines: dict[bytes, object] = {}  # digest of a line of a split but test → its id
+        self._data: dict[str, int] = {}  # id → its first line in data.jsonl
 
-    def report(self, file: str, line: int | None, faults: Iterable[CudagFault]) -> None:
-        found = (fault.problem(file, line, ours=self.ours) for fault in faults)
+    def _report(self, file: str, line: int | None, *faults: CudagFault) -> None:
+        found = (fault.problem(file, line, ours=self._ours) for fault in faults)
         self.problems += [problem for problem in found if problem]
-
-    def require(self, name: str) -> bool:
-        """Report a file of ours that is missing; returns whether it is there."""
-        if there := (self.root / name).is_file():
-            return there
-        self.report("./", None, [ours("missing_file", f"Missing required file: {name}", _REMEDY)])
-        return False
 
     def check_layout(self) -> None:
         """Check required and optional files and directories."""
@@ -139,78 +151,63 @@ class _Validation:
                 other = f" (not a {kind})" if (self.root / where).exists() else ""
                 message = f"Missing required {kind}: {name}{other}"
                 remedy = _REMEDIES.get(where, f"add {where}")
-                self.report(folder, None, [CudagFault(f"missing_{kind}", message, remedy)])
+                self._report(folder, None, CudagFault(f"missing_{kind}", message, remedy))
         for path, kind, place, message in (
             ("held_out.jsonl", "file", "held_out.jsonl", "must be a file"),
             ("test/annotated", "directory", "test/", "annotated/ must be a directory"),
         ):
             if (self.root / path).exists() and not _is_kind(self.root / path, kind):
-                self.report(place, None, [CudagFault(f"not_a_{kind}", message)])
+                self._report(place, None, CudagFault(f"not_a_{kind}", message))
 
     def check_config(self) -> None:
         """Check the configuration, which names the generator of the dataset."""
         value = self._load("config.json", "config.json")
         if isinstance(value, dict):
-            self.config, self.ours = value, value.get("generator") == GENERATOR
-            self.report("config.json", None, typed(value, _CONFIG_KEYS, "config"))
+            self._ours, ratios = value.get("generator") == GENERATOR, value.get("split_ratios")
+            self._ratios = ratios if isinstance(ratios, dict) else {}
         elif value is not None:
-            self.report("config.json", None, [CudagFault("config", "must be a JSON object")])
+            self._report("config.json", None, CudagFault("config", "must be a JSON object"))
 
-    def _load(self, path: str, name: str) -> Any:
+    def _load(self, path: str, name: str, scope: Scope = Scope.FORMAT) -> Any:
         """The value of a JSON file; None if it is missing or, as reported, cannot be read."""
         if not _is_kind(self.root / path, "file"):
             return None
         try:
             value = load_json(self.root / path, name)
         except JsonFileError as error:
-            self.report(name, error.line, [json_fault(error)])
+            self._report(name, error.line, json_fault(error, scope))
             return None
         if value is None:
-            self.report(name, None, [CudagFault("invalid_json", "must not be null")])
+            self._report(name, None, CudagFault("invalid_json", "must not be null", scope=scope))
         return value
 
-    def _lines(self, file: str) -> Iterator[tuple[int, bytes, bytes]]:
+    def _each_line(self, file: str) -> Iterator[tuple[int, bytes, bytes]]:
         """Yield number, content and digest of the lines of a file, if there is one."""
         if _is_kind(self.root / file, "file"):
             with (self.root / file).open("rb") as lines:
                 for number, line in enumerate(lines, start=1):
                     if text := line.strip():
-                        yield number, line, short_digest(text)
+                        yield number, line, _digest(text)
 
     def _record(self, file: str, number: int, line: bytes) -> dict[str, Any] | None:
         """The record in a line, whose faults are reported; None: there is none."""
         try:
             record = parse_json(line, file)
         except JsonFileError as error:
-            self.report(file, number, [json_fault(error)])
+            self._report(file, number, json_fault(error))
             return None
-        self.report(file, number, training_faults(record))
-        self.report(file, number, picture_faults(record, "image", self.files, ""))
+        self._report(file, number, *training_faults(record))
+        self._report(file, number, *picture_faults(record, "image", self.files, ""))
         return record if isinstance(record, dict) else None
-
-    def _add(self, place: RecordPlace, record: dict[str, Any], key: str, folder: str) -> None:
-        """Compare a record with those before; `key` names its picture, below `folder`."""
-        name = picture_name(record, key)
-        opens = name is not None and not isinstance(self.files.picture(folder + name), str)
-        image = self.files.digest(f"{folder}{name}") if opens else None
-        self.report(place.file, place.line, self.inventory.add(place, record, image))
 
     def check_lines(self, file: str, split: str) -> None:
         """Check the records of a split."""
-        for number, line, digest in self._lines(file):
+        for number, line, digest in self._each_line(file):
             record = self._record(file, number, line)
-            self.inventory.lines[digest] = record.get("id") if record else None
+            self._lines[digest] = record.get("id") if record else None
             if record is not None:
-                self._add(RecordPlace(split, file, number), record, "image", "")
-
-    def check_data(self) -> None:
-        """Check data.jsonl; a line that a split has was checked there."""
-        file, known = "data.jsonl", self.inventory.lines
-        for number, line, digest in self._lines(file):
-            is_same = digest in known
-            record = None if is_same else self._record(file, number, line)
-            name = known[digest] if is_same else record and record.get("id")
-            self.report(file, number, self.inventory.add_data_line(number, name, is_same=is_same))
+                here = RecordPlace(split, file, number)
+                self._report(file, number, *self._repeated(here, record, "id", "image"))
 
     def check_tests(self) -> None:
         """Check the tests; the line of a problem is the 1-based number of the entry."""
@@ -218,15 +215,24 @@ class _Validation:
         entries = self._load("test/test.json", file)
         if not isinstance(entries, list):
             if entries is not None:
-                self.report(file, None, [CudagFault("tests", "must be a JSON array")])
+                self._report(file, None, CudagFault("tests", "must be a JSON array"))
             return
         for number, entry in enumerate(entries, start=1):
-            self.report(file, number, eval_faults(entry))
-            self.report(file, number, picture_faults(entry, "screenshot", self.files, "test/"))
+            self._report(file, number, *eval_faults(entry))
+            self._report(file, number, *picture_faults(entry, "screenshot", self.files, "test/"))
             if isinstance(entry, dict):
-                self._add(RecordPlace("test", file, number), entry, "screenshot", "test/")
-        if self.ours and self.require(_TESTS):
+                here = RecordPlace("test", file, number)
+                found = self._repeated(here, entry, "test_id", "screenshot")
+                self._report(file, number, *found)
+        if self._ours and self._require(_TESTS):
             self._check_conversations(entries)
+
+    def _require(self, name: str) -> bool:
+        """Report a file of ours that is missing; returns whether it is there."""
+        if not (self.root / name).is_file():
+            fault = ours("missing_file", f"Missing required file: {name}", _REMEDY)
+            self._report("./", None, fault)
+        return (self.root / name).is_file()
 
     def _check_conversations(self, tests: Sequence[object]) -> None:
         """Check `test/records.jsonl`, whose lines are the entries of test.json."""
@@ -235,28 +241,137 @@ class _Validation:
             for line, test in zip_longest(lines, tests):
                 count += line is not None
                 if line is not None:
-                    self.report(_TESTS, count, _line_faults(line, test))
+                    self._report(_TESTS, count, *_line_faults(line, test))
         if count != len(tests):
             message = f"has {count} lines for {len(tests)} entries of test.json"
-            self.report(_TESTS, None, [ours("test_records", message, _REMEDY)])
+            self._report(_TESTS, None, ours("test_records", message, _REMEDY))
 
-    def check_all_records(self) -> None:
-        """Check the rules that need all records, and the extra files."""
-        for place, fault in self.inventory.missing_from_data():
-            self.report(place.file, place.line, [fault])
-        self.report("./", None, self.inventory.shared_image_warnings())
-        if not self.ours:
+    def _repeated(
+        self, here: RecordPlace, record: Mapping[str, Any], id_key: str, image_key: str
+    ) -> Iterator[CudagFault]:
+        """Yield what a record has in common with an earlier one, and must not have.
+
+        That is its id, its image or its trajectory, and image and prompt of another split. Its
+        values may have any type.
+        """
+        name, path, metadata = record.get(id_key), record.get(image_key), record.get("metadata")
+        trajectory = metadata.get("trajectory_id") if isinstance(metadata, dict) else None
+        self.records[here.split] += 1
+        if isinstance(name, str) and (first := self._seen("id", name, here)) != here:
+            scope = Scope.SHARED if "test" in {first.split, here.split} else Scope.FORMAT
+            scope = Scope.FORMAT if first.split == here.split else scope
+            message = f"{id_key} '{printable(name)}' is not unique, first at {first}"
+            yield CudagFault("duplicate_id", message, "rename one of them", scope)
+        if isinstance(path, str) and (first := self._seen("path", path, here)) != here:
+            message = f"image {printable(path)} is not unique, first at {first}"
+            yield ours("duplicate_image", message, "give every record an image of its own")
+        if isinstance(trajectory, str) and trajectory:
+            first = self._seen("trajectory", trajectory, here)
+            if first.split != here.split:
+                split = f"{first.split} ({first})"
+                message = f"trajectory '{printable(trajectory)}' is also in split {split}"
+                remedy = "put all records of a trajectory into one split"
+                yield shared("split_overlap", message, remedy)
+        image, folder = picture_name(record, image_key), "test/" if here.split == "test" else ""
+        if image is None or isinstance(self.files.picture(folder + image), str):
             return
-        counted = _count_faults(self.config, self.inventory.task_types)
-        self.report("config.json", None, counted)
-        for name in filter(self.require, ("system_prompt.txt", "tools.json", "dataset_info.json")):
-            try:
-                found = list(_companion_faults(self.root, name, self.config))
-                self.report(name, None, [ours("companion", one, _REMEDY) for one in found])
-            except JsonFileError as error:
-                self.report(name, error.line, [json_fault(error, Scope.OURS)])
-        for file, line, fault in report_faults(self.root, self.config, self.inventory):
-            self.report(file, line, [fault])
+        digest = self.files.digest(folder + image)
+        first = self._seen("image", digest, here)
+        if first.split != here.split:
+            self._shared.setdefault(digest, (first, here))
+        prompt = _prompt(record)
+        if isinstance(prompt, str):
+            key = _digest(digest + prompt.removeprefix(HUMAN_START))
+            first = self._seen("question", key, here)
+            if first.split != here.split:
+                message = f"same image and prompt as {first} in split {first.split}"
+                yield shared("split_leak", message, "put all records of a task into one split")
+
+    def _seen(self, kind: str, key: str | bytes, here: RecordPlace) -> RecordPlace:
+        """The first place that has a key, which is this one when there is no earlier."""
+        return self._first.setdefault((kind, key), here)
+
+    def check_data(self) -> None:
+        """Check data.jsonl, the union of the splits; a line that one has was checked there."""
+        file = "data.jsonl"
+        for number, line, digest in self._each_line(file):
+            is_same = digest in self._lines
+            record = None if is_same else self._record(file, number, line)
+            name = self._lines[digest] if is_same else record and record.get("id")
+            if not isinstance(name, str):
+                continue
+            first, place = self._data.setdefault(name, number), self._first.get(("id", name))
+            if first != number:
+                message = f"id '{printable(name)}' is not unique, first at data.jsonl:{first}"
+                self._report(file, number, CudagFault("duplicate_id", message))
+            elif place is None or place.split == "test":
+                message = f"record '{printable(name)}' is in no split"
+                self._report(file, number, shared("data_union", message, _UNION_REMEDY))
+            elif not is_same:
+                message = f"record '{printable(name)}' differs from {place}"
+                self._report(file, number, shared("data_union", message, _UNION_REMEDY))
+        for (kind, key), place in self._first.items():
+            if kind == "id" and place.split != "test" and key not in self._data:
+                message = f"record '{printable(str(key))}' is missing from data.jsonl"
+                fault = shared("data_union", message, _UNION_REMEDY)
+                self._report(place.file, place.line, fault)
+
+    def check_others(self) -> None:
+        """Warn of images in two splits, and check the further files of ours."""
+        if self._shared:  # one warning: the desktop at the start may repeat
+            count, (first, other) = len(self._shared), next(iter(self._shared.values()))
+            subject = f"{count} images are" if count > 1 else "1 image is"
+            message = f"{subject} in more than one split, first {other}, the same as {first}"
+            remedy = "check that these images do not show the answers"
+            self._report("./", None, CudagFault("shared_image", message, remedy, Scope.NOTE))
+        for name in filter(self._require, _OF_OURS) if self._ours else ():
+            value = self._load(name, name, Scope.OURS) if name.endswith(".json") else None
+            if name == REPORT_FILE and value is not None:
+                self._report(name, None, *self._report_faults(value))
+
+    def _report_faults(self, report: Any) -> Iterator[CudagFault]:
+        """Yield where the split report differs from the records, task groups in two splits.
+
+        And wanted splits that have no record, although the dataset has task groups.
+        """
+        groups: dict[str, RecordPlace] = {}
+        members = _member(report, "trajectories")
+        for (kind, key), place in self._first.items():
+            listed = _member(members, key) if kind == "trajectory" else None
+            if kind == "trajectory" and _member(listed, "split") != place.split:
+                message = f"trajectory '{printable(str(key))}' of {place} is not listed so"
+                yield ours("split_report", message, _REMEDY)
+            if isinstance(group := _member(listed, "group"), str):
+                other = groups.setdefault(group, place)
+                if other.split != place.split:
+                    both = f"{other.split} ({other}) and in {place.split} ({place})"
+                    yield ours("split_overlap", f"group '{printable(group)}' is in {both}", _REMEDY)
+        counts = {split: _member(report, "splits", split, "groups") for split in RECORD_FILES}
+        for split in HASHED if any(counts.values()) else ():
+            ratio = self._ratios.get(split)
+            if self.records[split] or not is_number(ratio) or not ratio:
+                continue
+            reason = (
+                f"every record of its {counts[split]} task groups was left out: see excluded"
+                if counts[split]
+                else "there are too few task groups to give it one"
+            )
+            message = f"{split} is empty: {reason}"
+            remedy = f"record more tasks, or set datasets.{split}_ratio to 0"
+            yield CudagFault("empty_split", message, remedy, Scope.NOTE)
+
+
+def _prompt(record: Mapping[str, Any]) -> object:
+    """The text of the human."""
+    turns = record.get("conversations")
+    first = turns[0] if isinstance(turns, list) and turns else None
+    return first.get("value") if isinstance(first, dict) else record.get("prompt")
+
+
+def _member(value: Any, *keys: Any) -> Any:
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
 
 
 def _is_kind(path: Path, wanted: str) -> bool:
@@ -265,84 +380,6 @@ def _is_kind(path: Path, wanted: str) -> bool:
         return path.is_file() if wanted == "file" else path.is_dir()
     except (OSError, ValueError):
         return False
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str) and value != ""
-
-
-_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
-_TEXT: tuple[Accepts, str] = (_is_text, "a non-empty string")
-_NUMBERS: tuple[Accepts, str] = (
-    lambda value: isinstance(value, dict) and all(map(is_number, value.values())),
-    "an object of numbers",
-)
-_OBJECT: tuple[Accepts, str] = (lambda value: isinstance(value, dict), "an object")
-_CONFIG_KEYS: Mapping[str, tuple[Accepts, str]] = {
-    "name_prefix": _TEXT,
-    "user": _TEXT,
-    "seed": (is_int, "an integer"),
-    "task_types": (
-        lambda value: isinstance(value, list) and all(map(_is_text, value)),
-        "a list of names",
-    ),
-    "task_counts": _NUMBERS,
-    "train_split": (is_number, "a number"),
-    "split_ratios": _NUMBERS,
-    "system_prompt": _TEXT,
-    "task_distributions": _NUMBERS,
-    "generated_at": (
-        lambda value: isinstance(value, str) and _TIME.fullmatch(value) is not None,
-        "YYYY-MM-DDTHH:MM:SSZ",
-    ),
-    "scroll": _OBJECT,
-    "tolerance": _OBJECT,
-}
-
-
-def _count_faults(config: Mapping[str, Any], counted: Counter[str]) -> Iterator[CudagFault]:
-    """Yield where the configuration differs from the counted records."""
-    if config.get("task_counts") != dict(counted):
-        message = f"task_counts differs from the records: {dict(sorted(counted.items()))}"
-        yield ours("config_counts", message, "count the records of train, val, held_out and test")
-    if config.get("task_types") != sorted(counted):
-        message = "task_types must be the sorted task types of the records"
-        yield ours("config_counts", message)
-
-
-def _companion_faults(root: Path, name: str, config: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the faults of the prompt, the list of one tool, or LLaMA-Factory's list of files."""
-    if name == "system_prompt.txt":
-        text, wanted = decode_text(read_bytes(root / name, name), name), config.get("system_prompt")
-        if isinstance(wanted, str) and text.removesuffix("\n") != wanted:
-            yield "differs from system_prompt in config.json"
-        return
-    value = load_json(root / name, name)
-    if name == "tools.json":
-        tool = value[0] if isinstance(value, list) and len(value) == 1 else None
-        function = _member(tool, "function")
-        if _member(function, "name") != TOOL_NAME:
-            yield f"must be a list of one function, {TOOL_NAME}"
-            return
-        actions = _member(function, "parameters", "properties", "action", "enum")
-        if not isinstance(actions, list) or sorted(map(str, actions)) != sorted(ARGUMENTS):
-            yield f"the action must be one of {', '.join(ARGUMENTS)}"
-    elif not isinstance(value, dict):
-        yield "must be a JSON object"
-    else:
-        files = [file for file in RECORD_FILES.values() if (root / file).is_file()]
-        named = [str(_member(entry, "file_name")) for entry in value.values()]
-        if sorted(named) != sorted(files):
-            yield f"must have one entry for each of {', '.join(files)}"
-
-
-def _member(value: Any, *keys: str) -> Any:
-    for key in keys:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value
-
-
-_SAME = ("task_type", "trajectory_id", "step_index")
 
 
 def _line_faults(line: bytes, test: object) -> Iterator[CudagFault]:
@@ -364,22 +401,13 @@ def _line_faults(line: bytes, test: object) -> Iterator[CudagFault]:
         call = parse_tool_calls(answer)[-1].as_dict()
     except ToolCallError:
         call = {}
-    known, wanted = record["metadata"], test.get("metadata")
-    for message, differs in (
-        ("id differs from the test_id of", record["id"] != test.get("test_id")),
-        ("image differs from the screenshot of", image != f"test/{test.get('screenshot')}"),
-        (
-            "the human turn differs from the prompt of",
-            human != f"{HUMAN_START}{test.get('prompt')}",
-        ),
-        (
-            "the last tool call differs from the expected_action of",
-            call != test.get("expected_action"),
-        ),
-        (
-            f"metadata: one of {', '.join(_SAME)} differs from",
-            isinstance(wanted, dict) and any(known.get(key) != wanted.get(key) for key in _SAME),
-        ),
+    for what, mine, named in (
+        ("id", record["id"], test.get("test_id")),
+        ("image", image, f"test/{test.get('screenshot')}"),
+        ("human turn", human, f"{HUMAN_START}{test.get('prompt')}"),
+        ("last tool call", call, test.get("expected_action")),
+        ("task_type", record["metadata"]["task_type"], _member(test, "metadata", "task_type")),
     ):
-        if differs:
-            yield ours("test_records", f"{message} this entry of test.json", _REMEDY)
+        if mine != named:
+            message = f"the {what} differs from this entry of test.json"
+            yield ours("test_records", message, _REMEDY)

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from demo_pipeline.desktopd.models import PARAMETERS, ActionType, StepAction
 from demo_pipeline.evaluation.true_steps import places
 from demo_pipeline.exports.answers import AnsweredAction, AnswerFormatError, ForeignAction
-from demo_pipeline.exports.cudag.actions import tool_calls
-from demo_pipeline.exports.cudag.decoder import WheelUnits, cudag_decoder
-from demo_pipeline.exports.cudag.tool_calls import render_tool_calls
+from demo_pipeline.exports.cudag.records import tool_calls
+from demo_pipeline.exports.cudag.tool_calls import WheelUnits, cudag_decoder, render_tool_calls
 from demo_pipeline.exports.messages import messages_decoder
 from demo_pipeline.settings import DatasetSettings
 

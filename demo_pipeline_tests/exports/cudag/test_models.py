@@ -7,9 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from demo_pipeline.exports.cudag.models import IMAGE_TOKEN, CudagMetadata, cudag_id, to_ru
+from demo_pipeline.exports.cudag.models import (
+    IMAGE_TOKEN,
+    CudagMetadata,
+    box_to_ru,
+    cudag_id,
+    to_ru,
+    tolerance_ru,
+)
 from demo_pipeline.exports.cudag.records import RecordDraft
-from demo_pipeline.exports.cudag.tolerance import box_to_ru, tolerance_ru
 from demo_pipeline.exports.cudag.tool_calls import (
     ARGUMENTS,
     ToolCall,

@@ -241,6 +241,19 @@ def test_the_same_picture_and_prompt_in_two_splits_is_a_leak(copy):
     assert leak in problem_lines(copy)
 
 
+def test_a_wanted_split_without_records_is_a_warning_with_its_reason(copy):
+    (copy / "val.jsonl").write_text("")
+    report = json.loads((copy / "splits.json").read_text())
+    warnings = [p.message for p in validate_cudag(copy) if p.code == "empty_split"]
+    assert warnings == [
+        "val is empty: every record of its 1 task groups was left out: see excluded"
+    ]
+    report["splits"]["val"]["groups"] = 0
+    (copy / "splits.json").write_text(json.dumps(report))
+    warnings = [p.message for p in validate_cudag(copy) if p.code == "empty_split"]
+    assert warnings == ["val is empty: there are too few task groups to give it one"]
+
+
 def test_a_directory_of_another_name_is_only_a_warning(copy):
     copy = copy.rename(copy.parent / "mine")
     problems = validate_cudag(copy)

@@ -258,7 +258,7 @@ def test_hostile_text_stays_text(tmp_path: Path, page: Page) -> None:
     workspace = open_workspace(tmp_path)
     typed = ("type", {"text": script})
     target = {"id": "node_1", "role": "button", "name": script}
-    told = {"instruction": script, "application": script, "targets": {1: target}}
+    told: dict[str, Any] = {"instruction": script, "application": script, "targets": {1: target}}
     made = make_trajectory(tmp_path, name := safe_id(script), (typed, CLICK), **told)
     tree = made.path / "steps/001/ui_tree.json"
     document = json.loads(tree.read_text())

@@ -41,6 +41,7 @@ from demo_pipeline.runs.stage_runs import run_stage
 from demo_pipeline.runs.stages import DATASET_STAGES, STAGES
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DiscoverySettings, Settings
+from demo_pipeline.stage import Stage
 from demo_pipeline_tests.dagster_homes import WITHOUT_OUTPUT_YAML
 from demo_pipeline_tests.uploads import spoil_log, upload
 
@@ -163,9 +164,10 @@ def test_all_that_a_command_built_is_reported_by_one_run(workspace: Workspace) -
             assert entry.dagster_event is not None
             one = entry.dagster_event.asset_check_evaluation_data
             found[one.asset_key.path[-1], one.check_name] = one.passed
+        stages: tuple[Stage[Any], ...] = (*STAGES, *BUILT)
         assert found.keys() == {
             (stage.name, name)
-            for stage in (*STAGES, *BUILT)
+            for stage in stages
             for name in (*(check.name for check in stage.checks), *added_checks(stage))
         }
         bad = {name for name, passed in found.items() if not passed}

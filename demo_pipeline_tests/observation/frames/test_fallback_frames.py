@@ -12,6 +12,7 @@ from demo_pipeline.observation.clock.calibrate import Calibration
 from demo_pipeline.observation.clock.canvas import fit_canvas
 from demo_pipeline.observation.clock.clock import Clock
 from demo_pipeline.observation.frames.decode_pass import run_decode_pass
+from demo_pipeline.observation.frames.frame_choice import Reason
 from demo_pipeline.observation.frames.frame_requests import request_frames
 from demo_pipeline.observation.frames.pointer_path import PointerPath
 from demo_pipeline.observation.frames.screenshot_writer import Screenshot
@@ -101,7 +102,7 @@ def test_the_video_is_opened_once_and_the_frame_is_the_last_before_the_limit(
         assert one.pts < press / 1000
         if one.reason_code == "backoff":
             assert [time for time in times if one.pts + 1e-3 < time <= press / 1000 - 1] == []
-    assert [one.reason_code for one in shown].count("backoff") >= len(PRESSES) / 2
+    assert [one.reason_code for one in shown].count(Reason.BACKOFF) >= len(PRESSES) / 2
     assert sorted(path.name for path in (tmp_path / "out").glob("0*.png")) == sorted(
         one.file for one in screenshots if one.file is not None
     )

@@ -77,7 +77,7 @@ def sensor_intervals(settings: Settings) -> dict[str, int]:
     """Sensor → seconds between two evaluations, as in the definitions, which take long to build."""
     watching = ("tasks_changed", "new_uploads", "rebuild_datasets", "new_evaluations")
     intervals = dict.fromkeys(watching, settings.discovery.interval_seconds)
-    return {**intervals, "quarantine_failures": 30, "quarantine_changed": 60}
+    return {**intervals, "quarantine_changed": 60}
 
 
 def _stale_runs(instance: dg.DagsterInstance, now: float) -> Finding:

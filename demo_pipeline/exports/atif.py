@@ -446,7 +446,7 @@ class _Turns:
 # which steps are words, by reason.
 ATIF_FORM = Form(
     name="atif",
-    code_version="6",
+    code_version="7",
     settings=("max_hidden_share", *STEP_SETTINGS),
     unit="steps",
     exclusions=(*STEP_EXCLUSIONS[:2], INCOMPLETE, *LEAK_EXCLUSIONS, NO_STEPS),

@@ -358,7 +358,7 @@ def _pictures(
 _TOOLS = (POINT, BBOX)
 GROUNDING_FORM = Form(
     name="grounding",
-    code_version="6",
+    code_version="7",
     settings=("max_hidden_share", *STEP_SETTINGS, "grounding_per_screen", "grounding_min_side"),
     unit="samples",
     exclusions=(*_SCREEN_EXCLUSIONS, *ELEMENT_EXCLUSIONS, _REPEATED),

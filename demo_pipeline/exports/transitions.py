@@ -165,7 +165,7 @@ def _record(made_of: RecordSource, step: StepFiles, waits: Sequence[float], afte
 
 TRANSITIONS_FORM = Form(
     name="transitions",
-    code_version="6",
+    code_version="7",
     settings=("max_hidden_share", *STEP_SETTINGS),
     unit="samples",
     exclusions=(

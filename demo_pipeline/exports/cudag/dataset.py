@@ -293,7 +293,7 @@ def _finish(
 
 CUDAG_FORM = Form(
     name="cudag",
-    code_version="13",
+    code_version="14",
     settings=(
         *DRAFT_SETTINGS,
         *("image_mode", "jpeg_quality", "seed", "train_ratio", "val_ratio", "test_ratio"),

@@ -42,14 +42,6 @@ BREAKAGES: Mapping[str, Mapping[str, Damage]] = {
     "quarantine": of_datasets.QUARANTINE,
 }
 
-MISSED: Mapping[str, Mapping[str, str]] = {
-    "cudag_dataset": dict.fromkeys(
-        ("lines exchanged", "lines of data exchanged"),
-        "the order of the lines has no meaning in the format, and trainers shuffle them",
-    ),
-}
-ALL = sum(map(len, BREAKAGES.values()))
-
 
 @pytest.fixture(scope="module")
 def outputs(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Output]:
@@ -76,7 +68,7 @@ def test_checks_notice_some_breakages(
     some = {name: BREAKAGES[asset][name] for name in names[:: len(names) // 6]}
     assert len(names) >= 12
     assert len(some) >= 6
-    assert set(missed(outputs[asset], some, tmp_path)) == some.keys() & MISSED.get(asset, {}).keys()
+    assert missed(outputs[asset], some, tmp_path) == []
 
 
 @pytest.mark.minutes
@@ -84,11 +76,9 @@ def test_checks_notice_some_breakages(
 def test_checks_notice_every_breakage(
     asset: str, outputs: Mapping[str, Output], tmp_path: Path
 ) -> None:
-    found = missed(outputs[asset], BREAKAGES[asset], tmp_path)
-    assert set(found) == MISSED.get(asset, {}).keys()
+    assert missed(outputs[asset], BREAKAGES[asset], tmp_path) == []
 
 
-def test_few_breakages_are_missed() -> None:
+def test_there_are_breakages_of_every_asset() -> None:
     names = {stage.name for stage in STAGES} | {stage.name for stage in DATASET_STAGES}
     assert names == BREAKAGES.keys()
-    assert sum(map(len, MISSED.values())) <= 0.03 * ALL

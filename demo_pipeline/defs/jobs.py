@@ -80,8 +80,14 @@ def unregistered(instance: dg.DagsterInstance, ids: Iterable[str]) -> list[str]:
 def register_partitions(instance: dg.DagsterInstance, ids: Iterable[str]) -> list[str]:
     """Register the ids that are not a partition yet; returns these, in order."""
     new = unregistered(instance, ids)
-    if new:
-        instance.add_dynamic_partitions(PARTITIONS_NAME, new)
+    try:
+        if new:
+            instance.add_dynamic_partitions(PARTITIONS_NAME, new)
+    except Exception as error:
+        if type(error).__name__ != "IntegrityError":  # of the library of Dagster's storage
+            raise
+        # Another process registered some of them at the same moment.
+        instance.add_dynamic_partitions(PARTITIONS_NAME, unregistered(instance, new))
     return new
 
 

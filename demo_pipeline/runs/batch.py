@@ -439,8 +439,9 @@ def _work(  # noqa: PLR0917 - of a process, which takes them by position
     stages = [STAGE_BY_NAME[one] if isinstance(one, str) else one for one in known]
     tasks: queue.SimpleQueue[DemonstrationTask] = queue.SimpleQueue()
     threading.Thread(target=_receive, args=(connection, tasks), daemon=True).start()
-    while True:
-        connection.send(run_demonstration(workspace, stages, tasks.get(), connection.send))
+    with suppress(BrokenPipeError):  # the other side is gone, and `_receive` did not see it yet
+        while True:
+            connection.send(run_demonstration(workspace, stages, tasks.get(), connection.send))
 
 
 def _receive(connection: Connection, tasks: "queue.SimpleQueue[DemonstrationTask]") -> None:

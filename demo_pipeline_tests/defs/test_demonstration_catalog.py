@@ -1,11 +1,13 @@
 """How the catalog asset registers uploads."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import dagster as dg
 import pytest
 
+from demo_pipeline.defs.jobs import register_partitions
+from demo_pipeline.defs.tags import PARTITIONS_NAME
 from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline_tests.defs.bench import Bench, bench, failures, materialized, values, verdicts
 
@@ -59,3 +61,23 @@ def test_missing_uploads_are_reported_with_a_remedy(made: Bench) -> None:
     made.uploads.rmdir()
     said = failures(made.run("register_uploads"))["demonstration_catalog"]
     assert "DEMO_PIPELINE_UPLOADS" in said.description
+
+
+class IntegrityError(Exception):
+    """As SQLAlchemy names it."""
+
+
+def test_what_two_commands_register_at_the_same_moment_is_registered_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+        add = instance.add_dynamic_partitions
+
+        def raced(name: str, keys: Sequence[str]) -> None:
+            monkeypatch.undo()
+            add(name, keys[:1])  # the other command
+            raise IntegrityError
+
+        monkeypatch.setattr(instance, "add_dynamic_partitions", raced)
+        assert register_partitions(instance, ["one", "two"]) == ["one", "two"]
+        assert instance.get_dynamic_partitions(PARTITIONS_NAME) == ["one", "two"]

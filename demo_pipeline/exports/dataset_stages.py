@@ -8,7 +8,7 @@ from pathlib import Path
 from demo_pipeline import __version__
 from demo_pipeline.datasets import index, osworld_task_files
 from demo_pipeline.datasets.dataset_inputs import DatasetInputs
-from demo_pipeline.datasets.views import (
+from demo_pipeline.datasets.sql_views import (
     OF_STEPS,
     OF_TRAJECTORIES,
     View,

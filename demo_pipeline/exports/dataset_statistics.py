@@ -19,7 +19,7 @@ import pyarrow as pa
 from demo_pipeline.actions.action_tables import POINTER_TYPES
 from demo_pipeline.datasets.dataset_inputs import DatasetInputs
 from demo_pipeline.datasets.splits import Split
-from demo_pipeline.datasets.views import create_views, quoted, views_sql
+from demo_pipeline.datasets.sql_views import create_views, quoted, views_sql
 from demo_pipeline.exports.cudag.records import counted_rows
 from demo_pipeline.files.comparison import differing_build
 from demo_pipeline.files.json_files import dump_json, json_bytes, load_json

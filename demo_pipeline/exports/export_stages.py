@@ -12,7 +12,7 @@ from typing import Any
 from demo_pipeline.datasets.dataset_inputs import DatasetInputs
 from demo_pipeline.datasets.export_loop import build_form, form_problems
 from demo_pipeline.datasets.record_forms import Form
-from demo_pipeline.datasets.views import OF_SPLIT, View
+from demo_pipeline.datasets.sql_views import OF_SPLIT, View
 from demo_pipeline.exports import (
     agentnet,
     atif,

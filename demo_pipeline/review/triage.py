@@ -22,7 +22,7 @@ from demo_pipeline.files.json_files import dump_json, parse_json, read_bytes
 from demo_pipeline.files.parquet import described_schema, read_rows, schema_problems, write_rows
 from demo_pipeline.observation.frames.evidence import Evidence
 from demo_pipeline.observation.frames.screenshots import read_evidence
-from demo_pipeline.observation.trees.recorder_windows import unmentioned
+from demo_pipeline.observation.trees.recorder_control import unmentioned
 from demo_pipeline.problems import Problem
 from demo_pipeline.recording.events import read_events
 from demo_pipeline.recording.recording_stages import RecordingInputs

@@ -12,7 +12,7 @@ from typing import Any
 
 import duckdb
 
-from demo_pipeline.datasets.views import View, create_views, views_sql, views_with_files
+from demo_pipeline.datasets.sql_views import View, create_views, views_sql, views_with_files
 from demo_pipeline.exports.dataset_statistics import (
     STATISTICS_STAGE,
     Tables,

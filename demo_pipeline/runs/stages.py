@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from demo_pipeline.actions.action_stages import ACTIONS_STAGE
 from demo_pipeline.annotations.annotation_stage import ANNOTATIONS_STAGE
 from demo_pipeline.datasets.dataset_inputs import DatasetInputs
-from demo_pipeline.datasets.views import DEMONSTRATION_VIEWS, View
+from demo_pipeline.datasets.sql_views import DEMONSTRATION_VIEWS, View
 from demo_pipeline.evaluation.agentnetbench_files import AGENTNETBENCH_STAGE
 from demo_pipeline.exports.dataset_stages import INDEX_STAGE, QUESTS_STAGE
 from demo_pipeline.exports.dataset_statistics import STATISTICS_STAGE

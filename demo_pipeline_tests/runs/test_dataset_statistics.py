@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 import demo_pipeline as dp
 from demo_pipeline.cli.app import app
-from demo_pipeline.datasets.views import create_views, views_sql, views_with_files
+from demo_pipeline.datasets.sql_views import create_views, views_sql, views_with_files
 from demo_pipeline.exports.dataset_statistics import (
     QUERIES,
     STATISTICS_STAGE,

@@ -43,7 +43,7 @@ from demo_pipeline.observation.frames.screenshot_writer import (
     Screenshot,
 )
 from demo_pipeline.observation.frames.video_reader import RecordedVideo
-from demo_pipeline.observation.trees.recorder_windows import actions_on_recorder, unmentioned
+from demo_pipeline.observation.trees.recorder_control import actions_on_recorder, unmentioned
 from demo_pipeline.observation.trees.scans import LoggedScan, read_logged_scans
 from demo_pipeline.observation.trees.step_targets import ScannedTargets, scan_targets
 from demo_pipeline.observation.trees.step_tree import TreeReader

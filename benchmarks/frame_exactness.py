@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import cv2
 
 from demo_pipeline.observation.frames.video_reader import Span, decode_spans, rgb_of
-from demo_pipeline.recording.video_probe import scan_packets
+from demo_pipeline.recording.video_probe import read_packets
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from demo_pipeline_tests.simulator.form import DESKTOP
@@ -53,12 +53,14 @@ Numbers = Iterator[int | None]
 
 
 def ours(film: Film) -> Numbers:
-    """By PTS: scans the packets, seeks once per group of frames, decodes on."""
-    scan = scan_packets(film.path)
-    times = [float(time) for time in scan.times]
+    """By PTS: reads the packets, seeks once per group of frames, decodes on."""
+    packets = read_packets(film.path)
+    times = [float(time) for time in packets.times]
     wanted = [times[bisect_right(times, instant) - 1] for instant in film.instants]
     spans = [Span(time, time) for time in wanted]
-    yield from (read_frame_number(rgb_of(frame)) for frame in decode_spans(film.path, scan, spans))
+    yield from (
+        read_frame_number(rgb_of(frame)) for frame in decode_spans(film.path, packets, spans)
+    )
 
 
 def by_frame_number(film: Film) -> Numbers:

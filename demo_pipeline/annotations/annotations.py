@@ -235,7 +235,7 @@ def end_of(trajectory: Trajectory) -> int:
 def human_annotations(
     judgement: Judgement, digests: Mapping[int | None, str]
 ) -> Iterator[Annotation]:
-    """Yield what people decided; what is stale judges something that is no more."""
+    """Yield what people decided; what is stale judges what has changed since."""
     for judged, decisions in ((digests, judgement.applied), ({}, judgement.stale)):
         for one in decisions:
             digest = judged.get(one.step) or next(iter(one.judged.values()), "")

@@ -46,7 +46,7 @@ class VideoProbe(BaseModel):
 
 
 @dataclass(frozen=True)
-class PacketScan:
+class VideoPackets:
     """The presentation times of a video's frames.
 
     Attributes:
@@ -96,7 +96,7 @@ def open_video(path: Path, max_pixels: int = _MAX_PIXELS) -> Iterator[tuple[Any,
         yield container, stream
 
 
-def scan_packets(path: Path) -> PacketScan:
+def read_packets(path: Path) -> VideoPackets:
     """Read the presentation time of every packet, without decoding.
 
     Raises `DemonstrationError` if there is no frame.
@@ -123,7 +123,7 @@ def scan_packets(path: Path) -> PacketScan:
     if not shown or not keys or min(keys) > max(shown):
         raise _unreadable("contains no frame")
     pts, key_pts = (np.unique(np.array(times, np.int64)) for times in (shown, keys))
-    return PacketScan(pts, key_pts[key_pts <= pts[-1]], time_base, hidden)
+    return VideoPackets(pts, key_pts[key_pts <= pts[-1]], time_base, hidden)
 
 
 def probe_video(
@@ -139,28 +139,28 @@ def probe_video(
         size = (stream.codec_context.width, stream.codec_context.height)
         declared = stream.frames
     _check_size(*size, settings, min_side)
-    scan = scan_packets(path)
-    times = scan.times
+    packets = read_packets(path)
+    times = packets.times
     if times[-1] - times[0] > settings.max_video_seconds:
         raise _unreadable(f"is longer than {settings.max_video_seconds:g} s")
-    first, problems = _decode_ends(path, scan, settings, min_side)
-    contained = len(scan.pts) + scan.hidden
+    first, problems = _decode_ends(path, packets, settings, min_side)
+    contained = len(packets.pts) + packets.hidden
     if declared and declared != contained:
         message = f"declares {declared} frames, contains {contained}"
         problems.append(Problem("frames_missing", VIDEO_FILE, message, severity=Severity.WARNING))
-    return _described(path, scan, first), problems
+    return _described(path, packets, first), problems
 
 
 def describe_video(path: Path) -> VideoProbe:
     """The probe of a video that `probe_video` has accepted, without decoding its end."""
     with open_video(path) as (container, stream):
-        return _described(path, scan_packets(path), next(container.decode(stream)))
+        return _described(path, read_packets(path), next(container.decode(stream)))
 
 
-def _described(path: Path, scan: PacketScan, first: Any) -> VideoProbe:
+def _described(path: Path, packets: VideoPackets, first: Any) -> VideoProbe:
     with open_video(path) as (_, stream):
         codec, declared = stream.codec_context.name, stream.frames
-    times, intervals = scan.times, np.diff(scan.pts)
+    times, intervals = packets.times, np.diff(packets.pts)
     duration = float(times[-1] - times[0])
     return VideoProbe(
         codec=codec,
@@ -168,10 +168,10 @@ def _described(path: Path, scan: PacketScan, first: Any) -> VideoProbe:
         height=first.height,
         rotation=int(getattr(first, "rotation", 0)),
         pixel_format=first.format.name,
-        frames=len(scan.pts),
+        frames=len(packets.pts),
         declared_frames=declared,
-        key_frames=len(scan.key_pts),
-        time_base=str(scan.time_base),
+        key_frames=len(packets.key_pts),
+        time_base=str(packets.time_base),
         first_pts_s=float(times[0]),
         last_pts_s=float(times[-1]),
         variable_rate=bool(intervals[:-1].size and np.ptp(intervals[:-1]) > _ROUNDING_PTS),
@@ -180,7 +180,7 @@ def _described(path: Path, scan: PacketScan, first: Any) -> VideoProbe:
 
 
 def _decode_ends(
-    path: Path, scan: PacketScan, settings: RecordingSettings, min_side: int
+    path: Path, packets: VideoPackets, settings: RecordingSettings, min_side: int
 ) -> tuple[Any, list[Problem]]:
     """The first frame, and a warning if the last group cannot be decoded to its end."""
     with open_video(path, settings.max_video_pixels) as (container, stream):
@@ -193,39 +193,40 @@ def _decode_ends(
         if first is None:
             raise _unreadable("the first frame cannot be decoded")
         _check_size(first.width, first.height, settings, min_side)
-    reached = _last_decoded(path, scan, (first.width, first.height))
-    if reached == scan.pts[-1]:
+    reached = _last_decoded(path, packets, (first.width, first.height))
+    if reached == packets.pts[-1]:
         return first, []
-    frame = int(np.searchsorted(scan.pts, reached)) if reached is not None else len(scan.pts) - 1
-    message = f"the last frames cannot be decoded: decoding ends before frame {len(scan.pts) - 1}"
+    last = len(packets.pts) - 1
+    frame = int(np.searchsorted(packets.pts, reached)) if reached is not None else last
+    message = f"the last frames cannot be decoded: decoding ends before frame {last}"
     return first, [
         Problem("video_damaged", VIDEO_FILE, message, frame=frame, severity=Severity.WARNING)
     ]
 
 
-def _last_decoded(path: Path, scan: PacketScan, size: tuple[int, int]) -> int | None:
+def _last_decoded(path: Path, packets: VideoPackets, size: tuple[int, int]) -> int | None:
     last: int | None = None
     with open_video(path, most_pixels(size)) as (container, stream):
         try:
-            container.seek(int(scan.key_pts[-1]), stream=stream)
+            container.seek(int(packets.key_pts[-1]), stream=stream)
             for frame in container.decode(stream):
-                require_size(frame, size, scan)
+                require_size(frame, size, packets)
                 last = frame.pts if last is None else max(last, frame.pts)
         except av.error.FFmpegError as error:
             raise_disk_trouble(error, path)
-            refuse_large_frame(stream, error, _number(scan, last) + 1 if last is not None else 0)
+            refuse_large_frame(stream, error, _number(packets, last) + 1 if last is not None else 0)
             return last
     return last
 
 
-def require_size(picture: Any, size: tuple[int, int], scan: PacketScan) -> None:
+def require_size(picture: Any, size: tuple[int, int], packets: VideoPackets) -> None:
     """Refuse a frame of another size than the first, before anything is computed from it.
 
     Raises `DemonstrationError` with the frame's number.
     """
     width, height = picture.width, picture.height
     if (width, height) != size:
-        raise _wrong_size(f"is {width}×{height} pixels", size, _number(scan, picture.pts))  # noqa: RUF001
+        raise _wrong_size(f"is {width}×{height} pixels", size, _number(packets, picture.pts))  # noqa: RUF001
 
 
 def refuse_large_frame(stream: Any, error: Exception, frame: int) -> None:
@@ -253,8 +254,8 @@ def _wrong_size(message: str, size: tuple[int, int] | None, frame: int) -> Demon
     )
 
 
-def _number(scan: PacketScan, pts: int | None) -> int:
-    return int(np.searchsorted(scan.pts, pts)) if pts is not None else 0
+def _number(packets: VideoPackets, pts: int | None) -> int:
+    return int(np.searchsorted(packets.pts, pts)) if pts is not None else 0
 
 
 def _check_size(width: int, height: int, settings: RecordingSettings, min_side: int) -> None:

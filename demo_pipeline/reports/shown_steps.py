@@ -17,7 +17,7 @@ import av
 
 from demo_pipeline.desktopd.reader import StepFiles
 from demo_pipeline.observation.frames.video_reader import Span, decode_spans, rgb_of
-from demo_pipeline.recording.video_probe import scan_packets
+from demo_pipeline.recording.video_probe import read_packets
 from demo_pipeline.store.errors import StorageError
 from demo_pipeline.trajectories.contact_sheets import (
     Tile,
@@ -91,7 +91,7 @@ def film_clip(film: Path, span: Span) -> Shown:
     """
     data, stream = BytesIO(), None
     with av.open(data, "w", format="mp4") as container:
-        for frame in decode_spans(film, scan_packets(film), [span]):
+        for frame in decode_spans(film, read_packets(film), [span]):
             pixels = rgb_of(frame)
             even = pixels[: pixels.shape[0] // 2 * 2, : pixels.shape[1] // 2 * 2]
             picture = av.VideoFrame.from_ndarray(even.copy(), format="rgb24")

@@ -16,7 +16,7 @@ from demo_pipeline.observation.frames.screenshots import read_evidence
 from demo_pipeline.problems import DemonstrationError
 from demo_pipeline.recording.events import read_scans
 from demo_pipeline.recording.manifest import read_manifest
-from demo_pipeline.recording.video_probe import scan_packets
+from demo_pipeline.recording.video_probe import read_packets
 from demo_pipeline.review.decisions import NO_CORRECTIONS, Decision, Judgement, Subject, judge
 from demo_pipeline.review.pictures import groups
 from demo_pipeline.review.review_store import Reviews, subject_of
@@ -224,7 +224,7 @@ class Material:
     def frames(self, name: str) -> list[float] | None:
         """Presentation time of every frame, seconds; None without a film."""
         film = self.film(name)
-        return None if film is None else [round(float(t), 6) for t in scan_packets(film).times]
+        return None if film is None else [round(float(t), 6) for t in read_packets(film).times]
 
 
 def _step_triage(row: Mapping[str, Any]) -> Json:

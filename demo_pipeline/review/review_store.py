@@ -85,7 +85,7 @@ class Reviews:
         return sorted(filter(None, list(self._read.values())), key=lambda one: one.order)
 
     def damaged(self) -> list[str]:
-        """Keys of documents that are no decisions."""
+        """Keys of documents that are not decisions."""
         return sorted(key for key, one in list(self._read.items()) if one is None)
 
     def add(self, decision: Decision) -> bool:

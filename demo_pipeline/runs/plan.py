@@ -1,6 +1,6 @@
 """What a run would build, and what that would cost by what past runs cost on this machine.
 
-Belongs here: the reasons, and the small file of costs: times are no part of any output.
+Belongs here: the reasons, and the small file of costs: no output holds times.
 """
 
 import json

@@ -17,7 +17,7 @@ from demo_pipeline.observation.frames.pointer_path import PointerPath, PointerTr
 from demo_pipeline.observation.frames.screenshots import read_evidence, read_frames
 from demo_pipeline.observation.frames.video_reader import Span, decode_spans
 from demo_pipeline.recording.events import build_events, read_events
-from demo_pipeline.recording.video_probe import scan_packets
+from demo_pipeline.recording.video_probe import read_packets
 from demo_pipeline.settings import ObservationSettings, RecordingSettings
 from demo_pipeline_tests.observation import films
 from demo_pipeline_tests.sample_workspace import open_workspace
@@ -80,7 +80,7 @@ def watched(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     build_events(folder / "input_log.jsonl", out, RecordingSettings())
     track = PointerPath(inputs_of(read_events(out))).track()
     changes, video = ChangeMap(), folder / "recording.mp4"
-    for frame in decode_spans(video, scan_packets(video), [Span(0, 99)]):
+    for frame in decode_spans(video, read_packets(video), [Span(0, 99)]):
         changes.add(frame)
     meta = json.loads((folder / "meta.json").read_bytes())
     start = datetime.fromisoformat(meta["timestamp"]).timestamp()

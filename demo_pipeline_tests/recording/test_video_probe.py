@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from demo_pipeline.problems import DemonstrationError, Severity
-from demo_pipeline.recording.video_probe import open_video, probe_video, scan_packets
+from demo_pipeline.recording.video_probe import open_video, probe_video, read_packets
 from demo_pipeline.settings import RecordingSettings
 from demo_pipeline_tests.simulator.video import TICKS, VideoOptions, encode
 
@@ -63,24 +63,24 @@ def test_a_variable_rate(tmp_path: Path) -> None:
     probe, problems = probe_video(path, PLAIN)
     assert problems == []
     assert (probe.variable_rate, probe.frames) == (True, 6)
-    assert scan_packets(path).pts.tolist() == pts
+    assert read_packets(path).pts.tolist() == pts
 
 
 def test_frames_are_in_the_order_they_are_shown(tmp_path: Path) -> None:
     options = VideoOptions(fps=10, gop=12, b_frames=3)
     path = film(tmp_path / "recording.mp4", even(24), options=options)
-    scan = scan_packets(path)
-    assert len(scan.pts) == 24
-    assert np.all(np.diff(scan.pts) > 0)
-    assert np.allclose(np.diff(scan.times), 0.1)
-    assert set(scan.key_pts) <= set(scan.pts)
+    packets = read_packets(path)
+    assert len(packets.pts) == 24
+    assert np.all(np.diff(packets.pts) > 0)
+    assert np.allclose(np.diff(packets.times), 0.1)
+    assert set(packets.key_pts) <= set(packets.pts)
     assert probe_video(path, PLAIN)[1] == []
 
 
 def test_a_video_that_begins_late(tmp_path: Path) -> None:
     path = film(tmp_path / "recording.mp4", even(5, first=90_000))
     assert probe_video(path, PLAIN)[0].frames == 5
-    assert np.allclose(np.diff(scan_packets(path).times), 0.1)
+    assert np.allclose(np.diff(read_packets(path).times), 0.1)
 
 
 def test_a_single_frame(tmp_path: Path) -> None:

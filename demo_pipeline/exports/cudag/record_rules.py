@@ -290,7 +290,7 @@ def _expected_faults(action: object) -> Iterator[CudagFault]:
 
 
 def _argument(call: object, name: str) -> Any:
-    """An argument of a call; None when there is none, or it is no call."""
+    """An argument of a call; None when there is none, or it is not a call."""
     arguments = call.get("arguments") if isinstance(call, dict) else None
     return arguments.get(name) if isinstance(arguments, dict) else None
 

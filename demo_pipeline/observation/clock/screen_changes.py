@@ -3,8 +3,8 @@
 Belongs here: the candidates, each tested on every move of the pointer, and cutting a recording into
 parts. The video is read once more only for recordings in which something contradicts the scale that
 calibration found. A screen changes its resolution only when it is redrawn as a whole, so that the
-moment is a redraw between the observations on both sides; a change to a resolution that is no
-candidate stays unknown.
+moment is a redraw between the observations on both sides; a change to another resolution than the
+candidates stays unknown.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -50,7 +50,7 @@ from demo_pipeline.observation.trees.step_tree import TreeReader
 from demo_pipeline.problems import Problem
 from demo_pipeline.recording.events import read_events
 from demo_pipeline.recording.manifest import RecordingManifest
-from demo_pipeline.recording.video_probe import scan_packets
+from demo_pipeline.recording.video_probe import read_packets
 from demo_pipeline.settings import ObservationSettings
 
 
@@ -133,7 +133,7 @@ def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order 
     path, scans = PointerPath(inputs), read_logged_scans(events_folder)
     reader = TreeReader(log, meta.platform)
     stop = possible_stop(actions, inputs), known_stop_ms(actions_folder, inputs)
-    size, packets = (manifest.video.width, manifest.video.height), scan_packets(video)
+    size, packets = (manifest.video.width, manifest.video.height), read_packets(video)
     recorded = RecordedVideo(video, packets, size)
     calibration = calibrate(
         recorded,
@@ -335,7 +335,7 @@ def check_pictures(folder: Path, actions_folder: Path, video: Path) -> list[Prob
     problems = differing_files(folder, {}, (*named, FINAL_FILE, *tables))
     if not problems and (folder / DIGESTS_FILE).read_text("utf-8") != picture_digests(folder):
         problems.append(_problem("bad_picture", DIGESTS_FILE, "a picture is not as it was written"))
-    canvas, clock, times = evidence.canvas, evidence.clock, scan_packets(video).times.tolist()
+    canvas, clock, times = evidence.canvas, evidence.clock, read_packets(video).times.tolist()
     fitting = fit_canvas((canvas.video_width, canvas.video_height), canvas.event_scale)
     if canvas != replace(fitting, scale_method=canvas.scale_method):
         problems.append(_problem("wrong_value", EVIDENCE_FILE, "canvas: does not fit the video"))

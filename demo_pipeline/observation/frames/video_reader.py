@@ -25,7 +25,7 @@ from av.video.frame import PictureType
 from demo_pipeline.files.system_errors import raise_disk_trouble
 from demo_pipeline.observation.frames.pointer_path import Floats, Point
 from demo_pipeline.recording.video_probe import (
-    PacketScan,
+    VideoPackets,
     most_pixels,
     open_video,
     refuse_large_frame,
@@ -206,7 +206,7 @@ PtsRange = tuple[int, int]
 
 def decode_spans(
     path: Path,
-    packets: PacketScan,
+    packets: VideoPackets,
     spans: Sequence[Span],
     size: tuple[int, int] | None = None,
 ) -> Iterator[Frame]:
@@ -226,7 +226,7 @@ def decode_spans(
         yield from ForwardReader(container, stream, packets, wanted, size).frames()
 
 
-def _stretches(packets: PacketScan, spans: Sequence[Span]) -> Iterator[PtsRange]:
+def _stretches(packets: VideoPackets, spans: Sequence[Span]) -> Iterator[PtsRange]:
     """The first and last PTS in each span that holds a frame, whatever the rounding of its ends."""
     for span in spans:
         bounds = (span.start - TIME_TOLERANCE_S, span.end + TIME_TOLERANCE_S)
@@ -246,7 +246,7 @@ class ForwardReader:
         self,
         container: Any,
         stream: Any,
-        packets: PacketScan,
+        packets: VideoPackets,
         wanted: Sequence[PtsRange],
         size: tuple[int, int] | None = None,
     ) -> None:
@@ -336,7 +336,7 @@ def _intact(pictures: Iterator[Any]) -> Iterator[Any]:
         yield from waiting
 
 
-def _key_before(packets: PacketScan, pts: int) -> int:
+def _key_before(packets: VideoPackets, pts: int) -> int:
     """PTS of the last key frame no later than `pts`; of the first one when there is none."""
     position = int(np.searchsorted(packets.key_pts, pts, side="right"))
     return int(packets.key_pts[max(0, position - 1)])
@@ -361,7 +361,7 @@ class RecordedVideo:
     """
 
     path: Path
-    packets: PacketScan
+    packets: VideoPackets
     size: tuple[int, int] | None = None
 
     @cached_property

@@ -45,7 +45,7 @@ def actions_on_recorder(
 
 
 def unmentioned(names: Iterable[str], meta: Meta) -> list[str]:
-    """The names that the task does not mention: a task about a recorder is no use of it."""
+    """The names that the task does not mention: who works on a recorder does not stop ours."""
     quest = meta.quest
     told = [meta.title, meta.description]
     if quest is not None:

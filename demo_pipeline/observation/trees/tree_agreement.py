@@ -1,6 +1,6 @@
 """Whether the tree of a step agrees with its screenshot: what changed since the scan, and where.
 
-The content of a text field, a tick or a slider's place is not in a tree, so that their change is no
+The content of a text field, a tick or a slider's place is not in a tree: their change is not a
 difference. A new label, a menu, a dialog and a list scrolled otherwise are one.
 """
 

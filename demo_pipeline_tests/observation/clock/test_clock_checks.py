@@ -19,7 +19,7 @@ from demo_pipeline.observation.clock.clock_search import (
 )
 from demo_pipeline.observation.frames.pointer_path import PointerTrack
 from demo_pipeline.observation.frames.video_reader import RecordedVideo, Span
-from demo_pipeline.recording.video_probe import PacketScan
+from demo_pipeline.recording.video_probe import VideoPackets
 from demo_pipeline_tests.observation import films
 from demo_pipeline_tests.observation.decoded_packets import decoded_packets
 from demo_pipeline_tests.observation.made import Observed
@@ -150,7 +150,7 @@ def recorded(seconds: float, key_s: float, fps: int = FPS) -> RecordedVideo:
     count = round(seconds * fps)
     pts = np.arange(count, dtype=np.int64)
     keys = pts[:: round(key_s * fps)]
-    return RecordedVideo(Path("none.mp4"), PacketScan(pts, keys, Fraction(1, fps)))
+    return RecordedVideo(Path("none.mp4"), VideoPackets(pts, keys, Fraction(1, fps)))
 
 
 def parts(video: RecordedVideo, track: PointerTrack, end: float) -> list[Span]:

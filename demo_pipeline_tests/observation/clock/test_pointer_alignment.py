@@ -22,7 +22,7 @@ from demo_pipeline.observation.frames.changes import ChangeMap
 from demo_pipeline.observation.frames.frame_requests import lead_seconds
 from demo_pipeline.observation.frames.pointer_path import PointerTrack
 from demo_pipeline.observation.frames.video_reader import SAMPLE_STEP, RecordedVideo
-from demo_pipeline.recording.video_probe import PacketScan
+from demo_pipeline.recording.video_probe import VideoPackets
 from demo_pipeline.settings import ObservationSettings
 from demo_pipeline_tests.observation.made import observe
 from demo_pipeline_tests.simulator.form import SMALL, script
@@ -91,7 +91,7 @@ def test_a_stretch_that_contradicts_the_clock_of_those_before_counts() -> None:
     """The search looked at 30 seconds; the last ten of them are 0.2 seconds further off."""
     changes = film(0, 30, jump_s=0.2)
     first = replace(found(film(0, 10)), uncertainty_ms=30.0)
-    packets = PacketScan(np.arange(30 * FPS), np.arange(1), Fraction(1, FPS))
+    packets = VideoPackets(np.arange(30 * FPS), np.arange(1), Fraction(1, FPS))
     video = RecordedVideo(Path("none.mp4"), packets)
     search = ClockSearch(video, track_of(np.arange(0, 700, 0.02)), np.zeros(0), 3.5)
     clock = with_parts(first, search.parts_seen(first, changes), 50)

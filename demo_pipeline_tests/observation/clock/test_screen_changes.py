@@ -18,7 +18,7 @@ from demo_pipeline.observation.clock.screen_changes import (
 )
 from demo_pipeline.observation.frames.pointer_path import PointerPath
 from demo_pipeline.observation.frames.video_reader import RecordedVideo
-from demo_pipeline.recording.video_probe import scan_packets
+from demo_pipeline.recording.video_probe import read_packets
 from demo_pipeline_tests.simulator.video import TICKS, VideoOptions, encode
 
 WIDTH, HEIGHT, FPS, SECONDS = 1280, 720, 10, 14
@@ -56,7 +56,7 @@ def found(
     method: Literal["pixels", "assumed"] = "pixels" if shown else "assumed"
     canvas = replace(BASE, scale_method=method)
     calibration = Calibration(Clock(0.0, "pixels", 20.0), canvas, None)
-    video = RecordedVideo(film, scan_packets(film))
+    video = RecordedVideo(film, read_packets(film))
     assert needs_search(calibration, path.track(), desktops) == bool(desktops)
     return find_screen_parts(video, calibration, path, desktops)
 

@@ -11,7 +11,7 @@ import pytest
 from demo_pipeline.observation.frames.screenshots import check_frames_present
 from demo_pipeline.observation.frames.video_reader import Span, decode_spans, rgb_of
 from demo_pipeline.recording.manifest import read_manifest
-from demo_pipeline.recording.video_probe import probe_video, scan_packets
+from demo_pipeline.recording.video_probe import probe_video, read_packets
 from demo_pipeline.settings import RecordingSettings
 from demo_pipeline_tests.observation import films
 from demo_pipeline_tests.observation.films import Rule, Shown, every_frame
@@ -137,12 +137,12 @@ def test_frames_that_conceal_damage_are_not_given_out(
 ) -> None:
     """Neither they nor what is built on them, up to the next key frame; all others are."""
     path = tmp_path / "recording.mp4"
-    scan = scan_packets(whole.folder / "recording.mp4")
+    packets = read_packets(whole.folder / "recording.mp4")
     path.write_bytes(damaged(whole, damage, 45))
-    got = list(decode_spans(path, scan, [Span(0, 99)]))
-    numbers = [int(n) for n in scan.pts.searchsorted([frame.pts for frame in got])]
+    got = list(decode_spans(path, packets, [Span(0, 99)]))
+    numbers = [int(n) for n in packets.pts.searchsorted([frame.pts for frame in got])]
     assert [read_frame_number(rgb_of(frame)) for frame in got] == numbers
-    lost = set(range(len(scan.pts))) - set(numbers)
+    lost = set(range(len(packets.pts))) - set(numbers)
     assert 5 < len(lost) <= GOP + 3
     assert min(lost) >= 27
     assert max(lost) == 59
@@ -152,11 +152,11 @@ def test_frames_that_conceal_damage_are_not_given_out(
 def test_spans_after_damage_are_whole(whole: Observed, damage: Damage, tmp_path: Path) -> None:
     """The first frame after a damaged stretch belongs to the span that asks for it."""
     path = tmp_path / "recording.mp4"
-    scan = scan_packets(whole.folder / "recording.mp4")
+    packets = read_packets(whole.folder / "recording.mp4")
     path.write_bytes(damaged(whole, damage, 45))
     asked = [(40, 47), (48, 52), (59, 59), (60, 60), (61, 64)]
-    spans = [Span(scan.times[first], scan.times[last]) for first, last in asked]
-    got: list[Any] = [read_frame_number(rgb_of(one)) for one in decode_spans(path, scan, spans)]
+    spans = [Span(packets.times[first], packets.times[last]) for first, last in asked]
+    got: list[Any] = [read_frame_number(rgb_of(one)) for one in decode_spans(path, packets, spans)]
     assert got == sorted(set(got))
     assert got[-5:] == [60, 61, 62, 63, 64]
 

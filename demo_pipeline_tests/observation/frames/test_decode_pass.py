@@ -19,7 +19,7 @@ from demo_pipeline.observation.frames.frame_requests import request_frames
 from demo_pipeline.observation.frames.pointer_path import PointerPath
 from demo_pipeline.observation.frames.screenshot_writer import Screenshot
 from demo_pipeline.observation.frames.video_reader import Frame, RecordedVideo
-from demo_pipeline.recording.video_probe import scan_packets
+from demo_pipeline.recording.video_probe import read_packets
 from demo_pipeline.settings import ObservationSettings
 from demo_pipeline_tests.simulator.video import TICKS, VideoOptions, encode
 
@@ -75,7 +75,7 @@ def run(
     requests = request_frames(
         actions, {}, PATH, calibration=CALIBRATION, frame_s=1 / FPS, settings=settings
     )
-    video = RecordedVideo(path, scan_packets(path))
+    video = RecordedVideo(path, read_packets(path))
     return run_decode_pass(
         video,
         requests,

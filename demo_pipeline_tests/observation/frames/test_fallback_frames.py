@@ -17,7 +17,7 @@ from demo_pipeline.observation.frames.frame_requests import request_frames
 from demo_pipeline.observation.frames.pointer_path import PointerPath
 from demo_pipeline.observation.frames.screenshot_writer import Screenshot
 from demo_pipeline.observation.frames.video_reader import RecordedVideo
-from demo_pipeline.recording.video_probe import open_video, scan_packets
+from demo_pipeline.recording.video_probe import open_video, read_packets
 from demo_pipeline.settings import ObservationSettings
 from demo_pipeline_tests.simulator.video import TICKS, VideoOptions, encode
 
@@ -56,7 +56,7 @@ def observe(
     monkeypatch.setattr(f"{FRAMES}.video_reader.open_video", counted)
     actions = sorted([*ACTIONS, PAUSE], key=lambda action: action.press_ms)
     path = PointerPath([Input(0, 500, "mouse_move", 300.0, 300.0)])
-    video = RecordedVideo(tmp_path / "film.mp4", scan_packets(tmp_path / "film.mp4"))
+    video = RecordedVideo(tmp_path / "film.mp4", read_packets(tmp_path / "film.mp4"))
     requests = request_frames(
         actions,
         {},

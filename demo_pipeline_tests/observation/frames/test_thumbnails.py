@@ -11,14 +11,14 @@ from demo_pipeline.observation.frames.screenshot_writer import (
     read_thumbnails,
 )
 from demo_pipeline.observation.frames.video_reader import Span, decode_spans, rgb_of
-from demo_pipeline.recording.video_probe import scan_packets
+from demo_pipeline.recording.video_probe import read_packets
 
 RECORDINGS = Path(__file__).resolve().parents[3] / "data" / "samples"
 SAMPLE = RECORDINGS / "20261121_212358" / "recording.mp4"
 
 
 def test_the_planes_of_a_frame_give_the_same_picture_as_its_colours(tmp_path: Path) -> None:
-    frame = next(iter(decode_spans(SAMPLE, scan_packets(SAMPLE), [Span(10.0, 10.2)])))
+    frame = next(iter(decode_spans(SAMPLE, read_packets(SAMPLE), [Span(10.0, 10.2)])))
     rgb = rgb_of(frame)
     with open_thumbnails(tmp_path) as thumbnails:
         thumbnails.add(0, rgb)

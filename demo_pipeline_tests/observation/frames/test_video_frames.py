@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from demo_pipeline.observation.frames.video_reader import ForwardReader, Span, decode_spans, rgb_of
-from demo_pipeline.recording.video_probe import PacketScan, open_video, scan_packets
+from demo_pipeline.recording.video_probe import VideoPackets, open_video, read_packets
 from demo_pipeline_tests.observation.made import cut_video, turn_video
 from demo_pipeline_tests.simulator.frame_numbers import read_frame_number, stamp
 from demo_pipeline_tests.simulator.video import VideoOptions, encode, frame_schedule
@@ -42,10 +42,10 @@ def film(path: Path, options: VideoOptions) -> None:
 @pytest.fixture(scope="module", params=sorted(FILMS))
 def filmed(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Path, PacketScan]:
+) -> tuple[Path, VideoPackets]:
     path = tmp_path_factory.mktemp("films") / "recording.mp4"
     film(path, FILMS[request.param])
-    return path, scan_packets(path)
+    return path, read_packets(path)
 
 
 def disjoint(bounds: list[float]) -> list[Span]:
@@ -56,34 +56,34 @@ def disjoint(bounds: list[float]) -> list[Span]:
 @settings(max_examples=8, deadline=None)
 @given(bounds=st.lists(times, min_size=2, max_size=8, unique=True).filter(lambda b: not len(b) % 2))
 def test_spans_yield_their_frames_and_no_others(
-    filmed: tuple[Path, PacketScan], bounds: list[float]
+    filmed: tuple[Path, VideoPackets], bounds: list[float]
 ) -> None:
-    path, scan = filmed
+    path, packets = filmed
     spans = disjoint(bounds)
-    inside = np.zeros(len(scan.pts), bool)
+    inside = np.zeros(len(packets.pts), bool)
     for span in spans:
-        inside |= (scan.times >= span.start - 1e-9) & (scan.times <= span.end + 1e-9)
-    got = list(decode_spans(path, scan, spans))
-    assert [frame.pts for frame in got] == scan.pts[inside].tolist()
+        inside |= (packets.times >= span.start - 1e-9) & (packets.times <= span.end + 1e-9)
+    got = list(decode_spans(path, packets, spans))
+    assert [frame.pts for frame in got] == packets.pts[inside].tolist()
     for frame in got[:2] + got[-2:]:
-        assert scan.pts[read_frame_number(rgb_of(frame))] == frame.pts
+        assert packets.pts[read_frame_number(rgb_of(frame))] == frame.pts
 
 
-def test_single_instants_far_apart(filmed: tuple[Path, PacketScan]) -> None:
-    path, scan = filmed
-    wanted = [3, 40, 41, 200, len(scan.pts) - 1]
-    spans = [Span(float(scan.times[n]), float(scan.times[n])) for n in wanted]
-    got = list(decode_spans(path, scan, spans))
+def test_single_instants_far_apart(filmed: tuple[Path, VideoPackets]) -> None:
+    path, packets = filmed
+    wanted = [3, 40, 41, 200, len(packets.pts) - 1]
+    spans = [Span(float(packets.times[n]), float(packets.times[n])) for n in wanted]
+    got = list(decode_spans(path, packets, spans))
     assert [read_frame_number(rgb_of(frame)) for frame in got] == wanted
 
 
 def test_what_is_passed_over_in_between_changes_no_pixel(
-    filmed: tuple[Path, PacketScan],
+    filmed: tuple[Path, VideoPackets],
 ) -> None:
-    path, scan = filmed
-    whole = list(decode_spans(path, scan, [Span(-1, SECONDS + 1)]))
+    path, packets = filmed
+    whole = list(decode_spans(path, packets, [Span(-1, SECONDS + 1)]))
     chosen = range(1, len(whole), 23)
-    sparse = list(decode_spans(path, scan, [Span(whole[n].time, whole[n].time) for n in chosen]))
+    sparse = list(decode_spans(path, packets, [Span(whole[n].time, whole[n].time) for n in chosen]))
     assert [frame.pts for frame in sparse] == [whole[n].pts for n in chosen]
     for number, frame in zip(chosen, sparse, strict=True):
         assert np.array_equal(rgb_of(frame), rgb_of(whole[number]))
@@ -92,21 +92,21 @@ def test_what_is_passed_over_in_between_changes_no_pixel(
 def test_between_the_spans_only_what_others_are_built_on_is_decoded(tmp_path: Path) -> None:
     path = tmp_path / "recording.mp4"
     film(path, FILMS["b_frames"])
-    scan = scan_packets(path)
-    last = int(scan.pts[-1])
+    packets = read_packets(path)
+    last = int(packets.pts[-1])
     with open_video(path) as (container, stream):
-        reader = ForwardReader(container, stream, scan, [(last, last)])
-        decoded = list(reader._decoded(int(scan.key_pts[0])))
+        reader = ForwardReader(container, stream, packets, [(last, last)])
+        decoded = list(reader._decoded(int(packets.key_pts[0])))
     assert decoded[-1].pts == last
-    assert len(decoded) < 0.75 * len(scan.pts)
+    assert len(decoded) < 0.75 * len(packets.pts)
 
 
 def test_a_span_between_two_frames_is_empty_and_costs_the_next_nothing(tmp_path: Path) -> None:
     path = tmp_path / "recording.mp4"
     film(path, FILMS["constant_gop_250"])
-    scan = scan_packets(path)
+    packets = read_packets(path)
     spans = [Span(1.001, 1.002), Span(1.05, 1.07)]
-    assert [round(f.time, 3) for f in decode_spans(path, scan, spans)] == [1.067]
+    assert [round(f.time, 3) for f in decode_spans(path, packets, spans)] == [1.067]
 
 
 @pytest.mark.parametrize("share", [0.35, 0.6, 0.97])
@@ -114,34 +114,34 @@ def test_a_truncated_file_ends_early_without_an_error(tmp_path: Path, share: flo
     whole, path = tmp_path / "whole.mp4", tmp_path / "recording.mp4"
     film(whole, FILMS["constant_gop_30"])
     cut_video(whole, path, 99, front=True)
-    scan = scan_packets(path)
+    packets = read_packets(path)
     data = path.read_bytes()
     path.write_bytes(data[: round(len(data) * share)])
-    got = [frame.pts for frame in decode_spans(path, scan, [Span(0, 5), Span(6, 99)])]
+    got = [frame.pts for frame in decode_spans(path, packets, [Span(0, 5), Span(6, 99)])]
     assert got == sorted(set(got))
-    assert len(got) < len(scan.pts)
+    assert len(got) < len(packets.pts)
     assert 0 in got
 
 
 def test_bytes_damaged_in_the_middle_are_survived(tmp_path: Path) -> None:
     path = tmp_path / "recording.mp4"
     film(path, FILMS["constant_gop_30"])
-    scan = scan_packets(path)
+    packets = read_packets(path)
     data = bytearray(path.read_bytes())
     middle = len(data) // 3
     data[middle : middle + 3000] = bytes(3000)
     path.write_bytes(data)
-    got = [frame.pts for frame in decode_spans(path, scan, [Span(0, 3), Span(20, 23)])]
+    got = [frame.pts for frame in decode_spans(path, packets, [Span(0, 3), Span(20, 23)])]
     assert got == sorted(set(got))
-    assert scan.pts[-20] in got
+    assert packets.pts[-20] in got
 
 
 def test_turned_video_is_read_as_a_player_shows_it(tmp_path: Path) -> None:
     source, path = tmp_path / "level.mp4", tmp_path / "turned.mp4"
     film(source, FILMS["constant_gop_30"])
     turn_video(source, path)
-    (level,) = decode_spans(source, scan_packets(source), [Span(1, 1)])
-    (turned,) = decode_spans(path, scan_packets(path), [Span(1, 1)])
+    (level,) = decode_spans(source, read_packets(source), [Span(1, 1)])
+    (turned,) = decode_spans(path, read_packets(path), [Span(1, 1)])
     assert rgb_of(turned).shape == (SIZE[0], SIZE[1], 3)
     assert (rgb_of(turned) == np.rot90(rgb_of(level), -1)).all()
     height, width = turned.luma.shape

@@ -50,7 +50,7 @@ help:
 	@echo '  make kills          kill the daemon with all its processes 20 times, and add an upload (20 minutes)'
 	@echo '  make backfill       a backfill of 1,000 partitions, cancelled half-way and launched again (some minutes)'
 	@echo '  make ray            a backfill on a local Ray head, Postgres and S3, with workers killed (some minutes)'
-	@echo '  make doors          walk every door the pages name, as written, from a fresh clone; some minutes'
+	@echo '  make doors          type the shell lines of the pages, as written, in a fresh clone; some minutes'
 	@echo '  make lint           ruff (rules and format) and mypy'
 	@echo '  make lock           write requirements.lock from constraints.txt'
 	@echo '  make setup          install into $(VENV)/'

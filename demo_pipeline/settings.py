@@ -132,7 +132,7 @@ class DatasetSettings(Section):
     require_review: Literal["none", "not_rejected", "approved"] = Field(
         "not_rejected", description="of a demonstration; none: it does not matter"
     )
-    exclude: tuple[str, ...] = Field((), description="ids of demonstrations that no dataset takes")
+    exclude: tuple[str, ...] = Field((), description="ids of demonstrations that no training export takes")
     include_failed: bool = Field(False, description="completed, but the task was not done")
     include_aborted: bool = Field(False, description="ended before they were completed")
     include_contaminated: bool = Field(False, description="demonstrations of benchmark tasks")
@@ -241,7 +241,7 @@ class RecordingSettings(Section):
 
 
 class LimitSettings(Section):
-    """What one demonstration may cost; more is quarantined. In no fingerprint, like execution."""
+    """What one demonstration may cost; more is quarantined."""
 
     max_meta_bytes: ClassVar[int] = 4 * 2**20  # recorders write a few kB
     min_video_side: ClassVar[int] = 64  # pixels; less shows no screen to work on
@@ -323,7 +323,7 @@ class TrajectorySettings(Section):
 
 
 class DiscoverySettings(Section):
-    """How uploads are noticed, and what one tick may cost. In no fingerprint, like execution."""
+    """How uploads are noticed, and what one tick may cost."""
 
     # What a tick may cost: pages of 1,000 names, demonstrations that are listed one by one, seconds
     # after which it ends early.
@@ -347,7 +347,7 @@ class DiscoverySettings(Section):
 
 
 class ExecutionSettings(Section):
-    """How work is spread. In no fingerprint: it must never change a byte."""
+    """How work is spread: it must never change a byte."""
 
     workers: int = Field(
         default_factory=lambda: max(1, os.cpu_count() or 1),

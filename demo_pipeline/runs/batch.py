@@ -1,4 +1,4 @@
-"""Demonstrations through their stages, in worker processes: the one route from every door.
+"""Demonstrations through their stages, in worker processes: commands and Dagster both call it.
 
 Belongs here: `process`, which the assets, the jobs and the command line call; what a worker does,
 and what its death means: it costs the demonstration that it worked on, and no other. Running a

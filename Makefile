@@ -44,7 +44,7 @@ help:
 	@echo '  make notebook       run examples/explore.ipynb on the samples and write its outputs anew'
 	@echo '  make property       the actions property test with thousands of examples per platform'
 	@echo '  make fuzz           a million damaged lines and 2,000 damaged logs (some minutes)'
-	@echo '  make simulate       60,000 simulated uploads, with kills and a lost ledger (some minutes)'
+	@echo '  make simulate       60,000 simulated uploads, with kills and lost tables (some minutes)'
 	@echo '  make consumers      hand the datasets to TRL, LLaMA-Factory, Axolotl, ms-swift … (10 GB of packages)'
 	@echo '  make faults         kill and disturb the command line 150 times, mix in 60 bad uploads (an hour)'
 	@echo '  make kills          kill the daemon with all its processes 20 times, and add an upload (20 minutes)'

@@ -42,6 +42,11 @@ def records(workspace: Workspace, name: str = "demo0") -> dict[str, tuple[int, b
         return {path.name: (path.stat().st_ino, path.read_bytes()) for path in paths}
 
 
+def test_every_export_of_records_has_its_form_in_the_list() -> None:
+    kept = {stage.export.kept for stage in training_exports() if stage.export}
+    assert kept - {""} == {form.file for form in FORMS}
+
+
 def test_switching_a_form_on_makes_only_its_records(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -132,7 +132,7 @@ class DatasetSettings(Section):
     require_review: Literal["none", "not_rejected", "approved"] = Field(
         "not_rejected", description="of a demonstration; none: it does not matter"
     )
-    exclude: tuple[str, ...] = Field((), description="ids of demonstrations that no training export takes")
+    exclude: tuple[str, ...] = Field((), description="ids that no training export takes")
     include_failed: bool = Field(False, description="completed, but the task was not done")
     include_aborted: bool = Field(False, description="ended before they were completed")
     include_contaminated: bool = Field(False, description="demonstrations of benchmark tasks")

@@ -99,7 +99,7 @@ def run_endpoint(
     model: Annotated[str, typer.Option(help="The model's name at the server.")],
     at_once: Annotated[int, typer.Option(min=1, max=256, help="Requests under way.")] = 4,
     attempts: Annotated[int, typer.Option(min=1, max=20, help="Of a request, at most.")] = 5,
-    timeout: Annotated[float, typer.Option(min=1, help="Seconds without an answer.")] = 600,
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds for a whole answer.")] = 600,
     yes: Annotated[bool, typer.Option("--yes", help="Send them to another host.")] = False,
 ) -> None:
     """Send requests to an OpenAI-compatible server and keep its answers.

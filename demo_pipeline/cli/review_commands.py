@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from demo_pipeline.cli.console import print_error, print_line
-from demo_pipeline.cli.environment import INVALID, USAGE, set_dagster_home, usable_settings
+from demo_pipeline.cli.environment import (
+    INVALID,
+    USAGE,
+    dagster_instance,
+    set_dagster_home,
+    usable_settings,
+)
 
 if TYPE_CHECKING:
     from demo_pipeline.runs.workspace import Workspace
@@ -164,7 +170,8 @@ def forget(
         return
     from demo_pipeline.defs.local_runs import forget_partition
 
-    runs, shared = forget_partition(demonstration)
+    with dagster_instance(home) as instance:
+        runs, shared = forget_partition(instance, demonstration)
     print_line(f"partition removed from Dagster, and its runs: {runs}")
     if shared:
         print_line(

@@ -140,6 +140,7 @@ def forget(
     Every version of every dataset that holds it goes at once; the next `demo-pipeline run` builds
     them again without it. To leave out one that stays, reject it.
     """
+    from demo_pipeline.defs.local_runs import forget_partition
     from demo_pipeline.review.review_store import forget_demonstration
     from demo_pipeline.runs.stages import STAGES
     from demo_pipeline.store.names import is_safe_id
@@ -168,8 +169,6 @@ def forget(
         print_line(f"{name} removed: it held the demonstration; the next run builds it again")
     if not (home / "history").exists() and not (home / "dagster.yaml").exists():
         return
-    from demo_pipeline.defs.local_runs import forget_partition
-
     with dagster_instance(home) as instance:
         runs, shared = forget_partition(instance, demonstration)
     print_line(f"partition removed from Dagster, and its runs: {runs}")

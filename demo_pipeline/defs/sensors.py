@@ -303,7 +303,7 @@ def build_new_uploads(interval_seconds: int, *batch_jobs: dg.JobDefinition) -> d
             context.log.warning(line)
         if workspace.tasks.is_dir() and workspace.store.current(CATALOG_OUTPUT) is None:
             return dg.SkipReason(_NO_CATALOG)
-        before = json.loads(context.cursor or "{}").get(_UNBUILT, {})
+        before = _requested_decisions(context.cursor)
         unbuilt = unbuilt_decisions(workspace.store)
         decided = [key for key, digest in unbuilt.items() if before.get(key) != digest]
         result = discover(context.instance, workspace, decided)
@@ -341,6 +341,14 @@ def discover(
         for key in released:
             table.request_rerun(key, "collision ended")
         return replace(result, errors=(*result.errors, *errors))
+
+
+def _requested_decisions(cursor: str | None) -> dict[str, str]:
+    """The `unbuilt_decisions` of the tick before; none in a cursor that a person wrote."""
+    try:
+        return dict(json.loads(cursor or "")[_UNBUILT])
+    except (ValueError, KeyError, TypeError):
+        return {}
 
 
 def unbuilt_decisions(store: Store) -> dict[str, str]:

@@ -124,7 +124,8 @@ def run_at_once(places: Places, ids: Sequence[str], workers: int) -> None:
 
 def run_batches(places: Places, ids: Sequence[str], workers: int, *, batched: bool = True) -> None:
     """The same through Dagster, as the command line does it."""
-    from demo_pipeline.defs import local_runs  # noqa: PLC0415 - measured too
+    from demo_pipeline.defs.local_instance import opened_instance  # noqa: PLC0415 - measured too
+    from demo_pipeline.defs.local_runs import reported  # noqa: PLC0415
     from demo_pipeline.runs.batch import DemonstrationTask  # noqa: PLC0415
     from demo_pipeline.runs.workspace import Workspace  # noqa: PLC0415
 
@@ -134,10 +135,14 @@ def run_batches(places: Places, ids: Sequence[str], workers: int, *, batched: bo
         one_by_one = settings.execution.model_copy(update={"partitions_per_run": 1})
         settings = settings.model_copy(update={"execution": one_by_one})
     workspace = Workspace.open(settings)
-    local_runs.register_uploads(workspace)
     tasks = [DemonstrationTask(key) for key in ids]
-    for _ in local_runs.process_and_report(workspace, tasks, workers, lambda *_: None):
-        pass
+    with (
+        opened_instance(places.home) as instance,
+        reported(instance, workspace) as reporter,
+    ):
+        reporter.register_uploads()
+        for _ in reporter.process(tasks, workers, lambda *_: None):
+            pass
 
 
 def run_single(places: Places, ids: Sequence[str], workers: int) -> None:

@@ -4,7 +4,6 @@ Belongs here: registering the commands. Each is a function of a `*_command(s)` m
 what it needs when it runs, so that `--help` is quick.
 """
 
-import gc
 import sys
 from typing import Annotated
 
@@ -29,7 +28,7 @@ from demo_pipeline.cli.environment import (
     interruptible,
 )
 from demo_pipeline.files.logs import LOG_LEVELS, show_log
-from demo_pipeline.files.processes import save_memory
+from demo_pipeline.files.processes import reduced_python_gc, save_memory, spare_existing_objects
 
 app = typer.Typer(
     add_completion=False,
@@ -47,7 +46,7 @@ def main() -> None:
     """Run the command line; what it cannot go on after is one sentence, and a usage error."""
     save_memory()
     try:
-        with interruptible():
+        with reduced_python_gc(), interruptible():
             app()
     except CommandInterrupt:
         print_error("demo-pipeline: interrupted")
@@ -56,8 +55,7 @@ def main() -> None:
         print_error(f"demo-pipeline: {failure_sentence(error)}")
         sys.exit(USAGE)
     finally:
-        if "duckdb" not in sys.modules:  # which calls objects that are left a leak
-            gc.freeze()  # else Python ends with a search for cycles in all of Dagster: 0.4 CPU s
+        spare_existing_objects()  # else Python ends with such a search
 
 
 def _version(requested: bool) -> None:

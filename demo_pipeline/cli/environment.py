@@ -11,7 +11,7 @@ import signal
 import threading
 import tomllib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -143,14 +143,17 @@ def print_hidden(workspace: "Workspace") -> None:
         )
 
 
-def require_dagster_home(home: Path) -> None:
-    """End the command unless Dagster can record runs in this folder."""
-    from demo_pipeline.defs.local_instance import InstanceError, require_instance
+@contextmanager
+def dagster_instance(home: Path) -> Iterator[Any]:
+    """Dagster's instance in this folder; the command ends unless it can record runs there."""
+    from demo_pipeline.defs.local_instance import InstanceError, opened_instance
 
-    try:
-        require_instance(home)
-    except InstanceError as error:
-        refuse(str(error))
+    with ExitStack() as stack:
+        try:
+            instance = stack.enter_context(opened_instance(home))
+        except InstanceError as error:
+            refuse(str(error))
+        yield instance
 
 
 def failure_sentence(error: Exception) -> str:

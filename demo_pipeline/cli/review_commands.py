@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from demo_pipeline.cli.console import print_error, print_line
-from demo_pipeline.cli.environment import INVALID, USAGE, set_dagster_home, usable_settings
+from demo_pipeline.cli.environment import (
+    INVALID,
+    USAGE,
+    dagster_instance,
+    set_dagster_home,
+    usable_settings,
+)
 
 if TYPE_CHECKING:
     from demo_pipeline.runs.workspace import Workspace
@@ -134,6 +140,7 @@ def forget(
     Every version of every dataset that holds it goes at once; the next `demo-pipeline run` builds
     them again without it. To leave out one that stays, reject it.
     """
+    from demo_pipeline.defs.local_runs import forget_partition
     from demo_pipeline.review.review_store import forget_demonstration
     from demo_pipeline.runs.stages import STAGES
     from demo_pipeline.store.names import is_safe_id
@@ -162,9 +169,8 @@ def forget(
         print_line(f"{name} removed: it held the demonstration; the next run builds it again")
     if not (home / "history").exists() and not (home / "dagster.yaml").exists():
         return
-    from demo_pipeline.defs.local_runs import forget_partition
-
-    runs, shared = forget_partition(demonstration)
+    with dagster_instance(home) as instance:
+        runs, shared = forget_partition(instance, demonstration)
     print_line(f"partition removed from Dagster, and its runs: {runs}")
     if shared:
         print_line(

@@ -26,11 +26,11 @@ from demo_pipeline.cli.environment import (
     INVALID,
     USAGE,
     CommandInterrupt,
+    dagster_instance,
     ignore_interrupts,
     open_workspace,
     print_hidden,
     refuse,
-    require_dagster_home,
     set_dagster_home,
 )
 from demo_pipeline.files.recording_files import RECORDING_FILES
@@ -40,6 +40,7 @@ from demo_pipeline.runs.results import duration
 from demo_pipeline.store.errors import StorageError
 
 if TYPE_CHECKING:
+    from demo_pipeline.defs.local_runs import Reporter
     from demo_pipeline.runs.dataset_builds import BuiltDatasets
     from demo_pipeline.runs.results import DemonstrationResult
     from demo_pipeline.runs.workspace import Workspace
@@ -105,10 +106,10 @@ def register() -> None:
     Required once before `dagster asset materialize --partition ID`; `run` does it itself.
     """
     workspace = open_workspace()
-    require_dagster_home(set_dagster_home())
-    from demo_pipeline.defs.local_runs import register_uploads
+    from demo_pipeline.defs.local_runs import Reporter
 
-    ids, new = register_uploads(workspace)
+    with dagster_instance(set_dagster_home()) as instance:
+        ids, new = Reporter(instance, workspace).register_uploads()
     for key in new:
         print_line(f"registered {key}")
     found = counted(len(ids), "demonstrations")
@@ -277,36 +278,42 @@ class _Run:
         workspace = self.workspace
         if (finding := store_finding(workspace)).level is HealthLevel.ERROR:
             refuse(f"the store {finding.message}")
-        require_dagster_home(self.home)
-        from demo_pipeline.defs.local_runs import register_uploads, reported, take_unreported
+        from demo_pipeline.defs.local_runs import reported
         from demo_pipeline.runs.dataset_builds import tasks_unchanged
         from demo_pipeline.runs.task_catalog import TASKS_STAGE
 
-        with reported(workspace):
-            register_uploads(workspace)
+        with (
+            dagster_instance(self.home) as instance,
+            reported(instance, workspace) as reporter,
+        ):
+            reporter.register_uploads()
             verified, remake = self._verify() if self.verify else (set[str](), False)
             force, errors = self.force or remake, list[str]()
             if force or not _holds(tasks_unchanged, workspace):
-                errors = [*self._build(TASKS_STAGE.job, force=force).errors]
+                errors = [*self._build(reporter, TASKS_STAGE.job, force=force).errors]
             rebuilt = {key for key in self.ids or self.known if self.force or key in verified}
             selection = self._select(rebuilt)
-            lost = set(take_unreported(workspace)).intersection(self.known)
-            self._process(dict.fromkeys(lost.difference(selection.todo), False), [])
-            self._process({key: key in rebuilt for key in selection.todo}, self.outcomes)
-            built = self._build_datasets(force=force)
+            lost = set(reporter.take_unreported()).intersection(self.known)
+            self._process(reporter, dict.fromkeys(lost.difference(selection.todo), False), [])
+            self._process(reporter, {key: key in rebuilt for key in selection.todo}, self.outcomes)
+            built = self._build_datasets(reporter, force=force)
             damaged = self._damaged(built)
-            self._process(dict.fromkeys(damaged, False), self.outcomes)
+            self._process(reporter, dict.fromkeys(damaged, False), self.outcomes)
             if built.damage:  # with those that are whole again, and without the others
-                built = self._build_datasets(force=False)
+                built = self._build_datasets(reporter, force=False)
         whole = selection.up_to_date - len({*damaged}.intersection(self.ids or self.known))
         return replace(selection, up_to_date=whole), built, errors
 
-    def _process(self, forced: Mapping[str, bool], outcomes: list["DemonstrationResult"]) -> None:
+    def _process(
+        self,
+        reporter: "Reporter",
+        forced: Mapping[str, bool],
+        outcomes: list["DemonstrationResult"],
+    ) -> None:
         """Take in each outcome as it comes; an interruption ends the work that is under way.
 
         `forced`: demonstration → whether it is built again although nothing changed.
         """
-        from demo_pipeline.defs.local_runs import process_and_report
         from demo_pipeline.runs.batch import DemonstrationTask
 
         tasks = [DemonstrationTask(key, force=force) for key, force in forced.items()]
@@ -314,13 +321,12 @@ class _Run:
             return
         with progress_bar() as progress:
             shown = progress.add_task("demonstrations", total=len(tasks))
-            results = process_and_report(self.workspace, tasks, self.workers, _pause)
-            with closing(results) as running:
+            with closing(reporter.process(tasks, self.workers, _pause)) as running:
                 for outcome in running:
                     outcomes.append(outcome)
                     progress.advance(shown)
 
-    def _build_datasets(self, *, force: bool) -> "BuiltDatasets":
+    def _build_datasets(self, reporter: "Reporter", *, force: bool) -> "BuiltDatasets":
         """Build the datasets; without a committed trajectory this does nothing."""
         from demo_pipeline.runs.dataset_builds import BuiltDatasets
         from demo_pipeline.stage import DATASETS_JOB
@@ -329,16 +335,14 @@ class _Run:
             return BuiltDatasets()
         with progress_bar() as progress:
             task = progress.add_task("datasets", total=1)
-            built = self._build(DATASETS_JOB, force=force)
+            built = self._build(reporter, DATASETS_JOB, force=force)
             progress.advance(task)
         return built
 
-    def _build(self, job: str, *, force: bool) -> "BuiltDatasets":
+    def _build(self, reporter: "Reporter", job: str, *, force: bool) -> "BuiltDatasets":
         """Build the datasets of a job; with patience, unless a demonstration had to wait anyway."""
-        from demo_pipeline.defs.local_runs import build_and_report
-
         waited = any(outcome.status == "waiting" for outcome in self.outcomes)
-        return build_and_report(self.workspace, job, None if waited else _pause, force=force)
+        return reporter.build(job, None if waited else _pause, force=force)
 
     def _verify(self) -> tuple[set[str], bool]:
         """(demonstrations to build again, whether to build the datasets again); prints the damage.

@@ -1,39 +1,22 @@
-"""The Dagster instance of a command: opened once, and tried before anything is launched.
+"""The Dagster instance of a command: opened once, and tried before anything is built.
 
-Belongs here: sharing it, since opening one costs 0.1 CPU s, and saying in plain words what is
-wrong with DAGSTER_HOME, also which of its SQLite files is damaged.
+Belongs here: saying in plain words what is wrong with DAGSTER_HOME, also which of its SQLite files
+is damaged.
 """
 
 import os
 import sqlite3
 import tempfile
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 import dagster as dg
 
 from demo_pipeline.defs.tags import PARTITIONS_NAME
 from demo_pipeline.files.atomic_write import private_mode
+from demo_pipeline.files.processes import spare_existing_objects
 from demo_pipeline.runs.failures import transient_reason
-
-_open: list[tuple[int, str | None, dg.DagsterInstance]] = []  # process, home, instance
-
-
-@contextmanager
-def local_instance() -> Iterator[dg.DagsterInstance]:
-    """The instance in DAGSTER_HOME; contexts inside of another share its instance."""
-    owner = (os.getpid(), os.environ.get("DAGSTER_HOME"))
-    if _open and _open[-1][:2] == owner:
-        yield _open[-1][2]
-        return
-    with dg.DagsterInstance.get() as instance:
-        _open.append((*owner, instance))
-        try:
-            yield instance
-        finally:
-            _open.pop()
-
 
 _FOLDERS = ("history", "schedules", "storage")  # of Dagster, whose own are open to everybody
 _PROBE = b"\0" * 4096  # a disk without room for a block cannot record a run
@@ -43,8 +26,9 @@ class InstanceError(Exception):
     """DAGSTER_HOME cannot be used; the message names the cause and the remedy."""
 
 
-def require_instance(home: Path) -> None:
-    """Open the instance in `home` once, and write a small file beside it.
+@contextmanager
+def opened_instance(home: Path) -> Iterator[dg.DagsterInstance]:
+    """The instance in `home`, which is DAGSTER_HOME; a small file is written beside it.
 
     Dagster's folders are made here if they are missing, closed to other people.
 
@@ -65,11 +49,14 @@ def require_instance(home: Path) -> None:
             f"DAGSTER_HOME {home} cannot be written to: {reason}; make room in it or make it "
             "writable, or set DAGSTER_HOME to another folder"
         ) from None
-    try:
-        with local_instance() as instance:
+    with ExitStack() as stack:
+        try:
+            instance = stack.enter_context(dg.DagsterInstance.get())
             ask_instance(instance)
-    except Exception as error:  # noqa: BLE001 - anything that a file in the folder may cause
-        raise InstanceError(instance_fault(home, error)) from None
+        except Exception as error:  # noqa: BLE001 - anything that a file in the folder may cause
+            raise InstanceError(instance_fault(home, error)) from None
+        spare_existing_objects()  # here, and in the workers
+        yield instance
 
 
 def ask_instance(instance: dg.DagsterInstance) -> None:

@@ -13,14 +13,12 @@ import uuid
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from types import MappingProxyType
 
 import dagster as dg
 
 from demo_pipeline.defs import jobs
 from demo_pipeline.defs.claims import claim, note_registered, unreported
 from demo_pipeline.defs.demonstrations import Report, build_batch_job, reports
-from demo_pipeline.defs.local_instance import local_instance
 from demo_pipeline.defs.reporting import package_log
 from demo_pipeline.defs.run_history import (
     BatchMember,
@@ -45,73 +43,96 @@ _LOG = logging.getLogger(__package__)
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 
-def register_uploads(workspace: Workspace) -> tuple[list[str], list[str]]:
-    """(all ids in the uploads root, the ids that were not registered before).
+class Reporter:
+    """What one command tells Dagster, and what it built and did not report yet.
 
-    What dead processes left behind is cleared away first.
-    """
-    ids = [upload.id for upload in workspace.uploads.list_demonstrations()]
-    with local_instance() as instance:
-        recover(instance, workspace)
-        new = jobs.register_partitions(instance, ids)
-        note_registered(claims_folder(instance, workspace), ids)
-        return ids, new
-
-
-def take_unreported(workspace: Workspace) -> list[str]:
-    """The demonstrations that a command that was killed may have built without reporting them."""
-    with local_instance() as instance:
-        left = unreported(claims_folder(instance, workspace))
-    for file in left:
-        file.unlink(missing_ok=True)
-    return sorted({key for keys in left.values() for key in keys})
-
-
-class _Reporter:
-    """What this process built and did not tell Dagster yet.
-
-    Attributes:
-        instance: that is told.
-        report: results and log.
-        listed: demonstration → listing fingerprint of the upload that it was built from.
+    While it lives, other processes of this machine leave alone what it processes.
     """
 
     def __init__(self, instance: dg.DagsterInstance, workspace: Workspace) -> None:
-        self.instance, self._workspace = instance, workspace
-        self.report, self.listed = Report([], []), dict[str, str]()
+        self._instance, self._workspace = instance, workspace
+        self._report, self._listed = Report([], []), dict[str, str]()  # id → listing fingerprint
         self._claims: Path | None = None
 
-    def claim(self, listed: Mapping[str, str] = MappingProxyType({})) -> None:
-        """Let other processes of this machine leave these alone until they are reported."""
-        self.listed |= listed
-        self._claims = claim(claims_folder(self.instance, self._workspace), self.listed)
+    def register_uploads(self) -> tuple[list[str], list[str]]:
+        """(all ids in the uploads root, the ids that were not registered before).
 
-    def log(self, level: int, text: str) -> None:
+        What dead processes left behind is cleared away first.
+        """
+        ids = [upload.id for upload in self._workspace.uploads.list_demonstrations()]
+        recover(self._instance, self._workspace)
+        new = jobs.register_partitions(self._instance, ids)
+        note_registered(claims_folder(self._instance, self._workspace), ids)
+        return ids, new
+
+    def take_unreported(self) -> list[str]:
+        """The demonstrations that a command that was killed may have built without reporting."""
+        left = unreported(claims_folder(self._instance, self._workspace))
+        for file in left:
+            file.unlink(missing_ok=True)
+        return sorted({key for keys in left.values() for key in keys})
+
+    def process(
+        self, tasks: Sequence[DemonstrationTask], workers: int, pause: RetryPause
+    ) -> Generator[DemonstrationResult]:
+        """Yield the results of `process_patiently`; some hundred at a time are reported.
+
+        Results that came before an interruption are reported too.
+        """
+        workspace, limits = self._workspace, self._workspace.settings.execution
+        for part in batched(tasks, max(limits.partitions_per_run, workers)):
+            if len(self._listed) + len(part) > limits.partitions_per_run:
+                self.tell()
+            keys = [task.demonstration for task in part]
+            self._claim(
+                {key: upload_listing_fingerprint(workspace.uploads, key) or "" for key in keys}
+            )
+            log = self._log if len(part) < limits.batch_from else None
+            with closing(process_patiently(workspace, part, workers, pause, log)) as running:
+                for result in running:
+                    self._report.results.append(result)
+                    yield result
+
+    def build(self, job: str, pause: RetryPause | None, *, force: bool) -> BuiltDatasets:
+        """Build the datasets of a job."""
+        self._claim({})
+        if self._report.seen is None:  # before the store is read
+            self._report.seen = latest_trajectory(self._instance)
+        with package_log(self._log):
+            built = build_datasets(self._workspace, job, pause, force=force)
+        self._report.results += built.results.items()
+        return built
+
+    def _claim(self, listed: Mapping[str, str]) -> None:
+        self._listed |= listed
+        self._claims = claim(claims_folder(self._instance, self._workspace), self._listed)
+
+    def _log(self, level: int, text: str) -> None:
         """Keep a line for the run that reports."""
-        self.report.lines.append((level, text))
+        self._report.lines.append((level, text))
 
     def tell(self) -> None:
         """Report all of it by one run."""
         if self._claims is None:
             return
-        done = [one for one in self.report.results if isinstance(one, DemonstrationResult)]
-        members = [BatchMember(one.demonstration, self.listed[one.demonstration]) for one in done]
-        told = not self.report.results or self._execute(batch_tags(members) if members else {})
+        done = [one for one in self._report.results if isinstance(one, DemonstrationResult)]
+        members = [BatchMember(one.demonstration, self._listed[one.demonstration]) for one in done]
+        told = not self._report.results or self._execute(batch_tags(members) if members else {})
         with best_effort(_LOG, "noting what waits"):
-            note_results(self.instance, self._workspace, done, self.listed)
-        if told and len(done) == len(self.listed):
+            note_results(self._instance, self._workspace, done, self._listed)
+        if told and len(done) == len(self._listed):
             self._claims.unlink(missing_ok=True)
-            self._claims, self.listed = None, {}
-        self.report = Report([], [])
+            self._claims, self._listed = None, {}
+        self._report = Report([], [])
 
     def _execute(self, tags: Mapping[str, str]) -> bool:
         """Run a job that only reports, and answer Ctrl-C afterwards; whether it was recorded."""
         run_id = str(uuid.uuid4())
-        reports[run_id] = self.report
+        reports[run_id] = self._report
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             build_batch_job(self._workspace).execute_in_process(
-                instance=self.instance,
+                instance=self._instance,
                 run_config=_QUIET,
                 tags={**tags, **local_run_tags(run_id)},
                 raise_on_error=False,
@@ -127,67 +148,20 @@ class _Reporter:
         return True
 
 
-_reporters: list[_Reporter] = []
-
-
 @contextmanager
-def reported(workspace: Workspace) -> Iterator[_Reporter]:
-    """What is built inside is reported by one run when it ends, also by an interruption.
-
-    Contexts inside of another report with it.
-    """
-    if _reporters:
-        yield _reporters[-1]
-        return
-    with local_instance() as instance:
-        _reporters.append(_Reporter(instance, workspace))
-        try:
-            yield _reporters[-1]
-        finally:
-            _reporters.pop().tell()
-
-
-def process_and_report(
-    workspace: Workspace, tasks: Sequence[DemonstrationTask], workers: int, pause: RetryPause
-) -> Generator[DemonstrationResult]:
-    """Yield the results of `process_patiently`; report them, some hundred at a time.
-
-    Results that came before an interruption are reported too. Until they are, other processes of
-    this machine leave these demonstrations alone.
-    """
-    limits = workspace.settings.execution
-    with reported(workspace) as reporter:
-        for part in batched(tasks, max(limits.partitions_per_run, workers)):
-            if len(reporter.listed) + len(part) > limits.partitions_per_run:
-                reporter.tell()
-            keys = [task.demonstration for task in part]
-            uploads = workspace.uploads
-            reporter.claim({key: upload_listing_fingerprint(uploads, key) or "" for key in keys})
-            log = reporter.log if len(part) < limits.batch_from else None
-            with closing(process_patiently(workspace, part, workers, pause, log)) as running:
-                for result in running:
-                    reporter.report.results.append(result)
-                    yield result
-
-
-def build_and_report(
-    workspace: Workspace, job: str, pause: RetryPause | None, *, force: bool
-) -> BuiltDatasets:
-    """Build the datasets of a job, and report them."""
-    with reported(workspace) as reporter:
-        reporter.claim()
-        if reporter.report.seen is None:  # before the store is read
-            reporter.report.seen = latest_trajectory(reporter.instance)
-        with package_log(reporter.log):
-            built = build_datasets(workspace, job, pause, force=force)
-        reporter.report.results += built.results.items()
-    return built
+def reported(instance: dg.DagsterInstance, workspace: Workspace) -> Iterator[Reporter]:
+    """What is built by it is reported by one run when this ends, also by an interruption."""
+    reporter = Reporter(instance, workspace)
+    try:
+        yield reporter
+    finally:
+        reporter.tell()
 
 
 _MOST = 100_000  # runs of one demonstration
 
 
-def forget_partition(demonstration: str) -> tuple[int, int]:
+def forget_partition(instance: dg.DagsterInstance, demonstration: str) -> tuple[int, int]:
     """Remove the partition and its own runs with their events and logs.
 
     Dagster cannot remove single events: those of a run over several demonstrations, and those
@@ -196,13 +170,12 @@ def forget_partition(demonstration: str) -> tuple[int, int]:
     Returns:
         Numbers of the runs removed, and of those over several demonstrations that stay.
     """
-    with local_instance() as instance:
-        runs = [one.dagster_run for one in records_of(instance, demonstration, _MOST)]
-        own = [run.run_id for run in runs if set(demonstrations_of(run)) == {demonstration}]
-        for run_id in own:
-            instance.delete_run(run_id)
-        if demonstration in instance.get_dynamic_partitions(PARTITIONS_NAME):
-            instance.delete_dynamic_partition(PARTITIONS_NAME, demonstration)
+    runs = [one.dagster_run for one in records_of(instance, demonstration, _MOST)]
+    own = [run.run_id for run in runs if set(demonstrations_of(run)) == {demonstration}]
+    for run_id in own:
+        instance.delete_run(run_id)
+    if demonstration in instance.get_dynamic_partitions(PARTITIONS_NAME):
+        instance.delete_dynamic_partition(PARTITIONS_NAME, demonstration)
     _wipe(Path(os.environ["DAGSTER_HOME"]), own)
     return len(own), len(runs) - len(own)
 

@@ -151,6 +151,10 @@ def _tell_once(run_id: str, error: Exception) -> None:
         _LOG.warning("run %s ended, and is judged later: %s", run_id, why)
 
 
+def _hour_ago() -> dt.datetime:
+    return dt.datetime.fromtimestamp(time.time() - _HOUR, dt.UTC)
+
+
 class InstanceRuns:
     """What discovery asks about runs (`Runs` of runs/discovery.py), over a Dagster instance."""
 
@@ -202,9 +206,21 @@ class InstanceRuns:
 
     def recent_waits(self) -> int:
         """Number of runs that ended waiting within the last hour."""
-        hour = dt.datetime.fromtimestamp(time.time() - _HOUR, dt.UTC)
         tags = {OUTCOME_TAG: WAITING_OUTCOME}
-        return self._instance.get_runs_count(dg.RunsFilter(tags=tags, updated_after=hour))
+        return self._instance.get_runs_count(dg.RunsFilter(tags=tags, updated_after=_hour_ago()))
+
+    def record_crashes(self) -> None:
+        """Quarantine what runs were killed at that a person or a backfill launched."""
+        failed = [dg.DagsterRunStatus.FAILURE]
+        recent = dg.RunsFilter(statuses=failed, updated_after=_hour_ago())
+        for record in self._instance.get_run_records(recent):
+            run = record.dagster_run
+            if PARTITION_NAME_TAG in run.tags and not members_of(run):
+                try:
+                    if not is_quarantined(self._workspace, run.tags[PARTITION_NAME_TAG]):
+                        self._ended(record)
+                except Exception as error:  # noqa: BLE001 - the others are judged whatever it is
+                    _tell_once(run.run_id, error)
 
     def _ended(self, record: dg.RunRecord) -> EndedRun | None:
         """How a run ended; None while Dagster is going to repeat it."""

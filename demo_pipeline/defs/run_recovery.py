@@ -12,13 +12,10 @@ import time
 
 import dagster as dg
 
-from demo_pipeline.defs.tags import (
-    LAUNCHED_BY_TAG,
-    MAX_RETRIES_TAG,
-    OUR_REPOSITORY,
-    PROCESS_TAG,
-    REPOSITORY_TAG,
-)
+# Only these tags say where the code server that launched a run answers, and list it under its job.
+from dagster._core.storage.tags import GRPC_INFO_TAG, REPOSITORY_LABEL_TAG
+
+from demo_pipeline.defs.tags import MAX_RETRIES_TAG, OUR_REPOSITORY, PROCESS_TAG
 from demo_pipeline.files.processes import ProcessIdentity, has_ended, this_process
 from demo_pipeline.runs.health import clear_leftovers
 from demo_pipeline.runs.workspace import Workspace
@@ -39,7 +36,7 @@ _claimed: list[str] = []  # the run that this process claimed last
 
 def local_run_tags(run_id: str) -> dict[str, str]:
     """Tags of a run that this process executes itself. Dagster cannot launch such a run again."""
-    return _process_tag(run_id) | {MAX_RETRIES_TAG: "0", REPOSITORY_TAG: OUR_REPOSITORY}
+    return _process_tag(run_id) | {MAX_RETRIES_TAG: "0", REPOSITORY_LABEL_TAG: OUR_REPOSITORY}
 
 
 def claim_run(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
@@ -93,7 +90,7 @@ def _launcher_is_gone(run: dg.DagsterRun, silent: float) -> bool:
     """Whether the code server that launched a run, `silent` seconds ago, is not there any more."""
     if run.status not in _BEGINNING or silent <= _STARTING_SECONDS:
         return False
-    text = run.tags.get(LAUNCHED_BY_TAG)
+    text = run.tags.get(GRPC_INFO_TAG)
     if text is None:  # whoever launched it ended even before that
         return run.status is dg.DagsterRunStatus.STARTING and silent > _LAUNCHING_SECONDS
     return not _answers(text)

@@ -5,6 +5,7 @@ none of them grows with the number of demonstrations.
 """
 
 import hashlib
+import json
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -59,8 +60,10 @@ from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.store import Store
 
 SEEN = "trajectories_seen"
+_UNBUILT = "unbuilt_decisions"
 _RECORDS = dg.AssetKey(RECORDS_STAGE.name)
-_MANUAL_JOB = "__ASSET_JOB"  # Dagster's name for what people materialize by hand
+# Dagster's name for what people materialize by hand, which is the same for all assets.
+_MANUAL_JOB = dg.Definitions([dg.AssetSpec("any")]).resolve_implicit_global_asset_job_def().name
 _FAILED = (dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
 _UNFINISHED = [
     status
@@ -300,31 +303,38 @@ def build_new_uploads(interval_seconds: int, *batch_jobs: dg.JobDefinition) -> d
             context.log.warning(line)
         if workspace.tasks.is_dir() and workspace.store.current(CATALOG_OUTPUT) is None:
             return dg.SkipReason(_NO_CATALOG)
-        result = discover(context.instance, workspace)
+        before = _requested_decisions(context.cursor)
+        unbuilt = unbuilt_decisions(workspace.store)
+        decided = [key for key, digest in unbuilt.items() if before.get(key) != digest]
+        result = discover(context.instance, workspace, decided)
+        cursor = json.dumps({**json.loads(result.cursor), _UNBUILT: unbuilt})
         for error in result.errors:
             context.log.warning(error)
         new = unregistered(context.instance, sorted(one.id for one in result.requests))
         if not result.requests:
             reason = "; ".join(result.errors) or "no new or changed upload is complete"
-            return dg.SensorResult(skip_reason=dg.SkipReason(reason), cursor=result.cursor)
+            return dg.SensorResult(skip_reason=dg.SkipReason(reason), cursor=cursor)
         return dg.SensorResult(
             dynamic_partitions_requests=[DEMONSTRATIONS.build_add_request(new)] if new else [],
             run_requests=list(run_requests(result.requests, workspace.settings.execution)),
-            cursor=result.cursor,
+            cursor=cursor,
         )
 
     return evaluate
 
 
-def discover(instance: dg.DagsterInstance, workspace: Workspace) -> Tick:
-    """One tick of discovery; before it, runs for new decisions and what was not reported."""
+def discover(
+    instance: dg.DagsterInstance, workspace: Workspace, decided: Sequence[str] = ()
+) -> Tick:
+    """One tick of discovery; before it, runs for what was `decided` and what was not reported."""
     runs, settings = InstanceRuns(instance, workspace), workspace.settings.discovery
+    runs.record_crashes()
     with open_table(instance, workspace) as table:
         for file, ids in unreported(claims_folder(instance, workspace)).items():
             for key in ids:
                 table.request_rerun(key, "unreported")
             file.unlink(missing_ok=True)
-        for key in newly_decided(workspace.store):
+        for key in decided:
             table.request_rerun(key, "reviewed")
         result = tick(workspace.uploads.objects, table, runs, time.time(), settings)
         released, errors = quarantine_collisions(workspace, result.collisions)
@@ -333,26 +343,29 @@ def discover(instance: dg.DagsterInstance, workspace: Workspace) -> Tick:
         return replace(result, errors=(*result.errors, *errors))
 
 
-_noted: dict[tuple[str, str], str] = {}  # store and demonstration → hash of its decisions
+def _requested_decisions(cursor: str | None) -> dict[str, str]:
+    """The `unbuilt_decisions` of the tick before; none in a cursor that a person wrote."""
+    try:
+        return dict(json.loads(cursor or "")[_UNBUILT])
+    except (ValueError, KeyError, TypeError):
+        return {}
 
 
-def newly_decided(store: Store) -> list[str]:
-    """Demonstrations whose annotations were built without the latest decisions of people.
+def unbuilt_decisions(store: Store) -> dict[str, str]:
+    """Demonstration → hash of the decisions of people that its annotations were built without.
 
-    A process names one once for the same decisions: when its run fails, it is not tried for ever.
+    The cursor has them, so that each is requested once: one whose run fails not for ever.
     """
     decisions: defaultdict[str, list[str]] = defaultdict(list)
     for key in store.list_documents(REVIEWS):
         _, name, file = key.split("/")
         decisions[name].append(file.removesuffix(".json"))
-    found = []
+    found = {}
     for name, ids in decisions.items():
         digest = hashlib.sha256("\n".join(sorted(ids)).encode()).hexdigest()
-        if _noted.get((store.url, name)) != digest:
-            built = store.published(ANNOTATIONS_STAGE.output(name))
-            _noted[store.url, name] = digest
-            if built and built.manifest.inputs.get(REVIEWS) != digest:
-                found.append(name)
+        built = store.published(ANNOTATIONS_STAGE.output(name))
+        if built and built.manifest.inputs.get(REVIEWS) != digest:
+            found[name] = digest
     return found
 
 

@@ -1,14 +1,12 @@
 """The tags that this project writes on runs, and the owners it writes on assets.
 
 Belongs here: names of tags and their values. The UI shows no tag that begins with `.dagster/`: what
-only programs read has such a name. Of Dagster's own names, a test compares those written out here.
+only programs read has such a name. Those of Dagster that are written out here are in its manual.
 """
 
-LAUNCHED_BY_TAG = ".dagster/grpc_info"  # where the code server that launched a run answers
 MAX_RETRIES_TAG = "dagster/max_retries"
 PARTITION_NAME_TAG = "dagster/partition"
 PRIORITY_TAG = "dagster/priority"
-REPOSITORY_TAG = ".dagster/repository"  # by it the UI lists a run under its job
 OUR_REPOSITORY = "__repository__@demo_pipeline"  # the location's name as in workspace.yaml
 OWNERS = ["team:demonstrations"]
 PARTITIONS_NAME = "demonstrations"

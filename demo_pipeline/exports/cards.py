@@ -10,8 +10,9 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import cv2
 import numpy as np
@@ -33,6 +34,9 @@ from demo_pipeline.files.parquet import row_count
 from demo_pipeline.files.shown_text import markdown_text
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.provenance import HIDDEN_ACTIONS_FILE, Provenance
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 _FOLDER = "plots"
 MOST_BARS = 15
@@ -211,6 +215,12 @@ def card_text(
 
 def render_card(template: str, settings: DatasetSettings, **values: Any) -> str:
     """The text of a template, which is given the settings and these values."""
+    card = _templates().get_template(f"{template}.md.jinja")
+    return card.render(settings=settings, version=__version__, **values)
+
+
+@cache
+def _templates() -> "Environment":
     from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 - costs 0.1 s
 
     environment = Environment(
@@ -226,8 +236,7 @@ def render_card(template: str, settings: DatasetSettings, **values: Any) -> str:
         "short": "{:g}".format,
         "most_frequent": _most_frequent,
     }
-    card = environment.get_template(f"{template}.md.jinja")
-    return card.render(settings=settings, version=__version__, **values)
+    return environment
 
 
 def _loadable(config: CardConfig, stats: DatasetStats, root: Path) -> Iterator[dict[str, Any]]:

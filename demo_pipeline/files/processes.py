@@ -198,6 +198,12 @@ def _of_malloc(function: str) -> Any:
     return getattr(ctypes.CDLL(None), function, None)
 
 
+def spare_existing_objects() -> None:
+    """Let no search for cycles go through what there is now: through Dagster it takes 0.8 CPU s."""
+    if "duckdb" not in sys.modules:  # which calls objects that are left at the end a leak
+        gc.freeze()
+
+
 _NEW_OBJECTS = 100_000
 
 

@@ -7,6 +7,7 @@ pixels.
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ POINTER = (-10, -6, 24, 34)  # pixels around the hot spot that an arrow or a han
 BLACK_LEVEL = 16  # of 255; limited-range video has its black there
 TORN_OTHER, TORN_SAME = 0.3, 0.03  # of the cells of a part that differ, and of one that does not
 TORN_ROWS = 8  # cells; smaller parts are bars
+_KEPT = 256  # pictures of 32 kB
 NEAR_BITS, NEAR_MEAN_BITS = 8, 3.0  # of 64, of any step and of their mean
 
 
@@ -45,7 +47,13 @@ class PictureFacts:
 
 def read_picture(path: Path) -> PictureFacts:
     """Read a screenshot; one that is missing or damaged counts as `missing`."""
-    grey = cv2.imread(str(path), cv2.IMREAD_GRAYSCALE) if path.is_file() else None
+    status = path.stat() if path.is_file() else None
+    return _read(str(path), (status.st_ino, status.st_mtime_ns) if status else None)
+
+
+@lru_cache(_KEPT)  # a check reads those of the build again, which would take 0.2 CPU s
+def _read(path: str, written: tuple[int, int] | None) -> PictureFacts:
+    grey = cv2.imread(path, cv2.IMREAD_GRAYSCALE) if written else None
     if grey is None:
         empty = np.zeros((CANVAS_HEIGHT // CELL, CANVAS_WIDTH // CELL), np.uint8)
         return PictureFacts(empty, black=False, hash=0, missing=True)

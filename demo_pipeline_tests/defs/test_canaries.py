@@ -184,7 +184,7 @@ def test_a_batch_that_is_forgotten_leaves_no_picture_and_no_words(
         assert made.run("process_batch", **members).success
         made.run("build_datasets")
         made.run("report_quarantine")
-    assert forget_partition("gone") == (0, 1)
+        assert forget_partition(made.instance, "gone") == (0, 1)
     words = re.compile(rb"zaunkoenig|wiedehopf|data:image|iVBORw0KGgo|/9j/4AAQ", re.IGNORECASE)
     for path in (tmp_path / "home").rglob("*"):
         assert not path.is_file() or not words.search(path.read_bytes()), path

@@ -112,6 +112,16 @@ def test_a_killed_process_is_recorded_with_its_stage(
     assert said in str(standing(made).problems[0]["message"])
 
 
+def test_the_tick_records_a_killed_run_that_a_person_launched(made: Bench) -> None:
+    killed(made, "raw_recordings", "events")
+    for _ in range(2):
+        ticked(made, "new_uploads")
+        assert (standing(made).stage, standing(made).attempts) == ("events", 1)
+    assert made.process("one").success
+    ticked(made, "new_uploads")
+    assert list_quarantine(made.workspace.store) == []
+
+
 @pytest.mark.parametrize(
     ("error", "outcome", "said"),
     [

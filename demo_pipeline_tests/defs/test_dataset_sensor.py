@@ -1,5 +1,6 @@
 """The datasets are rebuilt after the trajectories changed: after a batch, or during a long one."""
 
+import json
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,7 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from demo_pipeline.defs import dataset_assets
-from demo_pipeline.defs.sensors import Progress, postponed, progress, should_rebuild
+from demo_pipeline.defs.sensors import (
+    Progress,
+    postponed,
+    progress,
+    should_rebuild,
+    unbuilt_decisions,
+)
 from demo_pipeline.defs.tags import REASON_TAG
 from demo_pipeline.review.review_store import Reviews, subject_of
 from demo_pipeline.runs.datasets import run_dataset_stage
@@ -191,6 +198,10 @@ def test_a_persons_decision_reaches_the_datasets_by_itself(made: Bench) -> None:
     with made.workspace.store.open("trajectories/first") as (folder, version):
         made_by = (subject_of(version, "first"), folder, "ann")
         Reviews(made.workspace.store).make(*made_by, "reject", {"reason": "other"})
+    asked = json.dumps({"unbuilt_decisions": unbuilt_decisions(made.workspace.store)})
+    told = ticked(made, "new_uploads", asked)  # when its run failed, it is not tried for ever
+    assert told.requests == ()
+    assert json.loads(str(told.cursor)).items() >= json.loads(asked).items()
     request = requested(made)[0]
     assert (request.partition_key, request.tags[REASON_TAG]) == ("first", "reviewed")
     assert launched(made, request).success
@@ -200,4 +211,5 @@ def test_a_persons_decision_reaches_the_datasets_by_itself(made: Bench) -> None:
         samples = (folder / "samples.jsonl").read_bytes()
     assert (b"trajectories/first/" in samples, b"trajectories/second/" in samples) == (False, True)
     assert requested(made) == []
+    assert json.loads(str(ticked(made, "new_uploads").cursor))["unbuilt_decisions"] == {}
     assert ticked(made, "rebuild_datasets").requests == ()

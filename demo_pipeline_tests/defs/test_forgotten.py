@@ -37,11 +37,10 @@ def test_its_partition_and_its_runs_go_with_their_events(
         instance.add_dynamic_partitions(PARTITIONS_NAME, ["gone", "kept"])
         for key in ("gone", "kept"):
             telling.execute_in_process(instance=instance, tags={"dagster/partition": key})
-    assert holding(tmp_path, f"{CANARY} gone")
-    assert forget_partition("gone") == (1, 0)
-    with dg.DagsterInstance.get() as instance:
+        assert holding(tmp_path, f"{CANARY} gone")
+        assert forget_partition(instance, "gone") == (1, 0)
         assert instance.get_dynamic_partitions(PARTITIONS_NAME) == ["kept"]
         assert instance.get_runs_count() == 1
-    assert holding(tmp_path, f"{CANARY} gone") == []
-    assert holding(tmp_path, f"{CANARY} kept")
-    assert forget_partition("gone") == (0, 0)
+        assert holding(tmp_path, f"{CANARY} gone") == []
+        assert holding(tmp_path, f"{CANARY} kept")
+        assert forget_partition(instance, "gone") == (0, 0)

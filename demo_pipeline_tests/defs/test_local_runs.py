@@ -4,6 +4,8 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,13 +20,7 @@ from demo_pipeline.defs import local_runs
 from demo_pipeline.defs.claims import claim, living_claims
 from demo_pipeline.defs.code_location import build_defs
 from demo_pipeline.defs.dataset_assets import added_checks
-from demo_pipeline.defs.local_runs import (
-    build_and_report,
-    process_and_report,
-    register_uploads,
-    reported,
-    take_unreported,
-)
+from demo_pipeline.defs.local_runs import Reporter, reported
 from demo_pipeline.defs.run_history import (
     claims_folder,
     demonstrations_of,
@@ -67,14 +63,32 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recording: Path) 
     made = Workspace.open(
         Settings(**places, osworld_tasks=str(tmp_path / "tasks"), discovery=discovery)
     )
-    assert register_uploads(made) == (sorted(IDS), sorted(IDS))
+    with dg.DagsterInstance.get() as instance:
+        assert Reporter(instance, made).register_uploads() == (sorted(IDS), sorted(IDS))
     return made
 
 
-def processed(workspace: Workspace, *keys: str) -> dict[str, DemonstrationResult]:
+@contextmanager
+def command(workspace: Workspace) -> Iterator[Reporter]:
+    """What a command tells Dagster."""
+    with dg.DagsterInstance.get() as instance, reported(instance, workspace) as reporter:
+        yield reporter
+
+
+def built(reporter: Reporter, *keys: str) -> dict[str, DemonstrationResult]:
     tasks = [DemonstrationTask(key) for key in keys]
-    running = process_and_report(workspace, tasks, 2, lambda *_: None)
+    running = reporter.process(tasks, 2, lambda *_: None)
     return {result.demonstration: result for result in running}
+
+
+def processed(workspace: Workspace, *keys: str) -> dict[str, DemonstrationResult]:
+    with command(workspace) as reporter:
+        return built(reporter, *keys)
+
+
+def left_unreported(workspace: Workspace) -> list[str]:
+    with command(workspace) as reporter:
+        return reporter.take_unreported()
 
 
 def test_a_defect_is_a_crash_even_with_an_old_quarantine_record(
@@ -136,16 +150,16 @@ def out_of_date(workspace: Workspace, instance: dg.DagsterInstance) -> set[tuple
     }
 
 
-def command(workspace: Workspace, *keys: str) -> BuiltDatasets:
+def everything(workspace: Workspace, *keys: str) -> BuiltDatasets:
     """The catalog of tasks, these demonstrations, and the datasets, as `run` builds them."""
-    with reported(workspace):
-        build_and_report(workspace, "read_osworld_tasks", None, force=False)
-        processed(workspace, *keys)
-        return build_and_report(workspace, "build_datasets", None, force=False)
+    with command(workspace) as reporter:
+        reporter.build("read_osworld_tasks", None, force=False)
+        built(reporter, *keys)
+        return reporter.build("build_datasets", None, force=False)
 
 
 def test_all_that_a_command_built_is_reported_by_one_run(workspace: Workspace) -> None:
-    built = command(workspace, "one", "two", "three")
+    made_of = everything(workspace, "one", "two", "three")
     with dg.DagsterInstance.get() as instance:
         [run] = instance.get_runs()
         assert out_of_date(workspace, instance) == set()
@@ -153,7 +167,7 @@ def test_all_that_a_command_built_is_reported_by_one_run(workspace: Workspace) -
         assert state.latest == state.built > 0
         known = instance.get_materialized_partitions(dg.AssetKey("records"))
         assert known == {"one", "two"}
-        datasets = [dg.AssetKey(name) for name in built.results]
+        datasets = [dg.AssetKey(name) for name in made_of.results]
         assert {one.asset_entry.last_run_id for one in instance.get_asset_records(datasets)} <= {
             None,
             run.run_id,
@@ -173,16 +187,16 @@ def test_all_that_a_command_built_is_reported_by_one_run(workspace: Workspace) -
         bad = {name for name, passed in found.items() if not passed}
         assert {asset for asset, _ in bad} == {"events"}  # of the demonstration `three`
         # One more demonstration, and nothing but what it changes.
-        command(workspace, "four")
+        everything(workspace, "four")
         assert out_of_date(workspace, instance) == set()
         state = progress(instance, workspace.settings)
         assert state.latest == state.built
         # A trajectory that another run reports meanwhile is not in these datasets.
-        with reported(workspace):
-            build_and_report(workspace, "build_datasets", None, force=True)
+        with command(workspace) as reporter:
+            reporter.build("build_datasets", None, force=True)
             record = dg.AssetMaterialization("records", partition="one")
             instance.report_runless_asset_event(record)
-            processed(workspace, "two")
+            built(reporter, "two")
         state = progress(instance, workspace.settings)
         assert state.latest > state.built
 
@@ -195,8 +209,8 @@ def test_a_dataset_that_failed_is_red(
 
     changed = [replace(one, build=build) if one.name == "sft_samples" else one for one in BUILT]
     monkeypatch.setattr(dataset_builds, "DATASET_STAGES", changed)
-    built = command(workspace, "one")
-    assert [line.partition(":")[0] for line in built.errors] == ["sft_samples"]
+    found = everything(workspace, "one")
+    assert [line.partition(":")[0] for line in found.errors] == ["sft_samples"]
     with dg.DagsterInstance.get() as instance:
         [run] = instance.get_runs()
         assert run.status is dg.DagsterRunStatus.FAILURE
@@ -214,11 +228,10 @@ def test_a_dataset_that_failed_is_red(
 
 
 def test_what_was_done_before_an_interruption_is_reported(workspace: Workspace) -> None:
-    running = process_and_report(
-        workspace, [DemonstrationTask(key) for key in IDS], 1, lambda *_: None
-    )
-    first = next(running)
-    running.close()
+    with command(workspace) as reporter:
+        running = reporter.process([DemonstrationTask(key) for key in IDS], 1, lambda *_: None)
+        first = next(running)
+        running.close()
     with dg.DagsterInstance.get() as instance:
         [run] = instance.get_runs()
         assert demonstrations_of(run) == [first.demonstration]
@@ -257,13 +270,13 @@ def killed(workspace: Workspace) -> Workspace:
 
 
 def test_the_next_command_reports_what_a_killed_one_built(killed: Workspace) -> None:
-    [key] = take_unreported(killed)
+    [key] = left_unreported(killed)
     assert key == "one"
     assert processed(killed, key)["one"].status is Status.CACHED
     with dg.DagsterInstance.get() as instance:
         for stage in STAGES:
             assert instance.get_materialized_partitions(dg.AssetKey(stage.name)) == {"one"}
-    assert take_unreported(killed) == []
+    assert left_unreported(killed) == []
 
 
 def test_the_next_tick_requests_a_run_that_reports_it(killed: Workspace) -> None:
@@ -272,7 +285,7 @@ def test_the_next_tick_requests_a_run_that_reports_it(killed: Workspace) -> None
         assert {one.reason for one in requests if one.id == "one"} == {"unreported"}
         with open_table(instance, killed) as table:
             assert "one" in table.by_id()
-    assert take_unreported(killed) == []
+    assert left_unreported(killed) == []
 
 
 def test_results_are_kept_when_dagster_cannot_be_told(

@@ -13,6 +13,7 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from dagster._core.storage.tags import GRPC_INFO_TAG
 
 from demo_pipeline.defs import run_recovery
 from demo_pipeline.defs.run_recovery import (
@@ -22,7 +23,6 @@ from demo_pipeline.defs.run_recovery import (
     recover,
 )
 from demo_pipeline.defs.tags import (
-    LAUNCHED_BY_TAG,
     MAX_RETRIES_TAG,
     PROCESS_TAG,
 )
@@ -173,7 +173,7 @@ class TestStarting:
     def launched(self, made: Bench, path: Path, state: str = "STARTING") -> str:
         address = json.dumps({"host": "localhost", "socket": str(path)})
         now = dg.DagsterRunStatus(state)
-        return started(made, None, status=now, **{LAUNCHED_BY_TAG: address})
+        return started(made, None, status=now, **{GRPC_INFO_TAG: address})
 
     def later(self, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
         now = time.time
@@ -223,7 +223,7 @@ class TestStarting:
     def test_what_was_launched_in_another_way_is_left_to_its_launcher(
         self, kept: Bench, made: Bench, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        started(kept, None, status=dg.DagsterRunStatus.STARTING, **{LAUNCHED_BY_TAG: "no json"})
+        started(kept, None, status=dg.DagsterRunStatus.STARTING, **{GRPC_INFO_TAG: "no json"})
         started(made, None, status=dg.DagsterRunStatus.STARTING)  # its runs are in no files
         self.later(monkeypatch, 3600)
         assert close_dead_runs(kept.instance) == []

@@ -9,7 +9,7 @@ import pytest
 from dagster._core.storage.tags import WILL_RETRY_TAG
 
 from demo_pipeline.defs import run_history
-from demo_pipeline.defs.local_runs import process_and_report
+from demo_pipeline.defs.local_runs import reported
 from demo_pipeline.defs.run_history import discovery_path, open_table
 from demo_pipeline.defs.sensors import build_new_uploads
 from demo_pipeline.defs.tags import (
@@ -115,17 +115,15 @@ class TestOneRunAnUpload:
         assert looked(made).requests == ()
 
     def test_uploads_that_the_command_line_processed_are_not_requested(
-        self, tmp_path: Path, recording: Path, monkeypatch: pytest.MonkeyPatch
+        self, tmp_path: Path, recording: Path
     ) -> None:
         with bench(tmp_path) as made:
             upload(recording, made.uploads, "one")
             known_before = made.instance.add_dynamic_partitions("demonstrations", ["one"])
             assert known_before is None
-            monkeypatch.setattr(dg.DagsterInstance, "get", lambda: _Open(made.instance))
-            running = process_and_report(
-                made.workspace, [DemonstrationTask("one")], 1, lambda *_: None
-            )
-            assert [result.status for result in running] == [Status.BUILT]
+            with reported(made.instance, made.workspace) as reporter:
+                running = reporter.process([DemonstrationTask("one")], 1, lambda *_: None)
+                assert [result.status for result in running] == [Status.BUILT]
             assert looked(made).requests == ()
             with open_table(made.instance, made.workspace) as table:
                 assert table.by_id()["one"].state is UploadState.ACCEPTED
@@ -133,19 +131,6 @@ class TestOneRunAnUpload:
             assert looked(made).keys == []  # the bytes are those that were processed
             (made.uploads / "one" / "meta.json").write_bytes(b"{}")
             assert looked(made).keys == ["one"]
-
-
-class _Open:
-    """An instance that the caller closes."""
-
-    def __init__(self, instance: dg.DagsterInstance) -> None:
-        self.instance = instance
-
-    def __enter__(self) -> dg.DagsterInstance:
-        return self.instance
-
-    def __exit__(self, *_: object) -> None:
-        pass
 
 
 def _complete(made: Bench, name: str) -> Path:

@@ -293,10 +293,6 @@ class ActionSettings(Section):
 class ObservationSettings(Section):
     """Which frame and which tree a step gets."""
 
-    min_lead_ms: ClassVar[int] = 50  # from a frame to its press, at least
-    max_clock_offset_s: ClassVar[float] = 3.5  # searched around meta.timestamp; recorders: 0.5-2.5
-    pointer_radius_px: ClassVar[int] = 40  # screen pixels; a nearer pointer is at a target
-
     recorder_windows: tuple[str, ...] = Field(
         ("Training Gym", "OBS", "SimpleScreenRecorder", "Kazam", "Bandicam", "Screen Recorder"),
         description="words of window names; a first or last action on such a window is left out",

@@ -230,8 +230,6 @@ def _in_data(name: str, description: str) -> Any:
 class RecordingSettings(Section):
     """What a recording may look like; larger ones are refused before they cost memory and time."""
 
-    max_line_bytes: ClassVar[int] = 256 * 2**20  # of the log; the longest known scan has 4 MB
-
     max_video_pixels: int = Field(
         7680 * 4320, gt=0, description="pixels; larger frames are refused"
     )

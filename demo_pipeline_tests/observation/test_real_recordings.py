@@ -19,7 +19,6 @@ from demo_pipeline.observation.frames.screenshots import read_evidence, read_fra
 from demo_pipeline.observation.frames.video_reader import Span, decode_spans
 from demo_pipeline.recording.events import build_events, read_events
 from demo_pipeline.recording.video_probe import scan_packets
-from demo_pipeline.settings import RecordingSettings
 from demo_pipeline_tests.observation import films
 from demo_pipeline_tests.sample_workspace import open_workspace
 from demo_pipeline_tests.simulator.form import SMALL, script
@@ -77,7 +76,7 @@ class Watched:
 def watched(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Watched:
     """Decoded once for all lags."""
     folder, out = RECORDINGS / request.param, tmp_path_factory.mktemp("events")
-    build_events(folder / "input_log.jsonl", out, RecordingSettings())
+    build_events(folder / "input_log.jsonl", out)
     track = PointerPath(inputs_of(read_events(out))).track()
     changes, video = ChangeMap(), folder / "recording.mp4"
     for frame in decode_spans(video, scan_packets(video), [Span(0, 99)]):

@@ -24,7 +24,7 @@ from benchmarks.long_log import write_log
 from demo_pipeline.actions.build_actions import build_actions
 from demo_pipeline.recording.events import build_events
 from demo_pipeline.recording.input_log import BUFFER_BYTES, parse_log
-from demo_pipeline.settings import ActionSettings, RecordingSettings
+from demo_pipeline.settings import ActionSettings
 
 SMALL_MB = 1.0
 
@@ -65,13 +65,13 @@ def msgspec_lines(log: Path, _scratch: Path) -> None:
 def parse(log: Path, _scratch: Path) -> None:
     """Our parser alone, nothing kept."""
     with log.open("rb", buffering=BUFFER_BYTES) as stream:
-        for _ in parse_log(stream, RecordingSettings()):
+        for _ in parse_log(stream):
             pass
 
 
 def events(log: Path, scratch: Path) -> None:
     """The events stage: parse and write three Parquet tables."""
-    build_events(log, scratch, RecordingSettings())
+    build_events(log, scratch)
 
 
 def actions(_log: Path, scratch: Path) -> None:

@@ -230,8 +230,6 @@ def _in_data(name: str, description: str) -> Any:
 class RecordingSettings(Section):
     """What a recording may look like; larger ones are refused before they cost memory and time."""
 
-    max_line_bytes: ClassVar[int] = 256 * 2**20  # of the log; the longest known scan has 4 MB
-
     max_video_pixels: int = Field(
         7680 * 4320, gt=0, description="pixels; larger frames are refused"
     )
@@ -292,10 +290,6 @@ class ActionSettings(Section):
 
 class ObservationSettings(Section):
     """Which frame and which tree a step gets."""
-
-    min_lead_ms: ClassVar[int] = 50  # from a frame to its press, at least
-    max_clock_offset_s: ClassVar[float] = 3.5  # searched around meta.timestamp; recorders: 0.5-2.5
-    pointer_radius_px: ClassVar[int] = 40  # screen pixels; a nearer pointer is at a target
 
     recorder_windows: tuple[str, ...] = Field(
         ("Training Gym", "OBS", "SimpleScreenRecorder", "Kazam", "Bandicam", "Screen Recorder"),

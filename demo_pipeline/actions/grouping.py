@@ -27,7 +27,6 @@ from demo_pipeline.actions.typed_text import TypedPart, TypedText
 from demo_pipeline.recording.log_events import EventType
 from demo_pipeline.settings import ActionSettings
 
-MIN_PATH_POINTS = 2  # a drag path keeps at least its two ends
 _TYPING = frozenset({GestureKind.CHAR, GestureKind.BACKSPACE})
 
 
@@ -151,8 +150,7 @@ def _typing(part: TypedPart) -> Action:
 def _drag(gesture: Gesture, settings: ActionSettings) -> Action:
     action = _action("drag", [gesture])
     action.button, action.end_x, action.end_y = gesture.button, gesture.end_x, gesture.end_y
-    limit = max(MIN_PATH_POINTS, settings.drag_path_points)
-    count = len(gesture.path)
+    limit, count = settings.drag_path_points, len(gesture.path)
     chosen = sorted({round(i * (count - 1) / (limit - 1)) for i in range(limit)}) if count else []
     action.path = [
         {"x": x, "y": y, "time_ms": time} for x, y, time in (gesture.path[i] for i in chosen)

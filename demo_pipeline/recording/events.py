@@ -40,7 +40,7 @@ from demo_pipeline.recording.input_log import (
     time_unit_problems,
 )
 from demo_pipeline.recording.log_events import EventType, public_event_name
-from demo_pipeline.settings import DEFAULT_LIMITS, RecordingSettings
+from demo_pipeline.settings import DEFAULT_LIMITS
 
 EVENTS_FILE = "events.parquet"
 REJECTED_FILE = "rejected.parquet"
@@ -62,7 +62,6 @@ _event_row, _rejected_row, _scan_row = (
 def build_events(
     log: Path,
     out: Path,
-    settings: RecordingSettings,
     max_lines: int = DEFAULT_LIMITS.max_log_lines,
     *,
     recorded_at: datetime | None = None,
@@ -76,14 +75,14 @@ def build_events(
         DemonstrationError: it has more than `max_lines` lines.
     """
     event_counts, reasons, messages = Counter[str](), Counter[str](), list[str]()
-    scale = _time_scale(log, settings, recorded_at)
+    scale = _time_scale(log, recorded_at)
     with (
         log.open("rb", buffering=BUFFER_BYTES) as stream,
         TableWriter(out / EVENTS_FILE, EVENTS_SCHEMA) as events,
         TableWriter(out / REJECTED_FILE, REJECTED_SCHEMA) as rejected,
         TableWriter(out / SCANS_FILE, SCANS_SCHEMA) as scans,
     ):
-        for number, item in enumerate(parse_log(stream, settings, scale), 1):
+        for number, item in enumerate(parse_log(stream, scale), 1):
             if number > max_lines:
                 raise too_many("lines", number, max_lines, "max_log_lines")
             if isinstance(item, Rejected):
@@ -111,16 +110,14 @@ def build_events(
     }
 
 
-def log_time_unit(log: Path, settings: RecordingSettings) -> TimeUnit:
+def log_time_unit(log: Path) -> TimeUnit:
     """The unit in which the log counts time."""
-    return _time_scale(log, settings).unit
+    return _time_scale(log).unit
 
 
-def _time_scale(
-    log: Path, settings: RecordingSettings, recorded_at: datetime | None = None
-) -> TimeScale:
+def _time_scale(log: Path, recorded_at: datetime | None = None) -> TimeScale:
     with log.open("rb", buffering=BUFFER_BYTES) as stream:
-        return find_time_scale(stream, settings, recorded_at)
+        return find_time_scale(stream, recorded_at)
 
 
 def too_many(what: str, line: int, limit: int, setting: str) -> DemonstrationError:

@@ -36,7 +36,6 @@ from demo_pipeline.recording.log_events import (
     MOUSEWHEEL,
     POINTER_EVENTS,
 )
-from demo_pipeline.settings import RecordingSettings
 
 _ARROW_TYPES = {int: pa.int64(), float: pa.float64(), str: pa.string()}
 _POSITION = "screen pixels (points on macOS), origin of the main display"
@@ -99,6 +98,7 @@ REJECTED_SCHEMA = _schema_of(Rejected, Rejected.__struct_fields__)
 
 BOM = b"\xef\xbb\xbf"
 LINE_END = b"\r\n"
+MAX_LINE_BYTES = 256 * 2**20  # a longer line is not read; the longest known scan has 4 MB
 BUFFER_BYTES = 2**20  # Python's default of 8 kB is slow for the lines of scans
 
 
@@ -208,9 +208,7 @@ def unit_of_time(value: float) -> TimeUnit:
     return MILLISECONDS
 
 
-def find_time_scale(
-    stream: BinaryIO, settings: RecordingSettings, recorded_at: datetime | None = None
-) -> TimeScale:
+def find_time_scale(stream: BinaryIO, recorded_at: datetime | None = None) -> TimeScale:
     """The unit of most lines of a log (with a tie, that of the earliest line), median and origin.
 
     Reads `stream` to its end. Lines without a readable time do not count. Times whose median is
@@ -219,12 +217,11 @@ def find_time_scale(
 
     Args:
         stream: of the log.
-        settings: limits the length of a line.
         recorded_at: meta.timestamp; None: not known.
     """
     units: Counter[TimeUnit] = Counter()
     times, every, lines = array("d"), 1, 0
-    for _, _, _, line in split_lines(stream, settings.max_line_bytes):
+    for _, _, _, line in split_lines(stream, MAX_LINE_BYTES):
         try:
             value = None if line is None else _decode_time(line).time
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
@@ -306,18 +303,18 @@ class _LineError(Exception):
 
 
 def parse_log(
-    stream: BinaryIO, settings: RecordingSettings, scale: TimeScale = _MILLISECONDS
+    stream: BinaryIO, scale: TimeScale = _MILLISECONDS, *, max_line_bytes: int = MAX_LINE_BYTES
 ) -> Iterator[Event | Rejected]:
     """Yield one `Event` or `Rejected` for each line, in file order.
 
     Lines end with LF; a CR before it and a BOM at the start of the file are not part of a line.
     Times are converted from the unit of `scale`; a line far from its median is rejected. Memory is
-    bounded by `settings.max_line_bytes`. Open the file with `buffering=BUFFER_BYTES`: the lines of
+    bounded by `max_line_bytes`. Open the file with `buffering=BUFFER_BYTES`: the lines of
     scans are long, and Python's default buffer is slow for them.
     """
-    for number, offset, length, line in split_lines(stream, settings.max_line_bytes):
+    for number, offset, length, line in split_lines(stream, max_line_bytes):
         if line is None:
-            message = f"line is longer than {settings.max_line_bytes} bytes"
+            message = f"line is longer than {max_line_bytes} bytes"
             yield Rejected(number, offset, length, "line_too_long", message)
             continue
         try:

@@ -25,7 +25,7 @@ from demo_pipeline.files.recording_files import (
     oversized_files,
 )
 from demo_pipeline.files.system_errors import raise_system_trouble
-from demo_pipeline.problems import DemonstrationError, Problem, Severity
+from demo_pipeline.problems import DemonstrationError, Problem, warning
 from demo_pipeline.recording.meta import Meta, read_meta
 from demo_pipeline.recording.video_probe import VideoProbe, describe_video, probe_video
 from demo_pipeline.settings import DEFAULT_LIMITS, LimitSettings, RecordingSettings
@@ -175,15 +175,14 @@ def _meta_warnings(meta: Meta, name: str) -> Iterator[Problem]:
         message = (
             "meta.id differs from the folder's name; the folder's name is the demonstration id"
         )
-        yield Problem("id_differs", META_FILE, message, severity=Severity.WARNING)
+        yield warning("id_differs", META_FILE, message)
     if not meta.platform:
         found, code = ("is another", "unknown") if meta.platform_raw else ("is missing", "missing")
-        yield Problem(
+        yield warning(
             f"{code}_platform",
             META_FILE,
             f"platform: expected windows, macos or linux, {found}; key names decide if they can",
             remedy="add the platform: keys, wheel and accessibility trees are read by it",
-            severity=Severity.WARNING,
         )
 
 

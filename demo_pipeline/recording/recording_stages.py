@@ -65,7 +65,7 @@ def _run_events(inputs: RecordingInputs, out: Path) -> Summary:
     """The event tables. Raises `DemonstrationError` for a log without input or of another day."""
     settings, recorded_at = inputs.settings, inputs.recording.recorded_at
     log, most = inputs.file(LOG_FILE), settings.limits.max_log_lines
-    summary = events.build_events(log, out, settings.recording, most, recorded_at=recorded_at)
+    summary = events.build_events(log, out, most, recorded_at=recorded_at)
     problems = [
         *events.require_events(summary),
         *events.check_recording_time(out, recorded_at),
@@ -137,7 +137,7 @@ EVENTS_STAGE: Stage[RecordingInputs] = Stage(
             "time_in_milliseconds",
             "The log counts time in epoch milliseconds. Other units are converted.",
             lambda inputs, _: input_log.time_unit_problems(
-                events.log_time_unit(inputs.upload / LOG_FILE, inputs.settings.recording)
+                events.log_time_unit(inputs.upload / LOG_FILE)
             ),
             blocking=False,
             compared=("events",),

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from demo_pipeline.files.recording_files import VIDEO_FILE
 from demo_pipeline.files.system_errors import raise_disk_trouble
-from demo_pipeline.problems import DemonstrationError, Problem, Severity
+from demo_pipeline.problems import DemonstrationError, Problem, Severity, warning
 from demo_pipeline.settings import RecordingSettings
 
 _ROUNDING_PTS = 1  # PTS units: a constant frame interval is rounded to the time base
@@ -147,7 +147,7 @@ def probe_video(
     contained = len(packets.pts) + packets.hidden
     if declared and declared != contained:
         message = f"declares {declared} frames, contains {contained}"
-        problems.append(Problem("frames_missing", VIDEO_FILE, message, severity=Severity.WARNING))
+        problems.append(warning("frames_missing", VIDEO_FILE, message))
     return _described(path, packets, first), problems
 
 

@@ -94,7 +94,6 @@ def _log_problems(
         summary = events.build_events(
             log,
             tables,
-            settings.recording,
             settings.limits.max_log_lines,
             recorded_at=meta.timestamp if meta else None,
         )
@@ -106,7 +105,7 @@ def _log_problems(
     if (more := summary["rejected_lines"] - len(rejected)) > 0:
         message = f"{more} more lines were rejected"
         yield Problem("rejected_lines", LOG_FILE, message, remedy="upload the log again")
-    yield from time_unit_problems(events.log_time_unit(log, settings.recording))
+    yield from time_unit_problems(events.log_time_unit(log))
     if not summary["events"]:
         yield from events.require_events(summary)
         return

@@ -25,11 +25,10 @@ from demo_pipeline.recording.events import (
     check_line_accounting,
     count_lines,
 )
-from demo_pipeline.recording.input_log import Event, parse_log
+from demo_pipeline.recording.input_log import MAX_LINE_BYTES, Event, parse_log
 from demo_pipeline.recording.manifest import FileFingerprint, RecordingManifest
 from demo_pipeline.recording.video_probe import VideoProbe
-from demo_pipeline.settings import ActionSettings, RecordingSettings
-from demo_pipeline_tests.settings_constants import with_constants
+from demo_pipeline.settings import ActionSettings
 from demo_pipeline_tests.simulator.mutations import PLATFORMS, mutated_line, mutated_log
 
 BATCH = 500
@@ -41,11 +40,9 @@ def fuzz_lines(seed: int, batch: int, count: int = BATCH) -> Counter[str]:
     """Parse a log of `count` damaged lines; number of lines read, or rejected, by reason."""
     random = Random(f"lines {seed} {batch}")
     log = b"\n".join(mutated_line(random) for _ in range(count)) + b"\n"
-    limit = random.choice((100, *[RecordingSettings().max_line_bytes] * 9))
+    limit = random.choice((100, *[MAX_LINE_BYTES] * 9))
     with limited(f"lines of batch {batch}, seed {seed}"):
-        rows = list(
-            parse_log(io.BytesIO(log), with_constants(RecordingSettings, max_line_bytes=limit)())
-        )
+        rows = list(parse_log(io.BytesIO(log), max_line_bytes=limit))
         for number, (row, line) in enumerate(zip(rows, lines_of(log), strict=True), 1):
             index = row.event_index if isinstance(row, Event) else row.line
             assert (index, row.byte_length) == (number, len(line))
@@ -74,7 +71,7 @@ def fuzz_log(seed: int, number: int) -> Counter[str]:
     with limited(f"log {number}, seed {seed}"), TemporaryDirectory() as scratch:
         folder = Path(scratch)
         (folder / LOG_FILE).write_bytes(log)
-        build_events(folder / LOG_FILE, folder, RecordingSettings())
+        build_events(folder / LOG_FILE, folder)
         build_actions(folder, folder, platform, ActionSettings())
         problems = [
             *check_line_accounting(folder, folder / LOG_FILE),

@@ -12,7 +12,7 @@ from demo_pipeline.actions.inputs import Input, as_input, in_order
 from demo_pipeline.actions.repair import Repairs, repair
 from demo_pipeline.recording.input_log import Event, parse_log
 from demo_pipeline.recording.log_events import INPUT_EVENTS
-from demo_pipeline.settings import ActionSettings, RecordingSettings
+from demo_pipeline.settings import ActionSettings
 from demo_pipeline.trajectories.steps import joined_typing
 
 Line = dict[str, Any]
@@ -81,7 +81,7 @@ def text_of(lines: Iterable[Line]) -> bytes:
 def inputs(lines: Iterable[Line]) -> list[Input]:
     """The inputs of a log, through the parser."""
     found = []
-    for item in parse_log(io.BytesIO(text_of(lines)), RecordingSettings()):
+    for item in parse_log(io.BytesIO(text_of(lines))):
         assert isinstance(item, Event), item
         if item.event in INPUT_EVENTS:
             found.append(as_input(item))

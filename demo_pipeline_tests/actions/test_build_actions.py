@@ -21,7 +21,7 @@ from demo_pipeline.actions.build_actions import (
     check_event_accounting,
 )
 from demo_pipeline.recording.events import build_events
-from demo_pipeline.settings import ActionSettings, RecordingSettings
+from demo_pipeline.settings import ActionSettings
 from demo_pipeline_tests.actions.streams import (
     Line,
     chord,
@@ -44,7 +44,7 @@ def folder(tmp_path: Path) -> Path:
 
 def made(folder: Path, log: bytes, platform: str = "linux", **settings: Any) -> dict[str, Any]:
     (folder / "input_log.jsonl").write_bytes(log)
-    build_events(folder / "input_log.jsonl", folder, RecordingSettings())
+    build_events(folder / "input_log.jsonl", folder)
     return build_actions(folder, folder, platform, ActionSettings(**settings))
 
 

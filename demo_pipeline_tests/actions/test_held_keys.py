@@ -6,7 +6,7 @@ import pytest
 
 from demo_pipeline.actions.build_actions import build_actions, check_event_accounting
 from demo_pipeline.recording.events import build_events
-from demo_pipeline.settings import ActionSettings, RecordingSettings
+from demo_pipeline.settings import ActionSettings
 from demo_pipeline_tests.actions.streams import (
     Line,
     actions,
@@ -110,7 +110,7 @@ def test_a_held_key_is_accounted_for(tmp_path: Path) -> None:
     out.mkdir()
     lines = [*held(0, "Space", 2000), *dragged(300, 1900)]
     log.write_bytes(text_of(sorted(lines, key=lambda one: one["time"])))
-    build_events(log, events, RecordingSettings())
+    build_events(log, events)
     summary = build_actions(events, out, "linux", ActionSettings())
     assert summary["reasons"] == {"held_with_button": len(held(0, "Space", 2000))}
     assert check_event_accounting(out, events) == []

@@ -9,7 +9,7 @@ import pytest
 from demo_pipeline.actions.build_actions import build_actions
 from demo_pipeline.actions.typed_text import check_keyboard_layout, check_known_input
 from demo_pipeline.recording.events import build_events
-from demo_pipeline.settings import ActionSettings, RecordingSettings
+from demo_pipeline.settings import ActionSettings
 from demo_pipeline_tests.actions.streams import (
     Line,
     actions,
@@ -211,7 +211,7 @@ def test_only_hotkeys_have_presses() -> None:
 
 def built(folder: Path, lines: list[Line], platform: str = "linux") -> dict[str, object]:
     (folder / "input_log.jsonl").write_bytes(text_of(lines))
-    build_events(folder / "input_log.jsonl", folder, RecordingSettings())
+    build_events(folder / "input_log.jsonl", folder)
     return build_actions(folder, folder, platform, ActionSettings())
 
 

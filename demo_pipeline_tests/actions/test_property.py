@@ -18,7 +18,7 @@ from demo_pipeline.actions.build_actions import (
     check_event_accounting,
 )
 from demo_pipeline.recording.events import build_events, check_line_accounting
-from demo_pipeline.settings import ActionSettings, RecordingSettings
+from demo_pipeline.settings import ActionSettings
 from demo_pipeline_tests.actions.person import Intent, Person, Recorder, log_of
 from demo_pipeline_tests.actions.streams import whole
 from demo_pipeline_tests.simulator.keys import Platform
@@ -127,7 +127,7 @@ def found_in(log: bytes, platform: str) -> tuple[list[Action], list[str]]:
     with TemporaryDirectory() as scratch:
         folder = Path(scratch)
         (folder / "input_log.jsonl").write_bytes(log)
-        build_events(folder / "input_log.jsonl", folder, RecordingSettings())
+        build_events(folder / "input_log.jsonl", folder)
         build_actions(folder, folder, platform, ActionSettings())
         problems = [
             *check_line_accounting(folder, folder / "input_log.jsonl"),

@@ -8,7 +8,7 @@ import pytest
 from demo_pipeline.actions.build_actions import build_actions
 from demo_pipeline.actions.timeline import timeline_lines
 from demo_pipeline.recording.events import build_events
-from demo_pipeline.settings import ActionSettings, RecordingSettings
+from demo_pipeline.settings import ActionSettings
 from demo_pipeline_tests.actions.fuzzing import manifest_for
 from demo_pipeline_tests.actions.streams import (
     Part,
@@ -37,7 +37,7 @@ def timeline_of(folder: Path, *lines: Part, tail: bytes = b"", **settings: Any) 
     flat = [one for item in lines for one in (item if isinstance(item, list) else [item])]
     log = text_of(one | {"time": START + one["time"]} for one in flat) + tail
     (folder / "input_log.jsonl").write_bytes(log)
-    build_events(folder / "input_log.jsonl", folder, RecordingSettings())
+    build_events(folder / "input_log.jsonl", folder)
     build_actions(folder, folder, "linux", ActionSettings(**settings))
     return timeline_lines(folder, folder, manifest_for("linux"))
 

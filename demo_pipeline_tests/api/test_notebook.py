@@ -14,7 +14,7 @@ from demo_pipeline.actions.build_actions import build_actions
 from demo_pipeline.files.json_files import load_json
 from demo_pipeline.files.recording_files import LOG_FILE
 from demo_pipeline.recording.events import build_events
-from demo_pipeline.settings import ActionSettings, RecordingSettings
+from demo_pipeline.settings import ActionSettings
 from demo_pipeline_tests.api.test_notebook_store import build_datasets
 from demo_pipeline_tests.notebook import NOTEBOOK, executed, outputs, texts
 from demo_pipeline_tests.sample_workspace import open_workspace, run_all_stages
@@ -47,7 +47,7 @@ def typed_in(recording: Path, out: Path) -> set[str]:
     events, actions = out / "events", out / "actions"
     for folder in (events, actions):
         folder.mkdir(parents=True)
-    build_events(recording / LOG_FILE, events, RecordingSettings())
+    build_events(recording / LOG_FILE, events)
     build_actions(events, actions, str(platform).lower(), ActionSettings())
     return {action.text for action in read_actions(actions) if action.text}
 

@@ -58,7 +58,7 @@ def take_to_screenshots(folder: Path, out: Path) -> None:
     build_manifest(folder, folder.name, folder.name, recordings, settings.recording)
     manifest = read_manifest(recordings)
     log, video = folder / "input_log.jsonl", folder / "recording.mp4"
-    build_events(log, events, settings.recording)
+    build_events(log, events)
     build_actions(events, actions, manifest.parsed_meta().platform, settings.actions)
     build_screenshots(log, video, manifest, events, actions, screenshots, settings.observation)
 

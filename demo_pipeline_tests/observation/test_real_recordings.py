@@ -11,6 +11,7 @@ import pytest
 from demo_pipeline.actions.inputs import inputs_of
 from demo_pipeline.observation.clock.clock import Clock, documented_clock
 from demo_pipeline.observation.clock.clock_evidence import clock_from_pointer
+from demo_pipeline.observation.clock.clock_search import MAX_OFFSET_S
 from demo_pipeline.observation.frames.changes import ChangeMap
 from demo_pipeline.observation.frames.evidence import Evidence
 from demo_pipeline.observation.frames.pointer_path import PointerPath, PointerTrack
@@ -18,7 +19,6 @@ from demo_pipeline.observation.frames.screenshots import read_evidence, read_fra
 from demo_pipeline.observation.frames.video_reader import Span, decode_spans
 from demo_pipeline.recording.events import build_events, read_events
 from demo_pipeline.recording.video_probe import read_packets
-from demo_pipeline.settings import ObservationSettings, RecordingSettings
 from demo_pipeline_tests.observation import films
 from demo_pipeline_tests.sample_workspace import open_workspace
 from demo_pipeline_tests.simulator.form import SMALL, script
@@ -69,15 +69,14 @@ class Watched:
     def clock(self, lag_ms: float) -> Clock | None:
         """What the pictures say when every event is `lag_ms` later."""
         track = replace(self.track, times=self.track.times + lag_ms)
-        reach = ObservationSettings().max_clock_offset_s
-        return clock_from_pointer(self.changes, track, self.documented, [1.0], reach)
+        return clock_from_pointer(self.changes, track, self.documented, [1.0], MAX_OFFSET_S)
 
 
 @pytest.fixture(scope="module", params=[TICKETS, SHOPPING])
 def watched(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Watched:
     """Decoded once for all lags."""
     folder, out = RECORDINGS / request.param, tmp_path_factory.mktemp("events")
-    build_events(folder / "input_log.jsonl", out, RecordingSettings())
+    build_events(folder / "input_log.jsonl", out)
     track = PointerPath(inputs_of(read_events(out))).track()
     changes, video = ChangeMap(), folder / "recording.mp4"
     for frame in decode_spans(video, read_packets(video), [Span(0, 99)]):

@@ -194,7 +194,7 @@ def log(tmp_path: Path) -> Path:
 
 
 def test_every_example_is_an_event(log: Path) -> None:
-    summary = build_events(log, log.parent, RecordingSettings())
+    summary = build_events(log, log.parent)
     assert (summary["events"], summary["rejected_lines"]) == (len(EXAMPLES), 0)
     rows = read_events(log.parent).to_pylist()
     assert [row["event"] for row in rows] == [
@@ -219,7 +219,7 @@ def test_every_example_is_an_event(log: Path) -> None:
 
 
 def test_the_examples_give_the_documented_actions(log: Path) -> None:
-    build_events(log, log.parent, RecordingSettings())
+    build_events(log, log.parent)
     summary = build_actions(log.parent, log.parent, "windows", ActionSettings())
     click, scroll, text = read_actions(log.parent)
     assert (click.action_type, click.x, click.y, click.button) == ("click", 123, 456, "left")

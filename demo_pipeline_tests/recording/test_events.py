@@ -24,7 +24,6 @@ from demo_pipeline.recording.events import (
     read_scans,
     require_events,
 )
-from demo_pipeline.settings import RecordingSettings
 
 RECORDINGS = Path(__file__).resolve().parents[2] / "data" / "samples"
 LOG = b"""\xef\xbb\xbf{"event":"mousemove","data":{"x":1,"y":2},"time":5}\r
@@ -38,7 +37,7 @@ LOG = b"""\xef\xbb\xbf{"event":"mousemove","data":{"x":1,"y":2},"time":5}\r
 
 def built(folder: Path, log: bytes) -> dict[str, Any]:
     (folder / "input_log.jsonl").write_bytes(log)
-    return build_events(folder / "input_log.jsonl", folder, RecordingSettings())
+    return build_events(folder / "input_log.jsonl", folder)
 
 
 def test_the_name_of_an_event_is_published_only_when_it_is_a_known_one(tmp_path: Path) -> None:
@@ -116,7 +115,7 @@ def test_the_same_log_gives_the_same_bytes(tmp_path: Path) -> None:
 )
 def test_the_committed_recordings_have_no_rejected_line(tmp_path: Path, recording: str) -> None:
     log = RECORDINGS / recording / "input_log.jsonl"
-    summary = build_events(log, tmp_path, RecordingSettings())
+    summary = build_events(log, tmp_path)
     assert summary["rejected_lines"] == 0
     assert summary["events"] == len(log.read_bytes().splitlines())
     assert check_line_accounting(tmp_path, log) == []

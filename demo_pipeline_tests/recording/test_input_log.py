@@ -10,14 +10,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from demo_pipeline.recording.input_log import Event, Rejected, parse_log
-from demo_pipeline.settings import RecordingSettings
-from demo_pipeline_tests.settings_constants import with_constants
 
 MOVE = b'{"event":"mousemove","data":{"x":1,"y":2},"time":1700000000000}'
 
 
 def parse(log: bytes, **chosen: Any) -> list[Event | Rejected]:
-    return list(parse_log(io.BytesIO(log), with_constants(RecordingSettings, **chosen)()))
+    return list(parse_log(io.BytesIO(log), **chosen))
 
 
 def one(log: bytes, **chosen: Any) -> Event:

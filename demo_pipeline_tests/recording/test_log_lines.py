@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from demo_pipeline.recording import input_log as parser
 from demo_pipeline.recording.input_log import parse_log, split_lines
-from demo_pipeline.settings import RecordingSettings
 from demo_pipeline_tests.simulator.mutations import mutated_line
 
 
@@ -33,7 +32,7 @@ def test_the_fast_path_decides_like_the_full_parser(
 ) -> None:
     random = Random(f"both ways {end!r}")
     log = end.join(mutated_line(random) for _ in range(3_000))
-    quick = list(parse_log(io.BytesIO(log), RecordingSettings()))
+    quick = list(parse_log(io.BytesIO(log)))
     monkeypatch.setattr(parser, "_decode_documented", lambda _line: None)
-    assert list(parse_log(io.BytesIO(log), RecordingSettings())) == quick
+    assert list(parse_log(io.BytesIO(log))) == quick
     assert {type(row).__name__ for row in quick} == {"Event", "Rejected"}

@@ -17,10 +17,8 @@ from demo_pipeline.recording.events import (
     rejected_lines,
 )
 from demo_pipeline.recording.input_log import DAY_MS, find_time_scale, time_unit_problems
-from demo_pipeline.settings import RecordingSettings
 
 START_MS = 1_741_119_497_902
-SETTINGS = RecordingSettings()
 PER_MS = {"seconds": 1e-3, "milliseconds": 1, "microseconds": 10**3, "nanoseconds": 10**6}
 
 
@@ -31,7 +29,7 @@ def log_of(times: list[Any], **data: Any) -> bytes:
 
 def built(folder: Path, log: bytes) -> dict[str, Any]:
     (folder / "input_log.jsonl").write_bytes(log)
-    return build_events(folder / "input_log.jsonl", folder, SETTINGS)
+    return build_events(folder / "input_log.jsonl", folder)
 
 
 @pytest.mark.parametrize("unit", PER_MS)
@@ -40,7 +38,7 @@ def test_times_are_recovered_by_their_magnitude(tmp_path: Path, unit: str) -> No
     times = [ms * PER_MS[unit] for ms in expected]
     summary = built(tmp_path, log_of(times))
     assert read_events(tmp_path)["time_ms"].to_pylist() == expected
-    found = log_time_unit(tmp_path / "input_log.jsonl", SETTINGS)
+    found = log_time_unit(tmp_path / "input_log.jsonl")
     assert (found.name, summary["time_unit"]) == (unit, unit)
     warnings = [str(problem) for problem in time_unit_problems(found)]
     assert summary["warnings"] == warnings
@@ -67,7 +65,7 @@ def test_most_lines_decide_for_the_whole_log(tmp_path: Path) -> None:
 
 def test_small_and_documented_times_are_milliseconds() -> None:
     for times in ([0, 5, 9], [1234567890] * 3, []):
-        assert find_time_scale(io.BytesIO(log_of(times)), SETTINGS).unit.name == "milliseconds"
+        assert find_time_scale(io.BytesIO(log_of(times))).unit.name == "milliseconds"
 
 
 @pytest.mark.parametrize(
@@ -132,7 +130,7 @@ def test_the_median_of_a_long_log_is_that_of_its_lines(tmp_path: Path) -> None:
     """Not that of its beginning, which may be damaged: of a long log, every n-th line is taken."""
     damaged, lines = 60_000, 200_000
     times = [812] * damaged + [START_MS + n for n in range(lines - damaged)]
-    scale = find_time_scale(io.BytesIO(log_of(times)), SETTINGS)
+    scale = find_time_scale(io.BytesIO(log_of(times)))
     assert scale.median_ms == pytest.approx(sorted(times)[lines // 2], abs=10)
     built(tmp_path, log_of(times[::100]))
     assert read_events(tmp_path).num_rows == (lines - damaged) / 100
@@ -149,7 +147,7 @@ def test_times_since_the_recording_began_count_from_its_time_stamp(tmp_path: Pat
     """Also before it; a line that has epoch time among them keeps it."""
     (tmp_path / "input_log.jsonl").write_bytes(log_of([-3, 0, 194, START_MS + 250, 90_000]))
     recorded = datetime.fromtimestamp(START_MS / 1000, UTC)
-    summary = build_events(tmp_path / "input_log.jsonl", tmp_path, SETTINGS, recorded_at=recorded)
+    summary = build_events(tmp_path / "input_log.jsonl", tmp_path, recorded_at=recorded)
     times = [START_MS + ms for ms in (-3, 0, 194, 250, 90_000)]
     assert read_events(tmp_path)["time_ms"].to_pylist() == times
     assert check_recording_time(tmp_path, recorded) == []

@@ -99,7 +99,7 @@ def test_the_samples_have_the_same_actions_in_both_forms(folder: Path, tmp_path:
         out.mkdir()
         meta, _ = read_meta((source / "meta.json").read_bytes())
         log = source / "input_log.jsonl"
-        build_events(log, out, settings.recording, recorded_at=meta.timestamp)
+        build_events(log, out, recorded_at=meta.timestamp)
         build_actions(out, out, meta.platform, settings.actions)
     for table in ("actions.parquet", "ledger.parquet"):
         assert pq.read_table(tmp_path / "old" / table) == pq.read_table(tmp_path / "new" / table)

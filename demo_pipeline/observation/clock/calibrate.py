@@ -22,6 +22,7 @@ from demo_pipeline.observation.clock.canvas import (
 from demo_pipeline.observation.clock.clock import Clock, documented_clock, ffmpeg_clock
 from demo_pipeline.observation.clock.clock_evidence import clock_from_clicks, reconcile_clocks
 from demo_pipeline.observation.clock.clock_search import (
+    MAX_OFFSET_S,
     ClockCheck,
     ClockPart,
     ClockSearch,
@@ -31,7 +32,6 @@ from demo_pipeline.observation.frames.changes import Cells, ChangeMap, flickerin
 from demo_pipeline.observation.frames.pointer_path import Floats, PointerPath, PointerTrack
 from demo_pipeline.observation.frames.video_reader import RecordedVideo, rotation
 from demo_pipeline.recording.manifest import RecordingManifest
-from demo_pipeline.settings import ObservationSettings
 
 _LOG = logging.getLogger(__package__)
 
@@ -59,9 +59,9 @@ class Calibration:
         """The parts of the recording, of which there is one unless more were found."""
         return self.parts or ScreenParts.single(self.canvas)
 
-    def checked(self, parts: Sequence[ClockPart], min_lead_ms: float) -> "Calibration":
+    def checked(self, parts: Sequence[ClockPart]) -> "Calibration":
         """With the clock as uncertain as the parts of its check show it; see `with_parts`."""
-        return replace(self, clock=with_parts(self.clock, parts, min_lead_ms), clock_checks=())
+        return replace(self, clock=with_parts(self.clock, parts), clock_checks=())
 
 
 def calibrate(
@@ -72,14 +72,13 @@ def calibrate(
     path: PointerPath,
     presses: PointerTrack,
     keys: Floats,
-    settings: ObservationSettings,
 ) -> Calibration:
     """Find the clock and the canvas of a recording, of which `events` is the events table.
 
     Decodes one stretch of video, more when that holds too little pointer movement or typing to be
     sure, and in a long recording some seconds at its end: how the clock drifts. `path` has the
     positions of the pointer in the log, `presses` those of pressed buttons, `keys` the epoch
-    milliseconds of keys that type; `max_clock_offset_s` of the settings limits the search.
+    milliseconds of keys that type.
 
     Raises:
         DemonstrationError: nothing shows how the log's coordinates map to the video.
@@ -90,7 +89,7 @@ def calibrate(
     logged = ffmpeg_clock(filter(None, printed), documented.origin_ms, first_s)
     upright = size[::-1] if rotation(manifest.video) in {90, 270} else size
     screen = RecordedScreen.of(manifest.parsed_meta(), upright)
-    search = ClockSearch(video, path.track(), keys, settings.max_clock_offset_s)
+    search = ClockSearch(video, path.track(), keys)
     changes = ChangeMap()
     pictured = search.pictured_clock(changes, documented, logged, screen.candidates)
     clock = pictured or documented
@@ -103,7 +102,7 @@ def calibrate(
     shown = clock if clock.method == "typing" else pictured
     checks: list[ClockCheck] = []
     if shown is not None:
-        clock = with_parts(clock, search.parts_seen(shown, changes), settings.min_lead_ms)
+        clock = with_parts(clock, search.parts_seen(shown, changes))
         spans = search.parts_to_check(shown, changes.times[-1], float(video.times[-1]))
         checks = [ClockCheck(search, shown, spans)]
     flickering = flickering_cells(changes, video.grab_s)
@@ -120,7 +119,7 @@ def _unpictured_clock(
 ) -> Clock:
     """The clock that typing or clicks show, else the documented one."""
     typed = search.typed_clock(changes, documented)
-    clicked = (changes, presses, documented, scale, search.offset_s)
+    clicked = (changes, presses, documented, scale, MAX_OFFSET_S)
     return typed or clock_from_clicks(*clicked) or documented
 
 

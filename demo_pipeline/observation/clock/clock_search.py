@@ -37,13 +37,14 @@ PART_KEYS = 24  # keys, likewise
 # Seconds from a key to its character when the clock is right: 0.00 to 0.04 in most programs, 0.06
 # in the simulator. A slower program (0.11, 0.12) makes the clock look less certain than it is.
 ECHO_S = (-0.015, 0.065)
-COVERED_MS = 50.0  # milliseconds; the most that an unsure part may differ and say nothing
+MIN_LEAD_MS = 50  # from a frame to its press, at least; an unsure part may differ by as much
 LONGEST_PART_S = 10.0  # seconds decoded for a part with typing
 # Frames decoded for a part with moves: ten seconds at 30 a second; ten seconds at 8 hold 19 moves.
 # Without enough moves in them a part says nothing.
 LONGEST_PART_FRAMES = 300
 
 STRETCH_S = 10.0  # seconds of video that are looked at together
+MAX_OFFSET_S = 3.5  # seconds searched around meta.timestamp; recorders: 0.5 to 2.5
 MAX_STRETCHES = 32  # with too little pointer movement in these, the documented clock is used
 MIN_STRETCHES = 6  # before giving up, however short the video is
 MAX_SHARE = 0.3  # of the video; a search for missing evidence must not double the decoding
@@ -71,13 +72,11 @@ class ClockSearch:
         video: of the recording.
         track: the pointer's positions in the log.
         keys: when keys were pressed that type, epoch milliseconds.
-        offset_s: how far the clock may be off.
     """
 
     video: RecordedVideo
     track: PointerTrack
     keys: Floats
-    offset_s: float
 
     def _add_changes(self, changes: ChangeMap, stretches: Sequence[Span]) -> None:
         """Decode stretches of video and add what changes in them."""
@@ -99,7 +98,7 @@ class ClockSearch:
         for stretches in self._stretches(documented, self.track.times, MIN_MOVES):
             self._add_changes(changes, stretches)
             reference = logged or documented
-            found = clock_from_pointer(changes, self.track, reference, scales, self.offset_s)
+            found = clock_from_pointer(changes, self.track, reference, scales, MAX_OFFSET_S)
             if found is not None or logged is not None:
                 return found
         return None
@@ -107,10 +106,10 @@ class ClockSearch:
     def typed_clock(self, changes: ChangeMap, documented: Clock) -> Clock | None:
         """The clock that typing shows, in what was looked at and in what follows it."""
         end = changes.times[-1] if changes.times else None
-        frames, offset_s = self.video.times, self.offset_s
+        frames = self.video.times
         for stretches in chain([[]], self._stretches(documented, self.keys, MIN_KEYS, end)):
             self._add_changes(changes, stretches)
-            found = clock_from_keys(changes, frames, self.keys, documented, offset_s)
+            found = clock_from_keys(changes, frames, self.keys, documented, MAX_OFFSET_S)
             if found is not None:
                 return found
         return None
@@ -127,7 +126,7 @@ class ClockSearch:
         times = self.video.times
         first, last = float(times[0]), float(times[-1])
         moved = np.array([documented.video_time(time) for time in events])
-        begin = float(moved[0]) - self.offset_s if len(moved) else first
+        begin = float(moved[0]) - MAX_OFFSET_S if len(moved) else first
         begin = self._key_frame_before(min(max(first, begin), max(first, last - STRETCH_S)))
         begin = begin if after is None else max(begin, after)
         allowed = int(MAX_SHARE * (last - first) / STRETCH_S)
@@ -135,7 +134,7 @@ class ClockSearch:
         batch: list[Span] = []
         yielded, size = 0, 1
         for start in np.arange(begin, max(last, begin + _NEXT_FRAME_S), STRETCH_S).tolist():
-            reach = [start - self.offset_s, start + STRETCH_S + self.offset_s]
+            reach = [start - MAX_OFFSET_S, start + STRETCH_S + MAX_OFFSET_S]
             from_move, to_move = np.searchsorted(moved, reach)
             if (yielded or after is not None) and to_move - from_move < least:
                 continue
@@ -165,11 +164,11 @@ class ClockSearch:
 
     def part(self, clock: Clock, span: Span, changes: ChangeMap) -> ClockPart | None:
         """The clock that the changes in a span show, not far from `clock`; None: they show none."""
-        search_s, middle = min(self.offset_s, MAX_DRIFT_S), (span.start + span.end) / 2
-        found = clock_from_pointer(changes, self.track, clock, [clock.event_scale], search_s)
+        middle = (span.start + span.end) / 2
+        found = clock_from_pointer(changes, self.track, clock, [clock.event_scale], MAX_DRIFT_S)
         if found is None:
             pressed = np.array([clock.video_time(time) for time in self.keys])
-            lag_s, *_ = echo_lag(changes, self.video.times, pressed, search_s) or (ECHO_S[0],)
+            lag_s, *_ = echo_lag(changes, self.video.times, pressed, MAX_DRIFT_S) or (ECHO_S[0],)
             if ECHO_S[0] <= lag_s <= ECHO_S[1]:
                 return None
             # Of the clocks that typing allows, the one that is furthest off.
@@ -311,11 +310,11 @@ class ClockCheck:
         self._changes = ChangeMap()
 
 
-def with_parts(clock: Clock, parts: Sequence[ClockPart], min_lead_ms: float) -> Clock:
+def with_parts(clock: Clock, parts: Sequence[ClockPart]) -> Clock:
     """The clock, as uncertain as its parts differ from it.
 
     A part that is less sure than it differs contradicts nothing while the least lead of a frame,
-    `min_lead_ms` before its press, covers the difference; the video would be decoded again for it.
+    `MIN_LEAD_MS` before its press, covers the difference; the video would be decoded again for it.
     A start time that the recorder logged is exact: only a part that contradicts it beyond its own
     uncertainty counts.
     """
@@ -325,7 +324,7 @@ def with_parts(clock: Clock, parts: Sequence[ClockPart], min_lead_ms: float) -> 
         apart = abs(shown) * 1000
         granted = clock.uncertainty_ms + part.clock.uncertainty_ms
         if clock.method != "ffmpeg_start":
-            covered = min(part.clock.uncertainty_ms, min_lead_ms, COVERED_MS)
+            covered = min(part.clock.uncertainty_ms, MIN_LEAD_MS)
             granted = max(clock.uncertainty_ms, covered)
         if apart > granted:
             uncertainty = max(uncertainty, round(apart, 3))

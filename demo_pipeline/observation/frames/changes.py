@@ -150,11 +150,9 @@ def changed_cells(before: Luma, after: Luma, threshold: int = CHANGED_LEVELS) ->
     """
     side = BLOCK // SAMPLE_STEP
     rows, columns = (samples // side for samples in before.shape)
-    if before is after or not before.size:
+    if before is after or not before.size or cv2.norm(before, after, cv2.NORM_INF) <= threshold:
         return np.zeros((rows, columns), bool)
     difference = cv2.absdiff(before, after)
-    if cv2.norm(difference, cv2.NORM_INF) <= threshold:
-        return np.zeros((rows, columns), bool)
     inside = difference[: rows * side, : columns * side]
     strips = reduce(np.maximum, (inside[first::side] for first in range(side)))
     cells: Cells = (strips > threshold).view(f"u{side}") != 0  # a cell's samples as one number
@@ -537,8 +535,14 @@ def connected_parts(
     if cv2.countNonZero(mask) < least_samples:
         return
     widened = cv2.dilate(mask, np.ones((2 * gap[1] + 1, 2 * gap[0] + 1), np.uint8))
-    _, labels, boxes, _ = cv2.connectedComponentsWithStats(widened, connectivity=8)
-    for number, (x, y, width, height, _) in enumerate(boxes[1:].tolist(), start=1):
+    labels = cv2.connectedComponents(widened, connectivity=8)[1]
+    # Outlines take an eighth of the time of OpenCV's own statistics; that of a hole is no larger.
+    boxes: dict[int, Sequence[int]] = {}
+    for outline in cv2.findContours(widened, cv2.RETR_LIST, cv2.CHAIN_APPROX_SIMPLE)[0]:
+        x, y = outline[0, 0].tolist()
+        box, number = cv2.boundingRect(outline), int(labels[y, x])
+        boxes[number] = max(box, boxes.get(number, box), key=lambda sides: sides[2] * sides[3])
+    for number, (x, y, width, height) in sorted(boxes.items()):
         around = slice(y, y + height), slice(x, x + width)
         own = mask[around] & (labels[around] == number)
         if cv2.countNonZero(own) < least_samples:

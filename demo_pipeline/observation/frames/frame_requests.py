@@ -10,12 +10,13 @@ from demo_pipeline.actions.action_tables import CONTINUED, POINTER_MOVED, Action
 from demo_pipeline.observation.clock.calibrate import Calibration
 from demo_pipeline.observation.clock.canvas import Boxes, Canvas
 from demo_pipeline.observation.clock.clock import Clock
+from demo_pipeline.observation.clock.clock_search import MIN_LEAD_MS
 from demo_pipeline.observation.frames.pointer_path import PixelBox, Point, PointerPath, TargetArea
 from demo_pipeline.observation.frames.video_reader import Span
-from demo_pipeline.settings import ObservationSettings
 
 EARLY_S = 1.0  # seconds after an action in which its own effect shows: a pressed button, a menu
 LOOK_BACK_S = 0.3  # seconds before the approach that show whether the screen was still
+POINTER_RADIUS_PX = 40  # screen pixels; a nearer pointer is at a target
 MAX_LEAD_S = 1.0  # seconds; with an unconfirmed clock, an earlier frame shows another screen
 RESPONSE_PX = 60  # video pixels around a click without a known target that may show its effect
 SPAN_MARGIN_FRAMES = 1.5  # frame distances before a span; the frame before it is compared with
@@ -124,9 +125,9 @@ class FrameRequest:
         return self.scan.box if self.scan else None
 
 
-def lead_seconds(clock: Clock, frame_s: float, settings: ObservationSettings) -> float:
-    """The least lead: `min_lead_ms`, the clock's uncertainty or a frame, whichever is longest."""
-    lead = max(settings.min_lead_ms / 1000, clock.uncertainty_ms / 1000, frame_s)
+def lead_seconds(clock: Clock, frame_s: float) -> float:
+    """The least lead: `MIN_LEAD_MS`, the clock's uncertainty or a frame, whichever is longest."""
+    lead = max(MIN_LEAD_MS / 1000, clock.uncertainty_ms / 1000, frame_s)
     return min(lead, MAX_LEAD_S)
 
 
@@ -137,11 +138,10 @@ def request_frames(
     *,
     calibration: Calibration,
     frame_s: float,
-    settings: ObservationSettings,
 ) -> list[FrameRequest]:
     """One request for each action, in order. `targets`: action index → what its scan has."""
     clock, screen = calibration.clock, calibration.screen
-    lead_s = lead_seconds(clock, frame_s, settings)
+    lead_s = lead_seconds(clock, frame_s)
     requests: list[FrameRequest] = []
     since_ms, after_rest = float("-inf"), False
     response_box: PixelBox | None = None
@@ -153,7 +153,7 @@ def request_frames(
         limit = max(press, since + EARLY_S) if pause else press - lead_s
         target = targets.get(action.action_index)
         box = target.box if target else None
-        area = _target_area(action, box, settings)
+        area = _target_area(action, box)
         approach_ms = path.approach_start(action.press_ms, since_ms, area) if area else None
         approach = limit if approach_ms is None else min(limit, clock.video_time(approach_ms))
         start = since if after_rest else approach - LOOK_BACK_S
@@ -195,12 +195,10 @@ def _response_box(action: Action, target: PixelBox | None, canvas: Canvas) -> Pi
     return PixelBox.around(canvas.to_video(action.x, action.y), RESPONSE_PX)
 
 
-def _target_area(
-    action: Action, box: PixelBox | None, settings: ObservationSettings
-) -> TargetArea | None:
+def _target_area(action: Action, box: PixelBox | None) -> TargetArea | None:
     if action.x is None or action.y is None or action.action_type in {"type", "hotkey"}:
         return None
-    return TargetArea(action.x, action.y, settings.pointer_radius_px, box)
+    return TargetArea(action.x, action.y, POINTER_RADIUS_PX, box)
 
 
 def merge_spans(spans: Sequence[Span], frame_s: float) -> list[Span]:

@@ -142,9 +142,8 @@ def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order 
         path=path,
         presses=_presses(actions),
         keys=typed_keys(inputs),
-        settings=settings,
     )
-    observation = _Observation(recorded, path, actions, scans, reader, stop, settings, out)
+    observation = _Observation(recorded, path, actions, scans, reader, stop, out)
     calibration, observed = observation.run(calibration)
     names = unmentioned(settings.recorder_windows, meta)
     fronts = {seen.action_index: seen.window for seen in observed.evidence.targets}
@@ -171,7 +170,6 @@ class _Observation:
     scans: Sequence[LoggedScan]
     reader: TreeReader
     stop: tuple[Action | None, int | None]
-    settings: ObservationSettings
     out: Path
 
     def run(self, calibration: Calibration) -> tuple[Calibration, DecodeResult]:
@@ -184,7 +182,7 @@ class _Observation:
         """
         scanned = scan_targets(self.actions, self.scans, self.reader, calibration)
         observed = self._decoded(calibration, scanned)
-        checked = calibration.checked(observed.clock_parts, self.settings.min_lead_ms)
+        checked = calibration.checked(observed.clock_parts)
         if checked.clock != calibration.clock:
             observed = self._decoded(checked, scanned)
         calibration, desktops = checked, scanned.desktops
@@ -214,7 +212,6 @@ class _Observation:
             self.path,
             calibration=calibration,
             frame_s=self.video.frame_s,
-            settings=self.settings,
         )
         return run_decode_pass(
             self.video,

@@ -43,7 +43,7 @@ def node_at(
         return None
     path = (node for node in (tip, *ancestors(tree, tip)) if node in under)
     if not tree.raws[tip].name:
-        path = (node for node in path if tree.role_at(node) in _CONTROLS or _is_page(tree, node))
+        path = (node for node in path if tree.roles[node] in _CONTROLS or _is_page(tree, node))
     target = next(path, None)
     if target is None or (_is_whole(tree, target) and not (of_scroll and _is_page(tree, target))):
         return None
@@ -56,7 +56,7 @@ def _under(tree: StepTree, x: float, y: float) -> list[int]:
         position
         for position in positions_at(tree, x, y)
         if not tree.is_window(position)
-        and tree.role_at(position) != "desktop"
+        and tree.roles[position] != "desktop"
         and "hidden" not in tree.states_at(position)
         and not _is_clipped(tree, position, x, y)
     ]
@@ -97,7 +97,7 @@ def _front_branch(tree: StepTree, under: Sequence[int]) -> int | None:
 
 def _depth_in_front(tree: StepTree, tip: int) -> int:
     """How many menus, options and dialogs a node is in, itself included."""
-    roles = [tree.role_at(node) for node in (tip, *ancestors(tree, tip))]
+    roles = [tree.roles[node] for node in (tip, *ancestors(tree, tip))]
     is_option = roles[0] == "listitem" and "combobox" in roles
     return is_option + sum(role in _IN_FRONT for role in roles)
 
@@ -113,7 +113,7 @@ def _is_overlay(tree: StepTree, window: int) -> bool:
 def focused_node(tree: StepTree) -> Element | None:
     """The element with the keyboard focus, when the scan has it; never a window or a panel."""
     focused = tree.focused
-    if focused is None or tree.role_at(focused) in {"desktop", "window", "panel"}:
+    if focused is None or tree.roles[focused] in {"desktop", "window", "panel"}:
         return None
     return tree.element(focused)
 
@@ -121,7 +121,7 @@ def focused_node(tree: StepTree) -> Element | None:
 def has_element(tree: StepTree, element: Element) -> bool:
     """Whether a tree of the same screen has an element of this role, name and box."""
     return any(
-        (tree.role_at(node), tree.raws[node].name or "") == (element.role, element.name)
+        (tree.roles[node], tree.raws[node].name or "") == (element.role, element.name)
         for node in positions_of(tree, element.box)
     )
 
@@ -129,7 +129,7 @@ def has_element(tree: StepTree, element: Element) -> bool:
 def text_node_around(tree: StepTree, element: Element) -> Element | None:
     """The text input that an element is, or is in."""
     path = (element.position, *ancestors(tree, element.position))
-    return next((tree.element(node) for node in path if tree.role_at(node) in TEXT_ROLES), None)
+    return next((tree.element(node) for node in path if tree.roles[node] in TEXT_ROLES), None)
 
 
 def agrees_with_cursor(tree: StepTree) -> bool | None:
@@ -169,7 +169,7 @@ def _encloses(outer: PixelBox, inner: PixelBox) -> bool:
 
 def _is_whole(tree: StepTree, position: int) -> bool:
     """Whether it is a document, or a panel as large as its window or the screen."""
-    if tree.role_at(position) not in {"panel", "unknown"}:
+    if tree.roles[position] not in {"panel", "unknown"}:
         return False
     windows = (node for node in ancestors(tree, position) if tree.is_window(node))
     window = next((box for node in windows if (box := tree.box(node)) is not None), None)

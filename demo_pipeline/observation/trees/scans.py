@@ -21,7 +21,7 @@ from demo_pipeline.files.json_files import JsonFileError, parse_json
 from demo_pipeline.files.parquet import read_table
 from demo_pipeline.files.recording_files import LOG_FILE
 from demo_pipeline.observation.clock.canvas import Boxes, ScreenParts
-from demo_pipeline.problems import DemonstrationError, Problem, Severity
+from demo_pipeline.problems import DemonstrationError, Problem, warning
 from demo_pipeline.recording.events import EVENTS_FILE, read_scans
 from demo_pipeline.recording.log_events import scan_fault
 
@@ -70,10 +70,6 @@ class RawNode(msgspec.Struct, gc=False):
                 return *place, *size
             return bbox[0], bbox[1], bbox[2] - bbox[0], bbox[3] - bbox[1]
         return NO_BOX
-
-    def child_nodes(self) -> "list[RawNode]":
-        """The children; macOS recorders write a single child as an object."""
-        return _listed(self.children)
 
 
 def _two_numbers(text: msgspec.Raw) -> tuple[float, float] | None:
@@ -142,7 +138,7 @@ class RawScan(msgspec.Struct):
                 parents.append(parent)
                 if node.children:
                     above.append(len(nodes) - 1)
-                    levels.append(iter(node.child_nodes()))
+                    levels.append(iter(_listed(node.children)))
                     break
             else:
                 levels.pop()
@@ -266,6 +262,7 @@ def _objects(value: Any) -> list[Mapping[str, Any]]:
 
 
 def _listed(value: list[RawNode] | RawNode | None) -> list[RawNode]:
+    """Nodes below a node or the root; macOS recorders write a single one as an object."""
     if value is None:
         return []
     return value if type(value) is list else [value]  # type: ignore[list-item]
@@ -447,14 +444,14 @@ def scan_problems(log: Path, scans: Iterable[Mapping[str, Any]]) -> list[Problem
     if unreadable:
         message = f"{_count(unreadable)} no element in `data.tree`, so that steps get an empty tree"
         remedy = "record with a recorder that writes `tree` as a list of elements"
-        problems.append(_problem("unreadable_scan", message, unreadable[0], remedy))
+        found = Problem("unreadable_scan", LOG_FILE, message, line=unreadable[0], remedy=remedy)
+        problems.append(found)
     if malformed:
         line_number, fault = malformed[0]
         count = "1 scan differs" if len(malformed) == 1 else f"{len(malformed)} scans differ"
         message = f"{count} from the documented form, first: {fault}"
         remedy = "what can be read of it is used"
-        warning = _problem("malformed_scan", message, line_number, remedy, Severity.WARNING)
-        problems.append(warning)
+        problems.append(warning("malformed_scan", LOG_FILE, message, remedy, line_number))
     return problems
 
 
@@ -482,9 +479,3 @@ def _fault(line: bytes, scan: RawScan | None) -> str:
 
 def _count(lines: list[int]) -> str:
     return "1 scan has" if len(lines) == 1 else f"{len(lines)} scans have"
-
-
-def _problem(
-    code: str, message: str, line: int, remedy: str, severity: Severity = Severity.ERROR
-) -> Problem:
-    return Problem(code, LOG_FILE, message, line=line, remedy=remedy, severity=severity)

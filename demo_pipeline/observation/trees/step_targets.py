@@ -328,7 +328,7 @@ class KeyboardFocus:
 
     def _known_field(self, tree: StepTree) -> Element | None:
         fields = (
-            node for node in positions_of(tree, self._field) if tree.role_at(node) in TEXT_ROLES
+            node for node in positions_of(tree, self._field) if tree.roles[node] in TEXT_ROLES
         )
         position = next(fields, None)
         return None if position is None else tree.element(position)
@@ -392,7 +392,7 @@ def _line_with(tree: StepTree, places: Sequence[ChangedBox]) -> Element | None:
     lines = [
         element
         for node in np.flatnonzero(tree.boxes[:, 3] <= highest).tolist()
-        if tree.role_at(node) in TEXT_ROLES and "hidden" not in tree.states_at(node)
+        if tree.roles[node] in TEXT_ROLES and "hidden" not in tree.states_at(node)
         if _holds_any(tree, element := tree.element(node), places)
     ]
     if len(lines) != 1 or not all(_holds_any(tree, lines[0], [place]) for place in places):

@@ -159,7 +159,7 @@ class Element:
 class StepTree:
     """A mapped scan. Each list has an entry for every node below the root, in document order.
 
-    `role_at`, `states_at` and `element` map a single node without mapping all of them.
+    `states_at` and `element` map a single node without mapping all of them.
 
     Attributes:
         time_ms: when the scan began, or the press without a scan; epoch milliseconds.
@@ -200,7 +200,7 @@ class StepTree:
         In event space; None when the recorder wrote none, or several trees.
         """
         tops = self._tops
-        if len(tops) != 1 or self.role_at(tops[0]) in _WINDOWS:
+        if len(tops) != 1 or self.roles[tops[0]] in _WINDOWS:
             return None
         box = self.box(tops[0])
         if box is None or box[:2] != (0.0, 0.0) or not box[2] * box[3] > 0:
@@ -219,7 +219,7 @@ class StepTree:
         if not screens:
             return frozenset(panes)
         inner = [position for position, parent in enumerate(self.parents) if parent in screens]
-        holders = {self.parents[node] for node in inner if self.role_at(node) == "window"}
+        holders = {self.parents[node] for node in inner if self.roles[node] == "window"}
         held = {node for node in inner if self.parents[node] in holders and self._is_pane(node)}
         return frozenset(panes - holders | held)
 
@@ -253,7 +253,8 @@ class StepTree:
     @cached_property
     def roles(self) -> Sequence[str]:
         """OSWorld-Desktopd roles."""
-        return [self.role_at(position) for position in range(len(self))]
+        names = (raw.role or "" for raw in self.raws)
+        return [canonical_role(name, self.platform) or UNKNOWN for name in names]
 
     @cached_property
     def states(self) -> Sequence[States]:
@@ -273,7 +274,7 @@ class StepTree:
 
     def is_window(self, position: int) -> bool:
         """Whether a node is a window, a dialog, or a pane that is a window of its own."""
-        return self.role_at(position) in _WINDOWS or position in self.top_panes
+        return self.roles[position] in _WINDOWS or position in self.top_panes
 
     @cached_property
     def windows_around(self) -> Sequence[int | None]:
@@ -289,10 +290,6 @@ class StepTree:
     def windows(self) -> Sequence[int]:
         """Positions of the windows that are in no other one."""
         return [position for position, own in enumerate(self.windows_around) if own == position]
-
-    def role_at(self, position: int) -> str:
-        """One of `roles`."""
-        return canonical_role(self.raws[position].role or "", self.platform) or UNKNOWN
 
     def states_at(self, position: int) -> States:
         """One of `states`."""
@@ -310,7 +307,7 @@ class StepTree:
         return Element(
             position,
             f"node_{position + 1}",
-            self.role_at(position),
+            self.roles[position],
             _text(self.raws[position].name),
             {side: value for side, (value,) in zip(_SIDES, bounds, strict=True)},
             self.box(position),

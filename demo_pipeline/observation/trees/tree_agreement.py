@@ -69,7 +69,7 @@ def _elements_in(tree: StepTree, places: Sequence[ChangedBox]) -> set[tuple[obje
     width, height = _shared(boxes, places)
     touched = ((width > 0) & (height > 0)).any(axis=0)
     return {
-        (tree.role_at(node), tree.raws[node].name, *boxes[node].round().tolist())
+        (tree.roles[node], tree.raws[node].name, *boxes[node].round().tolist())
         for node in np.flatnonzero(touched).tolist()
         if "hidden" not in tree.states_at(node)
     }

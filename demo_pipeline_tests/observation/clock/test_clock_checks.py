@@ -30,7 +30,6 @@ from demo_pipeline_tests.simulator.script import click
 from demo_pipeline_tests.simulator.video import Frame, VideoOptions
 
 FPS = 15
-LEAD_MS = 50
 START_MS = 1_767_603_600_000.0
 CLOCK = Clock(START_MS, "pixels", 30.0)
 NO_KEYS = np.zeros(0)
@@ -117,32 +116,31 @@ def part(apart_ms: float, uncertainty_ms: float = 40.0) -> ClockPart:
 
 
 def test_parts_within_the_uncertainty_change_nothing() -> None:
-    assert with_parts(CLOCK, [], LEAD_MS) == CLOCK
-    assert with_parts(CLOCK, [part(29), part(-29)], LEAD_MS) == CLOCK
+    assert with_parts(CLOCK, []) == CLOCK
+    assert with_parts(CLOCK, [part(29), part(-29)]) == CLOCK
 
 
 def test_an_unsure_part_counts_when_the_least_lead_does_not_cover_it() -> None:
-    assert with_parts(CLOCK, [part(45, 60)], LEAD_MS) == CLOCK
-    assert with_parts(CLOCK, [part(45, 40)], LEAD_MS).uncertainty_ms == 45
-    assert with_parts(CLOCK, [part(-55, 200)], LEAD_MS).uncertainty_ms == 55
-    assert with_parts(CLOCK, [part(45, 60)], 40).uncertainty_ms == 45
+    assert with_parts(CLOCK, [part(45, 60)]) == CLOCK
+    assert with_parts(CLOCK, [part(45, 40)]).uncertainty_ms == 45
+    assert with_parts(CLOCK, [part(-55, 200)]).uncertainty_ms == 55
 
 
 def test_the_part_that_is_furthest_off_counts() -> None:
-    assert with_parts(CLOCK, [part(35), part(-90), part(10)], LEAD_MS).uncertainty_ms == 90
+    assert with_parts(CLOCK, [part(35), part(-90), part(10)]).uncertainty_ms == 90
 
 
 def test_a_logged_start_outweighs_pictures_that_are_as_unsure() -> None:
     logged = replace(CLOCK, method="ffmpeg_start", uncertainty_ms=20.0)
-    assert with_parts(logged, [part(55)], LEAD_MS) == logged
-    assert with_parts(logged, [part(65)], LEAD_MS).uncertainty_ms == 65
+    assert with_parts(logged, [part(55)]) == logged
+    assert with_parts(logged, [part(65)]).uncertainty_ms == 65
 
 
 def test_parts_of_a_clock_that_drifts_are_compared_at_their_own_time() -> None:
     """A minute in, a clock 0.1 % fast has gained 60 ms: that is the drift already known."""
     drifting = replace(CLOCK, rate=1.001)
-    assert with_parts(drifting, [part(-60)], LEAD_MS) == drifting
-    assert with_parts(drifting, [part(0)], LEAD_MS).uncertainty_ms == pytest.approx(60)
+    assert with_parts(drifting, [part(-60)]) == drifting
+    assert with_parts(drifting, [part(0)]).uncertainty_ms == pytest.approx(60)
 
 
 def recorded(seconds: float, key_s: float, fps: int = FPS) -> RecordedVideo:
@@ -155,7 +153,7 @@ def recorded(seconds: float, key_s: float, fps: int = FPS) -> RecordedVideo:
 
 def parts(video: RecordedVideo, track: PointerTrack, end: float) -> list[Span]:
     """The parts to look at from second 10 to `end`."""
-    return ClockSearch(video, track, NO_KEYS, 3.5).parts_to_check(CLOCK, 10, end)
+    return ClockSearch(video, track, NO_KEYS).parts_to_check(CLOCK, 10, end)
 
 
 def moving(*stretches: tuple[float, float]) -> PointerTrack:

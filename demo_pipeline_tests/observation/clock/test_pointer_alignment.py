@@ -23,7 +23,6 @@ from demo_pipeline.observation.frames.frame_requests import lead_seconds
 from demo_pipeline.observation.frames.pointer_path import PointerTrack
 from demo_pipeline.observation.frames.video_reader import SAMPLE_STEP, RecordedVideo
 from demo_pipeline.recording.video_probe import VideoPackets
-from demo_pipeline.settings import ObservationSettings
 from demo_pipeline_tests.observation.made import observe
 from demo_pipeline_tests.simulator.form import SMALL, script
 from demo_pipeline_tests.simulator.recording import write_recording
@@ -93,8 +92,8 @@ def test_a_stretch_that_contradicts_the_clock_of_those_before_counts() -> None:
     first = replace(found(film(0, 10)), uncertainty_ms=30.0)
     packets = VideoPackets(np.arange(30 * FPS), np.arange(1), Fraction(1, FPS))
     video = RecordedVideo(Path("none.mp4"), packets)
-    search = ClockSearch(video, track_of(np.arange(0, 700, 0.02)), np.zeros(0), 3.5)
-    clock = with_parts(first, search.parts_seen(first, changes), 50)
+    search = ClockSearch(video, track_of(np.arange(0, 700, 0.02)), np.zeros(0))
+    clock = with_parts(first, search.parts_seen(first, changes))
     assert clock.uncertainty_ms == pytest.approx(200, abs=25)
 
 
@@ -188,8 +187,7 @@ def test_a_start_line_that_the_pictures_contradict_stays_and_is_uncertain(off_ms
 
 def test_the_least_lead_is_the_uncertainty_of_the_clock() -> None:
     """But at most a second: without any evidence, meta.timestamp is what is documented."""
-    settings = ObservationSettings()
-    assert lead_seconds(documented_clock(0.0), 0.04, settings) == 1.0
-    assert lead_seconds(Clock(0.0, "ffmpeg_start", 300.0), 0.04, settings) == 0.3
-    assert lead_seconds(Clock(0.0, "pixels", 12.0), 0.1, settings) == 0.1
-    assert lead_seconds(Clock(0.0, "pixels", 12.0), 0.01, settings) == 0.05
+    assert lead_seconds(documented_clock(0.0), 0.04) == 1.0
+    assert lead_seconds(Clock(0.0, "ffmpeg_start", 300.0), 0.04) == 0.3
+    assert lead_seconds(Clock(0.0, "pixels", 12.0), 0.1) == 0.1
+    assert lead_seconds(Clock(0.0, "pixels", 12.0), 0.01) == 0.05

@@ -20,7 +20,6 @@ from demo_pipeline.observation.frames.pointer_path import PointerPath
 from demo_pipeline.observation.frames.screenshot_writer import Screenshot
 from demo_pipeline.observation.frames.video_reader import Frame, RecordedVideo
 from demo_pipeline.recording.video_probe import read_packets
-from demo_pipeline.settings import ObservationSettings
 from demo_pipeline_tests.simulator.video import TICKS, VideoOptions, encode
 
 WIDTH, HEIGHT, FPS = 1280, 720, 15
@@ -71,10 +70,7 @@ def run(
     actions: list[Action],
 ) -> DecodeResult:
     out.mkdir()
-    settings = ObservationSettings()
-    requests = request_frames(
-        actions, {}, PATH, calibration=CALIBRATION, frame_s=1 / FPS, settings=settings
-    )
+    requests = request_frames(actions, {}, PATH, calibration=CALIBRATION, frame_s=1 / FPS)
     video = RecordedVideo(path, read_packets(path))
     return run_decode_pass(
         video,

@@ -18,7 +18,6 @@ from demo_pipeline.observation.frames.pointer_path import PointerPath
 from demo_pipeline.observation.frames.screenshot_writer import Screenshot
 from demo_pipeline.observation.frames.video_reader import RecordedVideo
 from demo_pipeline.recording.video_probe import open_video, read_packets
-from demo_pipeline.settings import ObservationSettings
 from demo_pipeline_tests.simulator.video import TICKS, VideoOptions, encode
 
 FRAMES = "demo_pipeline.observation.frames"
@@ -63,7 +62,6 @@ def observe(
         path,
         calibration=CALIBRATION,
         frame_s=video.frame_s,
-        settings=ObservationSettings(),
     )
     (tmp_path / "out").mkdir()
     observed = run_decode_pass(

@@ -21,7 +21,6 @@ from demo_pipeline.observation.trees.scans import (
 )
 from demo_pipeline.problems import DemonstrationError
 from demo_pipeline.recording.events import build_events
-from demo_pipeline.settings import Settings
 
 
 def scan(number: int, time: int, duration: int | None = 100) -> LoggedScan:
@@ -76,7 +75,7 @@ def stamped(folder: Path, scans: list[tuple[int, int]], *, at_end: bool) -> list
     lines.sort(key=lambda line: line[0])
     log = folder / "input_log.jsonl"
     log.write_text("\n".join(json.dumps(event) for _, event in lines), encoding="utf-8")
-    build_events(log, folder, Settings().recording)
+    build_events(log, folder)
     return read_logged_scans(folder)
 
 

@@ -51,7 +51,7 @@ def test_one_node_can_be_asked_for_without_the_others(tops: list[dict[str, Any]]
     whole, piecemeal = mapped(tops, focused=tops[0] if tops else None), mapped(tops)
     asked = mapped(tops, focused=tops[0] if tops else None)
     positions = range(len(asked))
-    assert [asked.role_at(at) for at in positions] == whole.roles
+    assert asked.roles == whole.roles
     assert [asked.states_at(at) for at in positions] == whole.states
     unfocused = [words for at, words in enumerate(whole.states) if at != whole.focused]
     assert [piecemeal.states_at(at) for at in positions if at != whole.focused] == unfocused

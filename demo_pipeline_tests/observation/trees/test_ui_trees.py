@@ -19,7 +19,6 @@ from demo_pipeline.observation.trees.ui_trees import (
     read_tree_rows,
 )
 from demo_pipeline.recording.events import build_events
-from demo_pipeline.settings import Settings
 from demo_pipeline_tests.observation.made import Observed
 from demo_pipeline_tests.simulator.desktop import Box
 
@@ -31,7 +30,7 @@ def build(one: Observed, out: Path, log: Path | None = None) -> list[dict[str, A
     if log is not None:
         events = out.parent / "events"
         events.mkdir()
-        build_events(log, events, Settings().recording)
+        build_events(log, events)
     build_ui_trees(
         log or one.folder / "input_log.jsonl",
         "windows",

@@ -186,7 +186,7 @@ def kept_token(folder: Path) -> str:
     path = folder / TOKEN_FILE
     folder.mkdir(parents=True, exist_ok=True)
     token = path.read_text().strip() if path.is_file() else ""
-    if len(token) < 32:  # a power cut can leave an empty file, and no token would let everybody in
+    if len(token) < 32:  # a power cut can leave an empty file
         token, draft = secrets.token_urlsafe(32), folder / hidden_name()
         draft.touch(0o600)
         draft.write_text(token)

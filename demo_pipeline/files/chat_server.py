@@ -54,10 +54,11 @@ class Endpoint:
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
 
     def __post_init__(self) -> None:
-        parts = urlsplit(self.url)
+        parts = urlsplit("")
         try:
+            parts = urlsplit(self.url)
             usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-        except ValueError:  # the port is not a number
+        except ValueError:  # the port is not a number, or a bracket is open
             usable = False
         if not usable or not self.url.isprintable() or " " in self.url:
             raise EndpointError("the endpoint must be a URL such as http://127.0.0.1:8000/v1")

@@ -57,21 +57,25 @@ class Reviews:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._read: dict[str, Decision | None] = {}
+        # Demonstration → key → decision: what is asked of one must not look at all others.
+        self._read: defaultdict[str, dict[str, Decision | None]] = defaultdict(dict)
 
     def refresh(self, demonstration: str = "") -> None:
         """Read what was written since, of one demonstration or of all; forget what is gone."""
         folder = f"{REVIEWS}/{demonstration}" if demonstration else REVIEWS
         keys = set(self._store.list_documents(folder))
-        known = {key for key in self._read if key.startswith(f"{folder}/")}
+        names = [demonstration] if demonstration else list(self._read)
+        known = {key for name in names for key in list(self._read[name])}
         for key in known - keys:
-            self._read.pop(key, None)
+            self._read[_demonstration_of(key)].pop(key, None)
         fresh = sorted(keys - known)
-        self._read.update(zip(fresh, in_parallel(self._load, fresh), strict=True))
+        for key, decision in zip(fresh, in_parallel(self._load, fresh), strict=True):
+            self._read[_demonstration_of(key)][key] = decision
 
     def of(self, demonstration: str) -> list[Decision]:
         """The known decisions about a demonstration, in time order."""
-        return [one for one in self.all() if one.demonstration == demonstration]
+        known = filter(None, list(self._read[demonstration].values()))
+        return sorted(known, key=lambda one: one.order)
 
     def by_demonstration(self) -> dict[str, list[Decision]]:
         """Demonstration → the known decisions about it, in time order."""
@@ -82,23 +86,25 @@ class Reviews:
 
     def all(self) -> list[Decision]:
         """Every known decision, in time order."""
-        return sorted(filter(None, list(self._read.values())), key=lambda one: one.order)
+        known = (one for name in list(self._read) for one in self.of(name))
+        return sorted(known, key=lambda one: one.order)
 
     def damaged(self) -> list[str]:
         """Keys of documents that are not decisions."""
-        return sorted(key for key, one in list(self._read.items()) if one is None)
+        known = (pair for of in list(self._read.values()) for pair in list(of.items()))
+        return sorted(key for key, one in known if one is None)
 
     def add(self, decision: Decision) -> bool:
         """Write a decision, unless its id is taken; returns whether it was written."""
         key = f"{REVIEWS}/{decision.demonstration}/{decision.id}.json"
         written = self._store.add_document(key, json_bytes(decision))
-        self._read[key] = decision if written else self._load(key)
+        self._read[decision.demonstration][key] = decision if written else self._load(key)
         return written
 
     def written(self, demonstration: str, decision_id: str) -> Decision | None:
         """The decision that was made under an id before, for whichever version; None: none was."""
         self.refresh(demonstration)
-        return self._read.get(f"{REVIEWS}/{demonstration}/{decision_id}.json")
+        return self._read[demonstration].get(f"{REVIEWS}/{demonstration}/{decision_id}.json")
 
     def make(  # noqa: PLR0917 - the members of a decision
         self,
@@ -176,6 +182,10 @@ class Reviews:
         return decision if is_here else None
 
 
+def _demonstration_of(key: str) -> str:
+    return key.split("/")[1]
+
+
 def checked_value(
     subject: Subject, folder: Path, kind: str, value: Mapping[str, Any], seen: Iterable[Decision]
 ) -> Value:
@@ -228,7 +238,8 @@ def exchanged(decisions: Iterable[Decision], suffix: str) -> str:
     if suffix != ".csv":
         return "".join(json_bytes(one, compact=True).decode() for one in decisions)
     text = io.StringIO()
-    table = csv.DictWriter(text, tuple(Decision.model_fields), lineterminator="\n")
+    columns = tuple(Decision.model_fields)
+    table = csv.DictWriter(text, columns, lineterminator="\n", extrasaction="ignore")
     table.writeheader()
     for one in decisions:
         row = one.model_dump(mode="json")
@@ -252,10 +263,12 @@ def read_exchange(path: Path) -> tuple[list[Decision], list[Problem]]:
     decisions, problems = [], []
     for number, line in lines:
         try:
-            if isinstance(line, dict):
-                line |= {name: parse_json(line.get(name, ""), path.name) for name in _JSON_COLUMNS}
+            value = line
+            if isinstance(line, dict):  # a spreadsheet may have columns and cells of its own
+                value = {name: line.get(name, "") for name in Decision.model_fields}
+                value |= {name: parse_json(value[name], path.name) for name in _JSON_COLUMNS}
             if line:
-                value = parse_json(line, path.name) if isinstance(line, str) else line
+                value = parse_json(line, path.name) if isinstance(line, str) else value
                 decisions.append(Decision.model_validate(value))
         except (JsonFileError, ValidationError) as error:
             why = faults(error) if isinstance(error, ValidationError) else [error.message]

@@ -185,9 +185,10 @@ def kept_token(folder: Path) -> str:
     """
     path = folder / TOKEN_FILE
     folder.mkdir(parents=True, exist_ok=True)
-    if not path.is_file():
-        draft = folder / hidden_name()
+    token = path.read_text().strip() if path.is_file() else ""
+    if len(token) < 32:  # a power cut can leave an empty file
+        token, draft = secrets.token_urlsafe(32), folder / hidden_name()
         draft.touch(0o600)
-        draft.write_text(secrets.token_urlsafe(32))
+        draft.write_text(token)
         draft.replace(path)
-    return path.read_text()
+    return token

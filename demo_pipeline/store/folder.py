@@ -85,7 +85,7 @@ class Folder:
         if folder and self.published_version(folder):
             return {folder}
         found = set[str]()
-        for place, folders, files in os.walk(self.root / folder):
+        for place, folders, files in os.walk(self.root / folder, onerror=_unlisted):
             above = place[len(str(self.root)) + 1 :]
             found |= {f"{above}/{name}".lstrip("/") for name in (*folders, *files)}
             folders[:] = [name for name in folders if name[0] != "."]
@@ -94,7 +94,7 @@ class Folder:
     def versions(self, within: str = "") -> Iterator[VersionKey]:
         """Every version directory below a folder, published or not, complete or not."""
         top = self.root / VERSIONS_FOLDER
-        for place, folders, files in os.walk(top / within):
+        for place, folders, files in os.walk(top / within, onerror=_unlisted):
             above, _, name = place[len(str(top)) + 1 :].rpartition("/")
             if is_version_id(name) and (CONTENT in folders or MANIFEST in files):
                 folders.clear()
@@ -137,7 +137,7 @@ class Folder:
         which nothing is known.
         """
         found = list[Path]()
-        for place, folders, files in os.walk(self.staging):
+        for place, folders, files in os.walk(self.staging, onerror=_unlisted):
             found += [Path(place, name) for name in (*folders, *files) if name[0] == "."]
             folders[:] = [name for name in folders if name[0] != "."]
         marked = ((path, path.name.rpartition(".")[2]) for path in sorted(found))
@@ -164,6 +164,12 @@ def is_old(path: Path, before: float) -> bool:
         return path.lstat().st_mtime < before
     except FileNotFoundError:
         return False
+
+
+def _unlisted(error: OSError) -> None:
+    """Let no folder pass for an empty one: what it holds would be rebuilt, or collected."""
+    if not isinstance(error, FileNotFoundError | NotADirectoryError):
+        raise error
 
 
 def walk_files(content: Path, folder: str = "") -> Iterator[str]:

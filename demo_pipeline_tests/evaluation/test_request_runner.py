@@ -282,6 +282,7 @@ def test_only_this_machine_is_loopback(url, here):
         "http://",
         "http://me:pw@localhost/v1",
         "http://a:b/v1",
+        "http://[::1/v1",
         "http://localhost/v 1",
         "http://localhost/v1\n",
     ],

@@ -125,6 +125,31 @@ def test_an_export_is_imported_without_loss_and_twice_changes_nothing(
     assert reviews.all() == made
 
 
+def test_further_columns_of_a_table_and_members_of_a_decision_stop_no_exchange(
+    judged: Any, tmp_path: Path
+) -> None:
+    made = make(judged[0], judged, "note", {"text": "hi"})
+    newer = Decision.model_validate(made.model_dump() | {"seen_on": "a later version"})
+    header, row = exchanged([newer], ".csv").splitlines()
+    file = tmp_path / "decisions.csv"
+    file.write_text(f"{header},comment\n{row},mine,and more\n")
+    assert read_exchange(file) == ([made], [])
+
+
+def test_what_is_asked_of_one_demonstration_does_not_look_at_all_others(
+    judged: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, made, looked = judged[0], make(judged[0], judged, "approve"), []
+    for number in range(20):
+        Reviews(store).add(made.model_copy(update={"demonstration": f"d{number}"}))
+    reviews = Reviews(store)
+    reviews.refresh()
+    assert len(reviews.all()) == 21
+    monkeypatch.setattr(Decision, "order", property(lambda one: looked.append(one) or one.id))
+    assert [len(reviews.of(f"d{number}")) for number in range(20)] == [1] * 20
+    assert len(looked) == 20
+
+
 def test_lines_that_hold_no_decision_are_named_and_cost_the_others_nothing(
     judged: Any, tmp_path: Path
 ) -> None:

@@ -243,6 +243,15 @@ def test_the_token_is_random_kept_and_its_owners_alone(tmp_path: Path) -> None:
     assert (tmp_path / "cache/review-token").stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.parametrize("left", ["", "short"])
+def test_a_token_that_a_crash_cut_is_made_anew(tmp_path: Path, left: str) -> None:
+    (tmp_path / "review-token").write_text(left)
+    token = kept_token(tmp_path)
+    assert len(token) >= 32
+    (tmp_path / "review-token").write_text(f"{token}\n")  # as an editor leaves it
+    assert kept_token(tmp_path) == token
+
+
 def test_a_taken_port_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("uploads", "store", "cache"):
         monkeypatch.setenv(f"DEMO_PIPELINE_{name.upper()}", str(tmp_path / name))

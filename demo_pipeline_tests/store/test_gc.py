@@ -4,6 +4,8 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from demo_pipeline.store import store as store_module
 from demo_pipeline.store import versions
 from demo_pipeline.store.store import open_store
@@ -28,6 +30,24 @@ def test_replaced_versions_are_removed_after_the_grace_period_and_not_before(tmp
     assert store.collect(DAY, now=LATER + DAY + 1) == [f"sft@{old.id}"]
     assert seen(store, "sft") == {"a": "new"}
     assert store.collect(DAY, now=LATER + DAY + 1) == []
+
+
+@pytest.mark.parametrize("folder", [".versions/sft", "trajectories"])
+def test_a_folder_that_cannot_be_listed_does_not_pass_for_an_empty_one(
+    tmp_path, monkeypatch, folder
+):
+    store, scanned = open_store(str(tmp_path)), os.scandir
+    put(store, "trajectories/one", {"a": "1"})
+    put(store, "sft", {"a": "old"})
+
+    def refusing(place):
+        if str(place) == f"{tmp_path}/{folder}":
+            raise PermissionError(place)
+        return scanned(place)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    with pytest.raises(PermissionError):
+        list(store.versions()) if folder[0] == "." else store.outputs()
 
 
 def test_the_grace_period_begins_when_another_version_is_published(tmp_path):

@@ -42,7 +42,6 @@ from demo_pipeline.exports.cudag.record_rules import (
 )
 from demo_pipeline.exports.cudag.tool_calls import ToolCallError, is_number, parse_tool_calls
 from demo_pipeline.exports.record_checks import NamedFiles, no_records
-from demo_pipeline.files.base_model import field_name
 from demo_pipeline.files.json_files import JsonFileError, load_json, parse_json
 from demo_pipeline.problems import Problem, Severity
 from demo_pipeline.settings import DatasetSettings
@@ -394,20 +393,17 @@ class _Validation:
             yield CudagFault("empty_split", message, remedy, Scope.NOTE)
 
 
-def _differences(found: Any, made: Any, *place: str | int) -> Iterator[tuple[str, str, str]]:
+def _differences(found: Any, made: Any, *place: str) -> Iterator[tuple[str, str, str]]:
     """Yield the place and both values where JSON values differ, long ones from there on."""
     if isinstance(found, dict) and isinstance(made, dict):
         for key in found | made:
             values = found.get(key, _NOTHING), made.get(key, _NOTHING)
             yield from _differences(*values, *place, printable(key))
-    elif isinstance(found, list) and isinstance(made, list) and len(found) == len(made):
-        for number, values in enumerate(zip(found, made, strict=True)):
-            yield from _differences(*values, *place, number)
     elif found != made:
         one, other = (v if v == _NOTHING else json.dumps(v) for v in (found, made))
         same = next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), 0)
         start = max(0, same - _SHOWN // 4) if max(len(one), len(other)) > _SHOWN else 0
-        yield field_name(place), one[start:][:_SHOWN], other[start:][:_SHOWN]
+        yield ".".join(place), one[start:][:_SHOWN], other[start:][:_SHOWN]
 
 
 def _is_kind(path: Path, wanted: str) -> bool:

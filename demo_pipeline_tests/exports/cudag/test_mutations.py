@@ -566,7 +566,7 @@ CONFIGS: list[Mutation] = [
     derived(
         "tools.json",
         put(0, "function", "parameters", value={}),
-        f"[0].function.parameters.type is missing, {GIVE}",
+        'is d.", "parameters": {}}}], but records and settings give d.", "parameters": {"type"',
     ),
     derived("dataset_info.json", lambda _: [1], f'is [1], {GIVE} {{"demonstrations_train"'),
     derived(

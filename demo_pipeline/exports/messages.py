@@ -1,10 +1,9 @@
 """The messages export: CUDAG records as chats, in the form that qwen-vl-utils reads.
 
-Belongs here: the models, from which the JSON Schema beside this module is made (their docstrings
-are its descriptions), what a line and the rows hold, the rules, and reading an answer. The system's
-and the assistant's content is text; the user's is a list of parts, and an image part names its
-file. The calls are those of the CUDAG records. Why the rows differ from the line is in
-docs/trainers.md.
+Belongs here: the models, from which the JSON Schema of a line is made (their docstrings are its
+descriptions), what a line and the rows hold, the rules, and reading an answer. The system's and the
+assistant's content is text; the user's is a list of parts, and an image part names its file. The
+calls are those of the CUDAG records. Why the rows differ from the line is in docs/trainers.md.
 """
 
 import re
@@ -47,19 +46,22 @@ from demo_pipeline.exports.record_checks import (
     checked_records,
     missing,
     no_records,
+    schema_writer,
     split_files,
     table_problems,
 )
 from demo_pipeline.exports.sft import step_of
 from demo_pipeline.files.base_model import Document
-from demo_pipeline.files.json_files import dump_json, load_json
 from demo_pipeline.files.shown_text import MARKER, escape_markers, replace_surrogates
 from demo_pipeline.problems import Problem
 from demo_pipeline.settings import DatasetSettings
 
 SCHEMA_FILE = "messages.schema.json"
 PROMPT_COMPLETION = "prompt_completion"  # the folder of TRL's rows
-_SCHEMA_ID = "demo-pipeline:messages:2"
+_SCHEMA_HEAD = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "$id": "demo-pipeline:messages:2",
+}
 
 
 class TextPart(Document):
@@ -118,17 +120,6 @@ class MessagesRecord(Document):
     first_step: int = Field(0, ge=0, description="more than 0 after steps that were trimmed off")
     reasoning_source: SkipJsonSchema[Literal["human", "model", "rule"] | None] = None
     messages: list[Message] = Field(min_length=2)
-
-
-def messages_schema() -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of a line."""
-    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": _SCHEMA_ID}
-    return head | MessagesRecord.model_json_schema(mode="validation")
-
-
-def committed_schema() -> Any:
-    """The schema that is part of the package."""
-    return load_json(Path(__file__).with_name(SCHEMA_FILE))
 
 
 def messages_decoder(wheel: WheelUnits) -> AnswerDecoder:
@@ -235,11 +226,6 @@ def _row(
     (path,) = row["images"]
     data = Path(folder, path.split("/", 2)[2]).read_bytes()
     return {**row, "images": [{"bytes": data, "path": path}]}
-
-
-def _finish(out: Path, *_: object) -> Mapping[str, Any]:
-    dump_json(out / SCHEMA_FILE, committed_schema())
-    return {}
 
 
 def _answer(draft: RecordDraft, settings: DatasetSettings) -> str:
@@ -407,7 +393,7 @@ MESSAGES_FORM = Form(
     tables=_tables,
     row=_row,
     instruction_in_prompt=lambda settings: settings.prompt_style != "grounding",
-    finish=_finish,
+    finish=schema_writer(SCHEMA_FILE, MessagesRecord, _SCHEMA_HEAD),
     problems=checked_records(line=MESSAGES_FORMAT),
 )
 build_messages = partial(build_form, MESSAGES_FORM)

@@ -248,11 +248,13 @@ def row_schema(model: type[Document]) -> pa.Schema:
     return pa.schema([pa.field(name, kind, nullable=False) for name, kind in types.items()])
 
 
-def schema_writer(file: str, model: type[Document]) -> Callable[..., Mapping[str, Any]]:
-    """What writes the JSON Schema of a model into a dataset; see `Form.finish`."""
+def schema_writer(
+    file: str, model: type[Document], head: Mapping[str, Any] = {}
+) -> Callable[..., Mapping[str, Any]]:
+    """What writes the JSON Schema of a model, after a head, into a dataset; see `Form.finish`."""
 
     def finish(out: Path, *_: object) -> Mapping[str, Any]:
-        dump_json(out / file, model.model_json_schema())
+        dump_json(out / file, {**head, **model.model_json_schema()})
         return {}
 
     return finish

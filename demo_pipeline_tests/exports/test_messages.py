@@ -10,8 +10,6 @@ from demo_pipeline.exports.cudag.dataset import build_cudag
 from demo_pipeline.exports.cudag.tool_calls import ToolCall
 from demo_pipeline.exports.messages import (
     build_messages,
-    committed_schema,
-    messages_schema,
     validate_messages,
 )
 from demo_pipeline.exports.prompts import action_sentence
@@ -31,10 +29,6 @@ def all_lines(out: Path) -> list[dict]:
 
 def rows_of(out: Path, pattern: str) -> list[dict]:
     return [row for path in sorted(out.glob(pattern)) for row in pq.read_table(path).to_pylist()]
-
-
-def test_the_committed_schema_matches_the_models():
-    assert committed_schema() == messages_schema()
 
 
 def test_every_line_fits_the_schema_and_the_validator(tmp_path):

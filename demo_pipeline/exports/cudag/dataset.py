@@ -34,7 +34,7 @@ from demo_pipeline.exports.cudag.models import (
     RECORD_FILES,
     REPORT_FILE,
 )
-from demo_pipeline.exports.cudag.record_rules import cudag_record_problems
+from demo_pipeline.exports.cudag.record_rules import cudag_record_problems, member
 from demo_pipeline.exports.cudag.records import DRAFT_EXCLUSIONS, DRAFT_SETTINGS, record_drafts
 from demo_pipeline.exports.cudag.tool_calls import render_tool_calls
 from demo_pipeline.exports.prompts import scroll_rule, system_prompt, tool_schema, units_per_notch
@@ -143,6 +143,24 @@ def decisive_settings(settings: DatasetSettings) -> dict[str, JsonValue]:
     return _values(settings, _DECISIVE) | {"image_mode": _images(settings)}
 
 
+_RECORDED: Mapping[str, tuple[str, ...]] = {  # setting → its place in config.json
+    **{name: (name,) for name in ("name_prefix", "user", "seed", *_CHOICES)},
+    **{f"{name}_ratio": ("split_ratios", name) for name in HASHED},
+    "cudag_scroll_sign": ("scroll", "positive"),
+    "cudag_scroll_unit": ("scroll", "unit"),
+    "cudag_pixels_per_notch": ("scroll", "pixels_per_notch"),
+}
+
+
+def recorded_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of the settings that a config.json holds; those that it lacks are left out."""
+    known = {name: member(config, *place) for name, place in _RECORDED.items()}
+    if isinstance(time := config.get("generated_at"), str):
+        known["timestamp"] = re.sub("[-:Z]", "", time).replace("T", "_")
+    known["image_mode"] = "jpeg" if member(config, "images", "format") == "jpeg" else "link"
+    return {name: value for name, value in known.items() if value is not None}
+
+
 def _values(settings: DatasetSettings, names: Sequence[str]) -> dict[str, JsonValue]:
     values: dict[str, JsonValue] = settings.model_dump(mode="json", include=set(names))
     return {name: values[name] for name in names}
@@ -213,6 +231,47 @@ def _split_report(
     }
 
 
+def _derived_files(
+    out: Path, settings: DatasetSettings, config: Mapping[str, Any], report: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What is written beside the records: file → its JSON value; a `.txt` holds a text."""
+    written = [split for split in Split if (out / RECORD_FILES[split.value]).is_file()]
+    return {
+        "config.json": config,
+        "system_prompt.txt": system_prompt(settings) + "\n",
+        "tools.json": [tool_schema(settings)],
+        "dataset_info.json": _dataset_info(written, settings),
+        REPORT_FILE: report,
+    }
+
+
+def derived_again(
+    root: Path, config: Any, report: Any, records: dict[str, int], tasks: Mapping[str, int]
+) -> dict[str, Any]:
+    """The same for a dataset that was written, of its counted records and its stated settings.
+
+    The groups, what was left out and what filled a split are as its split report states them.
+
+    Raises:
+        AttributeError, LookupError, TypeError, ValueError: the report has not the form of ours.
+    """
+    settings = DatasetSettings(**recorded_settings(config))
+    known = member(report, "trajectories") or {}
+    splits = {key: Split(one["split"]) for key, one in known.items()}
+    members = {key: one["group"] for key, one in known.items()}
+    groups = {members[key]: split for key, split in splits.items()}
+    filled = tuple((one["group"], Split(one["split"])) for one in member(report, "filled") or ())
+    empty = tuple(map(Split, member(report, "empty") or ()))
+    absent = tuple(member(report, "held_out_applications_absent") or ())
+    plan = SplitPlan(splits, groups, members, filled, empty, absent)
+    left_out = [member(report, "excluded", n) or {} for n in ("trajectories", "records", "actions")]
+    summary = ExportSummary("records", records, 0, left_out[0], left_out[1], left_out[2], ())
+    escaped = {n: member(config, "escaped_markers", n) or 0 for n in ("prompts", "tool_calls")}
+    time = _generated_at(EPOCH, settings)
+    made = _configuration(settings, time, dict(sorted(tasks.items())), plan, escaped)
+    return _derived_files(root, settings, made, _split_report(plan, settings, summary))
+
+
 _DATA = ("train", "val", "held_out")  # of which data.jsonl is the union, byte for byte
 _PROMPTS, _CALLS, _TASK = "markers of prompts", "markers of calls", "task "  # what is counted
 
@@ -273,12 +332,12 @@ def _finish(
                 with path.open("rb") as source:
                     shutil.copyfileobj(source, data)
     config = _configuration(settings, time, tasks, plan.splits, escaped)
-    written = [split for split in Split if (out / RECORD_FILES[split.value]).is_file()]
-    (out / "system_prompt.txt").write_text(system_prompt(settings) + "\n", encoding="utf-8")
-    dump_json(out / "config.json", config)
-    dump_json(out / "tools.json", [tool_schema(settings)])
-    dump_json(out / "dataset_info.json", _dataset_info(written, settings))
-    dump_json(out / REPORT_FILE, _split_report(plan.splits, settings, summary))
+    report = _split_report(plan.splits, settings, summary)
+    for name, value in _derived_files(out, settings, config, report).items():
+        if isinstance(value, str):
+            (out / name).write_text(value, encoding="utf-8")
+        else:
+            dump_json(out / name, value)
     planned, ratios = Counter(plan.splits.splits.values()), _split_ratios(settings)
     empty = [split for split, ratio in ratios.items() if ratio > 0 and not summary.records[split]]
     return {

@@ -13,7 +13,7 @@ from contextlib import suppress
 from enum import Enum, auto
 from typing import Annotated, Any, Literal, NamedTuple, TypeGuard
 
-from pydantic import Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from demo_pipeline.desktopd.models import Text
 from demo_pipeline.exports.cudag.models import ID_PATTERN, IMAGE_TOKEN, to_ru
@@ -137,7 +137,7 @@ def training_faults(record: object) -> Iterator[CudagFault]:
     yield from _metadata_faults(metadata, _OurMetadata, Scope.FORMAT)
     if "tolerance" in metadata:
         yield from _tolerance_faults(metadata["tolerance"])
-    keys = [call for call in calls if _argument(call, "action") == "key"]
+    keys = [call for call in calls if member(call, "arguments", "action") == "key"]
     presses = metadata.get("presses")
     repeated = len(keys) if keys and all(call == keys[0] for call in calls) else 1
     if is_int(presses) and presses > 0 and presses != repeated:
@@ -161,7 +161,7 @@ def eval_faults(record: object) -> Iterator[CudagFault]:
     if not isinstance(metadata, dict):
         yield CudagFault("metadata", "metadata must be an object")
         return
-    action = _argument(expected, "action")
+    action = member(expected, "arguments", "action")
     if isinstance(expected, dict) and isinstance(expected.get("arguments"), dict):
         ends_drag = action == "left_click_drag"
         yield from _coordinate_faults([expected], metadata, ends_drag=ends_drag)
@@ -189,13 +189,12 @@ def picture_faults(
     name = picture_name(record, key)
     if name is None or not isinstance(record, dict):
         return
-    info, metadata = files.picture(folder + name), record.get("metadata")
+    info, declared = files.picture(folder + name), member(record, "metadata", "image_size")
     if isinstance(info, str):
         fault = "Image not found" if info == "is missing" else f"Image does not open ({info})"
         yield CudagFault("image", f"{fault}: {printable(folder + name)}")
         return
     size = [info.width, info.height]
-    declared = metadata.get("image_size") if isinstance(metadata, dict) else None
     if isinstance(declared, list) and declared != size:
         told = declared if all(isinstance(part, int) for part in declared[:3]) else "(not numbers)"
         message = f"metadata.image_size {told} is not the size of the image, {size}"
@@ -243,7 +242,7 @@ def _conversation_faults(turns: object) -> Iterator[CudagFault]:
         turns, ("human", "gpt"), (HUMAN_START, _GPT_START), strict=True
     ):
         where = f"conversations: the {speaker} turn"
-        value = turn.get("value") if isinstance(turn, dict) else None
+        value = member(turn, "value")
         if not isinstance(turn, dict):
             yield CudagFault("conversations", f"{where} must be an object")
         elif turn.get("from") != speaker:
@@ -265,8 +264,7 @@ def _conversation_faults(turns: object) -> Iterator[CudagFault]:
 
 def _turn_calls(turns: object) -> list[object]:
     """The JSON values of all <tool_call> blocks in the last turn; other text is ignored."""
-    last = turns[-1] if isinstance(turns, list) and turns else None
-    value = last.get("value") if isinstance(last, dict) else None
+    value = member(turns, -1, "value")
     values: list[object] = []
     for block in _LOOSE_BLOCK.findall(value) if isinstance(value, str) else ():
         with suppress(JsonFileError):
@@ -284,15 +282,19 @@ def _expected_faults(action: object) -> Iterator[CudagFault]:
     if not isinstance(action.get("arguments"), dict):
         yield CudagFault(code, "expected_action.arguments must be an object")
         return
-    if not isinstance(name := _argument(action, "action"), str) or not name:
+    if not isinstance(name := member(action, "arguments", "action"), str) or not name:
         yield CudagFault(code, "expected_action.arguments.action must be a string")
     yield from (shared("tool_call", f"expected_action: {fault}") for fault in call_faults(action))
 
 
-def _argument(call: object, name: str) -> Any:
-    """An argument of a call; None when there is none, or it is not a call."""
-    arguments = call.get("arguments") if isinstance(call, dict) else None
-    return arguments.get(name) if isinstance(arguments, dict) else None
+def member(value: Any, *keys: Any) -> Any:
+    """A member deep inside a JSON value, by names and numbers; None when there is none."""
+    try:
+        for key in keys:
+            value = value[key]
+    except (LookupError, TypeError):
+        return None
+    return value
 
 
 def _coordinate_faults(
@@ -305,7 +307,7 @@ def _coordinate_faults(
         metadata: the record's metadata, as parsed JSON of any kind.
         ends_drag: the one call is the end of a drag, so that the metadata has its end too.
     """
-    given = (call.get("arguments") for call in calls if isinstance(call, dict))
+    given = [member(call, "arguments") for call in calls]
     points = [one["coordinate"] for one in given if isinstance(one, dict) and "coordinate" in one]
     if not all(map(_is_place, points)):
         remedy = "divide the pixel by the size of the image and multiply by 1000"
@@ -403,7 +405,7 @@ def _metadata_faults(
 
 
 def typed(
-    values: Mapping[str, Any], model: type[Document], code: str, prefix: str = ""
+    values: Mapping[str, Any], model: type[BaseModel], code: str, prefix: str = ""
 ) -> Iterator[CudagFault]:
     """Yield what a model rejects in our datasets; messages name the members after the prefix."""
     try:

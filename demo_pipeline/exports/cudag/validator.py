@@ -2,20 +2,22 @@
 
 Belongs here: which directories and files must be there; what must not repeat over records, splits
 and images; the extra files that this pipeline writes, which datasets of other generators need not
-have. That their content is what the records give is compared when a dataset is built. Rules for one
-record are in record_rules.py.
+have, compared with what dataset.py makes of the records. Rules for one record are in
+record_rules.py.
 
 Locations are those of the CUDAG document: `train.jsonl:42` is line 42 of the file; `test.json:5` is
 the fifth entry of the array in `test/test.json`, counted from 1; `test/` and `./` are directories.
 """
 
 import hashlib
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from demo_pipeline.exports.cudag.dataset import derived_again, recorded_settings
 from demo_pipeline.exports.cudag.models import (
     DIRECTORY_PATTERN,
     GENERATOR,
@@ -29,20 +31,24 @@ from demo_pipeline.exports.cudag.record_rules import (
     Scope,
     eval_faults,
     json_fault,
+    member,
     ours,
     picture_faults,
     picture_name,
     printable,
     shared,
     training_faults,
+    typed,
 )
 from demo_pipeline.exports.cudag.tool_calls import ToolCallError, is_number, parse_tool_calls
 from demo_pipeline.exports.record_checks import NamedFiles, no_records
 from demo_pipeline.files.json_files import JsonFileError, load_json, parse_json
 from demo_pipeline.problems import Problem, Severity
+from demo_pipeline.settings import DatasetSettings
 
 _REMEDY = "build the dataset again"
 _UNION_REMEDY = "make data.jsonl the union of train, val and held_out"
+_NOTHING, _SHOWN = "missing", 80  # a value that is not there; characters of one in a message
 _OF_OURS = (REPORT_FILE, "system_prompt.txt", "tools.json", "dataset_info.json")
 _TESTS = RECORD_FILES["test"]
 _REQUIRED = (  # kind, the directory that problems name, name
@@ -128,7 +134,8 @@ class _Validation:
         self.root, self.files = root, NamedFiles.below(root)
         self.problems: list[Problem] = []
         self.records = Counter[str]()
-        self._ratios: dict[str, Any] = {}  # of config.json
+        self._tasks = Counter[str]()  # records by task type
+        self._config: dict[str, Any] = {}
         self._ours = False
         # Kind of key and key → the first place that has it.
         self._first: dict[tuple[str, str | bytes], RecordPlace] = {}
@@ -163,8 +170,7 @@ class _Validation:
         """Check the configuration, which names the generator of the dataset."""
         value = self._load("config.json", "config.json")
         if isinstance(value, dict):
-            self._ours, ratios = value.get("generator") == GENERATOR, value.get("split_ratios")
-            self._ratios = ratios if isinstance(ratios, dict) else {}
+            self._ours, self._config = value.get("generator") == GENERATOR, value
         elif value is not None:
             self._report("config.json", None, CudagFault("config", "must be a JSON object"))
 
@@ -254,9 +260,11 @@ class _Validation:
         That is its id, its image or its trajectory, and image and prompt of another split. Its
         values may have any type.
         """
-        name, path, metadata = record.get(id_key), record.get(image_key), record.get("metadata")
-        trajectory = metadata.get("trajectory_id") if isinstance(metadata, dict) else None
+        name, path = record.get(id_key), record.get(image_key)
+        trajectory = member(record, "metadata", "trajectory_id")
         self.records[here.split] += 1
+        if isinstance(task := member(record, "metadata", "task_type"), str):
+            self._tasks[task] += 1
         if isinstance(name, str) and (first := self._seen("id", name, here)) != here:
             scope = Scope.SHARED if "test" in {first.split, here.split} else Scope.FORMAT
             scope = Scope.FORMAT if first.split == here.split else scope
@@ -279,7 +287,7 @@ class _Validation:
         first = self._seen("image", digest, here)
         if first.split != here.split:
             self._shared.setdefault(digest, (first, here))
-        prompt = _prompt(record)
+        prompt = member(record, "conversations", 0, "value") or record.get("prompt")
         if isinstance(prompt, str):
             key = _digest(digest + prompt.removeprefix(HUMAN_START))
             first = self._seen("question", key, here)
@@ -324,10 +332,34 @@ class _Validation:
             message = f"{subject} in more than one split, first {other}, the same as {first}"
             remedy = "check that these images do not show the answers"
             self._report("./", None, CudagFault("shared_image", message, remedy, Scope.NOTE))
-        for name in filter(self._require, _OF_OURS) if self._ours else ():
-            value = self._load(name, name, Scope.OURS) if name.endswith(".json") else None
-            if name == REPORT_FILE and value is not None:
-                self._report(name, None, *self._report_faults(value))
+        if not self._ours:
+            return
+        values: dict[str, Any] = {"config.json": self._config}
+        for name in filter(self._require, _OF_OURS):
+            is_json, path = name.endswith(".json"), self.root / name
+            text = "" if is_json else path.read_text("utf-8", "replace")
+            values[name] = self._load(name, name, Scope.OURS) if is_json else text
+        if (report := values.get(REPORT_FILE)) is not None:
+            self._report(REPORT_FILE, None, *self._report_faults(report))
+        self._compare_derived(values, report)
+
+    def _compare_derived(self, values: Mapping[str, Any], report: Any) -> None:
+        """Compare the files beside the records with what records and settings give."""
+        faults = list(typed(recorded_settings(self._config), DatasetSettings, "config"))
+        self._report("config.json", None, *faults)
+        if faults:
+            return
+        try:
+            made = derived_again(self.root, self._config, report, self.records, self._tasks)
+        except (AttributeError, LookupError, TypeError, ValueError):
+            fault = ours("split_report", "has not the form of a split report", _REMEDY)
+            self._report(REPORT_FILE, None, fault)
+            return
+        for name in [name for name, value in values.items() if value is not None]:
+            for place, one, other in _differences(values[name], made[name]):
+                if other != _NOTHING or name != "dataset_info.json":  # which may list others
+                    message = f"{place} is {one}, but records and settings give {other}".strip()
+                    self._report(name, None, ours("derived_file", message, _REMEDY))
 
     def _report_faults(self, report: Any) -> Iterator[CudagFault]:
         """Yield where the split report differs from the records, task groups in two splits.
@@ -335,20 +367,20 @@ class _Validation:
         And wanted splits that have no record, although the dataset has task groups.
         """
         groups: dict[str, RecordPlace] = {}
-        members = _member(report, "trajectories")
+        members = member(report, "trajectories")
         for (kind, key), place in self._first.items():
-            listed = _member(members, key) if kind == "trajectory" else None
-            if kind == "trajectory" and _member(listed, "split") != place.split:
+            listed = member(members, key) if kind == "trajectory" else None
+            if kind == "trajectory" and member(listed, "split") != place.split:
                 message = f"trajectory '{printable(str(key))}' of {place} is not listed so"
                 yield ours("split_report", message, _REMEDY)
-            if isinstance(group := _member(listed, "group"), str):
+            if isinstance(group := member(listed, "group"), str):
                 other = groups.setdefault(group, place)
                 if other.split != place.split:
                     both = f"{other.split} ({other}) and in {place.split} ({place})"
                     yield ours("split_overlap", f"group '{printable(group)}' is in {both}", _REMEDY)
-        counts = {split: _member(report, "splits", split, "groups") for split in RECORD_FILES}
+        counts = {split: member(report, "splits", split, "groups") for split in RECORD_FILES}
         for split in HASHED if any(counts.values()) else ():
-            ratio = self._ratios.get(split)
+            ratio = member(self._config, "split_ratios", split)
             if self.records[split] or not is_number(ratio) or not ratio:
                 continue
             reason = (
@@ -361,17 +393,17 @@ class _Validation:
             yield CudagFault("empty_split", message, remedy, Scope.NOTE)
 
 
-def _prompt(record: Mapping[str, Any]) -> object:
-    """The text of the human."""
-    turns = record.get("conversations")
-    first = turns[0] if isinstance(turns, list) and turns else None
-    return first.get("value") if isinstance(first, dict) else record.get("prompt")
-
-
-def _member(value: Any, *keys: Any) -> Any:
-    for key in keys:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value
+def _differences(found: Any, made: Any, *place: str) -> Iterator[tuple[str, str, str]]:
+    """Yield the place and both values where JSON values differ, long ones from there on."""
+    if isinstance(found, dict) and isinstance(made, dict):
+        for key in found | made:
+            values = found.get(key, _NOTHING), made.get(key, _NOTHING)
+            yield from _differences(*values, *place, printable(key))
+    elif found != made:
+        one, other = (v if v == _NOTHING else json.dumps(v) for v in (found, made))
+        same = next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), 0)
+        start = max(0, same - _SHOWN // 4) if max(len(one), len(other)) > _SHOWN else 0
+        yield ".".join(place), one[start:][:_SHOWN], other[start:][:_SHOWN]
 
 
 def _is_kind(path: Path, wanted: str) -> bool:
@@ -389,8 +421,7 @@ def _line_faults(line: bytes, test: object) -> Iterator[CudagFault]:
     except JsonFileError as error:
         yield json_fault(error, Scope.OURS)
         return
-    image = record.get("image") if isinstance(record, dict) else None
-    if isinstance(image, str):
+    if isinstance(image := member(record, "image"), str):
         record = {**record, "image": image.removeprefix("test/")}
     faults = list(training_faults(record))
     yield from faults
@@ -406,7 +437,7 @@ def _line_faults(line: bytes, test: object) -> Iterator[CudagFault]:
         ("image", image, f"test/{test.get('screenshot')}"),
         ("human turn", human, f"{HUMAN_START}{test.get('prompt')}"),
         ("last tool call", call, test.get("expected_action")),
-        ("task_type", record["metadata"]["task_type"], _member(test, "metadata", "task_type")),
+        ("task_type", record["metadata"]["task_type"], member(test, "metadata", "task_type")),
     ):
         if mine != named:
             message = f"the {what} differs from this entry of test.json"

@@ -160,10 +160,10 @@ def _write_lines(
         written += 1
 
     with private_file(out) as file:
-        with committed_trajectories(workspace) as committed:
-            settings = workspace.settings.datasets
-            plan = plan_export(committed.trajectories, settings)
-            each_true_step(plan, settings, asked.splits, add)
+        committed = committed_trajectories(workspace)
+        settings = workspace.settings.datasets
+        plan = plan_export(committed.trajectories, settings)
+        each_true_step(plan, settings, asked.splits, add)
         if not written:
             raise _no_step(asked)
     return written
@@ -203,7 +203,7 @@ def score_file(
     settings = workspace.settings.datasets
     decode = ANSWER_FORMS[asked.form].decoder(settings)
     with ExitStack() as stack:
-        committed = stack.enter_context(committed_trajectories(workspace))
+        committed = committed_trajectories(workspace)
         plan = plan_export(committed.trajectories, settings)
         known = {candidate.source.id for candidate in plan.selection.chosen}
         answers = stack.enter_context(read_predictions(predictions, known))
@@ -365,12 +365,10 @@ def run_evaluation(workspace: Workspace, name: str, *, force: bool = False) -> B
             return [_coverage(out), _privacy(workspace, dropped)]
 
         output, section = f"{EVALUATION_OUTPUT}/{name}", workspace.settings.datasets.fingerprint()
-        with committed_trajectories(workspace) as committed:
-            required, kept = (
-                workspace.settings.datasets.require_review,
-                [CORRECTIONS_FILE, NOTES_FILE],
-            )
-            inputs = {one.id: read_of(one, kept, required) for one in committed.trajectories}
+        committed = committed_trajectories(workspace)
+        required = workspace.settings.datasets.require_review
+        kept = [CORRECTIONS_FILE, NOTES_FILE]
+        inputs = {one.id: read_of(one, kept, required) for one in committed.trajectories}
         inputs[f"{EVALUATIONS_FOLDER}/{name}"] = dropped.fingerprint
         recipe = Recipe(EVALUATION_OUTPUT, EVALUATION_CODE_VERSION, section, inputs)
         return build_if_stale(workspace.store, output, recipe, build, check, force=force)

@@ -131,11 +131,10 @@ class Store:
         """Whether every file of a published version exists in its size; asks the bucket itself."""
         return has_all_files(self._folder, version)
 
-    @contextmanager
-    def open(self, output: str, files: str | None = None) -> Iterator[tuple[Path, Version]]:
+    def open(self, output: str, files: str | None = None) -> tuple[Path, Version]:
         """A local folder with the current version's content, links included, for reading only.
 
-        It stays the same version while it is open, whatever is committed meanwhile.
+        It stays this version, whatever is committed meanwhile, and goes a grace period later.
 
         Args:
             output: its name.
@@ -149,18 +148,16 @@ class Store:
         """
         version = self._required(output)
         self._bring(version, files)
-        yield Path(self._folder.content(*version.key)), version
+        return Path(self._folder.content(*version.key)), version
 
-    @contextmanager
-    def open_version(self, version: Version) -> Iterator[Path]:
+    def open_version(self, version: Version) -> Path:
         """Like `open`, for the own files of a version that `versions` gave, published or not."""
         self._bring(version, "*")
-        yield Path(self._folder.content(*version.key))
+        return Path(self._folder.content(*version.key))
 
-    @contextmanager
     def open_all(
         self, outputs: Sequence[str], keep: Callable[[Version], KeptT]
-    ) -> Iterator[Sequence[tuple[str, KeptT]]]:
+    ) -> Sequence[tuple[str, KeptT]]:
         """Like `open`, for very many outputs; those without a whole version are left out.
 
         The folders are text, which takes a tenth of the memory of a `Path`; of a version stays
@@ -171,7 +168,7 @@ class Store:
             with suppress(MissingOutput):
                 self._bring(version)
                 opened.append((self._folder.content(*version.key), keep(version)))
-        yield opened
+        return opened
 
     def outputs(self, prefix: str = "") -> list[str]:
         """Names of the published outputs at or below the folder `prefix`, sorted."""

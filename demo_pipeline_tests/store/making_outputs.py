@@ -35,8 +35,8 @@ def write(folder: Path, files: Files) -> None:
 
 def seen(store: Store, output: str) -> dict[str, str]:
     """What a reader gets, with links followed."""
-    with store.open(output) as (path, _):
-        return contents(path)
+    path = store.open(output)[0]
+    return contents(path)
 
 
 def contents(folder: Path) -> dict[str, str]:

@@ -114,7 +114,7 @@ def committed_trajectories(workspace: Workspace) -> CommittedTrajectories:
     noted = {name.rpartition("/")[2] for url, name in _damaged if url == store.url}
     present = [name for name in names if name.rpartition("/")[2] not in noted]
     wanted = RECORDS_STAGE.parts(workspace.settings)
-    opened = workspace.store.open_all(present, lambda version: _Kept.of(version, wanted))
+    opened = [(at, _Kept.of(one, wanted)) for at, one in workspace.store.open_all(present)]
     kept = {one.name.output.rpartition("/")[2]: one for _, one in opened}
     versions = {key: one.trajectory for key, one in kept.items()}
     judged = workspace.reviews.verdicts(versions)

@@ -8,10 +8,9 @@ that a reader can see. A store in a bucket is the same with a local cache as its
 import hashlib
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TypeVar
 
 from pydantic import JsonValue
 
@@ -61,7 +60,6 @@ from demo_pipeline.store.versions import (
     verify_version,
 )
 
-KeptT = TypeVar("KeptT")
 _COLLECTION = ".collect"  # the lock of a collection, shared by the commits that run meanwhile
 _MANY = 1000  # files and folders that are synced by one call for the file system
 _LOG = logging.getLogger(__package__)
@@ -146,7 +144,9 @@ class Store:
             MissingOutput: `current` is None; or names an output that lacks one of these files, or
                 a linked one that lacks a file.
         """
-        version = self._required(output)
+        version = self.current(output)
+        if version is None:
+            raise MissingOutput(output)
         self._bring(version, files)
         return Path(self._folder.content(*version.key)), version
 
@@ -155,20 +155,15 @@ class Store:
         self._bring(version, "*")
         return Path(self._folder.content(*version.key))
 
-    def open_all(
-        self, outputs: Sequence[str], keep: Callable[[Version], KeptT]
-    ) -> Sequence[tuple[str, KeptT]]:
-        """Like `open`, for very many outputs; those without a whole version are left out.
+    def open_all(self, outputs: Iterable[str]) -> Iterator[tuple[str, Version]]:
+        """Yield what `open` gives of very many outputs; those without a whole version are left out.
 
-        The folders are text, which takes a tenth of the memory of a `Path`; of a version stays
-        what `keep` returns.
+        The folders are text, which takes a tenth of the memory of a `Path`.
         """
-        opened: list[tuple[str, KeptT]] = []
         for version in filter(None, map(self.current, outputs)):
             with suppress(MissingOutput):
                 self._bring(version)
-                opened.append((self._folder.content(*version.key), keep(version)))
-        return opened
+                yield self._folder.content(*version.key), version
 
     def outputs(self, prefix: str = "") -> list[str]:
         """Names of the published outputs at or below the folder `prefix`, sorted."""
@@ -342,12 +337,6 @@ class Store:
         with suppress(MissingRootError):
             return sorted({i.key for i in list_all(self._objects, folder) if is_document(i.key)})
         return []
-
-    def _required(self, output: str) -> Version:
-        version = self.current(output)
-        if version is None:
-            raise MissingOutput(output)
-        return version
 
 
 def open_store(url: str, cache: Path | None = None) -> Store:

@@ -91,7 +91,7 @@ def commit(store: Store, name: str, text: str, other: str = "other.json") -> str
 
 
 def opened(store: Store) -> dict[str, str]:
-    versions = store.open_all(store.outputs("trajectories"), lambda version: version.name)
+    versions = list(store.open_all(store.outputs("trajectories")))
     assert all(Path(folder, "task.json").is_file() for folder, _ in versions)
     return {version.output.rpartition("/")[2]: version.id for _, version in versions}
 

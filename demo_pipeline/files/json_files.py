@@ -147,7 +147,7 @@ def places_in(text: str) -> Callable[[Location], tuple[int | None, int | None]]:
     `MAX_LOCATED_DEPTH`, has the place of the nearest value around it. Without text nothing is
     known, and columns only when all of it is on one line.
     """
-    places: dict[Location, tuple[int | None, int | None]] = {}
+    places = dict[Location, tuple[int | None, int | None]]()
     in_one_line, line, seen = "\n" not in text.strip(), 1, 0
     for location, offset in _offsets(text):
         line += text.count("\n", seen, offset)
@@ -156,10 +156,8 @@ def places_in(text: str) -> Callable[[Location], tuple[int | None, int | None]]:
         places[location] = line, column
 
     def place_of(location: Location) -> tuple[int | None, int | None]:
-        ends = range(len(location), -1, -1)
-        return next(
-            (places[location[:end]] for end in ends if location[:end] in places), (None, None)
-        )
+        around = (location[:end] for end in range(len(location), -1, -1))
+        return next((places[one] for one in around if one in places), (None, None))
 
     return place_of
 

@@ -73,16 +73,19 @@ class Store:
     Args:
         root: the folder, which is created by the first write; everything is on its file system.
         objects: where documents are; None: in the folder.
+
+    Attributes:
+        objects: for what people put beside the outputs.
     """
 
     def __init__(self, root: Path, objects: Objects | None = None) -> None:
         self._folder = Folder(root.absolute())
-        self._objects = objects or FolderObjects(self._folder.root, self._folder.draft)
+        self.objects = objects or FolderObjects(self._folder.root, self._folder.draft)
 
     @property
     def url(self) -> str:
         """The root as it was configured, without credentials."""
-        return self._objects.url
+        return self.objects.url
 
     # What a store in a bucket answers in another way
 
@@ -303,25 +306,25 @@ class Store:
 
     def put_document(self, key: str, data: bytes) -> None:
         """Write or replace a small document, e.g. `quarantine/<id>.json`, atomically."""
-        self._objects.put(require_document(key), data)
+        self.objects.put(require_document(key), data)
 
     def add_document(self, key: str, data: bytes) -> bool:
         """Write a document unless there is one; returns whether this call wrote it."""
         with suppress(ObjectChangedError):
-            self._objects.put(require_document(key), data, replaces="")
+            self.objects.put(require_document(key), data, replaces="")
             return True
         return False
 
     def get_document(self, key: str) -> bytes | None:
         """A document's bytes; None when it does not exist."""
-        stored = self._objects.read(require_document(key))
+        stored = self.objects.read(require_document(key))
         return stored[0] if stored else None
 
     def delete_document(self, key: str) -> bool:
         """Remove a document; returns whether it existed."""
-        exists = self._objects.head(require_document(key)) is not None
+        exists = self.objects.head(require_document(key)) is not None
         if exists:
-            self._objects.delete(key)
+            self.objects.delete(key)
         return exists
 
     def delete_documents(self, folder: str) -> int:
@@ -335,7 +338,7 @@ class Store:
         """Keys of the documents in the folder `prefix`, sorted."""
         folder = require_document(f"{prefix.rstrip('/')}/x")[:-1]
         with suppress(MissingRootError):
-            return sorted({i.key for i in list_all(self._objects, folder) if is_document(i.key)})
+            return sorted({i.key for i in list_all(self.objects, folder) if is_document(i.key)})
         return []
 
 

@@ -27,7 +27,7 @@ from demo_pipeline.desktopd.reader import (
     trajectory_folders,
 )
 from demo_pipeline.desktopd.tree_validator import Nodes, check_action, check_tree_bytes
-from demo_pipeline.files.image_header import probe_image_file
+from demo_pipeline.files.image_files import probe_image_file
 from demo_pipeline.files.json_files import (
     JsonFileError,
     Location,

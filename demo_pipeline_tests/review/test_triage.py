@@ -121,7 +121,7 @@ def test_a_damaged_screenshot_is_no_crash_and_no_finding(tmp_path: Path) -> None
 
 
 def pictures(tmp_path: Path, *rows: Any) -> list[Any]:
-    from demo_pipeline.files.png import PngWriter
+    from demo_pipeline.files.image_files import PngWriter
 
     found = []
     for number, (above, below) in enumerate(rows):

@@ -72,8 +72,8 @@ def process_sample(root: Path, steps: int) -> Path:
     workspace = open_workspace(root)
     run_all_stages(workspace, SAMPLE.name)
     folder = root / "trajectory"
-    with workspace.store.open(TRAJECTORIES_STAGE.output(SAMPLE.name)) as (made, _):
-        shutil.copytree(made, folder)
+    made = workspace.store.open(TRAJECTORIES_STAGE.output(SAMPLE.name))[0]
+    shutil.copytree(made, folder)
     for step in sorted((folder / "steps").iterdir())[steps:]:
         shutil.rmtree(step)
     rows = read_provenance(folder / "provenance.parquet")[:steps]

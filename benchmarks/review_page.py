@@ -42,9 +42,9 @@ def fill(root: Path, count: int) -> None:
         demo = clean(number)
         commit(workspace, demo, root / "made")
         if number % 5 == 0:
-            with workspace.store.open(f"trajectories/{demo.id}") as (folder, version):
-                subject = subject_of(version, demo.id)
-                reviews.make(subject, folder, "ann", "note", {"text": "x"}, uuid4().hex)
+            folder, version = workspace.store.open(f"trajectories/{demo.id}")
+            subject = subject_of(version, demo.id)
+            reviews.make(subject, folder, "ann", "note", {"text": "x"}, uuid4().hex)
 
 
 def memory(running: Served) -> float:

@@ -310,8 +310,8 @@ class NotebookStore:
         """A table of the stage `triage`, of all demonstrations."""
 
         def read(output: str) -> pa.Table:
-            with self._store.open(output, file) as (folder, _):
-                return read_table(folder / file, FRAME_SCHEMAS[name])
+            folder = self._store.open(output, file)[0]
+            return read_table(folder / file, FRAME_SCHEMAS[name])
 
         tables = in_parallel(read, self._store.outputs(TRIAGE_STAGE.folder))
         return _data_frame(pa.concat_tables([FRAME_SCHEMAS[name].empty_table(), *tables]))
@@ -386,7 +386,8 @@ class NotebookStore:
         if name not in tables:
             raise StorageError(f"no dataset {name!r}; there are {', '.join(tables)}")
         stage, table = tables[name]
-        with _buildable(), self._store.open(stage.folder) as (export, _):
+        with _buildable():
+            export = self._store.open(stage.folder)[0]
             file = export / table.folder / f"{split}.parquet"
             splits = [one for one in Split if file.with_name(f"{one}.parquet").is_file()]
             if split not in splits:
@@ -418,7 +419,8 @@ class NotebookStore:
         """
         output, key = self._output(TRAJECTORIES_STAGE, demonstration), safe_id(demonstration)
         material = Material(self._store, Workspace.open(Settings()).uploads)
-        with _buildable(), self._store.open(output) as (folder, _):
+        with _buildable():
+            folder = self._store.open(output)[0]
             source = DatasetTrajectory(key, str(folder))
             found, rows = load(source)
             steps = (LoadedStep(one.index, one.action, rows[one.index], one) for one in found.steps)
@@ -519,7 +521,8 @@ class NotebookStore:
     def _frame(self, name: str, output: str) -> pd.DataFrame:
         """The table `<name>.parquet` of an output, with the columns that it is declared with."""
         file = f"{name}.parquet"
-        with _buildable(), self._store.open(output, file) as (folder, _):
+        with _buildable():
+            folder = self._store.open(output, file)[0]
             return _data_frame(read_table(folder / file, FRAME_SCHEMAS[name]))
 
 

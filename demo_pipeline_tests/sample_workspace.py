@@ -59,7 +59,7 @@ def contents(workspace: Workspace, demonstration: str) -> dict[str, dict[str, by
     """Stage → relative path → bytes of what readers see."""
     found = {}
     for name, stage in STAGE_BY_NAME.items():
-        with workspace.store.open(stage.output(demonstration)) as (folder, _):
-            paths = sorted(path for path in folder.rglob("*") if path.is_file())
-            found[name] = {str(path.relative_to(folder)): path.read_bytes() for path in paths}
+        folder = workspace.store.open(stage.output(demonstration))[0]
+        paths = sorted(path for path in folder.rglob("*") if path.is_file())
+        found[name] = {str(path.relative_to(folder)): path.read_bytes() for path in paths}
     return found

@@ -111,8 +111,8 @@ def _missing(name: str) -> Problem:
 def undone_steps(store: Store, demonstration: str) -> Iterator[int]:
     """Yield the steps that triage saw taken back by the next one; none without triage."""
     try:
-        with store.open(TRIAGE_STAGE.output(demonstration)) as (folder, _):
-            rows = read_steps(folder)
+        folder = store.open(TRIAGE_STAGE.output(demonstration))[0]
+        rows = read_steps(folder)
     except MissingOutput:
         return
     yield from (row["step_index"] for row in rows if row["undone_by"])
@@ -121,8 +121,8 @@ def undone_steps(store: Store, demonstration: str) -> Iterator[int]:
 def quest_objectives(store: Store, demonstration: str) -> Sequence[str]:
     """The objectives of the recording's quest; none when they are not known."""
     try:
-        with store.open(f"recordings/{demonstration}", "manifest.json") as (folder, _):
-            quest = read_manifest(folder).parsed_meta().quest
+        folder = store.open(f"recordings/{demonstration}", "manifest.json")[0]
+        quest = read_manifest(folder).parsed_meta().quest
     except (MissingOutput, DemonstrationError, ValueError):
         return ()
     return tuple(quest.objectives) if quest else ()

@@ -205,10 +205,10 @@ def open_judged(store: Store, demonstration: str, reviews: Reviews) -> JudgedDem
         MissingOutput: it has no trajectory.
         DemonstrationError: it cannot be read.
     """
-    with store.open(f"trajectories/{demonstration}") as (folder, version):
-        reviews.refresh(demonstration)
-        subject = subject_of(version, demonstration)
-        judged = judge_demonstration(folder, subject, reviews.of(demonstration))
+    folder, version = store.open(f"trajectories/{demonstration}")
+    reviews.refresh(demonstration)
+    subject = subject_of(version, demonstration)
+    judged = judge_demonstration(folder, subject, reviews.of(demonstration))
     keys = document_keys(store, demonstration)
     notes = row_notes(judged.rows(read_documents(store, keys)))
     trajectory = replace(judged.trajectory, notes=notes)

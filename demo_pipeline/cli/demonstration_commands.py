@@ -4,7 +4,6 @@ Belongs here: what people read about single demonstrations.
 """
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -51,15 +50,14 @@ def inspect(
         raise typer.Exit(USAGE)
     if quarantined:
         print_line("")
-    with ExitStack() as stack:
-        raw, events, actions = (stack.enter_context(store.open(s.output(key)))[0] for s in stages)
-        lines = [*timeline_lines(events, actions, read_manifest(raw))]
-        if store.current(output := TRAJECTORIES_STAGE.output(key)):
-            folder = stack.enter_context(store.open(output))[0]
-            shown = f"{folder}" if is_bucket(store.url) else f"{store.url}/{output}"
-            lines += ["", *step_lines(folder, shown), "", *dataset_lines(store, key)]
-        for line in lines:
-            print_line(line)
+    raw, events, actions = (store.open(s.output(key))[0] for s in stages)
+    lines = [*timeline_lines(events, actions, read_manifest(raw))]
+    if store.current(output := TRAJECTORIES_STAGE.output(key)):
+        folder = store.open(output)[0]
+        shown = f"{folder}" if is_bucket(store.url) else f"{store.url}/{output}"
+        lines += ["", *step_lines(folder, shown), "", *dataset_lines(store, key)]
+    for line in lines:
+        print_line(line)
     print_line(f"look at it, judge it, correct it: demo-pipeline review {key}")
 
 

@@ -27,14 +27,12 @@ from demo_pipeline.desktopd.reader import (
     trajectory_folders,
 )
 from demo_pipeline.desktopd.tree_validator import Nodes, check_action, check_tree_bytes
-from demo_pipeline.files.base_model import line_of
-from demo_pipeline.files.image_header import probe_image_file
+from demo_pipeline.files.image_files import probe_image_file
 from demo_pipeline.files.json_files import (
     JsonFileError,
     Location,
-    column_numbers,
     decode_text,
-    line_numbers,
+    places_in,
     read_bytes,
 )
 from demo_pipeline.files.processes import reduced_python_gc
@@ -105,10 +103,10 @@ def check_index(path: Path, summaries: Mapping[str, IndexCounts]) -> list[Proble
     faults = [*_counts(index), *_against_folders(index, summaries)]
     # Only for faults: the lines of many thousand entries need much memory.
     text = decode_text(read_bytes(path, "index.json"), "index.json") if faults else "{}"
-    lines, columns = line_numbers(text), column_numbers(text)
+    place_of = places_in(text)
     for code, where, message in faults:
         found = Problem(code, "index.json", message, remedy="build the index again")
-        line, column = line_of(lines, where), line_of(columns, where)
+        line, column = place_of(where)
         problems.append(replace(found, line=line, column=column))
     if "version" not in index.model_fields_set:
         message = 'version: is missing; "1.0" is assumed'
@@ -261,7 +259,7 @@ def _with_lines(problems: Iterable[Problem], folder: Path, prefix: str) -> Itera
         name = problem.file.removeprefix(prefix)
         text = decode_text(read_bytes(folder / name, problem.file), problem.file)
         field = tuple(problem.message.partition(":")[0].split("."))
-        line, column = (line_of(of(text), field) for of in (line_numbers, column_numbers))
+        line, column = places_in(text)(field)
         yield replace(problem, line=line, column=column)
 
 

@@ -60,7 +60,7 @@ from demo_pipeline.exports.step_facts import (
 )
 from demo_pipeline.files.base_model import check, limited
 from demo_pipeline.files.column_values import COUNT, TEXT, one_of
-from demo_pipeline.files.image_header import probe_image
+from demo_pipeline.files.image_files import probe_image
 from demo_pipeline.files.json_files import JsonFileError, load_json, read_bytes
 from demo_pipeline.files.parquet import described_schema
 from demo_pipeline.files.shown_text import replace_surrogates

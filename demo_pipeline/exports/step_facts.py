@@ -12,7 +12,7 @@ from demo_pipeline.desktopd.models import (
     points,
 )
 from demo_pipeline.desktopd.reader import StepFiles
-from demo_pipeline.files.image_header import png_size
+from demo_pipeline.files.image_files import png_size
 from demo_pipeline.files.system_errors import raise_system_trouble
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.pointer_leaks import LEAK_EXCLUSIONS, leak_exclusion

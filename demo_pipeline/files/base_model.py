@@ -5,7 +5,7 @@ of an exception.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Annotated, Any, ClassVar, TypeVar
 
@@ -18,7 +18,7 @@ from pydantic import (
     model_serializer,
 )
 
-from demo_pipeline.files.json_files import Location, column_numbers, line_numbers
+from demo_pipeline.files.json_files import Location, places_in
 from demo_pipeline.problems import Problem, Severity
 
 MAX_PROBLEMS = 20  # per file; further ones are counted
@@ -90,14 +90,6 @@ def field_name(location: Location) -> str:
     return text.removeprefix(".")
 
 
-def line_of(lines: Mapping[Location, int], location: Location) -> int | None:
-    """The line (or column) of a value, or of the nearest enclosing value with a known one."""
-    for length in range(len(location), -1, -1):
-        if location[:length] in lines:
-            return lines[location[:length]]
-    return None
-
-
 def check(
     model: type[DocumentT], value: Any, file: str, text: str = "", *, line: int | None = None
 ) -> tuple[DocumentT | None, list[Problem]]:
@@ -116,16 +108,15 @@ def check(
     try:
         document = model.model_validate(value)
     except ValidationError as error:
-        lines = line_numbers(text) if text else {}
-        columns = column_numbers(text) if text else {}
-        problems = []
+        place_of, problems = places_in(text), []
         for location, message in explain(error):
+            at, column = place_of(location)
             problem = Problem(
                 "invalid_field",
                 file,
                 f"{field_name(location) or 'document'}: {message}",
-                line=line or line_of(lines, location),
-                column=line_of(columns, location),
+                line=line or at,
+                column=column,
                 remedy="correct the field",
             )
             problems.append(problem)

@@ -11,7 +11,7 @@ import math
 import re
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from json.scanner import py_make_scanner  # type: ignore[attr-defined]
@@ -140,26 +140,26 @@ def _lexemes(text: str) -> Iterator[tuple[int, str]]:
         yield match.end() - len(lexeme), lexeme
 
 
-def line_numbers(text: str) -> dict[Location, int]:
-    """The 1-based line of each value of valid JSON, by its location; in an object, of its key.
+def places_in(text: str) -> Callable[[Location], tuple[int | None, int | None]]:
+    """What tells the 1-based line and column of each value of valid JSON; in an object, of its key.
 
-    Of two equal keys the last counts. Values deeper than `MAX_LOCATED_DEPTH` are left out.
+    Of two equal keys the last counts; a location that is not there, or is deeper than
+    `MAX_LOCATED_DEPTH`, has the place of the nearest value around it. Without text nothing is
+    known, and columns only when all of it is on one line.
     """
-    lines: dict[Location, int] = {}
-    line, seen = 1, 0
+    places = dict[Location, tuple[int | None, int | None]]()
+    in_one_line, line, seen = "\n" not in text.strip(), 1, 0
     for location, offset in _offsets(text):
         line += text.count("\n", seen, offset)
         seen = offset
-        lines[location] = line
-    return lines
+        column = offset - text.rfind("\n", 0, offset) if in_one_line else None
+        places[location] = line, column
 
+    def place_of(location: Location) -> tuple[int | None, int | None]:
+        around = (location[:end] for end in range(len(location), -1, -1))
+        return next((places[one] for one in around if one in places), (None, None))
 
-def column_numbers(text: str) -> dict[Location, int]:
-    """The 1-based column of each value, as `line_numbers`, of a text on one line; else nothing."""
-    if "\n" in text.strip():
-        return {}
-    start = text.rfind("\n", 0, len(text) - len(text.lstrip())) + 1
-    return {location: offset - start + 1 for location, offset in _offsets(text)}
+    return place_of
 
 
 def _offsets(text: str) -> Iterator[tuple[Location, int]]:

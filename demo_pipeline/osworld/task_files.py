@@ -14,12 +14,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
-from demo_pipeline.files.base_model import limited, line_of
+from demo_pipeline.files.base_model import limited
 from demo_pipeline.files.json_files import (
     JsonFileError,
     decode_text,
-    line_numbers,
     parse_json,
+    places_in,
     read_bytes,
 )
 from demo_pipeline.osworld.task import RISK_FOLDER, OsworldTask, RiskTask, examine_task
@@ -215,7 +215,7 @@ def _read_list(
         remedy = "restore the list: domain → ids"
         problem = Problem("invalid_json", file, error.message, error.line, remedy=remedy)
         return None, [replace(problem, column=error.column)]
-    lines = line_numbers(text)
+    place_of = places_in(text)
     if not isinstance(value, dict):
         message = "expected an object: domain → list of ids"
         return None, [Problem("invalid_list", file, message, 1, remedy="restore the list")]
@@ -223,13 +223,13 @@ def _read_list(
     problems = []
     for domain, ids in value.items():
         if not isinstance(ids, list) or not all(isinstance(task, str) for task in ids):
-            line = line_of(lines, (domain,))
+            line, _ = place_of((domain,))
             message = f"{_printable(domain)}: expected a list of ids"
             problems.append(Problem("invalid_list", file, message, line, remedy="correct the list"))
             continue
         for number, task in enumerate(ids):
             name = (_printable(domain), _printable(task))
-            listed.setdefault(name, line_of(lines, (domain, number)))
+            listed.setdefault(name, place_of((domain, number))[0])
     return listed, problems
 
 

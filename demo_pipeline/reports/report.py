@@ -108,20 +108,21 @@ def _demonstration(
     """
     key = output.rpartition("/")[2]
     doubts: dict[int, Mapping[str, Any]] = {}
-    with suppress(MissingOutput), store.open(TRIAGE_STAGE.output(key)) as (folder, _):
+    with suppress(MissingOutput):
+        folder = store.open(TRIAGE_STAGE.output(key))[0]
         doubts = {row["step_index"]: row for row in read_steps(folder)}
-    with store.open(output) as (folder, _):
-        trajectory, rows = load(DatasetTrajectory(key, str(folder)))
-        first = rows[trajectory.steps[0].index] if trajectory.steps else {}
-        shared = {
-            "application": trajectory.task.application,
-            "outcome": recorded_outcome(first.get("status"), success=trajectory.result.success),
-            "review": queued.get("review", "open"),
-        }
-        steps = [
-            shared | _step(key, step, rows[step.index], out) | _doubt(doubts.get(step.index, {}))
-            for step in trajectory.steps
-        ]
+    folder = store.open(output)[0]
+    trajectory, rows = load(DatasetTrajectory(key, str(folder)))
+    first = rows[trajectory.steps[0].index] if trajectory.steps else {}
+    shared = {
+        "application": trajectory.task.application,
+        "outcome": recorded_outcome(first.get("status"), success=trajectory.result.success),
+        "review": queued.get("review", "open"),
+    }
+    steps = [
+        shared | _step(key, step, rows[step.index], out) | _doubt(doubts.get(step.index, {}))
+        for step in trajectory.steps
+    ]
     told = {
         **shared,
         "id": key,

@@ -60,8 +60,8 @@ class Material:
         if known := self._opened.get((demonstration, version)):
             return known
         try:
-            with self._store.open(TRAJECTORIES_STAGE.output(demonstration)) as (folder, current):
-                found = folder, subject_of(current, demonstration)
+            folder, current = self._store.open(TRAJECTORIES_STAGE.output(demonstration))
+            found = folder, subject_of(current, demonstration)
         except MissingOutput:
             return None
         self._opened[demonstration, current.id] = found
@@ -106,8 +106,8 @@ class Material:
         if known and version and known[0] == version.id:
             return known[1]
         if version is not None:
-            with self._store.open(output) as (folder, current):
-                row = read_demonstration(folder)
+            folder, current = self._store.open(output)
+            row = read_demonstration(folder)
             self._rows[demonstration] = (current.id, row)
             return row
         if (opened := self.opened(demonstration)) is None:
@@ -160,22 +160,20 @@ class Material:
     def _table(self, output: str, file: str) -> list[Json]:
         """The rows of a table of an output; none without it."""
         try:
-            with self._store.open(output) as (folder, _):
-                return read_rows(folder / file)
+            folder = self._store.open(output)[0]
+            return read_rows(folder / file)
         except MissingOutput:
             return []
 
     def _recorded(self, name: str, rows: Iterable[Mapping[str, Any]]) -> Json:
         """The time line and the clock's evidence, in seconds of the film."""
         try:
-            with (
-                self._store.open(f"recordings/{name}", "manifest.json") as (raw, _),
-                self._store.open(f"events/{name}") as (events, _),
-                self._store.open(f"actions/{name}") as (actions, _),
-                self._store.open(f"screenshots/{name}", "evidence.json") as (shots, _),
-            ):
-                video, evidence = read_manifest(raw).video, read_evidence(shots)
-                scans, performed = read_scans(events), read_actions(actions)
+            raw = self._store.open(f"recordings/{name}", "manifest.json")[0]
+            events = self._store.open(f"events/{name}")[0]
+            actions = self._store.open(f"actions/{name}")[0]
+            shots = self._store.open(f"screenshots/{name}", "evidence.json")[0]
+            video, evidence = read_manifest(raw).video, read_evidence(shots)
+            scans, performed = read_scans(events), read_actions(actions)
         except MissingOutput:  # made elsewhere, or damaged: the steps are shown without it
             return {"film": None, "timeline": None, "clock": None}
         step_of = {row["action_index"]: row["step_index"] for row in rows}
@@ -211,8 +209,8 @@ class Material:
     def film(self, name: str) -> Path | None:
         """The film of a demonstration; None when it is not here any more, or another one is."""
         try:
-            with self._store.open(f"recordings/{name}") as (folder, _):
-                sizes = {file.name: file.size for file in read_manifest(folder).files}
+            folder = self._store.open(f"recordings/{name}")[0]
+            sizes = {file.name: file.size for file in read_manifest(folder).files}
             kept = folder / VIDEO_FILE
             if not kept.is_file():
                 with self._uploads.open(name) as upload:

@@ -311,9 +311,9 @@ def import_decisions(store: Store, decisions: Iterable[Decision]) -> tuple[int, 
             version = None if isinstance(one.value, Undo) else store.current(output)
             subject = subject_of(version, one.demonstration) if version else None
             if subject and (one.trajectory == subject.version or subject.is_same(one)):
-                with store.open(output) as (folder, _):
-                    value = one.value.model_dump(mode="json")
-                    checked_value(subject, folder, one.kind, value, ())
+                folder = store.open(output)[0]
+                value = one.value.model_dump(mode="json")
+                checked_value(subject, folder, one.kind, value, ())
             added += reviews.add(one)
         except (DecisionError, StorageError) as error:
             message = f"decision {one.id}: {error}"

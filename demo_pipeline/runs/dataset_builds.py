@@ -38,9 +38,9 @@ def bytes_written(store: Store, output: str) -> int:
         raise MissingOutput(output)
     if is_bucket(store.url):
         return version.manifest.files.size
-    with store.open(output) as (folder, opened):
-        found = ((folder / file.path).stat() for file in opened.manifest.files)
-        return sum(status.st_size for status in found if status.st_nlink == 1)
+    folder, opened = store.open(output)
+    found = ((folder / file.path).stat() for file in opened.manifest.files)
+    return sum(status.st_size for status in found if status.st_nlink == 1)
 
 
 def tasks_unchanged(workspace: Workspace) -> bool:
@@ -60,17 +60,17 @@ def unchanged_datasets(workspace: Workspace) -> list[DatasetOutcome] | None:
     if not workspace.store.outputs(TRAJECTORIES_STAGE.folder):
         return []
     outcomes = []
-    with committed_trajectories(workspace) as committed:
-        if committed.damaged:
+    committed = committed_trajectories(workspace)
+    if committed.damaged:
+        return None
+    for stage in DATASET_STAGES:
+        if stage.job != DATASETS_JOB or not stage.is_built(workspace.settings):
+            continue
+        output, cause = rebuild_cause(workspace, stage, committed)
+        if cause:
             return None
-        for stage in DATASET_STAGES:
-            if stage.job != DATASETS_JOB or not stage.is_built(workspace.settings):
-                continue
-            output, cause = rebuild_cause(workspace, stage, committed)
-            if cause:
-                return None
-            if stage.counts:
-                outcomes.append(dataset_outcome(workspace.store, stage, output))
+        if stage.counts:
+            outcomes.append(dataset_outcome(workspace.store, stage, output))
     return outcomes
 
 

@@ -73,8 +73,8 @@ class Made(msgspec.Struct, frozen=True):
         files = {entry.path: entry.sha256 for entry in entries if "/" not in entry.path}
         decisions: list[str] = []
         if CORRECTIONS_FILE in files:
-            with store.open_version(version) as folder:
-                decisions = json.loads((folder / CORRECTIONS_FILE).read_bytes())["decisions"]
+            folder = store.open_version(version)
+            decisions = json.loads((folder / CORRECTIONS_FILE).read_bytes())["decisions"]
         recipe = (one.stage, one.code_version, one.settings, one.inputs, one.content)
         return cls(one.output, version.id, *recipe, files, decisions)
 
@@ -146,8 +146,8 @@ def _sides(store: Store, versions: Sequence[Version]) -> list[ComparedDataset]:
             for _, one in store.versions(link.output):
                 files = one.manifest.files if one and one.id == link.version else ()
                 digests |= {f"{place}/{entry.path}": entry.sha256 for entry in files}
-        with store.open_version(version) as content:
-            return dataset_rows(content, digests.get)
+        content = store.open_version(version)
+        return dataset_rows(content, digests.get)
 
     settings = partial(noted_settings, store)
     return [

@@ -8,8 +8,8 @@ import hashlib
 import json
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
@@ -99,8 +99,7 @@ class _Kept:
         return cls(version.name, VersionName(link.output, link.version, content), digests)
 
 
-@contextmanager
-def committed_trajectories(workspace: Workspace) -> Iterator[CommittedTrajectories]:
+def committed_trajectories(workspace: Workspace) -> CommittedTrajectories:
     """Every trajectory with records as a local folder; damaged and missing ones are counted.
 
     A quarantined demonstration whose last good records are still committed is included with them.
@@ -115,34 +114,34 @@ def committed_trajectories(workspace: Workspace) -> Iterator[CommittedTrajectori
     noted = {name.rpartition("/")[2] for url, name in _damaged if url == store.url}
     present = [name for name in names if name.rpartition("/")[2] not in noted]
     wanted = RECORDS_STAGE.parts(workspace.settings)
-    with workspace.store.open_all(present, lambda version: _Kept.of(version, wanted)) as opened:
-        kept = {one.name.output.rpartition("/")[2]: one for _, one in opened}
-        versions = {key: one.trajectory for key, one in kept.items()}
-        judged = workspace.reviews.verdicts(versions)
-        trajectories = tuple(
-            DatasetTrajectory(
-                key,
-                f"{folder}/{TRAJECTORIES_STAGE.name}",
-                one.trajectory.content,
-                records=folder,
-                digests=one.digests,
-                review=judged[key].status if key in judged else "open",
-                rejected_for=judged[key].rejected_for if key in judged else "",
-            )
-            for (key, one), (folder, _) in zip(kept.items(), opened, strict=True)
+    opened = [(at, _Kept.of(one, wanted)) for at, one in workspace.store.open_all(present)]
+    kept = {one.name.output.rpartition("/")[2]: one for _, one in opened}
+    versions = {key: one.trajectory for key, one in kept.items()}
+    judged = workspace.reviews.verdicts(versions)
+    trajectories = tuple(
+        DatasetTrajectory(
+            key,
+            f"{folder}/{TRAJECTORIES_STAGE.name}",
+            one.trajectory.content,
+            records=folder,
+            digests=one.digests,
+            review=judged[key].status if key in judged else "open",
+            rejected_for=judged[key].rejected_for if key in judged else "",
         )
-        gone = [name for name in names if name.rpartition("/")[2] not in kept]
-        damaged = sorted(_damaged_output(workspace.store, name) for name in gone)
-        left_out["broken"] = len(damaged)
-        for record in list_quarantine(workspace.store):
-            left_out["quarantined"] += record.demonstration not in kept
-        yield CommittedTrajectories(
-            trajectories,
-            versions,
-            {key: one.name for key, one in kept.items()},
-            left_out,
-            tuple(damaged),
-        )
+        for (key, one), (folder, _) in zip(kept.items(), opened, strict=True)
+    )
+    gone = [name for name in names if name.rpartition("/")[2] not in kept]
+    damaged = sorted(_damaged_output(workspace.store, name) for name in gone)
+    left_out["broken"] = len(damaged)
+    for record in list_quarantine(workspace.store):
+        left_out["quarantined"] += record.demonstration not in kept
+    return CommittedTrajectories(
+        trajectories,
+        versions,
+        {key: one.name for key, one in kept.items()},
+        left_out,
+        tuple(damaged),
+    )
 
 
 def _damaged_output(store: Store, records: str) -> str:
@@ -211,8 +210,8 @@ def _counted(
     if not count:
         return workspace.store.current(output), {}
     try:
-        with workspace.store.open(output, export.files) as (folder, version):
-            return version, export.records(folder)
+        folder, version = workspace.store.open(output, export.files)
+        return version, export.records(folder)
     except MissingOutput:
         return None, {}
 
@@ -292,17 +291,10 @@ def _run(
     while True:
         try:
             if stage.reads_trajectories and not opened:
-                with committed_trajectories(workspace) as committed:
-                    opened.append(committed)
-            with _opened(workspace, stage, *opened) as (context, fingerprints):
-                result = _build(workspace, stage, context, fingerprints, force=force)
-                replaced = stage.replaces and result.status is not Status.REJECTED
-                if stage.replaces and replaced:
-                    for name in stage.replaces(context, result.output, context.published):
-                        words = stage.name, name, result.output
-                        _LOG.info("%s: %s is unpublished: %s replaces it", *words)
-                        store.remove(name)
-                return result
+                opened.append(committed_trajectories(workspace))
+            context, fingerprints = _opened(workspace, stage, *opened)
+            result = _build(workspace, stage, context, fingerprints, force=force)
+            break
         except ChangedOutput as error:
             if error.output in found:
                 raise
@@ -314,6 +306,12 @@ def _run(
                 run_dataset_stage(workspace, damaged)
             elif store.verify(error.output):
                 _damaged.add((store.url, error.output))
+    if stage.replaces and result.status is not Status.REJECTED:
+        for name in stage.replaces(context, result.output, context.published):
+            words = stage.name, name, result.output
+            _LOG.info("%s: %s is unpublished: %s replaces it", *words)
+            store.remove(name)
+    return result
 
 
 def wanted_recipe(workspace: Workspace, stage: Stage[DatasetInputs]) -> Recipe:
@@ -322,8 +320,7 @@ def wanted_recipe(workspace: Workspace, stage: Stage[DatasetInputs]) -> Recipe:
     Raises:
         StorageError: the store or the source cannot be read.
     """
-    with _opened(workspace, stage) as opened:
-        return dataset_recipe(stage, *opened)
+    return dataset_recipe(stage, *_opened(workspace, stage))
 
 
 def rebuild_cause(
@@ -337,28 +334,24 @@ def rebuild_cause(
     store = workspace.store
     if stage.export is not None and failed_before(store, stage):
         return stage.folder, "it failed before"
-    with _opened(workspace, stage, committed, count=False) as (context, fingerprints):
-        output, recipe = (
-            dataset_output(stage, context),
-            dataset_recipe(stage, context, fingerprints),
-        )
-        current = store.current(output)
-        if current is None or current.manifest.recipe != recipe:
-            return output, rebuild_reason(current, recipe)
-        if not store.is_complete(current):
-            return output, "a file is missing"
-        _LOG.info("%s: %s is unchanged", stage.name, output)
-        return output, ""
+    context, fingerprints = _opened(workspace, stage, committed, count=False)
+    output, recipe = dataset_output(stage, context), dataset_recipe(stage, context, fingerprints)
+    current = store.current(output)
+    if current is None or current.manifest.recipe != recipe:
+        return output, rebuild_reason(current, recipe)
+    if not store.is_complete(current):
+        return output, "a file is missing"
+    _LOG.info("%s: %s is unchanged", stage.name, output)
+    return output, ""
 
 
-@contextmanager
 def _opened(
     workspace: Workspace,
     stage: Stage[DatasetInputs],
     opened: CommittedTrajectories | None = None,
     *,
     count: bool = True,
-) -> Iterator[tuple[DatasetInputs, dict[str, str]]]:
+) -> tuple[DatasetInputs, dict[str, str]]:
     """The stage's inputs, and the fingerprints of those that are not trajectories.
 
     `opened`: the committed trajectories, if they are open already; `count`: see `export_states`.
@@ -366,38 +359,37 @@ def _opened(
     committed = CommittedTrajectories()
     folders: dict[str, Path] = {}
     fingerprints: dict[str, str] = {}
-    with ExitStack() as stack:
-        for name in stage.inputs:
-            if name == RECORDS_STAGE.name:
-                committed = opened or stack.enter_context(committed_trajectories(workspace))
-                continue
-            if not DATASET_STAGE_BY_NAME[name].is_built(workspace.settings):
-                continue
-            output = DATASET_STAGE_BY_NAME[name].folder
-            try:
-                folders[output], version = stack.enter_context(workspace.store.open(output))
-            except MissingOutput:
-                if output in workspace.store.outputs(output):  # published, but it lacks a file
-                    raise
-            else:
-                fingerprints[output] = version.content
-        source = stage.source(workspace) if stage.source else None
-        if source is not None:
-            fingerprints.update(source.fingerprints)
-        context = DatasetInputs(
-            settings=workspace.settings,
-            committed=committed,
-            folders=folders,
-            views=store_views(),
-            source=source.value if source else None,
-            published=_published(workspace, stage) if stage.subfolder else {},
-            code_version=stage.code_version,
-        )
-        if stage.follows_exports:
-            context = replace(context, exports=export_states(workspace, context, count=count))
-            states = {f"export: {state.name}": state.fingerprint for state in context.exports}
-            fingerprints.update(states)
-        yield context, fingerprints
+    for name in stage.inputs:
+        if name == RECORDS_STAGE.name:
+            committed = opened or committed_trajectories(workspace)
+            continue
+        if not DATASET_STAGE_BY_NAME[name].is_built(workspace.settings):
+            continue
+        output = DATASET_STAGE_BY_NAME[name].folder
+        try:
+            folders[output], version = workspace.store.open(output)
+        except MissingOutput:
+            if output in workspace.store.outputs(output):  # published, but it lacks a file
+                raise
+        else:
+            fingerprints[output] = version.content
+    source = stage.source(workspace) if stage.source else None
+    if source is not None:
+        fingerprints.update(source.fingerprints)
+    context = DatasetInputs(
+        settings=workspace.settings,
+        committed=committed,
+        folders=folders,
+        views=store_views(),
+        source=source.value if source else None,
+        published=_published(workspace, stage) if stage.subfolder else {},
+        code_version=stage.code_version,
+    )
+    if stage.follows_exports:
+        context = replace(context, exports=export_states(workspace, context, count=count))
+        states = {f"export: {state.name}": state.fingerprint for state in context.exports}
+        fingerprints.update(states)
+    return context, fingerprints
 
 
 def _published(workspace: Workspace, stage: Stage[DatasetInputs]) -> dict[str, Version]:

@@ -46,7 +46,7 @@ from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.stage import Summary
 from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.names import is_bucket, is_safe_id, local_path
-from demo_pipeline.store.objects import FolderObjects, ObjectInfo, Objects, list_folders
+from demo_pipeline.store.objects import ObjectInfo, Objects, list_folders
 from demo_pipeline.store.version_manifest import CheckOutcome, Recipe
 from demo_pipeline.store.versions import Staging
 
@@ -160,10 +160,10 @@ def _write_lines(
         written += 1
 
     with private_file(out) as file:
-        with committed_trajectories(workspace) as committed:
-            settings = workspace.settings.datasets
-            plan = plan_export(committed.trajectories, settings)
-            each_true_step(plan, settings, asked.splits, add)
+        committed = committed_trajectories(workspace)
+        settings = workspace.settings.datasets
+        plan = plan_export(committed.trajectories, settings)
+        each_true_step(plan, settings, asked.splits, add)
         if not written:
             raise _no_step(asked)
     return written
@@ -203,7 +203,7 @@ def score_file(
     settings = workspace.settings.datasets
     decode = ANSWER_FORMS[asked.form].decoder(settings)
     with ExitStack() as stack:
-        committed = stack.enter_context(committed_trajectories(workspace))
+        committed = committed_trajectories(workspace)
         plan = plan_export(committed.trajectories, settings)
         known = {candidate.source.id for candidate in plan.selection.chosen}
         answers = stack.enter_context(read_predictions(predictions, known))
@@ -287,15 +287,6 @@ def predictions_path(name: str) -> str:
     return f"{EVALUATIONS_FOLDER}/{name}/{PREDICTIONS_FILE}"
 
 
-def store_objects(url: str) -> Objects:
-    """The objects of a store: what people put beside its outputs."""
-    if not is_bucket(url):
-        return FolderObjects(local_path(url))
-    from demo_pipeline.store.s3 import S3Objects  # noqa: PLC0415 - costs 0.6 s
-
-    return S3Objects(url)
-
-
 def list_evaluations(workspace: Workspace) -> ListedEvaluations:
     """The folders of predictions; those whose name is not a safe id are left out.
 
@@ -307,7 +298,7 @@ def list_evaluations(workspace: Workspace) -> ListedEvaluations:
     url = workspace.store.url
     if not is_bucket(url) and not (local_path(url) / EVALUATIONS_FOLDER).is_dir():
         return ListedEvaluations()
-    objects = store_objects(url)
+    objects = workspace.store.objects
     found, unreadable = list[DroppedEvaluation](), dict[str, str]()
     for name in sorted(filter(is_safe_id, list_folders(objects, f"{EVALUATIONS_FOLDER}/"))):
         try:
@@ -339,7 +330,7 @@ def run_evaluation(workspace: Workspace, name: str, *, force: bool = False) -> B
         EvaluationError: there are none, or `evaluation.json` cannot be used.
         StorageError: the store cannot be read.
     """
-    objects = store_objects(workspace.store.url)
+    objects = workspace.store.objects
     dropped = find_evaluation(objects, name) if is_safe_id(name) else None
     if dropped is None:
         raise EvaluationError(
@@ -365,12 +356,10 @@ def run_evaluation(workspace: Workspace, name: str, *, force: bool = False) -> B
             return [_coverage(out), _privacy(workspace, dropped)]
 
         output, section = f"{EVALUATION_OUTPUT}/{name}", workspace.settings.datasets.fingerprint()
-        with committed_trajectories(workspace) as committed:
-            required, kept = (
-                workspace.settings.datasets.require_review,
-                [CORRECTIONS_FILE, NOTES_FILE],
-            )
-            inputs = {one.id: read_of(one, kept, required) for one in committed.trajectories}
+        committed = committed_trajectories(workspace)
+        required = workspace.settings.datasets.require_review
+        kept = [CORRECTIONS_FILE, NOTES_FILE]
+        inputs = {one.id: read_of(one, kept, required) for one in committed.trajectories}
         inputs[f"{EVALUATIONS_FOLDER}/{name}"] = dropped.fingerprint
         recipe = Recipe(EVALUATION_OUTPUT, EVALUATION_CODE_VERSION, section, inputs)
         return build_if_stale(workspace.store, output, recipe, build, check, force=force)

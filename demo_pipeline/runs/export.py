@@ -63,9 +63,9 @@ def export_datasets(store: Store, dest: Path, disabled: Collection[str] = ()) ->
         for name in names:
             before, target = copier.written, draft / name
             require_undamaged(store, name)
-            with store.open(name) as (content, _):
-                target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copytree(content, target, copy_function=copier)
+            content = store.open(name)[0]
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copytree(content, target, copy_function=copier)
             sizes[name] = copier.written - before
         write_origins(store, names, draft)
     return sizes
@@ -169,7 +169,8 @@ def export_hub_layout(workspace: Workspace, dest: Path) -> tuple[HubConfig, ...]
         raise StorageError("datasets.exports names no export with tables, such as messages")
     configs: list[HubConfig] = []
     splits: dict[str, Mapping[str, SplitStats]] = {}
-    with committed_trajectories(workspace) as committed, folder_draft(dest) as draft:
+    committed = committed_trajectories(workspace)
+    with folder_draft(dest) as draft:
         for stage in stages:
             written, found = _write(workspace, stage, draft, committed.provenance)
             configs += written
@@ -206,9 +207,9 @@ def _write(
     max_bytes = workspace.settings.hub.max_shard_bytes
     configs: list[HubConfig] = []
     splits: dict[str, Mapping[str, SplitStats]] = {}
-    with workspace.store.open(stage.folder) as (export, _):
-        for table in tables:
-            configs.append(write_hub_config(table, export, draft, max_bytes))
-            stats = table_stats(export / table.folder, provenance, "trajectory_id")
-            splits[table.config] = stats.splits
+    export = workspace.store.open(stage.folder)[0]
+    for table in tables:
+        configs.append(write_hub_config(table, export, draft, max_bytes))
+        stats = table_stats(export / table.folder, provenance, "trajectory_id")
+        splits[table.config] = stats.splits
     return configs, splits

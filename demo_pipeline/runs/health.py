@@ -198,8 +198,8 @@ def _quick_damage(store: Store) -> Iterator[OutputDamage]:
     """Yield what can be told in a millisecond an output: sizes, and trajectories but pictures."""
     for name in store.outputs():
         try:
-            with store.open(name) as (folder, _):
-                found = document_damage(folder, name) if name.startswith(_TRAJECTORIES) else None
+            folder = store.open(name)[0]
+            found = document_damage(folder, name) if name.startswith(_TRAJECTORIES) else None
         except MissingOutput:
             found = next(iter(store.verify(name)), None)
         if found is not None:

@@ -50,8 +50,8 @@ def dataset_lines(store: Store, demonstration: str) -> Iterator[str]:
     if store.current(INDEX_STAGE.folder) is None:
         yield "Datasets: none was built yet; `demo-pipeline run` builds them"
         return
-    with store.open(INDEX_STAGE.folder, EXPORTS_TABLE) as (folder, _):
-        rows = read_rows(folder / EXPORTS_TABLE, EXPORTS_SCHEMA)
+    folder = store.open(INDEX_STAGE.folder, EXPORTS_TABLE)[0]
+    rows = read_rows(folder / EXPORTS_TABLE, EXPORTS_SCHEMA)
     own = [row for row in rows if row["trajectory_id"] == demonstration]
     yield "Datasets:" if own else "Datasets: built without it; `demo-pipeline run` takes it in"
     for row in own:

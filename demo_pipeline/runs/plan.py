@@ -111,11 +111,11 @@ def _dataset_reasons(workspace: Workspace, *, forced: bool, after: bool) -> Reas
     if forced or after:
         why = "--force" if forced else "after the demonstrations"
         return [(stage.name, why) for stage in wanted]
-    with committed_trajectories(workspace) as committed:
-        if not committed.trajectories:
-            return []
-        causes = [(one, *rebuild_cause(workspace, one, committed)) for one in wanted]
-        return [(one.name, _named(workspace, one, out, why)) for one, out, why in causes if why]
+    committed = committed_trajectories(workspace)
+    if not committed.trajectories:
+        return []
+    causes = [(one, *rebuild_cause(workspace, one, committed)) for one in wanted]
+    return [(one.name, _named(workspace, one, out, why)) for one, out, why in causes if why]
 
 
 def note_costs(notes: Path, results: Sequence[DemonstrationResult], cpu_seconds: float) -> None:
@@ -148,7 +148,7 @@ def _mean_size(store: Store, folder: str) -> float | None:
                 version = store.published(output)
                 sizes.append(version.manifest.files.size if version else 0)
                 continue
-            with store.open(output) as (content, version):
-                found = [(content / file.path).stat() for file in version.manifest.files]
-                sizes.append(sum(status.st_size / status.st_nlink for status in found))
+            content, version = store.open(output)
+            found = [(content / file.path).stat() for file in version.manifest.files]
+            sizes.append(sum(status.st_size / status.st_nlink for status in found))
     return fmean(sizes) if sizes else None

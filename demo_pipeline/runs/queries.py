@@ -33,8 +33,8 @@ from demo_pipeline.store.store import Store
 
 def committed_statistics(workspace: Workspace) -> Tables:
     """The tables as they were committed. Raises `MissingOutput` when they never were."""
-    with workspace.store.open(STATISTICS_STAGE.folder) as (folder, _):
-        return read_statistics(folder)
+    folder = workspace.store.open(STATISTICS_STAGE.folder)[0]
+    return read_statistics(folder)
 
 
 def current_statistics(workspace: Workspace) -> Tables:
@@ -74,7 +74,7 @@ def answering(store: Store, query: str) -> Iterator[duckdb.DuckDBPyConnection]:
             views = tuple(view for view in views if view.name in words)
             root = Path(stack.enter_context(TemporaryDirectory(prefix="demo_pipeline-")))
             for view in views:
-                _place_files(store, view, root, stack)
+                _place_files(store, view, root)
             folders = [root, *(path.resolve() for path in root.rglob("*") if path.is_symlink())]
         else:
             folders = [root := local_path(store.url)]
@@ -83,12 +83,12 @@ def answering(store: Store, query: str) -> Iterator[duckdb.DuckDBPyConnection]:
         yield sql
 
 
-def _place_files(store: Store, view: View, root: Path, stack: ExitStack) -> None:
+def _place_files(store: Store, view: View, root: Path) -> None:
     """Link `root/<output>` to a folder with the view's files, for every output that has some."""
 
     def place(output: str) -> None:
         rest = view.files.split("/")[len(output.split("/")) :]
-        folder, _ = stack.enter_context(store.open(output, "/".join(rest)))
+        folder = store.open(output, "/".join(rest))[0]
         link = root / output
         link.parent.mkdir(parents=True, exist_ok=True)
         if not link.exists():

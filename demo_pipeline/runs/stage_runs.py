@@ -103,8 +103,8 @@ def stale_stages(workspace: Workspace, demonstration: str) -> Iterator[tuple[str
             continue
         recording = None
         if stage.matches_task:
-            with store.open(RAW_RECORDINGS_STAGE.output(demonstration)) as (folder, _):
-                recording = manifest.read_manifest(folder)
+            folder = store.open(RAW_RECORDINGS_STAGE.output(demonstration))[0]
+            recording = manifest.read_manifest(folder)
         source = _source(workspace, stage, demonstration, versions, recording)
         recipe = _recipe(workspace, stage, demonstration, versions, source)
         if current.manifest.recipe != recipe:
@@ -331,12 +331,12 @@ class _StageRun:
         others = {*known.inputs, *recipe.inputs} - parts.keys()
         if any(known.inputs.get(name) != recipe.inputs.get(name) for name in others):
             return
-        with self._store.open(staging.output) as (folder, version):
-            for name, text in parts.items():
-                entry = version.manifest.files.find(name)
-                same = entry is not None and known.inputs.get(name) == text
-                if same and entry and read_digest(folder / name).sha256 == entry.sha256:
-                    shutil.copyfile(folder / name, staging.path / name)
+        folder, version = self._store.open(staging.output)
+        for name, text in parts.items():
+            entry = version.manifest.files.find(name)
+            same = entry is not None and known.inputs.get(name) == text
+            if same and entry and read_digest(folder / name).sha256 == entry.sha256:
+                shutil.copyfile(folder / name, staging.path / name)
 
     @contextmanager
     def _watched(self, limit: StageLimit) -> Iterator[None]:
@@ -356,8 +356,7 @@ class _StageRun:
         uploads, first, upload = self._workspace.uploads, RAW_RECORDINGS_STAGE.name, Path()
         with ExitStack() as stack:
             for stage, output in self._inputs():
-                opened = stack.enter_context(self._store.open(output))
-                folders[stage.name], versions[stage.name] = opened
+                folders[stage.name], versions[stage.name] = self._store.open(output)
             if uploads.copies:
                 upload = folders.get(first, upload)
             elif self._stage.reads_uploads:

@@ -50,8 +50,8 @@ def match_task(workspace: Workspace, recording: RecordingManifest) -> TaskMatch:
     """
     if workspace.store.current(CATALOG_OUTPUT) is None:
         return NO_CATALOG
-    with workspace.store.open(CATALOG_OUTPUT) as (folder, version):
-        return _index(folder, version.content).match(recording.parsed_meta())
+    folder, version = workspace.store.open(CATALOG_OUTPUT)
+    return _index(folder, version.content).match(recording.parsed_meta())
 
 
 @lru_cache(maxsize=2)

@@ -16,7 +16,7 @@ from demo_pipeline.actions import typed_text
 from demo_pipeline.actions.build_actions import build_actions
 from demo_pipeline.desktopd.validator import validate_trajectory
 from demo_pipeline.files.base_model import limited
-from demo_pipeline.files.image_header import decoding_images
+from demo_pipeline.files.image_files import decoding_images
 from demo_pipeline.files.json_files import JsonFileError, parse_json
 from demo_pipeline.files.recording_files import LOG_FILE, META_FILE, RECORDING_FILES
 from demo_pipeline.observation.trees.scans import scan_problems

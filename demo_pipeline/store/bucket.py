@@ -89,24 +89,24 @@ class BucketStore(Store):
         return MANIFEST in stored and all(same)
 
     def _pointed(self, output: str) -> str | None:
-        stored = self._objects.read(f"{POINTERS}{output}")
+        stored = self.objects.read(f"{POINTERS}{output}")
         return _version_in(stored[0]) if stored else None
 
     def _outputs(self, folder: str) -> set[str]:
-        listed = list_all(self._objects, f"{POINTERS}{folder}")
+        listed = list_all(self.objects, f"{POINTERS}{folder}")
         names = (info.key.removeprefix(POINTERS) for info in listed)
         inside = (name for name in names if not folder or f"{name}/".startswith(f"{folder}/"))
         return set(filter(is_output, inside))
 
     def _keys(self, within: str) -> set[VersionKey]:
         prefix = f"{VERSIONS}{within}{'/' if within else ''}"
-        keys = (_version_of(info.key) for info in list_all(self._objects, prefix))
+        keys = (_version_of(info.key) for info in list_all(self.objects, prefix))
         return super()._keys(within) | set(filter(None, keys))
 
     def _load(self, key: VersionKey) -> Version | None:
         with suppress(FileNotFoundError, NotADirectoryError, ValueError):
             name, etag, _ = self._note(key).read_text().split("\n")
-            info = self._objects.head(name)
+            info = self.objects.head(name)
             if (info.etag if info else "") == etag:  # it was not written again since
                 return None
         return self._find(key)
@@ -131,7 +131,7 @@ class BucketStore(Store):
         self._keep(key)
 
         def put(path: str) -> None:
-            self._objects.put(f"{_prefix(key)}{path}", folder / path)
+            self.objects.put(f"{_prefix(key)}{path}", folder / path)
 
         in_parallel(put, [f"{CONTENT}/{path}" for path, _ in version.manifest.files.sizes()])
         put(MANIFEST)
@@ -155,7 +155,7 @@ class BucketStore(Store):
     def _move_pointer(self, version: Version) -> None:
         name, data = f"{POINTERS}{version.output}", f"{version.id}\n".encode()
         for _ in range(_SWAPS):
-            stored = self._objects.read(name)
+            stored = self.objects.read(name)
             if stored and stored[0] == data:
                 return
             if stored:
@@ -169,25 +169,25 @@ class BucketStore(Store):
     def remove(self, output: str) -> None:
         """See `Store`."""
         super().remove(output)
-        stored = self._objects.read(f"{POINTERS}{output}")
+        stored = self.objects.read(f"{POINTERS}{output}")
         if stored is not None:
             self._retire(output, stored[0])
-            self._objects.delete(f"{POINTERS}{output}")
+            self.objects.delete(f"{POINTERS}{output}")
 
     def erase(self, output: str) -> bool:
         """See `Store`."""
         found = super().erase(output)
         tops = (f"{top}{output}/" for top in (VERSIONS, RETIRED))
-        keys = [info.key for top in tops for info in list_all(self._objects, top)]
-        in_parallel(self._objects.delete, keys)
+        keys = [info.key for top in tops for info in list_all(self.objects, top)]
+        in_parallel(self.objects.delete, keys)
         return found or bool(keys)
 
     def _swap(self, name: str, data: bytes, etag: str) -> bool:
         """Whether an object, which has this ETag or is missing, was replaced by this process."""
         try:
-            self._objects.put(name, data, replaces=etag)
+            self.objects.put(name, data, replaces=etag)
         except ObjectChangedError:  # by another process, unless only the answer was lost
-            return (self._objects.read(name) or (b"",))[0] == data
+            return (self.objects.read(name) or (b"",))[0] == data
         return True
 
     # Downloads
@@ -195,7 +195,7 @@ class BucketStore(Store):
     def _find(self, key: VersionKey) -> Version | None:
         """The version, from the cache when its manifest is there; it is kept there."""
         version = self._folder.load(*key)
-        stored = None if version else self._objects.read(f"{_prefix(key)}{MANIFEST}")
+        stored = None if version else self.objects.read(f"{_prefix(key)}{MANIFEST}")
         if stored is None:
             return version
         version = parse_version([stored[0]], *key)
@@ -277,25 +277,25 @@ class BucketStore(Store):
         """Download a file of a version to `dest`; another object in its place is noted."""
         name = f"{_prefix(key)}{CONTENT}/{file.path}"
         for _ in range(_DOWNLOADS):
-            info = info or self._objects.head(name)
+            info = info or self.objects.head(name)
             if info is None or info.size != file.size:
                 break
             with suppress(ObjectChangedError):
-                self._objects.fetch(name, info.etag, dest)
+                self.objects.fetch(name, info.etag, dest)
                 if read_digest(dest).sha256 == file.sha256:
                     return True
                 dest.unlink()
-            info = self._objects.head(name)
+            info = self.objects.head(name)
         self._note_damage(key, name, info)
         return False
 
     def _stored(self, key: VersionKey) -> Mapping[str, ObjectInfo]:
         """Path below a version's key → its object."""
         prefix = _prefix(key)
-        return {info.key.removeprefix(prefix): info for info in list_all(self._objects, prefix)}
+        return {info.key.removeprefix(prefix): info for info in list_all(self.objects, prefix)}
 
     def _exists(self, key: VersionKey) -> bool:
-        return self._objects.head(f"{_prefix(key)}{MANIFEST}") is not None
+        return self.objects.head(f"{_prefix(key)}{MANIFEST}") is not None
 
     def _write(self, path: Path, chunks: Iterable[bytes]) -> None:
         self._folder.make(path.parent)
@@ -313,7 +313,7 @@ class BucketStore(Store):
     def _verify(self, key: VersionKey) -> list[OutputDamage]:
         """See `Store`: reads the bucket itself. What differs in the cache is removed there."""
         name = f"{_prefix(key)}{MANIFEST}"
-        read = self._objects.read(name)
+        read = self.objects.read(name)
         version = parse_version([read[0]], *key) if read else None
         if version is None:
             self._note_damage(key, name, read[1] if read else None)
@@ -348,12 +348,12 @@ class BucketStore(Store):
     # that and gives way.
 
     def _marks(self) -> dict[VersionKey, ObjectInfo]:
-        marks = ((_marked(info.key), info) for info in list_all(self._objects, RETIRED))
+        marks = ((_marked(info.key), info) for info in list_all(self.objects, RETIRED))
         return {key: info for key, info in marks if key}
 
     def _mark(self, key: VersionKey) -> None:
         """Note that a version was needed until now."""
-        self._objects.put(f"{RETIRED}{'/'.join(key)}", _nonce())
+        self.objects.put(f"{RETIRED}{'/'.join(key)}", _nonce())
 
     def _retire(self, output: str, pointer: bytes) -> None:
         """Start the grace period of the version that a pointer names."""
@@ -369,12 +369,12 @@ class BucketStore(Store):
         """
         name, clock = f"{RETIRED}{'/'.join(key)}", f"{RETIRED}clock"
         for _ in range(_SWAPS):
-            mark = self._objects.read(name)
+            mark = self.objects.read(name)
             if mark is None:
                 return
             if mark[0].startswith(_REMOVING):
-                self._objects.put(clock, b"")
-                now = self._objects.head(clock) or mark[1]
+                self.objects.put(clock, b"")
+                now = self.objects.head(clock) or mark[1]
                 if mark[1].modified >= now.modified - DEAD_SECONDS:
                     break
             if self._swap(name, _nonce(), mark[1].etag):
@@ -388,7 +388,7 @@ class BucketStore(Store):
         """See `Store`; the same in the cache, of which only the drafts are named."""
         before = now - grace_seconds
         changed: dict[VersionKey, float] = {}
-        for info in list_all(self._objects, VERSIONS):
+        for info in list_all(self.objects, VERSIONS):
             if key := _version_of(info.key):
                 changed[key] = max(info.modified, changed.get(key, 0))
         marks, names = self._marks(), sorted(self._outputs(""))
@@ -401,9 +401,9 @@ class BucketStore(Store):
         in_parallel(self._mark, [key for key in unneeded if key not in marks])
         marked = [key for key in unneeded if key in marks]
         removed = in_parallel(lambda key: self._remove(key, marks[key], now), marked)
-        for info in list_all(self._objects, RETIRED):
+        for info in list_all(self.objects, RETIRED):
             if _marked(info.key) not in changed and info.modified < before:
-                self._objects.delete(info.key)
+                self.objects.delete(info.key)
         for output in self._folder.published_outputs(""):
             if self._folder.published_version(output) != current.get(output):
                 super().remove(output)
@@ -413,23 +413,23 @@ class BucketStore(Store):
 
     def _remove(self, key: VersionKey, mark: ObjectInfo, now: float) -> bool:
         """Remove a version, manifest first, unless a commit marked it as needed meanwhile."""
-        began, stored = time.monotonic(), self._objects.read(mark.key)
+        began, stored = time.monotonic(), self.objects.read(mark.key)
         others = stored and stored[0].startswith(_REMOVING)
         if others and mark.modified >= now - DEAD_SECONDS:
             return False
         if not self._swap(mark.key, _REMOVING + _nonce(), mark.etag):
             return False
         needed, manifest = self._pointed(key[0]) == key[1], f"{_prefix(key)}{MANIFEST}"
-        objects = [] if needed else [info.key for info in list_all(self._objects, _prefix(key))]
+        objects = [] if needed else [info.key for info in list_all(self.objects, _prefix(key))]
         for one in sorted(objects, key=lambda one: one != manifest):
             if time.monotonic() - began > _REMOVAL_SECONDS:
                 needed = True
                 break
-            self._objects.delete(one)
+            self.objects.delete(one)
         if needed:
             self._mark(key)
         else:
-            self._objects.delete(mark.key)
+            self.objects.delete(mark.key)
         return not needed
 
 

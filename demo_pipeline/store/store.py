@@ -8,10 +8,9 @@ that a reader can see. A store in a bucket is the same with a local cache as its
 import hashlib
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TypeVar
 
 from pydantic import JsonValue
 
@@ -61,7 +60,6 @@ from demo_pipeline.store.versions import (
     verify_version,
 )
 
-KeptT = TypeVar("KeptT")
 _COLLECTION = ".collect"  # the lock of a collection, shared by the commits that run meanwhile
 _MANY = 1000  # files and folders that are synced by one call for the file system
 _LOG = logging.getLogger(__package__)
@@ -75,16 +73,19 @@ class Store:
     Args:
         root: the folder, which is created by the first write; everything is on its file system.
         objects: where documents are; None: in the folder.
+
+    Attributes:
+        objects: for what people put beside the outputs.
     """
 
     def __init__(self, root: Path, objects: Objects | None = None) -> None:
         self._folder = Folder(root.absolute())
-        self._objects = objects or FolderObjects(self._folder.root, self._folder.draft)
+        self.objects = objects or FolderObjects(self._folder.root, self._folder.draft)
 
     @property
     def url(self) -> str:
         """The root as it was configured, without credentials."""
-        return self._objects.url
+        return self.objects.url
 
     # What a store in a bucket answers in another way
 
@@ -131,11 +132,10 @@ class Store:
         """Whether every file of a published version exists in its size; asks the bucket itself."""
         return has_all_files(self._folder, version)
 
-    @contextmanager
-    def open(self, output: str, files: str | None = None) -> Iterator[tuple[Path, Version]]:
+    def open(self, output: str, files: str | None = None) -> tuple[Path, Version]:
         """A local folder with the current version's content, links included, for reading only.
 
-        It stays the same version while it is open, whatever is committed meanwhile.
+        It stays this version, whatever is committed meanwhile, and goes a grace period later.
 
         Args:
             output: its name.
@@ -147,31 +147,26 @@ class Store:
             MissingOutput: `current` is None; or names an output that lacks one of these files, or
                 a linked one that lacks a file.
         """
-        version = self._required(output)
+        version = self.current(output)
+        if version is None:
+            raise MissingOutput(output)
         self._bring(version, files)
-        yield Path(self._folder.content(*version.key)), version
+        return Path(self._folder.content(*version.key)), version
 
-    @contextmanager
-    def open_version(self, version: Version) -> Iterator[Path]:
+    def open_version(self, version: Version) -> Path:
         """Like `open`, for the own files of a version that `versions` gave, published or not."""
         self._bring(version, "*")
-        yield Path(self._folder.content(*version.key))
+        return Path(self._folder.content(*version.key))
 
-    @contextmanager
-    def open_all(
-        self, outputs: Sequence[str], keep: Callable[[Version], KeptT]
-    ) -> Iterator[Sequence[tuple[str, KeptT]]]:
-        """Like `open`, for very many outputs; those without a whole version are left out.
+    def open_all(self, outputs: Iterable[str]) -> Iterator[tuple[str, Version]]:
+        """Yield what `open` gives of very many outputs; those without a whole version are left out.
 
-        The folders are text, which takes a tenth of the memory of a `Path`; of a version stays
-        what `keep` returns.
+        The folders are text, which takes a tenth of the memory of a `Path`.
         """
-        opened: list[tuple[str, KeptT]] = []
         for version in filter(None, map(self.current, outputs)):
             with suppress(MissingOutput):
                 self._bring(version)
-                opened.append((self._folder.content(*version.key), keep(version)))
-        yield opened
+                yield self._folder.content(*version.key), version
 
     def outputs(self, prefix: str = "") -> list[str]:
         """Names of the published outputs at or below the folder `prefix`, sorted."""
@@ -311,25 +306,25 @@ class Store:
 
     def put_document(self, key: str, data: bytes) -> None:
         """Write or replace a small document, e.g. `quarantine/<id>.json`, atomically."""
-        self._objects.put(require_document(key), data)
+        self.objects.put(require_document(key), data)
 
     def add_document(self, key: str, data: bytes) -> bool:
         """Write a document unless there is one; returns whether this call wrote it."""
         with suppress(ObjectChangedError):
-            self._objects.put(require_document(key), data, replaces="")
+            self.objects.put(require_document(key), data, replaces="")
             return True
         return False
 
     def get_document(self, key: str) -> bytes | None:
         """A document's bytes; None when it does not exist."""
-        stored = self._objects.read(require_document(key))
+        stored = self.objects.read(require_document(key))
         return stored[0] if stored else None
 
     def delete_document(self, key: str) -> bool:
         """Remove a document; returns whether it existed."""
-        exists = self._objects.head(require_document(key)) is not None
+        exists = self.objects.head(require_document(key)) is not None
         if exists:
-            self._objects.delete(key)
+            self.objects.delete(key)
         return exists
 
     def delete_documents(self, folder: str) -> int:
@@ -343,14 +338,8 @@ class Store:
         """Keys of the documents in the folder `prefix`, sorted."""
         folder = require_document(f"{prefix.rstrip('/')}/x")[:-1]
         with suppress(MissingRootError):
-            return sorted({i.key for i in list_all(self._objects, folder) if is_document(i.key)})
+            return sorted({i.key for i in list_all(self.objects, folder) if is_document(i.key)})
         return []
-
-    def _required(self, output: str) -> Version:
-        version = self.current(output)
-        if version is None:
-            raise MissingOutput(output)
-        return version
 
 
 def open_store(url: str, cache: Path | None = None) -> Store:

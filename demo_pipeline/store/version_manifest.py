@@ -28,10 +28,11 @@ VERSION_LENGTH = 16
 _CHUNK = 2**16  # bytes of a manifest in memory
 _AT_ONCE = 512  # entries that are written
 _DIGEST = 32  # bytes of SHA-256
-# A path as `encode_basestring` writes it.
+# A path is as `encode_basestring` writes it.
 _ENTRY = re.compile(
-    rb'\n  \{\n   "path": "((?:[^"\\\x00-\x1f]|\\(?:["\\bfnrt]|u00[01][0-9a-f]))*+)",'
-    rb'\n   "sha256": "([0-9a-f]{64})",\n   "size": (\d+)\n  \},?'
+    rb'\n  \{\n   "path": ("[^"\\\x00-\x1f]*+'
+    rb'(?:\\(?:["\\bfnrt]|u00[01][0-9a-f])[^"\\\x00-\x1f]*+)*+"),\n   "sha256": "([0-9a-f]{64})",'
+    rb'\n   "size": (\d+)\n  \},?'
 )
 
 
@@ -195,8 +196,8 @@ class Manifest(BaseModel):
 
         def take_files(text: bytes) -> bytes:
             parts = _ENTRY.split(text)
-            digests = b"".join(parts[2::4]).decode()
-            files.extend(map(_path, parts[1::4]), map(int, parts[3::4]), digests)
+            paths, digests = json.loads(b"[%b]" % b",".join(parts[1::4])), b"".join(parts[2::4])
+            files.extend(paths, map(int, parts[3::4]), digests.decode())
             return b"".join(parts[::4])
 
         for chunk in chunks:
@@ -206,10 +207,6 @@ class Manifest(BaseModel):
             rest = rest[complete:]
         read = cls.model_validate_json(b"".join((*others, take_files(rest))))
         return read.model_copy(update={"files": files})
-
-
-def _path(raw: bytes) -> str:
-    return str(json.loads(b'"%b"' % raw)) if b"\\" in raw else raw.decode()
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,8 +66,8 @@ def rebuild(workspace: Workspace, name: str = "demo0") -> list[dict[str, Any]]:
     for stage in (ANNOTATIONS_STAGE, RECORDS_STAGE):
         result = run_stage(workspace, stage, name)
         assert result.status in {"made", "unchanged"}, result.checks
-    with workspace.store.open(ANNOTATIONS_STAGE.output(name)) as (folder, _):
-        return read_rows(folder / "annotations.parquet")
+    folder = workspace.store.open(ANNOTATIONS_STAGE.output(name))[0]
+    return read_rows(folder / "annotations.parquet")
 
 
 def datasets(workspace: Workspace) -> dict[str, dict[str, bytes]]:
@@ -77,8 +77,8 @@ def datasets(workspace: Workspace) -> dict[str, dict[str, bytes]]:
         if stage.is_built(workspace.settings):
             result = run_dataset_stage(workspace, stage)
             assert result.status in {"made", "unchanged"}, (stage.name, result.checks)
-            with workspace.store.open(result.output) as (folder, _):
-                found[stage.export.name if stage.export else ""] = every_file(folder)
+            folder = workspace.store.open(result.output)[0]
+            found[stage.export.name if stage.export else ""] = every_file(folder)
     return found
 
 
@@ -291,11 +291,11 @@ def test_a_corrected_action_makes_the_annotations_of_its_step_stale(root: Path) 
     say(workspace, *(of_step(step, "thought", f"Thought {step}.") for step in range(3)))
     version = workspace.store.current("trajectories/demo0")
     assert version is not None
-    with workspace.store.open("trajectories/demo0") as (folder, _):
-        action = json.loads((folder / "steps/000/action.json").read_text(encoding="utf-8"))
-        action["parameters"] |= {"x": 1}
-        subject = subject_of(version, "demo0")
-        Reviews(workspace.store).make(subject, folder, "ann", "action", {"action": action})
+    folder = workspace.store.open("trajectories/demo0")[0]
+    action = json.loads((folder / "steps/000/action.json").read_text(encoding="utf-8"))
+    action["parameters"] |= {"x": 1}
+    subject = subject_of(version, "demo0")
+    Reviews(workspace.store).make(subject, folder, "ann", "action", {"action": action})
     assert [row["step_index"] for row in rebuild(workspace) if row["stale"]] == [0]
 
 

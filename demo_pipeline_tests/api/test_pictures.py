@@ -28,9 +28,9 @@ def root(made_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = copy_of(made_root, tmp_path_factory.mktemp("pictures") / "root")
     workspace = open_workspace(root)
     build_datasets(workspace)
-    with workspace.store.open("trajectories/second") as (folder, version):
-        subject = subject_of(version, "second")
-        Reviews(workspace.store).make(subject, folder, "ann", "reject", {"reason": "duplicate"})
+    folder, version = workspace.store.open("trajectories/second")
+    subject = subject_of(version, "second")
+    Reviews(workspace.store).make(subject, folder, "ann", "reject", {"reason": "duplicate"})
     return root
 
 

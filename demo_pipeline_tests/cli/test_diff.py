@@ -99,9 +99,9 @@ def test_one_recording_is_named(project: Project) -> None:
 
 def decide(project: Project, demonstration: str, kind: str, value: Any) -> str:
     store = open_store(str(project.folder / "data" / "store"))
-    with store.open(f"trajectories/{demonstration}") as (folder, version):
-        subject = subject_of(version, demonstration)
-        return Reviews(store).make(subject, folder, "ann", kind, value).id
+    folder, version = store.open(f"trajectories/{demonstration}")
+    subject = subject_of(version, demonstration)
+    return Reviews(store).make(subject, folder, "ann", kind, value).id
 
 
 def test_decisions_are_named(project: Project) -> None:

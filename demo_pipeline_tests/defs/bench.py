@@ -80,8 +80,8 @@ class Bench:
         """Every file of every committed output."""
         found = {}
         for output in self.workspace.store.outputs():
-            with self.workspace.store.open(output) as (folder, _):
-                found[output] = snapshot(folder)
+            folder = self.workspace.store.open(output)[0]
+            found[output] = snapshot(folder)
         return found
 
 

@@ -50,8 +50,8 @@ def shown(result: Result) -> dict[str, Any]:
 
 
 def rows(made: Bench) -> list[dict[str, Any]]:
-    with made.workspace.store.open("quarantine_table") as (folder, _):
-        table = pq.read_table(folder / TABLE_FILE)
+    folder = made.workspace.store.open("quarantine_table")[0]
+    table = pq.read_table(folder / TABLE_FILE)
     assert table.schema.equals(QUARANTINE_SCHEMA)
     found: list[dict[str, Any]] = table.to_pylist()
     return found

@@ -117,8 +117,8 @@ def test_a_changed_upload_makes_exactly_one_more_run(story: Story) -> None:
 def test_the_datasets_hold_the_demonstration(story: Story) -> None:
     store = Workspace.open(story.settings).store
     assert store.outputs("trajectories") == [f"trajectories/{DEMO}"]
-    with store.open("dataset") as (folder, _):
-        assert (folder / "trajectories" / DEMO / "task.json").is_file()
+    folder = store.open("dataset")[0]
+    assert (folder / "trajectories" / DEMO / "task.json").is_file()
 
 
 def test_the_doctor_finds_the_daemon_and_the_sensors_at_work(

@@ -195,9 +195,9 @@ def test_a_persons_decision_reaches_the_datasets_by_itself(made: Bench) -> None:
     assert launched(made, second).success
     assert made.run("build_datasets").success
     assert requested(made) == []
-    with made.workspace.store.open("trajectories/first") as (folder, version):
-        made_by = (subject_of(version, "first"), folder, "ann")
-        Reviews(made.workspace.store).make(*made_by, "reject", {"reason": "other"})
+    folder, version = made.workspace.store.open("trajectories/first")
+    made_by = (subject_of(version, "first"), folder, "ann")
+    Reviews(made.workspace.store).make(*made_by, "reject", {"reason": "other"})
     asked = json.dumps({"unbuilt_decisions": unbuilt_decisions(made.workspace.store)})
     told = ticked(made, "new_uploads", asked)  # when its run failed, it is not tried for ever
     assert told.requests == ()
@@ -207,8 +207,8 @@ def test_a_persons_decision_reaches_the_datasets_by_itself(made: Bench) -> None:
     assert launched(made, request).success
     [rebuild] = ticked(made, "rebuild_datasets").requests
     assert launched(made, rebuild, "build_datasets").success
-    with made.workspace.store.open("sft") as (folder, _):
-        samples = (folder / "samples.jsonl").read_bytes()
+    folder = made.workspace.store.open("sft")[0]
+    samples = (folder / "samples.jsonl").read_bytes()
     assert (b"trajectories/first/" in samples, b"trajectories/second/" in samples) == (False, True)
     assert requested(made) == []
     assert json.loads(str(ticked(made, "new_uploads").cursor))["unbuilt_decisions"] == {}

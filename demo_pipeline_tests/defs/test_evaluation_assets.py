@@ -106,8 +106,8 @@ def test_right_answers_have_full_scores_and_pass_the_checks(made: Bench) -> None
         "coverage",
         "private",
     }
-    with made.workspace.store.open("evaluation_scores/perfect") as (folder, _):
-        names = {path.name for path in folder.iterdir()}
+    folder = made.workspace.store.open("evaluation_scores/perfect")[0]
+    names = {path.name for path in folder.iterdir()}
     assert names == {"scores.parquet", "steps.parquet", "summary.json", "failures.jpg"}
 
 

@@ -109,11 +109,11 @@ def test_nothing_of_it_is_markup_in_the_cards(ran: tuple[Bench, list[Result]]) -
 
 
 def test_the_platform_of_the_data_is_of_a_vocabulary(ran: tuple[Bench, list[Result]]) -> None:
-    with ran[0].workspace.store.open(TRAJECTORIES_STAGE.output("odd")) as (folder, _):
-        rows = read_rows(folder / PROVENANCE_FILE, PROVENANCE_SCHEMA, ("platform",))
+    folder = ran[0].workspace.store.open(TRAJECTORIES_STAGE.output("odd"))[0]
+    rows = read_rows(folder / PROVENANCE_FILE, PROVENANCE_SCHEMA, ("platform",))
     assert {row["platform"] for row in rows} == {""}
-    with ran[0].workspace.store.open(RAW_RECORDINGS_STAGE.output("odd")) as (folder, _):
-        assert json.loads((folder / "manifest.json").read_bytes())["meta"]["platform"] == HOSTILE
+    folder = ran[0].workspace.store.open(RAW_RECORDINGS_STAGE.output("odd"))[0]
+    assert json.loads((folder / "manifest.json").read_bytes())["meta"]["platform"] == HOSTILE
 
 
 @pytest.fixture

@@ -14,10 +14,10 @@ def test_dagster_counts_the_decisions_and_shows_none_of_their_text(
 ) -> None:
     copy_of(made_root / "store", tmp_path / "store")
     workspace = open_workspace(tmp_path)
-    with workspace.store.open("trajectories/first") as (folder, version):
-        subject = subject_of(version, "first")
-        Reviews(workspace.store).make(subject, folder, "ann", "note", {"text": "hunter2"})
-        Reviews(workspace.store).make(subject, folder, "ann", "bad_step", {"step": 0})
+    folder, version = workspace.store.open("trajectories/first")
+    subject = subject_of(version, "first")
+    Reviews(workspace.store).make(subject, folder, "ann", "note", {"text": "hunter2"})
+    Reviews(workspace.store).make(subject, folder, "ann", "bad_step", {"step": 0})
     job = dg.define_asset_job("observing", ["reviews"])
     defs = dg.Definitions(assets=[observed_reviews], jobs=[job], resources={"workspace": workspace})
     result = defs.resolve_job_def("observing").execute_in_process()

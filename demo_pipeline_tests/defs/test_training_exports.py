@@ -35,8 +35,8 @@ def changed(made: Bench, **datasets: Any) -> Bench:
 
 
 def exports(made: Bench) -> dict[str, Any]:
-    with made.workspace.store.open("dataset") as (folder, _):
-        return json.loads((folder / "exports.json").read_bytes())["exports"]
+    folder = made.workspace.store.open("dataset")[0]
+    return json.loads((folder / "exports.json").read_bytes())["exports"]
 
 
 def order(result: Result) -> list[str]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from demo_pipeline.exports.cudag.files import annotate
 from demo_pipeline.exports.cudag.models import CudagMetadata
-from demo_pipeline.files.png import PngWriter
+from demo_pipeline.files.image_files import PngWriter
 
 PLACES = st.tuples(st.integers(-20, 140), st.integers(-20, 110))
 

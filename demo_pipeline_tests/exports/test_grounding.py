@@ -8,7 +8,7 @@ import pytest
 
 from demo_pipeline.datasets.export_loop import ExportSummary, build_form
 from demo_pipeline.exports.grounding import GROUNDING_FORM, validate_grounding
-from demo_pipeline.files.image_header import png_size
+from demo_pipeline.files.image_files import png_size
 from demo_pipeline.files.parquet import read_rows
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory

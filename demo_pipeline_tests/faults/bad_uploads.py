@@ -200,8 +200,9 @@ def process(
             running = stack.enter_context(dagster_process(command, folder / "home"))
 
             def over() -> bool:
-                ended = {run.key for run in runs_of(instance) if run.ended}
-                return wanted <= ended | set(_reported(workspace, incomplete=True))
+                if not all(run.ended for run in runs_of(instance)):
+                    return False
+                return wanted <= {*_done(workspace), *_reported(workspace, incomplete=True)}
 
             with suppress(TimeoutError):
                 wait_for(running, over, "every upload", patience)
@@ -243,6 +244,10 @@ def _run(folder: Path) -> tuple[str, int]:
     return f"{text}\nexit code {code}", largest
 
 
+def _done(workspace: Workspace) -> list[str]:
+    return [output.partition("/")[2] for output in workspace.store.outputs("trajectories")]
+
+
 def _reported(workspace: Workspace, *, incomplete: bool) -> dict[str, str]:
     """What `demo-pipeline quarantine` shows; the daemon waits for files that are missing."""
     return (incomplete_uploads(workspace) if incomplete else {}) | {
@@ -254,7 +259,7 @@ def _reported(workspace: Workspace, *, incomplete: bool) -> dict[str, str]:
 def _found(
     workspace: Workspace, ids: dict[str, str], text: str, largest: int, seconds: float
 ) -> Found:
-    done = [output.partition("/")[2] for output in workspace.store.outputs("trajectories")]
+    done = _done(workspace)
     reported = _reported(workspace, incomplete=not text)
     missing = sorted(
         f"{kind} ({key})"

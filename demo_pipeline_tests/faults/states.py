@@ -22,10 +22,10 @@ def public_state(workspace: Workspace) -> State:
     found = {}
     for output in workspace.store.outputs():
         digest = hashlib.sha256()
-        with workspace.store.open(output) as (folder, _):
-            for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-                digest.update(f"{path.relative_to(folder)}\0".encode())
-                digest.update(hashlib.sha256(path.read_bytes()).digest())
+        folder = workspace.store.open(output)[0]
+        for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+            digest.update(f"{path.relative_to(folder)}\0".encode())
+            digest.update(hashlib.sha256(path.read_bytes()).digest())
         found[output] = digest.hexdigest()
     return found
 

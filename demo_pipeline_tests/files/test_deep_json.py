@@ -47,22 +47,26 @@ def test_error_has_the_position_in_the_whole_text():
 @given(VALUES)
 def test_every_shallow_value_has_a_line(value):
     text = json.dumps({"a": [value]}, indent=1)
-    lines = json_files.line_numbers(text)
-    assert (lines[()], lines[("a",)], lines[("a", 0)]) == (1, 2, 3)
+    place_of = json_files.places_in(text)
+    assert [place_of(where) for where in ((), ("a",), ("a", 0))] == [
+        (1, None),
+        (2, None),
+        (3, None),
+    ]
 
 
 def test_lines_of_keys_items_and_repeated_keys():
     text = '{"a": 1,\n "b": {"c": [10,\n 20, {"d": 0}]},\n "a": "x"}'
-    lines = json_files.line_numbers(text)
-    assert lines[("b", "c", 0)] == 2
-    assert lines[("b", "c", 1)] == 3
-    assert lines[("b", "c", 2, "d")] == 3
-    assert lines[("a",)] == 4
+    place_of = json_files.places_in(text)
+    assert place_of(("b", "c", 0)) == (2, None)
+    assert place_of(("b", "c", 1)) == (3, None)
+    assert place_of(("b", "c", 2, "d")) == place_of(("b", "c", 2, "d", "e")) == (3, None)
+    assert place_of(("a",)) == (4, None)
+    assert json_files.places_in("")(("a",)) == (None, None)
 
 
 @given(VALUES)
 def test_every_shallow_value_of_one_line_has_a_column(value):
     text = json.dumps({"a": [value]})
-    columns = json_files.column_numbers(f"\n {text}\n")
-    assert (columns[()], columns[("a",)], columns[("a", 0)]) == (2, 3, 9)
-    assert json_files.column_numbers('{"a":\n1}') == {}
+    place_of = json_files.places_in(f"\n {text}\n")
+    assert [place_of(where) for where in ((), ("a",), ("a", 0))] == [(2, 2), (2, 3), (2, 9)]

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from isal import isal_zlib
 
-from demo_pipeline.files.png import PngWriter
+from demo_pipeline.files.image_files import PngWriter
 
 WRITER = PngWriter()
 PICTURES = 16_000

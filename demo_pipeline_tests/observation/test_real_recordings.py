@@ -49,11 +49,11 @@ def seen(real_root: Path) -> dict[str, Seen]:
     pipeline = open_workspace(real_root)
     found = {}
     for name in (TICKETS, SHOPPING):
-        with pipeline.store.open(f"screenshots/{name}") as (folder, _):
-            rows, evidence = read_frames(folder), read_evidence(folder)
-        with pipeline.store.open(f"trajectories/{name}") as (folder, _):
-            steps = sorted((folder / "steps").iterdir())
-            actions = [json.loads((step / "action.json").read_bytes()) for step in steps]
+        folder = pipeline.store.open(f"screenshots/{name}")[0]
+        rows, evidence = read_frames(folder), read_evidence(folder)
+        folder = pipeline.store.open(f"trajectories/{name}")[0]
+        steps = sorted((folder / "steps").iterdir())
+        actions = [json.loads((step / "action.json").read_bytes()) for step in steps]
         found[name] = Seen(rows, evidence, actions)
     return found
 

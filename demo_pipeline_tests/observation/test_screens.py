@@ -136,8 +136,8 @@ def steps(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     write(root / "uploads" / "demo", SCREENS[request.param])
     pipeline = open_workspace(root)
     assert set(run_all_stages(pipeline, "demo").values()) == {"made"}
-    with pipeline.store.open("trajectories/demo") as (folder, _):
-        return folder / "steps"
+    folder = pipeline.store.open("trajectories/demo")[0]
+    return folder / "steps"
 
 
 def test_clicks_lie_on_their_widgets_in_the_canvas(steps: Path) -> None:

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from demo_pipeline.actions.action_tables import ACTIONS_FILE, Action, write_actions
+from demo_pipeline.files.image_files import PngWriter
 from demo_pipeline.files.json_files import dump_json
 from demo_pipeline.files.parquet import write_rows
-from demo_pipeline.files.png import PngWriter
 from demo_pipeline.observation.clock.canvas import Canvas
 from demo_pipeline.observation.clock.clock import Clock, ClockMethod
 from demo_pipeline.observation.frames.evidence import Evidence

@@ -37,10 +37,10 @@ def workspace(tmp_path: Path) -> Workspace:
 
 
 def decide(workspace: Workspace, kind: str, value: Any = None, name: str = "one") -> str:
-    with workspace.store.open(f"trajectories/{name}") as (folder, version):
-        made = Reviews(workspace.store).make(
-            subject_of(version, name), folder, "ann", kind, value or {}
-        )
+    folder, version = workspace.store.open(f"trajectories/{name}")
+    made = Reviews(workspace.store).make(
+        subject_of(version, name), folder, "ann", kind, value or {}
+    )
     return made.id
 
 
@@ -52,8 +52,8 @@ def rebuilt(workspace: Workspace) -> dict[str, str]:
 
 def records(workspace: Workspace, form: str, name: str = "one") -> tuple[Any, list[Any]]:
     """The first line of a form's records, and the others."""
-    with workspace.store.open(f"records/{name}") as (folder, _):
-        head, *rest = map(json.loads, (folder / f"{form}.jsonl").read_text().splitlines())
+    folder = workspace.store.open(f"records/{name}")[0]
+    head, *rest = map(json.loads, (folder / f"{form}.jsonl").read_text().splitlines())
     return head, rest
 
 
@@ -65,8 +65,8 @@ def built(workspace: Workspace) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     for stage in DATASET_STAGES:
         for output in workspace.store.outputs(stage.folder):
-            with workspace.store.open(output) as (folder, _):
-                files = every_file(folder)
+            folder = workspace.store.open(output)[0]
+            files = every_file(folder)
             found |= {f"{output}/{name}": data for name, data in files.items()}
     return found
 
@@ -109,8 +109,8 @@ def test_a_correction_changes_the_records_of_its_demonstration_alone(
 
 
 def every(workspace: Workspace, name: str) -> dict[str, bytes]:
-    with workspace.store.open(f"records/{name}") as (folder, _):
-        return {path: data for path, data in every_file(folder).items() if "/" not in path}
+    folder = workspace.store.open(f"records/{name}")[0]
+    return {path: data for path, data in every_file(folder).items() if "/" not in path}
 
 
 def test_a_bad_step_stays_in_the_history_and_gives_no_record(workspace: Workspace) -> None:

@@ -57,9 +57,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run_all_stages(workspace, KEPT)
     for stage in DATASET_STAGES:
         run_dataset_stage(workspace, stage)
-    with workspace.store.open(f"trajectories/{GONE}") as (folder, version):
-        note = {"text": CANARIES[2]}
-        Reviews(workspace.store).make(subject_of(version, GONE), folder, "ann", "note", note)
+    folder, version = workspace.store.open(f"trajectories/{GONE}")
+    note = {"text": CANARIES[2]}
+    Reviews(workspace.store).make(subject_of(version, GONE), folder, "ann", "note", note)
     return root
 
 
@@ -91,8 +91,8 @@ def traces(root: Path, pictures: set[str]) -> list[str]:
 
 
 def pictures_of(workspace: Workspace, name: str) -> set[str]:
-    with workspace.store.open(f"trajectories/{name}") as (folder, _):
-        return {hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.rglob("*.png")}
+    folder = workspace.store.open(f"trajectories/{name}")[0]
+    return {hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.rglob("*.png")}
 
 
 def test_nothing_of_it_is_left_and_the_others_stay(
@@ -103,8 +103,8 @@ def test_nothing_of_it_is_left_and_the_others_stay(
     pictures = pictures_of(workspace, GONE) - pictures_of(workspace, KEPT)
     assert len(pictures) >= 3
     assert traces(built, pictures)
-    with workspace.store.open(f"trajectories/{KEPT}") as (_, kept):
-        before = kept.id
+    kept = workspace.store.open(f"trajectories/{KEPT}")[1]
+    before = kept.id
     variables = {"UPLOADS": "uploads", "STORE": "store", "CACHE": "cache", "OSWORLD_TASKS": "tasks"}
     for name, place in variables.items():
         monkeypatch.setenv(f"DEMO_PIPELINE_{name}", str(built / place))
@@ -119,9 +119,9 @@ def test_nothing_of_it_is_left_and_the_others_stay(
     assert done.exit_code == 0, done.output
     assert "trajectory_index" in done.output or "dataset" in done.output
     assert traces(built, pictures) == []
-    with workspace.store.open(f"trajectories/{KEPT}") as (folder, kept):
-        assert kept.id == before
-        assert (folder / "steps/000/screenshot.png").is_file()
+    folder, kept = workspace.store.open(f"trajectories/{KEPT}")
+    assert kept.id == before
+    assert (folder / "steps/000/screenshot.png").is_file()
     run_dataset_stage(workspace, DATASET_STAGES[0])
     assert workspace.store.verify(f"trajectories/{KEPT}") == []
     again = CliRunner().invoke(app, ["forget", GONE, "--yes"])
@@ -167,9 +167,9 @@ def test_in_a_bucket_no_word_and_no_picture_of_it_is_left(
     for stage in TOLD:
         run_dataset_stage(workspace, stage)
     for kind, text in (("note", CANARIES[2]), ("instruction", CANARIES[2])):
-        with workspace.store.open(f"trajectories/{GONE}") as (folder, version):
-            subject = subject_of(version, GONE)
-            Reviews(workspace.store).make(subject, folder, "ann", kind, {"text": text})
+        folder, version = workspace.store.open(f"trajectories/{GONE}")
+        subject = subject_of(version, GONE)
+        Reviews(workspace.store).make(subject, folder, "ann", kind, {"text": text})
     run_stage(workspace, RECORDS_STAGE, GONE)
     commit_trajectory(workspace, make_trajectory(tmp_path / "made", KEPT, [CLICK]))
     for stage in TOLD:

@@ -87,11 +87,11 @@ def test_the_triage_of_real_stages_has_its_columns_and_changes_with_nothing(
 ) -> None:
     workspace = open_workspace(made_root)
     for name in DEMOS:
-        with workspace.store.open(f"triage/{name}") as (folder, version):
-            assert schema_problems(folder / "steps.parquet", TRIAGE_STEPS_SCHEMA) == []
-            assert schema_problems(folder / "demonstration.parquet", TRIAGE_SCHEMA) == []
-            steps, row = read_steps(folder), read_demonstration(folder)
-            assert read_rows(folder / "demonstration.parquet", TRIAGE_SCHEMA) == [row]
+        folder, version = workspace.store.open(f"triage/{name}")
+        assert schema_problems(folder / "steps.parquet", TRIAGE_STEPS_SCHEMA) == []
+        assert schema_problems(folder / "demonstration.parquet", TRIAGE_SCHEMA) == []
+        steps, row = read_steps(folder), read_demonstration(folder)
+        assert read_rows(folder / "demonstration.parquet", TRIAGE_SCHEMA) == [row]
         assert [step["step_index"] for step in steps] == list(range(row["steps"]))
         assert all(check.passed for check in version.manifest.checks)
         assert "instruction" not in version.manifest.summary
@@ -121,7 +121,7 @@ def test_a_damaged_screenshot_is_no_crash_and_no_finding(tmp_path: Path) -> None
 
 
 def pictures(tmp_path: Path, *rows: Any) -> list[Any]:
-    from demo_pipeline.files.png import PngWriter
+    from demo_pipeline.files.image_files import PngWriter
 
     found = []
     for number, (above, below) in enumerate(rows):

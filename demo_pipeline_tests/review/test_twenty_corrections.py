@@ -85,8 +85,8 @@ def everything(workspace: Workspace) -> dict[str, bytes]:
     """Every file of every current output."""
     found: dict[str, bytes] = {}
     for output in workspace.store.outputs():
-        with workspace.store.open(output) as (folder, _):
-            found |= {f"{output}/{name}": data for name, data in every_file(folder).items()}
+        folder = workspace.store.open(output)[0]
+        found |= {f"{output}/{name}": data for name, data in every_file(folder).items()}
     return found
 
 

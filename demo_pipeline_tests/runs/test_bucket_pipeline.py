@@ -102,8 +102,8 @@ def test_a_changed_upload_is_detected_without_a_download_and_processed_again(pla
     assert place.redone()[0] == "raw_recordings"
     assert place.fetched() == 3
     assert is_up_to_date(place.pipeline, "first")
-    with place.pipeline.store.open("trajectories/first") as (folder, _):
-        task = json.loads((folder / "task.json").read_bytes())
+    folder = place.pipeline.store.open("trajectories/first")[0]
+    task = json.loads((folder / "task.json").read_bytes())
     assert task["instruction"] == "Please do something else."
 
 
@@ -141,10 +141,10 @@ def test_files_are_copied_where_hard_links_are_impossible(
 
     monkeypatch.setattr(os, "link", refused)
     assert run_stage(place.pipeline, FIRST, "first").status == "made"
-    with place.pipeline.store.open("recordings/first") as (folder, _):
-        for file in RECORDING_FILES:
-            uploaded = (made_root / "uploads/first" / file).read_bytes()
-            assert (folder / file).read_bytes() == uploaded
+    folder = place.pipeline.store.open("recordings/first")[0]
+    for file in RECORDING_FILES:
+        uploaded = (made_root / "uploads/first" / file).read_bytes()
+        assert (folder / file).read_bytes() == uploaded
 
 
 def test_outputs_from_a_local_folder_have_to_be_built_again_for_a_bucket(

@@ -57,8 +57,8 @@ def add(workspace: Workspace, root: Path, *names: str) -> None:
 
 def flip(workspace: Workspace, output: str, file: str) -> None:
     """Change one bit of a file as readers of this machine see it."""
-    with workspace.store.open(output) as (folder, _):
-        path = (folder / file).resolve()
+    folder = workspace.store.open(output)[0]
+    path = (folder / file).resolve()
     status = path.stat()
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
@@ -68,14 +68,14 @@ def flip(workspace: Workspace, output: str, file: str) -> None:
 
 
 def indexed(workspace: Workspace) -> set[str]:
-    with workspace.store.open(INDEX_STAGE.folder) as (folder, _):
-        index = json.loads((folder / "index.json").read_bytes())
+    folder = workspace.store.open(INDEX_STAGE.folder)[0]
+    index = json.loads((folder / "index.json").read_bytes())
     return {entry["id"] for entry in index["trajectories"]}
 
 
 def exported(workspace: Workspace) -> set[str]:
-    with workspace.store.open(SFT_STAGE.folder) as (folder, _):
-        return set(re.findall(r"trajectories/(\w+)/", (folder / "samples.jsonl").read_text()))
+    folder = workspace.store.open(SFT_STAGE.folder)[0]
+    return set(re.findall(r"trajectories/(\w+)/", (folder / "samples.jsonl").read_text()))
 
 
 @pytest.mark.parametrize(

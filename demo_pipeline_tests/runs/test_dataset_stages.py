@@ -28,8 +28,8 @@ def run_all(workspace: Workspace) -> dict[str, str]:
 
 
 def indexed(workspace: Workspace) -> list[str]:
-    with workspace.store.open("dataset") as (folder, _):
-        index = json.loads((folder / "index.json").read_bytes())
+    folder = workspace.store.open("dataset")[0]
+    index = json.loads((folder / "index.json").read_bytes())
     return sorted(entry["id"] for entry in index["trajectories"])
 
 
@@ -59,8 +59,8 @@ def test_a_forced_build_gives_every_dataset_the_same_version(root: Path) -> None
 def test_the_index_links_the_exact_trajectories(root: Path) -> None:
     workspace = open_workspace(root)
     run_all(workspace)
-    with workspace.store.open("dataset") as (folder, _):
-        task = json.loads((folder / "trajectories" / "second" / "task.json").read_bytes())
+    folder = workspace.store.open("dataset")[0]
+    task = json.loads((folder / "trajectories" / "second" / "task.json").read_bytes())
     assert task["instruction"] == "Please do the second task."
 
 
@@ -83,8 +83,8 @@ def test_dataset_settings_rebuild_no_trajectory(root: Path) -> None:
 
 
 def contents_of(workspace: Workspace) -> dict[str, str]:
-    with committed_trajectories(workspace) as members:
-        return {key: version.id for key, version in members.versions.items()}
+    members = committed_trajectories(workspace)
+    return {key: version.id for key, version in members.versions.items()}
 
 
 @pytest.mark.no_cover  # other tests run the same lines
@@ -127,8 +127,8 @@ def test_a_broken_demonstration_is_left_out_and_counted(root: Path) -> None:
 
 def test_a_committed_trajectory_that_lost_a_file_is_left_out_and_counted(root: Path) -> None:
     workspace = open_workspace(root)
-    with workspace.store.open("trajectories/first") as (folder, _):
-        (folder / "task.json").unlink()
+    folder = workspace.store.open("trajectories/first")[0]
+    (folder / "task.json").unlink()
     assert set(run_all(workspace).values()) == {"made"}
     assert indexed(workspace) == ["second"]
     made = run_dataset_stage(workspace, DATASET_STAGE_BY_NAME["trajectory_index"])
@@ -141,11 +141,11 @@ def test_a_committed_trajectory_that_lost_a_file_is_left_out_and_counted(root: P
 def test_a_committed_trajectory_with_changed_bytes_is_left_out(root: Path, file: str) -> None:
     """Same size, other bytes: only reading the file shows it."""
     workspace = open_workspace(root)
-    with workspace.store.open("trajectories/first") as (folder, _):
-        path = folder / file
-        data = path.read_bytes()
-        path.unlink()
-        path.write_bytes(b"#" * len(data))
+    folder = workspace.store.open("trajectories/first")[0]
+    path = folder / file
+    data = path.read_bytes()
+    path.unlink()
+    path.write_bytes(b"#" * len(data))
     assert set(run_all(workspace).values()) == {"made"}
     assert indexed(workspace) == ["second"]
 

@@ -67,8 +67,8 @@ def own(counted: Workspace, tmp_path: Path) -> Workspace:
 
 def test_a_dataset_that_lost_a_file_is_not_counted_as_none(own: Workspace) -> None:
     """It is an error that names the dataset: tables without it would say that there is none."""
-    with own.store.open("sft") as (folder, _):
-        (folder / "samples.parquet").unlink()
+    folder = own.store.open("sft")[0]
+    (folder / "samples.parquet").unlink()
     with pytest.raises(MissingOutput, match=r"^sft: .*files is missing") as raised:
         run_dataset_stage(own, STATISTICS_STAGE)
     assert "sft_samples" in storage_message(raised.value)
@@ -77,8 +77,8 @@ def test_a_dataset_that_lost_a_file_is_not_counted_as_none(own: Workspace) -> No
 
 def test_the_tables_count_what_is_in_the_index(counted: Workspace) -> None:
     tables = current_statistics(counted)
-    with counted.store.open("dataset") as (folder, _):
-        index = json.loads((folder / "index.json").read_bytes())
+    folder = counted.store.open("dataset")[0]
+    index = json.loads((folder / "index.json").read_bytes())
     [overview] = tables["overview"]
     assert overview["trajectories"] == index["total_trajectories"] == 2
     assert overview["steps"] == sum(entry["steps"] for entry in index["trajectories"])
@@ -88,8 +88,8 @@ def test_the_tables_count_what_is_in_the_index(counted: Workspace) -> None:
 
 
 def test_the_leak_rates_are_those_of_the_index(counted: Workspace) -> None:
-    with counted.store.open("dataset") as (folder, _):
-        counts = json.loads((folder / "metadata.json").read_bytes())["counts"]
+    folder = counted.store.open("dataset")[0]
+    counts = json.loads((folder / "metadata.json").read_bytes())["counts"]
     together, *by_action = current_statistics(counted)["leak_rates"]
     rates = {name: counts[name] for name in together if name != "action_type"}
     assert together == {"action_type": "all", **rates}
@@ -111,8 +111,8 @@ def test_an_old_table_without_the_unavoidable_column_can_be_counted(tmp_path: Pa
 
 
 def test_the_committed_statistics_equal_the_current_ones(counted: Workspace) -> None:
-    with counted.store.open("statistics") as (folder, version):
-        assert json.loads((folder / "statistics.json").read_bytes()) == current_statistics(counted)
+    folder, version = counted.store.open("statistics")
+    assert json.loads((folder / "statistics.json").read_bytes()) == current_statistics(counted)
     assert run_dataset_stage(counted, STATISTICS_STAGE).status == "unchanged"
     again = run_dataset_stage(counted, STATISTICS_STAGE, force=True)
     assert (again.status, again.version) == ("made", version.name)
@@ -145,13 +145,13 @@ def test_the_committed_script_works_in_any_duckdb_in_the_store(
 
 
 def test_an_index_from_before_hidden_actions_is_counted(counted: Workspace, tmp_path: Path) -> None:
-    with counted.store.open("dataset") as (folder, _):
-        for name, new in (
-            ("trajectories", ["complete", "hidden_actions", "hidden_reasons"]),
-            ("steps", ["complete", "hidden_before"]),
-        ):
-            table = pq.read_table(folder / f"{name}.parquet").drop_columns(new)
-            pq.write_table(table, tmp_path / f"{name}.parquet")
+    folder = counted.store.open("dataset")[0]
+    for name, new in (
+        ("trajectories", ["complete", "hidden_actions", "hidden_reasons"]),
+        ("steps", ["complete", "hidden_before"]),
+    ):
+        table = pq.read_table(folder / f"{name}.parquet").drop_columns(new)
+        pq.write_table(table, tmp_path / f"{name}.parquet")
     with engine() as sql:
         present = create_views(sql, store_views(), {"dataset": tmp_path})
         (overview,) = statistics(sql, present)["overview"]
@@ -163,10 +163,10 @@ def test_an_index_from_before_hidden_actions_is_counted(counted: Workspace, tmp_
 def test_hidden_actions_that_the_index_does_not_count_are_a_disagreement(
     counted: Workspace, tmp_path: Path
 ) -> None:
-    with counted.store.open("dataset") as (folder, _):
-        pq.write_table(
-            pq.read_table(folder / "trajectories.parquet"), tmp_path / "trajectories.parquet"
-        )
+    folder = counted.store.open("dataset")[0]
+    pq.write_table(
+        pq.read_table(folder / "trajectories.parquet"), tmp_path / "trajectories.parquet"
+    )
     row = {"trajectory_id": "first", **asdict(hide(1))}
     table = pa.Table.from_pylist([row], schema=HIDDEN_ACTIONS_SCHEMA)
     pq.write_table(table, tmp_path / HIDDEN_ACTIONS_FILE)

@@ -9,7 +9,6 @@ from demo_pipeline.runs.evaluations import (
     EvaluationError,
     list_evaluations,
     run_evaluation,
-    store_objects,
     write_right_answers,
 )
 from demo_pipeline.runs.workspace import Workspace
@@ -30,7 +29,7 @@ def test_predictions_in_a_bucket_become_scores(tmp_path: Path, moto_url: str) ->
         run_evaluation(workspace, "right")
     path = tmp_path / "predictions.jsonl"
     write_right_answers(workspace, path, Evaluation(split="any"))
-    objects = store_objects(workspace.store.url)
+    objects = workspace.store.objects
     objects.put("evaluations/right/predictions.jsonl", path)
     objects.put("evaluations/right/evaluation.json", b'{"split": "any", "presets": ["cudag"]}')
     (found,) = list_evaluations(workspace).found

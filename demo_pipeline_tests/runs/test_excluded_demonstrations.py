@@ -108,14 +108,14 @@ def test_nothing_of_an_excluded_demonstration_is_in_any_training_export(
     for output in outputs:
         if output == STEP_LABELS_STAGE.folder:  # the one export that failed ones take part in
             continue
-        with workspace.store.open(output) as (folder, _):
-            found = every_file(folder)
+        folder = workspace.store.open(output)[0]
+        found = every_file(folder)
         # AgentNetBench's files are of the split test alone, which few tasks leave empty.
         assert output == AGENTNETBENCH_STAGE.folder or names(found, tmp_path / "scratch")
         assert_free(found, hashes, tmp_path / "scratch")
         assert_free(every_file(tmp_path / "exported" / output), hashes, tmp_path / "scratch")
-    with workspace.store.open(STEP_LABELS_STAGE.folder) as (folder, _):
-        found = every_file(folder)
+    folder = workspace.store.open(STEP_LABELS_STAGE.folder)[0]
+    found = every_file(folder)
     assert names(found, tmp_path / "scratch")
     assert_free(found, set(), tmp_path / "scratch", ("zzbenchmark", "zzaborted"))
     assert_indexed(workspace, excluded)
@@ -141,9 +141,9 @@ def assert_free(
 
 def assert_indexed(workspace: Workspace, excluded: list[DatasetTrajectory]) -> None:
     """The index lists them all, with the reason why the exports leave them out."""
-    with workspace.store.open(INDEX_STAGE.folder) as (folder, _):
-        index = json.loads((folder / "index.json").read_bytes())
-        exports = json.loads((folder / "exports.json").read_bytes())
+    folder = workspace.store.open(INDEX_STAGE.folder)[0]
+    index = json.loads((folder / "index.json").read_bytes())
+    exports = json.loads((folder / "exports.json").read_bytes())
     assert {entry["id"] for entry in index["trajectories"]} >= {demo.id for demo in excluded}
     found = {key: value["left_out"] for key, value in exports["trajectories"].items()}
     assert {key: reason for key, reason in found.items() if reason} == {

@@ -63,18 +63,16 @@ def states(workspace: Workspace) -> dict[str, dict[str, Any]]:
 
 
 def document(workspace: Workspace) -> Any:
-    with workspace.store.open(INDEX_STAGE.folder) as (folder, _):
-        return json.loads((folder / "exports.json").read_bytes())
+    folder = workspace.store.open(INDEX_STAGE.folder)[0]
+    return json.loads((folder / "exports.json").read_bytes())
 
 
 def test_every_trajectory_has_its_split_its_group_and_its_records_by_export(root: Path) -> None:
     workspace = open_workspace(root)
     build(workspace)
-    with workspace.store.open(SFT_STAGE.folder) as (folder, sft):
-        samples = len(read_lines(folder / "samples.jsonl"))
-        split = next(
-            name for name in ("train", "val", "test") if read_lines(folder / f"{name}.jsonl")
-        )
+    folder, sft = workspace.store.open(SFT_STAGE.folder)
+    samples = len(read_lines(folder / "samples.jsonl"))
+    split = next(name for name in ("train", "val", "test") if read_lines(folder / f"{name}.jsonl"))
     found = document(workspace)
     assert found["exports"]["sft"] == {
         "asset": "sft_samples",
@@ -113,8 +111,8 @@ def test_the_table_says_the_same(root: Path) -> None:
     workspace = open_workspace(root)
     build(workspace)
     found = document(workspace)
-    with workspace.store.open(INDEX_STAGE.folder) as (folder, _):
-        table = pq.read_table(folder / "exports.parquet")
+    folder = workspace.store.open(INDEX_STAGE.folder)[0]
+    table = pq.read_table(folder / "exports.parquet")
     assert table.schema.equals(EXPORTS_SCHEMA)
     rows = table.to_pylist()
     assert len(rows) == 4 * len(found["exports"])
@@ -150,8 +148,8 @@ def test_the_statistics_show_the_exports(root: Path) -> None:
 def test_index_json_keeps_its_format(root: Path) -> None:
     workspace = open_workspace(root)
     build(workspace)
-    with workspace.store.open(INDEX_STAGE.folder) as (folder, _):
-        index = json.loads((folder / "index.json").read_bytes())
+    folder = workspace.store.open(INDEX_STAGE.folder)[0]
+    index = json.loads((folder / "index.json").read_bytes())
     assert list(index) == ["version", "total_trajectories", "successful", "failed", "trajectories"]
     assert {tuple(entry) for entry in index["trajectories"]} == {
         ("id", "task_id", "success", "steps", "application")
@@ -247,11 +245,11 @@ def test_the_index_is_built_again_only_when_an_export_changed(root: Path) -> Non
 def test_an_export_without_a_damaged_trajectory_is_up_to_date(root: Path) -> None:
     """Its check rejects it, it is built without the trajectory, and the index agrees."""
     workspace = open_workspace(root)
-    with workspace.store.open("trajectories/two") as (folder, _):
-        path = folder / "steps/000/screenshot.png"
-        data = path.read_bytes()
-        path.unlink()
-        path.write_bytes(b"#" * len(data))
+    folder = workspace.store.open("trajectories/two")[0]
+    path = folder / "steps/000/screenshot.png"
+    data = path.read_bytes()
+    path.unlink()
+    path.write_bytes(b"#" * len(data))
     build(workspace)
     assert {state["status"] for state in states(workspace).values()} == {"built"}
     assert "two" not in document(workspace)["trajectories"]
@@ -260,11 +258,11 @@ def test_an_export_without_a_damaged_trajectory_is_up_to_date(root: Path) -> Non
 def test_a_file_that_was_changed_after_its_commit_is_not_shipped(root: Path) -> None:
     """It is as valid as before and has the same size: only its hash shows the change."""
     workspace = open_workspace(root)
-    with workspace.store.open("trajectories/two") as (folder, _):
-        path = folder / "steps/000/ui_tree.json"
-        data = path.read_bytes()
-        path.unlink()
-        path.write_bytes(data.replace(b"12:34:56", b"12:34:57"))
+    folder = workspace.store.open("trajectories/two")[0]
+    path = folder / "steps/000/ui_tree.json"
+    data = path.read_bytes()
+    path.unlink()
+    path.write_bytes(data.replace(b"12:34:56", b"12:34:57"))
     build(workspace)
     assert {state["status"] for state in states(workspace).values()} == {"built"}
     records = document(workspace)["trajectories"]
@@ -310,15 +308,15 @@ class TestBytesWritten:
         workspace = open_workspace(root)
         build(workspace)
         for stage in (SFT_STAGE, MESSAGES_STAGE):
-            with workspace.store.open(stage.folder) as (folder, version):
-                pictures = list(folder.glob("trajectories/**/*.png"))
-                assert pictures
-                assert all(path.stat().st_nlink > 1 for path in pictures)
-                new = [
-                    file.size
-                    for file in version.manifest.files
-                    if not file.path.startswith("trajectories/")
-                ]
+            folder, version = workspace.store.open(stage.folder)
+            pictures = list(folder.glob("trajectories/**/*.png"))
+            assert pictures
+            assert all(path.stat().st_nlink > 1 for path in pictures)
+            new = [
+                file.size
+                for file in version.manifest.files
+                if not file.path.startswith("trajectories/")
+            ]
             assert bytes_written(workspace.store, stage.folder) == sum(new)
 
     def test_copies_count(self, root: Path) -> None:

@@ -108,9 +108,9 @@ def front_matter(folder: Path) -> dict[str, Any]:
 def test_validate_recognises_every_export(workspace: Workspace, name: str) -> None:
     [stage] = [one for one in training_exports() if one.export and one.export.name == name]
     [output] = workspace.store.outputs(stage.folder)
-    with workspace.store.open(output) as (folder, _):
-        assert recognise(folder) == name
-        problems = validate(folder, name, workspace.settings)
+    folder = workspace.store.open(output)[0]
+    assert recognise(folder) == name
+    problems = validate(folder, name, workspace.settings)
     assert [problem for problem in problems if problem.code != "directory_name"] == []
 
 
@@ -121,16 +121,16 @@ def test_every_configuration_streams_and_has_the_rows_of_its_export(
 ) -> None:
     streamed = hub.load_dataset(str(exported), config, streaming=True)
     output, _, below = SOURCES[config].partition("/")
-    with workspace.store.open(output) as (folder, _):
-        for split in ("train", "val", "test"):
-            written = read_rows(folder / below / f"{split}.parquet")
-            rows = list(streamed[split]) if split in streamed else []
-            assert len(rows) == len(written)
-            for row, source in zip(rows, written, strict=True):
-                plain = set(row) - {*PICTURES.get(config, ()), "ui_tree"}
-                assert {name: row[name] for name in plain} == {name: source[name] for name in plain}
-                for name in PICTURES.get(config, ()):
-                    check_picture(row[name], source[name], folder)
+    folder = workspace.store.open(output)[0]
+    for split in ("train", "val", "test"):
+        written = read_rows(folder / below / f"{split}.parquet")
+        rows = list(streamed[split]) if split in streamed else []
+        assert len(rows) == len(written)
+        for row, source in zip(rows, written, strict=True):
+            plain = set(row) - {*PICTURES.get(config, ()), "ui_tree"}
+            assert {name: row[name] for name in plain} == {name: source[name] for name in plain}
+            for name in PICTURES.get(config, ()):
+                check_picture(row[name], source[name], folder)
 
 
 def check_picture(shown: Any, path: Any, folder: Path) -> None:

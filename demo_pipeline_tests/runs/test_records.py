@@ -37,9 +37,9 @@ def commit(workspace: Workspace, root: Path, *numbers: int) -> None:
 
 def records(workspace: Workspace, name: str = "demo0") -> dict[str, tuple[int, bytes]]:
     """The files of the records, each with its inode."""
-    with workspace.store.open(f"records/{name}") as (folder, _):
-        paths = [path for path in folder.rglob("*") if path.is_file()]
-        return {path.name: (path.stat().st_ino, path.read_bytes()) for path in paths}
+    folder = workspace.store.open(f"records/{name}")[0]
+    paths = [path for path in folder.rglob("*") if path.is_file()]
+    return {path.name: (path.stat().st_ino, path.read_bytes()) for path in paths}
 
 
 def test_every_export_of_records_has_its_form_in_the_list() -> None:
@@ -96,13 +96,13 @@ def test_datasets_are_those_of_records_made_at_once(
     for stage in training_exports():
         result = run_dataset_stage(changed, stage)
         assert result.status == "made", result.checks
-        with workspace.store.open(result.output) as (folder, _):
-            kept = every_file(folder)
+        folder = workspace.store.open(result.output)[0]
+        kept = every_file(folder)
         for number in range(4):
             run_stage(changed, RECORDS_STAGE, f"demo{number}")
         again = run_dataset_stage(changed, stage, force=True)
-        with workspace.store.open(again.output) as (folder, _):
-            assert every_file(folder) == kept
+        folder = workspace.store.open(again.output)[0]
+        assert every_file(folder) == kept
 
 
 def test_a_trajectory_is_taken_as_its_records_were_made_of_it(tmp_path: Path) -> None:
@@ -123,10 +123,10 @@ def test_a_trajectory_is_taken_as_its_records_were_made_of_it(tmp_path: Path) ->
 def test_damaged_records_cost_their_demonstration_only(tmp_path: Path) -> None:
     workspace = opened(tmp_path)
     commit(workspace, tmp_path, 0, 1)
-    with workspace.store.open("records/demo0") as (folder, _):
-        path = folder / "messages.jsonl"
-        data = path.read_bytes()
-        path.write_bytes(data.replace(b"Do 0", b"Do 1"))
+    folder = workspace.store.open("records/demo0")[0]
+    path = folder / "messages.jsonl"
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"Do 0", b"Do 1"))
     result = run_dataset_stage(workspace, MESSAGES_STAGE)
     assert result.status == "made"
     assert result.summary["left_out"] == {"broken": 1, "quarantined": 0}
@@ -146,12 +146,12 @@ def test_annotated_screenshots_are_drawn_with_the_records(
 
     monkeypatch.setattr(files, "annotate", refused)
     result = run_dataset_stage(workspace, CUDAG_STAGE)
-    with workspace.store.open(result.output) as (folder, _):
-        drawn = list((folder / "test/annotated").iterdir())
-        assert drawn
-        assert {path.stat().st_ino for path in drawn} <= {
-            inode for inode, _ in records(workspace).values()
-        }
+    folder = workspace.store.open(result.output)[0]
+    drawn = list((folder / "test/annotated").iterdir())
+    assert drawn
+    assert {path.stat().st_ino for path in drawn} <= {
+        inode for inode, _ in records(workspace).values()
+    }
 
 
 def test_a_record_keeps_what_its_line_and_its_row_need(tmp_path: Path) -> None:

@@ -91,8 +91,8 @@ def test_a_forced_build_gives_the_same_bytes(root: Path) -> None:
 def test_only_the_output_with_a_lost_file_is_rebuilt(root: Path, stage: str, file: str) -> None:
     workspace = open_workspace(root)
     before = contents(workspace, "first")
-    with workspace.store.open(STAGE_BY_NAME[stage].output("first")) as (folder, _):
-        (folder / file).unlink()
+    folder = workspace.store.open(STAGE_BY_NAME[stage].output("first"))[0]
+    (folder / file).unlink()
     assert not is_up_to_date(workspace, "first")
     assert redone(workspace) == [stage]
     assert contents(workspace, "first") == before
@@ -104,8 +104,8 @@ def test_a_setting_rebuilds_no_earlier_stage(root: Path) -> None:
     assert not is_up_to_date(workspace, "first")
     later = ["annotations", "records", "contact_sheets", "triage"]
     assert redone(workspace) == ["trajectories", *later]
-    with workspace.store.open("trajectories/first") as (folder, _):
-        assert json.loads((folder / "task.json").read_bytes())["difficulty"] == "hard"
+    folder = workspace.store.open("trajectories/first")[0]
+    assert json.loads((folder / "task.json").read_bytes())["difficulty"] == "hard"
 
 
 def test_a_stricter_limit_is_a_warning_and_changes_no_byte(root: Path) -> None:
@@ -139,8 +139,8 @@ def test_a_changed_upload_is_processed_again(root: Path) -> None:
     assert not is_up_to_date(workspace, "first")
     assert is_up_to_date(workspace, "second")
     assert redone(workspace)[0] == "raw_recordings"
-    with workspace.store.open("trajectories/first") as (folder, _):
-        task = json.loads((folder / "task.json").read_bytes())
+    folder = workspace.store.open("trajectories/first")[0]
+    task = json.loads((folder / "task.json").read_bytes())
     assert task["instruction"] == "Please do something else."
     assert is_up_to_date(workspace, "first")
 
@@ -382,9 +382,9 @@ def test_a_real_recording_passes_every_check(tmp_path: Path) -> None:
     version = workspace.store.current("screenshots/20261121_212358")
     assert version is not None
     assert version.manifest.summary["avoidable_leaks"] == 0
-    with workspace.store.open("trajectories/20261121_212358") as (folder, _):
-        steps = sorted((folder / "steps").iterdir())
-        actions = [json.loads((step / "action.json").read_bytes()) for step in steps]
+    folder = workspace.store.open("trajectories/20261121_212358")[0]
+    steps = sorted((folder / "steps").iterdir())
+    actions = [json.loads((step / "action.json").read_bytes()) for step in steps]
     scrolls = [a["parameters"] for a in actions if a["action_type"] == "scroll"]
     assert [scroll["direction"] for scroll in scrolls] == ["down"]
     assert len(actions) == 15

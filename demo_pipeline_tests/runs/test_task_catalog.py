@@ -56,8 +56,8 @@ def redone(workspace: Workspace) -> dict[str, list[str]]:
 
 
 def task_of(workspace: Workspace, name: str) -> Any:
-    with workspace.store.open(f"trajectories/{name}") as (folder, _):
-        return json.loads((folder / "task.json").read_bytes())["osworld_task_id"]
+    folder = workspace.store.open(f"trajectories/{name}")[0]
+    return json.loads((folder / "task.json").read_bytes())["osworld_task_id"]
 
 
 def test_a_task_matches_only_the_demonstration_with_its_instruction(
@@ -67,8 +67,8 @@ def test_a_task_matches_only_the_demonstration_with_its_instruction(
     put_tasks(root / "tasks", {"os": [task("t-1", FIRST)]})
     assert redone(workspace) == {"first": MADE_AGAIN, "second": []}
     assert (task_of(workspace, "first"), task_of(workspace, "second")) == ("t-1", None)
-    with workspace.store.open("trajectories/first") as (folder, _):
-        rows = read_provenance(folder / PROVENANCE_FILE)
+    folder = workspace.store.open("trajectories/first")[0]
+    rows = read_provenance(folder / PROVENANCE_FILE)
     linked = {name: value for name, value in rows[0].items() if name.startswith("osworld")}
     assert linked == {
         "osworld_task_id": "t-1",
@@ -147,8 +147,8 @@ def test_a_demonstration_of_a_risk_or_windows_task_as_published_is_contaminated(
     put_text(root / "tasks", f"{RISKY}/test_risk.json", '{"account": []}')
     redone(workspace)
     assert task_of(workspace, "first") == "t-1"
-    with workspace.store.open("trajectories/first") as (folder, _):
-        assert read_provenance(folder / PROVENANCE_FILE)[0]["osworld_task_kind"] == kind
+    folder = workspace.store.open("trajectories/first")[0]
+    assert read_provenance(folder / PROVENANCE_FILE)[0]["osworld_task_kind"] == kind
     sft: Any = run_dataset_stage(workspace, DATASET_STAGE_BY_NAME["sft_samples"]).summary
     assert sft["excluded_trajectories"]["contaminated"] == 1
 
@@ -167,8 +167,8 @@ def test_invalid_task_files_are_reported_and_the_others_kept(
     assert found == [
         ("invalid_json", "examples/os/bad.json:1"),
     ]
-    with workspace.store.open(CATALOG_OUTPUT) as (folder, _):
-        assert [row["task_id"] for row in read_catalog(folder)] == ["t-1"]
+    folder = workspace.store.open(CATALOG_OUTPUT)[0]
+    assert [row["task_id"] for row in read_catalog(folder)] == ["t-1"]
     assert str(root) not in str(made)
 
 
@@ -207,11 +207,11 @@ def test_without_a_catalog_the_trajectory_is_built_with_a_warning(
 def test_a_damaged_catalog_quarantines_no_demonstration(root: Path, workspace: Workspace) -> None:
     put_tasks(root / "tasks", UNRELATED)
     run_catalog(workspace)
-    with workspace.store.open(CATALOG_OUTPUT) as (folder, _):
-        path = folder / "catalog.parquet"
-        size = path.stat().st_size
-        path.unlink()
-        path.write_bytes(b"#" * size)
+    folder = workspace.store.open(CATALOG_OUTPUT)[0]
+    path = folder / "catalog.parquet"
+    size = path.stat().st_size
+    path.unlink()
+    path.write_bytes(b"#" * size)
     with pytest.raises(MissingOutput) as caught:
         run_stage(workspace, STAGE_BY_NAME["trajectories"], "first")
     assert storage_message(caught.value).endswith("--select osworld_tasks`")

@@ -53,8 +53,8 @@ def filled(root: Path, store: str) -> Workspace:
 
 
 def exports_of(workspace: Workspace) -> Any:
-    with workspace.store.open(INDEX_STAGE.folder) as (folder, _):
-        return json.loads((folder / "exports.json").read_bytes())
+    folder = workspace.store.open(INDEX_STAGE.folder)[0]
+    return json.loads((folder / "exports.json").read_bytes())
 
 
 @pytest.fixture
@@ -94,8 +94,8 @@ def test_a_summary_says_what_was_written_and_what_was_left_out(local: Workspace)
         summary: Any = version.manifest.summary
         assert (summary["trajectories"], summary["steps"]) == (2, len(TABLE) + 3)
         assert summary["excluded_trajectories"]["failed"] == 1
-        with local.store.open(stage.folder) as (folder, _):
-            written = json.loads((folder / "metadata.json").read_bytes())
+        folder = local.store.open(stage.folder)[0]
+        written = json.loads((folder / "metadata.json").read_bytes())
         assert {name: value["count"] for name, value in written["excluded_steps"].items()} == (
             summary["excluded_steps"]
         )
@@ -107,11 +107,9 @@ def test_a_bucket_gets_the_same_files(local: Workspace, seaweedfs_url: str, tmp_
     (tmp_path / "other").mkdir()
     bucket = filled(tmp_path / "other", f"{seaweedfs_url}/store")
     for stage in TRAJECTORY_STAGES:
-        with (
-            local.store.open(stage.folder) as (one, _),
-            bucket.store.open(stage.folder) as (two, _),
-        ):
-            assert every_file(one) == every_file(two)
+        one = local.store.open(stage.folder)[0]
+        two = bucket.store.open(stage.folder)[0]
+        assert every_file(one) == every_file(two)
     states = [exports_of(workspace)["exports"] for workspace in (local, bucket)]
     assert states[0] == states[1]
 

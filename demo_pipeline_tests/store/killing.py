@@ -56,7 +56,8 @@ def commit(store: Store) -> None:
 
 def commit_hardlinks(store: Store) -> None:
     """The new files are those of another version."""
-    with store.open(SOURCE) as (folder, version), store.stage(OUTPUT) as staging:
+    folder, version = store.open(SOURCE)
+    with store.stage(OUTPUT) as staging:
         staging.hardlink_sources.append(version)
         for path in NEW:
             (staging.path / path).parent.mkdir(exist_ok=True)

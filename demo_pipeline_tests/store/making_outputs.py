@@ -35,8 +35,8 @@ def write(folder: Path, files: Files) -> None:
 
 def seen(store: Store, output: str) -> dict[str, str]:
     """What a reader gets, with links followed."""
-    with store.open(output) as (path, _):
-        return contents(path)
+    path = store.open(output)[0]
+    return contents(path)
 
 
 def contents(folder: Path) -> dict[str, str]:
@@ -73,7 +73,7 @@ def spoil(store: Store, version: Version, file: str, data: bytes | None) -> None
     """Write other bytes in the place of a version's file (or manifest), or remove it."""
     key = f"versions/{version.output}/{version.id}/{file}"
     if isinstance(store, BucketStore):
-        store._objects.delete(key) if data is None else store._objects.put(key, data)
+        store.objects.delete(key) if data is None else store.objects.put(key, data)
     elif data is None:
         Path(store.url, f".{key}").unlink()
     else:
@@ -85,4 +85,4 @@ def elsewhere(store: Store) -> Store:
     if not isinstance(store, BucketStore):
         return store
     cache = store._folder.root
-    return BucketStore(cache.with_name(f"{cache.name}-elsewhere"), store._objects)
+    return BucketStore(cache.with_name(f"{cache.name}-elsewhere"), store.objects)

@@ -107,12 +107,12 @@ def test_a_cached_version_that_is_read_outlives_its_replacement_by_the_grace_per
     put(store, "sft", {"a": "old"})
     for path in (tmp_path / "cache/.versions/sft").iterdir():
         os.utime(path, (0, 0))
-    with store.open("sft") as (folder, _):
-        put(BucketStore(tmp_path / "elsewhere", objects), "sft", {"a": "new"})
-        seen(store, "sft")
-        retired = (tmp_path / "cache/.versions/sft").stat().st_mtime
-        store.collect(DAY, now=retired + 60)
-        assert (folder / "a").read_text() == "old"
+    folder = store.open("sft")[0]
+    put(BucketStore(tmp_path / "elsewhere", objects), "sft", {"a": "new"})
+    seen(store, "sft")
+    retired = (tmp_path / "cache/.versions/sft").stat().st_mtime
+    store.collect(DAY, now=retired + 60)
+    assert (folder / "a").read_text() == "old"
     store.collect(DAY, now=retired + 2 * DAY)
     assert not folder.exists()
     assert seen(store, "sft") == {"a": "new"}

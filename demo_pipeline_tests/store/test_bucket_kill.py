@@ -34,9 +34,9 @@ def partly(store):
     version = put(store, OUTPUT, NEW)
     put(store, OUTPUT, OLD)
     prefix = f"versions/{OUTPUT}/{version.id}/"
-    store._objects.delete(f"{prefix}manifest.json")
-    store._objects.delete(f"{prefix}content/a.txt")
-    store._objects.put(f"{prefix}content/deep/b.txt", b"bad")
+    store.objects.delete(f"{prefix}manifest.json")
+    store.objects.delete(f"{prefix}content/a.txt")
+    store.objects.put(f"{prefix}content/deep/b.txt", b"bad")
 
 
 SCENARIOS = {

@@ -20,7 +20,7 @@ from demo_pipeline.exports.record_stages import RECORDS_STAGE
 from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.review.material import Material
 from demo_pipeline.runs.datasets import failed_before, note_error, run_dataset_stage
-from demo_pipeline.runs.evaluations import list_evaluations, run_evaluation, store_objects
+from demo_pipeline.runs.evaluations import list_evaluations, run_evaluation
 from demo_pipeline.runs.health import HealthLevel, examine_workspace
 from demo_pipeline.runs.quarantine import list_quarantine, quarantine_demonstration, release
 from demo_pipeline.runs.stage_runs import run_stage
@@ -137,7 +137,7 @@ def test_predictions_are_scored_and_never_written_with_it(
     commit_trajectories(workspace, [make_trajectory(tmp_path, "one", [CLICK])])
     assert [found.name for found in list_evaluations(workspace).found] == ["mine"]
     assert run_evaluation(workspace, "mine").status == "made"
-    objects = store_objects(STORE)
+    objects = workspace.store.objects
     for name in ("mine", "other"):
         with pytest.raises(StorageError, match="access denied"):
             objects.put(f"evaluations/{name}/predictions.jsonl", b"x")

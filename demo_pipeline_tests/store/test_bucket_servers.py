@@ -44,7 +44,7 @@ def test_outputs_are_committed_linked_read_elsewhere_verified_and_collected(url,
 def test_a_replaced_object_is_never_served(url, tmp_path):
     store = open_store(url, tmp_path / "a")
     version = put(store, "sft", FILES)
-    store._objects.put(f"versions/sft/{version.id}/content/a.txt", b"ALPHA")
+    store.objects.put(f"versions/sft/{version.id}/content/a.txt", b"ALPHA")
     reader = open_store(url, tmp_path / "b")
     with pytest.raises(MissingOutput):
         seen(reader, "sft")

@@ -144,7 +144,8 @@ def test_a_pointer_moved_by_another_process_is_moved_again(objects, store, machi
 def test_a_version_that_was_opened_elsewhere_can_be_linked(objects, store, machines):
     put(store, "trajectories/d1", {"task.json": "one"})
     other = machines(objects)
-    with other.open("trajectories/d1") as (_, version), other.stage("dataset") as staging:
+    version = other.open("trajectories/d1")[1]
+    with other.stage("dataset") as staging:
         staging.link("trajectories/d1", version)
         assert (staging.path / "trajectories/d1/task.json").read_text() == "one"
         other.commit(staging, recipe(), {})

@@ -91,9 +91,9 @@ def commit(store: Store, name: str, text: str, other: str = "other.json") -> str
 
 
 def opened(store: Store) -> dict[str, str]:
-    with store.open_all(store.outputs("trajectories"), lambda version: version.name) as versions:
-        assert all(Path(folder, "task.json").is_file() for folder, _ in versions)
-        return {version.output.rpartition("/")[2]: version.id for _, version in versions}
+    versions = list(store.open_all(store.outputs("trajectories")))
+    assert all(Path(folder, "task.json").is_file() for folder, _ in versions)
+    return {version.output.rpartition("/")[2]: version.id for _, version in versions}
 
 
 @pytest.fixture

@@ -164,7 +164,7 @@ def test_verifying_finds_a_changed_byte_and_a_new_commit_repairs_it(either):
 def test_a_missing_output_is_named(either):
     for output in ("recordings/d1", "dataset"):
         with pytest.raises(MissingOutput, match=f"^{output}: not committed") as caught:
-            either.open(output).__enter__()
+            either.open(output)
         assert pickle.loads(pickle.dumps(caught.value)).output == output  # noqa: S301
         assert [found.code for found in either.verify(output)] == ["missing_output"]
 
@@ -284,10 +284,10 @@ def test_foreign_files_are_not_overwritten(store, tmp_path):
 
 def test_a_version_that_was_opened_stays_the_same_while_others_are_committed(either):
     put(either, "sft", {"a": "old", "b": "old"})
-    with either.open("sft") as (path, version):
-        put(either, "sft", {"a": "new", "b": "new"})
-        assert (path / "a").read_text() == (path / "b").read_text() == "old"
-        assert either.current("sft") != version
+    path, version = either.open("sft")
+    put(either, "sft", {"a": "new", "b": "new"})
+    assert (path / "a").read_text() == (path / "b").read_text() == "old"
+    assert either.current("sft") != version
 
 
 def test_everything_is_synced_before_it_is_published(tmp_path, monkeypatch):

@@ -17,7 +17,7 @@ from demo_pipeline.datasets.splits import Split, split_at, split_intervals, stab
 from demo_pipeline.exports.cudag.models import CudagMetadata
 from demo_pipeline.exports.cudag.records import DRAG
 from demo_pipeline.exports.cudag.tool_calls import RU_MAX
-from demo_pipeline.files.png import Pixels, PngWriter
+from demo_pipeline.files.image_files import Pixels, PngWriter
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
 

@@ -15,8 +15,8 @@ import cv2
 import numpy as np
 import pyarrow as pa
 
+from demo_pipeline.files.image_files import Pixels, PngWriter
 from demo_pipeline.files.parquet import TableWriter, described_schema, read_table
-from demo_pipeline.files.png import Pixels, PngWriter
 from demo_pipeline.observation.clock.canvas import Canvas, fit_canvas
 from demo_pipeline.observation.clock.clock import DECIMALS
 from demo_pipeline.observation.frames.frame_choice import (

@@ -21,7 +21,7 @@ from demo_pipeline.actions.inputs import inputs_of
 from demo_pipeline.files.atomic_write import read_digest
 from demo_pipeline.files.column_values import ANY, COUNT, fitting, one_of
 from demo_pipeline.files.comparison import differing_files
-from demo_pipeline.files.image_header import png_size
+from demo_pipeline.files.image_files import png_size
 from demo_pipeline.files.json_files import dump_json
 from demo_pipeline.files.parquet import described_schema, read_rows, schema_problems, write_rows
 from demo_pipeline.files.recording_files import VIDEO_FILE

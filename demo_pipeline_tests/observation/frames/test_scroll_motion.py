@@ -163,11 +163,9 @@ def test_a_recorder_that_counts_the_other_way_is_seen_through(sign: int, tmp_pat
     log.write_text("\n".join(map(json.dumps, events)), encoding="utf-8")
     pipeline = open_workspace(tmp_path)
     assert set(run_all_stages(pipeline, "demo").values()) == {"made"}
-    with pipeline.store.open("trajectories/demo") as (out, _):
-        written = [
-            json.loads(path.read_bytes()) for path in sorted(out.glob("steps/*/action.json"))
-        ]
-        kept = read_provenance(out / "provenance.parquet", ["action_type", "wheel_method"])
+    out = pipeline.store.open("trajectories/demo")[0]
+    written = [json.loads(path.read_bytes()) for path in sorted(out.glob("steps/*/action.json"))]
+    kept = read_provenance(out / "provenance.parquet", ["action_type", "wheel_method"])
     directions = [
         step["parameters"]["direction"] for step in written if step["action_type"] == "scroll"
     ]

@@ -6,8 +6,13 @@ import cv2
 import numpy as np
 import pytest
 
-from demo_pipeline.files.image_header import PNG_SIGNATURE, ImageInfo, png_size, probe_image
-from demo_pipeline.files.png import PngWriter
+from demo_pipeline.files.image_files import (
+    PNG_SIGNATURE,
+    ImageInfo,
+    PngWriter,
+    png_size,
+    probe_image,
+)
 
 PICTURE = np.arange(20 * 30 * 3, dtype=np.uint32).astype(np.uint8).reshape(20, 30, 3)
 PNG = PngWriter().encode(PICTURE)

@@ -4,6 +4,7 @@ Belongs here: a project outside of a checkout: its folders, its settings, Dagste
 whether a project can work.
 """
 
+import gc
 import os
 import shlex
 import shutil
@@ -113,4 +114,5 @@ def doctor(
         for finding in findings:
             print_line(f"{finding.level.value:<8}{finding.check}: {finding.message}")
         print_line(f"{errors} errors, {warnings} warnings")
+    gc.freeze()  # else all objects are searched now, since they are more than usual
     raise typer.Exit(INVALID if errors or (strict and warnings) else OK)

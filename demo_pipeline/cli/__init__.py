@@ -3,8 +3,8 @@
 import gc
 
 
-def main() -> None:
-    """Run the console script; importing makes no garbage, so none is looked for meanwhile."""
+def start() -> None:
+    """Run the command line; importing makes no garbage, so none is looked for meanwhile."""
     gc.disable()
     from demo_pipeline.cli import app
 

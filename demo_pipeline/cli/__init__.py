@@ -8,5 +8,6 @@ def start() -> None:
     gc.disable()
     from demo_pipeline.cli import app
 
+    gc.freeze()  # else they are all searched as soon as it is enabled
     gc.enable()
     app.main()

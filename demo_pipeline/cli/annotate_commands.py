@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from demo_pipeline.cli.console import print_error, print_line, progress_bar
+from demo_pipeline.cli.console import print_error, print_line
 from demo_pipeline.cli.environment import INVALID, usable_settings
 from demo_pipeline.cli.eval_commands import explained
 
@@ -120,6 +120,7 @@ def _asking(
 ) -> Iterator[Callable[[], object]]:
     """Say what will be asked, refuse to send it to a host without consent, and show progress."""
     from demo_pipeline.annotations.annotate import estimate
+    from demo_pipeline.cli.tables import progress_bar
 
     server, asked = models[0].server, estimate(store, names, models)
     print_line(

@@ -4,23 +4,14 @@ Belongs here: their arguments, output and exit codes. Nothing printed quotes a r
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 
-from demo_pipeline.cli.console import (
-    cell,
-    out,
-    print_error,
-    print_json,
-    print_line,
-    progress_bar,
-)
+from demo_pipeline.cli.console import print_error, print_json, print_line
 from demo_pipeline.cli.environment import INVALID, OK, USAGE, usable_settings
 
 if TYPE_CHECKING:
@@ -33,8 +24,6 @@ eval_app = typer.Typer(
 )
 
 _FORM = "How a model is asked and answers: messages, qwen3vl, cudag or opencua."
-_NUMBER = "0.000"
-_SHORT = {"predictions": "predic- tions"}
 _SPLIT = "Whose steps: test, val, train, held_out, or any."
 
 
@@ -116,6 +105,8 @@ def run_endpoint(
         total, before = count_requests(requests, dest)
         print_line(f"{server.url}: {total} requests, {before} answered before")
         server.require_consent(yes=yes)
+        from demo_pipeline.cli.tables import progress_bar
+
         with progress_bar() as bar:
             task = bar.add_task("answers", total=total - before)
             answered, failed = send_requests(
@@ -160,62 +151,11 @@ def score(
     if as_json:
         print_json({**report_summary(report, asked), "scores": report.rows}, indent=None)
         return
+    from demo_pipeline.cli.tables import print_scores
+
     for name in asked.presets:
-        rows = [row for row in report.rows if row["preset"] == name]
-        out.print(_summary_table(name, [row for row in rows if row["dimension"] == "all"]))
-        out.print(_group_table(name, rows))
+        print_scores(name, [row for row in report.rows if row["preset"] == name])
     _print_counts(report, split)
-
-
-def _summary_table(preset: str, rows: Sequence[dict[str, Any]]) -> Table:
-    """A row per answerer, over all steps."""
-    table = _narrow_table(f"{preset}: all steps", "answers")
-    for name in ("score", "95 %", "per trajectory", "full", "in target", "prefix"):
-        _add_numbers(table, name)
-    for row in rows:
-        interval = "" if row["low"] is None else f"{row['low']:.3f}-{row['high']:.3f}"
-        names = ("trajectory_score", "success", "grounding", "prefix_share")
-        shares = [_share(row.get(name)) for name in names]
-        table.add_row(cell(row["answers"]), _share(row["score"]), interval, *shares)
-    return table
-
-
-def _group_table(preset: str, rows: Sequence[dict[str, Any]]) -> Table:
-    """A row per group of steps, a column per answerer."""
-    names = list(dict.fromkeys(row["answers"] for row in rows))
-    table = _narrow_table(f"{preset}: scores of groups of steps", "steps of")
-    for name in ("steps", *names):
-        _add_numbers(table, name)
-    groups: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
-    for row in rows:
-        groups.setdefault((row["dimension"], row["value"]), {})[row["answers"]] = row
-    last = ""
-    for (dimension, value), group in groups.items():
-        if dimension not in (last, value):
-            table.add_row(dimension.replace("_", " "))
-        last = dimension
-        steps = str(max(row["steps"] for row in group.values()))
-        scores = [_share(group[name]["score"]) for name in names]
-        table.add_row(cell(value if dimension == value else f"  {value}"), steps, *scores)
-    return table
-
-
-def _narrow_table(title: str, first: str) -> Table:
-    """A table of numbers that fits 80 columns, and its first column, whose words may be folded."""
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=0)
-    table.add_column(first, overflow="fold")
-    return table
-
-
-def _add_numbers(table: Table, name: str) -> None:
-    """A column whose numbers stay whole; its heading has a line for each word."""
-    heading = name if name == "95 %" else _SHORT.get(name, name).replace(" ", "\n")
-    width = max(len(_NUMBER), *map(len, heading.split("\n")))
-    table.add_column(heading, justify="right", min_width=width)
-
-
-def _share(value: float | None) -> str:
-    return "" if value is None else f"{value:.3f}"
 
 
 def _print_counts(report: "ScoreReport", split: str) -> None:

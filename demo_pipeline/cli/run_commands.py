@@ -14,13 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from demo_pipeline.cli.console import (
-    byte_text,
-    print_error,
-    print_line,
-    progress_bar,
-    report_run,
-)
+from demo_pipeline.cli.console import byte_text, print_error, print_line
 from demo_pipeline.cli.environment import (
     INTERRUPTED,
     INVALID,
@@ -36,7 +30,6 @@ from demo_pipeline.cli.environment import (
 from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.files.shown_text import counted
 from demo_pipeline.problems import DemonstrationError
-from demo_pipeline.runs.results import duration
 from demo_pipeline.store.errors import StorageError
 
 if TYPE_CHECKING:
@@ -180,6 +173,7 @@ class _Run:
 
     def run(self, *, strict: bool) -> None:
         """Process and report."""
+        from demo_pipeline.cli.tables import report_run
         from demo_pipeline.runs.plan import note_costs
 
         start, workspace = time.monotonic(), self.workspace
@@ -210,6 +204,7 @@ class _Run:
     def show_plan(self) -> None:
         """What a run would do."""
         from demo_pipeline.runs.plan import plan
+        from demo_pipeline.runs.results import duration
 
         selection = self._select((self.ids or self.known) if self.force else ())
         found = plan(self.workspace, selection.todo, force=self.force, notes=self._notes)
@@ -314,6 +309,7 @@ class _Run:
 
         `forced`: demonstration → whether it is built again although nothing changed.
         """
+        from demo_pipeline.cli.tables import progress_bar
         from demo_pipeline.runs.batch import DemonstrationTask
 
         tasks = [DemonstrationTask(key, force=force) for key, force in forced.items()]
@@ -328,6 +324,7 @@ class _Run:
 
     def _build_datasets(self, reporter: "Reporter", *, force: bool) -> "BuiltDatasets":
         """Build the datasets; without a committed trajectory this does nothing."""
+        from demo_pipeline.cli.tables import progress_bar
         from demo_pipeline.runs.dataset_builds import BuiltDatasets
         from demo_pipeline.stage import DATASETS_JOB
 

@@ -20,7 +20,6 @@ from demo_pipeline.cli.console import (
     print_error,
     print_json,
     print_line,
-    print_records,
 )
 from demo_pipeline.cli.environment import (
     INVALID,
@@ -200,6 +199,8 @@ def stats(
     elif as_csv:
         print_csv(tables["answer"])
     else:
+        from demo_pipeline.cli.tables import print_records
+
         for name, rows in tables.items():
             print_records(name.replace("_", " "), rows)
 

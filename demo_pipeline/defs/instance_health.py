@@ -46,15 +46,19 @@ def examine_instance(workspace: Workspace, *, expect_daemon: bool) -> Iterator[F
         yield Finding("dagster_home", HealthLevel.WARNING, message, {"path": str(home)})
     try:
         with dg.DagsterInstance.get() as instance:
-            ask_instance(instance)
-            findings = list(_findings(instance, workspace, expect_daemon=expect_daemon))
+            states = ask_instance(instance)
+            findings = list(_findings(instance, states, workspace, expect_daemon=expect_daemon))
     except Exception as error:  # noqa: BLE001 - whatever a broken instance raises
         findings = [Finding("instance", HealthLevel.ERROR, instance_fault(home, error))]
     yield from findings
 
 
 def _findings(
-    instance: dg.DagsterInstance, workspace: Workspace, *, expect_daemon: bool
+    instance: dg.DagsterInstance,
+    states: Sequence[Any],
+    workspace: Workspace,
+    *,
+    expect_daemon: bool,
 ) -> Iterator[Finding]:
     now = time.time()
     yield _stale_runs(instance, now)
@@ -63,13 +67,13 @@ def _findings(
     alive = seen is not None and now - seen < DAEMON_SECONDS
     queued = instance.get_runs_count(dg.RunsFilter(statuses=list(_QUEUED)))
     yield _daemon(seen, alive=alive, queued=queued, expected=expect_daemon)
-    states = {
-        state.instigator_name: state
-        for state in instance.all_instigator_state()
-        if state.instigator_type.value == "SENSOR"
-    }
+    by_name = {state.instigator_name: state for state in states}
+    ids = [state.selector_id for state in states]
+    ticks = instance.get_batch_ticks(ids, limit=1) if ids else {}
     for name, interval in sensor_intervals(workspace.settings).items():
-        yield _sensor(instance, name, states.get(name), now, interval if alive else None)
+        state = by_name.get(name)
+        last = ticks.get(state.selector_id, ()) if state else ()
+        yield _sensor(name, state, last, now, interval if alive else None)
     yield _waiting(instance, workspace)
 
 
@@ -113,12 +117,9 @@ def _daemon(seen: float | None, *, alive: bool, queued: int, expected: bool) -> 
 
 
 def _sensor(
-    instance: dg.DagsterInstance, name: str, state: Any, now: float, interval: int | None
+    name: str, state: Any, ticks: Sequence[Any], now: float, interval: int | None
 ) -> Finding:
     """The last evaluation of a sensor; `interval` is None when no daemon evaluates it."""
-    ticks: Sequence[Any] = ()
-    if state is not None:
-        ticks = instance.get_ticks(state.instigator_origin_id, state.selector_id, limit=1)
     last = ticks[0].timestamp if ticks else None
     status = ticks[0].status.value if ticks else None
     level, message = HealthLevel.OK, f"last evaluated at {iso_time(last)}"

@@ -7,9 +7,10 @@ is damaged.
 import os
 import sqlite3
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 
@@ -59,11 +60,15 @@ def opened_instance(home: Path) -> Iterator[dg.DagsterInstance]:
         yield instance
 
 
-def ask_instance(instance: dg.DagsterInstance) -> None:
-    """Read a little from every database that a run needs: runs, events, sensors."""
+def ask_instance(instance: dg.DagsterInstance) -> Sequence[Any]:
+    """Read a little from every database that a run needs; returns the states of the sensors."""
     instance.get_run_ids(limit=1)
     instance.get_dynamic_partitions(PARTITIONS_NAME)
-    instance.all_instigator_state()
+    return [
+        state
+        for state in instance.all_instigator_state()
+        if state.instigator_type.value == "SENSOR"
+    ]
 
 
 def instance_fault(home: Path, error: Exception) -> str:

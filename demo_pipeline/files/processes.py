@@ -191,13 +191,13 @@ _NEW_OBJECTS = 100_000
 
 
 @contextmanager
-def reduced_python_gc() -> Iterator[None]:
-    """Reduce garbage collection in a `with` block or a decorated function.
+def reduced_python_gc(new_objects: int = _NEW_OBJECTS) -> Iterator[None]:
+    """Collect garbage once per this many objects in a `with` block or a decorated function.
 
     UI trees of plain values have no cycles, but searching them for some takes a third of the time.
     """
     usual = gc.get_threshold()
-    gc.set_threshold(_NEW_OBJECTS, *usual[1:])
+    gc.set_threshold(new_objects, *usual[1:])
     try:
         yield
     finally:

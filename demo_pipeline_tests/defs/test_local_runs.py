@@ -15,7 +15,7 @@ import pytest
 from dagster._core.definitions.data_version import CachingStaleStatusResolver
 from dagster._core.loader import LoadingContextForTest
 
-from demo_pipeline.cli.console import report_run
+from demo_pipeline.cli.tables import report_run
 from demo_pipeline.defs import local_runs
 from demo_pipeline.defs.claims import claim, living_claims
 from demo_pipeline.defs.code_location import build_defs

@@ -12,7 +12,7 @@ from typing import IO, Any
 import dagster as dg
 import pytest
 
-from demo_pipeline.cli.console import report_run
+from demo_pipeline.cli.tables import report_run
 from demo_pipeline.defs import demonstrations
 from demo_pipeline.defs.run_history import BatchMember, member_tags
 from demo_pipeline.defs.tags import MEMBERS_TAG, OUTCOME_TAG

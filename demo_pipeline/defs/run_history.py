@@ -5,11 +5,9 @@ has a short tag per demonstration, to be found by, and one list of all of them; 
 whoever launched it, has the tag of its partition.
 """
 
-import datetime as dt
 import hashlib
 import json
 import logging
-import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
@@ -44,7 +42,6 @@ _MEMBER = "yes"
 _KEY_LENGTH = 24  # hex digits of a member's tag; names of tags are short
 _NEWEST_RUNS = 50  # read per demonstration
 _PAGE = 500
-_HOUR = 3600.0
 _LONGEST_REASON = 500  # characters
 _LAST = dg.AssetKey(STAGES[-1].name)
 _ENDED = (
@@ -158,13 +155,15 @@ class InstanceRuns:
         self._instance, self._workspace = instance, workspace
         self.claimed: Collection[str] = living_claims(claims_folder(instance, workspace))
 
-    def launched(self, run_key: str) -> str | None:
-        """Id of the newest run with this key, maybe among others."""
-        tag = _tag_of(run_key.partition("@")[0])
-        for run in self._instance.get_runs(dg.RunsFilter(tags={tag: _MEMBER})):
-            if any(member.run_key == run_key for member in members_of(run)):
-                return run.run_id
-        return None
+    def launched(self, demonstration: str) -> dict[str, str]:
+        """Key → id of the newest run with it, maybe among others."""
+        runs = self._instance.get_runs(dg.RunsFilter(tags={_tag_of(demonstration): _MEMBER}))
+        return {
+            one.run_key: run.run_id
+            for run in reversed(runs)
+            for one in members_of(run)
+            if one.demonstration == demonstration and one.run_key
+        }
 
     def live(self, demonstration: str) -> tuple[str, str | None] | None:
         """Id of the newest run, if it is under way, and the fingerprint that it is for."""
@@ -200,12 +199,6 @@ class InstanceRuns:
             return False
         return bool(records_of(self._instance, demonstration, 1))
 
-    def recent_waits(self) -> int:
-        """Number of runs that ended waiting within the last hour."""
-        hour = dt.datetime.fromtimestamp(time.time() - _HOUR, dt.UTC)
-        tags = {OUTCOME_TAG: WAITING_OUTCOME}
-        return self._instance.get_runs_count(dg.RunsFilter(tags=tags, updated_after=hour))
-
     def _ended(self, record: dg.RunRecord) -> EndedRun | None:
         """How a run ended; None while Dagster is going to repeat it."""
         run = record.dagster_run
@@ -216,9 +209,9 @@ class InstanceRuns:
             return EndedRun(run.run_id, _DONE, noted)
         if run.is_success:
             return EndedRun(run.run_id, _DONE)
-        keys = [member.run_key for member in members_of(run)]
-        newest = self.launched(keys[0]) if keys and keys[0] else None
-        if newest not in {None, run.run_id}:
+        first = next(iter(members_of(run)), BatchMember(""))
+        newest = self.launched(first.demonstration).get(first.run_key, run.run_id)
+        if newest != run.run_id:
             return EndedRun(run.run_id, _LOST, successor=newest)
         if run.tags.get(OUTCOME_TAG) == WAITING_OUTCOME:
             return EndedRun(run.run_id, Ending(RunOutcome.WAITING, run.tags.get(WAITING_TAG, "")))

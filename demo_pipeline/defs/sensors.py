@@ -68,7 +68,7 @@ _UNFINISHED = [
     if status not in {*_FAILED, dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.MANAGED}
 ]
 _TABLE_INTERVAL = 60  # seconds between two evaluations of quarantine_changed
-_TRIED_BEFORE = {RunOutcome.LOST, RunOutcome.WAITING}
+_TRIED_BEFORE = (RunOutcome.LOST, RunOutcome.WAITING)
 _NO_CATALOG = (
     "waiting for the catalog of OSWorld tasks, which demonstrations are compared with; the sensor "
     "tasks_changed launches the job read_osworld_tasks"
@@ -361,14 +361,16 @@ def run_requests(
 ) -> Iterator[dg.RunRequest]:
     """One run for each request; from `execution.batch_from` requests on, they share runs.
 
-    In the queue, what was tried before waits for new and changed uploads.
+    In the queue, what was tried before waits for new and changed uploads. What waited always shares
+    a run, since a failed run costs about 400 kB of history: so there is one in a tick.
     """
-    if len(requests) < settings.batch_from or settings.partitions_per_run == 1:
-        yield from (_run_request([one]) for one in requests)
-        return
-    for again in (False, True):
-        chosen = [one for one in requests if (one.reason in _TRIED_BEFORE) is again]
-        yield from map(_run_request, batched(chosen, settings.partitions_per_run))
+    for tried in ("", *_TRIED_BEFORE):
+        chosen = [
+            one for one in requests if (one.reason if one.reason in _TRIED_BEFORE else "") == tried
+        ]
+        shared = tried == RunOutcome.WAITING or len(requests) >= settings.batch_from
+        size = settings.partitions_per_run if shared else 1
+        yield from map(_run_request, batched(chosen, size))
 
 
 def batched(items: Sequence[_T], size: int) -> Iterator[Sequence[_T]]:

@@ -8,25 +8,27 @@ one of another version, is renamed to `<name>.damaged`.
 import hashlib
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass, fields
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.runs.failures import FIRST_PAUSE_SECONDS
 from demo_pipeline.store.errors import StorageError
-from demo_pipeline.store.names import is_folder_name
+from demo_pipeline.store.names import is_folder_name, safe_id
+from demo_pipeline.store.uploads import listing_fingerprint
 
-VERSION = 2
+VERSION = 3
 _BUSY_SECONDS = 30
 
 
 class UploadState(StrEnum):
     """State of an upload.
 
-    `pending`: incomplete, or not yet stable.
+    `pending`: incomplete, not yet stable, or not yet decided.
     `requested`: complete; a run is requested and not yet launched.
     `accepted`: a run was launched for the present files, or they need none.
     `gone`: no longer in the uploads.
@@ -39,12 +41,22 @@ class UploadState(StrEnum):
 
 
 class ObservedFile(NamedTuple):
-    """A file of an upload as it is compared; `modified` is cut to whole epoch seconds."""
+    """A file of an upload as it is compared.
+
+    The time of its modification is only compared for equality: another value means that the file
+    was written again; it never tells when.
+    """
 
     name: str
     etag: str
     size: int
-    modified: int
+    modified: float
+
+
+def fingerprint_of(files: Iterable[ObservedFile]) -> str | None:
+    """The fingerprint of a complete upload, None while a file is missing."""
+    listed = [(name, etag, size) for name, etag, size, _ in files if name in RECORDING_FILES]
+    return listing_fingerprint(listed) if len(listed) == len(RECORDING_FILES) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +67,7 @@ class Upload:
         name: the folder's own name.
         id: safe id; several names may have the same.
         state: see `UploadState`.
-        files: those of `RECORDING_FILES` that the last poll found.
-        fingerprint: of those files when they are complete, else None.
-        since: when the files were first observed as they are.
+        files: those of `RECORDING_FILES` that the last listing found, sorted.
         accepted: fingerprint that the last run was launched for, or that needed none.
         cause: why the last run was requested, or the next is: `new`, `changed`, the reason of a
             requested rerun, or how the run before ended; empty when nothing is left to do.
@@ -65,7 +75,7 @@ class Upload:
         attempts: how many runs in a row ended with this cause.
         run_key: of the run that is requested.
         run: id of the run that was launched, until it has ended.
-        due: when to poll again; None: not before a listing shows a difference.
+        due: when to decide about it; None: not before a listing shows a difference.
         wish: reason of a requested rerun; written by `request_rerun` alone.
     """
 
@@ -73,50 +83,70 @@ class Upload:
     id: str
     state: UploadState = UploadState.PENDING
     files: tuple[ObservedFile, ...] = ()
-    fingerprint: str | None = None
-    since: float = 0.0
     accepted: str | None = None
     cause: str = ""
     reason: str = ""
     attempts: int = 0
     run_key: str | None = None
     run: str | None = None
-    due: float | None = 0.0
+    due: float | None = None
     wish: str | None = None
+
+    @property
+    def fingerprint(self) -> str | None:
+        """Of its files when they are complete."""
+        return fingerprint_of(self.files)
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
     """Discovery's clock, which never runs backwards, and how far the listing is.
 
-    `wall` is the machine's clock at that time, `debt` the seconds by which that was set back and
-    not yet forward again. The listing continues at `token`, which storage refused so many times in
-    a row; `sweep` listings were begun before.
+    `wall` is the machine's clock at that time. The present listing began at `began`, goes on at
+    `token`, and has the number `sweep`; the last one that came to its end began at `complete`.
     """
 
     time: float
     wall: float
-    debt: float = 0.0
+    began: float = 0.0
     token: str | None = None
     sweep: int = 0
-    refusals: int = 0
+    complete: float = -1.0
 
 
 _COLUMNS = ", ".join(field.name for field in fields(Upload))
-_SAVED = [field.name for field in fields(Upload) if field.name != "wish"]
+_SAVED = ("state", "accepted", "cause", "reason", "attempts", "run_key", "run", "due")
+# What a listing saw is beside the row: `sweep` is its number, `seen` the files of a recording,
+# `marked` whether the marker is there.
 _SCHEMA = f"""
 BEGIN IMMEDIATE;
 CREATE TABLE IF NOT EXISTS uploads (
-    {_COLUMNS}, sweep DEFAULT -1, seen DEFAULT 0, PRIMARY KEY (name)
+    {_COLUMNS}, sweep DEFAULT -1, seen DEFAULT '[]', marked DEFAULT 0, PRIMARY KEY (name)
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS ids ON uploads (id, state);
-CREATE INDEX IF NOT EXISTS states ON uploads (state, due);
-CREATE INDEX IF NOT EXISTS dues ON uploads ((fingerprint IS NULL), due, name);
+CREATE INDEX IF NOT EXISTS states ON uploads (state);
+CREATE INDEX IF NOT EXISTS dues ON uploads (due, name) WHERE due IS NOT NULL;
 CREATE INDEX IF NOT EXISTS runs ON uploads (run) WHERE run IS NOT NULL;
 CREATE INDEX IF NOT EXISTS wishes ON uploads (wish) WHERE wish IS NOT NULL;
 CREATE TABLE IF NOT EXISTS position (one PRIMARY KEY, value);
 PRAGMA user_version = {VERSION};
 COMMIT;
+"""
+# The end of a listing. What changed waits until it is stable; a marker ends the wait of a first
+# upload only, since a later one may still have the old marker. What two listings lack is gone.
+_TAKE_IN = """
+UPDATE uploads SET
+    files = iif(sweep = :sweep, seen, '[]'),
+    state = iif(sweep != :sweep AND files = '[]', 'gone', 'pending'),
+    wish = iif(sweep != :sweep AND files = '[]', NULL, wish),
+    run_key = NULL,
+    due = CASE
+        WHEN sweep != :sweep OR json_array_length(seen) < :complete THEN NULL
+        WHEN marked AND accepted IS NULL THEN :began
+        ELSE :due END
+WHERE iif(sweep = :sweep,
+    seen != files OR state = 'gone' OR (marked AND accepted IS NULL AND due > :began),
+    state != 'gone')
 """
 
 
@@ -188,7 +218,7 @@ class DiscoveryTable:
         """Request another run of an id whose upload is there, whether or not it changed."""
         with self.transaction():
             if is_folder_name(demonstration):
-                self._add([demonstration], demonstration)
+                self._add([demonstration])
             self._connection.execute(
                 "UPDATE uploads SET wish = ? WHERE id = ?", (reason, demonstration)
             )
@@ -210,16 +240,20 @@ class DiscoveryTable:
         """
         position = self.position() or Position(0.0, 0.0)
         with self.transaction():
-            self._add(names, demonstration)
+            self._add(names)
             self._connection.execute(
                 "UPDATE uploads SET accepted = ?, attempts = 1 + attempts * (cause = 'waiting'), "
                 "cause = 'waiting', reason = ?, run = NULL, due = ? WHERE id = ?",
                 (fingerprint, reason, position.time + FIRST_PAUSE_SECONDS, demonstration),
             )
 
-    def _add(self, names: Sequence[str], demonstration: str) -> None:
-        known = self.named(names)
-        self.save(Upload(name, demonstration) for name in names if name not in known)
+    def _add(self, names: Iterable[str]) -> None:
+        """Add the folders that have no row."""
+        self._connection.executemany(
+            "INSERT OR IGNORE INTO uploads (name, id, state, files, cause, reason, attempts) "
+            "VALUES (?, ?, 'pending', '[]', '', '', 0)",
+            ((_bytes(name), safe_id(name)) for name in names),
+        )
 
     def counts(self) -> dict[UploadState, int]:
         """How many folders are in each state."""
@@ -249,25 +283,18 @@ class DiscoveryTable:
             "WHERE cause = 'waiting' AND run IS NULL AND state != 'gone' ORDER BY id"
         )
 
-    def requested(self, limit: int) -> list[Upload]:
-        """Uploads that a run was requested for, longest waiting first."""
-        return self._select("WHERE state = 'requested' ORDER BY due, name LIMIT ?", limit)
+    def undecided(self, position: Position, limit: int) -> list[Upload]:
+        """Uploads to decide about, longest waiting first, then requested reruns.
 
-    def due(self, time: float, limit: int, *, complete: bool) -> list[Upload]:
-        """Uploads to poll by `time`, longest waiting first: the complete or the incomplete."""
+        A pending one is stable when a listing that began after it was due shows no difference.
+        """
         return self._select(
-            "WHERE (fingerprint IS NULL) = ? AND due <= ? ORDER BY due, name LIMIT ?",
-            int(not complete),
-            time,
+            "WHERE json_array_length(files) = ? AND (due <= iif(state = 'pending', ?, ?) "
+            "OR (wish IS NOT NULL AND state = 'accepted')) ORDER BY due IS NULL, due, name LIMIT ?",
+            len(RECORDING_FILES),
+            position.complete,
+            position.time,
             limit,
-        )
-
-    def mark_wished_due(self, time: float) -> None:
-        """Poll every accepted upload with a requested rerun."""
-        self._connection.execute(
-            "UPDATE uploads SET due = ? WHERE wish IS NOT NULL AND state = 'accepted' "
-            "AND ifnull(due, ?1) >= ?1",
-            (time,),
         )
 
     def clear_wish(self, demonstration: str) -> None:
@@ -285,35 +312,39 @@ class DiscoveryTable:
         """The uploads that a run was launched for."""
         return self._select("WHERE run = ?", run)
 
-    def named(self, names: Sequence[str]) -> dict[str, Upload]:
-        """The rows of these folders, by name; unknown names are left out."""
-        marks = ", ".join("?" * len(names))
-        found = self._select(f"WHERE name IN ({marks})", *map(_bytes, names))
-        return {upload.name: upload for upload in found}
-
     def save(self, uploads: Iterable[Upload]) -> None:
-        """Insert or replace rows, but for their `wish`."""
-        updates = ", ".join(f"{column} = excluded.{column}" for column in _SAVED[1:])
+        """Save what was decided about uploads; their files and wishes are written by others."""
+        values = ", ".join(f"{column} = ?" for column in _SAVED)
         self._connection.executemany(
-            f"INSERT INTO uploads ({', '.join(_SAVED)}) "  # noqa: S608 - constants
-            f"VALUES ({', '.join('?' * len(_SAVED))}) ON CONFLICT (name) DO UPDATE SET {updates}",
-            map(_values, uploads),
+            f"UPDATE uploads SET {values} WHERE name = ?",  # noqa: S608 - constants
+            ([*(getattr(one, name) for name in _SAVED), _bytes(one.name)] for one in uploads),
         )
 
-    def mark_seen(self, sweep: int, files: Iterable[tuple[str, int]]) -> None:
-        """Note how many files of a recording a sweep saw in each folder, by its name."""
-        self._connection.executemany(
-            "UPDATE uploads SET seen = seen * (sweep = ?1) + ?2, sweep = ?1 WHERE name = ?3",
-            ((sweep, count, _bytes(name)) for name, count in files),
-        )
+    def mark_seen(
+        self, sweep: int, folders: Mapping[str, Iterable[ObservedFile]], marker: str
+    ) -> None:
+        """Add to what a sweep saw in each folder, by its name: files of a recording, the marker."""
+        self._add(folders)
+        for name, files in folders.items():
+            found = self._connection.execute(
+                "SELECT seen, marked FROM uploads WHERE name = ? AND sweep = ?",
+                (_bytes(name), sweep),
+            ).fetchone()
+            seen = {file[0]: file for file in json.loads(found[0])} if found else {}
+            seen |= {file.name: file for file in files}
+            marked = seen.pop(marker, None) is not None or bool(found and found[1])
+            self._connection.execute(
+                "UPDATE uploads SET sweep = ?, seen = ?, marked = ? WHERE name = ?",
+                (sweep, json.dumps([seen[key] for key in sorted(seen)]), marked, _bytes(name)),
+            )
 
-    def mark_unseen_due(self, sweep: int, time: float) -> None:
-        """Poll every folder of which a sweep, now at its end, missed a file."""
-        self._connection.execute(
-            "UPDATE uploads SET due = min(ifnull(due, ?1), ?1) WHERE state != 'gone' "
-            "AND (sweep != ?2 OR seen < json_array_length(files))",
-            (time, sweep),
-        )
+    def take_in(self, sweep: int, began: float, due: float) -> None:
+        """Compare every row with what a sweep saw, which is at its end and began at `began`.
+
+        What it shows to be changed and complete is decided about at `due`.
+        """
+        values = {"sweep": sweep, "began": began, "due": due, "complete": len(RECORDING_FILES)}
+        self._connection.execute(_TAKE_IN, values)
 
     def _select(self, where: str, *values: Any) -> list[Upload]:
         statement = f"SELECT {_COLUMNS} FROM uploads {where}"  # noqa: S608 - constants
@@ -350,11 +381,6 @@ def _upload(row: tuple[Any, ...]) -> Upload:
     name, key, state, files, *rest = row
     observed = tuple(ObservedFile(*file) for file in json.loads(files))
     return Upload(_text(name), key, UploadState(state), observed, *rest)
-
-
-def _values(upload: Upload) -> tuple[Any, ...]:
-    name, key, state, files, *rest = (getattr(upload, name) for name in _SAVED)
-    return (_bytes(name), key, state, json.dumps(files), *rest)
 
 
 def _bytes(text: str) -> bytes:

@@ -16,8 +16,8 @@ from pathlib import Path
 from random import Random
 from typing import cast
 
-from demo_pipeline.runs.discovery import Request, RunOutcome, Tick, fingerprint_of, tick
-from demo_pipeline.runs.discovery_table import DiscoveryTable, UploadState
+from demo_pipeline.runs.discovery import Request, RunOutcome, Tick, tick
+from demo_pipeline.runs.discovery_table import DiscoveryTable, UploadState, fingerprint_of
 from demo_pipeline.runs.failures import MAX_LOST_RUNS
 from demo_pipeline.settings import DiscoverySettings
 from demo_pipeline.store.errors import StorageError
@@ -28,7 +28,7 @@ from demo_pipeline_tests.discovery.dying_ticks import DyingTable, Killed
 from demo_pipeline_tests.discovery.people import STABLE, Change, people
 from demo_pipeline_tests.settings_constants import with_constants
 
-SETTINGS = with_constants(DiscoverySettings, pages_per_tick=5, polls_per_tick=60)(
+SETTINGS = with_constants(DiscoverySettings, pages_per_tick=5, decisions_per_tick=60)(
     stable_seconds=STABLE, requests_per_tick=10
 )
 UPLOADING = 1800.0  # seconds in which uploads begin

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from demo_pipeline.files.recording_files import RECORDING_FILES
-from demo_pipeline.runs.discovery import RunOutcome, fingerprint_of
-from demo_pipeline.runs.discovery_table import ObservedFile, UploadState
+from demo_pipeline.runs.discovery import RunOutcome
+from demo_pipeline.runs.discovery_table import ObservedFile, UploadState, fingerprint_of
 from demo_pipeline.store.names import safe_id
 from demo_pipeline_tests.discovery.bucket import Bucket
 from demo_pipeline_tests.discovery.dying_ticks import Fuse, Killed

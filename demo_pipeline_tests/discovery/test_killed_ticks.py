@@ -76,7 +76,7 @@ def test_while_it_requests_the_first_runs(tmp_path):
 
 
 def test_while_it_confirms_what_was_launched(tmp_path):
-    check(unconfirmed, tmp_path, ["a", "b"], steps=10)
+    check(unconfirmed, tmp_path, ["a", "b"], steps=7)
 
 
 def test_while_it_requests_a_new_version(tmp_path):

@@ -114,8 +114,8 @@ def accept_all(objects: Many | Bucket, path: Path) -> None:
         for number in range(objects.count):
             infos = [(info.key.partition("/")[2], info) for info in files_of(number)]
             files = [ObservedFile(name, i.etag, i.size, i.modified) for name, i in infos]
-            table.mark_seen(0, {f"demo-{number:07}": files}, "")
-        table.take_in(0, 0.0, 0.0)
+            table.mark_seen({f"demo-{number:07}": files})
+        table.take_in("", 0.0, 0.0)
         while known := table.undecided(Position(1.0, 1.0, complete=1.0), 5000):
             table.save(map(accept, known))
         position = table.position()

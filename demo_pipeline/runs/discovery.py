@@ -277,14 +277,14 @@ class _Tick:
     def _end_runs(self) -> None:
         """Take in how runs ended since the last tick."""
         now, stable = self._position.time, self._settings.stable_seconds
-        for ended in self._runs.ended(self._table.runs()):
-            uploads = self._table.of_run(ended.run)
+        running = self._table.running()
+        for ended in self._runs.ended([*running]):
             with self._table.transaction():
                 self._table.save(
                     replace(upload, run=ended.successor)
                     if ended.successor
                     else end(upload, ended.members.get(upload.id, ended.ending), now, stable)
-                    for upload in uploads
+                    for upload in running[ended.run]
                 )
 
     def _list(self) -> int:
@@ -293,29 +293,30 @@ class _Tick:
         Returns their number. What is complete has to be unchanged in a listing that begins when it
         has been stable.
         """
-        pages, until = self._settings.pages_per_tick, _LISTING * self._settings.seconds_per_tick
-        for used in range(1, pages + 1):
-            at = self._position
+        settings, at = self._settings, self._position
+        for used in range(1, settings.pages_per_tick + 1):
             if at.token is None:
                 at = replace(at, began=self._time())
             try:
                 page = self._objects.list_page("", at.token)
             except StorageError as error:
                 self._errors.append(str(error))
-                self._go_on_from(replace(at, token=None, sweep=at.sweep + 1))
+                self._go_on_from(replace(at, token=None))
                 return used
             with self._table.transaction():
-                folders = _recordings(page, self._settings.complete_marker)
-                self._table.mark_seen(at.sweep, folders, self._settings.complete_marker)
+                if at.token is None:
+                    self._table.begin_listing()
+                self._table.mark_seen(_recordings(page, settings.complete_marker))
+                at = replace(at, token=page.token)
                 if page.token is None:
-                    stable = self._settings.stable_seconds
+                    stable = settings.stable_seconds
                     due = self._time() + stable if stable else at.began
-                    self._table.take_in(at.sweep, at.began, due)
+                    self._table.take_in(settings.complete_marker, at.began, due)
                     at = replace(at, sweep=at.sweep + 1, complete=at.began)
-                self._go_on_from(replace(at, token=page.token))
-            if page.token is None or self._spent() >= until:
+                self._go_on_from(at)
+            if page.token is None or self._spent() >= _LISTING * settings.seconds_per_tick:
                 return used
-        return pages
+        return settings.pages_per_tick
 
     def _go_on_from(self, position: Position) -> None:
         self._position = position
@@ -359,10 +360,7 @@ class _Tick:
             run=None,
             due=0.0,
         )
-        with self._table.transaction():
-            self._table.save([requested])
-            if reason == upload.wish:
-                self._table.clear_wish(upload.id)
+        self._table.save([requested])
         self._requests.append(Request(upload.id, key, fingerprint, reason))
         _LOG.info("%s: a run is requested: %s", upload.id, reason)
 

@@ -8,6 +8,7 @@ one of another version, is renamed to `<name>.damaged`.
 import hashlib
 import json
 import sqlite3
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass, fields
@@ -102,8 +103,8 @@ class Upload:
 class Position:
     """Discovery's clock, which never runs backwards, and how far the listing is.
 
-    `wall` is the machine's clock at that time. The present listing began at `began`, goes on at
-    `token`, and has the number `sweep`; the last one that came to its end began at `complete`.
+    `wall` is the machine's clock at that time. The present listing began at `began` and goes on at
+    `token`; `sweep` came to their end before, the last of which began at `complete`.
     """
 
     time: float
@@ -116,38 +117,40 @@ class Position:
 
 _COLUMNS = ", ".join(field.name for field in fields(Upload))
 _SAVED = ("state", "accepted", "cause", "reason", "attempts", "run_key", "run", "due")
-# What a listing saw is beside the row: `sweep` is its number, `seen` the files of a recording,
-# `marked` whether the marker is there.
 _SCHEMA = f"""
 BEGIN IMMEDIATE;
-CREATE TABLE IF NOT EXISTS uploads (
-    {_COLUMNS}, sweep DEFAULT -1, seen DEFAULT '[]', marked DEFAULT 0, PRIMARY KEY (name)
-) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS uploads ({_COLUMNS}, PRIMARY KEY (name)) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS ids ON uploads (id, state);
 CREATE INDEX IF NOT EXISTS states ON uploads (state);
 CREATE INDEX IF NOT EXISTS dues ON uploads (due, name) WHERE due IS NOT NULL;
 CREATE INDEX IF NOT EXISTS runs ON uploads (run) WHERE run IS NOT NULL;
 CREATE INDEX IF NOT EXISTS wishes ON uploads (wish) WHERE wish IS NOT NULL;
+CREATE TABLE IF NOT EXISTS seen (name, file, value, PRIMARY KEY (name, file)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS position (one PRIMARY KEY, value);
 PRAGMA user_version = {VERSION};
 COMMIT;
 """
 # The end of a listing. What changed waits until it is stable; a marker ends the wait of a first
 # upload only, since a later one may still have the old marker. What two listings lack is gone.
-_TAKE_IN = """
+_TAKE_IN = f"""
+WITH found AS (
+    SELECT name, max(file = :marker) AS marked,
+        json_group_array(json(value)) FILTER (WHERE file IN {RECORDING_FILES}) AS files
+    FROM seen GROUP BY name
+)
 UPDATE uploads SET
-    files = iif(sweep = :sweep, seen, '[]'),
-    state = iif(sweep != :sweep AND files = '[]', 'gone', 'pending'),
-    wish = iif(sweep != :sweep AND files = '[]', NULL, wish),
+    state = iif(found.name IS NULL AND old.files = '[]', 'gone', 'pending'),
+    wish = iif(found.name IS NULL AND old.files = '[]', NULL, old.wish),
+    files = ifnull(found.files, '[]'),
     run_key = NULL,
-    due = CASE
-        WHEN sweep != :sweep OR json_array_length(seen) < :complete THEN NULL
-        WHEN marked AND accepted IS NULL THEN :began
-        ELSE :due END
-WHERE iif(sweep = :sweep,
-    seen != files OR state = 'gone' OR (marked AND accepted IS NULL AND due > :began),
-    state != 'gone')
-"""
+    due = CASE json_array_length(found.files) WHEN {len(RECORDING_FILES)}
+        THEN iif(found.marked AND old.accepted IS NULL, :began, :due) END
+FROM uploads AS old LEFT JOIN found USING (name)
+WHERE uploads.name = old.name AND CASE
+    WHEN found.name IS NULL THEN old.state != 'gone'
+    ELSE old.state = 'gone' OR old.files != found.files
+        OR (found.marked AND old.accepted IS NULL AND old.due > :began) END
+"""  # noqa: S608 - constants
 
 
 def table_path(storage: Path, uploads: str) -> Path:
@@ -297,54 +300,47 @@ class DiscoveryTable:
             limit,
         )
 
-    def clear_wish(self, demonstration: str) -> None:
-        """Note that a run serves the requested rerun."""
-        self._connection.execute("UPDATE uploads SET wish = NULL WHERE id = ?", (demonstration,))
-
-    def runs(self) -> list[str]:
-        """Ids of the runs that were launched and whose end was not seen yet, sorted."""
-        rows = self._connection.execute(
-            "SELECT DISTINCT run FROM uploads WHERE run IS NOT NULL ORDER BY run"
-        )
-        return [run for (run,) in rows]
-
-    def of_run(self, run: str) -> list[Upload]:
-        """The uploads that a run was launched for."""
-        return self._select("WHERE run = ?", run)
+    def running(self) -> dict[str, list[Upload]]:
+        """The uploads of each run that was launched and whose end was not seen yet, by its id."""
+        found = defaultdict[str, list[Upload]](list)
+        for upload in self._select("WHERE run IS NOT NULL ORDER BY run"):
+            found[upload.run or ""].append(upload)
+        return found
 
     def save(self, uploads: Iterable[Upload]) -> None:
-        """Save what was decided about uploads; their files and wishes are written by others."""
-        values = ", ".join(f"{column} = ?" for column in _SAVED)
+        """Save what was decided about uploads. A run that is requested for a wish serves it."""
+        values = ", ".join(f"{column} = :{column}" for column in _SAVED)
         self._connection.executemany(
-            f"UPDATE uploads SET {values} WHERE name = ?",  # noqa: S608 - constants
-            ([*(getattr(one, name) for name in _SAVED), _bytes(one.name)] for one in uploads),
+            f"UPDATE uploads SET {values}, "  # noqa: S608 - constants
+            "wish = iif(:state = 'requested', nullif(wish, :cause), wish) WHERE name = :name",
+            (
+                {**{column: getattr(one, column) for column in _SAVED}, "name": _bytes(one.name)}
+                for one in uploads
+            ),
         )
 
-    def mark_seen(
-        self, sweep: int, folders: Mapping[str, Iterable[ObservedFile]], marker: str
-    ) -> None:
-        """Add to what a sweep saw in each folder, by its name: files of a recording, the marker."""
-        self._add(folders)
-        for name, files in folders.items():
-            found = self._connection.execute(
-                "SELECT seen, marked FROM uploads WHERE name = ? AND sweep = ?",
-                (_bytes(name), sweep),
-            ).fetchone()
-            seen = {file[0]: file for file in json.loads(found[0])} if found else {}
-            seen |= {file.name: file for file in files}
-            marked = seen.pop(marker, None) is not None or bool(found and found[1])
-            self._connection.execute(
-                "UPDATE uploads SET sweep = ?, seen = ?, marked = ? WHERE name = ?",
-                (sweep, json.dumps([seen[key] for key in sorted(seen)]), marked, _bytes(name)),
-            )
+    def begin_listing(self) -> None:
+        """Forget what the listing before saw."""
+        self._connection.execute("DELETE FROM seen")
 
-    def take_in(self, sweep: int, began: float, due: float) -> None:
-        """Compare every row with what a sweep saw, which is at its end and began at `began`.
+    def mark_seen(self, folders: Mapping[str, Iterable[ObservedFile]]) -> None:
+        """Add files that the listing saw, by their folders' names; maybe none of a folder."""
+        self._add(folders)
+        self._connection.executemany(
+            "INSERT OR REPLACE INTO seen VALUES (?, ?, ?)",
+            (
+                (_bytes(name), file.name if file else "/", json.dumps(file))
+                for name, files in folders.items()
+                for file in (None, *files)  # the folder itself, then what is in it
+            ),
+        )
+
+    def take_in(self, marker: str, began: float, due: float) -> None:
+        """Compare every row with what the listing saw, which is at its end and began at `began`.
 
         What it shows to be changed and complete is decided about at `due`.
         """
-        values = {"sweep": sweep, "began": began, "due": due, "complete": len(RECORDING_FILES)}
-        self._connection.execute(_TAKE_IN, values)
+        self._connection.execute(_TAKE_IN, {"marker": marker, "began": began, "due": due})
 
     def _select(self, where: str, *values: Any) -> list[Upload]:
         statement = f"SELECT {_COLUMNS} FROM uploads {where}"  # noqa: S608 - constants

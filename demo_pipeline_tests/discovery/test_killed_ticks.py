@@ -80,11 +80,11 @@ def test_while_it_confirms_what_was_launched(tmp_path):
 
 
 def test_while_it_requests_a_new_version(tmp_path):
-    check(second_upload, tmp_path, ["a", "a", "b"], steps=10)
+    check(second_upload, tmp_path, ["a", "a", "b"], steps=9)
 
 
 def test_while_it_grants_a_rerun_request(tmp_path):
-    check(a_rerun_request, tmp_path, ["a", "a", "b"], steps=10)
+    check(a_rerun_request, tmp_path, ["a", "a", "b"], steps=8)
 
 
 @pytest.mark.no_cover  # other tests run the same lines

@@ -82,8 +82,8 @@ def test_names_that_are_not_utf_8_are_kept(scene):
     name = "caf\udce9"
     with DiscoveryTable.open(scene.path) as table:
         files = tuple(ObservedFile(each, "etag", 2**40, 7.25) for each in RECORDING_FILES)
-        table.mark_seen(0, {name: reversed(files)}, "")
-        table.take_in(0, 1.0, 1.5)
+        table.mark_seen({name: reversed(files)})
+        table.take_in("", 1.0, 1.5)
         [upload] = table.undecided(Position(2.0, 2.0, complete=1.5), 10)
         assert upload == Upload(name, safe_id(name), files=files, due=1.5)
         table.save([replace(upload, cause="new")])

@@ -8,6 +8,7 @@ default settings, and with bounds that let each tick list every object.
 """
 
 import argparse
+import json
 import resource
 import sys
 import tempfile
@@ -159,7 +160,7 @@ def measure(objects: Many | Bucket, ticks: int, settings: DiscoverySettings) -> 
             launched += len(seen.requests)
         print_times("all known, some change", steady)
         print(f"runs launched: {first:,} and {launched:,}; ", end="")
-        print(f"{pages / ticks:.0f} pages per tick, {seen.sweep} sweeps over everything")
+        print(f"{pages / ticks:.0f} pages per tick, {json.loads(seen.cursor)['sweep']} sweeps")
 
 
 def measure_s3(demonstrations: int, ticks: int) -> None:

@@ -29,12 +29,12 @@ from demo_pipeline.files.system_errors import best_effort
 from demo_pipeline.runs.batch import KILLED
 from demo_pipeline.runs.discovery import EndedRun, Ending, RunOutcome
 from demo_pipeline.runs.discovery_table import DiscoveryTable, table_path
+from demo_pipeline.runs.failures import plain_words
 from demo_pipeline.runs.quarantine import is_quarantined, record_crash
 from demo_pipeline.runs.reconciliation import is_settled
 from demo_pipeline.runs.results import DemonstrationResult, Status
 from demo_pipeline.runs.stages import STAGES
 from demo_pipeline.runs.workspace import Workspace
-from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.uploads import folder_files
 
 _LOG = logging.getLogger(__package__)
@@ -144,8 +144,7 @@ def _tell_once(run_id: str, error: Exception) -> None:
     """Say that a run cannot be judged now: every tick tries it again."""
     if run_id not in _told:
         _told.add(run_id)
-        why = str(error) if isinstance(error, StorageError) else type(error).__name__
-        _LOG.warning("run %s ended, and is judged later: %s", run_id, why)
+        _LOG.warning("run %s ended, and is judged later: %s", run_id, plain_words(error))
 
 
 class InstanceRuns:

@@ -8,7 +8,6 @@ launched here: a request that is not launched is repeated, with the same key.
 
 import json
 import logging
-import os
 import sqlite3
 import time
 from collections import defaultdict
@@ -27,7 +26,12 @@ from demo_pipeline.runs.discovery_table import (
     Upload,
     UploadState,
 )
-from demo_pipeline.runs.failures import LONGEST_PAUSE_SECONDS, MAX_LOST_RUNS, retry_pause
+from demo_pipeline.runs.failures import (
+    LONGEST_PAUSE_SECONDS,
+    MAX_LOST_RUNS,
+    plain_words,
+    retry_pause,
+)
 from demo_pipeline.settings import DiscoverySettings
 from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.names import printable_name
@@ -185,22 +189,15 @@ class Tick:
     """The result of one tick: runs to launch, at most one per id, and how far it is.
 
     Ids that several folders have are in `collisions`, with the folders' names, and not requested.
-    `sweep`: number of completed listings of all objects; `errors`: messages of storage errors, in
-    order; later ticks try again.
+    `pages`: how many it listed; `errors`: messages of storage errors, in order; later ticks try
+    again. `cursor`: counts as JSON, under 1 KB, for people; nothing is read back from it.
     """
 
     requests: tuple[Request, ...]
     collisions: dict[str, tuple[str, ...]]
-    states: dict[UploadState, int]
-    sweep: int
     pages: int
     errors: tuple[str, ...]
-
-    @property
-    def cursor(self) -> str:
-        """Counts as JSON, under 1 KB, for people; nothing is read back from it."""
-        counts = {state.value: count for state, count in self.states.items()}
-        return json.dumps({**counts, "sweep": self.sweep}, sort_keys=True)
+    cursor: str
 
 
 def tick(  # noqa: PLR0917 - what a tick needs, in the order of its steps
@@ -262,10 +259,11 @@ class _Tick:
         return Tick(
             requests=tuple(self._requests),
             collisions={key: tuple(map(printable_name, it)) for key, it in collisions.items()},
-            states=self._table.counts(),
-            sweep=self._position.sweep,
             pages=pages,
             errors=tuple(self._errors),
+            cursor=json.dumps(
+                {**self._table.counts(), "sweep": self._position.sweep}, sort_keys=True
+            ),
         )
 
     def _spent(self) -> float:
@@ -324,16 +322,13 @@ class _Tick:
 
     @contextmanager
     def _own_trouble(self, upload: Upload) -> Iterator[None]:
-        """Report trouble with one upload, in words of ours or of the system; decide later."""
+        """Report trouble with one upload; decide later."""
         try:
             yield
         except sqlite3.Error:  # of the table, which all of them need
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this upload's alone
-            number = error.errno if isinstance(error, OSError) else None
-            why = os.strerror(number) if number else type(error).__name__
-            said = str(error) if isinstance(error, StorageError) else f"{upload.id}: {why}"
-            self._errors.append(said)
+            self._errors.append(f"{upload.id}: {plain_words(error)}")
             wait = max(self._settings.stable_seconds, _ERROR_WAIT_SECONDS)
             self._table.save([replace(upload, due=self._time() + wait)])
 

@@ -174,12 +174,12 @@ class DiscoveryTable:
         """
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            connection = _usable(path)
+            connection = _sound_connection(path)
             if connection is None:
                 path.replace(path.with_name(f"{path.name}.damaged"))
                 for ending in ("-wal", "-shm"):
                     path.with_name(f"{path.name}{ending}").unlink(missing_ok=True)
-                connection = _usable(path)
+                connection = _sound_connection(path)
         except (OSError, sqlite3.Error) as error:
             raise StorageError(f"{path}: the table of uploads cannot be opened: {error}") from None
         if connection is None:
@@ -347,30 +347,25 @@ class DiscoveryTable:
         return [_upload(row) for row in self._connection.execute(statement, values)]
 
 
-def _usable(path: Path) -> sqlite3.Connection | None:
+def _sound_connection(path: Path) -> sqlite3.Connection | None:
     """A connection in autocommit mode; None when the file is damaged or of another version."""
-    connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)
+    connection, sound = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None), False
     try:
         connection.execute("PRAGMA synchronous = NORMAL")
-        if _is_sound(connection):
-            return connection
+        if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.executescript(_SCHEMA)
+        [version] = connection.execute("PRAGMA user_version").fetchone()
+        checked = connection.execute("PRAGMA quick_check(1)").fetchone()
+        sound = version == VERSION and checked == ("ok",)
     except sqlite3.OperationalError:  # locked, read-only or full: the file itself is sound
-        connection.close()
         raise
     except sqlite3.DatabaseError:
         pass
-    connection.close()
-    return None
-
-
-def _is_sound(connection: sqlite3.Connection) -> bool:
-    [version] = connection.execute("PRAGMA user_version").fetchone()
-    if version == 0 and not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.executescript(_SCHEMA)
-        return True
-    checked = connection.execute("PRAGMA quick_check(1)").fetchone()
-    return bool(version == VERSION and checked == ("ok",))
+    finally:
+        if not sound:
+            connection.close()
+    return connection if sound else None
 
 
 def _upload(row: tuple[Any, ...]) -> Upload:

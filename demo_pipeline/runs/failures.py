@@ -82,6 +82,11 @@ def transient_reason(error: BaseException) -> str | None:
     return reason
 
 
+def plain_words(error: BaseException) -> str:
+    """What an error says without a word that may be typed text: our own words, or its type."""
+    return transient_reason(error) or type(error).__name__
+
+
 def _database_trouble(error: BaseException) -> str | None:
     """SQLite's own words for trouble of its disk, e.g. `database or disk is full`."""
     cause = error if isinstance(error, sqlite3.Error) else getattr(error, "orig", None)

@@ -27,7 +27,7 @@ from demo_pipeline.defs.tags import (
 )
 from demo_pipeline.files.system_errors import best_effort
 from demo_pipeline.runs.batch import KILLED
-from demo_pipeline.runs.discovery import EndedRun, Ending, RunOutcome
+from demo_pipeline.runs.discovery import EndedRun, Ending
 from demo_pipeline.runs.discovery_table import DiscoveryTable, table_path
 from demo_pipeline.runs.failures import plain_words
 from demo_pipeline.runs.quarantine import is_quarantined, record_crash
@@ -51,7 +51,7 @@ _ENDED = (
 )
 _PASSING = {"OSError", "OperationalError", "MemoryError"}  # names of classes
 _told: set[str] = set()  # runs of which this process said that they cannot be judged
-_DONE, _LOST = Ending(RunOutcome.DONE), Ending(RunOutcome.LOST)
+_DONE, _LOST = Ending(Status.BUILT), Ending(Status.LOST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ def note_outcomes(
     The id tells this tag from one that Dagster copied from the run before.
     """
     text = json.dumps({"run": run_id, "not_done": outcomes}, separators=(",", ":"), sort_keys=True)
-    reasons = [one.reason for one in outcomes.values() if one.outcome is RunOutcome.WAITING]
+    reasons = [one.reason for one in outcomes.values() if one.status is Status.WAITING]
     waits = waiting_tags(reasons[0]) if reasons else {}
     instance.add_run_tags(run_id, {BATCH_OUTCOMES_TAG: text, **waits})
 
@@ -126,7 +126,7 @@ def noted_outcomes(run: dg.DagsterRun) -> dict[str, Ending] | None:
     values = json.loads(run.tags.get(BATCH_OUTCOMES_TAG, "{}"))
     if values.get("run") != run.run_id:
         return None
-    return {key: Ending(RunOutcome(one), why) for key, (one, why) in values["not_done"].items()}
+    return {key: Ending(Status(one), why) for key, (one, why) in values["not_done"].items()}
 
 
 def batch_run_key(run_keys: Iterable[str]) -> str:
@@ -213,7 +213,7 @@ class InstanceRuns:
         if newest != run.run_id:
             return EndedRun(run.run_id, _LOST, successor=newest)
         if run.tags.get(OUTCOME_TAG) == WAITING_OUTCOME:
-            return EndedRun(run.run_id, Ending(RunOutcome.WAITING, run.tags.get(WAITING_TAG, "")))
+            return EndedRun(run.run_id, Ending(Status.WAITING, run.tags.get(WAITING_TAG, "")))
         failed = run.status is dg.DagsterRunStatus.FAILURE and PARTITION_NAME_TAG in run.tags
         return EndedRun(run.run_id, self._crashed(run) if failed else _LOST)
 
@@ -228,7 +228,7 @@ class InstanceRuns:
         passing = [f"Dagster's storage failed with {name}" for name in errors if name in _PASSING]
         if WAITING_TAG in told or passing:  # the run's tag could not be written
             reason = str(told[WAITING_TAG].value if WAITING_TAG in told else passing[0])
-            return Ending(RunOutcome.WAITING, reason)
+            return Ending(Status.WAITING, reason)
         [newest] = records_of(self._instance, key, 1)
         if newest.dagster_run.run_id != run.run_id:  # a person repeats it
             return _LOST

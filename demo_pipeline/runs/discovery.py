@@ -14,7 +14,6 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from itertools import count
 from typing import NamedTuple, Protocol
 
@@ -32,6 +31,7 @@ from demo_pipeline.runs.failures import (
     plain_words,
     retry_pause,
 )
+from demo_pipeline.runs.results import Status
 from demo_pipeline.settings import DiscoverySettings
 from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.names import printable_name
@@ -39,26 +39,14 @@ from demo_pipeline.store.objects import Objects, Page
 
 _LOG = logging.getLogger(__package__)
 _ERROR_WAIT_SECONDS = 30.0  # before an upload with an error is decided about again, at least
+_AGAIN = {Status.SUPERSEDED, Status.LOST, Status.WAITING}  # another run may have to follow
 _LISTING = 0.6  # share of `seconds_per_tick` after which the listing pauses
 
 
-class RunOutcome(StrEnum):
-    """How a run ended for an upload.
-
-    `superseded`: without a result, as the upload had changed. `lost`: cancelled or dead, though the
-    store may hold a result. `waiting`: stopped by something that passes.
-    """
-
-    DONE = "done"
-    SUPERSEDED = "superseded"
-    LOST = "lost"
-    WAITING = "waiting"
-
-
 class Ending(NamedTuple):
-    """How a run ended, and what a waiting one waits for, in plain words."""
+    """How a run ended for an upload, and what a waiting one waits for, in plain words."""
 
-    outcome: RunOutcome
+    status: Status
     reason: str = ""
 
 
@@ -110,17 +98,17 @@ class Request:
 
 
 def end(upload: Upload, ending: Ending, time: float, stable_seconds: float) -> Upload:
-    """The row after its run ended; due when another run may have to follow."""
-    cause = ending.outcome
-    if cause is RunOutcome.DONE:
+    """The row after its run ended; due when another has to follow."""
+    cause = ending.status
+    if cause not in _AGAIN:
         return replace(upload, run=None, cause="", reason="", attempts=0)
     attempts = 1 + (upload.attempts if upload.cause == cause else 0)
     ended = replace(upload, run=None, cause=cause, reason=ending.reason, attempts=attempts)
     if upload.state is not UploadState.ACCEPTED or upload.accepted != upload.fingerprint:
         return ended  # its files changed meanwhile
-    if cause is RunOutcome.SUPERSEDED:  # as if its files had just changed
+    if cause is Status.SUPERSEDED:  # as if its files had just changed
         return replace(ended, state=UploadState.PENDING, due=time + stable_seconds)
-    pause = retry_pause(attempts) if cause is RunOutcome.WAITING else 0.0
+    pause = retry_pause(attempts) if cause is Status.WAITING else 0.0
     return replace(ended, due=time + pause)
 
 
@@ -147,7 +135,7 @@ def reason_to_run(upload: Upload) -> str:
 
 def is_given_up(upload: Upload) -> bool:
     """Whether so many runs for an upload were lost that no other follows."""
-    lost = upload.run is None and upload.cause == RunOutcome.LOST
+    lost = upload.run is None and upload.cause == Status.LOST
     return lost and upload.attempts >= MAX_LOST_RUNS and upload.accepted == upload.fingerprint
 
 

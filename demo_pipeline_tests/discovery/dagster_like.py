@@ -4,7 +4,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from demo_pipeline.runs.discovery import EndedRun, Ending, Request, RunOutcome
+from demo_pipeline.runs.discovery import EndedRun, Ending, Request
+from demo_pipeline.runs.results import Status
 
 
 @dataclass
@@ -13,17 +14,17 @@ class Run:
     fingerprint: str
     time: float
     read: float = float("inf")
-    outcome: RunOutcome | None = None
+    outcome: Status | None = None
 
     @property
     def superseded(self) -> bool:
-        return self.outcome is RunOutcome.SUPERSEDED
+        return self.outcome is Status.SUPERSEDED
 
     @property
     def lost(self) -> bool:
-        return self.outcome is RunOutcome.LOST
+        return self.outcome is Status.LOST
 
-    def end(self, outcome: RunOutcome) -> None:
+    def end(self, outcome: Status) -> None:
         self.outcome = outcome
 
 
@@ -59,13 +60,13 @@ class Runs:
         for key in runs:
             run = self.by_key.get(key)
             if run is None:
-                yield EndedRun(key, Ending(RunOutcome.LOST))
+                yield EndedRun(key, Ending(Status.LOST))
             elif run.outcome is not None:
                 yield EndedRun(key, Ending(run.outcome, "the disk is full"))
 
     def settled(self, demonstration: str, fingerprint: str) -> bool:
         self.before("settled")
-        done = [r for r in self.by_id.get(demonstration, ()) if r.outcome is RunOutcome.DONE]
+        done = [r for r in self.by_id.get(demonstration, ()) if r.outcome is Status.BUILT]
         return bool(done) and done[-1].fingerprint == fingerprint
 
     def launch(self, request: Request, time: float = 0.0) -> Run | None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from demo_pipeline.runs.discovery import RunOutcome
 from demo_pipeline.runs.discovery_table import UploadState
+from demo_pipeline.runs.results import Status
 from demo_pipeline_tests.discovery.dying_ticks import Fuse, Killed
 from demo_pipeline_tests.discovery.scene import Scene
 
@@ -42,7 +42,7 @@ def a_rerun_request(scene: Scene) -> None:
 def a_lost_run(scene: Scene) -> None:
     first_upload(scene)
     scene.go_on(150)
-    scene.runs.by_id["a"][-1].end(RunOutcome.LOST)
+    scene.runs.by_id["a"][-1].end(Status.LOST)
 
 
 def run(story: Story, path: Path, step: int) -> tuple[list[str], bool]:

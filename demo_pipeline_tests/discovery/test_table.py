@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from demo_pipeline.files.recording_files import RECORDING_FILES
-from demo_pipeline.runs.discovery import RunOutcome, tick
+from demo_pipeline.runs.discovery import tick
 from demo_pipeline.runs.discovery_table import (
     DiscoveryTable,
     ObservedFile,
@@ -14,6 +14,7 @@ from demo_pipeline.runs.discovery_table import (
     Upload,
     UploadState,
 )
+from demo_pipeline.runs.results import Status
 from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.names import safe_id
 from demo_pipeline_tests.discovery.scene import Scene
@@ -105,7 +106,7 @@ class TestCommands:
             assert table.waiting() == []
 
     def test_the_daemon_tries_again_what_waited_in_a_command(self, known):
-        known.runs.by_id["demo"][-1].end(RunOutcome.DONE)
+        known.runs.by_id["demo"][-1].end(Status.BUILT)
         known.tick()
         fingerprint = known.row("demo").fingerprint
         with DiscoveryTable.open(known.path) as table:

@@ -6,8 +6,9 @@ import re
 import pytest
 
 from demo_pipeline.files.recording_files import RECORDING_FILES
-from demo_pipeline.runs.discovery import EndedRun, Ending, RunOutcome
+from demo_pipeline.runs.discovery import EndedRun, Ending
 from demo_pipeline.runs.discovery_table import UploadState, fingerprint_of
+from demo_pipeline.runs.results import Status
 from demo_pipeline.settings import DiscoverySettings
 from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.objects import FolderObjects
@@ -117,7 +118,7 @@ class TestLaunching:
         [fresh] = scene.go_on()
         assert fresh.fingerprint != stale.fingerprint
 
-    @pytest.mark.parametrize("outcome", [None, RunOutcome.DONE])
+    @pytest.mark.parametrize("outcome", [None, Status.BUILT])
     def test_a_run_launched_elsewhere_counts(self, scene, outcome):
         """`demo-pipeline run` processed the upload before the sensor, or another run does it."""
         scene.upload("demo")
@@ -130,7 +131,7 @@ class TestLaunching:
     def test_pruning_the_run_history_requests_no_run(self, scene):
         scene.upload("demo")
         scene.go_on()
-        end(scene, RunOutcome.DONE)
+        end(scene, Status.BUILT)
         scene.tick()
         scene.runs.by_key.clear()
         scene.upload("demo", "2")
@@ -151,15 +152,15 @@ class TestUploadingAgain:
     def _first(self, scene):
         scene.upload("demo")
         [self.first] = scene.go_on()
-        end(scene, RunOutcome.DONE)
+        end(scene, Status.BUILT)
 
     def test_a_new_version_is_run_and_so_is_the_return_to_the_old(self, scene):
         scene.upload("demo", "2", RECORDING_FILES[:1])
         [second] = scene.go_on()
-        end(scene, RunOutcome.DONE)
+        end(scene, Status.BUILT)
         scene.upload("demo", "1")
         [third] = scene.go_on()
-        end(scene, RunOutcome.DONE)
+        end(scene, Status.BUILT)
         assert second.reason == "changed"
         assert third.run_key == f"{self.first.run_key}#1"
         scene.upload("demo", "2", RECORDING_FILES[:1])
@@ -214,7 +215,7 @@ class TestUploadingAgain:
         """A was launched, its run read B, and A is uploaded again with the same ETags."""
         scene.upload("demo", "2")
         [second] = scene.go_on()
-        end(scene, RunOutcome.SUPERSEDED)
+        end(scene, Status.SUPERSEDED)
         if lost:
             scene.lose_table()
         assert scene.tick().requests == ()  # it changed just now: it has to be stable first
@@ -229,14 +230,14 @@ class TestUploadingAgain:
         older = scene.runs.by_id["demo"][-1]
         scene.upload("demo", "3")
         assert len(scene.go_on()) == 1
-        older.end(RunOutcome.SUPERSEDED)
+        older.end(Status.SUPERSEDED)
         assert scene.go_on() == []
 
     def test_a_superseded_run_that_ended_before_it_was_confirmed(self, scene):
         scene.upload("demo", "2")
         scene.tick()
         [key] = scene.launch(scene.tick(61))
-        end(scene, RunOutcome.SUPERSEDED)
+        end(scene, Status.SUPERSEDED)
         assert keys(scene.go_on()) == [f"{key}#1"]
 
 
@@ -250,7 +251,7 @@ class TestRunsThatCameToNothing:
 
     @staticmethod
     def lose(scene):
-        end(scene, RunOutcome.LOST)
+        end(scene, Status.LOST)
 
     def test_it_is_repeated_in_the_next_tick_and_only_once(self, scene):
         assert scene.go_on() == []
@@ -322,7 +323,7 @@ class TestRunsThatCameToNothing:
         """Dagster itself tries a run again whose process died."""
         second = scene.runs.by_key.pop(self.first.run_key)
         scene.runs.by_key["again"] = second
-        moved = EndedRun(self.first.run_key, Ending(RunOutcome.LOST), successor="again")
+        moved = EndedRun(self.first.run_key, Ending(Status.LOST), successor="again")
         scene.runs.ended = lambda runs: [moved] if self.first.run_key in runs else []
         assert scene.go_on() == []
         assert scene.row("demo").run == "again"
@@ -331,7 +332,7 @@ class TestRunsThatCameToNothing:
         older = scene.runs.by_id["demo"][-1]
         scene.upload("demo", "2")
         assert len(scene.go_on()) == 1
-        older.end(RunOutcome.LOST)
+        older.end(Status.LOST)
         assert scene.go_on(1200) == []
 
     def test_an_upload_deleted_meanwhile_is_not_run(self, scene):

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from demo_pipeline.runs.discovery import RunOutcome
 from demo_pipeline.runs.discovery_table import DiscoveryTable, UploadState
 from demo_pipeline.runs.failures import (
     FIRST_PAUSE_SECONDS,
@@ -12,6 +11,7 @@ from demo_pipeline.runs.failures import (
     retry_pause,
 )
 from demo_pipeline.runs.reconciliation import reconcile
+from demo_pipeline.runs.results import Status
 from demo_pipeline_tests.discovery.scene import STABLE, Scene
 
 HOUR = 3600
@@ -28,7 +28,7 @@ def scene(tmp_path: Path) -> Scene:
 
 
 def stop(scene: Scene, name: str = "demo") -> None:
-    scene.runs.by_id[name][-1].end(RunOutcome.WAITING)
+    scene.runs.by_id[name][-1].end(Status.WAITING)
 
 
 def stopped_again(scene: Scene, seconds: float) -> list[float]:

@@ -29,7 +29,7 @@ from demo_pipeline.files.system_errors import best_effort
 from demo_pipeline.runs.batch import KILLED
 from demo_pipeline.runs.discovery import EndedRun, Ending
 from demo_pipeline.runs.discovery_table import DiscoveryTable, table_path
-from demo_pipeline.runs.failures import plain_words
+from demo_pipeline.runs.failures import error_words
 from demo_pipeline.runs.quarantine import is_quarantined, record_crash
 from demo_pipeline.runs.reconciliation import is_settled
 from demo_pipeline.runs.results import DemonstrationResult, Status
@@ -144,7 +144,7 @@ def _tell_once(run_id: str, error: Exception) -> None:
     """Say that a run cannot be judged now: every tick tries it again."""
     if run_id not in _told:
         _told.add(run_id)
-        _LOG.warning("run %s ended, and is judged later: %s", run_id, plain_words(error))
+        _LOG.warning("run %s ended, and is judged later: %s", run_id, error_words(error))
 
 
 class InstanceRuns:

@@ -28,7 +28,7 @@ from demo_pipeline.runs.discovery_table import (
 from demo_pipeline.runs.failures import (
     LONGEST_PAUSE_SECONDS,
     MAX_LOST_RUNS,
-    plain_words,
+    error_words,
     retry_pause,
 )
 from demo_pipeline.runs.results import Status
@@ -136,7 +136,7 @@ def reason_to_run(upload: Upload) -> str:
 def is_given_up(upload: Upload) -> bool:
     """Whether so many runs for an upload were lost that no other follows."""
     lost = upload.run is None and upload.cause == Status.LOST
-    return lost and upload.attempts >= MAX_LOST_RUNS and upload.accepted == upload.fingerprint
+    return lost and upload.accepted == upload.fingerprint and upload.attempts >= MAX_LOST_RUNS
 
 
 def decide(upload: Upload, runs: Runs, colliding: Collection[str], later: float) -> Upload | str:
@@ -316,7 +316,7 @@ class _Tick:
         except sqlite3.Error:  # of the table, which all of them need
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this upload's alone
-            self._errors.append(f"{upload.id}: {plain_words(error)}")
+            self._errors.append(f"{upload.id}: {error_words(error)}")
             wait = max(self._settings.stable_seconds, _ERROR_WAIT_SECONDS)
             self._table.save([replace(upload, due=self._time() + wait)])
 

@@ -82,7 +82,7 @@ def transient_reason(error: BaseException) -> str | None:
     return reason
 
 
-def plain_words(error: BaseException) -> str:
+def error_words(error: BaseException) -> str:
     """What an error says without a word that may be typed text: our own words, or its type."""
     return transient_reason(error) or type(error).__name__
 

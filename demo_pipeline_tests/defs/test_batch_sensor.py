@@ -220,7 +220,7 @@ def test_a_run_notes_what_became_of_each_member(made: Bench, recording: Path) ->
     assert run is not None
     assert OUTCOME_TAG not in run.tags
     outcomes = tuple(endings(made, run.run_id).values())[:3]
-    assert outcomes == (Status.BUILT, Status.BUILT, Status.SUPERSEDED)
+    assert outcomes == (Status.BUILT, Status.REJECTED, Status.SUPERSEDED)
 
 
 def test_a_run_that_cannot_be_judged_is_said_once(

@@ -144,10 +144,7 @@ def decide(upload: Upload, runs: Runs, colliding: Collection[str], later: float)
 
     `later`: when to decide again about one that something else has to end for.
     """
-    requested = upload.run_key is not None
-    run = runs.launched(upload.id).get(upload.run_key or "") if requested else None
-    if run is not None:
-        return accept(upload, run)
+    requested = upload.run_key is not None  # and not launched
     if upload.id in colliding or upload.id in runs.claimed:
         return replace(upload, due=later)
     reason = upload.cause if requested else upload.wish or reason_to_run(upload)
@@ -234,6 +231,7 @@ class _Tick:
 
     def run(self) -> Tick:
         """All steps, in order."""
+        self._confirm_launched()
         self._end_runs()
         pages = self._list()
         collisions = self._table.collisions()
@@ -259,6 +257,14 @@ class _Tick:
 
     def _time(self) -> float:
         return self._position.time + self._spent()
+
+    def _confirm_launched(self) -> None:
+        """Accept those whose requested run was launched; the others stay requested."""
+        for upload in self._table.requested():
+            with self._own_trouble(upload):
+                run = self._runs.launched(upload.id).get(upload.run_key or "")
+                if run is not None:
+                    self._table.save([accept(upload, run)])
 
     def _end_runs(self) -> None:
         """Take in how runs ended since the last tick."""

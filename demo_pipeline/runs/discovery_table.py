@@ -286,6 +286,10 @@ class DiscoveryTable:
             "WHERE cause = 'waiting' AND run IS NULL AND state != 'gone' ORDER BY id"
         )
 
+    def requested(self) -> list[Upload]:
+        """Uploads that a run was requested for."""
+        return self._select("WHERE state = 'requested' ORDER BY name")
+
     def undecided(self, position: Position, limit: int) -> list[Upload]:
         """Uploads to decide about, longest waiting first, then requested reruns.
 

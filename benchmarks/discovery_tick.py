@@ -8,6 +8,7 @@ default settings, and with bounds that let each tick list every object.
 """
 
 import argparse
+import json
 import resource
 import sys
 import tempfile
@@ -21,8 +22,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from demo_pipeline.files.recording_files import RECORDING_FILES
-from demo_pipeline.runs.discovery import Tick, accept, fingerprint_of, observed_file, tick
-from demo_pipeline.runs.discovery_table import DiscoveryTable
+from demo_pipeline.runs.discovery import Tick, accept, tick
+from demo_pipeline.runs.discovery_table import DiscoveryTable, ObservedFile, Position
 from demo_pipeline.settings import DiscoverySettings
 from demo_pipeline.store.objects import PAGE, ObjectInfo, Page, list_all
 from demo_pipeline.store.s3 import S3Objects
@@ -110,20 +111,17 @@ def timed_tick(
 def accept_all(objects: Many | Bucket, path: Path) -> None:
     """Accept every upload, as after the hours in which all of them are processed."""
     files_of = objects.everything()
-    with DiscoveryTable.open(path) as table:
-        while records := [
-            record
-            for complete in (False, True)
-            for record in table.due(float("inf"), 5000, complete=complete)
-        ]:
-            done = []
-            for record in records:
-                infos = files_of(int(record.name[5:]))
-                files = tuple(sorted(observed_file(i.key.rpartition("/")[2], i) for i in infos))
-                full = replace(record, files=files, fingerprint=fingerprint_of(files))
-                done.append(accept(full))
-            with table.transaction():
-                table.save(done)
+    with DiscoveryTable.open(path) as table, table.transaction():
+        for number in range(objects.count):
+            infos = [(info.key.partition("/")[2], info) for info in files_of(number)]
+            files = [ObservedFile(name, i.etag, i.size, i.modified) for name, i in infos]
+            table.mark_seen({f"demo-{number:07}": files})
+        table.take_in("", 0.0, 0.0)
+        while known := table.undecided(Position(1.0, 1.0, complete=1.0), 5000):
+            table.save(map(accept, known))
+        position = table.position()
+        assert position is not None
+        table.set_position(replace(position, token=None, sweep=1))
 
 
 def print_times(name: str, seconds: list[float]) -> None:
@@ -162,7 +160,7 @@ def measure(objects: Many | Bucket, ticks: int, settings: DiscoverySettings) -> 
             launched += len(seen.requests)
         print_times("all known, some change", steady)
         print(f"runs launched: {first:,} and {launched:,}; ", end="")
-        print(f"{pages / ticks:.0f} pages per tick, {seen.sweep} sweeps over everything")
+        print(f"{pages / ticks:.0f} pages per tick, {json.loads(seen.cursor)['sweep']} sweeps")
 
 
 def measure_s3(demonstrations: int, ticks: int) -> None:

@@ -319,10 +319,10 @@ class TrajectorySettings(Section):
 class DiscoverySettings(Section):
     """How uploads are noticed, and what one tick may cost."""
 
-    # What a tick may cost: pages of 1,000 names, demonstrations that are listed one by one, seconds
-    # after which it ends early.
+    # What a tick may cost: pages of 1,000 names, uploads that are decided about, and seconds after
+    # which it ends early.
     pages_per_tick: ClassVar[int] = 30
-    polls_per_tick: ClassVar[int] = 500
+    decisions_per_tick: ClassVar[int] = 500
     seconds_per_tick: ClassVar[float] = 20
 
     stable_seconds: float = Field(

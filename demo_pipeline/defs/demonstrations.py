@@ -56,7 +56,7 @@ from demo_pipeline.files.system_errors import best_effort
 from demo_pipeline.problems import Problem
 from demo_pipeline.runs.batch import DemonstrationTask, process_stages
 from demo_pipeline.runs.dataset_builds import failure_text
-from demo_pipeline.runs.discovery import Ending, RunOutcome
+from demo_pipeline.runs.discovery import Ending
 from demo_pipeline.runs.failures import transient_reason
 from demo_pipeline.runs.quarantine import record_crash
 from demo_pipeline.runs.results import (
@@ -471,9 +471,8 @@ class _Run:
 def _ending(result: DemonstrationResult) -> Ending:
     """What the end of the run means for a demonstration that is not done."""
     if result.status is Status.WAITING:
-        return Ending(RunOutcome.WAITING, result.reason[:_LONGEST_REASON])
-    recorded = {Status.SUPERSEDED: RunOutcome.SUPERSEDED, Status.REJECTED: RunOutcome.DONE}
-    return Ending(recorded.get(result.status, RunOutcome.LOST))
+        return Ending(Status.WAITING, result.reason[:_LONGEST_REASON])
+    return Ending(Status.LOST if result.status is Status.FAILED else result.status)
 
 
 def _problems(result: DemonstrationResult) -> list[Problem]:

@@ -5,11 +5,9 @@ has a short tag per demonstration, to be found by, and one list of all of them; 
 whoever launched it, has the tag of its partition.
 """
 
-import datetime as dt
 import hashlib
 import json
 import logging
-import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
@@ -29,14 +27,14 @@ from demo_pipeline.defs.tags import (
 )
 from demo_pipeline.files.system_errors import best_effort
 from demo_pipeline.runs.batch import KILLED
-from demo_pipeline.runs.discovery import EndedRun, Ending, RunOutcome
+from demo_pipeline.runs.discovery import EndedRun, Ending
 from demo_pipeline.runs.discovery_table import DiscoveryTable, table_path
+from demo_pipeline.runs.failures import error_words
 from demo_pipeline.runs.quarantine import is_quarantined, record_crash
 from demo_pipeline.runs.reconciliation import is_settled
 from demo_pipeline.runs.results import DemonstrationResult, Status
 from demo_pipeline.runs.stages import STAGES
 from demo_pipeline.runs.workspace import Workspace
-from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.uploads import folder_files
 
 _LOG = logging.getLogger(__package__)
@@ -44,7 +42,6 @@ _MEMBER = "yes"
 _KEY_LENGTH = 24  # hex digits of a member's tag; names of tags are short
 _NEWEST_RUNS = 50  # read per demonstration
 _PAGE = 500
-_HOUR = 3600.0
 _LONGEST_REASON = 500  # characters
 _LAST = dg.AssetKey(STAGES[-1].name)
 _ENDED = (
@@ -54,7 +51,7 @@ _ENDED = (
 )
 _PASSING = {"OSError", "OperationalError", "MemoryError"}  # names of classes
 _told: set[str] = set()  # runs of which this process said that they cannot be judged
-_DONE, _LOST = Ending(RunOutcome.DONE), Ending(RunOutcome.LOST)
+_DONE, _LOST = Ending(Status.BUILT), Ending(Status.LOST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +116,7 @@ def note_outcomes(
     The id tells this tag from one that Dagster copied from the run before.
     """
     text = json.dumps({"run": run_id, "not_done": outcomes}, separators=(",", ":"), sort_keys=True)
-    reasons = [one.reason for one in outcomes.values() if one.outcome is RunOutcome.WAITING]
+    reasons = [one.reason for one in outcomes.values() if one.status is Status.WAITING]
     waits = waiting_tags(reasons[0]) if reasons else {}
     instance.add_run_tags(run_id, {BATCH_OUTCOMES_TAG: text, **waits})
 
@@ -129,7 +126,7 @@ def noted_outcomes(run: dg.DagsterRun) -> dict[str, Ending] | None:
     values = json.loads(run.tags.get(BATCH_OUTCOMES_TAG, "{}"))
     if values.get("run") != run.run_id:
         return None
-    return {key: Ending(RunOutcome(one), why) for key, (one, why) in values["not_done"].items()}
+    return {key: Ending(Status(one), why) for key, (one, why) in values["not_done"].items()}
 
 
 def batch_run_key(run_keys: Iterable[str]) -> str:
@@ -147,8 +144,7 @@ def _tell_once(run_id: str, error: Exception) -> None:
     """Say that a run cannot be judged now: every tick tries it again."""
     if run_id not in _told:
         _told.add(run_id)
-        why = str(error) if isinstance(error, StorageError) else type(error).__name__
-        _LOG.warning("run %s ended, and is judged later: %s", run_id, why)
+        _LOG.warning("run %s ended, and is judged later: %s", run_id, error_words(error))
 
 
 def _hour_ago() -> dt.datetime:
@@ -162,13 +158,15 @@ class InstanceRuns:
         self._instance, self._workspace = instance, workspace
         self.claimed: Collection[str] = living_claims(claims_folder(instance, workspace))
 
-    def launched(self, run_key: str) -> str | None:
-        """Id of the newest run with this key, maybe among others."""
-        tag = _tag_of(run_key.partition("@")[0])
-        for run in self._instance.get_runs(dg.RunsFilter(tags={tag: _MEMBER})):
-            if any(member.run_key == run_key for member in members_of(run)):
-                return run.run_id
-        return None
+    def launched(self, demonstration: str) -> dict[str, str]:
+        """Key → id of the newest run with it, maybe among others."""
+        runs = self._instance.get_runs(dg.RunsFilter(tags={_tag_of(demonstration): _MEMBER}))
+        return {
+            one.run_key: run.run_id
+            for run in reversed(runs)
+            for one in members_of(run)
+            if one.demonstration == demonstration and one.run_key
+        }
 
     def live(self, demonstration: str) -> tuple[str, str | None] | None:
         """Id of the newest run, if it is under way, and the fingerprint that it is for."""
@@ -204,11 +202,6 @@ class InstanceRuns:
             return False
         return bool(records_of(self._instance, demonstration, 1))
 
-    def recent_waits(self) -> int:
-        """Number of runs that ended waiting within the last hour."""
-        tags = {OUTCOME_TAG: WAITING_OUTCOME}
-        return self._instance.get_runs_count(dg.RunsFilter(tags=tags, updated_after=_hour_ago()))
-
     def record_crashes(self) -> None:
         """Quarantine what runs were killed at that a person or a backfill launched."""
         failed = [dg.DagsterRunStatus.FAILURE]
@@ -232,12 +225,12 @@ class InstanceRuns:
             return EndedRun(run.run_id, _DONE, noted)
         if run.is_success:
             return EndedRun(run.run_id, _DONE)
-        keys = [member.run_key for member in members_of(run)]
-        newest = self.launched(keys[0]) if keys and keys[0] else None
-        if newest not in {None, run.run_id}:
+        first = next(iter(members_of(run)), BatchMember(""))
+        newest = self.launched(first.demonstration).get(first.run_key, run.run_id)
+        if newest != run.run_id:
             return EndedRun(run.run_id, _LOST, successor=newest)
         if run.tags.get(OUTCOME_TAG) == WAITING_OUTCOME:
-            return EndedRun(run.run_id, Ending(RunOutcome.WAITING, run.tags.get(WAITING_TAG, "")))
+            return EndedRun(run.run_id, Ending(Status.WAITING, run.tags.get(WAITING_TAG, "")))
         failed = run.status is dg.DagsterRunStatus.FAILURE and PARTITION_NAME_TAG in run.tags
         return EndedRun(run.run_id, self._crashed(run) if failed else _LOST)
 
@@ -252,7 +245,7 @@ class InstanceRuns:
         passing = [f"Dagster's storage failed with {name}" for name in errors if name in _PASSING]
         if WAITING_TAG in told or passing:  # the run's tag could not be written
             reason = str(told[WAITING_TAG].value if WAITING_TAG in told else passing[0])
-            return Ending(RunOutcome.WAITING, reason)
+            return Ending(Status.WAITING, reason)
         [newest] = records_of(self._instance, key, 1)
         if newest.dagster_run.run_id != run.run_id:  # a person repeats it
             return _LOST

@@ -47,10 +47,11 @@ from demo_pipeline.defs.tags import (
 from demo_pipeline.exports.record_stages import RECORDS_STAGE
 from demo_pipeline.review.review_store import REVIEWS
 from demo_pipeline.runs.datasets import wanted_recipe
-from demo_pipeline.runs.discovery import Request, RunOutcome, Tick, tick
+from demo_pipeline.runs.discovery import Request, Tick, tick
 from demo_pipeline.runs.failures import DATASET_ATTEMPTS, retry_pause
 from demo_pipeline.runs.quarantine import quarantine_collisions
 from demo_pipeline.runs.quarantine_table import QUARANTINE_STAGE
+from demo_pipeline.runs.results import Status
 from demo_pipeline.runs.stages import DATASET_STAGES
 from demo_pipeline.runs.task_catalog import CATALOG_OUTPUT
 from demo_pipeline.runs.workspace import Workspace
@@ -71,7 +72,7 @@ _UNFINISHED = [
     if status not in {*_FAILED, dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.MANAGED}
 ]
 _TABLE_INTERVAL = 60  # seconds between two evaluations of quarantine_changed
-_TRIED_BEFORE = {RunOutcome.LOST, RunOutcome.WAITING}
+_TRIED_BEFORE = (Status.LOST, Status.WAITING)
 _NO_CATALOG = (
     "waiting for the catalog of OSWorld tasks, which demonstrations are compared with; the sensor "
     "tasks_changed launches the job read_osworld_tasks"
@@ -374,14 +375,16 @@ def run_requests(
 ) -> Iterator[dg.RunRequest]:
     """One run for each request; from `execution.batch_from` requests on, they share runs.
 
-    In the queue, what was tried before waits for new and changed uploads.
+    In the queue, what was tried before waits for new and changed uploads. What waited always shares
+    a run, since a failed run costs about 400 kB of history: so there is one in a tick.
     """
-    if len(requests) < settings.batch_from or settings.partitions_per_run == 1:
-        yield from (_run_request([one]) for one in requests)
-        return
-    for again in (False, True):
-        chosen = [one for one in requests if (one.reason in _TRIED_BEFORE) is again]
-        yield from map(_run_request, batched(chosen, settings.partitions_per_run))
+    for tried in ("", *_TRIED_BEFORE):
+        chosen = [
+            one for one in requests if (one.reason if one.reason in _TRIED_BEFORE else "") == tried
+        ]
+        shared = tried == Status.WAITING or len(requests) >= settings.batch_from
+        size = settings.partitions_per_run if shared else 1
+        yield from map(_run_request, batched(chosen, size))
 
 
 def batched(items: Sequence[_T], size: int) -> Iterator[Sequence[_T]]:

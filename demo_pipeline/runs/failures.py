@@ -19,9 +19,8 @@ from demo_pipeline.store.errors import OutputError, StorageError
 
 # A demonstration, or a job of datasets, that waits while a command runs: seconds of its pauses.
 COMMAND_PAUSES = (5.0, 15.0, 45.0)
-# One that waits, by the daemon: pauses doubled up to the longest, without end; of all of them so
-# many an hour, since each failed run costs about 400 kB of history.
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, RETRIES_PER_HOUR = 60.0, 1800.0, 120
+# One that waits, by the daemon: pauses doubled up to the longest, without end.
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 60.0, 1800.0
 MAX_LOST_RUNS = 3  # of an upload: runs that were cancelled or died without a result
 DATASET_ATTEMPTS = 5  # of a job for one state, besides those that waited
 _DOUBLINGS = 10  # more change nothing
@@ -81,6 +80,11 @@ def transient_reason(error: BaseException) -> str | None:
     if reason is None and error.__cause__ is not None:  # libraries wrap what the system said
         return transient_reason(error.__cause__)
     return reason
+
+
+def error_words(error: BaseException) -> str:
+    """What an error says without a word that may be typed text: our own words, or its type."""
+    return transient_reason(error) or type(error).__name__
 
 
 def _database_trouble(error: BaseException) -> str | None:

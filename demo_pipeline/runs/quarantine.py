@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from demo_pipeline import __version__
 from demo_pipeline.problems import Problem
+from demo_pipeline.runs.failures import error_words
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.names import is_safe_id, printable_name
@@ -147,8 +148,7 @@ def list_quarantine(store: Store) -> list[QuarantineRecord]:
         try:
             record = read_quarantine(store, key)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this record's alone
-            reason = str(error) if isinstance(error, StorageError) else type(error).__name__
-            record = _unreadable(key, _folder(key), reason)
+            record = _unreadable(key, _folder(key), error_words(error))
         records += [record] if record is not None else []
     return records
 
@@ -238,8 +238,7 @@ def quarantine_collisions(
                 release(store, key)
                 released.append(key)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this one's alone
-            message = str(error) if isinstance(error, StorageError) else type(error).__name__
-            errors.append(f"{key}: {message}")
+            errors.append(f"{key}: {error_words(error)}")
     return released, errors
 
 

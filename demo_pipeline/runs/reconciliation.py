@@ -8,9 +8,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from demo_pipeline.problems import Problem, Severity
-from demo_pipeline.runs.discovery import RunOutcome, is_given_up
+from demo_pipeline.runs.discovery import is_given_up
 from demo_pipeline.runs.discovery_table import Upload, UploadState
 from demo_pipeline.runs.quarantine import read_quarantine
+from demo_pipeline.runs.results import Status
 from demo_pipeline.runs.stages import STAGES
 from demo_pipeline.runs.workspace import Workspace
 
@@ -72,7 +73,7 @@ def reconcile(
     ended = {key for key in accepted if uploads[key].run is None}
     lost = {key for key in ended if key not in built or is_given_up(uploads[key])}
     pending = rest - accepted
-    waiting = sorted(key for key in pending if uploads[key].cause == RunOutcome.WAITING)
+    waiting = sorted(key for key in pending if uploads[key].cause == Status.WAITING)
     stray = {*quarantined} - present - gone
     vanished = sorted(key for key in gone if uploads[key].state is not UploadState.GONE)
     return Reconciliation(

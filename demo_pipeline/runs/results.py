@@ -32,7 +32,8 @@ class Status(StrEnum):
 
     `BUILT`, `CACHED`: it is there. `REJECTED`: the recording is at fault, as a quarantine record or
     a missing input says. `FAILED`: a defect of the code. `WAITING`: something passing stopped it,
-    such as a full disk. `SUPERSEDED`: its upload changed meanwhile.
+    such as a full disk. `SUPERSEDED`: its upload changed meanwhile. `LOST`, of runs alone: it was
+    cancelled or died, though the store may hold a result.
     """
 
     BUILT = "made"
@@ -41,6 +42,7 @@ class Status(StrEnum):
     FAILED = "failed"
     WAITING = "waiting"
     SUPERSEDED = "superseded"
+    LOST = "lost"
 
     @property
     def is_done(self) -> bool:

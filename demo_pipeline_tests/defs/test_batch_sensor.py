@@ -20,9 +20,10 @@ from demo_pipeline.defs.run_history import (
 )
 from demo_pipeline.defs.tags import OUTCOME_TAG, REASON_TAG
 from demo_pipeline.files.recording_files import RECORDING_FILES
-from demo_pipeline.runs.discovery import Ending, RunOutcome
+from demo_pipeline.runs.discovery import Ending
 from demo_pipeline.runs.failures import FIRST_PAUSE_SECONDS
 from demo_pipeline.runs.quarantine import read_quarantine, record_crash, write_quarantine
+from demo_pipeline.runs.results import Status
 from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.uploads import LocalUploads, upload_listing_fingerprint
 from demo_pipeline_tests.defs.bench import Bench, bench, failures, ticked
@@ -63,7 +64,7 @@ def created(
 def endings(made: Bench, run_id: str) -> dict[str, str]:
     """How a run ended for each of its members; empty while it lives."""
     ended = list(InstanceRuns(made.instance, made.workspace).ended([run_id]))
-    return {key: one.members.get(key, one.ending).outcome for one in ended for key in KEYS}
+    return {key: one.members.get(key, one.ending).status for one in ended for key in KEYS}
 
 
 def later(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
@@ -128,13 +129,13 @@ class TestOutcomes:
     def test_each_member_has_the_outcome_that_the_run_noted(self, made: Bench) -> None:
         assert endings(made, self.run.run_id) == {}
         noted = {
-            "b": Ending(RunOutcome.SUPERSEDED),
-            "c": Ending(RunOutcome.WAITING, "No space left on device"),
-            "d": Ending(RunOutcome.DONE),
+            "b": Ending(Status.SUPERSEDED),
+            "c": Ending(Status.WAITING, "No space left on device"),
+            "d": Ending(Status.BUILT),
         }
         note_outcomes(made.instance, self.run.run_id, noted)
         made.instance.report_run_failed(self.run)
-        wanted = (RunOutcome.DONE, RunOutcome.SUPERSEDED, RunOutcome.WAITING, RunOutcome.DONE)
+        wanted = (Status.BUILT, Status.SUPERSEDED, Status.WAITING, Status.BUILT)
         assert tuple(endings(made, self.run.run_id).values()) == wanted
         ticked(made, "new_uploads")
         with open_table(made.instance, made.workspace) as table:
@@ -145,7 +146,7 @@ class TestOutcomes:
     def test_one_that_waits_is_requested_again_after_its_pause(
         self, made: Bench, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        note_outcomes(made.instance, self.run.run_id, {"c": Ending(RunOutcome.WAITING, "full")})
+        note_outcomes(made.instance, self.run.run_id, {"c": Ending(Status.WAITING, "full")})
         made.instance.report_run_failed(self.run)
         assert requested(made) == []
         later(monkeypatch, FIRST_PAUSE_SECONDS + 1)
@@ -184,7 +185,7 @@ class TestOutcomes:
         self, made: Bench, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         record_crash(made.workspace, "b", "screenshots", "MemoryError")
-        note_outcomes(made.instance, self.run.run_id, {"b": Ending(RunOutcome.DONE)})
+        note_outcomes(made.instance, self.run.run_id, {"b": Ending(Status.BUILT)})
         made.instance.report_run_failed(self.run)
         monkeypatch.setattr(LocalUploads, "identity", lambda *_: pytest.fail("it was read"))
         assert requested(made) == []
@@ -195,7 +196,7 @@ class TestOutcomes:
         assert endings(made, self.run.run_id) == {}
 
     def test_no_upload_is_lost_in_the_accounting(self, made: Bench) -> None:
-        noted = dict.fromkeys(KEYS, Ending(RunOutcome.WAITING, "full"))
+        noted = dict.fromkeys(KEYS, Ending(Status.WAITING, "full"))
         note_outcomes(made.instance, self.run.run_id, noted)
         made.instance.report_run_failed(self.run)
         ticked(made, "new_uploads")
@@ -219,7 +220,7 @@ def test_a_run_notes_what_became_of_each_member(made: Bench, recording: Path) ->
     assert run is not None
     assert OUTCOME_TAG not in run.tags
     outcomes = tuple(endings(made, run.run_id).values())[:3]
-    assert outcomes == (RunOutcome.DONE, RunOutcome.DONE, RunOutcome.SUPERSEDED)
+    assert outcomes == (Status.BUILT, Status.REJECTED, Status.SUPERSEDED)
 
 
 def test_a_run_that_cannot_be_judged_is_said_once(

@@ -11,12 +11,13 @@ import pytest
 from demo_pipeline.defs import demonstrations, sensors
 from demo_pipeline.defs.code_location import build_defs
 from demo_pipeline.defs.run_history import InstanceRuns
-from demo_pipeline.runs.discovery import Ending, RunOutcome
+from demo_pipeline.runs.discovery import Ending
 from demo_pipeline.runs.quarantine import (
     QuarantineRecord,
     list_quarantine,
     record_crash,
 )
+from demo_pipeline.runs.results import Status
 from demo_pipeline.runs.stages import STAGES
 from demo_pipeline_tests.defs.bench import Bench, bench, launched, materialized, ticked
 from demo_pipeline_tests.uploads import TYPED, spoil_log, upload
@@ -107,7 +108,7 @@ def test_a_killed_process_is_recorded_with_its_stage(
 ) -> None:
     run_id = killed(made, *begun)
     for _ in range(2):  # a tick may be killed before it noted the end
-        assert ending(made, run_id) == (RunOutcome.DONE, "")
+        assert ending(made, run_id) == (Status.BUILT, "")
         assert (standing(made).stage, standing(made).attempts) == (stage, 1)
     assert said in str(standing(made).problems[0]["message"])
 
@@ -125,15 +126,15 @@ def test_the_tick_records_a_killed_run_that_a_person_launched(made: Bench) -> No
 @pytest.mark.parametrize(
     ("error", "outcome", "said"),
     [
-        (sqlite3.OperationalError(TYPED), RunOutcome.WAITING, "OperationalError"),
-        (ZeroDivisionError(TYPED), RunOutcome.DONE, "ZeroDivisionError"),
+        (sqlite3.OperationalError(TYPED), Status.WAITING, "OperationalError"),
+        (ZeroDivisionError(TYPED), Status.BUILT, "ZeroDivisionError"),
     ],
 )
 def test_an_error_of_dagster_itself_waits_when_it_passes(
     made: Bench,
     monkeypatch: pytest.MonkeyPatch,
     error: Exception,
-    outcome: RunOutcome,
+    outcome: Status,
     said: str,
 ) -> None:
     def fail(*_: object) -> None:
@@ -142,7 +143,7 @@ def test_an_error_of_dagster_itself_waits_when_it_passes(
     monkeypatch.setattr(demonstrations, "claim_run", fail)
     found = ending(made, made.process("one").run_id)
     records = "".join(one.model_dump_json() for one in list_quarantine(made.workspace.store))
-    assert found.outcome is outcome
+    assert found.status is outcome
     assert said in found.reason + records
     assert TYPED not in found.reason + records
 

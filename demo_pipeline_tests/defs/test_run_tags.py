@@ -19,7 +19,8 @@ from demo_pipeline.defs.run_history import (
     records_of,
 )
 from demo_pipeline.defs.run_recovery import local_run_tags
-from demo_pipeline.runs.discovery import Ending, RunOutcome
+from demo_pipeline.runs.discovery import Ending
+from demo_pipeline.runs.results import Status
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -33,7 +34,7 @@ def test_of_a_batch_of_500_people_see_only_how_many_it_has() -> None:
     members = [
         BatchMember(f"demo_{n:03d}", "f" * 64, f"demo_{n:03d}@{'f' * 16}") for n in range(500)
     ]
-    outcomes = {member.demonstration: Ending(RunOutcome.LOST) for member in members[:30]}
+    outcomes = {member.demonstration: Ending(Status.LOST) for member in members[:30]}
     with dg.DagsterInstance.ephemeral() as instance:
         run = instance.create_run_for_job(empty, tags=batch_tags(members))
         note_outcomes(instance, run.run_id, outcomes)

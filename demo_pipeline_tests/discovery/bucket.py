@@ -3,7 +3,6 @@
 import zlib
 from collections.abc import Callable
 
-from demo_pipeline.runs.discovery import observed_file
 from demo_pipeline.runs.discovery_table import ObservedFile
 from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.objects import PAGE, ObjectInfo, Page
@@ -47,22 +46,19 @@ class Bucket:
         self._orders.clear()
 
     def files(self, name: str) -> tuple[ObservedFile, ...]:
-        return tuple(sorted(observed_file(*each) for each in self.folders.get(name, {}).items()))
+        return tuple(
+            sorted(
+                ObservedFile(file, one.etag, one.size, one.modified)
+                for file, one in self.folders.get(name, {}).items()
+            )
+        )
 
     def list_page(self, prefix: str = "", token: str | None = None, *, deep: bool = True) -> Page:
         assert deep
+        assert not prefix
         self._before("list_page")
-        if prefix:
-            infos = tuple(self.folders.get(prefix.removesuffix("/"), {}).values())
-            cut = len(infos) > self._page
-            return Page(infos[: self._page], (), "more" if cut else None)
         keys, following = self._cut(token)
         return Page(tuple(self._info(key) for key in keys), (), following)
-
-    def head(self, key: str) -> ObjectInfo | None:
-        self._before("head")
-        name, _, file = key.partition("/")
-        return self.folders.get(name, {}).get(file)
 
     def _info(self, key: str) -> ObjectInfo:
         name, _, file = key.partition("/")

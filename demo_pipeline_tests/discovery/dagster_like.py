@@ -4,7 +4,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from demo_pipeline.runs.discovery import EndedRun, Ending, Request, RunOutcome
+from demo_pipeline.runs.discovery import EndedRun, Ending, Request
+from demo_pipeline.runs.results import Status
 
 
 @dataclass
@@ -13,17 +14,17 @@ class Run:
     fingerprint: str
     time: float
     read: float = float("inf")
-    outcome: RunOutcome | None = None
+    outcome: Status | None = None
 
     @property
     def superseded(self) -> bool:
-        return self.outcome is RunOutcome.SUPERSEDED
+        return self.outcome is Status.SUPERSEDED
 
     @property
     def lost(self) -> bool:
-        return self.outcome is RunOutcome.LOST
+        return self.outcome is Status.LOST
 
-    def end(self, outcome: RunOutcome) -> None:
+    def end(self, outcome: Status) -> None:
         self.outcome = outcome
 
 
@@ -36,18 +37,16 @@ class Runs:
         by_id: runs, oldest first.
         by_key: run, by the key of its request.
         claimed: ids that a command works on.
-        waits_before: runs of others that ended waiting within the last hour.
     """
 
     before: Callable[[str], None] = lambda _: None
     by_id: dict[str, list[Run]] = field(default_factory=lambda: defaultdict(list))
     by_key: dict[str, Run] = field(default_factory=dict)
     claimed: set[str] = field(default_factory=set)
-    waits_before: int = 0
 
-    def launched(self, run_key: str) -> str | None:
+    def launched(self, demonstration: str) -> dict[str, str]:
         self.before("launched")
-        return run_key if run_key in self.by_key else None
+        return {key: key for key, run in self.by_key.items() if run.id == demonstration}
 
     def live(self, demonstration: str) -> tuple[str, str | None] | None:
         self.before("live")
@@ -61,19 +60,14 @@ class Runs:
         for key in runs:
             run = self.by_key.get(key)
             if run is None:
-                yield EndedRun(key, Ending(RunOutcome.LOST))
+                yield EndedRun(key, Ending(Status.LOST))
             elif run.outcome is not None:
                 yield EndedRun(key, Ending(run.outcome, "the disk is full"))
 
     def settled(self, demonstration: str, fingerprint: str) -> bool:
         self.before("settled")
-        done = [r for r in self.by_id.get(demonstration, ()) if r.outcome is RunOutcome.DONE]
+        done = [r for r in self.by_id.get(demonstration, ()) if r.outcome is Status.BUILT]
         return bool(done) and done[-1].fingerprint == fingerprint
-
-    def recent_waits(self) -> int:
-        self.before("recent_waits")
-        waiting = (run.outcome is RunOutcome.WAITING for run in self.by_key.values())
-        return self.waits_before + sum(waiting)
 
     def launch(self, request: Request, time: float = 0.0) -> Run | None:
         """The run for a request; None when a run has its key."""

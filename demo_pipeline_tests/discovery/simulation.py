@@ -16,9 +16,10 @@ from pathlib import Path
 from random import Random
 from typing import cast
 
-from demo_pipeline.runs.discovery import Request, RunOutcome, Tick, fingerprint_of, tick
-from demo_pipeline.runs.discovery_table import DiscoveryTable, UploadState
+from demo_pipeline.runs.discovery import Request, Tick, tick
+from demo_pipeline.runs.discovery_table import DiscoveryTable, UploadState, fingerprint_of
 from demo_pipeline.runs.failures import MAX_LOST_RUNS
+from demo_pipeline.runs.results import Status
 from demo_pipeline.settings import DiscoverySettings
 from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.objects import Objects
@@ -28,7 +29,7 @@ from demo_pipeline_tests.discovery.dying_ticks import DyingTable, Killed
 from demo_pipeline_tests.discovery.people import STABLE, Change, people
 from demo_pipeline_tests.settings_constants import with_constants
 
-SETTINGS = with_constants(DiscoverySettings, pages_per_tick=5, polls_per_tick=60)(
+SETTINGS = with_constants(DiscoverySettings, pages_per_tick=5, decisions_per_tick=60)(
     stable_seconds=STABLE, requests_per_tick=10
 )
 UPLOADING = 1800.0  # seconds in which uploads begin
@@ -190,9 +191,9 @@ class World:
         """The run compares its upload with its fingerprint; its outcome is known later."""
         run.read = self.time
         same = fingerprint_of(self.bucket.files(run.id)) == run.fingerprint
-        outcome = RunOutcome.DONE if same else RunOutcome.SUPERSEDED
+        outcome = Status.BUILT if same else Status.SUPERSEDED
         if self.random.random() < 0.06:
-            outcome = RunOutcome.LOST
+            outcome = Status.LOST
         self._at(self.time + self.random.uniform(0, 60), partial(run.end, outcome))
 
     def _apply(self, change: Change) -> None:

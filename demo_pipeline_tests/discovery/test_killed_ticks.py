@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from demo_pipeline.runs.discovery import RunOutcome
 from demo_pipeline.runs.discovery_table import UploadState
+from demo_pipeline.runs.results import Status
 from demo_pipeline_tests.discovery.dying_ticks import Fuse, Killed
 from demo_pipeline_tests.discovery.scene import Scene
 
@@ -42,7 +42,7 @@ def a_rerun_request(scene: Scene) -> None:
 def a_lost_run(scene: Scene) -> None:
     first_upload(scene)
     scene.go_on(150)
-    scene.runs.by_id["a"][-1].end(RunOutcome.LOST)
+    scene.runs.by_id["a"][-1].end(Status.LOST)
 
 
 def run(story: Story, path: Path, step: int) -> tuple[list[str], bool]:
@@ -72,21 +72,21 @@ def check(story: Story, folder: Path, expected: list[str], steps: int) -> None:
 
 
 def test_while_it_requests_the_first_runs(tmp_path):
-    check(first_upload, tmp_path, ["a", "b"], steps=15)
+    check(first_upload, tmp_path, ["a", "b"], steps=10)
 
 
 def test_while_it_confirms_what_was_launched(tmp_path):
-    check(unconfirmed, tmp_path, ["a", "b"], steps=15)
+    check(unconfirmed, tmp_path, ["a", "b"], steps=7)
 
 
 def test_while_it_requests_a_new_version(tmp_path):
-    check(second_upload, tmp_path, ["a", "a", "b"], steps=15)
+    check(second_upload, tmp_path, ["a", "a", "b"], steps=9)
 
 
 def test_while_it_grants_a_rerun_request(tmp_path):
-    check(a_rerun_request, tmp_path, ["a", "a", "b"], steps=15)
+    check(a_rerun_request, tmp_path, ["a", "a", "b"], steps=8)
 
 
 @pytest.mark.no_cover  # other tests run the same lines
 def test_while_it_retries_a_lost_run(tmp_path):
-    check(a_lost_run, tmp_path, ["a", "a", "b"], steps=15)
+    check(a_lost_run, tmp_path, ["a", "a", "b"], steps=10)

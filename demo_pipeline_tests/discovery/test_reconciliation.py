@@ -2,9 +2,9 @@
 
 import pytest
 
-from demo_pipeline.runs.discovery import RunOutcome
 from demo_pipeline.runs.discovery_table import DiscoveryTable
 from demo_pipeline.runs.reconciliation import Reconciliation, reconcile
+from demo_pipeline.runs.results import Status
 from demo_pipeline_tests.discovery.scene import Scene
 
 COLLIDING = "demo_1_login-3c66c2aa7243d1c231babae2"
@@ -78,7 +78,7 @@ class TestOutcomesOfRuns:
         assert counted(place).problems == ()
 
     def test_a_cancelled_run_that_is_retried_is_pending(self, place):
-        end(place, "a", RunOutcome.LOST)
+        end(place, "a", Status.LOST)
         found = counted(place)
         assert figures(found) == (5, 1, 1, 2, 1)
         assert found.balanced
@@ -86,7 +86,7 @@ class TestOutcomesOfRuns:
     @pytest.mark.parametrize("built", [(), ("a",)])
     def test_an_upload_cancelled_too_often_breaks_the_sum_and_is_named(self, place, built):
         for _ in range(3):
-            end(place, "a", RunOutcome.LOST)
+            end(place, "a", Status.LOST)
             place.go_on()
         found = counted(place, built=built)
         assert not found.balanced
@@ -95,7 +95,7 @@ class TestOutcomesOfRuns:
 
     def test_a_run_that_ended_counts_by_what_it_built(self, place):
         for name in ("a", "b"):
-            end(place, name, RunOutcome.DONE)
+            end(place, name, Status.BUILT)
         assert problems(counted(place, built={"a"})) == [("lost_upload", "error", "b")]
 
 

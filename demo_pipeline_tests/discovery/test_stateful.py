@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from demo_pipeline.files.recording_files import RECORDING_FILES
-from demo_pipeline.runs.discovery import RunOutcome, fingerprint_of
-from demo_pipeline.runs.discovery_table import ObservedFile, UploadState
+from demo_pipeline.runs.discovery_table import ObservedFile, UploadState, fingerprint_of
+from demo_pipeline.runs.results import Status
 from demo_pipeline.store.names import safe_id
 from demo_pipeline_tests.discovery.bucket import Bucket
 from demo_pipeline_tests.discovery.dying_ticks import Fuse, Killed
@@ -69,7 +69,7 @@ class Uploads(RuleBasedStateMachine):
         """At most one of each upload's: three are the limit."""
         runs = self.scene.runs.by_id.get(self._id(name), [])
         if runs and not any(run.lost for run in runs):
-            runs[-1].end(RunOutcome.LOST)
+            runs[-1].end(Status.LOST)
 
     @rule()
     def lose_table(self) -> None:

@@ -1,17 +1,22 @@
 """A table that is damaged, old or deleted never stops discovery for long."""
 
 import sqlite3
+from dataclasses import replace
 
 import pytest
 
-from demo_pipeline.runs.discovery import RunOutcome, tick
+from demo_pipeline.files.recording_files import RECORDING_FILES
+from demo_pipeline.runs.discovery import tick
 from demo_pipeline.runs.discovery_table import (
     DiscoveryTable,
     ObservedFile,
+    Position,
     Upload,
     UploadState,
 )
+from demo_pipeline.runs.results import Status
 from demo_pipeline.store.errors import StorageError
+from demo_pipeline.store.names import safe_id
 from demo_pipeline_tests.discovery.scene import Scene
 
 
@@ -77,11 +82,13 @@ def test_a_table_closed_during_a_tick_is_a_storage_error(scene):
 def test_names_that_are_not_utf_8_are_kept(scene):
     name = "caf\udce9"
     with DiscoveryTable.open(scene.path) as table:
-        file = ObservedFile("meta.json", "etag", 2**40, 7)
-        upload = Upload(name, "cafe", files=(file,), due=1.5)
-        table.save([upload])
-        assert table.named([name, "other"]) == {name: upload}
-        assert table.due(2.0, 10, complete=False) == [upload]
+        files = tuple(ObservedFile(each, "etag", 2**40, 7.25) for each in RECORDING_FILES)
+        table.mark_seen({name: reversed(files)})
+        table.take_in("", 1.0, 1.5)
+        [upload] = table.undecided(Position(2.0, 2.0, complete=1.5), 10)
+        assert upload == Upload(name, safe_id(name), files=files, due=1.5)
+        table.save([replace(upload, cause="new")])
+        assert table.by_id() == {upload.id: replace(upload, cause="new")}
 
 
 class TestCommands:
@@ -99,7 +106,7 @@ class TestCommands:
             assert table.waiting() == []
 
     def test_the_daemon_tries_again_what_waited_in_a_command(self, known):
-        known.runs.by_id["demo"][-1].end(RunOutcome.DONE)
+        known.runs.by_id["demo"][-1].end(Status.BUILT)
         known.tick()
         fingerprint = known.row("demo").fingerprint
         with DiscoveryTable.open(known.path) as table:

@@ -4,15 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from demo_pipeline.runs.discovery import RunOutcome
 from demo_pipeline.runs.discovery_table import DiscoveryTable, UploadState
 from demo_pipeline.runs.failures import (
     FIRST_PAUSE_SECONDS,
     LONGEST_PAUSE_SECONDS,
-    RETRIES_PER_HOUR,
     retry_pause,
 )
 from demo_pipeline.runs.reconciliation import reconcile
+from demo_pipeline.runs.results import Status
 from demo_pipeline_tests.discovery.scene import STABLE, Scene
 
 HOUR = 3600
@@ -29,7 +28,7 @@ def scene(tmp_path: Path) -> Scene:
 
 
 def stop(scene: Scene, name: str = "demo") -> None:
-    scene.runs.by_id[name][-1].end(RunOutcome.WAITING)
+    scene.runs.by_id[name][-1].end(Status.WAITING)
 
 
 def stopped_again(scene: Scene, seconds: float) -> list[float]:
@@ -78,15 +77,6 @@ def test_a_run_that_succeeds_ends_the_waiting(scene: Scene) -> None:
 def test_a_changed_upload_does_not_wait(scene: Scene) -> None:
     scene.upload("demo", "2")
     assert [request.reason for request in scene.go_on()][-1] == "changed"
-
-
-def test_a_full_hour_of_failed_runs_stops_further_attempts_until_it_has_passed(
-    scene: Scene,
-) -> None:
-    scene.runs.waits_before = RETRIES_PER_HOUR
-    assert stopped_again(scene, HOUR) == []
-    scene.runs.waits_before = 0
-    assert len(stopped_again(scene, 300)) >= 1
 
 
 def test_what_waits_is_pending_and_says_why(scene: Scene) -> None:

@@ -9,7 +9,7 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -273,7 +273,7 @@ class _FormExporter:
         stack: ExitStack,
     ) -> None:
         self._form, self._out, self._settings, self._stack = form, out, settings, stack
-        self._links, self._folders = links, set[str]()
+        self._links, self._folders = links, {str(out)}
         self.unit, self.exclusions = form.unit, form.exclusions
         self.instruction_in_prompt = form.instruction_in_prompt(settings)
         self._tables = tables
@@ -361,11 +361,17 @@ class _FormExporter:
 
     def _place(self, name: str) -> str:
         """The path of a file, in a folder that exists."""
-        folder = f"{self._out}/{name}".rpartition("/")[0]
+        path = f"{self._out}/{name}"
+        self._make_folder(path.rpartition("/")[0])
+        return path
+
+    def _make_folder(self, folder: str) -> None:
+        """Make a folder and those above it; each is asked for once, of a hundred thousand."""
         if folder not in self._folders:
-            os.makedirs(folder, exist_ok=True)  # noqa: PTH103 - a hundred thousand times
+            self._make_folder(folder.rpartition("/")[0])
+            with suppress(FileExistsError):  # a form makes some
+                os.mkdir(folder)  # noqa: PTH102
             self._folders.add(folder)
-        return f"{self._out}/{name}"
 
 
 def build_form(

@@ -241,11 +241,17 @@ def head_of(source: DatasetTrajectory) -> Head:
 
     Raises as `read_head`.
     """
-    lines = kept_lines(source, TRAJECTORY_FILE)
-    head = read_head(source)[0] if lines is None else _parsed(lines[0])
-    corrections, notes = corrections_of(source), notes_of(source)
-    head = head.corrected(corrections) if corrections.decisions else head
-    return replace(head, notes=notes) if notes else head
+    if TRAJECTORY_FILE not in source.read:
+        lines = kept_lines(source, TRAJECTORY_FILE)
+        head = read_head(source)[0] if lines is None else _parsed(lines[0])
+        corrections, notes = corrections_of(source), notes_of(source)
+        head = head.corrected(corrections) if corrections.decisions else head
+        head = replace(head, notes=notes) if notes else head
+        if lines is None:
+            return head
+        source.read[TRAJECTORY_FILE] = head
+    known: Head = source.read[TRAJECTORY_FILE]
+    return known
 
 
 def facts_of(source: DatasetTrajectory) -> tuple[Head, list[dict[str, Any]]]:

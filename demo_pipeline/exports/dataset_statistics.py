@@ -21,7 +21,7 @@ from demo_pipeline.datasets.dataset_inputs import DatasetInputs
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.datasets.views import create_views, quoted, views_sql
 from demo_pipeline.exports.cudag.records import counted_rows
-from demo_pipeline.files.comparison import differing_build
+from demo_pipeline.files.comparison import differing_files
 from demo_pipeline.files.json_files import dump_json, json_bytes, load_json
 from demo_pipeline.files.parquet import read_schema
 from demo_pipeline.problems import Problem
@@ -308,6 +308,7 @@ def run_statistics(inputs: DatasetInputs, out: Path) -> Summary:
         tables = {**statistics(sql, names), "doubt": inputs.source}
     dump_json(out / STATISTICS_FILE, tables)
     (out / VIEWS_FILE).write_text(views_sql(inputs.views), encoding="utf-8")
+    inputs.written.note_files(out)
     counts = ("steps", "demonstrations")
     signals = {
         row["signal"]: {name: row[name] for name in counts if row[name] is not None}
@@ -343,7 +344,7 @@ def verify_agreement(inputs: DatasetInputs, out: Path) -> list[Problem]:
     """Where the datasets contradict each other, or the tables contradict them."""
     with _opened(inputs) as (sql, names):
         found = disagreements(sql, names)
-    return [*found, *differing_build(out, lambda again: run_statistics(inputs, again))]
+    return [*found, *differing_files(out, inputs.written.files)]
 
 
 def read_statistics(folder: Path) -> Tables:

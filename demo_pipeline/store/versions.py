@@ -288,9 +288,7 @@ def damages_of(
     return list(filter(None, found))
 
 
-def document_damage(
-    content: Path, output: str, read_before: float = 0.0
-) -> OutputDamage | None:
+def document_damage(content: Path, output: str, read_before: float = 0.0) -> OutputDamage | None:
     """The first difference of a file in a version's folder, but pictures, from the manifest.
 
     Files of the right size to which nothing wrote after `read_before` are not read.

@@ -50,12 +50,15 @@ def differing_files(
     return problems
 
 
-def files_below(folder: Path) -> Iterator[str]:
+def files_below(folder: Path | str, above: str = "") -> Iterator[str]:
     """Yield the path of each file below a folder; links to folders are not followed."""
-    top = len(str(folder)) + 1
-    for place, _, files in os.walk(folder):
-        above = f"{place[top:]}/" if len(place) >= top else ""
-        yield from (f"{above}{name}" for name in files)
+    with os.scandir(f"{folder}/{above}") as entries:  # `os.walk` takes thrice the time
+        found = [(entry.name, entry.is_dir(), entry.is_symlink()) for entry in entries]
+    for name, is_folder, is_link in found:
+        if not is_folder:
+            yield f"{above}{name}"
+        elif not is_link:
+            yield from files_below(folder, f"{above}{name}/")
 
 
 @contextmanager

@@ -428,8 +428,8 @@ def _build(
             for versions in (committed.versions, {key: committed.records[key] for key in made}):
                 ids = sorted(versions, key=lambda key: known.get(key) == recipe.inputs[key])
                 staging.hardlink_sources.extend(versions[key] for key in ids)
-        for name, folder in context.folders.items():  # what is read has the bytes of its commit
-            if found := document_damage(folder, name):
+        for name, folder in context.folders.items():  # of datasets only tables are read
+            if found := document_damage(folder, name, only=".parquet"):
                 raise found.as_error()
         if stage.links_trajectories:  # it hands on what no dataset reads
             for key, version in committed.versions.items():

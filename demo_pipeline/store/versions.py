@@ -193,7 +193,8 @@ def _shared_files(
 ) -> Iterator[tuple[FileEntry, os.stat_result]]:
     """Yield the files of a version that have further names."""
     content = folder.content(version.output, version.id)
-    loaded = folder.load(version.output, version.id)
+    known = isinstance(version, Version)
+    loaded = version if known else folder.load(version.output, version.id)
     for file in loaded.manifest.files if loaded else ():
         with suppress(OSError):
             status = os.stat(f"{content}/{file.path}")  # noqa: PTH116 - very many
@@ -288,10 +289,16 @@ def damages_of(
     return list(filter(None, found))
 
 
-def document_damage(content: Path, output: str, read_before: float = 0.0) -> OutputDamage | None:
+def document_damage(
+    content: Path, output: str, *, only: str = "", read_before: float = 0.0
+) -> OutputDamage | None:
     """The first difference of a file in a version's folder, but pictures, from the manifest.
 
-    Files of the right size to which nothing wrote after `read_before` are not read.
+    Args:
+        content: the version's folder.
+        output: its name.
+        only: what the names of the files end with that are looked at.
+        read_before: files of the right size to which nothing wrote after it are not read.
     """
     folder = content.parent
     loaded = read_version(f"{folder}/{MANIFEST}", output, folder.name)
@@ -302,7 +309,8 @@ def document_damage(content: Path, output: str, read_before: float = 0.0) -> Out
         path = f"{content}/{file.path}"
         return os.stat(path).st_mtime >= read_before and _differs(content, file)  # noqa: PTH116
 
-    documents = (one for one in loaded.manifest.files if not one.path.endswith(_PICTURES))
+    named = (one for one in loaded.manifest.files if one.path.endswith(only))
+    documents = (one for one in named if not one.path.endswith(_PICTURES))
     sized = ((one, size_of(f"{content}/{one.path}")) for one in documents)
     found = (_file_damage(output, one, size, differs) for one, size in sized)
     return next(filter(None, found), None)
@@ -323,7 +331,7 @@ def linked_damage(staging: Staging, before: Version | None, turns: str) -> Outpu
     for path, link in staging.links.items():
         due = known.get(path) != link or int(link.version, 16) % TURNS == turn
         content = Path(folder.content(link.output, link.version))
-        if found := document_damage(content, link.output, 0.0 if due else read_before):
+        if found := document_damage(content, link.output, read_before=0.0 if due else read_before):
             return found
     return None
 

@@ -428,7 +428,8 @@ def _plan(
     form: Form, trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings
 ) -> ExportPlan:
     if form.plan:
-        return form.plan(trajectories, settings)
+        plan: ExportPlan = form.plan(trajectories, settings)
+        return plan
     return plan_export(trajectories, settings, whole_trajectories=form.whole_trajectories)
 
 

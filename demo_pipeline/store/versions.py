@@ -193,8 +193,7 @@ def _shared_files(
 ) -> Iterator[tuple[FileEntry, os.stat_result]]:
     """Yield the files of a version that have further names."""
     content = folder.content(version.output, version.id)
-    known = isinstance(version, Version)
-    loaded = version if known else folder.load(version.output, version.id)
+    loaded = version if isinstance(version, Version) else folder.load(version.output, version.id)
     for file in loaded.manifest.files if loaded else ():
         with suppress(OSError):
             status = os.stat(f"{content}/{file.path}")  # noqa: PTH116 - very many

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from demo_pipeline.datasets.export_loop import Written
+from demo_pipeline.datasets.export_loop import WrittenDataset
 from demo_pipeline.datasets.index import ExportState
 from demo_pipeline.datasets.selection import counted_provenance
 from demo_pipeline.datasets.views import View
@@ -64,4 +64,4 @@ class DatasetInputs(Inputs):
     published: Mapping[str, Version] = field(default_factory=dict)
     code_version: str = ""
     exports: tuple[ExportState, ...] = ()
-    written: Written = field(default_factory=Written)
+    written: WrittenDataset = field(default_factory=WrittenDataset)

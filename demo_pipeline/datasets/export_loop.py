@@ -231,7 +231,7 @@ def export_records(plan: ExportPlan, exporter: Exporter[Any]) -> ExportSummary:
 
 
 @dataclass(slots=True)
-class Written:
+class WrittenDataset:
     """What a build has written, for the checks of it.
 
     Attributes:
@@ -289,7 +289,7 @@ class _FormExporter:
         tables: Mapping[str, Table],
         out: Path,
         settings: DatasetSettings,
-        written: Written,
+        written: WrittenDataset,
         *,
         stack: ExitStack,
     ) -> None:
@@ -396,7 +396,7 @@ def build_form(
     trajectories: Sequence[DatasetTrajectory],
     out: Path,
     settings: DatasetSettings,
-    written: Written | None = None,
+    written: WrittenDataset | None = None,
 ) -> ExportSummary:
     """Write a dataset in a form; the same trajectories and settings give the same bytes.
 
@@ -407,7 +407,7 @@ def build_form(
         settings: what takes part, the splits, and what the form reads.
         written: gets what `form_problems` compares.
     """
-    plan, written = _plan(form, trajectories, settings), written or Written()
+    plan, written = _plan(form, trajectories, settings), written or WrittenDataset()
     out.mkdir(parents=True, exist_ok=True)
     written.splits = plan.splits.splits
     said = {
@@ -438,7 +438,7 @@ def form_problems(
     trajectories: Sequence[DatasetTrajectory],
     out: Path,
     settings: DatasetSettings,
-    written: Written,
+    written: WrittenDataset,
 ) -> list[Problem]:
     """How a dataset differs from what was written, and its records from each other.
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from demo_pipeline.datasets.export_loop import WrittenDataset
 from demo_pipeline.datasets.index import ExportState
 from demo_pipeline.datasets.selection import counted_provenance
 from demo_pipeline.datasets.sql_views import View
@@ -55,6 +56,7 @@ class DatasetInputs(Inputs):
         published: the stage's published outputs by name, for a stage with several.
         code_version: of the stage.
         exports: the state of every training export, for a stage that follows them.
+        written: what the build has written, which it notes for the checks.
     """
 
     committed: CommittedTrajectories = field(default_factory=CommittedTrajectories)
@@ -62,3 +64,4 @@ class DatasetInputs(Inputs):
     published: Mapping[str, Version] = field(default_factory=dict)
     code_version: str = ""
     exports: tuple[ExportState, ...] = ()
+    written: WrittenDataset = field(default_factory=WrittenDataset)

@@ -9,10 +9,9 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO, Protocol, TypeVar
 
 from demo_pipeline.datasets.record_forms import Form, KeptRecord, Table, kept_records
@@ -24,7 +23,8 @@ from demo_pipeline.datasets.splits import (
     connected_groups,
     shared_instructions,
 )
-from demo_pipeline.files.comparison import differing_files, files_below
+from demo_pipeline.files.atomic_write import FileDigest, read_digest
+from demo_pipeline.files.comparison import differing_files, files_below, silence
 from demo_pipeline.files.parquet import TableWriter
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.settings import DatasetSettings
@@ -231,6 +231,29 @@ def export_records(plan: ExportPlan, exporter: Exporter[Any]) -> ExportSummary:
 
 
 @dataclass(slots=True)
+class WrittenDataset:
+    """What a build has written, for the checks of it.
+
+    Attributes:
+        files: path below the dataset → its digest, or the picture that it is a link to.
+        ids: of the records, each with how often it was written.
+        splits: of the trajectories that took part.
+        problems: of records that no stage of a demonstration has checked.
+    """
+
+    files: dict[str, FileDigest | str] = field(default_factory=dict)
+    ids: Counter[str] = field(default_factory=Counter)
+    splits: Mapping[str, Split] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+    def note_files(self, out: Path) -> None:
+        """Note every file that is not a link to a picture; called when all are written."""
+        for name in files_below(out):
+            if name not in self.files:
+                self.files[name] = read_digest(out / name)
+
+
+@dataclass(slots=True)
 class _ArrayFile:
     """A JSON array with a member a line."""
 
@@ -253,13 +276,11 @@ class _FormExporter:
         tables: of the dataset, by part.
         out: folder of the dataset, which exists.
         settings: of the datasets.
-        links: sources of pictures by name, instead of making the links; None: they are made.
+        written: gets what is written.
         stack: closes the open files.
 
     Attributes:
         counts: over the records that were written.
-        ids: of them, each with how often it was written.
-        problems: of those that no stage of a demonstration has checked; if `links` are wanted.
     """
 
     def __init__(
@@ -268,18 +289,17 @@ class _FormExporter:
         tables: Mapping[str, Table],
         out: Path,
         settings: DatasetSettings,
-        links: dict[str, str] | None,
+        written: WrittenDataset,
         *,
         stack: ExitStack,
     ) -> None:
         self._form, self._out, self._settings, self._stack = form, out, settings, stack
-        self._links, self._folders = links, set[str]()
+        self._written, self._folders = written, {str(out)}
         self.unit, self.exclusions = form.unit, form.exclusions
         self.instruction_in_prompt = form.instruction_in_prompt(settings)
         self._tables = tables
         self._targets = {split: form.files(split, settings) for split in Split}
-        self.counts, self.ids = Counter[str](), Counter[str]()
-        self.problems: list[Problem] = []
+        self.counts = Counter[str]()
         self._writers: dict[str, Callable[[Any], object]] = {}
         for split, files in self._targets.items():
             for part, names in files.items():
@@ -312,9 +332,9 @@ class _FormExporter:
         for name, text in form.documents(split, record).items():
             Path(self._place(name)).write_text(text, encoding="utf-8")
         self.counts.update(record.counts)
-        self.ids[record.id] += 1
-        if self._links is not None and form.file not in candidate.source.digests:
-            self.problems += form.problems([(None, record)], form.file, candidate.source)
+        self._written.ids[record.id] += 1
+        if form.file not in candidate.source.digests:
+            self._written.problems += form.problems([(None, record)], form.file, candidate.source)
         return ""
 
     def _picture(self, name: str, source: str, record: KeptRecord, candidate: Candidate) -> bool:
@@ -322,10 +342,7 @@ class _FormExporter:
         made = self._form.make(source, f"{self._out}/{name}", record, self._settings)
         if made is not None:
             return made
-        if self._links is not None:
-            self._links[name] = source
-            return True
-        path = self._place(name)
+        path, self._written.files[name] = self._place(name), source
         try:
             os.link(source, path)
         except FileExistsError:
@@ -361,15 +378,25 @@ class _FormExporter:
 
     def _place(self, name: str) -> str:
         """The path of a file, in a folder that exists."""
-        folder = f"{self._out}/{name}".rpartition("/")[0]
+        path = f"{self._out}/{name}"
+        self._make_folder(path.rpartition("/")[0])
+        return path
+
+    def _make_folder(self, folder: str) -> None:
+        """Make a folder and those above it; each is asked for once, of a hundred thousand."""
         if folder not in self._folders:
-            os.makedirs(folder, exist_ok=True)  # noqa: PTH103 - a hundred thousand times
+            self._make_folder(folder.rpartition("/")[0])
+            with suppress(FileExistsError):  # a form makes some
+                os.mkdir(folder)  # noqa: PTH102
             self._folders.add(folder)
-        return f"{self._out}/{name}"
 
 
 def build_form(
-    form: Form, trajectories: Sequence[DatasetTrajectory], out: Path, settings: DatasetSettings
+    form: Form,
+    trajectories: Sequence[DatasetTrajectory],
+    out: Path,
+    settings: DatasetSettings,
+    written: WrittenDataset | None = None,
 ) -> ExportSummary:
     """Write a dataset in a form; the same trajectories and settings give the same bytes.
 
@@ -378,36 +405,32 @@ def build_form(
         trajectories: committed and valid ones, in any order.
         out: directory to write into; it is created.
         settings: what takes part, the splits, and what the form reads.
+        written: gets what `form_problems` compares.
     """
-    return _written(form, trajectories, out, settings)[0]
-
-
-def _written(
-    form: Form,
-    trajectories: Sequence[DatasetTrajectory],
-    out: Path,
-    settings: DatasetSettings,
-    links: dict[str, str] | None = None,
-) -> tuple[ExportSummary, ExportPlan, _FormExporter]:
-    """Write a dataset; returns its summary, its plan, and what has written it."""
-    whole = form.whole_trajectories
-    plan: ExportPlan = (
-        form.plan(trajectories, settings)
-        if form.plan
-        else plan_export(trajectories, settings, whole_trajectories=whole)
-    )
+    plan, written = _plan(form, trajectories, settings), written or WrittenDataset()
     out.mkdir(parents=True, exist_ok=True)
-    chosen = plan.selection.chosen
-    said = {name for one in chosen for of in notes_of(one.source).values() for name in of}
+    written.splits = plan.splits.splits
+    said = {
+        name for one in plan.selection.chosen for of in notes_of(one.source).values() for name in of
+    }
     tables = {
         part: replace(table, schema=table.annotated) if said & table.notes else table
         for part, table in form.tables(settings).items()
     }
     with ExitStack() as stack:
-        exporter = _FormExporter(form, tables, out, settings, links, stack=stack)
+        exporter = _FormExporter(form, tables, out, settings, written, stack=stack)
         summary = export_records(plan, exporter)
     details = form.finish(out, plan, summary, exporter.counts, settings)
-    return replace(summary, details=details), plan, exporter
+    return replace(summary, details=details)
+
+
+def _plan(
+    form: Form, trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings
+) -> ExportPlan:
+    if form.plan:
+        plan: ExportPlan = form.plan(trajectories, settings)
+        return plan
+    return plan_export(trajectories, settings, whole_trajectories=form.whole_trajectories)
 
 
 def form_problems(
@@ -415,41 +438,35 @@ def form_problems(
     trajectories: Sequence[DatasetTrajectory],
     out: Path,
     settings: DatasetSettings,
-    besides: Sequence[str] = (),
+    written: WrittenDataset,
 ) -> list[Problem]:
-    """How a dataset differs from the records of its trajectories, and these from each other.
+    """How a dataset differs from what was written, and its records from each other.
 
     Args:
         form: of the dataset.
         trajectories: as of `build_form`.
         out: the folder of the dataset.
         settings: as of `build_form`.
-        besides: its further files, whatever they contain.
+        written: by `build_form`.
     """
-    with TemporaryDirectory(dir=out.parent) as folder:
-        again, links = Path(folder), dict[str, str]()
-        level = _LOG.level
-        _LOG.setLevel(logging.CRITICAL)  # the build has said it all
-        try:
-            _, plan, written = _written(form, trajectories, again, settings, links)
-        finally:
-            _LOG.setLevel(level)
-        made = {name: again / name for name in files_below(again)}
-        found = differing_files(out, {**made, **links}, besides)
-    found += written.problems
+    found = [*differing_files(out, written.files), *written.problems]
     for name, times in written.ids.items():
         if times > 1:
             message = f"{times} records have the id {name!r}"
             found.append(Problem("duplicate_id", form.file, message, remedy=_REMEDY))
-    return [*found, *_torn_tasks(form, plan)]
+    with silence():
+        chosen = _plan(form, trajectories, settings).selection.chosen
+    return [*found, *_torn_tasks(form, chosen, written.splits)]
 
 
-def _torn_tasks(form: Form, plan: ExportPlan) -> Iterator[Problem]:
+def _torn_tasks(
+    form: Form, chosen: Sequence[Candidate], written: Mapping[str, Split]
+) -> Iterator[Problem]:
     """Yield a problem for every task group in two splits."""
     places: dict[str, set[str]] = {}
-    for candidate in plan.selection.chosen:
-        for group in candidate.split_groups:
-            places.setdefault(group, set()).add(plan.splits.splits[candidate.source.id].value)
+    for candidate in chosen:
+        for group in candidate.split_groups if candidate.source.id in written else ():
+            places.setdefault(group, set()).add(written[candidate.source.id].value)
     for group, splits in sorted(places.items()):
         if len(splits) > 1:
             message = f"task {group!r} is in more than one split: {', '.join(sorted(splits))}"

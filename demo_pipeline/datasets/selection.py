@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -228,7 +227,8 @@ def kept_lines(source: DatasetTrajectory, name: str) -> list[bytes] | None:
     if name not in source.digests:
         return None
     try:
-        data = Path(source.records, name).read_bytes()
+        with open(f"{source.records}/{name}", "rb") as file:  # noqa: PTH123 - very many
+            data = file.read()
     except FileNotFoundError:
         data = b""
     if hashlib.sha256(data).hexdigest() != source.digests[name]:
@@ -241,11 +241,17 @@ def head_of(source: DatasetTrajectory) -> Head:
 
     Raises as `read_head`.
     """
-    lines = kept_lines(source, TRAJECTORY_FILE)
-    head = read_head(source)[0] if lines is None else _parsed(lines[0])
-    corrections, notes = corrections_of(source), notes_of(source)
-    head = head.corrected(corrections) if corrections.decisions else head
-    return replace(head, notes=notes) if notes else head
+    if TRAJECTORY_FILE not in source.read:
+        lines = kept_lines(source, TRAJECTORY_FILE)
+        head = read_head(source)[0] if lines is None else _parsed(lines[0])
+        corrections, notes = corrections_of(source), notes_of(source)
+        head = head.corrected(corrections) if corrections.decisions else head
+        head = replace(head, notes=notes) if notes else head
+        if lines is None:
+            return head
+        source.read[TRAJECTORY_FILE] = head
+    known: Head = source.read[TRAJECTORY_FILE]
+    return known
 
 
 def facts_of(source: DatasetTrajectory) -> tuple[Head, list[dict[str, Any]]]:

@@ -10,6 +10,7 @@ import json
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import dagster as dg
@@ -147,10 +148,6 @@ def _tell_once(run_id: str, error: Exception) -> None:
         _LOG.warning("run %s ended, and is judged later: %s", run_id, error_words(error))
 
 
-def _hour_ago() -> dt.datetime:
-    return dt.datetime.fromtimestamp(time.time() - _HOUR, dt.UTC)
-
-
 class InstanceRuns:
     """What discovery asks about runs (`Runs` of runs/discovery.py), over a Dagster instance."""
 
@@ -205,7 +202,9 @@ class InstanceRuns:
     def record_crashes(self) -> None:
         """Quarantine what runs were killed at that a person or a backfill launched."""
         failed = [dg.DagsterRunStatus.FAILURE]
-        recent = dg.RunsFilter(statuses=failed, updated_after=_hour_ago())
+        recent = dg.RunsFilter(
+            statuses=failed, updated_after=datetime.now(UTC) - timedelta(hours=1)
+        )
         for record in self._instance.get_run_records(recent):
             run = record.dagster_run
             if PARTITION_NAME_TAG in run.tags and not members_of(run):

@@ -21,9 +21,9 @@ from demo_pipeline.datasets.dataset_inputs import DatasetInputs
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.datasets.sql_views import create_views, quoted, views_sql
 from demo_pipeline.exports.cudag.records import counted_rows
-from demo_pipeline.files.comparison import differing_build
+from demo_pipeline.files.comparison import differing_files
 from demo_pipeline.files.json_files import dump_json, json_bytes, load_json
-from demo_pipeline.files.parquet import read_schema
+from demo_pipeline.files.parquet import read_schema, read_table
 from demo_pipeline.problems import Problem
 from demo_pipeline.review.signals import DEMONSTRATION_SIGNALS, STEP_SIGNALS
 from demo_pipeline.review.triage import TRIAGE_STAGE
@@ -238,10 +238,9 @@ _NO_PROVENANCE = (
 
 def table_record_counts(folder: Path, pattern: str) -> Mapping[str, int]:
     """Records by trajectory in the Parquet files of an export; `pattern`: of their paths."""
-    source = _table(sorted(folder.glob(pattern)))
-    query = f"SELECT trajectory_id, count(*) FROM {source} GROUP BY 1 ORDER BY 1"  # noqa: S608 - ours
-    with engine() as sql:
-        return dict(sql.execute(query).fetchall())
+    tables = (read_table(path, columns=["trajectory_id"]) for path in sorted(folder.glob(pattern)))
+    counts = Counter(name for table in tables for name in table["trajectory_id"].to_pylist())
+    return dict(sorted(counts.items()))
 
 
 def cudag_record_counts(folder: Path) -> Mapping[str, int]:
@@ -308,6 +307,7 @@ def run_statistics(inputs: DatasetInputs, out: Path) -> Summary:
         tables = {**statistics(sql, names), "doubt": inputs.source}
     dump_json(out / STATISTICS_FILE, tables)
     (out / VIEWS_FILE).write_text(views_sql(inputs.views), encoding="utf-8")
+    inputs.written.note_files(out)
     counts = ("steps", "demonstrations")
     signals = {
         row["signal"]: {name: row[name] for name in counts if row[name] is not None}
@@ -343,7 +343,7 @@ def verify_agreement(inputs: DatasetInputs, out: Path) -> list[Problem]:
     """Where the datasets contradict each other, or the tables contradict them."""
     with _opened(inputs) as (sql, names):
         found = disagreements(sql, names)
-    return [*found, *differing_build(out, lambda again: run_statistics(inputs, again))]
+    return [*found, *differing_files(out, inputs.written.files)]
 
 
 def read_statistics(folder: Path) -> Tables:

@@ -44,16 +44,15 @@ def _built(
 
     def build(inputs: DatasetInputs, out: Path) -> Summary:
         committed, settings = inputs.committed, inputs.settings.datasets
-        summary = build_form(form, committed.trajectories, out, settings)
+        summary = build_form(form, committed.trajectories, out, settings, inputs.written)
         if card is not None:
             cards.describe(card, out, settings, committed.provenance, summary.left_out)
+        inputs.written.note_files(out)
         return summary.as_dict()
 
     def compare(inputs: DatasetInputs, out: Path) -> Sequence[Problem]:
-        plots = [path.relative_to(out).as_posix() for path in (out / "plots").glob("*")]
-        besides = [cards.CARD, *plots] if card else []
         trajectories, settings = inputs.committed.trajectories, inputs.settings.datasets
-        return form_problems(form, trajectories, out, settings, besides)
+        return form_problems(form, trajectories, out, settings, inputs.written)
 
     return build, compare
 

@@ -6,10 +6,12 @@ Belongs here: problems that name the file, never what is in it.
 import logging
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from demo_pipeline.files.atomic_write import FileDigest, read_digest
 from demo_pipeline.files.system_errors import raise_system_trouble
 from demo_pipeline.problems import Problem
 
@@ -18,14 +20,18 @@ _BLOCK = 2**20  # bytes
 _PACKAGE_LOG = logging.getLogger("demo_pipeline")
 
 
+Expected = bytes | Path | str | FileDigest
+"""The content of a file, another file with the same content, or its size and SHA-256."""
+
+
 def differing_files(
-    folder: Path, expected: Mapping[str, bytes | Path | str], besides: Collection[str] | None = ()
+    folder: Path, expected: Mapping[str, Expected], besides: Collection[str] | None = ()
 ) -> list[Problem]:
     """How the files below a folder differ from what they should be; links are not followed.
 
     Args:
         folder: the folder.
-        expected: path below the folder → its content, or the file that it is a link to or copy of.
+        expected: path below the folder → what it should be.
         besides: further paths that must be there, whatever they contain; None: any may be.
     """
     known = files_below(folder) if besides is not None else iter(expected)
@@ -44,29 +50,41 @@ def differing_files(
     return problems
 
 
-def files_below(folder: Path) -> Iterator[str]:
+def files_below(folder: Path | str, above: str = "") -> Iterator[str]:
     """Yield the path of each file below a folder; links to folders are not followed."""
-    top = len(str(folder)) + 1
-    for place, _, files in os.walk(folder):
-        above = f"{place[top:]}/" if len(place) >= top else ""
-        yield from (f"{above}{name}" for name in files)
+    with os.scandir(f"{folder}/{above}") as entries:  # `os.walk` takes thrice the time
+        found = [(entry.name, entry.is_dir(), entry.is_symlink()) for entry in entries]
+    for name, is_folder, is_link in found:
+        if not is_folder:
+            yield f"{above}{name}"
+        elif not is_link:
+            yield from files_below(folder, f"{above}{name}/")
+
+
+@contextmanager
+def silence() -> Iterator[None]:
+    """What is done once more for a check logs nothing: the build has said it all."""
+    level = _PACKAGE_LOG.level
+    _PACKAGE_LOG.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        _PACKAGE_LOG.setLevel(level)
 
 
 def differing_build(folder: Path, build: Callable[[Path], object]) -> list[Problem]:
     """How the files of a folder differ from those that a build writes into an empty one."""
     with TemporaryDirectory(dir=folder.parent) as made:
-        level = _PACKAGE_LOG.level
-        _PACKAGE_LOG.setLevel(logging.CRITICAL)  # the build has said it all
-        try:
+        with silence():
             build(Path(made))
-        finally:
-            _PACKAGE_LOG.setLevel(level)
         return differing_files(folder, {name: Path(made, name) for name in files_below(Path(made))})
 
 
-def _is_same(path: str, expected: bytes | Path | str) -> bool:
+def _is_same(path: str, expected: Expected) -> bool:
     if isinstance(expected, bytes):
         return Path(path).read_bytes() == expected
+    if isinstance(expected, FileDigest):
+        return read_digest(Path(path)) == expected
     status, wanted = os.stat(path), os.stat(expected)  # noqa: PTH116 - of every picture
     if (status.st_ino, status.st_dev) == (wanted.st_ino, wanted.st_dev):
         return True

@@ -115,8 +115,8 @@ class TableWriter:
     ) -> None:
         self._path, self._schema = path, without_domains(schema)
         self._batch_rows, self._batch_characters = batch_rows, batch_characters or float("inf")
-        self._columns: list[list[Any]] = [[] for _ in schema.names]
-        self._held = self._characters = 0
+        self._names, self._held = tuple(schema.names), list[tuple[Any, ...]]()
+        self._characters = 0
         self._writer = pq.ParquetWriter(path, self._schema, **_COMPRESSION)
         self.rows = 0
 
@@ -148,23 +148,21 @@ class TableWriter:
 
     def append_row(self, row: Mapping[str, Any]) -> None:
         """Add one row: column name → value; a missing one is null."""
-        self.append([row.get(name) for name in self._schema.names])
+        self.append(tuple(map(row.get, self._names)))
 
     def append(self, values: Sequence[Any]) -> None:
         """Add one row: its values in the schema's order."""
-        for column, value in zip(self._columns, values, strict=True):
-            column.append(value)
+        self._held.append(tuple(values))
         self.rows += 1
-        self._held += 1
-        self._characters += sum(len(value) for value in values if isinstance(value, str))
-        if self._held >= self._batch_rows or self._characters >= self._batch_characters:
+        self._characters += sum([len(value) for value in values if isinstance(value, str)])
+        if len(self._held) >= self._batch_rows or self._characters >= self._batch_characters:
             self._flush()
 
     def _flush(self) -> None:
         if self._held:
-            self._writer.write_table(rows_table(self._columns, self._schema))
-            self._columns = [[] for _ in self._columns]
-            self._held = self._characters = 0
+            rows = pa.array(self._held, type=pa.struct(self._schema))
+            self._writer.write_table(pa.Table.from_arrays(rows.flatten(), schema=self._schema))
+            self._held, self._characters = [], 0
 
 
 def rows_table(columns: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.Table:

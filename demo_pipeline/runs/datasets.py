@@ -32,7 +32,7 @@ from demo_pipeline.stage import Stage, Summary, TrainingExport
 from demo_pipeline.store.errors import ChangedOutput, MissingOutput, StorageError
 from demo_pipeline.store.store import Store
 from demo_pipeline.store.version_manifest import CheckOutcome, Recipe, Version, VersionName
-from demo_pipeline.store.versions import Staging, document_damage
+from demo_pipeline.store.versions import Staging, document_damage, linked_damage
 from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
@@ -412,28 +412,25 @@ def _build(
     def build(staging: Staging) -> Summary:
         note_settings(workspace, stage)
         committed = context.committed
+        before = workspace.store.published(output)
         if stage.export is not None:  # first those that probably have the files
-            before = workspace.store.published(output)
             known = before.manifest.inputs if before else {}
             made = [one.id for one in committed.trajectories if any("/" in n for n in one.digests)]
             staging.hardlink_sources.extend(filter(None, [before]))
             for versions in (committed.versions, {key: committed.records[key] for key in made}):
                 ids = sorted(versions, key=lambda key: known.get(key) == recipe.inputs[key])
                 staging.hardlink_sources.extend(versions[key] for key in ids)
-        for name, folder in context.folders.items():  # what is read has the bytes of its commit
-            if found := document_damage(folder, name):
+        for name, folder in context.folders.items():  # of datasets only tables are read
+            if found := document_damage(folder, name, only=".parquet"):
                 raise found.as_error()
         if stage.links_trajectories:  # it hands on what no dataset reads
-            for source in committed.trajectories:  # pictures are compared when they are linked
-                name = committed.versions[source.id].output
-                if found := document_damage(source.path.resolve(), name):
-                    raise found.as_error()
+            for key, version in committed.versions.items():
+                staging.link(TRAJECTORIES_STAGE.output(key), version)
+            if found := linked_damage(staging, before, stage.name):
+                raise found.as_error()
         summary = dict(stage.build(context, staging.path))
         if not stage.reads_trajectories:
             return summary
-        if stage.links_trajectories:
-            for key, version in committed.versions.items():
-                staging.link(TRAJECTORIES_STAGE.output(key), version)
         unreadable = tuple(summary.get("problems", ()))
         damage = [*trajectory_damage(workspace.store, committed.damaged, unreadable)]
         summary |= {"damaged": [problem.as_dict() for problem in damage]} if damage else {}

@@ -226,10 +226,11 @@ class Store:
             output, recipe, files=files, links=staging.links, summary=summary, checks=checks
         )
         version = write_version(staging.directory / MANIFEST, manifest)
-        folders = [Path(place[0]) for place in os.walk(staging.directory, topdown=False)]
+        folders = {path.rpartition("/")[0] for path, _ in files.sizes()}
         few = len(unsynced) + len(folders) <= _MANY
         if few or not sync_file_system(staging.directory):
-            for place in [*(staging.path / file for file in unsynced), *folders]:
+            places = [Path(place[0]) for place in os.walk(staging.directory, topdown=False)]
+            for place in [*(staging.path / file for file in unsynced), *places]:
                 sync(place)
         with folder.locked(output), folder.locked(_COLLECTION, shared=True):
             require_free(folder, output)

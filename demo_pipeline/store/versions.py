@@ -142,9 +142,10 @@ def describe_files(staging: Staging, turns: str) -> tuple[FileTable, list[str]]:
                 f"{staging.output}: {path!r} is not a plain file with a Unicode name; "
                 "write a copy, or link a version with `Staging.link`"
             )
-        if committed is None and status.st_nlink > 1:
-            committed = _CommittedFiles(staging, turns)
-        known, trusted = committed.find(status.st_ino) if committed else (b"", False)
+        known, trusted = b"", False
+        if status.st_nlink > 1:
+            committed = committed or _CommittedFiles(staging, turns)
+            known, trusted = committed.find(status.st_ino)
         digest = known.hex() if trusted else read_digest(Path(place)).sha256
         if not known:
             unsynced.append(path)
@@ -192,7 +193,7 @@ def _shared_files(
 ) -> Iterator[tuple[FileEntry, os.stat_result]]:
     """Yield the files of a version that have further names."""
     content = folder.content(version.output, version.id)
-    loaded = folder.load(version.output, version.id)
+    loaded = version if isinstance(version, Version) else folder.load(version.output, version.id)
     for file in loaded.manifest.files if loaded else ():
         with suppress(OSError):
             status = os.stat(f"{content}/{file.path}")  # noqa: PTH116 - very many
@@ -287,16 +288,51 @@ def damages_of(
     return list(filter(None, found))
 
 
-def document_damage(content: Path, output: str) -> OutputDamage | None:
-    """The first difference of a file in a version's folder, but pictures, from the manifest."""
+def document_damage(
+    content: Path, output: str, *, only: str = "", read_before: float = 0.0
+) -> OutputDamage | None:
+    """The first difference of a file in a version's folder, but pictures, from the manifest.
+
+    Args:
+        content: the version's folder.
+        output: its name.
+        only: what the names of the files end with that are looked at.
+        read_before: files of the right size to which nothing wrote after it are not read.
+    """
     folder = content.parent
     loaded = read_version(f"{folder}/{MANIFEST}", output, folder.name)
     if loaded is None:
         return OutputDamage.of_manifest(output)
-    documents = (one for one in loaded.manifest.files if not one.path.endswith(_PICTURES))
+
+    def differs(file: FileEntry) -> bool:
+        path = f"{content}/{file.path}"
+        return os.stat(path).st_mtime >= read_before and _differs(content, file)  # noqa: PTH116
+
+    named = (one for one in loaded.manifest.files if one.path.endswith(only))
+    documents = (one for one in named if not one.path.endswith(_PICTURES))
     sized = ((one, size_of(f"{content}/{one.path}")) for one in documents)
-    found = (_file_damage(output, one, size, lambda f: _differs(content, f)) for one, size in sized)
+    found = (_file_damage(output, one, size, differs) for one, size in sized)
     return next(filter(None, found), None)
+
+
+def linked_damage(staging: Staging, before: Version | None, turns: str) -> OutputDamage | None:
+    """The first damage of a document of the versions that are linked into a staged directory.
+
+    Documents of versions that were linked `before`, too, were read then: they are read again when
+    something wrote to them since, or when their turn has come.
+    """
+    folder, read_before, turn = staging.folder, 0.0, 0
+    if before and len(staging.links) > _ALWAYS:
+        turn = folder.next_turn(turns) % TURNS
+        with suppress(OSError):
+            read_before = os.stat(folder.content(*before.key)).st_mtime - _CLOCK_SECONDS  # noqa: PTH116
+    known = before.manifest.links if before else {}
+    for path, link in staging.links.items():
+        due = known.get(path) != link or int(link.version, 16) % TURNS == turn
+        content = Path(folder.content(link.output, link.version))
+        if found := document_damage(content, link.output, read_before=0.0 if due else read_before):
+            return found
+    return None
 
 
 def _differs(content: Path, file: FileEntry) -> bool:

@@ -40,6 +40,7 @@ class DatasetTrajectory:
         digests: name → SHA-256 of each file of its records.
         review: what people decided about it.
         rejected_for: why, for a rejected one.
+        read: what was read of its records, for whatever is built next from the same list.
     """
 
     id: str
@@ -50,6 +51,7 @@ class DatasetTrajectory:
     digests: Mapping[str, str] = field(default_factory=dict)
     review: Literal["open", "approved", "rejected"] = "open"
     rejected_for: str = ""
+    read: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def path(self) -> Path:

@@ -1,13 +1,15 @@
 """Exports grounding rows: a screenshot, words that name one of its elements, and where it is.
 
 Belongs here: the model of a row of `<split>.parquet`, the entry of `screenspot/<split>.json` that
-every row has, which steps have a tree that says what their screenshot shows, the rows, and the same
-rows in CUA-Lite's form (calls `point` and `bbox`). The box convention is ScreenSpot-Pro's:
-[x1, y1, x2, y2] in pixels, both ends inside the element.
+every row has, which steps have a tree that says what their screenshot shows, the rows, the same
+rows in CUA-Lite's form (calls `point` and `bbox`), and reading an answer. The box convention is
+ScreenSpot-Pro's: [x1, y1, x2, y2] in pixels, both ends inside the element; a refusal is `null`.
 Which elements are asked for is decided in grounding_elements.py.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,8 +25,15 @@ from demo_pipeline.datasets.record_forms import (
 )
 from demo_pipeline.datasets.selection import BAD_STEP, Candidate
 from demo_pipeline.datasets.splits import Split
-from demo_pipeline.desktopd.models import ActionType, Role, TypeParameters
+from demo_pipeline.desktopd.models import ActionType, ClickParameters, Role, TypeParameters
 from demo_pipeline.desktopd.reader import StepFiles, json_problem
+from demo_pipeline.exports.answers import (
+    Answer,
+    AnswerFormatError,
+    ForeignAction,
+    answered,
+    parse_answer,
+)
 from demo_pipeline.exports.cua_lite import (
     LITE_SYSTEMS,
     LITE_TABLE,
@@ -37,7 +46,7 @@ from demo_pipeline.exports.cua_lite import (
     placed_row,
     validate_cua_lite,
 )
-from demo_pipeline.exports.cua_lite_actions import BBOX, POINT
+from demo_pipeline.exports.cua_lite_actions import BBOX, POINT, decode_cua_lite_answer
 from demo_pipeline.exports.cudag.models import GENERATOR, cudag_id, to_ru
 from demo_pipeline.exports.grounding_elements import (
     ELEMENT_EXCLUSIONS,
@@ -99,6 +108,29 @@ def box_centre(box: InclusiveBox) -> tuple[int, int]:
     return (box[0] + box[2]) // 2, (box[1] + box[3]) // 2
 
 
+def decode_point_text(text: str, size: tuple[int, int]) -> Answer:
+    """The left click that an answer means: at the point, or in the middle of the box.
+
+    A refusal is a `failure` without an action.
+
+    Raises:
+        AnswerFormatError: the text is nothing of these, or not in the picture.
+    """
+    value = parse_answer(text)
+    if value is None:
+        return Answer((), status="failure")
+    if not isinstance(value, list) or len(value) not in {2, 4} or not all(map(_is_finite, value)):
+        raise AnswerFormatError("no list of two or four numbers")
+    corners = [value[:2], value[-2:]]
+    if not all(0 <= x < size[0] and 0 <= y < size[1] for x, y in corners):
+        raise AnswerFormatError("not in the picture")
+    (left, top), (right, bottom) = corners
+    if left > right or top > bottom:
+        raise AnswerFormatError("a box that ends before it begins")
+    x, y = math.floor((left + right) / 2), math.floor((top + bottom) / 2)
+    return Answer((answered(ClickParameters(x=x, y=y)),))
+
+
 def lite_point(point: Sequence[int], size: Sequence[int]) -> list[int]:
     """A point as the coordinate of CUA-Lite's `point`, 0 to 1000 on each axis."""
     return list(to_ru(point[0], point[1], (size[0], size[1])))
@@ -107,6 +139,31 @@ def lite_point(point: Sequence[int], size: Sequence[int]) -> list[int]:
 def lite_box(box: Sequence[int], size: Sequence[int]) -> list[int]:
     """A box as the coordinate of CUA-Lite's `bbox`, 0 to 1000 on each axis."""
     return [*lite_point(box[:2], size), *lite_point(box[2:], size)]
+
+
+def decode_lite_grounding(text: str, size: tuple[int, int]) -> Answer:
+    """The left click that an answer in CUA-Lite's form means: a `point`, a `bbox` or a `computer`.
+
+    Raises:
+        AnswerFormatError: as `decode_cua_lite_answer`; also for more than one place.
+    """
+    answer = decode_cua_lite_answer(text, size)
+    places = [
+        action.point
+        for action in answer.actions
+        if isinstance(action, ForeignAction) and action.name in {POINT, BBOX}
+    ]
+    if not places:
+        return answer
+    if len(answer.actions) > 1 or places[0] is None:
+        raise AnswerFormatError("more than one place")
+    x, y = map(round, places[0])
+    return replace(answer, actions=(answered(ClickParameters(x=x, y=y)),))
+
+
+def _is_finite(value: Any) -> bool:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and abs(value) < 2**31
 
 
 def validate_grounding(root: Path) -> list[Problem]:

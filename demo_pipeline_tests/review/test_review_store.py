@@ -139,13 +139,19 @@ def test_further_columns_of_a_table_and_members_of_a_decision_stop_no_exchange(
 def test_what_is_asked_of_one_demonstration_does_not_look_at_all_others(
     judged: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store, made, looked = judged[0], make(judged[0], judged, "approve"), []
+    store, made = judged[0], make(judged[0], judged, "approve")
+    looked: list[Decision] = []
     for number in range(20):
         Reviews(store).add(made.model_copy(update={"demonstration": f"d{number}"}))
     reviews = Reviews(store)
     reviews.refresh()
     assert len(reviews.all()) == 21
-    monkeypatch.setattr(Decision, "order", property(lambda one: looked.append(one) or one.id))
+
+    def order(one: Decision) -> str:
+        looked.append(one)
+        return one.id
+
+    monkeypatch.setattr(Decision, "order", property(order))
     assert [len(reviews.of(f"d{number}")) for number in range(20)] == [1] * 20
     assert len(looked) == 20
 

@@ -23,7 +23,7 @@ from demo_pipeline.actions.action_tables import ACTIONS_SCHEMA
 from demo_pipeline.datasets.index import INDEX_STEPS_SCHEMA, TRAJECTORIES_SCHEMA
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.models import Result, StepAction, Task
-from demo_pipeline.desktopd.reader import StepFiles
+from demo_pipeline.desktopd.trajectory_reader import StepFiles
 from demo_pipeline.evaluation.score_tables import SCORES_SCHEMA
 from demo_pipeline.exports.dataset_stages import INDEX_STAGE
 from demo_pipeline.exports.hub_layout import PICTURE, HubTable, with_hub_features

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
+from demo_pipeline.annotations.annotation_sources import ModelProvider, Provider
 from demo_pipeline.annotations.annotation_store import open_judged
-from demo_pipeline.annotations.providers import ModelProvider, Provider
 from demo_pipeline.files.json_files import json_bytes
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.recording.manifest import read_manifest

@@ -29,7 +29,7 @@ from demo_pipeline.annotations.annotations import (
     value_text,
 )
 from demo_pipeline.desktopd.models import Count, Text
-from demo_pipeline.desktopd.reader import Trajectory
+from demo_pipeline.desktopd.trajectory_reader import Trajectory
 from demo_pipeline.files.base_model import Document
 from demo_pipeline.files.json_files import JsonFileError, json_bytes, parse_json
 from demo_pipeline.review.decisions import Decision, Subject, corrected, judge

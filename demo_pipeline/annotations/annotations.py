@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from demo_pipeline.desktopd.reader import AnnotatedValue, Notes, Trajectory
+from demo_pipeline.desktopd.trajectory_reader import AnnotatedValue, Notes, Trajectory
 from demo_pipeline.files.atomic_write import file_digest
 from demo_pipeline.files.column_values import COUNT, TEXT, fitting, one_of
 from demo_pipeline.files.json_files import json_bytes, parse_json

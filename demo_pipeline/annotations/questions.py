@@ -19,7 +19,7 @@ from demo_pipeline.annotations.annotation_store import JudgedDemonstration
 from demo_pipeline.annotations.annotations import RefusedValueError
 from demo_pipeline.annotations.model_prompts import GRADE_PROMPT, Prompt, response_format
 from demo_pipeline.desktopd.models import points
-from demo_pipeline.desktopd.reader import StepFiles
+from demo_pipeline.desktopd.trajectory_reader import StepFiles
 from demo_pipeline.trajectories.overlay import Picture, draw_action
 
 _PICTURE = (1280, 720)  # pixels; the canvas is 1920 x 1080

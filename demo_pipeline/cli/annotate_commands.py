@@ -19,7 +19,7 @@ from demo_pipeline.cli.eval_commands import explained
 
 if TYPE_CHECKING:
     from demo_pipeline.annotations.annotate import AnnotateCounts
-    from demo_pipeline.annotations.providers import FileProvider, ModelProvider
+    from demo_pipeline.annotations.annotation_sources import FileProvider, ModelProvider
     from demo_pipeline.store.store import Store
 
 _PROVIDERS = ("openai", "rule", "import", "opencua")
@@ -47,7 +47,7 @@ def annotate_demonstrations(
     screens and typed text.
     """
     from demo_pipeline.annotations.annotate import annotate_all, undone_steps
-    from demo_pipeline.annotations.providers import rule_provider
+    from demo_pipeline.annotations.annotation_sources import rule_provider
     from demo_pipeline.runs.workspace import Workspace
 
     with explained():
@@ -100,8 +100,8 @@ def _models(
 ) -> "list[ModelProvider]":
     """What asks about steps, then what asks about the whole with the captions of the steps."""
     from demo_pipeline.annotations.annotate import quest_objectives
+    from demo_pipeline.annotations.annotation_sources import ModelProvider
     from demo_pipeline.annotations.model_prompts import wanted_prompts
-    from demo_pipeline.annotations.providers import ModelProvider
     from demo_pipeline.files.chat_server import KEY_VARIABLE, Endpoint
 
     if not url or not model:
@@ -134,7 +134,7 @@ def _asking(
 
 
 def _file_provider(name: str, file: Path | None, model: str) -> "FileProvider":
-    from demo_pipeline.annotations.providers import import_lines, import_opencua
+    from demo_pipeline.annotations.annotation_sources import import_lines, import_opencua
     from demo_pipeline.exports.agentnet_code import step_code
 
     if file is None:

@@ -12,12 +12,12 @@ import typer
 from demo_pipeline import __version__
 from demo_pipeline.cli import (
     annotate_commands,
+    dataset_commands,
     demonstration_commands,
     eval_commands,
     project_commands,
     review_commands,
     run_commands,
-    store_commands,
 )
 from demo_pipeline.cli.console import print_error, print_line
 from demo_pipeline.cli.environment import (
@@ -90,14 +90,14 @@ app.command("register")(run_commands.register)
 app.command("run")(run_commands.run)
 app.command("inspect")(demonstration_commands.inspect)
 app.command("quarantine")(demonstration_commands.show_quarantine)
-app.command("validate")(store_commands.validate_path)
+app.command("validate")(dataset_commands.validate_path)
 app.command("doctor")(project_commands.doctor)
-app.command("stats")(store_commands.stats)
-app.command("export")(store_commands.export)
-app.command("diff")(store_commands.diff)
-app.command("report")(store_commands.report)
-app.command("revalidate")(store_commands.revalidate)
-app.command("prune")(store_commands.prune)
+app.command("stats")(dataset_commands.stats)
+app.command("export")(dataset_commands.export)
+app.command("diff")(dataset_commands.diff)
+app.command("report")(dataset_commands.report)
+app.command("revalidate")(dataset_commands.revalidate)
+app.command("prune")(dataset_commands.prune)
 app.add_typer(eval_commands.eval_app, name="eval")
 app.command("review")(review_commands.review)
 app.add_typer(review_commands.reviews_app, name="reviews")

@@ -28,7 +28,7 @@ from demo_pipeline.datasets.selection import (
     trajectory_lines,
 )
 from demo_pipeline.datasets.splits import Split
-from demo_pipeline.desktopd.reader import Trajectory
+from demo_pipeline.desktopd.trajectory_reader import Trajectory
 from demo_pipeline.files import json_files
 from demo_pipeline.files.atomic_write import file_digest
 from demo_pipeline.files.shown_text import replace_surrogates

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from demo_pipeline.annotations.annotations import parsed_notes, wordings
 from demo_pipeline.desktopd.models import ActionType, Result, Task
-from demo_pipeline.desktopd.reader import Notes, json_problem, read_document
+from demo_pipeline.desktopd.trajectory_reader import Notes, json_problem, read_document
 from demo_pipeline.files.json_files import JsonFileError, parse_json
 from demo_pipeline.files.parquet import rows_table
 from demo_pipeline.problems import DemonstrationError, Problem, errors

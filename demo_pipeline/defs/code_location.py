@@ -12,7 +12,7 @@ from demo_pipeline.defs.evaluation_assets import (
     evaluation_scores,
 )
 from demo_pipeline.defs.jobs import ASSET_JOBS, build_datasets_job, demonstration_catalog
-from demo_pipeline.defs.maintenance import MAINTENANCE_JOBS, weekly_prune
+from demo_pipeline.defs.maintenance_jobs import MAINTENANCE_JOBS, weekly_prune
 from demo_pipeline.defs.review_assets import observed_reviews
 from demo_pipeline.defs.sensors import (
     build_new_uploads,

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import dagster as dg
 
 from demo_pipeline.defs import reporting
+from demo_pipeline.defs.demonstration_runs import open_table, waiting_failure
 from demo_pipeline.defs.reporting import package_log
-from demo_pipeline.defs.run_history import open_table, waiting_failure
 from demo_pipeline.defs.run_recovery import claim_run
 from demo_pipeline.defs.sensors import SEEN, latest_trajectory
 from demo_pipeline.defs.tags import FORCE_TAG, OWNERS

@@ -33,8 +33,7 @@ from pydantic import Field
 
 from demo_pipeline.defs import reporting
 from demo_pipeline.defs.dataset_assets import parents_of, told_of_dataset
-from demo_pipeline.defs.jobs import BATCH_JOB, DEMONSTRATIONS
-from demo_pipeline.defs.run_history import (
+from demo_pipeline.defs.demonstration_runs import (
     BatchMember,
     launched_for,
     members_of,
@@ -42,6 +41,7 @@ from demo_pipeline.defs.run_history import (
     open_table,
     waiting_failure,
 )
+from demo_pipeline.defs.jobs import BATCH_JOB, DEMONSTRATIONS
 from demo_pipeline.defs.run_recovery import claim_run
 from demo_pipeline.defs.tags import (
     FORCE_TAG,

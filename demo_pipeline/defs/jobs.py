@@ -1,7 +1,7 @@
 """The partitions, the asset that registers them, and the jobs over assets.
 
 Belongs here: one dynamic partition per demonstration, named by its safe id, and registering ids,
-which no Dagster command does; which assets run together. Maintenance jobs are in maintenance.py.
+which no Dagster command does; which assets run together. Others: maintenance_jobs.py.
 """
 
 from collections.abc import Iterable, Sequence

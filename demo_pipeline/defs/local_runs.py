@@ -18,9 +18,7 @@ import dagster as dg
 
 from demo_pipeline.defs import jobs
 from demo_pipeline.defs.claims import claim, note_registered, unreported
-from demo_pipeline.defs.demonstrations import Report, build_batch_job, reports
-from demo_pipeline.defs.reporting import package_log
-from demo_pipeline.defs.run_history import (
+from demo_pipeline.defs.demonstration_runs import (
     BatchMember,
     batch_tags,
     claims_folder,
@@ -28,6 +26,8 @@ from demo_pipeline.defs.run_history import (
     note_results,
     records_of,
 )
+from demo_pipeline.defs.demonstrations import Report, build_batch_job, reports
+from demo_pipeline.defs.reporting import package_log
 from demo_pipeline.defs.run_recovery import local_run_tags, recover
 from demo_pipeline.defs.sensors import batched, latest_trajectory
 from demo_pipeline.defs.tags import PARTITIONS_NAME

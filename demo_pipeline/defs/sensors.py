@@ -17,6 +17,15 @@ import dagster as dg
 
 from demo_pipeline.annotations.annotation_stage import ANNOTATIONS_STAGE
 from demo_pipeline.defs.claims import unreported
+from demo_pipeline.defs.demonstration_runs import (
+    BatchMember,
+    InstanceRuns,
+    batch_run_key,
+    batch_tags,
+    claims_folder,
+    member_tags,
+    open_table,
+)
 from demo_pipeline.defs.jobs import (
     BATCH_JOB,
     DEMONSTRATION_JOBS,
@@ -26,15 +35,6 @@ from demo_pipeline.defs.jobs import (
     quarantine_job,
     tasks_job,
     unregistered,
-)
-from demo_pipeline.defs.run_history import (
-    BatchMember,
-    InstanceRuns,
-    batch_run_key,
-    batch_tags,
-    claims_folder,
-    member_tags,
-    open_table,
 )
 from demo_pipeline.defs.run_recovery import recover
 from demo_pipeline.defs.tags import (

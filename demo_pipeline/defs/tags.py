@@ -23,7 +23,7 @@ BATCH_TAG = "demo_pipeline/batch"  # number of demonstrations of a batch run; in
 # For programs.
 STATE_TAG = ".dagster/demo_pipeline_state"  # what a run of dataset stages was launched for
 PROCESS_TAG = ".dagster/demo_pipeline_process"  # run id, then the executing `ProcessIdentity`
-MEMBERS_TAG = ".dagster/demo_pipeline_members"  # see run_history.py
+MEMBERS_TAG = ".dagster/demo_pipeline_members"  # see demonstration_runs.py
 MEMBER_TAG_PREFIX = ".dagster/demo_pipeline_member"
 ONE_AT_A_TIME_TAG = ".dagster/demo_pipeline_one_at_a_time"  # name of a job; in dagster.yaml
 BATCH_OUTCOMES_TAG = ".dagster/demo_pipeline_outcomes"  # run id and the members that are not done

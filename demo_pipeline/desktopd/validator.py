@@ -20,7 +20,7 @@ from demo_pipeline.desktopd.models import (
     StepAction,
     Task,
 )
-from demo_pipeline.desktopd.reader import (
+from demo_pipeline.desktopd.trajectory_reader import (
     json_problem,
     read_document,
     step_folders,

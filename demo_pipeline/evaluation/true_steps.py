@@ -18,7 +18,7 @@ from demo_pipeline.desktopd.models import (
     HotkeyParameters,
     points,
 )
-from demo_pipeline.desktopd.reader import StepFiles, Trajectory
+from demo_pipeline.desktopd.trajectory_reader import StepFiles, Trajectory
 from demo_pipeline.exports.answers import Answer, AnsweredAction, ForeignAction, answered_key
 from demo_pipeline.exports.cudag.records import DRAFT_EXCLUSIONS, RecordDraft, record_drafts
 from demo_pipeline.settings import DatasetSettings

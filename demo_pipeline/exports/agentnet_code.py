@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from demo_pipeline.desktopd.models import Button, Pixel, is_canonical_key, shares_of
-from demo_pipeline.desktopd.reader import StepFiles
+from demo_pipeline.desktopd.trajectory_reader import StepFiles
 from demo_pipeline.exports.answers import (
     CLICKS_OF_BUTTON,
     HELD_KEYS,

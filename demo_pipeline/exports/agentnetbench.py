@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from demo_pipeline.desktopd.models import Count, Text
-from demo_pipeline.desktopd.reader import read_document
+from demo_pipeline.desktopd.trajectory_reader import read_document
 from demo_pipeline.exports.record_checks import (
     REBUILD,
     ExportReader,

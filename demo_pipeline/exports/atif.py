@@ -20,7 +20,7 @@ from demo_pipeline.datasets.record_forms import Excluded, Form, Record, RecordSo
 from demo_pipeline.datasets.selection import BAD_STEP
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.models import Pixel, Text
-from demo_pipeline.desktopd.reader import StepFiles, read_document
+from demo_pipeline.desktopd.trajectory_reader import StepFiles, read_document
 from demo_pipeline.exports.answers import (
     Answer,
     AnsweredAction,

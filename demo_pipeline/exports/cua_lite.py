@@ -26,7 +26,7 @@ from demo_pipeline.annotations.annotations import (
 from demo_pipeline.datasets.record_forms import Form, Record, RecordSource, Table
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.models import Text, points
-from demo_pipeline.desktopd.reader import Trajectory
+from demo_pipeline.desktopd.trajectory_reader import Trajectory
 from demo_pipeline.exports.answers import UNKNOWN_KEY
 from demo_pipeline.exports.cua_lite_actions import (
     BBOX,

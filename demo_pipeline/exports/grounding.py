@@ -26,7 +26,7 @@ from demo_pipeline.datasets.record_forms import (
 from demo_pipeline.datasets.selection import BAD_STEP, Candidate
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.models import ActionType, ClickParameters, Role, TypeParameters
-from demo_pipeline.desktopd.reader import StepFiles, json_problem
+from demo_pipeline.desktopd.trajectory_reader import StepFiles, json_problem
 from demo_pipeline.exports.answers import (
     Answer,
     AnswerFormatError,

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from demo_pipeline.desktopd.models import CANVAS_HEIGHT, CANVAS_WIDTH
-from demo_pipeline.desktopd.reader import StepFiles
+from demo_pipeline.desktopd.trajectory_reader import StepFiles
 from demo_pipeline.exports.prompts import grounding_prompt
 from demo_pipeline.files.json_files import JsonFileError, load_json
 from demo_pipeline.trajectories.step_sentences import (

@@ -20,7 +20,7 @@ from pydantic import ConfigDict
 
 from demo_pipeline.datasets.record_forms import KeptRecord
 from demo_pipeline.datasets.selection import corrected_documents
-from demo_pipeline.desktopd.reader import json_problem
+from demo_pipeline.desktopd.trajectory_reader import json_problem
 from demo_pipeline.files.base_model import MAX_PROBLEMS, Document, check, limited
 from demo_pipeline.files.image_files import ImageInfo, probe_image_file
 from demo_pipeline.files.json_files import JsonFileError, dump_json, load_json, parse_json

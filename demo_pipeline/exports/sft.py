@@ -38,7 +38,7 @@ from demo_pipeline.desktopd.models import (
     SftSample,
     StepAction,
 )
-from demo_pipeline.desktopd.reader import StepFiles, json_problem
+from demo_pipeline.desktopd.trajectory_reader import StepFiles, json_problem
 from demo_pipeline.desktopd.tree_validator import Nodes, check_action, check_tree, check_tree_bytes
 from demo_pipeline.exports.prompts import hidden_words
 from demo_pipeline.exports.record_checks import (

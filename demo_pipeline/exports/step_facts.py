@@ -11,7 +11,7 @@ from demo_pipeline.desktopd.models import (
     WaitParameters,
     points,
 )
-from demo_pipeline.desktopd.reader import StepFiles
+from demo_pipeline.desktopd.trajectory_reader import StepFiles
 from demo_pipeline.files.image_files import png_size
 from demo_pipeline.files.system_errors import raise_system_trouble
 from demo_pipeline.settings import DatasetSettings

@@ -34,7 +34,7 @@ from demo_pipeline.datasets.record_forms import (
 )
 from demo_pipeline.datasets.selection import NOT_APPROVED, Candidate
 from demo_pipeline.datasets.splits import Split, assign_splits, connected_groups
-from demo_pipeline.desktopd.reader import Trajectory
+from demo_pipeline.desktopd.trajectory_reader import Trajectory
 from demo_pipeline.exports.answers import AnswerFormatError, action_text, decode_action_text
 from demo_pipeline.exports.cudag.models import cudag_id
 from demo_pipeline.exports.prompts import hidden_words

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from demo_pipeline.datasets.record_forms import Excluded, Form, Record, RecordSource, Table
 from demo_pipeline.desktopd.models import WaitParameters
-from demo_pipeline.desktopd.reader import StepFiles
+from demo_pipeline.desktopd.trajectory_reader import StepFiles
 from demo_pipeline.exports.answers import (
     AnsweredAction,
     AnswerFormatError,

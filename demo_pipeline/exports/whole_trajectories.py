@@ -15,7 +15,7 @@ from demo_pipeline.datasets.export_loop import ExportSummary
 from demo_pipeline.datasets.record_forms import Excluded, Record, RecordSource
 from demo_pipeline.datasets.selection import BAD_STEP
 from demo_pipeline.desktopd.models import Pixel, StepAction, points
-from demo_pipeline.desktopd.reader import StepFiles
+from demo_pipeline.desktopd.trajectory_reader import StepFiles
 from demo_pipeline.exports.answers import (
     CLICKS_OF_BUTTON,
     HELD_KEYS,

@@ -17,7 +17,7 @@ import jinja2
 from demo_pipeline import __version__
 from demo_pipeline.datasets.index import recorded_outcome
 from demo_pipeline.desktopd.models import TypeParameters
-from demo_pipeline.desktopd.reader import StepFiles
+from demo_pipeline.desktopd.trajectory_reader import StepFiles
 from demo_pipeline.files.shown_text import counted
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.reports.shown_steps import STEP_FACTS, step_picture

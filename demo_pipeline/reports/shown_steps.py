@@ -15,7 +15,7 @@ from typing import Any
 
 import av
 
-from demo_pipeline.desktopd.reader import StepFiles
+from demo_pipeline.desktopd.trajectory_reader import StepFiles
 from demo_pipeline.observation.frames.video_reader import Span, decode_spans, rgb_of
 from demo_pipeline.recording.video_probe import read_packets
 from demo_pipeline.store.errors import StorageError

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from demo_pipeline.actions.action_tables import read_actions
-from demo_pipeline.desktopd.reader import read_trajectory
+from demo_pipeline.desktopd.trajectory_reader import read_trajectory
 from demo_pipeline.files.parquet import read_rows
 from demo_pipeline.files.recording_files import VIDEO_FILE
 from demo_pipeline.observation.frames.screenshots import read_evidence

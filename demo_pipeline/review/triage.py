@@ -16,7 +16,7 @@ import pyarrow as pa
 from demo_pipeline.actions.action_tables import read_actions
 from demo_pipeline.actions.inputs import Input, inputs_of
 from demo_pipeline.desktopd.models import ActionType
-from demo_pipeline.desktopd.reader import StepFiles, Trajectory, read_trajectory
+from demo_pipeline.desktopd.trajectory_reader import StepFiles, Trajectory, read_trajectory
 from demo_pipeline.files.column_values import COUNT, TEXT, between, fitting, one_of
 from demo_pipeline.files.json_files import dump_json, parse_json, read_bytes
 from demo_pipeline.files.parquet import described_schema, read_rows, schema_problems, write_rows

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from demo_pipeline.datasets.index import EXPORTS_SCHEMA, EXPORTS_TABLE
-from demo_pipeline.desktopd.reader import read_trajectory
+from demo_pipeline.desktopd.trajectory_reader import read_trajectory
 from demo_pipeline.exports.dataset_stages import INDEX_STAGE
 from demo_pipeline.files.parquet import read_rows
 from demo_pipeline.files.recording_files import RECORDING_FILES

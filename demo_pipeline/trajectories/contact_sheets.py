@@ -15,7 +15,7 @@ import cv2
 import numpy as np
 
 from demo_pipeline.desktopd.models import CANVAS_HEIGHT, CANVAS_WIDTH, StepAction
-from demo_pipeline.desktopd.reader import StepFiles
+from demo_pipeline.desktopd.trajectory_reader import StepFiles
 from demo_pipeline.observation.frames.screenshot_writer import read_thumbnails
 from demo_pipeline.trajectories.overlay import (
     DARK,

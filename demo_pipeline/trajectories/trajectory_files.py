@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from demo_pipeline.desktopd.reader import Trajectory, read_trajectory
+from demo_pipeline.desktopd.trajectory_reader import Trajectory, read_trajectory
 from demo_pipeline.files.system_errors import raise_system_trouble
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.trajectories.provenance import (

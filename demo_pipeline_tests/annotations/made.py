@@ -5,13 +5,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from demo_pipeline.annotations.annotation_sources import ModelProvider
 from demo_pipeline.annotations.model_prompts import (
     GRADE_PROMPT,
     PROMPTS,
     SUBTASKS_PROMPT,
     VARIANTS_PROMPT,
 )
-from demo_pipeline.annotations.providers import ModelProvider
 from demo_pipeline.files.chat_server import Endpoint
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from demo_pipeline.annotations.annotate import AnnotateCounts, annotate_all
-from demo_pipeline.annotations.annotation_store import open_judged
-from demo_pipeline.annotations.providers import (
+from demo_pipeline.annotations.annotation_sources import (
     FileProvider,
     import_lines,
     import_opencua,
     rule_provider,
 )
+from demo_pipeline.annotations.annotation_store import open_judged
 from demo_pipeline.datasets.export_loop import build_form
 from demo_pipeline.exports.agentnet import AGENTNET_FORM
 from demo_pipeline.exports.agentnet_code import step_code

@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from demo_pipeline.annotations.annotate import annotate_all
+from demo_pipeline.annotations.annotation_sources import FileProvider, import_lines
 from demo_pipeline.annotations.annotation_stage import ANNOTATIONS_STAGE
-from demo_pipeline.annotations.providers import FileProvider, import_lines
 from demo_pipeline.datasets.selection import plain_words
 from demo_pipeline.exports.record_stages import RECORDS_STAGE
 from demo_pipeline.exports.step_labels import validate_step_labels

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 from demo_pipeline.annotations.annotate import annotate_all
+from demo_pipeline.annotations.annotation_sources import import_lines
 from demo_pipeline.annotations.annotation_stage import ANNOTATIONS_STAGE
-from demo_pipeline.annotations.providers import import_lines
 from demo_pipeline.problems import DemonstrationError, errors
 from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.stage_runs import run_stage

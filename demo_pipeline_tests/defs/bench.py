@@ -17,8 +17,8 @@ from dagster._core.storage.tags import (
 
 from demo_pipeline.defs import demonstrations
 from demo_pipeline.defs.code_location import build_defs
+from demo_pipeline.defs.demonstration_runs import open_table
 from demo_pipeline.defs.jobs import register_partitions
-from demo_pipeline.defs.run_history import open_table
 from demo_pipeline.runs.batch import DemonstrationTask, run_demonstration
 from demo_pipeline.runs.discovery_table import Upload
 from demo_pipeline.runs.results import BuildResult

@@ -8,9 +8,9 @@ import dagster as dg
 import pytest
 from dagster._core.storage.tags import WILL_RETRY_TAG
 
-from demo_pipeline.defs import run_history
+from demo_pipeline.defs import demonstration_runs
 from demo_pipeline.defs.dataset_assets import reconcile_uploads
-from demo_pipeline.defs.run_history import (
+from demo_pipeline.defs.demonstration_runs import (
     InstanceRuns,
     demonstrations_of,
     discovery_path,
@@ -236,7 +236,7 @@ def test_a_run_that_cannot_be_judged_is_said_once(
     def refused(*_: object) -> None:
         raise StorageError("the bucket does not answer")
 
-    monkeypatch.setattr(run_history, "is_quarantined", refused)
+    monkeypatch.setattr(demonstration_runs, "is_quarantined", refused)
     for _ in range(2):
         assert endings(made, run.run_id) == {}
     [line] = [one.getMessage() for one in caplog.records if run.run_id in one.getMessage()]

@@ -10,8 +10,8 @@ from dagster._core.definitions.data_version import CachingStaleStatusResolver
 from dagster._core.loader import LoadingContextForTest
 from dagster._core.storage.partition_status_cache import get_and_update_asset_status_cache_value
 
+from demo_pipeline.defs.demonstration_runs import BatchMember, batch_tags
 from demo_pipeline.defs.jobs import DEMONSTRATIONS
-from demo_pipeline.defs.run_history import BatchMember, batch_tags
 from demo_pipeline.runs.quarantine import list_quarantine
 from demo_pipeline.runs.stage_runs import run_stage
 from demo_pipeline.runs.stages import STAGES

@@ -10,7 +10,7 @@ import pytest
 
 from demo_pipeline.defs import demonstrations, sensors
 from demo_pipeline.defs.code_location import build_defs
-from demo_pipeline.defs.run_history import InstanceRuns
+from demo_pipeline.defs.demonstration_runs import InstanceRuns
 from demo_pipeline.runs.discovery import Ending
 from demo_pipeline.runs.quarantine import (
     QuarantineRecord,

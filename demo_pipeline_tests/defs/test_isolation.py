@@ -10,9 +10,9 @@ import dagster as dg
 import pytest
 
 from demo_pipeline.cli.run_commands import select_demonstrations
-from demo_pipeline.defs import maintenance
+from demo_pipeline.defs import maintenance_jobs
 from demo_pipeline.defs.dataset_assets import reconcile_uploads
-from demo_pipeline.defs.run_history import open_table
+from demo_pipeline.defs.demonstration_runs import open_table
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.recording.recording_stages import RecordingInputs
 from demo_pipeline.runs.batch import DemonstrationTask, process
@@ -157,7 +157,7 @@ def test_the_quarantine_and_the_accounting_count_the_others(
 def test_reprocessing_asks_about_the_others(made: Bench, error: Exception) -> None:
     failing, _ = with_failing(made.workspace, error, 1)
     with dg.build_op_context(instance=made.instance, resources={"workspace": failing}) as context:
-        maintenance._request_reprocessing(context)
+        maintenance_jobs._request_reprocessing(context)
     with open_table(made.instance, made.workspace) as table:
         assert table.by_id() == {}
 

@@ -10,7 +10,7 @@ from dagster._core.storage import tags as dagster_tags
 from dagster._core.storage.tags import REPOSITORY_LABEL_TAG, TagType, get_tag_type
 
 from demo_pipeline.defs import tags
-from demo_pipeline.defs.run_history import (
+from demo_pipeline.defs.demonstration_runs import (
     BatchMember,
     batch_tags,
     members_of,

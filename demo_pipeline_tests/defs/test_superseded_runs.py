@@ -14,7 +14,7 @@ import pytest
 
 from demo_pipeline.cli.tables import report_run
 from demo_pipeline.defs import demonstrations
-from demo_pipeline.defs.run_history import BatchMember, member_tags
+from demo_pipeline.defs.demonstration_runs import BatchMember, member_tags
 from demo_pipeline.defs.tags import MEMBERS_TAG, OUTCOME_TAG
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.runs import batch

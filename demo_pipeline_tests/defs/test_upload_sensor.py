@@ -8,9 +8,9 @@ import dagster as dg
 import pytest
 from dagster._core.storage.tags import WILL_RETRY_TAG
 
-from demo_pipeline.defs import run_history
+from demo_pipeline.defs import demonstration_runs
+from demo_pipeline.defs.demonstration_runs import discovery_path, open_table
 from demo_pipeline.defs.local_runs import reported
-from demo_pipeline.defs.run_history import discovery_path, open_table
 from demo_pipeline.defs.sensors import build_new_uploads
 from demo_pipeline.defs.tags import (
     MEMBERS_TAG,
@@ -216,7 +216,7 @@ class TestRunsThatCameToNothing:
 
         self.die(made)
         with monkeypatch.context() as patch:
-            patch.setattr(run_history, "record_crash", refuse)
+            patch.setattr(demonstration_runs, "record_crash", refuse)
             assert looked(made).requests == ()
         assert list_quarantine(made.workspace.store) == []
         assert looked(made).requests == ()

@@ -14,7 +14,7 @@ import sqlalchemy.exc
 from demo_pipeline.defs import demonstrations
 from demo_pipeline.defs.code_location import build_defs
 from demo_pipeline.defs.dataset_assets import reconcile_uploads
-from demo_pipeline.defs.run_history import open_table
+from demo_pipeline.defs.demonstration_runs import open_table
 from demo_pipeline.defs.tags import OUTCOME_TAG, WAITING_TAG
 from demo_pipeline.problems import Problem
 from demo_pipeline.runs import batch

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from demo_pipeline.desktopd.models import SftInput, SftOutput, SftSample, StepAction
-from demo_pipeline.desktopd.reader import read_trajectory
+from demo_pipeline.desktopd.trajectory_reader import read_trajectory
 from demo_pipeline.exports.sft import validate_sft
 from demo_pipeline.files.json_files import json_bytes, load_json, parse_json
 from demo_pipeline.problems import Severity

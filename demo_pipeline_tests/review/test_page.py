@@ -9,9 +9,9 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from demo_pipeline.annotations.annotate import annotate_all
+from demo_pipeline.annotations.annotation_sources import import_lines
 from demo_pipeline.annotations.annotation_stage import ANNOTATIONS_STAGE
 from demo_pipeline.annotations.annotation_store import open_judged
-from demo_pipeline.annotations.providers import import_lines
 from demo_pipeline.review.decisions import Judgement, judge
 from demo_pipeline.review.review_store import Reviews, subject_of
 from demo_pipeline.runs.stage_runs import run_stage

@@ -72,7 +72,7 @@ print(json.dumps({
 """
 PRUNE = """
 import dagster as dg
-from demo_pipeline.defs.maintenance import prune_runs
+from demo_pipeline.defs.maintenance_jobs import prune_runs
 with dg.DagsterInstance.get() as instance:
     prune_runs(instance, 4e9)
     record = instance.get_latest_materialization_event(dg.AssetKey("toy_dataset"))

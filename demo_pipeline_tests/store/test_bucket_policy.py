@@ -13,8 +13,8 @@ from moto.core.authorization import enable_iam_authentication
 from moto.s3.models import s3_backends
 
 from demo_pipeline.annotations.annotate import annotate_all
+from demo_pipeline.annotations.annotation_sources import rule_provider
 from demo_pipeline.annotations.annotation_stage import ANNOTATIONS_STAGE
-from demo_pipeline.annotations.providers import rule_provider
 from demo_pipeline.exports.dataset_stages import INDEX_STAGE
 from demo_pipeline.exports.record_stages import RECORDS_STAGE
 from demo_pipeline.files.recording_files import RECORDING_FILES

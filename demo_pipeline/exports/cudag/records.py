@@ -25,7 +25,7 @@ from demo_pipeline.desktopd.models import (
     StepAction,
     points,
 )
-from demo_pipeline.desktopd.reader import StepFiles, Trajectory
+from demo_pipeline.desktopd.trajectory_reader import StepFiles, Trajectory
 from demo_pipeline.exports.answers import AnsweredAction
 from demo_pipeline.exports.cudag.models import (
     IMAGE_TOKEN,

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import dagster as dg
 from pydantic import Field
 
+from demo_pipeline.defs.demonstration_runs import demonstrations_of, open_table
 from demo_pipeline.defs.jobs import CATALOG_ASSET
-from demo_pipeline.defs.run_history import demonstrations_of, open_table
 from demo_pipeline.runs.quarantine import is_quarantined, list_quarantine
 from demo_pipeline.runs.stage_runs import is_outdated
 from demo_pipeline.runs.stages import DATASET_STAGES, STAGES

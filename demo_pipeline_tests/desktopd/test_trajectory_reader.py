@@ -1,7 +1,7 @@
 import pytest
 
 from demo_pipeline.desktopd.models import ActionType
-from demo_pipeline.desktopd.reader import read_trajectory, trajectory_folders
+from demo_pipeline.desktopd.trajectory_reader import read_trajectory, trajectory_folders
 from demo_pipeline.files.json_files import dump_json
 from demo_pipeline.problems import DemonstrationError
 from demo_pipeline_tests.desktopd import good_dataset as good

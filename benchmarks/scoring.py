@@ -16,8 +16,7 @@ from tempfile import TemporaryDirectory
 from demo_pipeline.desktopd.models import PARAMETERS, ActionType, StepAction
 from demo_pipeline.evaluation.answer_forms import ANSWER_FORMS
 from demo_pipeline.evaluation.predictions import read_predictions
-from demo_pipeline.evaluation.score_tables import SCORES_SCHEMA, STEPS_SCHEMA
-from demo_pipeline.evaluation.scoring import score_steps
+from demo_pipeline.evaluation.scoring import SCORES_SCHEMA, STEPS_SCHEMA, score_steps
 from demo_pipeline.evaluation.true_steps import TrueStep
 from demo_pipeline.exports.answers import Answer, AnsweredAction
 from demo_pipeline.exports.cudag.records import tool_calls

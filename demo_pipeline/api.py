@@ -24,12 +24,11 @@ from demo_pipeline.datasets.index import INDEX_STEPS_SCHEMA, TRAJECTORIES_SCHEMA
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.models import Result, StepAction, Task
 from demo_pipeline.desktopd.trajectory_reader import StepFiles
-from demo_pipeline.evaluation.score_tables import SCORES_SCHEMA
+from demo_pipeline.evaluation.scoring import SCORES_SCHEMA
 from demo_pipeline.exports.dataset_stages import INDEX_STAGE
 from demo_pipeline.exports.hub_layout import PICTURE, HubTable, with_hub_features
-from demo_pipeline.files.column_values import column_domains
 from demo_pipeline.files.json_files import load_json
-from demo_pipeline.files.parquet import column_descriptions, read_table
+from demo_pipeline.files.parquet import column_descriptions, column_domains, read_table
 from demo_pipeline.observation.frames.video_reader import Span
 from demo_pipeline.recording.input_log import EVENTS_SCHEMA
 from demo_pipeline.recording.recording_stages import EVENTS_STAGE, RecordingInputs

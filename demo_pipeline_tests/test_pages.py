@@ -14,8 +14,7 @@ import pytest
 
 import demo_pipeline as dp
 from demo_pipeline.cli.app import app
-from demo_pipeline.exports.dataset_stages import INDEX_STAGE
-from demo_pipeline.exports.export_stages import SFT_STAGE
+from demo_pipeline.exports.dataset_stages import INDEX_STAGE, SFT_STAGE
 from demo_pipeline.problems import errors
 from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.validation import validate_recording

@@ -12,8 +12,16 @@ from typing import Any
 import pyarrow as pa
 
 from demo_pipeline.desktopd.models import KEY_NAMES, ActionType
-from demo_pipeline.files.column_values import ANY, COUNT, between, fitting, one_of
-from demo_pipeline.files.parquet import described_schema, read_rows, write_rows
+from demo_pipeline.files.parquet import (
+    ANY,
+    COUNT,
+    between,
+    described_schema,
+    fitting,
+    one_of,
+    read_rows,
+    write_rows,
+)
 from demo_pipeline.recording.key_names import public_key
 
 ACTIONS_FILE = "actions.parquet"

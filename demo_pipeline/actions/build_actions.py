@@ -31,9 +31,8 @@ from demo_pipeline.files.parquet import read_table, rows_table, schema_problems,
 from demo_pipeline.files.recording_files import LOG_FILE
 from demo_pipeline.problems import Problem
 from demo_pipeline.recording.events import DEFECT_REMEDY, REJECTED_FILE, read_events, too_many
-from demo_pipeline.recording.input_log import REJECTED_SCHEMA
+from demo_pipeline.recording.input_log import INPUT_EVENTS, KEY_EVENTS, REJECTED_SCHEMA, EventType
 from demo_pipeline.recording.key_names import platform_of_keys, public_name
-from demo_pipeline.recording.log_events import INPUT_EVENTS, KEY_EVENTS, EventType
 from demo_pipeline.settings import DEFAULT_LIMITS, ActionSettings
 
 STOP_SHORTCUT = "stop_shortcut"  # reason in the event accounting

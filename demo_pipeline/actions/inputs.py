@@ -16,9 +16,8 @@ import pyarrow.compute as pc
 
 from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.recording.events import event_rows
-from demo_pipeline.recording.input_log import Event
+from demo_pipeline.recording.input_log import INPUT_EVENTS, Event
 from demo_pipeline.recording.key_names import read_typed_character
-from demo_pipeline.recording.log_events import INPUT_EVENTS
 
 _INPUT_EVENTS = pa.array(sorted(INPUT_EVENTS))
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 
 from demo_pipeline.actions.inputs import Gesture, GestureKind, Input
+from demo_pipeline.recording.input_log import EventType
 from demo_pipeline.recording.key_names import Key, KeyboardLayout, lookup
-from demo_pipeline.recording.log_events import EventType
 
 REPEAT_START_MS = 1100  # auto-repeat begins by then: systems offer delays of up to 1 s
 STUCK_MS = 1000  # a modifier without a release modifies one press, at most this much later

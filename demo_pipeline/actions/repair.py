@@ -3,7 +3,7 @@
 Belongs here: the order of the passes, phantom modifiers, two Shift keys with one name, missing
 positions, and events that several input hooks logged for one input. Each pass takes inputs in time
 order, returns the remaining inputs and records what it did. Missing releases are handled in
-keyboard.py and pointer.py, where the effect of the press is known.
+keyboard.py and grouping.py, where the effect of the press is known.
 
 Some recorders log every position cut to the main display. While the pointer is on another display,
 its logged positions run along the border; presses, releases and wheel events after such a run are
@@ -18,8 +18,8 @@ from itertools import groupby, pairwise
 from msgspec.structs import replace
 
 from demo_pipeline.actions.inputs import Input, distance, late_lines
+from demo_pipeline.recording.input_log import BUTTON_EVENTS, KEY_EVENTS, POINTER_EVENTS, EventType
 from demo_pipeline.recording.key_names import lookup
-from demo_pipeline.recording.log_events import BUTTON_EVENTS, KEY_EVENTS, POINTER_EVENTS, EventType
 from demo_pipeline.settings import ActionSettings
 
 MIN_FACTOR_SHARE = 0.8  # of a kind's groups must have a multiple of n events for factor n

@@ -21,8 +21,8 @@ from demo_pipeline.actions.inputs import inputs_of, late_lines
 from demo_pipeline.actions.scrolls import Vertical, direction_of
 from demo_pipeline.files.parquet import read_table
 from demo_pipeline.recording.events import read_events, rejected_lines
+from demo_pipeline.recording.input_log import BUTTON_EVENTS, POINTER_EVENTS
 from demo_pipeline.recording.key_names import public_name
-from demo_pipeline.recording.log_events import BUTTON_EVENTS, POINTER_EVENTS
 from demo_pipeline.recording.manifest import RecordingManifest
 
 _REPAIRS = {

@@ -17,6 +17,7 @@ from demo_pipeline.files.parquet import read_table
 from demo_pipeline.files.recording_files import LOG_FILE
 from demo_pipeline.problems import Problem
 from demo_pipeline.recording.events import read_events
+from demo_pipeline.recording.input_log import EventType
 from demo_pipeline.recording.key_names import (
     KeyboardLayout,
     layout_of_locale,
@@ -26,7 +27,6 @@ from demo_pipeline.recording.key_names import (
     public_name,
     read_typed_character,
 )
-from demo_pipeline.recording.log_events import EventType
 
 UNKNOWN_CHARACTER = "unknown_character"  # flag of a gesture that typed something unknown
 SEEN_MS = 300  # milliseconds; nobody sees another screen and types on sooner

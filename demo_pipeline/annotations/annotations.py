@@ -16,9 +16,8 @@ import pyarrow as pa
 
 from demo_pipeline.desktopd.trajectory_reader import AnnotatedValue, Notes, Trajectory
 from demo_pipeline.files.atomic_write import file_digest
-from demo_pipeline.files.column_values import COUNT, TEXT, fitting, one_of
 from demo_pipeline.files.json_files import json_bytes, parse_json
-from demo_pipeline.files.parquet import described_schema
+from demo_pipeline.files.parquet import COUNT, TEXT, described_schema, fitting, one_of
 from demo_pipeline.files.shown_text import plain_characters, replace_surrogates
 from demo_pipeline.review.decisions import (
     BadStep,

@@ -18,11 +18,13 @@ from demo_pipeline.datasets.export_loop import plan_splits
 from demo_pipeline.datasets.selection import TRAJECTORY_FILE, Head, facts_of, load_corrected
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.models import Creator, Difficulty, Index, Metadata
-from demo_pipeline.files.column_values import COUNT, TEXT, one_of
 from demo_pipeline.files.json_files import dump_json, dump_long_json
 from demo_pipeline.files.parquet import (
+    COUNT,
+    TEXT,
     TableWriter,
     described_schema,
+    one_of,
     rows_table,
     whole_table,
 )

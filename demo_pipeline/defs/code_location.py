@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import dagster as dg
 
-from demo_pipeline.defs.dataset_assets import build_dataset_assets
+from demo_pipeline.defs.dataset_assets import build_dataset_assets, observed_reviews
 from demo_pipeline.defs.demonstrations import build_batch_job, build_demonstration_assets
 from demo_pipeline.defs.evaluation_assets import (
     build_new_evaluations,
@@ -13,7 +13,6 @@ from demo_pipeline.defs.evaluation_assets import (
 )
 from demo_pipeline.defs.jobs import ASSET_JOBS, build_datasets_job, demonstration_catalog
 from demo_pipeline.defs.maintenance_jobs import MAINTENANCE_JOBS, weekly_prune
-from demo_pipeline.defs.review_assets import observed_reviews
 from demo_pipeline.defs.sensors import (
     build_new_uploads,
     build_rebuild_datasets,

@@ -1,11 +1,15 @@
 """The unpartitioned assets, one per dataset stage that the settings want.
 
-Belongs here: the one factory that makes them, and what single ones show or check besides. They
+Belongs here: the one factory that makes them, what single ones show or check besides, and the
+decisions of people as an asset that is observed, without their texts. They
 read the store, not an IO manager, so that a missing demonstration does not prevent a dataset.
 """
 
+import hashlib
 import time
-from collections.abc import Iterator, Sequence
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -20,13 +24,14 @@ from demo_pipeline.defs.sensors import SEEN, latest_trajectory
 from demo_pipeline.defs.tags import FORCE_TAG, OWNERS
 from demo_pipeline.exports.record_stages import RECORDS_STAGE
 from demo_pipeline.problems import errors
+from demo_pipeline.review.review_store import REVIEWS, judged_decisions
 from demo_pipeline.runs.damage import left_out_damage, storage_message
 from demo_pipeline.runs.dataset_builds import bytes_written, failure_text
 from demo_pipeline.runs.datasets import run_dataset_stage
+from demo_pipeline.runs.discovery import Reconciliation, reconcile
 from demo_pipeline.runs.failures import TransientError, redacted_errors
 from demo_pipeline.runs.quarantine import list_quarantine
 from demo_pipeline.runs.quarantine_table import QUARANTINE_STAGE
-from demo_pipeline.runs.reconciliation import Reconciliation, reconcile
 from demo_pipeline.runs.results import BuildResult, Status
 from demo_pipeline.runs.stages import (
     DATASET_STAGE_BY_NAME,
@@ -236,3 +241,40 @@ def _explained(context: dg.AssetExecutionContext, stage: Stage) -> Iterator[None
     except TransientError as error:
         run_id = context.run.run_id
         raise waiting_failure(context.instance, run_id, error.reason) from None
+
+
+_SPEC = dg.AssetSpec(
+    REVIEWS,
+    group_name="trajectories",
+    owners=OWNERS,
+    kinds={"json"},
+    code_version="1",
+    description="Decisions of people: approval, corrections, bad steps, notes. An observation "
+    "counts them. The sensor `new_uploads`, or `demo-pipeline run`, applies them: corrections in "
+    "`records`, approval and rejection in the datasets. `demo-pipeline review` makes them.",
+)
+
+
+def _observe(workspace: dg.ResourceParam[Workspace]) -> dg.ObserveResult:
+    """How many decisions there are, how many hold, and about how many demonstrations."""
+    found = list(judged_decisions(workspace.store, ()))
+    ids = hashlib.sha256("".join(sorted(one.id for one, _ in found)).encode())
+    counts = {
+        "decisions": len(found),
+        "demonstrations": len({one.demonstration for one, _ in found}),
+        **_counted(state for _, state in found),
+        **_counted(one.kind for one, state in found if state == "holds"),
+    }
+    metadata = {name: dg.MetadataValue.int(number) for name, number in counts.items()}
+    return dg.ObserveResult(metadata=metadata, data_version=dg.DataVersion(ids.hexdigest()[:16]))
+
+
+def _counted(names: Iterable[str]) -> dict[str, int]:
+    return {name.replace(" ", "_"): n for name, n in sorted(Counter(names).items())}
+
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", dg.BetaWarning)  # a test pins what this relies on
+    observed_reviews = dg.multi_observable_source_asset(name="observe_reviews", specs=[_SPEC])(
+        _observe
+    )

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from demo_pipeline.defs.claims import living_claims
+from demo_pipeline.defs.run_recovery import living_claims
 from demo_pipeline.defs.tags import (
     BATCH_OUTCOMES_TAG,
     BATCH_TAG,
@@ -28,11 +28,10 @@ from demo_pipeline.defs.tags import (
 )
 from demo_pipeline.files.system_errors import best_effort
 from demo_pipeline.runs.batch import KILLED
-from demo_pipeline.runs.discovery import EndedRun, Ending
+from demo_pipeline.runs.discovery import EndedRun, Ending, is_settled
 from demo_pipeline.runs.discovery_table import DiscoveryTable, table_path
 from demo_pipeline.runs.failures import error_words
 from demo_pipeline.runs.quarantine import is_quarantined, record_crash
-from demo_pipeline.runs.reconciliation import is_settled
 from demo_pipeline.runs.results import DemonstrationResult, Status
 from demo_pipeline.runs.stages import STAGES
 from demo_pipeline.runs.workspace import Workspace

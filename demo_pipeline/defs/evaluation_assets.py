@@ -17,8 +17,7 @@ from demo_pipeline.defs import reporting
 from demo_pipeline.defs.reporting import package_log
 from demo_pipeline.defs.sensors import Said, watching
 from demo_pipeline.defs.tags import FORCE_TAG, OWNERS
-from demo_pipeline.evaluation.score_tables import SCORES_SCHEMA
-from demo_pipeline.evaluation.scoring import PREDICTIONS
+from demo_pipeline.evaluation.scoring import PREDICTIONS, SCORES_SCHEMA
 from demo_pipeline.exports.dataset_stages import INDEX_STAGE
 from demo_pipeline.runs import evaluations
 from demo_pipeline.runs.damage import storage_message

@@ -13,9 +13,8 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 
-from demo_pipeline.files.column_values import column_domains
 from demo_pipeline.files.logs import LOG_ROOT, PassedOnLog
-from demo_pipeline.files.parquet import column_descriptions
+from demo_pipeline.files.parquet import column_descriptions, column_domains
 from demo_pipeline.files.shown_text import markdown_table, markdown_text, plain_line, plain_values
 from demo_pipeline.problems import Problem
 from demo_pipeline.runs.results import BuildResult, Status

@@ -14,7 +14,7 @@ from demo_pipeline.datasets.splits import Split
 from demo_pipeline.evaluation.answer_forms import answer_code
 from demo_pipeline.evaluation.rules import as_ground_truth, bench_truth
 from demo_pipeline.evaluation.true_steps import StepRecord, each_true_step
-from demo_pipeline.exports.agentnetbench import BENCH_IMAGES, BENCH_TASKS, validate_agentnetbench
+from demo_pipeline.exports.agentnet import BENCH_IMAGES, BENCH_TASKS, validate_agentnetbench
 from demo_pipeline.files.atomic_write import link_or_copy
 from demo_pipeline.files.json_files import dump_json, load_json
 from demo_pipeline.settings import DatasetSettings

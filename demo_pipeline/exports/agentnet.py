@@ -2,16 +2,17 @@
 
 Belongs here: the models, the rules that the models cannot express, and what a line holds. Lines are
 read strictly: code that is more than the form's calls is an error. The lines
-with only the code are what OpenCUA's thought generator reads.
+with only the code are what OpenCUA's thought generator reads. The tasks of AgentNetBench (source:
+OpenCUA, evaluation/agentnetbench) may lack keys that its script does not read.
 """
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from itertools import pairwise, zip_longest
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from demo_pipeline.annotations.annotations import (
     AGENTNET_STEP_FIELDS,
@@ -21,7 +22,8 @@ from demo_pipeline.annotations.annotations import (
 )
 from demo_pipeline.datasets.record_forms import Excluded, Form, Record, RecordSource
 from demo_pipeline.datasets.splits import Split
-from demo_pipeline.desktopd.models import Text, points
+from demo_pipeline.desktopd.models import Count, Text, points
+from demo_pipeline.desktopd.trajectory_reader import read_document
 from demo_pipeline.exports.agentnet_code import (
     AGENTNET_LOSSES,
     agentnet_code,
@@ -52,6 +54,7 @@ from demo_pipeline.exports.whole_trajectories import (
     sentence,
     stretch_records,
 )
+from demo_pipeline.files.base_model import Document
 from demo_pipeline.files.shown_text import MARKER, escape_markers, replace_surrogates
 from demo_pipeline.problems import Problem
 
@@ -302,3 +305,121 @@ def agentnet_record_counts(folder: Path) -> Mapping[str, int]:
     """Records by trajectory of an AgentNet export; the two forms of a line are one record."""
     files = (folder / f"{split.value}.jsonl" for split in Split)
     return Counter(str(line["task_id"]) for file in files for line in lines_of(file))
+
+
+BENCH_TASKS, BENCH_IMAGES = "tasks", "images"
+_PLACED = ("click", "doubleclick", "rightclick", "tripleclick", "moveto", "dragto")
+_NEEDED = {
+    **dict.fromkeys(_PLACED, "position"),
+    "press": "keys",
+    "hotkey": "keys",
+    "write": "text",
+    "scroll": "amount",
+    "hscroll": "amount",
+    "terminate": "status",
+    "middleclick": "",
+    "wait": "",
+}
+"""Type, in lower case as the script compares it → the parameter that it reads; empty: none."""
+_Share = Annotated[float, Field(ge=0, lt=1)]
+
+
+class _Position(Document):
+    x: _Share
+    y: _Share
+
+
+class _Parameters(Document):
+    position: _Position | None = None
+    text: str | None = None
+    keys: list[Text] | None = Field(default=None, min_length=1)
+    amount: float | None = None
+    status: Literal["success", "failure"] | None = None
+
+
+class _Box(Document):
+    rel_bbox: list[float] = Field(min_length=4, max_length=4)  # left, top, width, height, shares
+    category_id: int | None = None
+
+    @model_validator(mode="after")
+    def _has_a_size(self) -> Self:
+        if min(self.rel_bbox[2:]) < 0:
+            raise ValueError("rel_bbox is not [x, y, width, height]")
+        return self
+
+
+class _Targets(Document):
+    bboxes: list[_Box] = Field(default_factory=list)
+
+
+class _TrueAction(Document):
+    type: str
+    params: _Parameters
+    metadata: _Targets = Field(default_factory=_Targets)
+
+    @model_validator(mode="after")
+    def _has_its_parameter(self) -> Self:
+        needed = _NEEDED.get(self.type.lower())
+        if needed is None:
+            raise ValueError("type is none that the script knows")
+        if needed and getattr(self.params, needed) is None:
+            raise ValueError(f"params has no {needed}, which this type needs")
+        return self
+
+
+class _BenchStep(Document):
+    image: str = Field(pattern=r"^[^/\\\x00]+\.(png|jpg|jpeg)$")
+    ground_truth_actions: list[_TrueAction] = Field(min_length=1)
+    step_num: Count | None = None
+    action: str = ""
+    milestone: bool = False
+    inner_monologue: dict[str, Any] = Field(default_factory=dict)
+    alternative_options: list[list[_TrueAction]] = Field(default_factory=list)
+
+
+class BenchTask(Document):
+    """A file of `tasks/`."""
+
+    task_id: Text
+    high_level_task_description: str
+    steps: list[_BenchStep] = Field(min_length=1)
+    user_task_description: str = ""
+    meta_info: dict[str, Any] = Field(default_factory=dict)
+
+
+def validate_agentnetbench(root: Path) -> list[Problem]:
+    """The problems of a folder with `tasks/` and `images/`; no task is right: a split can be empty.
+
+    Args:
+        root: what `--data` and `--image_dir` of AgentNetBench's script lie in.
+    """
+    absent = [name for name in (BENCH_TASKS, BENCH_IMAGES) if not (root / name).is_dir()]
+    if absent:
+        message = "the folder is missing"
+        return [Problem("missing_file", name, message, remedy=REBUILD) for name in absent]
+    reader, problems, unread = ExportReader(root), list[Problem](), False
+    for path in sorted((root / BENCH_TASKS).glob("*.json")):
+        file = f"{BENCH_TASKS}/{path.name}"
+        task, found = read_document(BenchTask, path, file)
+        problems += found
+        unread = unread or task is None
+        if task is not None:
+            problems += reader.document_problems(_BENCH_FORMAT, task, file)
+    unused = 0 if unread else len(reader.unnamed(BENCH_IMAGES))
+    return [*problems, *unused_images(unused, BENCH_IMAGES, "step")]
+
+
+def _bench_faults(task: BenchTask, _files: NamedFiles) -> Iterator[Fault]:
+    numbers = [step.step_num for step in task.steps if step.step_num is not None]
+    if any(after <= before for before, after in pairwise(numbers)):
+        yield Fault("step_num", "steps: their step_num do not rise")
+
+
+_BENCH_FORMAT = RecordFormat(
+    BenchTask,
+    lambda task: (
+        (f"steps[{n}].image", f"{BENCH_IMAGES}/{step.image}") for n, step in enumerate(task.steps)
+    ),
+    _bench_faults,
+    id_field="task_id",
+)

@@ -39,7 +39,7 @@ from demo_pipeline.desktopd.models import (
     StepAction,
 )
 from demo_pipeline.desktopd.trajectory_reader import StepFiles, json_problem
-from demo_pipeline.desktopd.tree_validator import Nodes, check_action, check_tree, check_tree_bytes
+from demo_pipeline.desktopd.validator import Nodes, check_action, check_tree, check_tree_bytes
 from demo_pipeline.exports.prompts import hidden_words
 from demo_pipeline.exports.record_checks import (
     REQUIRED_SPLITS,
@@ -59,10 +59,9 @@ from demo_pipeline.exports.step_facts import (
     step_exclusion,
 )
 from demo_pipeline.files.base_model import check, limited
-from demo_pipeline.files.column_values import COUNT, TEXT, one_of
 from demo_pipeline.files.image_files import probe_image
 from demo_pipeline.files.json_files import JsonFileError, load_json, read_bytes
-from demo_pipeline.files.parquet import described_schema
+from demo_pipeline.files.parquet import COUNT, TEXT, described_schema, one_of
 from demo_pipeline.files.shown_text import replace_surrogates
 from demo_pipeline.problems import Problem, Severity
 from demo_pipeline.trajectories.pointer_leaks import LEAK_EXCLUSIONS

@@ -14,11 +14,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from demo_pipeline.files.column_values import COUNT, TEXT, between, one_of
 from demo_pipeline.files.json_files import json_bytes
 from demo_pipeline.files.parquet import (
+    COUNT,
+    TEXT,
     Column,
+    between,
     described_schema,
+    one_of,
     read_rows,
     read_table,
     schema_problems,

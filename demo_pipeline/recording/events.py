@@ -32,14 +32,15 @@ from demo_pipeline.recording.input_log import (
     REJECTED_SCHEMA,
     SCANS_SCHEMA,
     Event,
+    EventType,
     Rejected,
     TimeScale,
     TimeUnit,
     find_time_scale,
     parse_log,
+    public_event_name,
     time_unit_problems,
 )
-from demo_pipeline.recording.log_events import EventType, public_event_name
 from demo_pipeline.settings import DEFAULT_LIMITS
 
 EVENTS_FILE = "events.parquet"

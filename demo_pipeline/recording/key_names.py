@@ -18,7 +18,7 @@ from typing import Literal
 
 import msgspec
 
-from demo_pipeline.recording.log_events import shape_of
+from demo_pipeline.recording.input_log import shape_of
 
 Side = Literal["left", "right", ""]
 KeyboardLayout = Literal["us", "uk"]

@@ -1,7 +1,7 @@
 """The meta.json of a Training Gym recording: models, and tolerant reading.
 
 Belongs here: the documented keys, and how real recorders deviate from them. Not here: the events of
-the input log (log_events.py).
+the input log (input_log.py).
 """
 
 import re

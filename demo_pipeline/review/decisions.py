@@ -15,7 +15,7 @@ from pydantic import Field, SerializeAsAny, ValidationError, field_validator, mo
 
 from demo_pipeline.desktopd.models import Count, StepAction, Text
 from demo_pipeline.desktopd.trajectory_reader import StepFiles, Trajectory
-from demo_pipeline.desktopd.tree_validator import Nodes, check_action, check_tree_bytes
+from demo_pipeline.desktopd.validator import Nodes, check_action, check_tree_bytes
 from demo_pipeline.files.base_model import Document, explain, field_name, unknown_fields
 from demo_pipeline.files.json_files import read_bytes
 from demo_pipeline.problems import errors

@@ -19,7 +19,7 @@ from uuid import uuid4
 from pydantic import ValidationError
 
 from demo_pipeline.desktopd.trajectory_reader import read_trajectory
-from demo_pipeline.desktopd.tree_validator import check_tree_bytes
+from demo_pipeline.desktopd.validator import check_tree_bytes
 from demo_pipeline.files.json_files import JsonFileError, json_bytes, parse_json, read_bytes
 from demo_pipeline.problems import Problem
 from demo_pipeline.review.decisions import (

@@ -17,9 +17,18 @@ from demo_pipeline.actions.action_tables import read_actions
 from demo_pipeline.actions.inputs import Input, inputs_of
 from demo_pipeline.desktopd.models import ActionType
 from demo_pipeline.desktopd.trajectory_reader import StepFiles, Trajectory, read_trajectory
-from demo_pipeline.files.column_values import COUNT, TEXT, between, fitting, one_of
 from demo_pipeline.files.json_files import dump_json, parse_json, read_bytes
-from demo_pipeline.files.parquet import described_schema, read_rows, schema_problems, write_rows
+from demo_pipeline.files.parquet import (
+    COUNT,
+    TEXT,
+    between,
+    described_schema,
+    fitting,
+    one_of,
+    read_rows,
+    schema_problems,
+    write_rows,
+)
 from demo_pipeline.observation.frames.evidence import Evidence
 from demo_pipeline.observation.frames.screenshots import read_evidence
 from demo_pipeline.observation.trees.recorder_control import unmentioned

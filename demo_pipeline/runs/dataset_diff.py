@@ -23,8 +23,8 @@ from demo_pipeline.files.atomic_write import file_digest
 from demo_pipeline.files.parquet import read_rows
 from demo_pipeline.review.decisions import REJECT_REASONS
 from demo_pipeline.review.review_store import REVIEWS
+from demo_pipeline.runs.build import Values, noted_settings, setting_changes
 from demo_pipeline.runs.datasets import kept_files, read_of
-from demo_pipeline.runs.setting_notes import Values, noted_settings, setting_changes
 from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, STAGE_BY_NAME
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.stage import RECORDS

@@ -21,11 +21,10 @@ from demo_pipeline.exports.record_stages import RECORDS_STAGE
 from demo_pipeline.files.json_files import json_bytes
 from demo_pipeline.files.processes import reduced_python_gc
 from demo_pipeline.problems import errors
-from demo_pipeline.runs.build import build_if_stale, rebuild_reason
+from demo_pipeline.runs.build import build_if_stale, note_settings, rebuild_reason
 from demo_pipeline.runs.damage import trajectory_damage
 from demo_pipeline.runs.quarantine import list_quarantine
 from demo_pipeline.runs.results import BuildResult, Status
-from demo_pipeline.runs.setting_notes import note_settings
 from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, store_views, training_exports
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.stage import Stage, Summary, TrainingExport

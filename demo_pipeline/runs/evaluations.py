@@ -29,8 +29,10 @@ from demo_pipeline.evaluation.requests import (
     remove_old_pictures,
 )
 from demo_pipeline.evaluation.rules import PRESETS
-from demo_pipeline.evaluation.score_tables import ALL_STEPS, SCORES_SCHEMA, STEPS_SCHEMA
 from demo_pipeline.evaluation.scoring import (
+    ALL_STEPS,
+    SCORES_SCHEMA,
+    STEPS_SCHEMA,
     ScoreReport,
     failures_sheet,
     score_steps,

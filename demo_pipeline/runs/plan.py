@@ -16,10 +16,14 @@ from typing import Any
 from demo_pipeline.files.json_files import json_bytes
 from demo_pipeline.files.system_errors import best_effort
 from demo_pipeline.problems import DemonstrationError
-from demo_pipeline.runs.build import SETTINGS_CHANGED
+from demo_pipeline.runs.build import (
+    SETTINGS_CHANGED,
+    noted_settings,
+    section_values,
+    setting_changes,
+)
 from demo_pipeline.runs.datasets import committed_trajectories, rebuild_cause
 from demo_pipeline.runs.results import DemonstrationResult, Status
-from demo_pipeline.runs.setting_notes import noted_settings, section_values, setting_changes
 from demo_pipeline.runs.stage_runs import stale_stages
 from demo_pipeline.runs.stages import DATASET_STAGES, STAGE_BY_NAME, STAGES
 from demo_pipeline.runs.workspace import Workspace

@@ -14,8 +14,15 @@ import pyarrow as pa
 from pydantic import JsonValue
 
 from demo_pipeline.datasets.dataset_inputs import DatasetInputs
-from demo_pipeline.files.column_values import COUNT, TEXT, between, one_of
-from demo_pipeline.files.parquet import described_schema, schema_problems, write_rows
+from demo_pipeline.files.parquet import (
+    COUNT,
+    TEXT,
+    between,
+    described_schema,
+    one_of,
+    schema_problems,
+    write_rows,
+)
 from demo_pipeline.problems import Problem, Severity
 from demo_pipeline.runs.quarantine import QuarantineRecord, list_quarantine
 from demo_pipeline.runs.workspace import Workspace

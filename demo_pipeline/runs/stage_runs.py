@@ -18,11 +18,10 @@ from demo_pipeline.problems import DemonstrationError, Problem, errors
 from demo_pipeline.recording import manifest
 from demo_pipeline.recording.manifest import RecordingManifest
 from demo_pipeline.recording.recording_stages import RAW_RECORDINGS_STAGE, RecordingInputs
-from demo_pipeline.runs.build import build_if_stale, rebuild_reason
+from demo_pipeline.runs.build import build_if_stale, note_settings, rebuild_reason
 from demo_pipeline.runs.failures import SupersededError
 from demo_pipeline.runs.quarantine import quarantine_demonstration, read_quarantine, release
 from demo_pipeline.runs.results import BuildResult, Status
-from demo_pipeline.runs.setting_notes import note_settings
 from demo_pipeline.runs.stages import STAGE_BY_NAME, STAGES
 from demo_pipeline.runs.task_catalog import OSWORLD_TASKS, match_task
 from demo_pipeline.runs.workspace import Workspace

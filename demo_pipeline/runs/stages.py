@@ -12,19 +12,20 @@ from demo_pipeline.annotations.annotation_stage import ANNOTATIONS_STAGE
 from demo_pipeline.datasets.dataset_inputs import DatasetInputs
 from demo_pipeline.datasets.sql_views import DEMONSTRATION_VIEWS, View
 from demo_pipeline.evaluation.agentnetbench_files import AGENTNETBENCH_STAGE
-from demo_pipeline.exports.dataset_stages import INDEX_STAGE, QUESTS_STAGE
-from demo_pipeline.exports.dataset_statistics import STATISTICS_STAGE
-from demo_pipeline.exports.export_stages import (
+from demo_pipeline.exports.dataset_stages import (
     AGENTNET_STAGE,
     ATIF_STAGE,
     CUA_LITE_STAGE,
     CUDAG_STAGE,
     GROUNDING_STAGE,
+    INDEX_STAGE,
     MESSAGES_STAGE,
+    QUESTS_STAGE,
     SFT_STAGE,
     STEP_LABELS_STAGE,
     TRANSITIONS_STAGE,
 )
+from demo_pipeline.exports.dataset_statistics import STATISTICS_STAGE
 from demo_pipeline.exports.record_stages import RECORDS_STAGE
 from demo_pipeline.observation.observation_stages import SCREENSHOTS_STAGE, UI_TREES_STAGE
 from demo_pipeline.recording.recording_stages import (

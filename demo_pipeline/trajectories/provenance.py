@@ -17,8 +17,18 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from demo_pipeline.desktopd.models import AGREEMENTS, FRESHNESS, ActionType, StepAction
-from demo_pipeline.files.column_values import ANY, COUNT, TEXT, between, fitting, one_of
-from demo_pipeline.files.parquet import described_schema, read_rows, read_table, write_rows
+from demo_pipeline.files.parquet import (
+    ANY,
+    COUNT,
+    TEXT,
+    between,
+    described_schema,
+    fitting,
+    one_of,
+    read_rows,
+    read_table,
+    write_rows,
+)
 from demo_pipeline.files.shown_text import replace_surrogates
 
 Provenance: TypeAlias = Sequence[Path] | pa.Table

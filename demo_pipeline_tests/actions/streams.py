@@ -10,8 +10,7 @@ from demo_pipeline.actions.action_tables import CONTINUED, Action
 from demo_pipeline.actions.grouping import Segmentation, segment
 from demo_pipeline.actions.inputs import Input, as_input, in_order
 from demo_pipeline.actions.repair import Repairs, repair
-from demo_pipeline.recording.input_log import Event, parse_log
-from demo_pipeline.recording.log_events import INPUT_EVENTS
+from demo_pipeline.recording.input_log import INPUT_EVENTS, Event, parse_log
 from demo_pipeline.settings import ActionSettings
 from demo_pipeline.trajectories.steps import joined_typing
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from demo_pipeline.defs.review_assets import observed_reviews
+from demo_pipeline.defs.dataset_assets import observed_reviews
 from demo_pipeline.review.review_store import Reviews, subject_of
 from demo_pipeline_tests.sample_workspace import copy_of, open_workspace
 

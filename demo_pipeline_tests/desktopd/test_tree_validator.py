@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from demo_pipeline.desktopd.tree_validator import (
+from demo_pipeline.desktopd.validator import (
     Nodes,
     check_tree,
     check_tree_bytes,

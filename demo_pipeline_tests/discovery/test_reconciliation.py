@@ -2,8 +2,8 @@
 
 import pytest
 
+from demo_pipeline.runs.discovery import Reconciliation, reconcile
 from demo_pipeline.runs.discovery_table import DiscoveryTable
-from demo_pipeline.runs.reconciliation import Reconciliation, reconcile
 from demo_pipeline.runs.results import Status
 from demo_pipeline_tests.discovery.scene import Scene
 

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from demo_pipeline.runs.discovery import reconcile
 from demo_pipeline.runs.discovery_table import DiscoveryTable, UploadState
 from demo_pipeline.runs.failures import (
     FIRST_PAUSE_SECONDS,
     LONGEST_PAUSE_SECONDS,
     retry_pause,
 )
-from demo_pipeline.runs.reconciliation import reconcile
 from demo_pipeline.runs.results import Status
 from demo_pipeline_tests.discovery.scene import STABLE, Scene
 

@@ -7,7 +7,7 @@ import pytest
 
 from demo_pipeline.evaluation.agentnetbench_files import agentnetbench_counts, build_agentnetbench
 from demo_pipeline.evaluation.rules import BenchAction, score_bench
-from demo_pipeline.exports.agentnetbench import validate_agentnetbench
+from demo_pipeline.exports.agentnet import validate_agentnetbench
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline_tests.datasets.builders import TABLE, make_trajectory, snapshot
 

@@ -4,7 +4,7 @@ import tracemalloc
 
 import pytest
 
-from demo_pipeline.evaluation.score_tables import DIMENSIONS, answers_schema, score_table
+from demo_pipeline.evaluation.scoring import DIMENSIONS, answers_schema, score_table
 from demo_pipeline.files.parquet import TableWriter
 
 KINDS = ("left_click", "type", "scroll")

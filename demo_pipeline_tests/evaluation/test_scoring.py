@@ -6,13 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from demo_pipeline.evaluation.score_tables import interval, task_draws
 from demo_pipeline.evaluation.scoring import (
     BASELINES,
     GUESSED_KINDS,
     PREDICTIONS,
     guessed_kind,
+    interval,
     score_steps,
+    task_draws,
 )
 from demo_pipeline.evaluation.true_steps import action_kind
 from demo_pipeline.exports.answers import Answer, AnswerFormatError, ForeignAction

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from demo_pipeline.exports.cudag.files import annotate
+from demo_pipeline.exports.cudag.dataset import annotate
 from demo_pipeline.exports.cudag.models import CudagMetadata
 from demo_pipeline.files.image_files import PngWriter
 

@@ -5,7 +5,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from demo_pipeline.files.column_values import ANY, COUNT, TEXT, Domain, between, fitting, one_of
+from demo_pipeline.files.parquet import ANY, COUNT, TEXT, Domain, between, fitting, one_of
 
 
 @pytest.mark.parametrize(

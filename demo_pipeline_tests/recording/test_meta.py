@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from demo_pipeline.files.json_files import json_bytes
 from demo_pipeline.problems import DemonstrationError, Severity
-from demo_pipeline.recording.log_events import scan_fault
+from demo_pipeline.recording.input_log import scan_fault
 from demo_pipeline.recording.meta import read_meta
 
 DOCUMENTED = """{

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from demo_pipeline.desktopd.models import StepAction
 from demo_pipeline.desktopd.trajectory_reader import read_trajectory
-from demo_pipeline.desktopd.tree_validator import check_tree
+from demo_pipeline.desktopd.validator import check_tree
 from demo_pipeline.review.decisions import (
     NO_CORRECTIONS,
     Decision,

@@ -11,8 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from demo_pipeline.cli.app import app
-from demo_pipeline.exports.dataset_stages import INDEX_STAGE
-from demo_pipeline.exports.export_stages import SFT_STAGE
+from demo_pipeline.exports.dataset_stages import INDEX_STAGE, SFT_STAGE
 from demo_pipeline.exports.record_stages import RECORDS_STAGE
 from demo_pipeline.review.review_store import Reviews, forget_demonstration, subject_of
 from demo_pipeline.runs.datasets import run_dataset_stage

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from demo_pipeline.exports.export_stages import CUDAG_STAGE
+from demo_pipeline.exports.dataset_stages import CUDAG_STAGE
 from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.export import export_datasets
 from demo_pipeline.runs.results import BuildResult

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from demo_pipeline.exports.dataset_stages import INDEX_STAGE
-from demo_pipeline.exports.export_stages import CUDAG_STAGE, MESSAGES_STAGE, SFT_STAGE
+from demo_pipeline.exports.dataset_stages import CUDAG_STAGE, INDEX_STAGE, MESSAGES_STAGE, SFT_STAGE
 from demo_pipeline.runs.damage import left_out_damage
 from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.health import HealthLevel, examine_workspace

@@ -9,8 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from demo_pipeline.evaluation.agentnetbench_files import AGENTNETBENCH_STAGE
-from demo_pipeline.exports.dataset_stages import INDEX_STAGE
-from demo_pipeline.exports.export_stages import STEP_LABELS_STAGE
+from demo_pipeline.exports.dataset_stages import INDEX_STAGE, STEP_LABELS_STAGE
 from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.export import export_datasets
 from demo_pipeline.runs.stages import DATASET_STAGES, training_exports

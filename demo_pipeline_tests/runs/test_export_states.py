@@ -10,9 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from demo_pipeline.datasets.index import EXPORTS_SCHEMA
-from demo_pipeline.exports.dataset_stages import INDEX_STAGE
+from demo_pipeline.exports.dataset_stages import INDEX_STAGE, MESSAGES_STAGE, SFT_STAGE
 from demo_pipeline.exports.dataset_statistics import STATISTICS_STAGE
-from demo_pipeline.exports.export_stages import MESSAGES_STAGE, SFT_STAGE
 from demo_pipeline.problems import Problem
 from demo_pipeline.runs.dataset_builds import bytes_written
 from demo_pipeline.runs.datasets import run_dataset_stage

@@ -10,9 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from demo_pipeline.desktopd.validator import validate_trajectory
-from demo_pipeline.exports.dataset_stages import INDEX_STAGE
+from demo_pipeline.exports.dataset_stages import CUDAG_STAGE, INDEX_STAGE, MESSAGES_STAGE, SFT_STAGE
 from demo_pipeline.exports.dataset_statistics import STATISTICS_STAGE, read_statistics
-from demo_pipeline.exports.export_stages import CUDAG_STAGE, MESSAGES_STAGE, SFT_STAGE
 from demo_pipeline.exports.sft import build_sft
 from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.results import BuildResult

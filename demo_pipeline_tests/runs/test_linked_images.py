@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from demo_pipeline.exports.export_stages import MESSAGES_STAGE, SFT_STAGE
+from demo_pipeline.exports.dataset_stages import MESSAGES_STAGE, SFT_STAGE
 from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.stage import Stage

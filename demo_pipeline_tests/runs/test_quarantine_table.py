@@ -7,11 +7,7 @@ import pyarrow.parquet as pq
 from demo_pipeline.files.parquet import schema_problems
 from demo_pipeline.problems import Problem
 from demo_pipeline.runs.datasets import run_dataset_stage
-from demo_pipeline.runs.quarantine import (
-    QuarantineRecord,
-    quarantine_demonstration,
-    release,
-)
+from demo_pipeline.runs.quarantine import QuarantineRecord, quarantine_demonstration, release
 from demo_pipeline.runs.quarantine_table import (
     QUARANTINE_SCHEMA,
     QUARANTINE_STAGE,

@@ -6,8 +6,8 @@ from typing import Any, get_args
 
 import pytest
 
-from demo_pipeline.exports.cudag import files
-from demo_pipeline.exports.export_stages import CUDAG_STAGE, MESSAGES_STAGE, SFT_STAGE
+from demo_pipeline.exports.cudag import dataset
+from demo_pipeline.exports.dataset_stages import CUDAG_STAGE, MESSAGES_STAGE, SFT_STAGE
 from demo_pipeline.exports.record_stages import FORMS, RECORDS_STAGE
 from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.stage_runs import run_stage
@@ -144,7 +144,7 @@ def test_annotated_screenshots_are_drawn_with_the_records(
     def refused(*_: object) -> bool:
         raise AssertionError("drawn again")
 
-    monkeypatch.setattr(files, "annotate", refused)
+    monkeypatch.setattr(dataset, "annotate", refused)
     result = run_dataset_stage(workspace, CUDAG_STAGE)
     folder = workspace.store.open(result.output)[0]
     drawn = list((folder / "test/annotated").iterdir())

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from demo_pipeline.exports.dataset_stages import SFT_STAGE
 from demo_pipeline.exports.dataset_statistics import STATISTICS_STAGE
-from demo_pipeline.exports.export_stages import SFT_STAGE
 from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.export import export_datasets
 from demo_pipeline.runs.queries import current_statistics, run_query, views_script

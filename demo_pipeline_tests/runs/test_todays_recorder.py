@@ -10,8 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from demo_pipeline.actions.build_actions import build_actions
-from demo_pipeline.exports.dataset_stages import INDEX_STAGE
-from demo_pipeline.exports.export_stages import CUDAG_STAGE, MESSAGES_STAGE, SFT_STAGE
+from demo_pipeline.exports.dataset_stages import CUDAG_STAGE, INDEX_STAGE, MESSAGES_STAGE, SFT_STAGE
 from demo_pipeline.recording.events import build_events
 from demo_pipeline.recording.meta import read_meta
 from demo_pipeline.runs.datasets import run_dataset_stage

@@ -7,8 +7,12 @@ from typing import Any
 import pytest
 
 from demo_pipeline.datasets.dataset_inputs import CommittedTrajectories, DatasetInputs
-from demo_pipeline.exports.dataset_stages import INDEX_STAGE
-from demo_pipeline.exports.export_stages import AGENTNET_STAGE, ATIF_STAGE, CUA_LITE_STAGE
+from demo_pipeline.exports.dataset_stages import (
+    AGENTNET_STAGE,
+    ATIF_STAGE,
+    CUA_LITE_STAGE,
+    INDEX_STAGE,
+)
 from demo_pipeline.problems import errors
 from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.export import export_datasets

@@ -11,10 +11,7 @@ from demo_pipeline.actions.scrolls import Vertical, WheelVote
 from demo_pipeline.desktopd.models import ScrollParameters
 from demo_pipeline.observation.clock.canvas import fit_canvas
 from demo_pipeline.observation.clock.clock import Clock
-from demo_pipeline.observation.frames.evidence import (
-    Evidence,
-    Wait,
-)
+from demo_pipeline.observation.frames.evidence import Evidence, Wait
 from demo_pipeline.observation.frames.video_reader import Span
 from demo_pipeline.trajectories.steps import Steps, build_steps
 

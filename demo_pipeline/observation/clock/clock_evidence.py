@@ -17,8 +17,8 @@ from demo_pipeline.actions.inputs import Input
 from demo_pipeline.observation.clock.clock import Clock
 from demo_pipeline.observation.frames.changes import BLOCK, Cells, ChangeMap
 from demo_pipeline.observation.frames.pointer_path import MOVED_PX, Floats, PointerTrack
+from demo_pipeline.recording.input_log import EventType
 from demo_pipeline.recording.key_names import lookup
-from demo_pipeline.recording.log_events import EventType
 
 _LAG_STEP_S = 0.01  # seconds between the lags that are tried
 _FINE_S, _FINE_STEP_S = 0.06, 0.002  # seconds around the best lag that are tried again, and step

@@ -19,11 +19,19 @@ from demo_pipeline.actions.action_tables import POINTER_TYPES, Action, read_acti
 from demo_pipeline.actions.build_actions import known_stop_ms, last_action, possible_stop
 from demo_pipeline.actions.inputs import inputs_of
 from demo_pipeline.files.atomic_write import read_digest
-from demo_pipeline.files.column_values import ANY, COUNT, fitting, one_of
 from demo_pipeline.files.comparison import differing_files
 from demo_pipeline.files.image_files import png_size
 from demo_pipeline.files.json_files import dump_json
-from demo_pipeline.files.parquet import described_schema, read_rows, schema_problems, write_rows
+from demo_pipeline.files.parquet import (
+    ANY,
+    COUNT,
+    described_schema,
+    fitting,
+    one_of,
+    read_rows,
+    schema_problems,
+    write_rows,
+)
 from demo_pipeline.files.recording_files import VIDEO_FILE
 from demo_pipeline.files.system_errors import raise_system_trouble
 from demo_pipeline.observation.clock.calibrate import Calibration, calibrate

@@ -23,7 +23,7 @@ from demo_pipeline.files.recording_files import LOG_FILE
 from demo_pipeline.observation.clock.canvas import Boxes, ScreenParts
 from demo_pipeline.problems import DemonstrationError, Problem, warning
 from demo_pipeline.recording.events import EVENTS_FILE, read_scans
-from demo_pipeline.recording.log_events import scan_fault
+from demo_pipeline.recording.input_log import scan_fault
 
 MAX_COORDINATE = 1e9  # units of event space; a larger coordinate is damage
 _NUMBERS = frozenset({int, float})

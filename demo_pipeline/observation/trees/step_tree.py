@@ -23,7 +23,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from demo_pipeline.desktopd.tree_validator import numbered_ids
+from demo_pipeline.desktopd.validator import numbered_ids
 from demo_pipeline.observation.clock.canvas import Boxes, Canvas
 from demo_pipeline.observation.frames.pointer_path import PixelBox
 from demo_pipeline.observation.trees.scans import (

@@ -13,11 +13,20 @@ import pyarrow as pa
 
 from demo_pipeline.actions.action_tables import Action, read_actions
 from demo_pipeline.desktopd.models import FRESHNESS, NODE_ID_PATTERN, Role
-from demo_pipeline.desktopd.tree_validator import NodeBounds, TreeNode, check_tree_bytes
+from demo_pipeline.desktopd.validator import NodeBounds, TreeNode, check_tree_bytes
 from demo_pipeline.files.atomic_write import FileId, file_id, link_or_copy
-from demo_pipeline.files.column_values import ANY, COUNT, between, fitting, one_of
 from demo_pipeline.files.json_files import JsonFileError, read_bytes
-from demo_pipeline.files.parquet import described_schema, read_rows, schema_problems, write_rows
+from demo_pipeline.files.parquet import (
+    ANY,
+    COUNT,
+    between,
+    described_schema,
+    fitting,
+    one_of,
+    read_rows,
+    schema_problems,
+    write_rows,
+)
 from demo_pipeline.files.processes import reduced_python_gc
 from demo_pipeline.files.recording_files import LOG_FILE
 from demo_pipeline.observation.frames.evidence import Evidence

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from demo_pipeline.exports.agentnetbench import validate_agentnetbench
+from demo_pipeline.exports.agentnet import validate_agentnetbench
 from demo_pipeline.problems import Severity
 from demo_pipeline_tests.datasets.builders import picture
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from demo_pipeline.desktopd.tree_validator import check_tree
+from demo_pipeline.desktopd.validator import check_tree
 from demo_pipeline.observation.clock.canvas import fit_canvas
 from demo_pipeline.observation.trees.step_tree import map_tree
 from demo_pipeline.problems import errors

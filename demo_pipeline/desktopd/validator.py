@@ -4,7 +4,8 @@ Belongs here: required files, and rules between them; totals, duplicates, and ag
 index, folders and results; the UI tree of one step, and its action against the tree. A tree that
 follows the format is decoded as structs in a fifth of the time that JSON and the models need; what
 is wrong with any other tree is found by the models. Messages name nodes by id or number, never by
-their text. SFT files are in exports/sft.py. All problems are returned, none is raised; links are followed.
+their text. SFT files are in exports/sft.py. All problems are returned, none is raised; links are
+followed.
 """
 
 import os

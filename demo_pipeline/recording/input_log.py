@@ -1,10 +1,10 @@
 """The streaming parser of input_log.jsonl: bytes in, events and rejected lines out.
 
 Belongs here: the documented events; decoding and validating one line at a time, with its position;
-the rows of events.parquet, rejected.parquet and trees.parquet (a column is declared once, as an annotated field
-of `Event` or `Rejected`); and the unit of times. Unknown fields are ignored, wrong types are
-rejected, and accessibility trees, half a megabyte each, are skipped without being decoded. What the
-events mean is in actions/.
+the rows of events.parquet, rejected.parquet and trees.parquet (a column is declared once, as an
+annotated field of `Event` or `Rejected`); and the unit of times. Unknown fields are ignored, wrong
+types are rejected, and accessibility trees, half a megabyte each, are skipped without being
+decoded. What the events mean is in actions/.
 
 The documented unit is epoch milliseconds. Some recorders write seconds with a fraction,
 microseconds or nanoseconds, and others milliseconds since the recording began: the unit is found by

@@ -6,7 +6,6 @@ files that no record names, tables beside lines.
 """
 
 import hashlib
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +22,7 @@ from demo_pipeline.datasets.selection import corrected_documents
 from demo_pipeline.desktopd.trajectory_reader import json_problem
 from demo_pipeline.files.base_model import MAX_PROBLEMS, Document, check, limited
 from demo_pipeline.files.image_files import ImageInfo, probe_image_file
-from demo_pipeline.files.json_files import JsonFileError, dump_json, load_json, parse_json
+from demo_pipeline.files.json_files import JsonFileError, decode, dump_json, load_json, parse_json
 from demo_pipeline.files.parquet import open_rows
 from demo_pipeline.files.system_errors import raise_system_trouble
 from demo_pipeline.problems import Problem, Severity
@@ -219,7 +218,7 @@ def checked_records(
             for part, check_part in checks.items()
             if (value := record.parts.get(part)) is not None
             for problem in check_part(
-                json.loads(value) if isinstance(value, str) else value, file, line, files
+                decode(value) if isinstance(value, str) else value, file, line, files
             )
         ]
 

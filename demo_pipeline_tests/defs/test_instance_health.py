@@ -91,9 +91,8 @@ def sensor(
 ) -> Finding:
     """What is found about a sensor whose last tick was so and so many seconds ago."""
     ticks = [] if status is None else [SimpleNamespace(timestamp=NOW - age, status=status)]
-    instance: Any = SimpleNamespace(get_ticks=lambda *_, **__: ticks)
-    state: Any = SimpleNamespace(instigator_origin_id="o", selector_id="s", is_running=running)
-    return instance_health._sensor(instance, "new_uploads", state, NOW, interval)
+    state: Any = SimpleNamespace(is_running=running)
+    return instance_health._sensor("new_uploads", state, ticks, NOW, interval)
 
 
 @pytest.mark.parametrize(

@@ -244,7 +244,7 @@ class _Run:
 
     def _idle(self) -> _Found | None:
         """What there is when nothing would be built; None when the work has to say or do it."""
-        from demo_pipeline.defs.run_recovery import are_registered, unreported
+        from demo_pipeline.defs.claims import are_registered, unreported
         from demo_pipeline.runs.dataset_builds import (
             BuiltDatasets,
             tasks_unchanged,

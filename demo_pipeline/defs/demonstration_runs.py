@@ -15,7 +15,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from demo_pipeline.defs.run_recovery import living_claims
+from demo_pipeline.defs.claims import living_claims
 from demo_pipeline.defs.tags import (
     BATCH_OUTCOMES_TAG,
     BATCH_TAG,

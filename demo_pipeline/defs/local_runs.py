@@ -17,6 +17,7 @@ from pathlib import Path
 import dagster as dg
 
 from demo_pipeline.defs import jobs
+from demo_pipeline.defs.claims import claim, note_registered, unreported
 from demo_pipeline.defs.demonstration_runs import (
     BatchMember,
     batch_tags,
@@ -27,13 +28,7 @@ from demo_pipeline.defs.demonstration_runs import (
 )
 from demo_pipeline.defs.demonstrations import Report, build_batch_job, reports
 from demo_pipeline.defs.reporting import package_log
-from demo_pipeline.defs.run_recovery import (
-    claim,
-    local_run_tags,
-    note_registered,
-    recover,
-    unreported,
-)
+from demo_pipeline.defs.run_recovery import local_run_tags, recover
 from demo_pipeline.defs.sensors import batched, latest_trajectory
 from demo_pipeline.defs.tags import PARTITIONS_NAME
 from demo_pipeline.files.system_errors import best_effort

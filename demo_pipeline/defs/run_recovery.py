@@ -2,17 +2,13 @@
 
 Belongs here: the tag that tells which process executes a run, and reporting dead runs to Dagster,
 which only watches runs that its launcher can ask about. A process of another machine is left to its
-launcher, and to the next command there. Beside the table of discovery, commands of this machine
-claim the uploads that they work on and have not reported yet: while a command lives, no run is
-requested for these; when it was killed, the next command or tick reports what it built.
+launcher, and to the next command there.
 """
 
 import json
 import logging
 import socket
 import time
-from collections.abc import Collection, Iterable
-from pathlib import Path
 
 import dagster as dg
 
@@ -136,55 +132,3 @@ def _process_tag(run_id: str) -> dict[str, str]:
 def _owner(run: dg.DagsterRun) -> ProcessIdentity | None:
     run_id, _, process = run.tags.get(PROCESS_TAG, "").partition(" ")
     return ProcessIdentity.parse(process) if run_id == run.run_id else None
-
-
-_SUFFIX = ".claims"
-_REGISTERED = "registered.json"
-
-
-def claim(folder: Path, ids: Iterable[str]) -> Path:
-    """Claim demonstrations for this process; returns the file, deleted when all is reported.
-
-    Work on datasets claims none, and is known to be unfinished by the file.
-    """
-    return _write(folder / f"{this_process().mark}{_SUFFIX}", ids)
-
-
-def living_claims(folder: Path) -> set[str]:
-    """The demonstrations that a living command works on."""
-    return {key for file in _files(folder, ended=False) for key in _read(file)}
-
-
-def unreported(folder: Path) -> dict[Path, list[str]]:
-    """File → the demonstrations that a command that was killed may have built."""
-    return {file: _read(file) for file in _files(folder, ended=True)}
-
-
-def note_registered(folder: Path, ids: Iterable[str]) -> None:
-    """Note that Dagster knows these demonstrations."""
-    _write(folder / _REGISTERED, ids)
-
-
-def are_registered(folder: Path, ids: Collection[str]) -> bool:
-    """Whether Dagster knows all of these, as far as a command has told it."""
-    return (folder / _REGISTERED).is_file() and set(ids) <= set(_read(folder / _REGISTERED))
-
-
-def _files(folder: Path, *, ended: bool) -> list[Path]:
-    """Of commands that have ended, or have not."""
-    files = sorted(folder.glob(f"*{_SUFFIX}"))
-    return [file for file in files if has_ended(file.name.partition(".")[0]) is ended]
-
-
-def _write(file: Path, ids: Iterable[str]) -> Path:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(sorted(ids)), encoding="utf-8")
-    return file
-
-
-def _read(file: Path) -> list[str]:
-    try:
-        found = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # its process ended, or was killed while it wrote
-        return []
-    return found if isinstance(found, list) else []

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import dagster as dg
 
 from demo_pipeline.annotations.annotation_stage import ANNOTATIONS_STAGE
+from demo_pipeline.defs.claims import unreported
 from demo_pipeline.defs.demonstration_runs import (
     BatchMember,
     InstanceRuns,
@@ -35,7 +36,7 @@ from demo_pipeline.defs.jobs import (
     tasks_job,
     unregistered,
 )
-from demo_pipeline.defs.run_recovery import recover, unreported
+from demo_pipeline.defs.run_recovery import recover
 from demo_pipeline.defs.tags import (
     OUTCOME_TAG,
     PRIORITY_TAG,

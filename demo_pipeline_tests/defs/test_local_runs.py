@@ -17,6 +17,7 @@ from dagster._core.loader import LoadingContextForTest
 
 from demo_pipeline.cli.tables import report_run
 from demo_pipeline.defs import local_runs
+from demo_pipeline.defs.claims import claim, living_claims
 from demo_pipeline.defs.code_location import build_defs
 from demo_pipeline.defs.dataset_assets import added_checks
 from demo_pipeline.defs.demonstration_runs import (
@@ -25,7 +26,6 @@ from demo_pipeline.defs.demonstration_runs import (
     open_table,
 )
 from demo_pipeline.defs.local_runs import Reporter, reported
-from demo_pipeline.defs.run_recovery import claim, living_claims
 from demo_pipeline.defs.sensors import discover, progress
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.runs import batch, dataset_builds

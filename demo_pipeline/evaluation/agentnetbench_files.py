@@ -29,7 +29,8 @@ _README = """# AgentNetBench files of the test split
 where it is known, and has no alternative: a demonstration shows one way. Drags and scrolls begin
 with a move. The words in `inner_monologue` are made by a template. The script has no rule for waits
 and the middle button, and it reads the triple click of an answer as `triple_click`, which is not
-the `tripleClick` that it has a rule for: all of them have 0 whatever is answered.
+the `tripleClick` that it has a rule for: all of them have 0 whatever is answered. It reads no
+`hscroll` of an answer: a sideways scroll has at most the half for its move.
 """
 
 
@@ -115,7 +116,7 @@ AGENTNETBENCH_STAGE: Stage[DatasetInputs] = Stage(
     description="The test split in AgentNetBench's own form, a file per trajectory with the true "
     "actions and their targets' boxes, so that its script can score a model on it.",
     kinds=frozenset({"json"}),
-    code_version="14",
+    code_version="15",
     section=lambda settings: settings.datasets,
     build=_run,
     checks=(

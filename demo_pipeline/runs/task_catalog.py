@@ -2,7 +2,7 @@
 
 Belongs here: reading the folder of task files, building the catalog, matching a recording against
 the committed catalog. Not here: what a task file is (osworld/), when an instruction matches
-(datasets/task_matching.py).
+(osworld/task_matching.py).
 """
 
 from functools import lru_cache

@@ -262,7 +262,7 @@ def killed(workspace: Workspace) -> Workspace:
     with dg.DagsterInstance.get() as instance:
         folder = claims_folder(instance, workspace)
     code = (
-        "import sys; from pathlib import Path; from demo_pipeline.defs.run_recovery import claim;"
+        "import sys; from pathlib import Path; from demo_pipeline.defs.claims import claim;"
         "claim(Path(sys.argv[1]), ['one'])"
     )
     subprocess.run([sys.executable, "-c", code, str(folder)], check=True)

@@ -124,8 +124,8 @@ def run_at_once(places: Places, ids: Sequence[str], workers: int) -> None:
 
 def run_batches(places: Places, ids: Sequence[str], workers: int, *, batched: bool = True) -> None:
     """The same through Dagster, as the command line does it."""
+    from demo_pipeline.defs.command_reports import reported  # noqa: PLC0415
     from demo_pipeline.defs.local_instance import opened_instance  # noqa: PLC0415 - measured too
-    from demo_pipeline.defs.local_runs import reported  # noqa: PLC0415
     from demo_pipeline.runs.batch import DemonstrationTask  # noqa: PLC0415
     from demo_pipeline.runs.workspace import Workspace  # noqa: PLC0415
 

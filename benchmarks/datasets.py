@@ -29,7 +29,7 @@ from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, DATASET_STAGES
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DatasetSettings, Settings
-from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
+from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from demo_pipeline_tests.datasets.builders import make_trajectory

@@ -64,7 +64,7 @@ from demo_pipeline.store.names import is_bucket, local_path, safe_id
 from demo_pipeline.store.store import Store, open_store
 from demo_pipeline.trajectories.contact_sheets import step_tile
 from demo_pipeline.trajectories.provenance import PROVENANCE_SCHEMA
-from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory, load
+from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory, load
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
 FRAME_SCHEMAS: Mapping[str, pa.Schema] = {

@@ -3,7 +3,7 @@
 Belongs here: characters, Caps Lock and Num Lock, auto-repeat, hotkeys; presses, releases and taps
 of modifiers, AltGr, and modifiers whose release is missing; and which keys held with a button are
 not typing (in drawing programs, dragging with Space held moves the canvas). How characters become
-typed text is in grouping.py.
+typed text is in typed_text.py.
 """
 
 from bisect import bisect_left, bisect_right

@@ -35,7 +35,7 @@ from demo_pipeline.files.json_files import JsonFileError, json_bytes, parse_json
 from demo_pipeline.review.decisions import Decision, Subject, corrected, judge
 from demo_pipeline.review.review_store import Reviews, subject_of
 from demo_pipeline.store.store import Store
-from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory, load
+from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory, load
 
 ANNOTATIONS = "annotations"
 _LOG = logging.getLogger(__package__)

@@ -140,7 +140,7 @@ def forget(
     Every version of every dataset that holds it goes at once; the next `demo-pipeline run` builds
     them again without it. To leave out one that stays, reject it.
     """
-    from demo_pipeline.defs.local_runs import forget_partition
+    from demo_pipeline.defs.command_reports import forget_partition
     from demo_pipeline.review.review_store import forget_demonstration
     from demo_pipeline.runs.stages import STAGES
     from demo_pipeline.store.names import is_safe_id

@@ -33,7 +33,7 @@ from demo_pipeline.problems import DemonstrationError
 from demo_pipeline.store.errors import StorageError
 
 if TYPE_CHECKING:
-    from demo_pipeline.defs.local_runs import Reporter
+    from demo_pipeline.defs.command_reports import Reporter
     from demo_pipeline.runs.dataset_builds import BuiltDatasets
     from demo_pipeline.runs.results import DemonstrationResult
     from demo_pipeline.runs.workspace import Workspace
@@ -99,7 +99,7 @@ def register() -> None:
     Required once before `dagster asset materialize --partition ID`; `run` does it itself.
     """
     workspace = open_workspace()
-    from demo_pipeline.defs.local_runs import Reporter
+    from demo_pipeline.defs.command_reports import Reporter
 
     with dagster_instance(set_dagster_home()) as instance:
         ids, new = Reporter(instance, workspace).register_uploads()
@@ -273,7 +273,7 @@ class _Run:
         workspace = self.workspace
         if (finding := store_finding(workspace)).level is HealthLevel.ERROR:
             refuse(f"the store {finding.message}")
-        from demo_pipeline.defs.local_runs import reported
+        from demo_pipeline.defs.command_reports import reported
         from demo_pipeline.runs.dataset_builds import tasks_unchanged
         from demo_pipeline.runs.task_catalog import TASKS_STAGE
 

@@ -29,7 +29,7 @@ from demo_pipeline.files.parquet import TableWriter
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.store.errors import ChangedOutput
-from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
+from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 
 SPLIT_LEAK = "split_leak"
 _REMEDY = "build the dataset again"

@@ -42,7 +42,7 @@ from demo_pipeline.trajectories.provenance import (
     ProvenanceRow,
     hidden_rows,
 )
-from demo_pipeline.trajectories.trajectory_files import (
+from demo_pipeline.trajectories.trajectory_loading import (
     DatasetTrajectory,
     sorted_by_id,
 )

@@ -36,7 +36,7 @@ from demo_pipeline.problems import Problem
 from demo_pipeline.review.decisions import Corrected
 from demo_pipeline.settings import DatasetSettings, ExportName
 from demo_pipeline.trajectories.provenance import ProvenanceRow
-from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
+from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 
 
 @dataclass(frozen=True, slots=True)

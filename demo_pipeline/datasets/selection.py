@@ -35,7 +35,7 @@ from demo_pipeline.trajectories.provenance import (
     HiddenActions,
     ProvenanceRow,
 )
-from demo_pipeline.trajectories.trajectory_files import (
+from demo_pipeline.trajectories.trajectory_loading import (
     DatasetTrajectory,
     load,
     load_hidden_actions,

@@ -19,7 +19,7 @@ from demo_pipeline.files.atomic_write import link_or_copy
 from demo_pipeline.files.json_files import dump_json, load_json
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.stage import Check, Stage, Summary, TrainingExport, ValidatedFormat, built_again
-from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
+from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 
 _SYSTEMS = {"windows": "Windows", "macos": "Darwin", "linux": "Ubuntu"}
 _README = """# AgentNetBench files of the test split

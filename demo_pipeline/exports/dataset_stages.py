@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from demo_pipeline import __version__
-from demo_pipeline.datasets import index, osworld_task_files
+from demo_pipeline.datasets import index, quest_files
 from demo_pipeline.datasets.dataset_inputs import DatasetInputs
 from demo_pipeline.datasets.export_loop import build_form, form_problems
 from demo_pipeline.datasets.record_forms import Form
@@ -405,7 +405,7 @@ def _is_same_folder(link: str, folder: str) -> bool:
 
 def _run_quests(inputs: DatasetInputs, out: Path) -> Summary:
     """A task file per demonstration."""
-    return osworld_task_files.build_quests(inputs.committed.trajectories, out)
+    return quest_files.build_quests(inputs.committed.trajectories, out)
 
 
 QUESTS_STAGE: Stage[DatasetInputs] = Stage(
@@ -421,7 +421,7 @@ QUESTS_STAGE: Stage[DatasetInputs] = Stage(
         Check(
             "quest_files",
             "Every quest is a valid, listed OSWorld task file whose evaluator is null.",
-            built_again(_run_quests, lambda _, out: osworld_task_files.check_quests(out)),
+            built_again(_run_quests, lambda _, out: quest_files.check_quests(out)),
             compared=("tasks",),
         ),
     ),

@@ -26,7 +26,7 @@ from demo_pipeline.files.json_files import JsonFileError, decode, dump_json, loa
 from demo_pipeline.files.parquet import open_rows
 from demo_pipeline.files.system_errors import raise_system_trouble
 from demo_pipeline.problems import Problem, Severity
-from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
+from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 
 REBUILD = "build the export again"
 REQUIRED_SPLITS, OPTIONAL_SPLITS = ("train", "val", "test"), ("held_out",)

@@ -38,7 +38,7 @@ from demo_pipeline.review.review_store import REVIEWS, subject_of
 from demo_pipeline.settings import Settings
 from demo_pipeline.stage import DEMONSTRATION_JOB, RECORDS, Check, SourceInput, Stage, Summary
 from demo_pipeline.store.version_manifest import Version
-from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
+from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 
 FORMS = (
     SFT_FORM,

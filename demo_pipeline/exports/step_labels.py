@@ -52,7 +52,7 @@ from demo_pipeline.files.base_model import Document
 from demo_pipeline.problems import Problem
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.provenance import INCOMPLETE
-from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
+from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 
 STEP_LABELS_SCHEMA_FILE = "step_labels.schema.json"
 OUTCOME_FOLDER = "outcome"

@@ -34,7 +34,7 @@ from demo_pipeline.store.errors import MissingOutput, OutputError
 from demo_pipeline.store.store import Store
 from demo_pipeline.trajectories.overlay import label_of
 from demo_pipeline.trajectories.provenance import ProvenanceRow
-from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory, load
+from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory, load
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
 _WIDTH, _QUALITY = 800, 70  # of a picture: 40 kB on average, and a person can read it

@@ -32,7 +32,7 @@ from demo_pipeline.store.errors import ChangedOutput, MissingOutput, StorageErro
 from demo_pipeline.store.store import Store
 from demo_pipeline.store.version_manifest import CheckOutcome, Recipe, Version, VersionName
 from demo_pipeline.store.versions import Staging, document_damage, linked_damage
-from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
+from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
 

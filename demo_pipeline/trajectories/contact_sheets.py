@@ -29,7 +29,7 @@ from demo_pipeline.trajectories.overlay import (
     write,
 )
 from demo_pipeline.trajectories.provenance import ProvenanceRow
-from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory, load
+from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory, load
 
 TITLE_HEIGHT = 40
 _AMBER: Colour = (40, 150, 235)

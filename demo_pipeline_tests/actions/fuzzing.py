@@ -17,7 +17,7 @@ from typing import NoReturn
 
 from demo_pipeline.actions.build_actions import build_actions, check_event_accounting
 from demo_pipeline.actions.build_actions import check_action_tables as check_action_schemas
-from demo_pipeline.actions.timeline import timeline_lines
+from demo_pipeline.actions.inspection_text import timeline_lines
 from demo_pipeline.files.recording_files import LOG_FILE
 from demo_pipeline.recording.events import (
     build_events,

@@ -14,7 +14,7 @@ from demo_pipeline.trajectories.provenance import (
     write_hidden_actions,
     write_provenance,
 )
-from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
+from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 
 ROW: dict[str, Any] = {
     "action_index": 0,

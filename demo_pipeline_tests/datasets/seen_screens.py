@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
+from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 from demo_pipeline_tests.datasets.builders import make_trajectory, write_json
 
 SECOND = 1000

@@ -13,8 +13,8 @@ import pytest
 from demo_pipeline.cli.app import main
 from demo_pipeline.defs import demonstrations
 from demo_pipeline.defs.code_location import build_defs
+from demo_pipeline.defs.command_reports import forget_partition
 from demo_pipeline.defs.demonstration_runs import BatchMember, batch_tags
-from demo_pipeline.defs.local_runs import forget_partition
 from demo_pipeline.files.logs import LOG_ROOT, PassedOnLog
 from demo_pipeline.runs import batch
 from demo_pipeline.runs.batch import DemonstrationTask, run_demonstration

@@ -5,7 +5,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from demo_pipeline.defs.local_runs import forget_partition
+from demo_pipeline.defs.command_reports import forget_partition
 from demo_pipeline.defs.tags import PARTITIONS_NAME
 
 CANARY = "Zaunkoenig-7261"

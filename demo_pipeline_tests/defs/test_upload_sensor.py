@@ -9,8 +9,8 @@ import pytest
 from dagster._core.storage.tags import WILL_RETRY_TAG
 
 from demo_pipeline.defs import demonstration_runs
+from demo_pipeline.defs.command_reports import reported
 from demo_pipeline.defs.demonstration_runs import discovery_path, open_table
-from demo_pipeline.defs.local_runs import reported
 from demo_pipeline.defs.sensors import build_new_uploads
 from demo_pipeline.defs.tags import (
     MEMBERS_TAG,

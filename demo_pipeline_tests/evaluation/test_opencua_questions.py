@@ -8,7 +8,7 @@ from demo_pipeline.evaluation.answer_forms import answer_opencua, ask_opencua
 from demo_pipeline.evaluation.true_steps import StepRecord, each_true_step
 from demo_pipeline.files.json_files import load_json
 from demo_pipeline.settings import DatasetSettings
-from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
+from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory, write_json
 
 SETTINGS = DatasetSettings(max_hidden_share=1.0)

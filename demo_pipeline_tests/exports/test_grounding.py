@@ -11,7 +11,7 @@ from demo_pipeline.exports.grounding import GROUNDING_FORM, validate_grounding
 from demo_pipeline.files.image_files import png_size
 from demo_pipeline.files.parquet import read_rows
 from demo_pipeline.settings import DatasetSettings
-from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
+from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory, snapshot
 from demo_pipeline_tests.datasets.seen_screens import element, make_seen, timed, write_tree
 

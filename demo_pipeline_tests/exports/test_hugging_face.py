@@ -22,7 +22,7 @@ from demo_pipeline.exports.cudag.dataset import build_cudag
 from demo_pipeline.exports.messages import build_messages
 from demo_pipeline.exports.sft import build_sft
 from demo_pipeline.settings import DatasetSettings
-from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
+from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 from demo_pipeline_tests.datasets.builders import CLICK, TABLE, make_trajectory, read_lines
 
 BUILD = {

@@ -9,7 +9,7 @@ from demo_pipeline.datasets.export_loop import ExportSummary, plan_export
 from demo_pipeline.exports.step_labels import build_step_labels, validate_step_labels
 from demo_pipeline.files.parquet import read_rows
 from demo_pipeline.settings import DatasetSettings
-from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
+from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory, snapshot
 
 TYPE: tuple[str, dict[str, Any]] = ("type", {"text": "a\nb\u2028{c"})

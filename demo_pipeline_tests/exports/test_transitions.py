@@ -9,7 +9,7 @@ from demo_pipeline.datasets.export_loop import ExportSummary, build_form
 from demo_pipeline.exports.transitions import TRANSITIONS_FORM, validate_transitions
 from demo_pipeline.files.parquet import read_rows
 from demo_pipeline.settings import DatasetSettings
-from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
+from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 from demo_pipeline_tests.datasets.builders import CLICK, TABLE, make_trajectory, snapshot
 from demo_pipeline_tests.datasets.seen_screens import timed
 

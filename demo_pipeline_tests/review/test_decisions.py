@@ -23,7 +23,7 @@ from demo_pipeline.review.decisions import (
     judge,
     next_time,
 )
-from demo_pipeline.trajectories.trajectory_files import load_provenance
+from demo_pipeline.trajectories.trajectory_loading import load_provenance
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
 from demo_pipeline_tests.review.made import tree
 

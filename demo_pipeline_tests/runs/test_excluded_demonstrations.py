@@ -15,7 +15,7 @@ from demo_pipeline.runs.export import export_datasets
 from demo_pipeline.runs.stages import DATASET_STAGES, training_exports
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
-from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
+from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
 from demo_pipeline_tests.datasets.seen_screens import element, make_seen
 from demo_pipeline_tests.datasets.stores import commit_trajectories, every_file

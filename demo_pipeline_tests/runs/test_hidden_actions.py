@@ -20,7 +20,7 @@ from demo_pipeline.runs.stages import STAGES
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.provenance import HIDDEN_ACTIONS_FILE, read_provenance
-from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
+from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 from demo_pipeline_tests.datasets.builders import read_lines
 from demo_pipeline_tests.sample_workspace import open_workspace, run_catalog

@@ -53,7 +53,7 @@ from demo_pipeline.files.image_files import Pixels, PngWriter
 from demo_pipeline.files.json_files import dump_json
 from demo_pipeline.files.shown_text import escape_markers
 from demo_pipeline.settings import NAME_PART, DatasetSettings
-from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
+from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 
 MADE = "cudag"  # the folder of images beside the kept records
 _POINT = (255, 0, 0)

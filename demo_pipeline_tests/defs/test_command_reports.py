@@ -16,16 +16,16 @@ from dagster._core.definitions.data_version import CachingStaleStatusResolver
 from dagster._core.loader import LoadingContextForTest
 
 from demo_pipeline.cli.tables import report_run
-from demo_pipeline.defs import local_runs
+from demo_pipeline.defs import command_reports
 from demo_pipeline.defs.claims import claim, living_claims
 from demo_pipeline.defs.code_location import build_defs
+from demo_pipeline.defs.command_reports import Reporter, reported
 from demo_pipeline.defs.dataset_assets import added_checks
 from demo_pipeline.defs.demonstration_runs import (
     claims_folder,
     demonstrations_of,
     open_table,
 )
-from demo_pipeline.defs.local_runs import Reporter, reported
 from demo_pipeline.defs.sensors import discover, progress
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.runs import batch, dataset_builds
@@ -295,7 +295,7 @@ def test_results_are_kept_when_dagster_cannot_be_told(
         raise OSError(28, os.strerror(28))
 
     with monkeypatch.context() as patch:
-        patch.setattr(local_runs, "build_batch_job", fail)
+        patch.setattr(command_reports, "build_batch_job", fail)
         assert processed(workspace, "one")["one"].status is Status.BUILT
     assert list_quarantine(workspace.store) == []
     with dg.DagsterInstance.get() as instance:

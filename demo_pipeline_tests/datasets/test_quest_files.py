@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from demo_pipeline.datasets.osworld_task_files import build_quests, check_quests
+from demo_pipeline.datasets.quest_files import build_quests, check_quests
 from demo_pipeline.osworld.task import examine_task_file
 from demo_pipeline.osworld.task_files import validate_task_folder
-from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory
+from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 from demo_pipeline_tests.datasets.builders import make_trajectory, snapshot
 
 

@@ -15,7 +15,7 @@ from demo_pipeline.osworld.task import OsworldTask, write_task
 from demo_pipeline.osworld.task_files import EXAMPLES, LIST_FILE, entries, read_task_folder
 from demo_pipeline.osworld.task_text import slug
 from demo_pipeline.problems import DemonstrationError, Problem
-from demo_pipeline.trajectories.trajectory_files import DatasetTrajectory, sorted_by_id
+from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory, sorted_by_id
 
 _NO_APPLICATION = "unknown"
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from demo_pipeline.actions.build_actions import build_actions
-from demo_pipeline.actions.timeline import timeline_lines
+from demo_pipeline.actions.inspection_text import timeline_lines
 from demo_pipeline.recording.events import build_events
 from demo_pipeline.settings import ActionSettings
 from demo_pipeline_tests.actions.fuzzing import manifest_for

@@ -4,7 +4,6 @@ Belongs here: a project outside of a checkout: its folders, its settings, Dagste
 whether a project can work.
 """
 
-import gc
 import os
 import shlex
 import shutil
@@ -25,7 +24,7 @@ from demo_pipeline.cli.environment import (
     refuse,
     set_dagster_home,
 )
-from demo_pipeline.files.processes import reduced_python_gc
+from demo_pipeline.files.processes import reduced_python_gc, spare_existing_objects
 
 
 def init(
@@ -114,5 +113,5 @@ def doctor(
         for finding in findings:
             print_line(f"{finding.level.value:<8}{finding.check}: {finding.message}")
         print_line(f"{errors} errors, {warnings} warnings")
-    gc.freeze()  # else all objects are searched now, since they are more than usual
+    spare_existing_objects()  # else all are searched now, since they are more than usual
     raise typer.Exit(INVALID if errors or (strict and warnings) else OK)

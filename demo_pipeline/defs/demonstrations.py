@@ -381,7 +381,6 @@ class _Run:
             record_crash(self._workspace, key, result.stage, cause)
         except (StorageError, OSError) as error:  # discovery requests another run
             self._log.warning("%s cannot be quarantined: %s", key, error)
-            return
 
     def _plan(self, asset: str, partition: str | None = None) -> None:
         """Note that an asset was to be materialized: when its run fails, it failed."""

@@ -22,7 +22,7 @@ import shutil
 import statistics
 import sys
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import get_context
@@ -160,12 +160,12 @@ def measure(work: Callable[..., None], *arguments: object) -> Spent:
     return spent(lambda: work(*arguments))
 
 
-def contents(store: Path) -> dict[str, str]:
-    """Output → fingerprint of its bytes."""
+def contents(store: Path, names: Iterable[str] = ()) -> dict[str, str]:
+    """Output → fingerprint of its bytes; of all outputs, or of those with these names."""
     from demo_pipeline.store.store import open_store  # noqa: PLC0415
 
     opened = open_store(str(store))
-    found = {name: opened.current(name) for name in opened.outputs()}
+    found = {name: opened.current(name) for name in names or opened.outputs()}
     return {name: version.content for name, version in found.items() if version}
 
 

@@ -90,7 +90,7 @@ class CpuMeter:
     def _look(self) -> None:
         states = process_states()
         for pid, state in states.items():
-            line = list(_ancestry(pid, states))
+            line = list(ancestry(pid, states))
             if os.getpid() in line:
                 self._seen[pid, state.started] = (_kind_of(line), state.ticks)
 
@@ -135,10 +135,10 @@ def end_descendants() -> list[str]:
 def _living_descendants() -> list[int]:
     states, here = process_states(), os.getpid()
     living = [pid for pid, state in states.items() if state.state != "Z" and pid != here]
-    return [pid for pid in living if here in _ancestry(pid, states)]
+    return [pid for pid in living if here in ancestry(pid, states)]
 
 
-def _ancestry(pid: int, states: Mapping[int, ProcessState]) -> Iterator[int]:
+def ancestry(pid: int, states: Mapping[int, ProcessState]) -> Iterator[int]:
     """A process and its ancestors, up to this process."""
     while pid in states:
         yield pid

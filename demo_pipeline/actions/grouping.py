@@ -43,7 +43,7 @@ class _Press:
     moves: list[Input] = field(default_factory=list)  # of the pointer since the press
 
 
-class PointerReader:
+class _PointerReader:
     """Reads the pointer and wheel events in time order.
 
     `in_pixels`: the deltas are pixels, and those of 0 are phases of a scroll.
@@ -158,7 +158,7 @@ def is_multi_click(clicks: Sequence[Gesture], gesture: Gesture, settings: Action
 _TYPING = frozenset({GestureKind.CHAR, GestureKind.BACKSPACE})
 
 
-class Grouper:
+class _Grouper:
     """Takes gestures in time order; the group of the last one stays open until another begins."""
 
     def __init__(
@@ -388,7 +388,7 @@ def segment(inputs: list[Input], platform: str, settings: ActionSettings) -> Seg
     in_pixels = logs_pixels(deltas, platform)
     modifiers = ModifierTracker(inputs)
     keyboard = KeyboardReader(platform, settings.keyboard_layout, modifiers)
-    pointer = PointerReader(settings, modifiers, in_pixels=in_pixels)
+    pointer = _PointerReader(settings, modifiers, in_pixels=in_pixels)
     readers: dict[str, Callable[[Input], None]] = {
         EventType.KEYDOWN: keyboard.down,
         EventType.KEYUP: keyboard.up,
@@ -403,7 +403,7 @@ def segment(inputs: list[Input], platform: str, settings: ActionSettings) -> Seg
     in_time_order = without_held_keys(in_time_order, keyboard.holds, reasons)
     gestures = _without_stray_taps(in_time_order, reasons)
     joined, remainder = join_scrolls(gestures, settings, reasons, in_pixels=in_pixels)
-    grouper = Grouper(settings, reasons, in_pixels=in_pixels)
+    grouper = _Grouper(settings, reasons, in_pixels=in_pixels)
     for gesture in joined:
         grouper.add(gesture)
     actions = grouper.finish()

@@ -189,7 +189,7 @@ _NUMLOCK_OFF = {".": "delete"} | {str(digit): name for digit, name in enumerate(
 
 
 @dataclass
-class KeyPress:
+class _KeyPress:
     """A key from its press to its release.
 
     Attributes:
@@ -224,12 +224,12 @@ class KeyboardReader:
         self._platform = platform
         self._layout: KeyboardLayout = layout
         self._modifiers = modifiers
-        self._down: dict[str, KeyPress] = {}
+        self._down: dict[str, _KeyPress] = {}
         self._presses = 0
         self._caps = False
         self._numlock = True
         self.gestures: list[Gesture] = []
-        self.holds: list[KeyPress] = []
+        self.holds: list[_KeyPress] = []
         self.reasons: dict[int, str] = {}
         self.unknown_keys: set[str] = set()
 
@@ -249,7 +249,7 @@ class KeyboardReader:
         self._presses += 1
         gesture = self._press(key, item)
         typed = [gesture] if gesture is not None and gesture.kind is GestureKind.CHAR else []
-        press = KeyPress(item.time, self._presses, gesture, typed, item.time)
+        press = _KeyPress(item.time, self._presses, gesture, typed, item.time)
         self._down[item.name] = press
         if typed:
             self.holds.append(press)
@@ -275,7 +275,7 @@ class KeyboardReader:
         if press is not None:
             press.released = item.time
 
-    def _repeat(self, press: KeyPress, key: Key, item: Input) -> None:
+    def _repeat(self, press: _KeyPress, key: Key, item: Input) -> None:
         """An auto-repeat: a new gesture if the key acts again, else one long press."""
         press.last, press.repeating = item.time, True
         gesture = press.gesture
@@ -357,7 +357,7 @@ _start = attrgetter("start")
 
 
 def without_held_keys(
-    gestures: list[Gesture], holds: Sequence[KeyPress], reasons: dict[int, str]
+    gestures: list[Gesture], holds: Sequence[_KeyPress], reasons: dict[int, str]
 ) -> list[Gesture]:
     """Leave out the characters of keys that were held for a drag; flag the drag `key_held`.
 
@@ -395,7 +395,7 @@ def without_held_keys(
     return [gesture for gesture in gestures if gesture.index not in left_out]
 
 
-def _drags_within(hold: KeyPress, drags: Sequence[Sequence[Gesture]]) -> list[Gesture]:
+def _drags_within(hold: _KeyPress, drags: Sequence[Sequence[Gesture]]) -> list[Gesture]:
     """Of each button, the first drag that began and ended while the key was down."""
     if hold.released is None:
         return []

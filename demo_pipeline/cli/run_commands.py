@@ -45,7 +45,7 @@ _NAMED = 5  # demonstrations of a line of `--dry-run`
 
 
 @dataclass(frozen=True)
-class RunSelection:
+class _RunSelection:
     """The ids that a run processes, those still in quarantine, and how many are up to date."""
 
     todo: list[str]
@@ -60,7 +60,7 @@ def select_demonstrations(
     *,
     forced: Collection[str],
     retry: bool,
-) -> RunSelection:
+) -> _RunSelection:
     """Choose among all uploads.
 
     Args:
@@ -81,7 +81,7 @@ def select_demonstrations(
         if not (retry or ids or key in forced) and _holds(is_quarantined, workspace, key)
     ]
     todo = [key for key in stale if key not in quarantined]
-    return RunSelection(todo, quarantined, len(chosen) - len(stale))
+    return _RunSelection(todo, quarantined, len(chosen) - len(stale))
 
 
 def _holds(question: Callable[..., bool], workspace: "Workspace", *about: str) -> bool:
@@ -146,7 +146,7 @@ def run(
         raise typer.Exit(INTERRUPTED) from None
 
 
-_Found = tuple[RunSelection, "BuiltDatasets", Sequence[str]]  # errors of the catalog of tasks
+_Found = tuple[_RunSelection, "BuiltDatasets", Sequence[str]]  # errors of the catalog of tasks
 
 
 @dataclass
@@ -225,7 +225,7 @@ class _Run:
         size = "unknown" if found.size is None else byte_text(round(found.size))
         print_line(f"by past runs on this machine: CPU time {cpu}, disk {size}")
 
-    def _select(self, forced: Collection[str]) -> RunSelection:
+    def _select(self, forced: Collection[str]) -> _RunSelection:
         return select_demonstrations(
             self.workspace, self.ids, self.known, forced=forced, retry=self.retry
         )

@@ -126,14 +126,14 @@ class KeptRecord(msgspec.Struct):
     counts: dict[str, int]
 
 
-class KeptCounts(msgspec.Struct):
+class _KeptCounts(msgspec.Struct):
     """The first line: records that a trajectory does not give, by reason, and what it counts."""
 
     excluded: dict[str, int]
     counts: dict[str, int]
 
 
-_RECORD, _COUNTS = msgspec.json.Decoder(KeptRecord), msgspec.json.Decoder(KeptCounts)
+_RECORD, _COUNTS = msgspec.json.Decoder(KeptRecord), msgspec.json.Decoder(_KeptCounts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,7 +292,7 @@ def record_lines(
     loaded: Corrected,
     own: DatasetSettings,
 ) -> Iterator[bytes]:
-    """Yield the lines that keep the records of a trajectory: `KeptCounts`, then `KeptRecord`s.
+    """Yield the lines that keep the records of a trajectory: `_KeptCounts`, then `KeptRecord`s.
 
     `own`: see `Form.of_records`.
     """
@@ -342,7 +342,7 @@ def _encoded(value: Mapping[str, Any]) -> bytes:
 
 def kept_records(
     form: Form, source: DatasetTrajectory, settings: DatasetSettings
-) -> tuple[KeptCounts, Iterator[KeptRecord]]:
+) -> tuple[_KeptCounts, Iterator[KeptRecord]]:
     """The records of a trajectory, from the file that keeps them if it has one.
 
     Raises:

@@ -321,7 +321,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class _LeftOut:
     """A trajectory that takes no part: why, and the group that its split would be decided by."""
 
     reason: str
@@ -346,7 +346,7 @@ class Selection:
     excluded: Counter[str]
     problems: tuple[Problem, ...]
     newest: datetime = EPOCH
-    left_out: Mapping[str, LeftOut] = field(default_factory=dict)
+    left_out: Mapping[str, _LeftOut] = field(default_factory=dict)
 
 
 def select(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings) -> Selection:
@@ -360,7 +360,7 @@ def select(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings)
     """
     chosen: list[Candidate] = []
     problems: list[Problem] = []
-    left_out: dict[str, LeftOut] = {}
+    left_out: dict[str, _LeftOut] = {}
     newest = EPOCH
     reasons = ("failed", "aborted", "contaminated", "incomplete", "unreadable")
     excluded: Counter[str] = Counter(dict.fromkeys(reasons, 0))
@@ -375,7 +375,7 @@ def select(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings)
         newest = max(newest, head.recorded)
         if reason := _review_reason(source, settings) or _left_out(head, settings):
             excluded[reason] += 1
-            left_out[source.id] = LeftOut(reason, head.split_groups[0])
+            left_out[source.id] = _LeftOut(reason, head.split_groups[0])
             _LOG.debug("%s takes no part: %s", source.id, reason)
         else:
             chosen.append(candidate_of(source, head, settings))

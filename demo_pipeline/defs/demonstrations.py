@@ -180,7 +180,7 @@ def _spec(stage: AStage) -> dg.AssetSpec:
     )
 
 
-class BatchConfig(dg.Config):
+class _BatchConfig(dg.Config):
     """Ids of the demonstrations to process, for a run that a person launches."""
 
     ids: list[str] = Field(default_factory=list)
@@ -194,7 +194,7 @@ class BatchConfig(dg.Config):
     "each by itself: one that fails changes nothing for the others.",
 )
 def _all_stages(
-    context: dg.OpExecutionContext, config: BatchConfig, workspace: dg.ResourceParam[Workspace]
+    context: dg.OpExecutionContext, config: _BatchConfig, workspace: dg.ResourceParam[Workspace]
 ) -> _Events:
     members = members_of(context.run) or [BatchMember(key) for key in dict.fromkeys(config.ids)]
     if not members and context.run_id not in reports:

@@ -35,7 +35,7 @@ _CHECKS = {
 }
 
 
-class EvaluationConfig(dg.Config):
+class _EvaluationConfig(dg.Config):
     """Names of the folders to score; empty: every folder with predictions."""
 
     names: list[str] = Field(default_factory=list)
@@ -58,7 +58,7 @@ class EvaluationConfig(dg.Config):
 )
 def evaluation_scores(
     context: dg.AssetExecutionContext,
-    config: EvaluationConfig,
+    config: _EvaluationConfig,
     workspace: dg.ResourceParam[Workspace],
 ) -> Iterator[dg.MaterializeResult]:
     """Score folders of predictions; one that cannot be scored keeps no other from its scores."""
@@ -176,7 +176,7 @@ def build_new_evaluations(interval_seconds: int) -> dg.SensorDefinition:
             return dg.SkipReason("; ".join(reasons))
         seen |= still
         present = {one.name for one in listed.found} | listed.unreadable.keys()
-        wanted = dg.RunConfig(ops={EVALUATION_SCORES: EvaluationConfig(names=changed)})
+        wanted = dg.RunConfig(ops={EVALUATION_SCORES: _EvaluationConfig(names=changed)})
         return dg.SensorResult(
             run_requests=[dg.RunRequest(run_config=wanted)],
             cursor="\n".join(f"{name} {seen[name]}" for name in sorted(seen.keys() & present)),

@@ -70,13 +70,13 @@ RETRY, REPROCESS = "retry", "reprocess"
 _DAY = 86400.0
 
 
-class RetryConfig(dg.Config):
+class _RetryConfig(dg.Config):
     """Ids of the demonstrations to retry; empty: every quarantined one."""
 
     ids: list[str] = Field(default_factory=list)
 
 
-class PruneConfig(dg.Config):
+class _PruneConfig(dg.Config):
     """Finished runs are kept for `days`, unreferenced versions of outputs for `grace_hours`."""
 
     days: float = 30.0
@@ -85,7 +85,7 @@ class PruneConfig(dg.Config):
 
 @dg.op(name="request_retries", description="Requests a run for every quarantined demonstration.")
 def _request_retries(
-    context: dg.OpExecutionContext, config: RetryConfig, workspace: dg.ResourceParam[Workspace]
+    context: dg.OpExecutionContext, config: _RetryConfig, workspace: dg.ResourceParam[Workspace]
 ) -> None:
     quarantined = [record.demonstration for record in list_quarantine(workspace.store)]
     unknown = sorted(set(config.ids) - set(quarantined))
@@ -125,7 +125,7 @@ def _request_reruns(
 
 @dg.op(name="prune", description="Deletes old runs and old versions that nothing refers to.")
 def _prune(
-    context: dg.OpExecutionContext, config: PruneConfig, workspace: dg.ResourceParam[Workspace]
+    context: dg.OpExecutionContext, config: _PruneConfig, workspace: dg.ResourceParam[Workspace]
 ) -> None:
     now = time.time()
     runs = prune_runs(context.instance, now - config.days * _DAY)

@@ -247,7 +247,7 @@ class HistoryGap(Document):
     reasoning: str
 
 
-class HasParameters(Protocol):
+class _HasParameters(Protocol):
     """An action, written or answered."""
 
     @property
@@ -255,7 +255,7 @@ class HasParameters(Protocol):
         """Its parameters."""
 
 
-def points(action: HasParameters) -> list[tuple[int, int]]:
+def points(action: _HasParameters) -> list[tuple[int, int]]:
     """The points of an action, (x, y) in canvas pixels: none, one, or two for a drag."""
     parameters = action.parameters
     if isinstance(parameters, DragParameters):
@@ -338,7 +338,7 @@ class Result(Document):
     model_info: ModelInfo
 
 
-class IndexEntry(Document):
+class _IndexEntry(Document):
     """One trajectory in index.json; `steps` is the number of its steps."""
 
     id: Text
@@ -355,7 +355,7 @@ class Index(Document):
     total_trajectories: Count
     successful: Count
     failed: Count
-    trajectories: list[IndexEntry]
+    trajectories: list[_IndexEntry]
 
 
 class Creator(Document):

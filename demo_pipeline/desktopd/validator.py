@@ -110,7 +110,7 @@ _DECODER = msgspec.json.Decoder(_Document)
 _Faults = Sequence[tuple[str, str]]  # (code, message)
 
 
-class DecodedTree(NamedTuple):
+class _DecodedTree(NamedTuple):
     """A tree: the declared width and height in pixels, all valid nodes, and an ISO 8601 time."""
 
     screen: tuple[int, int]
@@ -118,7 +118,7 @@ class DecodedTree(NamedTuple):
     timestamp: str
 
 
-def decode_tree(data: bytes) -> DecodedTree | None:
+def decode_tree(data: bytes) -> _DecodedTree | None:
     """The tree of a ui_tree.json, from the file's bytes.
 
     Returns:
@@ -140,7 +140,7 @@ def decode_tree(data: bytes) -> DecodedTree | None:
             pending += node.children[::-1]
     if len(nodes) != count or not all(map(_ID.fullmatch, nodes)):
         return None
-    return DecodedTree((document.screen.width, document.screen.height), nodes, document.timestamp)
+    return _DecodedTree((document.screen.width, document.screen.height), nodes, document.timestamp)
 
 
 def check_tree_bytes(data: bytes, file: str) -> tuple[Nodes, list[Problem]]:
@@ -172,7 +172,7 @@ def check_tree(value: Any, file: str, text: str = "") -> tuple[Nodes, list[Probl
         return {}, problems
     nodes, faults = _read_nodes(document.root)
     screen = (document.screen.width, document.screen.height)
-    problems += _problems(DecodedTree(screen, nodes, document.timestamp), faults, file)
+    problems += _problems(_DecodedTree(screen, nodes, document.timestamp), faults, file)
     return nodes, limited(problems)
 
 
@@ -203,7 +203,7 @@ def _plain(node: UINode) -> TreeNode:
     return TreeNode(node.id, node.role, node.name, bounds, node.states)
 
 
-def _problems(tree: DecodedTree, faults: _Faults, file: str) -> Iterator[Problem]:
+def _problems(tree: _DecodedTree, faults: _Faults, file: str) -> Iterator[Problem]:
     """Yield the problems of a tree, given the faults of its nodes."""
     if datetime.fromisoformat(tree.timestamp).tzinfo is None:
         message = "timestamp: has no time zone; write Z or an offset"
@@ -309,7 +309,7 @@ _OUR_FILES = {"manifest.json", "provenance.parquet", "hidden_actions.parquet"}
 
 
 @dataclass(frozen=True, slots=True)
-class IndexCounts:
+class _IndexCounts:
     """What an index must agree with; None for what is in a file that could not be read.
 
     Attributes:
@@ -337,7 +337,7 @@ def validate_dataset(path: Path) -> list[Problem]:
     if not path.is_dir():
         message, remedy = "the folder does not exist", "check the path"
         return [Problem("missing_folder", ".", message, remedy=remedy)]
-    problems, summaries = list[Problem](), dict[str, IndexCounts]()
+    problems, summaries = list[Problem](), dict[str, _IndexCounts]()
     for folder in trajectory_folders(path):
         summaries[folder.name], found = _trajectory(folder, folder.name)
         prefix = f"trajectories/{folder.name}/"
@@ -352,7 +352,7 @@ def _metadata(path: Path) -> list[Problem]:
     return [warning("missing_file", "metadata.json", message)]
 
 
-def check_index(path: Path, summaries: Mapping[str, IndexCounts]) -> list[Problem]:
+def check_index(path: Path, summaries: Mapping[str, _IndexCounts]) -> list[Problem]:
     """The problems of index.json, each with the line of its entry.
 
     Args:
@@ -391,7 +391,7 @@ def _counts(index: Index) -> Iterator[IndexFault]:
             yield "index_count", (key,), f"{key}: {stated}, but the entries give {count}"
 
 
-def _against_folders(index: Index, summaries: Mapping[str, IndexCounts]) -> Iterator[IndexFault]:
+def _against_folders(index: Index, summaries: Mapping[str, _IndexCounts]) -> Iterator[IndexFault]:
     times = Counter(entry.id for entry in index.trajectories)
     for number, entry in enumerate(index.trajectories):
         where: Location = ("trajectories", number)
@@ -425,7 +425,7 @@ def validate_trajectory(path: Path, trajectory_id: str | None = None) -> list[Pr
     return _trajectory(path, path.name if trajectory_id is None else trajectory_id)[1]
 
 
-def _trajectory(path: Path, name: str) -> tuple[IndexCounts, list[Problem]]:
+def _trajectory(path: Path, name: str) -> tuple[_IndexCounts, list[Problem]]:
     task, problems = read_document(Task, path / "task.json", "task.json")
     result, found = read_document(Result, path / "result.json", "result.json")
     folders = step_folders(path)
@@ -436,7 +436,7 @@ def _trajectory(path: Path, name: str) -> tuple[IndexCounts, list[Problem]]:
     for number, folder in folders:
         problems += _step(number, folder, f"steps/{folder.name}")
     problems += check_png(path / "final_screenshot.png", "final_screenshot.png")
-    summary = IndexCounts(
+    summary = _IndexCounts(
         len(folders),
         task.task_id if task else None,
         task.application if task else None,

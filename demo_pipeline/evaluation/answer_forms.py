@@ -88,7 +88,7 @@ def _sentence(action: StepAction, size: tuple[int, int]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerForm:
+class _AnswerForm:
     """A form.
 
     Attributes:
@@ -102,23 +102,23 @@ class AnswerForm:
     decoder: Callable[[DatasetSettings], AnswerDecoder]
 
 
-def _calls_form(decoder: Callable[[WheelUnits], AnswerDecoder], line: bool | None) -> AnswerForm:
+def _calls_form(decoder: Callable[[WheelUnits], AnswerDecoder], line: bool | None) -> _AnswerForm:
     """A form of tool calls; `line`: words before them are asked for, None: the settings say it."""
 
     def ask(record: StepRecord, settings: DatasetSettings) -> tuple[str, str]:
         wanted = settings.action_line if line is None else line
         return system_prompt(settings, action_line=wanted), record.draft.prompt
 
-    return AnswerForm(
+    return _AnswerForm(
         ask,
         lambda record: render_tool_calls(record.draft.calls)[0],
         lambda settings: decoder(wheel_units(settings)),
     )
 
 
-ANSWER_FORMS: Mapping[str, AnswerForm] = {
+ANSWER_FORMS: Mapping[str, _AnswerForm] = {
     "messages": _calls_form(messages_decoder, None),
     "qwen3vl": _calls_form(messages_decoder, True),
     "cudag": _calls_form(cudag_decoder, False),
-    "opencua": AnswerForm(ask_opencua, answer_opencua, lambda _known: decode_agentnet_answer),
+    "opencua": _AnswerForm(ask_opencua, answer_opencua, lambda _known: decode_agentnet_answer),
 }

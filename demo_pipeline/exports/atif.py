@@ -105,7 +105,7 @@ class _Observation(StrictDocument):
     results: list[_Result]
 
 
-class AtifStep(StrictDocument):
+class _AtifStep(StrictDocument):
     """One turn: of the person who asks, of the agent, or of neither (`system`)."""
 
     step_id: Annotated[int, Field(ge=1)]
@@ -161,7 +161,7 @@ class AtifTrajectory(StrictDocument):
     session_id: str | None = None
     trajectory_id: str | None = None
     agent: _Agent
-    steps: list[AtifStep] = Field(min_length=1)
+    steps: list[_AtifStep] = Field(min_length=1)
     notes: str | None = None
     final_metrics: dict[str, Any] | None = None
     continued_trajectory_ref: str | None = None
@@ -170,7 +170,7 @@ class AtifTrajectory(StrictDocument):
 
     @field_validator("steps")
     @classmethod
-    def _in_order(cls, steps: list[AtifStep]) -> list[AtifStep]:
+    def _in_order(cls, steps: list[_AtifStep]) -> list[_AtifStep]:
         if [step.step_id for step in steps] != list(range(1, len(steps) + 1)):
             raise ValueError("the steps must be numbered from 1, in order")
         return steps
@@ -290,7 +290,7 @@ def _faults(document: AtifTrajectory, files: NamedFiles) -> Iterator[Fault]:
             size = size if isinstance(found, str) else (found.width, found.height)
 
 
-def _paths(step: AtifStep) -> Iterator[str]:
+def _paths(step: _AtifStep) -> Iterator[str]:
     """Yield the paths of a step's images, the last one being the screen after it."""
     results = step.observation.results if step.observation else ()
     for content in (step.message, *(result.content for result in results)):

@@ -115,7 +115,7 @@ _SPLITS = ("train", "val", "test", "held_out")
 
 
 @dataclass(frozen=True, slots=True)
-class CardConfig:
+class _CardConfig:
     """A configuration that `load_dataset` finds in the card; the first of a card is its default.
 
     Attributes:
@@ -135,20 +135,20 @@ class CardKind:
 
     template: str
     count: Callable[[Path, Provenance], DatasetStats]
-    configs: tuple[CardConfig, ...] = (CardConfig("default", "{split}.parquet"),)
+    configs: tuple[_CardConfig, ...] = (_CardConfig("default", "{split}.parquet"),)
 
 
-def _by_split(name: str, folder: str) -> tuple[CardConfig, ...]:
+def _by_split(name: str, folder: str) -> tuple[_CardConfig, ...]:
     """The tables of the splits, and further ones in a folder."""
-    further = CardConfig(name, f"{folder}/{{split}}.parquet")
-    return CardConfig("default", "{split}.parquet"), further
+    further = _CardConfig(name, f"{folder}/{{split}}.parquet")
+    return _CardConfig("default", "{split}.parquet"), further
 
 
 _TABLES = ("trajectories", "steps", "hidden_actions")
 INDEX = CardKind(
     "index",
     lambda out, _: index_stats(out),
-    tuple(CardConfig(name, f"{name}.parquet", ()) for name in _TABLES),
+    tuple(_CardConfig(name, f"{name}.parquet", ()) for name in _TABLES),
 )
 SFT = CardKind("sft", sft_stats)
 MESSAGES = CardKind(
@@ -160,8 +160,8 @@ CUDAG = CardKind(
     "cudag",
     cudag_stats,
     (
-        CardConfig("default", "{split}.jsonl", ("train", "val", "held_out")),
-        CardConfig("test", "test/test.json", ("test",)),
+        _CardConfig("default", "{split}.jsonl", ("train", "val", "held_out")),
+        _CardConfig("test", "test/test.json", ("test",)),
     ),
 )
 GROUNDING = CardKind("grounding", lambda out, known: table_stats(out, known, "role"))
@@ -239,7 +239,7 @@ def _templates() -> "Environment":
     return environment
 
 
-def _loadable(config: CardConfig, stats: DatasetStats, root: Path) -> Iterator[dict[str, Any]]:
+def _loadable(config: _CardConfig, stats: DatasetStats, root: Path) -> Iterator[dict[str, Any]]:
     """Yield a configuration unless it has no row, which `datasets` cannot load.
 
     `datasets` keys its cache by the folder's name and these lines, not by the data. The hash makes

@@ -92,7 +92,7 @@ _MEMBERS = {
 }
 
 
-class LiteAction(StrictDocument):
+class _LiteAction(StrictDocument):
     """What `computer` does; a final line break of a text is the Enter key.
 
     A click, or a turn of the wheel, without a coordinate is where the pointer is.
@@ -126,10 +126,10 @@ class LiteAction(StrictDocument):
 class LiteActions(StrictDocument):
     """The arguments of `computer`."""
 
-    actions: list[LiteAction] = Field(min_length=1)
+    actions: list[_LiteAction] = Field(min_length=1)
 
 
-class LitePoint(StrictDocument):
+class _LitePoint(StrictDocument):
     """The arguments of `point`."""
 
     coordinate: _Coordinate
@@ -143,7 +143,7 @@ class LiteBox(StrictDocument):
 
 LITE_TOOLS: Mapping[str, type[StrictDocument]] = {
     COMPUTER: LiteActions,
-    POINT: LitePoint,
+    POINT: _LitePoint,
     BBOX: LiteBox,
 }
 
@@ -260,7 +260,7 @@ def _answered(call: Any) -> Iterator[ActionCall]:
     match arguments:
         case LiteActions(actions=actions):
             yield from _done(actions)
-        case LitePoint(coordinate=point):
+        case _LitePoint(coordinate=point):
             yield ActionCall(POINT, at=_share(point))
         case LiteBox(coordinate=[left, top, right, bottom]):
             yield ActionCall(BBOX, at=_share([(left + right) / 2, (top + bottom) / 2]))
@@ -268,15 +268,15 @@ def _answered(call: Any) -> Iterator[ActionCall]:
             raise AnswerFormatError("wrong arguments")
 
 
-def _done(actions: Sequence[LiteAction]) -> Iterator[ActionCall]:
+def _done(actions: Sequence[_LiteAction]) -> Iterator[ActionCall]:
     """Yield a call each; keys held around one pointing action become its modifiers."""
     number = 0
     while number < len(actions):
         match actions[number : number + 3]:
             case [
-                LiteAction(action="key_down", keys=down),
-                LiteAction(action="click" | "drag" | "scroll") as inner,
-                LiteAction(action="key_up", keys=up),
+                _LiteAction(action="key_down", keys=down),
+                _LiteAction(action="click" | "drag" | "scroll") as inner,
+                _LiteAction(action="key_up", keys=up),
             ] if up == down[::-1]:
                 yield replace(_call(inner), held=_our_keys(down))
                 number += 3
@@ -285,7 +285,7 @@ def _done(actions: Sequence[LiteAction]) -> Iterator[ActionCall]:
                 number += 1
 
 
-def _call(action: LiteAction) -> ActionCall:
+def _call(action: _LiteAction) -> ActionCall:
     name = action.action
     return ActionCall(
         name,

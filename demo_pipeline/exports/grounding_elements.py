@@ -45,7 +45,7 @@ _ROUNDING_PX = 1
 
 
 @dataclass(frozen=True, slots=True)
-class ScreenNode:
+class _ScreenNode:
     """One node; `parent` is a position, -1 for the root; `end`: after its last descendant."""
 
     id: str
@@ -57,7 +57,7 @@ class ScreenNode:
     end: int
 
 
-def _screen_nodes(path: Path) -> list[ScreenNode]:
+def _screen_nodes(path: Path) -> list[_ScreenNode]:
     """The nodes of a ui_tree.json in document order, the root first."""
     values: list[tuple[Mapping[str, Any], int]] = []
     pending = [(load_json(path)["root"], -1)]
@@ -73,12 +73,12 @@ def _screen_nodes(path: Path) -> list[ScreenNode]:
     return [_node(value, parent, end) for (value, parent), end in zip(values, ends, strict=True)]
 
 
-def _node(value: Mapping[str, Any], parent: int, end: int) -> ScreenNode:
+def _node(value: Mapping[str, Any], parent: int, end: int) -> _ScreenNode:
     bounds = value["bounds"]
     x, y = int(bounds["x"]), int(bounds["y"])
     box = (x, y, x + int(bounds["width"]), y + int(bounds["height"]))
     states = frozenset(map(str, value.get("states") or ()))
-    return ScreenNode(
+    return _ScreenNode(
         str(value["id"]), str(value["role"]), str(value["name"]), states, box, parent, end
     )
 
@@ -91,7 +91,7 @@ class ShownScreen:
         platform: windows, macos or linux; decides what the order of windows means.
     """
 
-    def __init__(self, nodes: list[ScreenNode], platform: str) -> None:
+    def __init__(self, nodes: list[_ScreenNode], platform: str) -> None:
         self.nodes, self._platform = nodes, platform
         self._boxes = np.array([node.box for node in nodes], np.int64).reshape(-1, 4)
         self._order = np.arange(len(nodes))
@@ -215,7 +215,7 @@ class ShownScreen:
         )
 
 
-def _layers(nodes: list[ScreenNode]) -> list[int]:
+def _layers(nodes: list[_ScreenNode]) -> list[int]:
     """Of each node the outermost window around it, or without one its outermost node.
 
     Desktops do not count: they hold everything.
@@ -261,7 +261,7 @@ _LARGEST_SHARE = 0.1  # of the screen; a larger element is an area, not a target
 class GroundingElement:
     """An element that is asked for; `text` names it."""
 
-    node: ScreenNode
+    node: _ScreenNode
     text: str
 
     def digest(self) -> bytes:
@@ -390,7 +390,7 @@ class _Chooser:
         )
 
 
-def _possible_texts(node: ScreenNode) -> set[str]:
+def _possible_texts(node: _ScreenNode) -> set[str]:
     """The texts that may name a node, as keys; a vague one may be an element of any role.
 
     Both the buttons `Search` and `Search button` are `the Search button`.

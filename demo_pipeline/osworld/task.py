@@ -67,14 +67,14 @@ def _app_list(value: Any) -> Any:
     return list(dict.fromkeys(map(normalise_app, names)))
 
 
-class SetupStep(Document):
+class _SetupStep(Document):
     """One step of the preparation of the environment."""
 
     type: str = ""
     parameters: dict[str, Any] = Field(default_factory=dict)
 
 
-Setup = Annotated[list[SetupStep], BeforeValidator(_as_list)]
+Setup = Annotated[list[_SetupStep], BeforeValidator(_as_list)]
 Evaluator = dict[str, Any] | str | None
 
 

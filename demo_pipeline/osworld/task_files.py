@@ -37,7 +37,7 @@ _MARKS = (EXAMPLES, _WINDOWS_EXAMPLES, LIST_FILE, RISK_LIST_FILE, *(b[0] for b i
 
 
 @dataclass(frozen=True, slots=True)
-class TaskFile:
+class _TaskFile:
     """One file that should be a task.
 
     Attributes:
@@ -69,7 +69,7 @@ def is_task_folder(root: Path) -> bool:
 
 
 def _read_base(
-    root: Path, prefix: str, risk: bool, files: list[TaskFile], problems: list[Problem]
+    root: Path, prefix: str, risk: bool, files: list[_TaskFile], problems: list[Problem]
 ) -> None:
     """Add the tasks of the folders that share lists: those beside `root`/`prefix`test_all.json."""
     base = root / prefix
@@ -91,7 +91,7 @@ def _read_base(
         names = _names(domain, file)
         is_listed = listed is not None and any(name in listed for name in names)
         outside = listed is not None and not is_listed and not _is_for_windows(file)
-        files.append(TaskFile(file, domain, risk, is_listed, outside, data))
+        files.append(_TaskFile(file, domain, risk, is_listed, outside, data))
         if outside:
             lists = RISK_LIST_FILE if (base / RISK_LIST_FILE).exists() else LIST_FILE
             problems.append(warning("unlisted_task", file, f"is not listed in {lists}"))
@@ -257,7 +257,7 @@ _TEMPLATE = "template.json"
 class TaskFolder:
     """The content of a folder: the files, sorted by path, and the problems of the whole folder."""
 
-    files: tuple[TaskFile, ...]
+    files: tuple[_TaskFile, ...]
     problems: tuple[Problem, ...]
 
     def fingerprint(self) -> str:
@@ -274,7 +274,7 @@ class TaskFolder:
 class TaskEntry:
     """A file, its task (None if it is invalid), and its problems and warnings."""
 
-    source: TaskFile
+    source: _TaskFile
     task: OsworldTask | RiskTask | None
     problems: tuple[Problem, ...]
 
@@ -286,7 +286,7 @@ def read_task_folder(root: Path) -> TaskFolder:
     is raised: what cannot be read is a problem. A missing folder counts as empty; a folder that
     exists and gives no task has a warning.
     """
-    files: list[TaskFile] = []
+    files: list[_TaskFile] = []
     problems: list[Problem] = []
     for prefix, risk in _BASES:
         try:

@@ -58,7 +58,7 @@ def _possible_time(value: datetime) -> datetime:
     return value
 
 
-class Tolerant(Document):
+class _Tolerant(Document):
     """A part of meta.json. A null counts as a missing key; numbers are accepted as text."""
 
     model_config = ConfigDict(strict=False, coerce_numbers_to_str=True)
@@ -76,7 +76,7 @@ class Tolerant(Document):
         }
 
 
-class Monitor(Tolerant):
+class _Monitor(_Tolerant):
     """The main display, in pixels. Newer recorders write how many of them make a point."""
 
     width: int = Field(gt=0, le=_MOST_PIXELS)
@@ -85,14 +85,14 @@ class Monitor(Tolerant):
     left_out_when_none = frozenset({"scale_factor"})
 
 
-class Reward(Tolerant):
+class Reward(_Tolerant):
     """The reward of the quest: `time` in epoch milliseconds, `max_reward` in $VIRAL."""
 
     time: Number | None = None
     max_reward: Number | None = None
 
 
-class Quest(Tolerant):
+class Quest(_Tolerant):
     """The task given to the person. `content` is the request in natural language."""
 
     title: str = ""
@@ -104,7 +104,7 @@ class Quest(Tolerant):
     reward: Reward | None = None
 
 
-class Meta(Tolerant):
+class Meta(_Tolerant):
     """meta.json. Only `timestamp` is required; other missing keys get their type's empty value.
 
     Attributes:
@@ -133,7 +133,7 @@ class Meta(Tolerant):
     arch: str = ""
     version: str = ""
     locale: str = ""
-    primary_monitor: Monitor | None = Field(
+    primary_monitor: _Monitor | None = Field(
         None, validation_alias=AliasChoices("primary_monitor", "monitor")
     )
     reason: str | None = None

@@ -32,7 +32,7 @@ _VERIFIED = {  # what `run --verify` builds, by the first folder of its outputs
 
 
 @dataclass(frozen=True)
-class Verification:
+class _Verification:
     """How many outputs were read, each difference once, and whose outputs are damaged by it."""
 
     outputs: int
@@ -73,7 +73,7 @@ def damage_problem(damage: OutputDamage, demonstration: str = "") -> Problem:
     )
 
 
-def verify_outputs(workspace: Workspace, ids: Collection[str] | None = None) -> Verification:
+def verify_outputs(workspace: Workspace, ids: Collection[str] | None = None) -> _Verification:
     """Read every byte of the committed outputs of the datasets and all, or some, demonstrations."""
     wanted = None if ids is None else {*ids, None}
     names = [
@@ -84,7 +84,7 @@ def verify_outputs(workspace: Workspace, ids: Collection[str] | None = None) -> 
     found = dict.fromkeys(damage for name in names for damage in workspace.store.verify(name))
     owners = {_demonstration(damage.output) for damage in found}
     demonstrations = frozenset(owner for owner in owners if owner is not None)
-    return Verification(len(names), tuple(found), demonstrations, None in owners)
+    return _Verification(len(names), tuple(found), demonstrations, None in owners)
 
 
 def trajectory_damage(

@@ -52,7 +52,7 @@ _REVIEWS: tuple[tuple[Literal["open", "approved", "rejected"], str], ...] = (
 _FILE = re.compile(r"[\w./-]{1,200}\.(?:png|jpe?g|json)", re.ASCII)
 
 
-class Made(msgspec.Struct, frozen=True):
+class _Made(msgspec.Struct, frozen=True):
     """What a version was built from; of records also files and decisions."""
 
     output: str
@@ -66,7 +66,7 @@ class Made(msgspec.Struct, frozen=True):
     decisions: list[str] = []
 
     @classmethod
-    def of(cls, version: Version, store: Store) -> "Made":
+    def of(cls, version: Version, store: Store) -> "_Made":
         """Of a version in a store."""
         one = version.manifest
         entries = one.files if one.stage == RECORDS else ()
@@ -79,7 +79,7 @@ class Made(msgspec.Struct, frozen=True):
         return cls(one.output, version.id, *recipe, files, decisions)
 
 
-class DatasetRow(NamedTuple):
+class _DatasetRow(NamedTuple):
     """A row: its demonstration and split, and what it holds as key → digest, never as text."""
 
     demonstration: str
@@ -88,7 +88,7 @@ class DatasetRow(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ComparedDataset:
+class _ComparedDataset:
     """A dataset to compare, and what is known of where it comes from.
 
     Attributes:
@@ -98,12 +98,12 @@ class ComparedDataset:
         settings: the values with a fingerprint; None when they are not known.
     """
 
-    dataset: Made
-    rows: Callable[[], Mapping[str, DatasetRow]]
-    versions: Callable[[str], Sequence[Made]]
+    dataset: _Made
+    rows: Callable[[], Mapping[str, _DatasetRow]]
+    versions: Callable[[str], Sequence[_Made]]
     settings: Callable[[str], Values | None]
 
-    def records(self, demonstration: str) -> tuple[Made | None, str]:
+    def records(self, demonstration: str) -> tuple[_Made | None, str]:
         """The records that the dataset was built from, and the review that counted."""
         wanted = self.dataset.inputs[demonstration]
         kept = kept_files(_COMPARED[self.dataset.stage])
@@ -119,12 +119,12 @@ class ComparedDataset:
                     return made, f"{review} ({why})" if why else review
         return None, ""
 
-    def made(self, stage: str, demonstration: str, content: str) -> list[Made]:
+    def made(self, stage: str, demonstration: str, content: str) -> list[_Made]:
         """The versions of a stage of a demonstration with this content."""
         output = STAGE_BY_NAME[stage].output(demonstration)
         return [one for one in self.versions(output) if one.content == content]
 
-    def sources(self, made: Made, demonstration: str) -> Iterator[Made]:
+    def sources(self, made: _Made, demonstration: str) -> Iterator[_Made]:
         """A version of a demonstration, and every one that it was made of."""
         yield made
         for name, content in made.inputs.items():
@@ -132,15 +132,15 @@ class ComparedDataset:
                 yield from self.sources(one, demonstration)
 
 
-def _sides(store: Store, versions: Sequence[Version]) -> list[ComparedDataset]:
+def _sides(store: Store, versions: Sequence[Version]) -> list[_ComparedDataset]:
     """Versions of datasets in a store, with all versions that it still has."""
 
     @cache
-    def known(output: str) -> Sequence[Made]:
+    def known(output: str) -> Sequence[_Made]:
         found = store.versions(output)
-        return [Made.of(one, store) for name, one in found if one and name == output]
+        return [_Made.of(one, store) for name, one in found if one and name == output]
 
-    def rows(version: Version) -> Mapping[str, DatasetRow]:
+    def rows(version: Version) -> Mapping[str, _DatasetRow]:
         digests = {entry.path: entry.sha256 for entry in version.manifest.files}
         for place, link in version.manifest.links.items():
             for _, one in store.versions(link.output):
@@ -151,26 +151,26 @@ def _sides(store: Store, versions: Sequence[Version]) -> list[ComparedDataset]:
 
     settings = partial(noted_settings, store)
     return [
-        ComparedDataset(Made.of(one, store), partial(rows, one), known, settings)
+        _ComparedDataset(_Made.of(one, store), partial(rows, one), known, settings)
         for one in versions
     ]
 
 
-def _exported_sides(export: Path) -> list[ComparedDataset]:
+def _exported_sides(export: Path) -> list[_ComparedDataset]:
     """The datasets in an export, with the versions that they were copied from."""
     lines = [json.loads(line) for line in (export / VERSIONS_FILE).read_bytes().splitlines()]
-    known = defaultdict[str, list[Made]](list)
+    known = defaultdict[str, list[_Made]](list)
     for line in lines:
         if "version" in line:
-            made = msgspec.convert(line["version"], Made)
+            made = msgspec.convert(line["version"], _Made)
             known[made.output].append(made)
     settings = {line["fingerprint"]: line["settings"] for line in lines if "settings" in line}
 
-    def rows(folder: Path) -> Mapping[str, DatasetRow]:
+    def rows(folder: Path) -> Mapping[str, _DatasetRow]:
         return dataset_rows(folder, cache(partial(_file_digest, folder)))
 
     return [
-        ComparedDataset(
+        _ComparedDataset(
             made, partial(rows, export / made.output), lambda name: known[name], settings.get
         )
         for found in [*known.values()]
@@ -186,7 +186,7 @@ def _file_digest(folder: Path, name: str) -> str | None:
 def write_origins(store: Store, outputs: Sequence[str], dest: Path) -> None:
     """Write what the exported versions were built from beside them."""
     found = [one for one in map(store.current, outputs) if one and one.manifest.stage in _COMPARED]
-    written: dict[tuple[str, str], Made] = {}
+    written: dict[tuple[str, str], _Made] = {}
     for side in _sides(store, found):
         written[side.dataset.output, side.dataset.id] = side.dataset
         for key in _demonstrations(side.dataset):
@@ -202,17 +202,17 @@ def write_origins(store: Store, outputs: Sequence[str], dest: Path) -> None:
     (dest / VERSIONS_FILE).write_bytes(b"".join(msgspec.json.encode(one) + b"\n" for one in lines))
 
 
-def _fingerprints(made: Made) -> Iterator[str]:
+def _fingerprints(made: _Made) -> Iterator[str]:
     """Yield those of a version's settings."""
     limits = (text for name, text in made.inputs.items() if name.startswith(_LIMITS))
     yield from filter(None, (made.settings, *limits))
 
 
-def _demonstrations(dataset: Made) -> list[str]:
+def _demonstrations(dataset: _Made) -> list[str]:
     return [name for name in dataset.inputs if is_safe_id(name)]
 
 
-def open_sides(workspace: Workspace, text: str) -> dict[str, ComparedDataset]:
+def open_sides(workspace: Workspace, text: str) -> dict[str, _ComparedDataset]:
     """The datasets that a command names, by their stages.
 
     Args:
@@ -250,9 +250,9 @@ def _is_current(store: Store, one: Version) -> bool:
     return published is not None and published.id == one.id
 
 
-def dataset_rows(folder: Path, digest: Callable[[str], str | None]) -> dict[str, DatasetRow]:
+def dataset_rows(folder: Path, digest: Callable[[str], str | None]) -> dict[str, _DatasetRow]:
     """Id → row of a dataset; `digest` gives the SHA-256 of a file that a row names."""
-    rows: dict[str, DatasetRow] = {}
+    rows: dict[str, _DatasetRow] = {}
     for patterns in _ROWS:
         files = sorted({path for pattern in patterns for path in folder.glob(pattern)})
         for path in files:
@@ -278,7 +278,7 @@ def _values(path: Path) -> Iterator[Mapping[str, Any]]:
 
 def _row(
     value: Mapping[str, Any], split: str, digest: Callable[[str], str | None]
-) -> tuple[str, DatasetRow]:
+) -> tuple[str, _DatasetRow]:
     meta = value.get("metadata") or {}
     meta = json.loads(meta) if isinstance(meta, str) else meta
     known = {**meta.get("others", {}), **meta, **value}
@@ -290,7 +290,7 @@ def _row(
         pictures = [found for file in _strings(one) if (found := digest(file))]
         if pictures:
             parts[f"{name} (file)"] = _digest(pictures)
-    return key, DatasetRow(demonstration, value.get("split") or split, parts)
+    return key, _DatasetRow(demonstration, value.get("split") or split, parts)
 
 
 def _strings(value: Any) -> Iterator[str]:
@@ -309,7 +309,7 @@ def _digest(value: Any) -> str:
 
 
 @dataclass(frozen=True)
-class RowDifference:
+class _RowDifference:
     """A row that differs.
 
     Attributes:
@@ -337,10 +337,10 @@ class DatasetDiff:
     before: str
     after: str
     rows: tuple[int, int]
-    differences: list[RowDifference]
+    differences: list[_RowDifference]
 
 
-def compare(old: ComparedDataset, new: ComparedDataset) -> DatasetDiff:
+def compare(old: _ComparedDataset, new: _ComparedDataset) -> DatasetDiff:
     """The rows that differ between two versions of a dataset, with their causes."""
     causes, before, after = _Causes(old, new), old.rows(), new.rows()
     found = []
@@ -356,7 +356,7 @@ def compare(old: ComparedDataset, new: ComparedDataset) -> DatasetDiff:
             parts = tuple(sorted({name for name, _ in differing}))
             split = split if was.split == split else f"{was.split} → {split}"
         because = causes.of(row.demonstration, moved=split != row.split)
-        found.append(RowDifference(key, row.demonstration, change, split, parts, because))
+        found.append(_RowDifference(key, row.demonstration, change, split, parts, because))
     names = [f"{side.dataset.output}@{side.dataset.id}" for side in (old, new)]
     return DatasetDiff(new.dataset.stage, names[0], names[1], (len(before), len(after)), found)
 
@@ -364,7 +364,7 @@ def compare(old: ComparedDataset, new: ComparedDataset) -> DatasetDiff:
 class _Causes:
     """What differs between the recipes of two versions of a dataset."""
 
-    def __init__(self, old: ComparedDataset, new: ComparedDataset) -> None:
+    def __init__(self, old: _ComparedDataset, new: _ComparedDataset) -> None:
         self._old, self._new = old, new
         self._kept = kept_files(_COMPARED[new.dataset.stage])
         self._whole = [*self._between(old.dataset, new.dataset)]
@@ -403,7 +403,7 @@ class _Causes:
                     yield f"decision: it was {was}, and is {now}"
                 yield from self._between(old, new, key)
 
-    def _between(self, old: Made, new: Made, key: str = "") -> Iterator[str]:
+    def _between(self, old: _Made, new: _Made, key: str = "") -> Iterator[str]:
         """What differs in two recipes, of a demonstration `key` followed back to its origin."""
         if old.code_version != new.code_version:
             yield f"code version of {new.stage}: {old.code_version} → {new.code_version}"

@@ -259,7 +259,7 @@ COVERAGE, PRIVATE = "coverage", "private"
 
 
 @dataclass(frozen=True, slots=True)
-class DroppedEvaluation:
+class _DroppedEvaluation:
     """Predictions in the store: the name of their folder, the file, and `evaluation.json`."""
 
     name: str
@@ -280,7 +280,7 @@ class DroppedEvaluation:
 class ListedEvaluations(NamedTuple):
     """The folders of predictions in the store; of others, why they cannot be read now."""
 
-    found: tuple[DroppedEvaluation, ...] = ()
+    found: tuple[_DroppedEvaluation, ...] = ()
     unreadable: Mapping[str, str] = {}
 
 
@@ -301,7 +301,7 @@ def list_evaluations(workspace: Workspace) -> ListedEvaluations:
     if not is_bucket(url) and not (local_path(url) / EVALUATIONS_FOLDER).is_dir():
         return ListedEvaluations()
     objects = workspace.store.objects
-    found, unreadable = list[DroppedEvaluation](), dict[str, str]()
+    found, unreadable = list[_DroppedEvaluation](), dict[str, str]()
     for name in sorted(filter(is_safe_id, list_folders(objects, f"{EVALUATIONS_FOLDER}/"))):
         try:
             dropped = find_evaluation(objects, name)
@@ -312,7 +312,7 @@ def list_evaluations(workspace: Workspace) -> ListedEvaluations:
     return ListedEvaluations(tuple(found), unreadable)
 
 
-def find_evaluation(objects: Objects, name: str) -> DroppedEvaluation | None:
+def find_evaluation(objects: Objects, name: str) -> _DroppedEvaluation | None:
     """The predictions in the folder of this name; None without the file.
 
     Raises:
@@ -322,7 +322,7 @@ def find_evaluation(objects: Objects, name: str) -> DroppedEvaluation | None:
     if predictions is None:
         return None
     settings = objects.head(f"{EVALUATIONS_FOLDER}/{name}/{EVALUATION_FILE}")
-    return DroppedEvaluation(name, predictions, settings)
+    return _DroppedEvaluation(name, predictions, settings)
 
 
 def run_evaluation(workspace: Workspace, name: str, *, force: bool = False) -> BuildResult:
@@ -367,7 +367,7 @@ def run_evaluation(workspace: Workspace, name: str, *, force: bool = False) -> B
         return build_if_stale(workspace.store, output, recipe, build, check, force=force)
 
 
-def _asked(objects: Objects, dropped: DroppedEvaluation, folder: Path) -> Evaluation:
+def _asked(objects: Objects, dropped: _DroppedEvaluation, folder: Path) -> Evaluation:
     """Form, split and rules of `evaluation.json`; the defaults without one."""
     if dropped.settings is None:
         return Evaluation()
@@ -399,7 +399,7 @@ def _coverage(out: Path) -> CheckOutcome:
     return CheckOutcome(COVERAGE, not problems, tuple(problems), blocking=False)
 
 
-def _privacy(workspace: Workspace, dropped: DroppedEvaluation) -> CheckOutcome:
+def _privacy(workspace: Workspace, dropped: _DroppedEvaluation) -> CheckOutcome:
     """Whether others may read the predictions in a folder; of a bucket nothing is known."""
     file = dropped.predictions.key
     if is_bucket(workspace.store.url):

@@ -42,7 +42,7 @@ Reasons = Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True)
-class Plan:
+class _Plan:
     """What a run would build.
 
     Attributes:
@@ -58,7 +58,7 @@ class Plan:
     size: float | None
 
 
-def plan(workspace: Workspace, todo: Sequence[str], *, force: bool, notes: Path) -> Plan:
+def plan(workspace: Workspace, todo: Sequence[str], *, force: bool, notes: Path) -> _Plan:
     """What a run over these demonstrations would build; nothing is written.
 
     `notes`: the folder that `note_costs` writes to.
@@ -71,7 +71,7 @@ def plan(workspace: Workspace, todo: Sequence[str], *, force: bool, notes: Path)
     sizes = {one.name: _mean_size(workspace.store, one.folder) for one in _STAGES}
     once = Counter([_RUN] if counts or datasets else [])
     outputs = counts + Counter(name for name, _ in datasets)
-    return Plan(reasons, datasets, _sum(counts + once, means), _sum(outputs, sizes))
+    return _Plan(reasons, datasets, _sum(counts + once, means), _sum(outputs, sizes))
 
 
 def _sum(counts: Mapping[str, int], each: Mapping[str, float | None]) -> float | None:

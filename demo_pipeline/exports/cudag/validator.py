@@ -105,7 +105,7 @@ def validate_cudag_file(path: Path) -> list[Problem]:
     return validation.problems if has_any else [no_records(path.name)]
 
 
-class RecordPlace(NamedTuple):
+class _RecordPlace(NamedTuple):
     """Where a record is: split, file name, and 1-based line, of test.json number of the entry."""
 
     split: str
@@ -138,8 +138,10 @@ class _Validation:
         self._config: dict[str, Any] = {}
         self._ours = False
         # Kind of key and key → the first place that has it.
-        self._first: dict[tuple[str, str | bytes], RecordPlace] = {}
-        self._shared: dict[str, tuple[RecordPlace, RecordPlace]] = {}  # digest → images in 2 splits
+        self._first: dict[tuple[str, str | bytes], _RecordPlace] = {}
+        self._shared: dict[
+            str, tuple[_RecordPlace, _RecordPlace]
+        ] = {}  # digest → images in 2 splits
         self._lines: dict[bytes, object] = {}  # digest of a line of a split but test → its id
         self._data: dict[str, int] = {}  # id → its first line in data.jsonl
 
@@ -212,7 +214,7 @@ class _Validation:
             record = self._record(file, number, line)
             self._lines[digest] = record.get("id") if record else None
             if record is not None:
-                here = RecordPlace(split, file, number)
+                here = _RecordPlace(split, file, number)
                 self._report(file, number, *self._repeated(here, record, "id", "image"))
 
     def check_tests(self) -> None:
@@ -227,7 +229,7 @@ class _Validation:
             self._report(file, number, *eval_faults(entry))
             self._report(file, number, *picture_faults(entry, "screenshot", self.files, "test/"))
             if isinstance(entry, dict):
-                here = RecordPlace("test", file, number)
+                here = _RecordPlace("test", file, number)
                 found = self._repeated(here, entry, "test_id", "screenshot")
                 self._report(file, number, *found)
         if self._ours and self._require(_TESTS):
@@ -253,7 +255,7 @@ class _Validation:
             self._report(_TESTS, None, ours("test_records", message, _REMEDY))
 
     def _repeated(
-        self, here: RecordPlace, record: Mapping[str, Any], id_key: str, image_key: str
+        self, here: _RecordPlace, record: Mapping[str, Any], id_key: str, image_key: str
     ) -> Iterator[CudagFault]:
         """Yield what a record has in common with an earlier one, and must not have.
 
@@ -295,7 +297,7 @@ class _Validation:
                 message = f"same image and prompt as {first} in split {first.split}"
                 yield shared("split_leak", message, "put all records of a task into one split")
 
-    def _seen(self, kind: str, key: str | bytes, here: RecordPlace) -> RecordPlace:
+    def _seen(self, kind: str, key: str | bytes, here: _RecordPlace) -> _RecordPlace:
         """The first place that has a key, which is this one when there is no earlier."""
         return self._first.setdefault((kind, key), here)
 
@@ -366,7 +368,7 @@ class _Validation:
 
         And wanted splits that have no record, although the dataset has task groups.
         """
-        groups: dict[str, RecordPlace] = {}
+        groups: dict[str, _RecordPlace] = {}
         members = member(report, "trajectories")
         for (kind, key), place in self._first.items():
             listed = member(members, key) if kind == "trajectory" else None

@@ -81,7 +81,7 @@ class Observer(Protocol[Seen_contra]):
         """Take the next frame in presentation order."""
 
 
-class PointerWitness:
+class _PointerWitness:
     """Compares, for each move of the pointer between two frames, the places it was logged at.
 
     A move counts as missed when no such place changed, but another one did: grabbers stall, and
@@ -129,7 +129,7 @@ def _changed(before: Frame, frame: Frame, point: Point) -> bool:
     return bool(np.max(cv2.absdiff(first, second)) > CHANGED_LEVELS)
 
 
-class ActionFrames:
+class _ActionFrames:
     """Shows frames to the open requests and writes screenshots.
 
     Args:
@@ -291,12 +291,12 @@ def run_decode_pass(
     waits = WaitObserver(intervals_between(matched, asked, pointer), video.times, pointer)
     earlier = requests[possible_stop.action_index].since if possible_stop else 0.0
     stop = StopEffect(possible_stop, clock, float(video.times[-1]), earlier)
-    witness = PointerWitness(pointer, calibration.canvas)
+    witness = _PointerWitness(pointer, calibration.canvas)
     final = _final_frame(video, clock, actions, stopped_ms)
     typed = TypedPlaces(actions, detector, near)
     with open_thumbnails(folder) as thumbnails:
         writer = ScreenshotWriter(video, requests, pointer, folder, thumbnails)
-        answers = ActionFrames(requests, waits, writer, (scanned, typed), video.frame_s)
+        answers = _ActionFrames(requests, waits, writer, (scanned, typed), video.frame_s)
         observers = (scanned, scrolls, answers, final, stop, witness)
         single: list[Observer[Frame]] = [writer.fallbacks, waits, *calibration.clock_checks]
         decoded, last = show_frames(video, observers, detector, pointer, single)
@@ -317,7 +317,7 @@ def _evidence(  # noqa: PLR0917 - what was observed
     calibration: Calibration,
     scanned: ScanComparison,
     typed: TypedPlaces,
-    answers: ActionFrames,
+    answers: _ActionFrames,
     waits: Sequence[Wait],
     wheel: WheelVote,
 ) -> Evidence:

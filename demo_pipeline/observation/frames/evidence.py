@@ -44,7 +44,7 @@ class TargetEvidence(_Frozen):
     ended: bool | None = Field(description="redrawn since the scan ended; null: not compared")
 
 
-class TypedEvidence(_Frozen):
+class _TypedEvidence(_Frozen):
     """What changed while text was typed."""
 
     action_index: int
@@ -72,7 +72,7 @@ class Evidence(_Frozen):
     tree_scales: tuple[TreeScale, ...] = Field(
         (), description="where the units of trees change; without one they are those of the log"
     )
-    typed: tuple[TypedEvidence, ...] = Field(
+    typed: tuple[_TypedEvidence, ...] = Field(
         (), description="what changed from before a typing action to the action after it"
     )
     since_scan: tuple[SinceScanEvidence, ...] = Field(

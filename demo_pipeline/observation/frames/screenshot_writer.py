@@ -56,7 +56,7 @@ THUMBNAILS_SCHEMA = described_schema(
 )
 
 
-class ThumbnailWriter:
+class _ThumbnailWriter:
     """Adds thumbnails to thumbnails.parquet.
 
     A pause that was not a wait after all, and an action of the recorder, may leave a thumbnail
@@ -85,10 +85,10 @@ class ThumbnailWriter:
 
 
 @contextmanager
-def open_thumbnails(folder: Path) -> Iterator[ThumbnailWriter]:
+def open_thumbnails(folder: Path) -> Iterator[_ThumbnailWriter]:
     """A writer of thumbnails.parquet, which leaves no file after an error."""
     with TableWriter(folder / THUMBNAILS_FILE, THUMBNAILS_SCHEMA, batch_rows=_BATCH) as table:
-        yield ThumbnailWriter(table)
+        yield _ThumbnailWriter(table)
 
 
 def _resized_twice(picture: Pixels, size: tuple[int, int]) -> Pixels:
@@ -169,7 +169,7 @@ class ScreenshotWriter:
         requests: Sequence[FrameRequest],
         pointer: VideoPointer,
         folder: Path,
-        thumbnails: ThumbnailWriter,
+        thumbnails: _ThumbnailWriter,
     ) -> None:
         self._video, self._pointer = video, pointer
         self._folder, self._thumbnails = folder, thumbnails

@@ -325,7 +325,7 @@ def _together(late: Sequence[tuple[float, Cells]], when: float, like: Cells) -> 
 
 
 @dataclass
-class IntervalRecord:
+class _IntervalRecord:
     """Collects the changes of one interval, from pictures in order."""
 
     interval: Interval
@@ -415,7 +415,7 @@ class WaitObserver:
     """
 
     def __init__(self, intervals: Sequence[Interval], times: Floats, pointer: VideoPointer) -> None:
-        self._open = deque(IntervalRecord(interval) for interval in intervals)
+        self._open = deque(_IntervalRecord(interval) for interval in intervals)
         self._pointer = pointer
         self._times = _sample_times(intervals, times)
         self.spans = [Span(time, time) for time in self._times]
@@ -488,7 +488,7 @@ class WaitObserver:
         reach = _around(pointers, changed, HOVER_REACH_PX)
         return changed, connected(changed, with_neighbours(reach))
 
-    def _close(self, record: IntervalRecord) -> None:
+    def _close(self, record: _IntervalRecord) -> None:
         """Learn from an interval; keep it when its pause may have been a wait."""
         changes, interval = record.changes(), record.interval
         self._restless.add(interval.since, record.late(), changes)

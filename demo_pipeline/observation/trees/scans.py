@@ -31,7 +31,7 @@ _NUMBERS = frozenset({int, float})
 NO_BOX = (math.nan,) * 4
 
 
-class RawBox(msgspec.Struct, gc=False):
+class _RawBox(msgspec.Struct, gc=False):
     """`bbox` as an object."""
 
     x: float
@@ -48,7 +48,7 @@ class RawNode(msgspec.Struct, gc=False):
 
     role: str | None = None
     name: str | None = None
-    bbox: RawBox | list[float] | None = None
+    bbox: _RawBox | list[float] | None = None
     states: msgspec.Raw = msgspec.Raw(b"")
     children: "list[RawNode] | RawNode | None" = None
     absolute_position: msgspec.Raw = msgspec.Raw(b"")
@@ -62,7 +62,7 @@ class RawNode(msgspec.Struct, gc=False):
         node's window; the place on the screen is then `absolute_position`.
         """
         bbox = self.bbox
-        if type(bbox) is RawBox:
+        if type(bbox) is _RawBox:
             return bbox.x, bbox.y, bbox.width, bbox.height
         if type(bbox) is list and len(bbox) == 4:
             place, size = _two_numbers(self.absolute_position), _two_numbers(self.size)
@@ -95,23 +95,23 @@ class CursorHitTest(msgspec.Struct):
     """The recorder's own hit test at the pointer: the element, and the pointer's position."""
 
     element: RawNode | None = None
-    position: "RawPoint | None" = None
+    position: "_RawPoint | None" = None
 
 
-class RawPoint(msgspec.Struct):
+class _RawPoint(msgspec.Struct):
     """A point in event space."""
 
     x: float
     y: float
 
 
-class HitTestQueries(msgspec.Struct):
+class _HitTestQueries(msgspec.Struct):
     """The recorder's own hit tests (`queries`); only the one at the pointer is read."""
 
     cursor: CursorHitTest | None = None
 
 
-class FlatTree(NamedTuple):
+class _FlatTree(NamedTuple):
     """Nodes in document order, their depths from 1, positions of their parents (-1: none)."""
 
     nodes: list[RawNode]
@@ -124,11 +124,11 @@ class RawScan(msgspec.Struct):
 
     tree: list[RawNode] | RawNode | None = None
     focused_element: RawNode | None = None
-    queries: HitTestQueries | None = None
+    queries: _HitTestQueries | None = None
 
-    def flatten(self) -> FlatTree:
+    def flatten(self) -> _FlatTree:
         """Every node in document order; iterative, so that any depth works."""
-        nodes, depths, parents = flat = FlatTree([], [], [])
+        nodes, depths, parents = flat = _FlatTree([], [], [])
         levels, above = [iter(_listed(self.tree))], [-1]
         while levels:
             depth, parent = len(levels), above[-1]
@@ -197,7 +197,7 @@ def scan_from_values(data: Mapping[str, Any]) -> RawScan:
     return RawScan(
         [_tree_of(top) for top in _objects(data.get("tree"))],
         _node_of(focused) if isinstance(focused, dict) else None,
-        HitTestQueries(_cursor_of(cursor)) if isinstance(cursor, dict) else None,
+        _HitTestQueries(_cursor_of(cursor)) if isinstance(cursor, dict) else None,
     )
 
 
@@ -207,7 +207,7 @@ def _cursor_of(value: Mapping[str, Any]) -> CursorHitTest:
     usable = len(numbers) == 2 and all(map(_is_number, numbers))
     return CursorHitTest(
         _node_of(element) if isinstance(element, dict) else None,
-        RawPoint(*map(float, numbers)) if usable else None,
+        _RawPoint(*map(float, numbers)) if usable else None,
     )
 
 
@@ -242,10 +242,10 @@ def _raw_text(value: Any) -> msgspec.Raw:
     return msgspec.Raw(json.dumps(value).encode() if isinstance(value, str) else b"")
 
 
-def _box_of(value: Any) -> RawBox | list[float] | None:
+def _box_of(value: Any) -> _RawBox | list[float] | None:
     if isinstance(value, dict):
         sides: list[Any] = [value.get(name) for name in ("x", "y", "width", "height")]
-        return RawBox(*map(float, sides)) if all(map(_is_number, sides)) else None
+        return _RawBox(*map(float, sides)) if all(map(_is_number, sides)) else None
     if isinstance(value, list) and all(map(_is_number, value)):
         return [float(side) for side in value]
     return None

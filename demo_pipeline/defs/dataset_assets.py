@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import dagster as dg
 
@@ -78,21 +78,14 @@ def reconcile_uploads(instance: dg.DagsterInstance, workspace: Workspace) -> Rec
     return reconcile(known, colliding, quarantined, finished, present, recent_tick=recent)
 
 
-class ToldOfDataset(NamedTuple):
-    """What people see of a dataset: metadata when it was built, and the outcomes of its checks."""
-
-    metadata: dict[str, Any]
-    outcomes: list[CheckOutcome]
-
-
 def told_of_dataset(
     instance: dg.DagsterInstance,
     workspace: Workspace,
     stage: Stage,
     result: BuildResult | Exception,
     seen: int,
-) -> ToldOfDataset:
-    """What is said of a dataset that was built, or why nothing is.
+) -> tuple[dict[str, Any], list[CheckOutcome]]:
+    """What people see of a dataset: metadata when it was built, and the outcomes of its checks.
 
     `seen`: storage id of the newest trajectory before the store was read.
 
@@ -100,13 +93,13 @@ def told_of_dataset(
         StorageError: the store or the table of discovery cannot be read.
     """
     if isinstance(result, Exception):
-        return ToldOfDataset({}, [])
+        return {}, []
     checks = {check.name: check for check in stage.checks}
     outcomes = [
         replace(one, metadata=reporting.compared(checks[one.name], result)) for one in result.checks
     ]
     if result.version is None:
-        return ToldOfDataset({}, outcomes)
+        return {}, outcomes
     metadata: dict[str, Any] = {"bytes_written": bytes_written(workspace.store, result.output)}
     if stage.reads_trajectories:
         metadata[SEEN] = seen
@@ -126,7 +119,7 @@ def told_of_dataset(
         found = tuple(counts.problems)
         outcomes.append(CheckOutcome(ACCOUNTED, passed, found, compared, blocking=False))
     location = f"{workspace.store.url}/{result.output}"
-    return ToldOfDataset(reporting.report_metadata(result, location) | metadata, outcomes)
+    return reporting.report_metadata(result, location) | metadata, outcomes
 
 
 def added_checks(stage: Stage) -> dict[str, str]:
@@ -217,14 +210,14 @@ def _computed(context: dg.AssetExecutionContext, workspace: Workspace, stage: St
             with open_table(instance, workspace) as table:
                 for key in {problem.demonstration for problem in damage}:
                     table.request_rerun(key, "damaged")
-        told = told_of_dataset(instance, workspace, stage, result, seen)
-    checks = list(map(reporting.check_result, told.outcomes))
+        metadata, outcomes = told_of_dataset(instance, workspace, stage, result, seen)
+    checks = list(map(reporting.check_result, outcomes))
     if result.version is None:
         yield from checks
         found = {"found": reporting.problem_table(result.problems)}
         raise dg.Failure(failure_text(stage.name, result), metadata=found, allow_retries=False)
     yield dg.MaterializeResult(
-        metadata=told.metadata,
+        metadata=metadata,
         check_results=checks,
         data_version=dg.DataVersion(result.version.content[:16]),
     )

@@ -328,16 +328,18 @@ class _Run:
         stage = DATASET_STAGE_BY_NAME[name]
         if stage.reads_trajectories:
             self._seen = self._newest_in_datasets()
-        told = told_of_dataset(self._instance, self._workspace, stage, result, self._seen)
+        metadata, outcomes = told_of_dataset(
+            self._instance, self._workspace, stage, result, self._seen
+        )
         if isinstance(result, BuildResult) and result.version is not None:
             parents = parents_of(stage, self._workspace.settings)
             tags = self._versions.tags(stage, parents, result.content)
-            yield dg.AssetMaterialization(name, metadata=told.metadata, tags=tags)
+            yield dg.AssetMaterialization(name, metadata=metadata, tags=tags)
             self._versions.note(name, result.content)
         else:
             self._plan(name)
             self._failed.append(failure_text(name, result))
-        yield from (self._evaluation(name, outcome) for outcome in told.outcomes)
+        yield from (self._evaluation(name, outcome) for outcome in outcomes)
 
     def _newest_in_datasets(self) -> int:
         """Storage id of the newest trajectory that they contain: with those that this run told of.

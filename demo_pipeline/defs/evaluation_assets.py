@@ -80,11 +80,11 @@ def _scored(
     force = context.run.tags.get(FORCE_TAG) == "true"
     with package_log(context.log.log), redacted_errors(EVALUATION_SCORES):
         try:
-            found = evaluations.list_evaluations(workspace)
+            found, unreadable = evaluations.list_evaluations(workspace)
         except StorageError as error:
             return {}, [storage_message(error)]
-        failed += found.unreadable.values() if not names else ()
-        for name in names or [one.name for one in found.found]:
+        failed += unreadable.values() if not names else ()
+        for name in names or [one.name for one in found]:
             try:
                 results[name] = evaluations.run_evaluation(workspace, name, force=force)
             except StorageError as error:
@@ -159,23 +159,23 @@ def build_new_evaluations(interval_seconds: int) -> dg.SensorDefinition:
     )
     def evaluate(context: dg.SensorEvaluationContext, workspace: Workspace) -> Said:
         limits = workspace.settings.discovery
-        listed = evaluations.list_evaluations(workspace)
-        index = workspace.store.current(INDEX_STAGE.folder) if listed.found else None
-        for reason in listed.unreadable.values():
+        listed, unreadable = evaluations.list_evaluations(workspace)
+        index = workspace.store.current(INDEX_STAGE.folder) if listed else None
+        for reason in unreadable.values():
             context.log.warning(reason)
         scored = index.content if index else ""  # what the answers are compared with
         still = {
             one.name: f"{one.fingerprint}@{scored}"
-            for one in listed.found
+            for one in listed
             if time.time() - one.modified >= limits.stable_seconds
         }
         seen = dict(line.split(" ", 1) for line in (context.cursor or "").splitlines())
         changed = [name for name, state in still.items() if seen.get(name) != state]
         if not changed:
-            reasons = ["no new or changed predictions are complete", *listed.unreadable.values()]
+            reasons = ["no new or changed predictions are complete", *unreadable.values()]
             return dg.SkipReason("; ".join(reasons))
         seen |= still
-        present = {one.name for one in listed.found} | listed.unreadable.keys()
+        present = {one.name for one in listed} | unreadable.keys()
         wanted = dg.RunConfig(ops={EVALUATION_SCORES: _EvaluationConfig(names=changed)})
         return dg.SensorResult(
             run_requests=[dg.RunRequest(run_config=wanted)],

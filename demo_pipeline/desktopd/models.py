@@ -1,9 +1,9 @@
-"""The files of an OSWorld-Desktopd dataset as frozen models: vocabularies, actions, steps, samples.
+"""The files of an OSWorld-Desktopd dataset as frozen models: vocabularies, actions and steps.
 
 Belongs here: the closed vocabularies (roles, states, action types, canvas size), one model of
 parameters per action type, the primitive field types that the models share, and the arithmetic of
 relative coordinates. Coordinates are pixels of the 1920x1080 canvas. Not here: reading folders
-(reader.py), and rules between files (validator.py).
+(trajectory_reader.py), and rules between files (validator.py).
 """
 
 from collections.abc import Mapping
@@ -234,19 +234,6 @@ class StepAction(Document):
             raise ValueError(f"for this action_type, {faults}") from None
 
 
-class HistoryGap(Document):
-    """An action that no screenshot shows, in the history of a sample: no step of action.json.
-
-    It has the keys of one. `reasoning` says in words what was done, never where or what text.
-    """
-
-    step_index: None = None
-    action_type: Literal["gap"] = GAP
-    parameters: dict[str, Any] = Field(default_factory=dict, max_length=0)
-    target_element: None = None
-    reasoning: str
-
-
 class _HasParameters(Protocol):
     """An action, written or answered."""
 
@@ -265,7 +252,7 @@ def points(action: _HasParameters) -> list[tuple[int, int]]:
     return []
 
 
-class Bounds(Document):
+class _Bounds(Document):
     """A rectangle in canvas pixels; it may be outside the canvas."""
 
     x: int
@@ -287,7 +274,7 @@ class UINode(Document):
     id: NodeId
     role: RoleName
     name: str
-    bounds: Bounds
+    bounds: _Bounds
     states: list[StateName] = Field(default_factory=list)
     children: list[Any] = Field(default_factory=list)
 
@@ -382,48 +369,3 @@ class Metadata(Document):
     created_by: Creator = Creator()
     configuration: dict[str, Any] = Field(default_factory=dict)
     counts: dict[str, Any] = Field(default_factory=dict)
-
-
-class SftInput(Document):
-    """The input of a model in an SFT sample.
-
-    Attributes:
-        screenshot: a path relative to the dataset, or the PNG inline as base64 or a data URI.
-        ui_tree: a path relative to the dataset, or the tree inline; null when `tree_agreement` of
-            the sample is `differs`.
-        history: the earlier actions, in the form of action.json or of `HistoryGap`.
-    """
-
-    instruction: Text
-    screenshot: Text
-    ui_tree: Any
-    history: list[dict[str, Any]]
-
-
-class SftOutput(Document):
-    """The expected output of a model; `reasoning` is that of the action, or an annotation."""
-
-    action: StepAction
-    reasoning: str
-
-
-class SftSample(Document):
-    """One line of an SFT file.
-
-    `freshness` and `tree_agreement` tell how far the tree can be trusted; others leave them out.
-    `first_step` is there when earlier steps were trimmed off. With `reasoning_source` the reasoning
-    is an annotation, with `instruction_source` the instruction: that of the action and of task.json
-    are others.
-    """
-
-    left_out_when_none: ClassVar[frozenset[str]] = frozenset(
-        {"freshness", "tree_agreement", "first_step", "reasoning_source", "instruction_source"}
-    )
-
-    input: SftInput
-    output: SftOutput
-    freshness: str | None = None
-    tree_agreement: str | None = None
-    first_step: Count | None = None
-    reasoning_source: Literal["human", "model", "rule"] | None = None
-    instruction_source: Literal["human", "model", "rule"] | None = None

@@ -115,15 +115,11 @@ def remove_old_pictures(folder: Path, kept: set[str]) -> None:
             file.unlink()
 
 
-class RequestFileError(ValueError):
-    """The requests cannot be used; the message names the line."""
-
-
 def count_requests(requests: Path, results: Path) -> tuple[int, int]:
     """How many requests a file has, and how many of them have an answer in `results`.
 
     Raises:
-        RequestFileError: a line is not a request.
+        ValueError: a line is not a request.
     """
     done = answered_ids(results)
     answered = [line["custom_id"] in done for line in _requests(requests)]
@@ -171,8 +167,7 @@ def send_requests(
         How many were answered now, and how many failed.
 
     Raises:
-        EndpointError: the server refuses every request.
-        RequestFileError: a line is not a request.
+        ValueError: the server refuses every request, or a line is not a request.
     """
     done, answered, failed = answered_ids(results), 0, 0
 
@@ -201,10 +196,10 @@ def _requests(path: Path) -> Iterator[dict[str, Any]]:
             try:
                 value = parse_json(line, path.name)
             except JsonFileError as error:
-                raise RequestFileError(f"{path.name}:{number}: {error.message}") from None
+                raise ValueError(f"{path.name}:{number}: {error.message}") from None
             known = isinstance(value, dict) and isinstance(value.get("body"), dict)
             if not known or not isinstance(value.get("custom_id"), str):
-                raise RequestFileError(
+                raise ValueError(
                     f"{path.name}:{number}: not a request of a batch; write the file with "
                     "`demo-pipeline eval requests`"
                 )
@@ -231,11 +226,11 @@ def _part(part: Any, folder: Path) -> Any:
     picture = Path(unquote(urlsplit(url).path)).resolve()
     # A request may not make this machine send its other files.
     if not picture.is_relative_to(folder.resolve()):
-        raise RequestFileError("a picture is not in the folder of the requests")
+        raise ValueError("a picture is not in the folder of the requests")
     try:
         probe_image(picture.read_bytes())
     except (OSError, ValueError):
-        raise RequestFileError("a picture of the requests cannot be read") from None
+        raise ValueError("a picture of the requests cannot be read") from None
     return {**part, "image_url": {"url": data_url(picture)}}
 
 

@@ -102,7 +102,7 @@ class _Step(StrictDocument):
     annotation_sources: Sources | None = None
 
 
-class AgentNetTask(StrictDocument):
+class _AgentNetTask(StrictDocument):
     """A line of the full form."""
 
     task_id: Text
@@ -153,7 +153,7 @@ def _split_problems(tasks: ExportReader, full: str, short: str) -> Iterator[Prob
             yield Problem("forms_differ", short, message, number, remedy=REBUILD)
 
 
-def _faults(task: AgentNetTask, _files: NamedFiles) -> Iterator[Fault]:
+def _faults(task: _AgentNetTask, _files: NamedFiles) -> Iterator[Fault]:
     if MARKER.search(task.instruction):
         yield Fault("marker", "instruction: contains a control marker of a model")
     if [step.index for step in task.traj] != list(range(len(task.traj))):
@@ -188,7 +188,7 @@ def _code_faults(code: str, completed: bool | None, *, is_last: bool) -> Iterato
 
 
 AGENTNET_FORMAT = RecordFormat(
-    AgentNetTask,
+    _AgentNetTask,
     lambda task: ((f"traj[{n}].image", f"{IMAGES}/{s.image}") for n, s in enumerate(task.traj)),
     _faults,
     id_field="task_id",
@@ -377,7 +377,7 @@ class _BenchStep(Document):
     alternative_options: list[list[_TrueAction]] = Field(default_factory=list)
 
 
-class BenchTask(Document):
+class _BenchTask(Document):
     """A file of `tasks/`."""
 
     task_id: Text
@@ -400,7 +400,7 @@ def validate_agentnetbench(root: Path) -> list[Problem]:
     reader, problems, unread = ExportReader(root), list[Problem](), False
     for path in sorted((root / BENCH_TASKS).glob("*.json")):
         file = f"{BENCH_TASKS}/{path.name}"
-        task, found = read_document(BenchTask, path, file)
+        task, found = read_document(_BenchTask, path, file)
         problems += found
         unread = unread or task is None
         if task is not None:
@@ -409,14 +409,14 @@ def validate_agentnetbench(root: Path) -> list[Problem]:
     return [*problems, *unused_images(unused, BENCH_IMAGES, "step")]
 
 
-def _bench_faults(task: BenchTask, _files: NamedFiles) -> Iterator[Fault]:
+def _bench_faults(task: _BenchTask, _files: NamedFiles) -> Iterator[Fault]:
     numbers = [step.step_num for step in task.steps if step.step_num is not None]
     if any(after <= before for before, after in pairwise(numbers)):
         yield Fault("step_num", "steps: their step_num do not rise")
 
 
 _BENCH_FORMAT = RecordFormat(
-    BenchTask,
+    _BenchTask,
     lambda task: (
         (f"steps[{n}].image", f"{BENCH_IMAGES}/{step.image}") for n, step in enumerate(task.steps)
     ),

@@ -154,7 +154,7 @@ class _Agent(StrictDocument):
     extra: dict[str, Any] | None = None
 
 
-class AtifTrajectory(StrictDocument):
+class _AtifTrajectory(StrictDocument):
     """trajectory.json; the steps are numbered from 1."""
 
     schema_version: Literal["ATIF-v1.8"]
@@ -254,7 +254,7 @@ def validate_atif_file(path: Path, file: str | None = None, trajectory: str = ""
         trajectory: the id that it must have; empty: any.
     """
     name = file or path.name
-    document, problems = read_document(AtifTrajectory, path, name)
+    document, problems = read_document(_AtifTrajectory, path, name)
     if document is None:
         return problems
     files = NamedFiles.below(path.parent)
@@ -270,7 +270,7 @@ def validate_atif_file(path: Path, file: str | None = None, trajectory: str = ""
     return [*problems, *(fault.at(name, None) for fault in faults)]
 
 
-def _faults(document: AtifTrajectory, files: NamedFiles) -> Iterator[Fault]:
+def _faults(document: _AtifTrajectory, files: NamedFiles) -> Iterator[Fault]:
     if document.steps[0].source != "user":
         yield Fault("first_step", "steps[0]: must be the user's")
     calls = [call.tool_call_id for step in document.steps for call in step.tool_calls or ()]
@@ -299,7 +299,7 @@ def _paths(step: _AtifStep) -> Iterator[str]:
 
 
 ATIF_FORMAT = RecordFormat(
-    AtifTrajectory,
+    _AtifTrajectory,
     lambda document: (
         (f"steps[{n}]", path) for n, step in enumerate(document.steps) for path in _paths(step)
     ),

@@ -160,7 +160,7 @@ class _Metadata(StrictDocument):
     others: _Others  # what is free
 
 
-class LiteRow(StrictDocument):
+class _LiteRow(StrictDocument):
     """A row; two of its columns are JSON text, whose faults are told by the column's name."""
 
     images: list[str]
@@ -315,10 +315,10 @@ def _call(number: int, step: SaidStep, trajectory: Trajectory) -> dict[str, Any]
     return {"role": "assistant", "content": content, "tool_calls": calls}
 
 
-def lite_format(dims: Sequence[str], name: str) -> RecordFormat[LiteRow]:
+def lite_format(dims: Sequence[str], name: str) -> RecordFormat[_LiteRow]:
     """The form of the rows of a folder."""
     faults = partial(_row_faults, list(dims), name)
-    return RecordFormat(LiteRow, lambda row: [("an image", one) for one in row.images], faults)
+    return RecordFormat(_LiteRow, lambda row: [("an image", one) for one in row.images], faults)
 
 
 def kept_lite(dims: tuple[str, str]) -> Checked:
@@ -334,7 +334,7 @@ def kept_lite(dims: tuple[str, str]) -> Checked:
     return check
 
 
-def _row_faults(dims: list[str], name: str, row: LiteRow, files: NamedFiles) -> Iterator[Fault]:
+def _row_faults(dims: list[str], name: str, row: _LiteRow, files: NamedFiles) -> Iterator[Fault]:
     for number, image in enumerate(row.images):
         found = _IMAGE.fullmatch(image)
         if not found or found["name"] != name:

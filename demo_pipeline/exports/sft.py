@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
+from pydantic import Field
 
 from demo_pipeline.annotations.annotations import VARIANTS, wordings
 from demo_pipeline.datasets.export_loop import build_form
@@ -34,9 +35,9 @@ from demo_pipeline.desktopd.models import (
     FRESHNESS,
     GAP,
     ActionType,
-    HistoryGap,
-    SftSample,
+    Count,
     StepAction,
+    Text,
 )
 from demo_pipeline.desktopd.trajectory_reader import StepFiles, json_problem
 from demo_pipeline.desktopd.validator import Nodes, check_action, check_tree, check_tree_bytes
@@ -58,7 +59,7 @@ from demo_pipeline.exports.step_facts import (
     STEP_SETTINGS,
     step_exclusion,
 )
-from demo_pipeline.files.base_model import check, limited
+from demo_pipeline.files.base_model import Document, check, limited
 from demo_pipeline.files.image_files import probe_image
 from demo_pipeline.files.json_files import JsonFileError, load_json, read_bytes
 from demo_pipeline.files.parquet import COUNT, TEXT, described_schema, one_of
@@ -72,6 +73,64 @@ _MOST_NAMED = 8  # step numbers in a message
 _DATA_URI = "data:image/png;base64,"
 _PNG_IN_BASE64 = "iVBORw0KGgo"
 _REFERENCE = "correct the reference"
+
+
+class _HistoryGap(Document):
+    """An action that no screenshot shows, in the history of a sample: no step of action.json.
+
+    It has the keys of one. `reasoning` says in words what was done, never where or what text.
+    """
+
+    step_index: None = None
+    action_type: Literal["gap"] = GAP
+    parameters: dict[str, Any] = Field(default_factory=dict, max_length=0)
+    target_element: None = None
+    reasoning: str
+
+
+class _SftInput(Document):
+    """The input of a model in an SFT sample.
+
+    Attributes:
+        screenshot: a path relative to the dataset, or the PNG inline as base64 or a data URI.
+        ui_tree: a path relative to the dataset, or the tree inline; null when `tree_agreement` of
+            the sample is `differs`.
+        history: the earlier actions, in the form of action.json or of `_HistoryGap`.
+    """
+
+    instruction: Text
+    screenshot: Text
+    ui_tree: Any
+    history: list[dict[str, Any]]
+
+
+class _SftOutput(Document):
+    """The expected output of a model; `reasoning` is that of the action, or an annotation."""
+
+    action: StepAction
+    reasoning: str
+
+
+class SftSample(Document):
+    """One line of an SFT file.
+
+    `freshness` and `tree_agreement` tell how far the tree can be trusted; others leave them out.
+    `first_step` is there when earlier steps were trimmed off. With `reasoning_source` the reasoning
+    is an annotation, with `instruction_source` the instruction: that of the action and of task.json
+    are others.
+    """
+
+    left_out_when_none: ClassVar[frozenset[str]] = frozenset(
+        {"freshness", "tree_agreement", "first_step", "reasoning_source", "instruction_source"}
+    )
+
+    input: _SftInput
+    output: _SftOutput
+    freshness: str | None = None
+    tree_agreement: str | None = None
+    first_step: Count | None = None
+    reasoning_source: Literal["human", "model", "rule"] | None = None
+    instruction_source: Literal["human", "model", "rule"] | None = None
 
 
 def _pictures(sample: SftSample) -> Iterator[tuple[str, str]]:
@@ -146,7 +205,7 @@ def _history_faults(history: Sequence[Mapping[str, Any]], expected: range) -> It
     """Yield the faults of earlier actions: each is valid, in order, and none is left out."""
     last, index = -1, expected.stop
     for number, value in enumerate(history):
-        model = HistoryGap if value.get("action_type") == GAP else StepAction
+        model = _HistoryGap if value.get("action_type") == GAP else StepAction
         earlier, problems = check(model, value, "")
         place = f"input.history[{number}]"
         yield from (Fault.of(problem, place) for problem in problems)
@@ -371,7 +430,7 @@ def _samples(made_of: RecordSource) -> Iterator[Record | Excluded]:
     history: list[dict[str, Any]] = []
     for step in trajectory.steps:
         gaps = map(hidden_words, candidate.hidden.before(step.index))
-        gone = [HistoryGap(reasoning=f"Not shown: {words}.") for words in gaps]
+        gone = [_HistoryGap(reasoning=f"Not shown: {words}.") for words in gaps]
         history = [*history, *(gap.model_dump(mode="json") for gap in gone)]
         made = _sample(made_of, step, history)
         if isinstance(made, str):

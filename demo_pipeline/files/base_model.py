@@ -81,7 +81,8 @@ DocumentT = TypeVar("DocumentT", bound=Document)
 def explain(error: ValidationError) -> Iterator[tuple[Location, str]]:
     """Yield (location, what was expected there) for each error; never the rejected value."""
     for fault in error.errors(include_url=False, include_context=False, include_input=False):
-        yield fault["loc"], fault["msg"].removeprefix("Value error, ")
+        expected = fault["msg"].removeprefix("Value error, ")
+        yield fault["loc"], expected.partition(" or instance of ")[0]  # a class of this code
 
 
 def field_name(location: Location) -> str:

@@ -29,10 +29,6 @@ ItemT = TypeVar("ItemT")
 FoundT = TypeVar("FoundT")
 
 
-class EndpointError(ValueError):
-    """The server cannot be used; the message says why and what to do."""
-
-
 @dataclass(slots=True)
 class Endpoint:
     """A server.
@@ -61,19 +57,19 @@ class Endpoint:
         except ValueError:  # the port is not a number, or a bracket is open
             usable = False
         if not usable or not self.url.isprintable() or " " in self.url:
-            raise EndpointError("the endpoint must be a URL such as http://127.0.0.1:8000/v1")
+            raise ValueError("the endpoint must be a URL such as http://127.0.0.1:8000/v1")
         if parts.username or parts.password or parts.query:
-            raise EndpointError(
+            raise ValueError(
                 f"the endpoint must hold no user, password or query; the key is read from "
                 f"{KEY_VARIABLE}"
             )
         # What HTTP refuses to send it quotes in its error.
         if not (self.key.isascii() and self.key.isprintable()) or " " in self.key:
-            raise EndpointError(
+            raise ValueError(
                 f"{KEY_VARIABLE} holds a line end, a space or a letter that no key has; set it anew"
             )
         if self.key and parts.scheme == "http" and not self.is_loopback:
-            raise EndpointError("a key is not sent without TLS; give an https:// endpoint")
+            raise ValueError("a key is not sent without TLS; give an https:// endpoint")
 
     @property
     def host(self) -> str:
@@ -89,9 +85,9 @@ class Endpoint:
             return self.host == "localhost"
 
     def require_consent(self, *, yes: bool) -> None:
-        """Raise an `EndpointError` for another machine, unless the person said yes."""
+        """Raise a ValueError for another machine, unless the person said yes."""
         if not self.is_loopback and not yes:
-            raise EndpointError(
+            raise ValueError(
                 f"{self.host} is another host, and requests hold screens and typed text; give "
                 "--yes to send them there"
             )
@@ -103,7 +99,7 @@ class Endpoint:
             The status of HTTP (0: no answer), the chat, and a fixed phrase why there is none.
 
         Raises:
-            EndpointError: the server refuses every request, or nobody listens there.
+            ValueError: the server refuses every request, or nobody listens there.
         """
         import aiohttp  # noqa: PLC0415 - costs 0.4 s
 
@@ -115,16 +111,16 @@ class Endpoint:
             except aiohttp.ClientConnectorError:
                 last = min(last, _CONNECTIONS)
                 if attempt >= last:
-                    raise EndpointError(
+                    raise ValueError(
                         f"{self.url} cannot be connected to; start the server there or correct "
                         "--endpoint, then the same command goes on"
                     ) from None
             except (aiohttp.ClientError, OSError, ValueError):  # a timeout is an OSError
                 pass
             if 300 <= status < 400:
-                raise EndpointError(f"{self.host} redirects; give the address that it leads to")
+                raise ValueError(f"{self.host} redirects; give the address that it leads to")
             if status in _REFUSED:
-                raise EndpointError(
+                raise ValueError(
                     f"{self.host} answered {status}; check the endpoint, the name of the "
                     f"model and the variable {KEY_VARIABLE}"
                 )

@@ -11,7 +11,7 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
-from demo_pipeline.osworld.task_table import ORDINARY, instruction_key, read_catalog
+from demo_pipeline.osworld.task_files import ORDINARY, instruction_key, read_catalog
 from demo_pipeline.osworld.task_text import assignment_of
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.recording.meta import Meta

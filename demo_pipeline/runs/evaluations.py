@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, ValidationError
 
@@ -277,29 +277,22 @@ class _DroppedEvaluation:
         return max(file.modified for file in (self.predictions, self.settings) if file)
 
 
-class ListedEvaluations(NamedTuple):
-    """The folders of predictions in the store; of others, why they cannot be read now."""
-
-    found: tuple[_DroppedEvaluation, ...] = ()
-    unreadable: Mapping[str, str] = {}
-
-
 def predictions_path(name: str) -> str:
     """Where the predictions of this name are in the store."""
     return f"{EVALUATIONS_FOLDER}/{name}/{PREDICTIONS_FILE}"
 
 
-def list_evaluations(workspace: Workspace) -> ListedEvaluations:
-    """The folders of predictions; those whose name is not a safe id are left out.
+def list_evaluations(workspace: Workspace) -> tuple[list[_DroppedEvaluation], dict[str, str]]:
+    """The predictions in the store by name; of other folders, why they cannot be read now.
 
-    One folder that cannot be read hides no other.
+    Folders whose name is not a safe id are left out. One that cannot be read hides no other.
 
     Raises:
         StorageError: the store cannot be read.
     """
     url = workspace.store.url
     if not is_bucket(url) and not (local_path(url) / EVALUATIONS_FOLDER).is_dir():
-        return ListedEvaluations()
+        return [], {}
     objects = workspace.store.objects
     found, unreadable = list[_DroppedEvaluation](), dict[str, str]()
     for name in sorted(filter(is_safe_id, list_folders(objects, f"{EVALUATIONS_FOLDER}/"))):
@@ -309,7 +302,7 @@ def list_evaluations(workspace: Workspace) -> ListedEvaluations:
             unreadable[name] = str(error)
         else:
             found += [dropped] if dropped else []
-    return ListedEvaluations(tuple(found), unreadable)
+    return found, unreadable
 
 
 def find_evaluation(objects: Objects, name: str) -> _DroppedEvaluation | None:

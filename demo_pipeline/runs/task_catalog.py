@@ -12,8 +12,7 @@ import pyarrow as pa
 
 from demo_pipeline.datasets.dataset_inputs import DatasetInputs
 from demo_pipeline.files.system_errors import raise_system_trouble
-from demo_pipeline.osworld import task_table
-from demo_pipeline.osworld.task_files import read_task_folder
+from demo_pipeline.osworld import task_files
 from demo_pipeline.osworld.task_matching import NO_CATALOG, TaskIndex, TaskMatch
 from demo_pipeline.problems import Problem, Severity
 from demo_pipeline.recording.manifest import RecordingManifest
@@ -27,18 +26,18 @@ CATALOG_OUTPUT = "osworld/tasks"
 
 def read_task_files(workspace: Workspace) -> SourceInput:
     """The folder of task files; empty when it does not exist."""
-    folder = read_task_folder(workspace.tasks)
+    folder = task_files.read_task_folder(workspace.tasks)
     return SourceInput(folder, {"task_files": folder.fingerprint()})
 
 
 def _build(inputs: DatasetInputs, out: Path) -> Summary:
     """Write the catalog. A bad task file becomes a row of problems.parquet and nothing else."""
-    return task_table.build_catalog(inputs.source, out)
+    return task_files.build_catalog(inputs.source, out)
 
 
 def _verify_task_files(_inputs: DatasetInputs, out: Path) -> list[Problem]:
     """What is wrong with the task files, errors first."""
-    problems = task_table.catalog_problems(out)
+    problems = task_files.catalog_problems(out)
     return sorted(problems, key=lambda problem: problem.severity is not Severity.ERROR)
 
 
@@ -79,7 +78,7 @@ TASKS_STAGE: Stage[DatasetInputs] = Stage(
         Check(
             "catalog_schema",
             "Both tables have their columns; every file occurs once, with its id.",
-            built_again(_build, lambda _, out: task_table.check_catalog(out)),
+            built_again(_build, lambda _, out: task_files.check_catalog(out)),
             compared=("tasks",),
         ),
         Check(
@@ -90,6 +89,6 @@ TASKS_STAGE: Stage[DatasetInputs] = Stage(
             compared=("tasks",),
         ),
     ),
-    columns=task_table.CATALOG_SCHEMA,
+    columns=task_files.CATALOG_SCHEMA,
     exported=False,
 )

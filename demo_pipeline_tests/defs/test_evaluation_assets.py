@@ -10,7 +10,6 @@ import pytest
 
 from demo_pipeline.runs.evaluations import (
     Evaluation,
-    ListedEvaluations,
     list_evaluations,
     write_right_answers,
 )
@@ -186,12 +185,12 @@ def test_nothing_to_score_is_no_failure_and_one_that_cannot_be_scored_costs_no_o
 
 
 def test_only_folders_with_predictions_and_a_safe_name_count(made: Bench) -> None:
-    assert list_evaluations(made.workspace) == ListedEvaluations()
+    assert list_evaluations(made.workspace) == ([], {})
     folder = Path(made.settings.store) / "evaluations"
     (folder / "empty").mkdir(parents=True)
     (folder / "a name").mkdir()
     (folder / "a name" / "predictions.jsonl").write_text("")
-    assert list_evaluations(made.workspace) == ListedEvaluations()
+    assert list_evaluations(made.workspace) == ([], {})
     assert "no new or changed predictions" in ticked(made, "new_evaluations").skipped
 
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from demo_pipeline.desktopd.models import SftInput, SftOutput, SftSample, StepAction
+from demo_pipeline.desktopd.models import StepAction
 from demo_pipeline.desktopd.trajectory_reader import read_trajectory
-from demo_pipeline.exports.sft import validate_sft
+from demo_pipeline.exports.sft import SftSample, validate_sft
 from demo_pipeline.files.json_files import json_bytes, load_json, parse_json
 from demo_pipeline.problems import Severity
 from demo_pipeline_tests.desktopd import good_dataset as good
@@ -19,14 +19,14 @@ def samples(root):
     made = []
     for step in trajectory.steps:
         history = [s.action.model_dump(mode="json") for s in trajectory.steps[: step.index]]
-        seen = SftInput(
-            instruction=trajectory.task.instruction,
-            screenshot=step.screenshot.relative_to(root).as_posix(),
-            ui_tree=load_json(step.ui_tree),
-            history=history,
-        )
-        answer = SftOutput(action=step.action, reasoning=step.action.reasoning)
-        made.append(SftSample(input=seen, output=answer))
+        seen = {
+            "instruction": trajectory.task.instruction,
+            "screenshot": step.screenshot.relative_to(root).as_posix(),
+            "ui_tree": load_json(step.ui_tree),
+            "history": history,
+        }
+        answer = {"action": step.action, "reasoning": step.action.reasoning}
+        made.append(SftSample.model_validate({"input": seen, "output": answer}))
     return made
 
 

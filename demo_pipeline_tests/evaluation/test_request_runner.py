@@ -9,12 +9,11 @@ import pytest
 
 from demo_pipeline.evaluation.predictions import read_predictions
 from demo_pipeline.evaluation.requests import (
-    RequestFileError,
     answered_ids,
     count_requests,
     send_requests,
 )
-from demo_pipeline.files.chat_server import Endpoint, EndpointError
+from demo_pipeline.files.chat_server import Endpoint
 from demo_pipeline_tests.datasets.builders import picture
 from demo_pipeline_tests.evaluation.fake_server import echo, fake_server
 
@@ -165,7 +164,7 @@ def test_a_port_where_nobody_listens_is_named_soon(tmp_path):
     with fake_server() as server:
         url = server.url
     host, pauses = endpoint(url)
-    with pytest.raises(EndpointError, match=f"{url} cannot be connected to; start the server"):
+    with pytest.raises(ValueError, match=f"{url} cannot be connected to; start the server"):
         send_requests(requests, results, host, "qwen", at_once=1)
     assert len(pauses) == 3
     assert sum(pauses) < 10
@@ -204,12 +203,11 @@ def test_what_does_not_pass_is_a_failed_request(tmp_path, answer):
 def test_a_server_that_refuses_everything_ends_the_run(tmp_path, status):
     requests, results = write(tmp_path, *(ask(n) for n in range(50)))
     with fake_server(lambda *_: (status, {"error": TYPED})) as server:
-        with pytest.raises(EndpointError) as caught:
+        with pytest.raises(ValueError, match=r"^127\.0\.0\.1 ") as caught:
             send_requests(
                 requests, results, endpoint(server.url, key="k-e-y")[0], "qwen", at_once=2
             )
         assert len(server.bodies) <= 4
-    assert "127.0.0.1" in str(caught.value)
     assert TYPED not in str(caught.value)
     assert "k-e-y" not in str(caught.value) + repr(endpoint(server.url, key="k-e-y")[0])
 
@@ -247,14 +245,14 @@ def test_pictures_beside_the_requests_are_sent_inside_and_no_other_file(tmp_path
     (folder / "link.png").symlink_to(tmp_path / "outside.png")
     for name in ("../outside.png", "typed.png", "link.png"):
         requests, _ = write(folder, showing(folder / name))
-        with fake_server() as server, pytest.raises(RequestFileError):
+        with fake_server() as server, pytest.raises(ValueError, match=r"^a picture "):
             send_requests(requests, tmp_path / name[-9:], endpoint(server.url)[0], "qwen")
         assert server.bodies == []
 
 
 def test_a_file_that_holds_no_requests_is_refused_with_its_line(tmp_path):
     requests, results = write(tmp_path, ask(0), {"text": TYPED})
-    with pytest.raises(RequestFileError, match=r"requests\.jsonl:2: not a request"):
+    with pytest.raises(ValueError, match=r"requests\.jsonl:2: not a request"):
         count_requests(requests, results)
 
 
@@ -288,13 +286,13 @@ def test_only_this_machine_is_loopback(url, here):
     ],
 )
 def test_an_endpoint_that_cannot_be_used_is_refused(url):
-    with pytest.raises(EndpointError) as caught:
+    with pytest.raises(ValueError, match=r"^the endpoint must ") as caught:
         Endpoint(url)
     assert "pw" not in str(caught.value)
 
 
 def test_a_key_is_not_sent_in_the_clear():
-    with pytest.raises(EndpointError, match="https"):
+    with pytest.raises(ValueError, match="https"):
         Endpoint("http://example.org/v1", "key")
 
 
@@ -302,6 +300,6 @@ def test_a_key_is_not_sent_in_the_clear():
     "key", ["hunter2\n", "hunter2\r\nX: y", "hunter 2", "hunter2…", "hunter2é"]
 )
 def test_a_key_that_cannot_be_sent_is_not_quoted(key):
-    with pytest.raises(EndpointError, match="OPENAI_API_KEY holds") as caught:
+    with pytest.raises(ValueError, match="OPENAI_API_KEY holds") as caught:
         Endpoint("http://127.0.0.1/v1", key)
     assert "hunter" not in str(caught.value)

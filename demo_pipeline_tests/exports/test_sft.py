@@ -5,9 +5,14 @@ import json
 import pyarrow.parquet as pq
 import pytest
 
-from demo_pipeline.desktopd.models import SftSample
 from demo_pipeline.exports.cudag.dataset import build_cudag
-from demo_pipeline.exports.sft import SFT_SCHEMA, build_sft, validate_sft, validate_sft_folder
+from demo_pipeline.exports.sft import (
+    SFT_SCHEMA,
+    SftSample,
+    build_sft,
+    validate_sft,
+    validate_sft_folder,
+)
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline_tests.datasets.builders import (
     CLICK,

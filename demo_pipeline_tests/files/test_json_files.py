@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from demo_pipeline.desktopd.models import SftInput
+from demo_pipeline.desktopd.models import Metadata
 from demo_pipeline.files.json_files import (
     JsonFileError,
     dump_json,
@@ -79,9 +79,9 @@ def test_deep_trees_are_written_and_read(tmp_path, levels, compact):
 
 
 def test_deep_tree_inside_a_model_is_written(tmp_path):
-    sample = SftInput(instruction="x", screenshot="y", ui_tree=deep_tree(1500), history=[])
-    dump_json(tmp_path / "a.json", sample, compact=True)
-    tree = load_json(tmp_path / "a.json")["ui_tree"]
+    document = Metadata(configuration=deep_tree(1500))
+    dump_json(tmp_path / "a.json", document, compact=True)
+    tree = load_json(tmp_path / "a.json")["configuration"]
     assert levels_of(tree["root"]) == 1500
 
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from demo_pipeline.osworld.task_files import instruction_key
 from demo_pipeline.osworld.task_matching import (
     NO_CATALOG,
     NO_MATCH,
@@ -13,7 +14,6 @@ from demo_pipeline.osworld.task_matching import (
     TaskMatch,
     require_catalog,
 )
-from demo_pipeline.osworld.task_table import instruction_key
 from demo_pipeline.recording.meta import Meta
 
 UID = "2f47cce1-8480-561c-95f4-f934cd708e24"

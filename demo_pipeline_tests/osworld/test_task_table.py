@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from demo_pipeline.osworld.task_files import read_task_folder
-from demo_pipeline.osworld.task_table import (
+from demo_pipeline.osworld.task_files import (
     CATALOG_FILE,
     CATALOG_SCHEMA,
     PROBLEMS_FILE,
@@ -19,6 +18,7 @@ from demo_pipeline.osworld.task_table import (
     check_catalog,
     instruction_key,
     read_catalog,
+    read_task_folder,
 )
 from demo_pipeline_tests.datasets.builders import snapshot
 from demo_pipeline_tests.task_folders import RISKY, put_tasks, put_text, risk_task, task

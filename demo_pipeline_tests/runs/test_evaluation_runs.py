@@ -24,7 +24,7 @@ def test_predictions_in_a_bucket_become_scores(tmp_path: Path, moto_url: str) ->
     workspace = Workspace.open(settings)
     actions = [CLICK, ("type", {"text": "hunter2"})]
     commit_trajectories(workspace, [make_trajectory(tmp_path, "demo", actions)])
-    assert list_evaluations(workspace).found == ()
+    assert list_evaluations(workspace)[0] == []
     with pytest.raises(EvaluationError, match=r"evaluations/right/predictions\.jsonl is not"):
         run_evaluation(workspace, "right")
     path = tmp_path / "predictions.jsonl"
@@ -32,7 +32,7 @@ def test_predictions_in_a_bucket_become_scores(tmp_path: Path, moto_url: str) ->
     objects = workspace.store.objects
     objects.put("evaluations/right/predictions.jsonl", path)
     objects.put("evaluations/right/evaluation.json", b'{"split": "any", "presets": ["cudag"]}')
-    (found,) = list_evaluations(workspace).found
+    (found,), _ = list_evaluations(workspace)
     assert found.name == "right"
     result = run_evaluation(workspace, "right")
     assert (result.status, result.summary["score"], result.summary["steps"]) == ("made", 1.0, 3)

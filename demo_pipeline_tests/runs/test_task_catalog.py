@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from demo_pipeline.osworld.task_table import read_catalog
+from demo_pipeline.osworld.task_files import read_catalog
 from demo_pipeline.runs.damage import storage_message
 from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.quarantine import list_quarantine

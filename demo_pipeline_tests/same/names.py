@@ -24,7 +24,7 @@ from demo_pipeline.exports.sft import SFT_SCHEMA
 from demo_pipeline.observation.frames.screenshot_writer import THUMBNAILS_SCHEMA
 from demo_pipeline.observation.frames.screenshots import FRAMES_SCHEMA
 from demo_pipeline.observation.trees.ui_trees import UI_TREES_SCHEMA
-from demo_pipeline.osworld.task_table import CATALOG_SCHEMA, PROBLEMS_SCHEMA
+from demo_pipeline.osworld.task_files import CATALOG_SCHEMA, PROBLEMS_SCHEMA
 from demo_pipeline.recording.input_log import EVENTS_SCHEMA, REJECTED_SCHEMA, SCANS_SCHEMA
 from demo_pipeline.runs.quarantine_table import QUARANTINE_SCHEMA
 from demo_pipeline.settings import ExportName, Section, Settings, project_root

@@ -135,7 +135,7 @@ def test_predictions_are_scored_and_never_written_with_it(
     workspace: Workspace, tmp_path: Path
 ) -> None:
     commit_trajectories(workspace, [make_trajectory(tmp_path, "one", [CLICK])])
-    assert [found.name for found in list_evaluations(workspace).found] == ["mine"]
+    assert [found.name for found in list_evaluations(workspace)[0]] == ["mine"]
     assert run_evaluation(workspace, "mine").status == "made"
     objects = workspace.store.objects
     for name in ("mine", "other"):

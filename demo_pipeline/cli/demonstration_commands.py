@@ -31,10 +31,15 @@ def inspect(
     Typed text is not shown, only its length.
     """
     from demo_pipeline.actions.action_stages import ACTIONS_STAGE
-    from demo_pipeline.actions.inspection_text import timeline_lines
     from demo_pipeline.recording.manifest import read_manifest
     from demo_pipeline.recording.recording_stages import EVENTS_STAGE, RAW_RECORDINGS_STAGE
-    from demo_pipeline.runs.inspection import absence, dataset_lines, quarantine_lines, step_lines
+    from demo_pipeline.runs.inspection import (
+        absence,
+        dataset_lines,
+        quarantine_lines,
+        step_lines,
+        timeline_lines,
+    )
     from demo_pipeline.store.names import is_bucket, safe_id
     from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 

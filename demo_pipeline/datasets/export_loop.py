@@ -154,7 +154,7 @@ def plan_export(
 RecordT = TypeVar("RecordT")
 
 
-class Exporter(Protocol[RecordT]):
+class _Exporter(Protocol[RecordT]):
     """Where the records of trajectories come from, and where they go."""
 
     @property
@@ -183,7 +183,7 @@ class Exporter(Protocol[RecordT]):
         """Write a record of a split; returns why it cannot be written, or nothing."""
 
 
-def export_records(plan: ExportPlan, exporter: Exporter[Any]) -> ExportSummary:
+def export_records(plan: ExportPlan, exporter: _Exporter[Any]) -> ExportSummary:
     """Write the records of all planned trajectories, by trajectory id and step.
 
     One trajectory is in memory at a time. One that cannot be read is counted and costs the others
@@ -307,17 +307,17 @@ class _FormExporter:
                     self._writer(part, name)
 
     def records(self, candidate: Candidate) -> tuple[Mapping[str, int], Iterator[KeptRecord]]:
-        """See `Exporter`."""
+        """See `_Exporter`."""
         head, records = kept_records(self._form, candidate.source, self._settings)
         self.counts.update(head.counts)
         return head.excluded, records
 
     def question(self, record: KeptRecord) -> str:
-        """See `Exporter`."""
+        """See `_Exporter`."""
         return record.question
 
     def write(self, candidate: Candidate, split: Split, record: KeptRecord) -> str:
-        """See `Exporter`."""
+        """See `_Exporter`."""
         form = self._form
         pictures = form.pictures(candidate, split, record, self._settings)
         if not all(self._picture(*one, record, candidate) for one in pictures.items()):

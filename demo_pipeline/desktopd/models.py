@@ -261,7 +261,7 @@ class _Bounds(Document):
     height: int = Field(ge=0)
 
 
-class Screen(Document):
+class _Screen(Document):
     """Width and height of the coordinate space, in pixels."""
 
     width: int = Field(gt=0)
@@ -283,7 +283,7 @@ class UITree(Document):
     """ui_tree.json. `timestamp` is ISO 8601; `root` is a node, as a plain value."""
 
     timestamp: str
-    screen: Screen
+    screen: _Screen
     root: Any
 
     @field_validator("timestamp")

@@ -287,13 +287,8 @@ _ANSWERERS = (PREDICTIONS, *BASELINES, *GUESSED_KINDS)
 _ROWS_AT_ONCE = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class FailedStep:
-    """A step that was answered wrong; `answer` is None when there is no usable answer."""
-
-    step: TrueStep
-    answer: Answer | None
-    reason: str | None
+# A step that was answered wrong, its answer, and why there is none that is usable.
+_Failed = tuple[TrueStep, Answer | None, str | None]
 
 
 @dataclass(slots=True)
@@ -314,7 +309,7 @@ class ScoreReport:
     lines: int = 0
     unusable_steps: Mapping[str, int] = field(default_factory=dict)
     unusable_lines: Mapping[str, int] = field(default_factory=dict)
-    failures: list[FailedStep] = field(default_factory=list, repr=False)
+    failures: list[_Failed] = field(default_factory=list, repr=False)
 
     @property
     def answered(self) -> int:
@@ -421,15 +416,15 @@ class _Scorer:
             score = scores[id(answer)]
             self.keep({**known, "preset": preset, "score": score})
             if not number and score is not None and score < RIGHT:
-                self._failed(FailedStep(step, answer, reason))
+                self._failed(step, answer, reason)
         return row
 
-    def _failed(self, failed: FailedStep) -> None:
+    def _failed(self, step: TrueStep, answer: Answer | None, reason: str | None) -> None:
         """Keep a failed step for people to look at: some, and a few of a kind."""
-        few = self.failed_kinds[failed.step.kind] < _OF_A_KIND
+        few = self.failed_kinds[step.kind] < _OF_A_KIND
         if few and len(self.report.failures) < _MOST_FAILURES:
-            self.failed_kinds[failed.step.kind] += 1
-            self.report.failures.append(failed)
+            self.failed_kinds[step.kind] += 1
+            self.report.failures.append((step, answer, reason))
 
     def _predicted(self, step: TrueStep) -> tuple[Answer | None, str | None]:
         """The answer, or why there is none."""
@@ -461,21 +456,20 @@ def _answered_kind(answer: Answer) -> str:
 _COLUMNS, _TILE_WIDTH, _QUALITY = 2, 480, 80
 
 
-def failures_sheet(failures: Sequence[FailedStep]) -> bytes:
+def failures_sheet(failures: Sequence[_Failed]) -> bytes:
     """A JPEG with a row for each failed step: what the person did, and what was answered."""
-    tiles = [tile for failed in failures for tile in _row(failed)]
+    tiles = [tile for failed in failures for tile in _row(*failed)]
     title = "what the person did | what was answered" if tiles else "no step was answered wrong"
     return encode_jpeg(contact_sheet(tiles, _COLUMNS, _TILE_WIDTH, title), _QUALITY)
 
 
-def _row(failed: FailedStep) -> tuple[Tile, Tile]:
-    step = failed.step
+def _row(step: TrueStep, answer: Answer | None, reason: str | None) -> tuple[Tile, Tile]:
     name = f"{step.trajectory_id} step {step.step_index}"
     left, top, width, height = (round(part) for part in step.box or (0, 0, 0, 0))
     known = (left, top, width, height) if step.box else None
     right = Tile(step.screenshot, name, step.kind, _drawn(step, step.answer), known)
-    caption = f"no usable answer: {failed.reason}" if failed.reason else _said(failed.answer)
-    return right, Tile(step.screenshot, name, caption, _drawn(step, failed.answer), known)
+    caption = f"no usable answer: {reason}" if reason else _said(answer)
+    return right, Tile(step.screenshot, name, caption, _drawn(step, answer), known)
 
 
 def _drawn(step: TrueStep, answer: Answer | None) -> StepAction | None:

@@ -105,7 +105,7 @@ class StepRecord:
 
 @dataclass(frozen=True, slots=True)
 class _TrueStepExporter:
-    """Hands on the records of some splits instead of writing them; see `Exporter`."""
+    """Hands on the records of some splits instead of writing them; see `_Exporter`."""
 
     settings: DatasetSettings
     tasks: Mapping[str, str]
@@ -135,7 +135,7 @@ class _TrueStepExporter:
         return excluded, iter(found)
 
     def question(self, record: StepRecord) -> str:
-        """See `Exporter`."""
+        """See `_Exporter`."""
         return question(record.draft.prompt, record.draft.screenshot)
 
     def write(self, _candidate: Candidate, split: Split, record: StepRecord) -> str:

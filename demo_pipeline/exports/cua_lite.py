@@ -32,10 +32,8 @@ from demo_pipeline.exports.cua_lite_actions import (
     BBOX,
     COMPUTER,
     LITE_DONE,
-    LITE_TOOLS,
     POINT,
-    LiteActions,
-    LiteBox,
+    argument_faults,
     lite_actions,
     lite_value,
 )
@@ -427,17 +425,8 @@ def _call_faults(call: _Call, task_type: str, place: str) -> Iterator[Fault]:
     tool = call.function.name
     if tool != _TOOL_OF.get(task_type, tool):
         yield Fault("tool", f"{place}: the tool must be {_TOOL_OF[task_type]}")
-    arguments = lite_value(LITE_TOOLS[tool], call.function.arguments)
-    if isinstance(arguments, list):
-        yield from (Fault("arguments", f"{place}.arguments: {fault}") for fault in arguments)
-    elif isinstance(arguments, LiteBox):
-        left, top, right, bottom = arguments.coordinate
-        if left > right or top > bottom:
-            yield Fault("box", f"{place}: the box ends before it begins")
-    elif isinstance(arguments, LiteActions):
-        for action in arguments.actions:
-            if action.action in {"click", "scroll"} and action.coordinate is None:
-                yield Fault("no_place", f"{place}: a {action.action} has no coordinate")
+    for code, said in argument_faults(tool, call.function.arguments):
+        yield Fault(code, f"{place}{said}")
 
 
 def validate_cua_lite(root: Path) -> list[Problem]:

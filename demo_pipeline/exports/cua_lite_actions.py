@@ -123,7 +123,7 @@ class _LiteAction(StrictDocument):
         return self
 
 
-class LiteActions(StrictDocument):
+class _LiteActions(StrictDocument):
     """The arguments of `computer`."""
 
     actions: list[_LiteAction] = Field(min_length=1)
@@ -135,16 +135,16 @@ class _LitePoint(StrictDocument):
     coordinate: _Coordinate
 
 
-class LiteBox(StrictDocument):
+class _LiteBox(StrictDocument):
     """The arguments of `bbox`."""
 
     coordinate: Annotated[list[_Unit], Field(min_length=4, max_length=4)]  # left, top, right, …
 
 
-LITE_TOOLS: Mapping[str, type[StrictDocument]] = {
-    COMPUTER: LiteActions,
+_TOOLS: Mapping[str, type[StrictDocument]] = {
+    COMPUTER: _LiteActions,
     POINT: _LitePoint,
-    BBOX: LiteBox,
+    BBOX: _LiteBox,
 }
 
 
@@ -154,6 +154,21 @@ def lite_value(model: type[DocumentT], value: Any) -> DocumentT | list[str]:
         return model.model_validate(value)
     except ValidationError as error:
         return [f"{field_name(place) or 'value'}: {said}" for place, said in explain(error)]
+
+
+def argument_faults(tool: str, value: Any) -> Iterator[tuple[str, str]]:
+    """Yield the code of what is wrong with the arguments of a tool, and what follows its place."""
+    arguments = lite_value(_TOOLS[tool], value)
+    if isinstance(arguments, list):
+        yield from (("arguments", f".arguments: {fault}") for fault in arguments)
+    elif isinstance(arguments, _LiteBox):
+        left, top, right, bottom = arguments.coordinate
+        if left > right or top > bottom:
+            yield "box", ": the box ends before it begins"
+    elif isinstance(arguments, _LiteActions):
+        for action in arguments.actions:
+            if action.action in {"click", "scroll"} and action.coordinate is None:
+                yield "no_place", f": a {action.action} has no coordinate"
 
 
 _DOES = {
@@ -254,15 +269,15 @@ def _answered(call: Any) -> Iterator[ActionCall]:
     if not isinstance(function, Mapping):
         raise AnswerFormatError("not a tool call")
     name = function.get("name")
-    if not isinstance(name, str) or name not in LITE_TOOLS:
+    if not isinstance(name, str) or name not in _TOOLS:
         raise AnswerFormatError("unknown tool")
-    arguments = lite_value(LITE_TOOLS[name], function.get("arguments"))
+    arguments = lite_value(_TOOLS[name], function.get("arguments"))
     match arguments:
-        case LiteActions(actions=actions):
+        case _LiteActions(actions=actions):
             yield from _done(actions)
         case _LitePoint(coordinate=point):
             yield ActionCall(POINT, at=_share(point))
-        case LiteBox(coordinate=[left, top, right, bottom]):
+        case _LiteBox(coordinate=[left, top, right, bottom]):
             yield ActionCall(BBOX, at=_share([(left + right) / 2, (top + bottom) / 2]))
         case _:
             raise AnswerFormatError("wrong arguments")

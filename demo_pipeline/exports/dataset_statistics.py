@@ -41,7 +41,7 @@ Tables = Mapping[str, list[dict[str, Any]]]
 STATISTICS_FILE = "statistics.json"
 
 
-class Query(NamedTuple):
+class _Query(NamedTuple):
     """A query of a file beside this module: its name, the views that it needs, and its SQL."""
 
     name: str
@@ -49,12 +49,12 @@ class Query(NamedTuple):
     sql: str
 
 
-def _queries(file: str) -> tuple[Query, ...]:
+def _queries(file: str) -> tuple[_Query, ...]:
     """The queries of a file, in which a line `-- name: views` is above each."""
     blocks = Path(__file__).with_name(file).read_text(encoding="utf-8").split("\n\n-- ")[1:]
     parts = [block.partition("\n") for block in blocks]
     named = [(title.rpartition(": "), sql) for title, _, sql in parts]
-    return tuple(Query(name, frozenset(needs.split()), sql) for (name, _, needs), sql in named)
+    return tuple(_Query(name, frozenset(needs.split()), sql) for (name, _, needs), sql in named)
 
 
 QUERIES, _AGREEMENTS = _queries("statistics.sql"), _queries("agreements.sql")

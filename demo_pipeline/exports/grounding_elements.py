@@ -83,7 +83,7 @@ def _node(value: Mapping[str, Any], parent: int, end: int) -> _ScreenNode:
     )
 
 
-class ShownScreen:
+class _ShownScreen:
     """What is where on a screen.
 
     Args:
@@ -232,10 +232,10 @@ def _layers(nodes: list[_ScreenNode]) -> list[int]:
     ]
 
 
-def read_screen(path: Path, platform: str) -> ShownScreen | None:
+def read_screen(path: Path, platform: str) -> _ShownScreen | None:
     """What a ui_tree.json says is where; None: it is not a tree."""
     try:
-        return ShownScreen(_screen_nodes(path), platform)
+        return _ShownScreen(_screen_nodes(path), platform)
     except (JsonFileError, LookupError, TypeError, ValueError, AttributeError):
         return None
 
@@ -287,7 +287,7 @@ class ElementLimits:
 
 
 def choose_elements(
-    screen: ShownScreen, limits: ElementLimits
+    screen: _ShownScreen, limits: ElementLimits
 ) -> tuple[list[GroundingElement], Counter[str]]:
     """The elements of a screen that are asked for, in document order, and the others by reason.
 
@@ -313,7 +313,7 @@ def choose_elements(
 class _Chooser:
     """The rules for one screen."""
 
-    def __init__(self, screen: ShownScreen, limits: ElementLimits) -> None:
+    def __init__(self, screen: _ShownScreen, limits: ElementLimits) -> None:
         self._screen, self._limits = screen, limits
         self._keys = [name_key(node.name) for node in screen.nodes]
         self._parts = {position for position in range(len(screen.nodes)) if self._is_part(position)}

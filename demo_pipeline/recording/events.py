@@ -35,7 +35,6 @@ from demo_pipeline.recording.input_log import (
     EventType,
     Rejected,
     TimeScale,
-    TimeUnit,
     find_time_scale,
     parse_log,
     public_event_name,
@@ -107,13 +106,13 @@ def build_events(
         "by_event": dict(sorted(event_counts.items())),
         "time_unit": scale.unit.name,
         "times_from": "meta.timestamp" if scale.origin_ms else "epoch",
-        "warnings": [str(problem) for problem in time_unit_problems(scale.unit)],
+        "warnings": [str(problem) for problem in time_unit_problems(scale)],
     }
 
 
-def log_time_unit(log: Path) -> TimeUnit:
-    """The unit in which the log counts time."""
-    return _time_scale(log).unit
+def check_time_unit(log: Path) -> list[Problem]:
+    """A problem if the log does not count in milliseconds."""
+    return time_unit_problems(_time_scale(log))
 
 
 def _time_scale(log: Path, recorded_at: datetime | None = None) -> TimeScale:

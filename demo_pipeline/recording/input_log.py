@@ -241,7 +241,7 @@ _MAX_TIMES = 2**16  # of which the median is taken; of a longer log, those of ev
 
 
 @dataclass(frozen=True, slots=True)
-class TimeUnit:
+class _TimeUnit:
     """A unit of time: its name, and how many milliseconds it has."""
 
     name: str
@@ -260,15 +260,15 @@ class TimeUnit:
         return value if 0 < converted < 1 <= value else converted
 
 
-MILLISECONDS = TimeUnit("milliseconds", 1)
+MILLISECONDS = _TimeUnit("milliseconds", 1)
 # In each unit the years 2014 to about 5000; no two of the ranges overlap. Any other time is read as
 # milliseconds: the documentation's own examples have times of 1970 in that unit.
 _EARLIEST_S, _LATEST_S = 1.4e9, 1e11
 _EARLIEST_MS = _EARLIEST_S * 1000
 _OTHER_UNITS = (
-    TimeUnit("seconds", 1000),
-    TimeUnit("microseconds", 1e-3),
-    TimeUnit("nanoseconds", 1e-6),
+    _TimeUnit("seconds", 1000),
+    _TimeUnit("microseconds", 1e-3),
+    _TimeUnit("nanoseconds", 1e-6),
 )
 
 
@@ -284,7 +284,7 @@ class TimeScale:
             there, else 0.
     """
 
-    unit: TimeUnit = MILLISECONDS
+    unit: _TimeUnit = MILLISECONDS
     median_ms: float | None = None
     origin_ms: int = 0
 
@@ -312,7 +312,7 @@ def _cut(value: float) -> float:
     return max(-_FAR, min(value, _FAR))
 
 
-def unit_of_time(value: float) -> TimeUnit:
+def unit_of_time(value: float) -> _TimeUnit:
     """The unit in which `value` is a time since 2014; milliseconds if it is so in none."""
     for unit in _OTHER_UNITS:
         if _EARLIEST_S <= unit.to_ms(value) / 1000 < _LATEST_S:
@@ -331,7 +331,7 @@ def find_time_scale(stream: BinaryIO, recorded_at: datetime | None = None) -> Ti
         stream: of the log.
         recorded_at: meta.timestamp; None: not known.
     """
-    units: Counter[TimeUnit] = Counter()
+    units: Counter[_TimeUnit] = Counter()
     times, every, lines = array("d"), 1, 0
     for _, _, _, line in split_lines(stream, MAX_LINE_BYTES):
         try:
@@ -356,11 +356,11 @@ def find_time_scale(stream: BinaryIO, recorded_at: datetime | None = None) -> Ti
     return TimeScale(unit, median_ms if median_ms >= _EARLIEST_MS else None, origin_ms)
 
 
-def time_unit_problems(unit: TimeUnit) -> list[Problem]:
+def time_unit_problems(scale: TimeScale) -> list[Problem]:
     """A problem if a log does not count in milliseconds."""
-    if unit == MILLISECONDS:
+    if scale.unit == MILLISECONDS:
         return []
-    message = f"time: most values are epoch {unit.name}, not milliseconds; all were converted"
+    message = f"time: most values are epoch {scale.unit.name}, not milliseconds; all were converted"
     remedy = "write `time` in epoch milliseconds"
     return [Problem("time_unit", LOG_FILE, message, remedy=remedy)]
 

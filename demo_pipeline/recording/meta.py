@@ -85,14 +85,14 @@ class _Monitor(_Tolerant):
     left_out_when_none = frozenset({"scale_factor"})
 
 
-class Reward(_Tolerant):
+class _Reward(_Tolerant):
     """The reward of the quest: `time` in epoch milliseconds, `max_reward` in $VIRAL."""
 
     time: Number | None = None
     max_reward: Number | None = None
 
 
-class Quest(_Tolerant):
+class _Quest(_Tolerant):
     """The task given to the person. `content` is the request in natural language."""
 
     title: str = ""
@@ -101,7 +101,7 @@ class Quest(_Tolerant):
     objectives: list[str] = Field(default_factory=list)
     content: str = ""
     pool_id: str = ""
-    reward: Reward | None = None
+    reward: _Reward | None = None
 
 
 class Meta(_Tolerant):
@@ -137,7 +137,7 @@ class Meta(_Tolerant):
         None, validation_alias=AliasChoices("primary_monitor", "monitor")
     )
     reason: str | None = None
-    quest: Quest | None = None
+    quest: _Quest | None = None
 
     @model_validator(mode="before")
     @classmethod

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from demo_pipeline.files.recording_files import LOG_FILE
 from demo_pipeline.problems import DemonstrationError, Problem
-from demo_pipeline.recording import events, input_log, manifest
+from demo_pipeline.recording import events, manifest
 from demo_pipeline.recording.input_log import EVENTS_SCHEMA
 from demo_pipeline.recording.manifest import RecordingManifest
 from demo_pipeline.stage import DEMONSTRATION_JOB, Check, Inputs, Stage, Summary, built_again
@@ -136,9 +136,7 @@ EVENTS_STAGE: Stage[RecordingInputs] = Stage(
         Check(
             "time_in_milliseconds",
             "The log counts time in epoch milliseconds. Other units are converted.",
-            lambda inputs, _: input_log.time_unit_problems(
-                events.log_time_unit(inputs.upload / LOG_FILE)
-            ),
+            lambda inputs, _: events.check_time_unit(inputs.upload / LOG_FILE),
             blocking=False,
             compared=("events",),
         ),

@@ -68,7 +68,7 @@ class EndedRun:
     successor: str | None = None
 
 
-class Runs(Protocol):
+class _Runs(Protocol):
     """What discovery asks about runs, and about what they left in the store."""
 
     @property
@@ -144,7 +144,7 @@ def is_given_up(upload: Upload) -> bool:
     return lost and upload.accepted == upload.fingerprint and upload.attempts >= MAX_LOST_RUNS
 
 
-def decide(upload: Upload, runs: Runs, colliding: Collection[str], later: float) -> Upload | str:
+def decide(upload: Upload, runs: _Runs, colliding: Collection[str], later: float) -> Upload | str:
     """The row of a complete upload that needs no run now, else the reason to request one.
 
     `later`: when to decide again about one that something else has to end for.
@@ -160,7 +160,7 @@ def decide(upload: Upload, runs: Runs, colliding: Collection[str], later: float)
     return _served(upload, runs, later) or reason
 
 
-def _served(upload: Upload, runs: Runs, later: float) -> Upload | None:
+def _served(upload: Upload, runs: _Runs, later: float) -> Upload | None:
     """The row of an upload that another run, or the store, makes a run unnecessary for."""
     live, fingerprint = runs.live(upload.id), upload.fingerprint or ""
     if live is not None and live[1] is None:  # which upload it reads is seen in the store
@@ -193,7 +193,7 @@ class Tick:
 def tick(  # noqa: PLR0917 - what a tick needs, in the order of its steps
     objects: Objects,
     table: DiscoveryTable,
-    runs: Runs,
+    runs: _Runs,
     now: float,
     settings: DiscoverySettings,
     clock: Callable[[], float] = time.monotonic,
@@ -221,7 +221,7 @@ class _Tick:
         self,
         objects: Objects,
         table: DiscoveryTable,
-        runs: Runs,
+        runs: _Runs,
         settings: DiscoverySettings,
         now: float,
         clock: Callable[[], float],

@@ -1,23 +1,167 @@
-"""What `demo-pipeline inspect` says beside the timeline: steps, datasets, or why there is nothing.
+"""What `demo-pipeline inspect` says: the timeline, steps, datasets, or why there is nothing.
 
-Belongs here: text for people about one demonstration, without typed characters.
+Belongs here: text for people about one demonstration, read from the committed tables, without typed
+characters. The timeline has its actions, repairs, rejected lines and event accounting.
 """
 
 import difflib
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+import pyarrow as pa
+
+from demo_pipeline.actions.action_tables import (
+    ACCOUNTING_FILE,
+    ACCOUNTING_SCHEMA,
+    BUCKETS,
+    Action,
+    read_actions,
+)
+from demo_pipeline.actions.inputs import inputs_of, late_lines
+from demo_pipeline.actions.scrolls import Vertical, direction_of
 from demo_pipeline.datasets.index import EXPORTS_SCHEMA, EXPORTS_TABLE
 from demo_pipeline.desktopd.trajectory_reader import read_trajectory
 from demo_pipeline.exports.dataset_stages import INDEX_STAGE
-from demo_pipeline.files.parquet import read_rows
+from demo_pipeline.files.parquet import read_rows, read_table
 from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.files.shown_text import counted
+from demo_pipeline.recording.events import read_events, rejected_lines
+from demo_pipeline.recording.input_log import BUTTON_EVENTS, POINTER_EVENTS
+from demo_pipeline.recording.key_names import public_name
+from demo_pipeline.recording.manifest import RecordingManifest
 from demo_pipeline.runs.quarantine import read_quarantine
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.store.store import Store
 from demo_pipeline.trajectories.provenance import read_provenance
+
+_REPAIRS = {
+    "phantom_modifier": "duplicate releases of a modifier, logged as presses: dropped",
+    "release_without_press": "releases without a press: dropped",
+    "zero_delta": "wheel events with delta 0: dropped",
+    "typed_and_erased": "events of text that was typed and erased: left out",
+    "stop_shortcut": "events of the shortcut that stopped the recorder: left out",
+    "held_with_button": "events of keys held while a mouse button was down: no typing",
+    "modifier_never_released": "events of modifiers that were never released: ignored",
+}
+_FLAGS = {
+    "never_released": "button presses without a release: treated as clicks",
+    "modifier_never_released": "actions whose modifier was never released: treated as released",
+    "key_held": "drags with another key held than a modifier: the action does not name it",
+    "end_points_only": "drags without logged moves: only start and end are known",
+}
+_MAX_REJECTED = 20  # rejected lines that are printed
+
+
+def timeline_lines(
+    events_folder: Path, actions_folder: Path, manifest: RecordingManifest
+) -> list[str]:
+    """The timeline as lines of plain text, without markup and without typed characters.
+
+    It is read from the outputs of the `events` and `actions` stages; seconds are counted from
+    meta.timestamp in the manifest.
+    """
+    events, actions = read_events(events_folder), read_actions(actions_folder)
+    accounting = read_table(actions_folder / ACCOUNTING_FILE, ACCOUNTING_SCHEMA)
+    indexes, reasons_of = (accounting[name].to_pylist() for name in ("event_index", "reason"))
+    reasons = dict(zip(indexes, reasons_of, strict=True))
+    counts = Counter(zip(accounting["bucket"].to_pylist(), reasons_of, strict=True))
+    rejected = sum(lines for (bucket, _), lines in counts.items() if bucket == "rejected")
+    repairs = list(_repairs(events, reasons, actions))
+    meta = manifest.parsed_meta()
+    status = f"{meta.status or 'no status'} ({meta.reason})" if meta.reason else meta.status
+    parts = [meta.platform, f"{manifest.recorded_at:%Y-%m-%d %H:%M:%S} UTC", status]
+    shown = rejected_lines(events_folder)[:_MAX_REJECTED]
+    more = [f"  and {rejected - len(shown)} more"] if rejected > len(shown) else []
+    unknown = Counter(map(public_name, _by_reason(events, "key", reasons, "unknown_key")))
+    return [
+        f"{manifest.id}: {', '.join(filter(None, parts))}",
+        *([meta.title] if meta.title else []),
+        "",
+        *_entries(actions, manifest.recorded_at.timestamp()),
+        "",
+        *(["Repairs", *(f"  {line}" for line in repairs)] if repairs else ["Repairs: none"]),
+        "",
+        f"Rejected lines: {rejected}",
+        *(f"  {problem.location}: {problem.message}" for problem in shown),
+        *more,
+        "",
+        f"Event accounting: {accounting.num_rows} lines",
+        *_buckets(counts),
+        "",
+        f"Wheel: {_wheel(actions)}",
+        "Unknown keys: "
+        + (", ".join(f"{name} ({n})" for name, n in sorted(unknown.items())) or "none"),
+    ]
+
+
+def _entries(actions: Sequence[Action], origin: float) -> Iterator[str]:
+    pauses = sum(not action.events for action in actions)
+    yield f"Actions: {len(actions) - pauses}, pauses: {pauses}"
+    if actions:
+        yield f"{'#':>5}{'second':>10}{'pre-move':>10}{'events':>8}  action"
+    for action in actions:
+        pre_move = "" if action.pre_move_ms is None else f"{action.pre_move_ms / 1000 - origin:.3f}"
+        flags = f"  [{', '.join(action.flags)}]" if action.flags else ""
+        yield (
+            f"{action.action_index:>5}{action.press_ms / 1000 - origin:>10.3f}{pre_move:>10}"
+            f"{len(action.events) or '':>8}  {'+'.join([*action.modifiers, action.describe()])}"
+            f"{flags}"
+        )
+
+
+def _by_reason(events: pa.Table, column: str, reasons: Mapping[int, str], reason: str) -> list[str]:
+    """Values of `column` of the events that have this reason in the event accounting."""
+    rows = zip(events["event_index"].to_pylist(), events[column].to_pylist(), strict=True)
+    return [value for index, value in rows if reasons[index] == reason]
+
+
+def _repairs(
+    events: pa.Table, reasons: Mapping[int, str], actions: Sequence[Action]
+) -> Iterator[str]:
+    kinds = Counter(events["event"].to_pylist())
+    dropped = Counter(_by_reason(events, "event", reasons, "hook_copy"))
+    for kind, number in sorted(dropped.items()):
+        times = round(kinds[kind] / (kinds[kind] - number), 2)
+        yield f"{number} duplicates of {kind}: dropped (each logged {times:g} times)"
+    if late := late_lines(inputs_of(events)):
+        yield f"{late} input events logged after a later one: sorted by time"
+    if filled := _filled_positions(events, reasons):
+        yield f"{filled} presses and releases without a position: taken from the moves around them"
+    counts = Counter(reasons.values())
+    yield from (f"{counts[reason]} {text}" for reason, text in _REPAIRS.items() if counts[reason])
+    flags = Counter(flag for action in actions for flag in action.flags)
+    yield from (f"{flags[flag]} {text}" for flag, text in _FLAGS.items() if flags[flag])
+
+
+def _filled_positions(events: pa.Table, reasons: Mapping[int, str]) -> int:
+    rows = zip(*(events[name].to_pylist() for name in ("event_index", "event", "x")), strict=True)
+    without_position, any_position = 0, False
+    for index, kind, x in rows:
+        if kind in POINTER_EVENTS and x is not None:
+            any_position = True
+        elif kind in BUTTON_EVENTS and reasons[index] != "hook_copy":
+            without_position += 1
+    return without_position if any_position else 0
+
+
+def _buckets(counts: Mapping[tuple[str, str], int]) -> Iterator[str]:
+    for bucket in BUCKETS:
+        of_bucket = sorted((reason, n) for (name, reason), n in counts.items() if name == bucket)
+        reasons = ", ".join(f"{reason} {n}" for reason, n in of_bucket if reason)
+        yield f"  {bucket:<16}{sum(n for _, n in of_bucket):>8}  {reasons}".rstrip()
+
+
+def _wheel(actions: Sequence[Action]) -> str:
+    """Sign and unit of the wheel, and how they were decided."""
+    for action in actions:
+        if action.wheel_sum is not None:
+            direction: Vertical = "up" if action.direction == "up" else "down"
+            positive = direction_of(action.wheel_sum, direction)
+            return f"positive = {positive}, unit {action.wheel_unit}, by {action.wheel_method}"
+    return "not used"
+
 
 _COLUMNS = ("step_index", "action_index", "leak", "unavoidable")
 

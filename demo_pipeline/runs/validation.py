@@ -23,7 +23,6 @@ from demo_pipeline.observation.trees.scans import scan_problems
 from demo_pipeline.osworld.task_text import assignment_of
 from demo_pipeline.problems import DemonstrationError, Problem, Severity
 from demo_pipeline.recording import events
-from demo_pipeline.recording.input_log import time_unit_problems
 from demo_pipeline.recording.manifest import examine
 from demo_pipeline.recording.meta import Meta, read_meta
 from demo_pipeline.runs.stages import DATASET_STAGES
@@ -105,7 +104,7 @@ def _log_problems(
     if (more := summary["rejected_lines"] - len(rejected)) > 0:
         message = f"{more} more lines were rejected"
         yield Problem("rejected_lines", LOG_FILE, message, remedy="upload the log again")
-    yield from time_unit_problems(events.log_time_unit(log))
+    yield from events.check_time_unit(log)
     if not summary["events"]:
         yield from events.require_events(summary)
         return

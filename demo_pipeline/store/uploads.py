@@ -199,7 +199,7 @@ class Uploads:
             remove_tree(folder)
 
 
-class LocalUploads(Uploads):
+class _LocalUploads(Uploads):
     """Folders directly under one local root. Links that lead outside it are not followed."""
 
     copies = False
@@ -292,7 +292,7 @@ def open_uploads(
         from demo_pipeline.store.s3 import S3Objects  # noqa: PLC0415 - costs 0.6 s
 
         return Uploads(S3Objects(url), cache, limits)
-    return LocalUploads(local_path(url), limits)
+    return _LocalUploads(local_path(url), limits)
 
 
 def listing_fingerprint(files: Iterable[tuple[str, str, int]]) -> str:

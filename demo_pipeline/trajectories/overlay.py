@@ -35,7 +35,7 @@ _RING, _STEP, _ARROW, _GAP = 8, 5, 44, 4
 _DIRECTIONS = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}
 
 
-class Rectangle(NamedTuple):
+class _Rectangle(NamedTuple):
     """Left upper corner, and right lower corner, which is outside; pixels."""
 
     left: int
@@ -43,12 +43,12 @@ class Rectangle(NamedTuple):
     right: int
     bottom: int
 
-    def overlaps(self, other: "Rectangle") -> bool:
+    def overlaps(self, other: "_Rectangle") -> bool:
         """Whether the two share a pixel."""
         across = self.left < other.right and other.left < self.right
         return across and self.top < other.bottom and other.top < self.bottom
 
-    def encloses(self, other: "Rectangle") -> bool:
+    def encloses(self, other: "_Rectangle") -> bool:
         """Whether the other is inside."""
         across = self.left <= other.left and other.right <= self.right
         return across and self.top <= other.top and other.bottom <= self.bottom
@@ -121,14 +121,14 @@ def write(picture: Picture, text: str, start: PixelPoint, scale: float, colour: 
     cv2.putText(picture, plain, start, _FONT, scale, colour, 1, cv2.LINE_AA)
 
 
-def place_label(picture: Picture, text: str, taken: Sequence[Rectangle], scale: float) -> None:
+def place_label(picture: Picture, text: str, taken: Sequence[_Rectangle], scale: float) -> None:
     """Write on a dark background beside what is `taken`, in a corner when nothing is."""
     wide, high = text_size(text, scale)
     wide, high = wide + 2 * _GAP, high + 2 * _GAP + 2
     height, width = picture.shape[:2]
-    inside = Rectangle(0, 0, width, height)
+    inside = _Rectangle(0, 0, width, height)
     spots = [
-        Rectangle(left, top, left + wide, top + high)
+        _Rectangle(left, top, left + wide, top + high)
         for x, y in _spots(taken, wide, high, inside)
         for left, top in [(max(0, min(x, width - wide)), max(0, min(y, height - high)))]
     ]
@@ -143,7 +143,7 @@ def place_label(picture: Picture, text: str, taken: Sequence[Rectangle], scale: 
 
 
 def _spots(
-    taken: Sequence[Rectangle], wide: int, high: int, inside: Rectangle
+    taken: Sequence[_Rectangle], wide: int, high: int, inside: _Rectangle
 ) -> Iterator[PixelPoint]:
     """Left upper corners to try: beside what is taken, then the picture's corners."""
     for left, top, right, bottom in taken:
@@ -160,15 +160,17 @@ def _clicks(action: StepAction) -> int:
     return getattr(action.parameters, "clicks", None) or 1
 
 
-def _draw_box(picture: Picture, box: tuple[int, int, int, int], scale: float) -> Rectangle:
+def _draw_box(picture: Picture, box: tuple[int, int, int, int], scale: float) -> _Rectangle:
     left, top, wide, high = (round(value * scale) for value in box)
     cv2.rectangle(picture, (left, top), (left + wide, top + high), GREEN, 1, cv2.LINE_AA)
-    return Rectangle(left - 1, top - 1, left + wide + 2, top + high + 2)
+    return _Rectangle(left - 1, top - 1, left + wide + 2, top + high + 2)
 
 
-def _bounds(marks: Sequence[PixelPoint], reach: int) -> Rectangle:
+def _bounds(marks: Sequence[PixelPoint], reach: int) -> _Rectangle:
     across, down = [x for x, _ in marks], [y for _, y in marks]
-    return Rectangle(min(across) - reach, min(down) - reach, max(across) + reach, max(down) + reach)
+    return _Rectangle(
+        min(across) - reach, min(down) - reach, max(across) + reach, max(down) + reach
+    )
 
 
 def _strokes(unit: float) -> tuple[tuple[Colour, int], tuple[Colour, int]]:

@@ -33,7 +33,7 @@ from demo_pipeline.osworld.task_text import Assignment, assignment_of, strip_app
 from demo_pipeline.problems import DemonstrationError, Problem, Severity
 from demo_pipeline.recording.events import read_events
 from demo_pipeline.recording.manifest import RecordingManifest
-from demo_pipeline.recording.meta import Quest
+from demo_pipeline.recording.meta import Meta
 from demo_pipeline.recording.video_probe import VideoProbe
 from demo_pipeline.settings import TrajectorySettings
 from demo_pipeline.trajectories.pointer_leaks import leak_rates
@@ -191,12 +191,12 @@ def _provenance(
         "recorded_at": manifest.recorded_at.astimezone(UTC).isoformat(),
         "status": meta.status,
         "reason": meta.reason or "",
-        **_quest_row(meta.quest),
+        **_quest_row(meta),
     }
 
 
-def _quest_row(quest: Quest | None) -> dict[str, Any]:
-    if quest is None:
+def _quest_row(meta: Meta) -> dict[str, Any]:
+    if (quest := meta.quest) is None:
         return dict.fromkeys(QUEST_NAMES)
     most, time = (quest.reward.max_reward, quest.reward.time) if quest.reward else (None, None)
     return {

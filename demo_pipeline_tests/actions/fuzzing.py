@@ -17,7 +17,6 @@ from typing import NoReturn
 
 from demo_pipeline.actions.build_actions import build_actions, check_event_accounting
 from demo_pipeline.actions.build_actions import check_action_tables as check_action_schemas
-from demo_pipeline.actions.inspection_text import timeline_lines
 from demo_pipeline.files.recording_files import LOG_FILE
 from demo_pipeline.recording.events import (
     build_events,
@@ -28,6 +27,7 @@ from demo_pipeline.recording.events import (
 from demo_pipeline.recording.input_log import MAX_LINE_BYTES, Event, parse_log
 from demo_pipeline.recording.manifest import FileFingerprint, RecordingManifest
 from demo_pipeline.recording.video_probe import VideoProbe
+from demo_pipeline.runs.inspection import timeline_lines
 from demo_pipeline.settings import ActionSettings
 from demo_pipeline_tests.simulator.mutations import PLATFORMS, mutated_line, mutated_log
 

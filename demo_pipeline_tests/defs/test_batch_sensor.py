@@ -25,7 +25,7 @@ from demo_pipeline.runs.failures import FIRST_PAUSE_SECONDS
 from demo_pipeline.runs.quarantine import read_quarantine, record_crash, write_quarantine
 from demo_pipeline.runs.results import Status
 from demo_pipeline.store.errors import StorageError
-from demo_pipeline.store.uploads import LocalUploads, upload_listing_fingerprint
+from demo_pipeline.store.uploads import upload_listing_fingerprint
 from demo_pipeline_tests.defs.bench import Bench, bench, failures, ticked
 from demo_pipeline_tests.uploads import spoil_log, upload
 
@@ -187,7 +187,8 @@ class TestOutcomes:
         record_crash(made.workspace, "b", "screenshots", "MemoryError")
         note_outcomes(made.instance, self.run.run_id, {"b": Ending(Status.BUILT)})
         made.instance.report_run_failed(self.run)
-        monkeypatch.setattr(LocalUploads, "identity", lambda *_: pytest.fail("it was read"))
+        uploads = type(made.workspace.uploads)
+        monkeypatch.setattr(uploads, "identity", lambda *_: pytest.fail("it was read"))
         assert requested(made) == []
 
     def test_a_run_that_dagster_retries_still_lives(self, made: Bench) -> None:

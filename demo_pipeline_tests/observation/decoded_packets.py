@@ -10,7 +10,7 @@ from demo_pipeline.observation.frames import video_reader
 def decoded_packets(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Takes the PTS of each packet that is decoded from now on."""
     packets: list[int] = []
-    enter = video_reader.ForwardReader._enter
+    enter = video_reader._ForwardReader._enter
 
     def noted(self: Any, pts: int | None) -> None:
         enter(self, pts)
@@ -18,5 +18,5 @@ def decoded_packets(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         if pts is not None:
             packets.append(pts)
 
-    monkeypatch.setattr(video_reader.ForwardReader, "_enter", noted)
+    monkeypatch.setattr(video_reader._ForwardReader, "_enter", noted)
     return packets

@@ -12,7 +12,7 @@ from demo_pipeline.trajectories.overlay import (
     DARK,
     GREEN,
     RED,
-    Rectangle,
+    _Rectangle,
     draw_action,
     label_of,
     place_label,
@@ -129,7 +129,7 @@ def test_a_label_never_hides_the_point(
 
 
 def test_a_label_avoids_what_is_taken_and_stays_inside() -> None:
-    taken = Rectangle(200, 100, 300, 150)
+    taken = _Rectangle(200, 100, 300, 150)
     picture = blank()
     place_label(picture, "type(3 chars)", [taken], 0.42)
     dark = (picture == DARK).all(axis=2)

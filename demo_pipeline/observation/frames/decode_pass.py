@@ -66,7 +66,7 @@ SURE_MS = 250  # ms of clock uncertainty; beyond, scans, scrolls and pauses matc
 Seen_contra = TypeVar("Seen_contra", contravariant=True)
 
 
-class Observer(Protocol[Seen_contra]):
+class _Observer(Protocol[Seen_contra]):
     """Asks for spans of the video and sees its frames, or what changed in them, in order.
 
     It also sees those that only others asked for. Each frame that it keeps makes decoding the next
@@ -298,7 +298,7 @@ def run_decode_pass(
         writer = ScreenshotWriter(video, requests, pointer, folder, thumbnails)
         answers = _ActionFrames(requests, waits, writer, (scanned, typed), video.frame_s)
         observers = (scanned, scrolls, answers, final, stop, witness)
-        single: list[Observer[Frame]] = [writer.fallbacks, waits, *calibration.clock_checks]
+        single: list[_Observer[Frame]] = [writer.fallbacks, waits, *calibration.clock_checks]
         decoded, last = show_frames(video, observers, detector, pointer, single)
         screenshots, waited = answers.result()
         writer.write_final(final.result() or _any_frame(video, last))
@@ -353,10 +353,10 @@ def _final_frame(
 
 def show_frames(
     video: RecordedVideo,
-    observers: Sequence[Observer[FrameDiff]],
+    observers: Sequence[_Observer[FrameDiff]],
     detector: ChangeDetector,
     pointer: VideoPointer,
-    single_frames: Sequence[Observer[Frame]] = (),
+    single_frames: Sequence[_Observer[Frame]] = (),
 ) -> tuple[int, Frame | None]:
     """Decode the spans of all observers once and show each frame to every observer, in turn.
 

@@ -223,7 +223,7 @@ def decode_spans(
     limit = {} if size is None else {"max_pixels": most_pixels(size)}
     wanted = list(_stretches(packets, spans))
     with open_video(path, **limit) as (container, stream):
-        yield from ForwardReader(container, stream, packets, wanted, size).frames()
+        yield from _ForwardReader(container, stream, packets, wanted, size).frames()
 
 
 def _stretches(packets: VideoPackets, spans: Sequence[Span]) -> Iterator[PtsRange]:
@@ -235,7 +235,7 @@ def _stretches(packets: VideoPackets, spans: Sequence[Span]) -> Iterator[PtsRang
             yield int(inside[0]), int(inside[-1])
 
 
-class ForwardReader:
+class _ForwardReader:
     """A video that is read forwards, one of the `wanted` stretches after the other.
 
     Between them, frames that no other frame refers to are not decoded. It holds no frame: the

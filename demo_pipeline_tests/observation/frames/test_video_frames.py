@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from demo_pipeline.observation.frames.video_reader import ForwardReader, Span, decode_spans, rgb_of
+from demo_pipeline.observation.frames.video_reader import Span, _ForwardReader, decode_spans, rgb_of
 from demo_pipeline.recording.video_probe import VideoPackets, open_video, read_packets
 from demo_pipeline_tests.observation.made import cut_video, turn_video
 from demo_pipeline_tests.simulator.frame_numbers import read_frame_number, stamp
@@ -95,7 +95,7 @@ def test_between_the_spans_only_what_others_are_built_on_is_decoded(tmp_path: Pa
     packets = read_packets(path)
     last = int(packets.pts[-1])
     with open_video(path) as (container, stream):
-        reader = ForwardReader(container, stream, packets, [(last, last)])
+        reader = _ForwardReader(container, stream, packets, [(last, last)])
         decoded = list(reader._decoded(int(packets.key_pts[0])))
     assert decoded[-1].pts == last
     assert len(decoded) < 0.75 * len(packets.pts)

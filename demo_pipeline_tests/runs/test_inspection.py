@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from demo_pipeline.actions.build_actions import build_actions
-from demo_pipeline.actions.inspection_text import timeline_lines
 from demo_pipeline.recording.events import build_events
+from demo_pipeline.runs.inspection import timeline_lines
 from demo_pipeline.settings import ActionSettings
 from demo_pipeline_tests.actions.fuzzing import manifest_for
 from demo_pipeline_tests.actions.streams import (

@@ -150,7 +150,7 @@ def write_task(path: Path, task: OsworldTask) -> None:
 
 
 def examine_task(
-    data: bytes, file: str, *, risk: bool = False
+    data: bytes, file: str, *, risk: bool
 ) -> tuple[OsworldTask | RiskTask | None, list[Problem]]:
     """The task of a file's bytes (None if it is invalid), and its problems and warnings.
 

@@ -134,7 +134,7 @@ def lookup(raw: str, platform: str = "", layout: KeyboardLayout = "us") -> Key:
 
 @cache
 def differing_characters(
-    layout: KeyboardLayout, other: KeyboardLayout, platform: str = ""
+    layout: KeyboardLayout, other: KeyboardLayout, platform: str
 ) -> frozenset[str]:
     """Characters that a key of `platform` types with `layout`, and not with the layout `other`."""
     others = _table(other, platform)
@@ -258,7 +258,7 @@ def layout_of_locale(locale: str) -> str | None:
     return OTHER_PUNCTUATION if language in _OTHER_PUNCTUATION else None
 
 
-def layout_sensitive(char: str, layout: KeyboardLayout, usual: str, platform: str = "") -> bool:
+def layout_sensitive(char: str, layout: KeyboardLayout, usual: str, platform: str) -> bool:
     """Whether the key that types `char` with `layout` may type another one with `usual`.
 
     `platform` is where it was typed: the UK keyboard of a Mac is not that of Windows.

@@ -157,7 +157,7 @@ class Meta(_Tolerant):
         }
 
 
-def read_meta(data: bytes, file: str = META_FILE) -> tuple[Meta, list[Problem]]:
+def read_meta(data: bytes) -> tuple[Meta, list[Problem]]:
     """The metadata of a recording, and warnings.
 
     `//` comments are accepted, because the documented example has some. Unknown keys are kept
@@ -165,28 +165,27 @@ def read_meta(data: bytes, file: str = META_FILE) -> tuple[Meta, list[Problem]]:
 
     Args:
         data: the file's bytes, UTF-8, with or without a byte order mark.
-        file: the file name in the problems.
 
     Raises:
         DemonstrationError: not a JSON object, or a field has the wrong type; with its line.
     """
     remedy = "restore meta.json from the recorder"
     try:
-        value, problems, text = _parse_with_comments(decode_text(data, file), file)
+        value, problems, text = _parse_with_comments(decode_text(data, META_FILE), META_FILE)
     except JsonFileError as error:
         known = (error.message, error.line)
-        problem = Problem("invalid_json", file, *known, remedy=remedy, column=error.column)
+        problem = Problem("invalid_json", META_FILE, *known, remedy=remedy, column=error.column)
         raise DemonstrationError(problem) from None
     if _is_deep(value, _MOST_LEVELS):
         message = f"is nested more than {_MOST_LEVELS} levels deep"
         remedy = "restore meta.json from the recorder, or remove the nested key"
-        raise DemonstrationError(Problem("nested_too_deeply", file, message, remedy=remedy))
-    meta, findings = check(Meta, value, file, text)
+        raise DemonstrationError(Problem("nested_too_deeply", META_FILE, message, remedy=remedy))
+    meta, findings = check(Meta, value, META_FILE, text)
     if meta is None:
         raise DemonstrationError(findings)
     if meta.status and meta.status not in STATUSES:
         expected = ", ".join(STATUSES)
-        problems.append(warning("unknown_status", file, f"status: expected one of {expected}"))
+        problems.append(warning("unknown_status", META_FILE, f"status: expected one of {expected}"))
     return meta, problems
 
 

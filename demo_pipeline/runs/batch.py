@@ -83,10 +83,10 @@ def process(
 def process_stages(
     workspace: Workspace,
     tasks: Sequence[DemonstrationTask],
-    stages: Sequence[AStage] = (),
+    stages: Sequence[AStage],
     *,
-    workers: int = 1,
-    log: RunLog | None = None,
+    workers: int,
+    log: RunLog | None,
     tick: Callable[[], None] = lambda: None,
 ) -> Generator[BuildResult | DemonstrationResult]:
     """Yield what each stage gave as soon as it is done, and a result after each task's last.

@@ -35,7 +35,7 @@ def build_if_stale(
     build: Callable[[Staging], Mapping[str, JsonValue]],
     check: Callable[[Path], Sequence[CheckOutcome]],
     *,
-    force: bool = False,
+    force: bool,
     mend: Callable[[], None] = lambda: None,
 ) -> BuildResult:
     """Build, check and commit `output`, unless its current version has this recipe and its bytes.

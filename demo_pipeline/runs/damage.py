@@ -65,12 +65,10 @@ def storage_message(error: StorageError) -> str:
     return f"{error}; {_remedy(error.output)}" if isinstance(error, OutputError) else str(error)
 
 
-def damage_problem(damage: OutputDamage, demonstration: str = "") -> Problem:
+def damage_problem(damage: OutputDamage) -> Problem:
     """What is wrong with a file of a committed output, with the command that corrects it."""
     remedy = _remedy(damage.output)
-    return Problem(
-        damage.code, damage.file, damage.message, remedy=remedy, demonstration=demonstration
-    )
+    return Problem(damage.code, damage.file, damage.message, remedy=remedy)
 
 
 def verify_outputs(workspace: Workspace, ids: Collection[str] | None = None) -> _Verification:

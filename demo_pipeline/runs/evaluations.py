@@ -99,8 +99,8 @@ def write_evaluation_requests(
     asked: Evaluation,
     *,
     model: str,
-    system: str | None = None,
-    images: str = "data",
+    system: str | None,
+    images: str,
 ) -> int:
     """Write the requests for a split, mode 0600; returns their number.
 

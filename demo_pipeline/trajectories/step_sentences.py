@@ -130,7 +130,7 @@ _KEYS = {"pageup": "Page Up", "pagedown": "Page Down", "capslock": "Caps Lock"}
 
 
 def step_sentence(
-    kind: ActionType, parameters: Parameters, target: TargetElement | None, box: _Box | None = None
+    kind: ActionType, parameters: Parameters, target: TargetElement | None, box: _Box | None
 ) -> str:
     """What a person did, as in `Click the "Save" button.`.
 

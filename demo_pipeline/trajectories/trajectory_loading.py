@@ -93,16 +93,14 @@ def load(
     return trajectory, known
 
 
-def load_provenance(
-    source: DatasetTrajectory, columns: Sequence[str] | None = None
-) -> list[dict[str, Any]]:
-    """The provenance of a trajectory, one row per step; all columns when `columns` is None.
+def load_provenance(source: DatasetTrajectory) -> list[dict[str, Any]]:
+    """The provenance of a trajectory, one row per step.
 
     Raises:
         DemonstrationError: the file is missing or damaged, or lacks a required value.
     """
     try:
-        rows = read_provenance(source.provenance, columns)
+        rows = read_provenance(source.provenance)
     except (OSError, pa.ArrowException) as error:
         raise_system_trouble(error)
         message = f"cannot be read ({type(error).__name__})"

@@ -127,7 +127,7 @@ def test_an_unknown_status_is_worth_a_warning():
 )
 def test_unusable_metadata_names_line_and_field(data, line, field):
     with pytest.raises(DemonstrationError) as caught:
-        read_meta(data, "meta.json")
+        read_meta(data)
     problem = caught.value.problems[0]
     assert (problem.file, problem.line) == ("meta.json", line)
     assert field in problem.message

@@ -6,7 +6,6 @@ Belongs here: recognising the window by the names in the scan. The names are the
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
 
 from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.actions.build_actions import first_action, last_action
@@ -24,7 +23,7 @@ def actions_on_recorder(
     canvas: Canvas,
     names: Iterable[str],
     *,
-    fronts: Mapping[int, int | None] = MappingProxyType({}),
+    fronts: Mapping[int, int | None],
 ) -> set[int]:
     """Indexes of the first and of the last action, each when it is on a window of that name.
 

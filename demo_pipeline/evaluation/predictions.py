@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from demo_pipeline.exports.answers import AnswerFormatError
 from demo_pipeline.exports.cudag.tool_calls import is_int
 from demo_pipeline.files.json_files import JsonFileError, json_bytes, parse_json
 
@@ -23,10 +24,6 @@ _MOST_STEPS = 1_000_000
 MISSING, UNKNOWN_STEP, FAILED = "missing", "unknown step", "the request failed"
 _TOO_LONG, _DOUBLED = "too long", "doubled"
 _NO_TEXT, _WRONG_KEY = "the response is not text", "a key of the wrong type"
-
-
-class UnusableAnswer(ValueError):  # noqa: N818 - the name states what is wrong
-    """A line, or an answer in it, that cannot be used; the text is one of a few fixed reasons."""
 
 
 @dataclass(slots=True)
@@ -54,8 +51,8 @@ class Predictions:
         self.lines += 1
         try:
             (trajectory, step), text = parse_line(line)
-        except UnusableAnswer as error:
-            self.unusable[str(error)] += 1
+        except AnswerFormatError as error:
+            self.unusable[error.reason] += 1
             return
         if trajectory not in known or not 0 <= step < _MOST_STEPS:
             self.unusable[UNKNOWN_STEP] += 1
@@ -76,12 +73,12 @@ class Predictions:
         """The answer of a step. Every step may be asked for once.
 
         Raises:
-            UnusableAnswer: there is none, there are several, or it cannot be used.
+            AnswerFormatError: there is none, there are several, or it cannot be used.
         """
         found = self._found.get(key[0], {}).get(key[1], MISSING)
         self.unasked -= found != MISSING
         if isinstance(found, str):
-            raise UnusableAnswer(found)
+            raise AnswerFormatError(found)
         self.file.seek(found)
         return parse_line(self.file.readline(_LONGEST_LINE))[1] or ""
 
@@ -120,36 +117,36 @@ def parse_line(line: bytes) -> tuple[StepKey, str | None]:
     """The key and text of one line of either form; the text is None when the request failed.
 
     Raises:
-        UnusableAnswer: it is too long, is not JSON, or lacks its key or text.
+        AnswerFormatError: it is too long, is not JSON, or lacks its key or text.
     """
     if len(line) == _LONGEST_LINE and not line.endswith(b"\n"):
-        raise UnusableAnswer(_TOO_LONG)
+        raise AnswerFormatError(_TOO_LONG)
     try:
         value = parse_json(line, "predictions", any_depth=False)
     except JsonFileError as error:
-        raise UnusableAnswer("not UTF-8" if "UTF-8" in error.message else "not JSON") from None
+        raise AnswerFormatError("not UTF-8" if "UTF-8" in error.message else "not JSON") from None
     if not isinstance(value, dict):
-        raise UnusableAnswer("not an object")
+        raise AnswerFormatError("not an object")
     if "custom_id" in value:
         if not isinstance(value["custom_id"], str):
-            raise UnusableAnswer(_WRONG_KEY)
+            raise AnswerFormatError(_WRONG_KEY)
         key = re.fullmatch("(.+)/([0-9]{1,9})", value["custom_id"], re.DOTALL)
         if not key:
-            raise UnusableAnswer("no key")
+            raise AnswerFormatError("no key")
         return (key[1], int(key[2])), _batch_text(value)
     if "trajectory_id" not in value or "step_index" not in value:
-        raise UnusableAnswer("no key")
+        raise AnswerFormatError("no key")
     trajectory, step = value["trajectory_id"], value["step_index"]
     if isinstance(step, float) and step.is_integer():
         step = int(step)
     if not isinstance(trajectory, str) or not is_int(step):
-        raise UnusableAnswer(_WRONG_KEY)
+        raise AnswerFormatError(_WRONG_KEY)
     return (trajectory, step), _text(value.get("response"))
 
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise UnusableAnswer(_NO_TEXT)
+        raise AnswerFormatError(_NO_TEXT)
     return value
 
 
@@ -163,10 +160,10 @@ def _batch_text(value: Mapping[str, Any]) -> str | None:
         return None
     try:
         return _message_text(body["choices"][0]["message"])
-    except UnusableAnswer:
+    except AnswerFormatError:
         raise
     except (KeyError, IndexError, TypeError, AttributeError, ValueError):
-        raise UnusableAnswer(_NO_TEXT) from None
+        raise AnswerFormatError(_NO_TEXT) from None
 
 
 def _message_text(message: Mapping[str, Any]) -> str:
@@ -181,7 +178,7 @@ def _message_text(message: Mapping[str, Any]) -> str:
             try:
                 arguments = parse_json(arguments, "tool call", any_depth=False)
             except JsonFileError:
-                raise UnusableAnswer("a tool call is not JSON") from None
+                raise AnswerFormatError("a tool call is not JSON") from None
         written = json_bytes({"name": name, "arguments": arguments}, compact=True)
         texts.append(f"<tool_call>\n{written.decode().strip()}\n</tool_call>")
     return "\n".join(texts)

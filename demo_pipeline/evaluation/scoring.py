@@ -19,7 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from demo_pipeline.desktopd.models import PARAMETERS, ActionType, StepAction, is_canonical_key
-from demo_pipeline.evaluation.predictions import MISSING, UNKNOWN_STEP, Predictions, UnusableAnswer
+from demo_pipeline.evaluation.predictions import MISSING, UNKNOWN_STEP, Predictions
 from demo_pipeline.evaluation.rules import PRESETS, Rule, is_grounded
 from demo_pipeline.evaluation.true_steps import (
     TERMINATE,
@@ -431,8 +431,6 @@ class _Scorer:
         try:
             text = self.predictions.answer((step.trajectory_id, step.step_index))
             return self.decode(text, step.size), None
-        except UnusableAnswer as error:
-            return None, str(error)
         except AnswerFormatError as error:
             return None, error.reason
         except (ValueError, OverflowError, RecursionError):

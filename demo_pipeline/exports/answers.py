@@ -75,7 +75,7 @@ class Answer:
 
 
 class AnswerFormatError(ValueError):
-    """An answer that the form does not allow.
+    """An answer that the form does not allow, or that cannot be read.
 
     Attributes:
         reason: one of a few fixed phrases, such as "no tool call"; never words of the answer.

@@ -50,7 +50,6 @@ from demo_pipeline.exports.cua_lite_actions import BBOX, POINT, decode_cua_lite_
 from demo_pipeline.exports.cudag.models import GENERATOR, cudag_id, to_ru
 from demo_pipeline.exports.grounding_elements import (
     ELEMENT_EXCLUSIONS,
-    ElementLimits,
     GroundingElement,
     choose_elements,
     read_screen,
@@ -292,7 +291,7 @@ def _records(made_of: RecordSource) -> Iterator[Record | Excluded]:
         across, down = round(row["pad_x"]), round(row["pad_y"])
         area = (across, down, CANVAS[0] - across, CANVAS[1] - down)
         side, most = settings.grounding_min_side, settings.grounding_per_screen
-        elements, left_out = choose_elements(screen, ElementLimits(area, typed, side, most))
+        elements, left_out = choose_elements(screen, area, typed, side, most)
         yield from map(Excluded, left_out.elements())
         for element in elements:
             key = (element.text, element.node.box)

@@ -269,32 +269,20 @@ class GroundingElement:
         return hashlib.sha256(f"{self.text}\n{self.node.box}".encode(errors="replace")).digest()
 
 
-@dataclass(frozen=True, slots=True)
-class ElementLimits:
-    """The part of the canvas that shows the recorded screen, and what limits a choice.
-
-    Attributes:
-        area: left, top, right and bottom in canvas pixels.
-        typed: what was typed in the demonstration.
-        min_side: pixels; narrower and lower elements are left out.
-        most: elements of a screen.
-    """
-
-    area: EdgeBox
-    typed: TypedTexts
-    min_side: int
-    most: int
-
-
 def choose_elements(
-    screen: _ShownScreen, limits: ElementLimits
+    screen: _ShownScreen, area: EdgeBox, typed: TypedTexts, min_side: int, most: int
 ) -> tuple[list[GroundingElement], Counter[str]]:
     """The elements of a screen that are asked for, in document order, and the others by reason.
 
-    Of more than the limit those with the smallest hash of name, role and place are taken, so that
-    pictures of the same screen give the same ones.
+    Args:
+        screen: with its tree.
+        area: of the canvas that shows the recorded screen, pixels.
+        typed: what was typed in the demonstration.
+        min_side: pixels; narrower and lower elements are left out.
+        most: elements; of more those with the smallest hash of name, role and place are taken, so
+            that pictures of the same screen give the same ones.
     """
-    chooser, left_out = _Chooser(screen, limits), Counter[str]()
+    chooser, left_out = _Chooser(screen, area, typed, min_side), Counter[str]()
     found: list[GroundingElement] = []
     for position, node in enumerate(screen.nodes):
         if not screen.shown[position] or not node.name.strip():
@@ -303,9 +291,7 @@ def choose_elements(
             left_out[reason] += 1
         else:
             found.append(GroundingElement(node, element_text(node.name, node.role)))
-    taken = {
-        element.node.id for element in sorted(found, key=GroundingElement.digest)[: limits.most]
-    }
+    taken = {element.node.id for element in sorted(found, key=GroundingElement.digest)[:most]}
     left_out["too_many"] += len(found) - len(taken)
     return [element for element in found if element.node.id in taken], left_out
 
@@ -313,8 +299,11 @@ def choose_elements(
 class _Chooser:
     """The rules for one screen."""
 
-    def __init__(self, screen: _ShownScreen, limits: ElementLimits) -> None:
-        self._screen, self._limits = screen, limits
+    def __init__(
+        self, screen: _ShownScreen, area: EdgeBox, typed: TypedTexts, min_side: int
+    ) -> None:
+        self._screen, self._area = screen, area
+        self._typed, self._min_side = typed, min_side
         self._keys = [name_key(node.name) for node in screen.nodes]
         self._parts = {position for position in range(len(screen.nodes)) if self._is_part(position)}
         self._counted = [
@@ -323,7 +312,7 @@ class _Chooser:
             if screen.shown[position]
             and self._keys[position]
             and position not in self._parts
-            and _touch(node.box, limits.area)
+            and _touch(node.box, area)
         ]
         counted = [(screen.nodes[position], self._keys[position]) for position in self._counted]
         self._names = Counter((key, node.role) for node, key in counted)
@@ -336,7 +325,7 @@ class _Chooser:
             return "other_role"
         if not is_readable(node.name):
             return "unreadable_name"
-        if self._limits.typed.may_be(node.name):
+        if self._typed.may_be(node.name):
             return "typed_name"
         return self._shape(position) or self._place(position)
 
@@ -359,12 +348,12 @@ class _Chooser:
 
     def _place(self, position: int) -> str:
         node = self._screen.nodes[position]
-        (left, top, right, bottom), (x0, y0, x1, y1) = node.box, self._limits.area
+        (left, top, right, bottom), (x0, y0, x1, y1) = node.box, self._area
         if left < x0 or top < y0 or right > x1 or bottom > y1:
             return "outside"
         if self._screen.is_clipped(position):
             return "clipped"
-        if min(right - left, bottom - top) < self._limits.min_side:
+        if min(right - left, bottom - top) < self._min_side:
             return "small"
         if (right - left) * (bottom - top) > _LARGEST_SHARE * (x1 - x0) * (y1 - y0):
             return "large"
@@ -424,5 +413,5 @@ def names_one_element(step: StepFiles) -> bool:
     if screen is None:
         return False
     position = next((n for n, node in enumerate(screen.nodes) if node.id == target.id), None)
-    limits = ElementLimits(_CANVAS, TypedTexts(()), 0, 0)
-    return position is None or _Chooser(screen, limits).is_told_apart(position)
+    chooser = _Chooser(screen, _CANVAS, TypedTexts(()), 0)
+    return position is None or chooser.is_told_apart(position)

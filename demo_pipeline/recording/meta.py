@@ -171,7 +171,7 @@ def read_meta(data: bytes) -> tuple[Meta, list[Problem]]:
     """
     remedy = "restore meta.json from the recorder"
     try:
-        value, problems, text = _parse_with_comments(decode_text(data, META_FILE), META_FILE)
+        value, problems, text = _parse_with_comments(decode_text(data, META_FILE))
     except JsonFileError as error:
         known = (error.message, error.line)
         problem = Problem("invalid_json", META_FILE, *known, remedy=remedy, column=error.column)
@@ -197,10 +197,10 @@ def _is_deep(value: Any, levels: int) -> bool:
     return not levels or any(_is_deep(child, levels - 1) for child in children)
 
 
-def _parse_with_comments(text: str, file: str) -> tuple[dict[str, Any], list[Problem], str]:
+def _parse_with_comments(text: str) -> tuple[dict[str, Any], list[Problem], str]:
     """The object, a warning if there were comments, and the text without them."""
     try:
-        return _object(text, file), [], text
+        return _object(text), [], text
     except JsonFileError:
         bare = _STRING_OR_COMMENT.sub(lambda m: "" if m[0].startswith("//") else m[0], text)
         if bare == text:
@@ -208,11 +208,11 @@ def _parse_with_comments(text: str, file: str) -> tuple[dict[str, Any], list[Pro
     first = next(m for m in _STRING_OR_COMMENT.finditer(text) if m[0].startswith("//"))
     line = text.count("\n", 0, first.start()) + 1
     message = "`//` comments are not JSON; they were ignored"
-    return _object(bare, file), [warning("json_comments", file, message, line=line)], bare
+    return _object(bare), [warning("json_comments", META_FILE, message, line=line)], bare
 
 
-def _object(text: str, file: str) -> dict[str, Any]:
-    value = parse_json(text, file)
+def _object(text: str) -> dict[str, Any]:
+    value = parse_json(text, META_FILE)
     if not isinstance(value, dict):
-        raise JsonFileError(file, 1, "expected a JSON object")
+        raise JsonFileError(META_FILE, 1, "expected a JSON object")
     return value

@@ -4,12 +4,8 @@ import json
 
 import pytest
 
-from demo_pipeline.evaluation.predictions import (
-    LONGEST_ANSWER,
-    UnusableAnswer,
-    batch_key,
-    read_predictions,
-)
+from demo_pipeline.evaluation.predictions import LONGEST_ANSWER, batch_key, read_predictions
+from demo_pipeline.exports.answers import AnswerFormatError
 
 TYPED = "hunter2"
 KNOWN = {"demo"}
@@ -36,7 +32,7 @@ def read(tmp_path, *lines):
 def outcome(found, step):
     try:
         return found.answer(("demo", step))
-    except UnusableAnswer as error:
+    except AnswerFormatError as error:
         return f"unusable: {error}"
 
 
@@ -129,6 +125,6 @@ def test_the_key_of_a_batch_is_read_back(tmp_path):
     path.write_bytes(line)
     with (
         read_predictions(path, {"a.b-c_d"}) as found,
-        pytest.raises(UnusableAnswer, match="the request failed"),
+        pytest.raises(AnswerFormatError, match="the request failed"),
     ):
         found.answer(key)

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from demo_pipeline.exports.grounding_elements import (
-    ElementLimits,
     choose_elements,
     read_screen,
 )
@@ -31,8 +30,7 @@ def chosen(
     write_tree(tmp_path, *nodes)
     screen = read_screen(tmp_path / "ui_tree.json", platform)
     assert screen
-    limits = ElementLimits(area, TypedTexts(typed), 8, most)
-    found, left_out = choose_elements(screen, limits)
+    found, left_out = choose_elements(screen, area, TypedTexts(typed), 8, most)
     return [one.text for one in found], {name: count for name, count in left_out.items() if count}
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from demo_pipeline.cli.console import print_error, print_line
-from demo_pipeline.cli.environment import INVALID, usable_settings
+from demo_pipeline.cli.environment import INVALID, open_workspace
 from demo_pipeline.cli.eval_commands import explained
 
 if TYPE_CHECKING:
@@ -48,10 +48,9 @@ def annotate_demonstrations(
     """
     from demo_pipeline.annotations.annotate import annotate_all, undone_steps
     from demo_pipeline.annotations.annotation_sources import rule_provider
-    from demo_pipeline.runs.workspace import Workspace
 
     with explained():
-        store = Workspace.open(usable_settings()).store
+        store = open_workspace().store
         names = ids or [name.partition("/")[2] for name in store.outputs("trajectories")]
         if provider not in _PROVIDERS:
             raise ValueError(f"--provider is one of {', '.join(_PROVIDERS)}")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from demo_pipeline.cli.console import print_error, print_json, print_line
-from demo_pipeline.cli.environment import INVALID, OK, USAGE, usable_settings
+from demo_pipeline.cli.environment import INVALID, OK, USAGE, open_workspace
 
 if TYPE_CHECKING:
     from demo_pipeline.evaluation.scoring import ScoreReport
@@ -47,11 +47,10 @@ def write_requests(
     did before (teacher-forced), as in the datasets.
     """
     from demo_pipeline.runs.evaluations import Evaluation, write_evaluation_requests
-    from demo_pipeline.runs.workspace import Workspace
 
     with explained():
         number = write_evaluation_requests(
-            Workspace.open(usable_settings()),
+            open_workspace(),
             dest,
             Evaluation(form=form, split=split),
             model=model,
@@ -71,11 +70,10 @@ def write_truth(
 ) -> None:
     """Write what a model that is always right would answer, to try the scoring without a model."""
     from demo_pipeline.runs.evaluations import Evaluation, write_right_answers
-    from demo_pipeline.runs.workspace import Workspace
 
     with explained():
         asked = Evaluation(form=form, split=split)
-        number = write_right_answers(Workspace.open(usable_settings()), dest, asked)
+        number = write_right_answers(open_workspace(), dest, asked)
     print_line(f"{dest}: {number} right answers, form {form}, split {split}")
 
 
@@ -140,14 +138,13 @@ def score(
     """Score predictions, beside baselines that need no model."""
     from demo_pipeline.evaluation.requests import readable_by_others
     from demo_pipeline.runs.evaluations import Evaluation, report_summary, score_file
-    from demo_pipeline.runs.workspace import Workspace
 
     with explained():
         chosen = {"presets": tuple(preset)} if preset else {}
         asked = Evaluation(form=form, split=split, seed=seed, **chosen)
         if predictions.is_file() and readable_by_others(predictions):
             print_error(f"{predictions}: others can read it; `chmod 600` keeps answers private")
-        report = score_file(Workspace.open(usable_settings()), predictions, asked, dest)
+        report = score_file(open_workspace(), predictions, asked, dest)
     if as_json:
         print_json({**report_summary(report, asked), "scores": report.rows}, indent=None)
         return

@@ -8,7 +8,7 @@ import getpass
 import os
 import socket
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -17,12 +17,9 @@ from demo_pipeline.cli.environment import (
     INVALID,
     USAGE,
     dagster_instance,
+    open_workspace,
     set_dagster_home,
-    usable_settings,
 )
-
-if TYPE_CHECKING:
-    from demo_pipeline.runs.workspace import Workspace
 
 _Ids = Annotated[list[str] | None, typer.Argument(help="Ids of demonstrations; none: all.")]
 
@@ -43,7 +40,7 @@ def review(
     from demo_pipeline.review.material import Material
     from demo_pipeline.review.server import build_app, kept_token
 
-    workspace = _workspace()
+    workspace = open_workspace()
     token = kept_token(Path(workspace.settings.cache).expanduser())
     try:
         connection = socket.create_server(("127.0.0.1", port))
@@ -58,12 +55,6 @@ def review(
     uvicorn.Server(config).run(sockets=[connection])
 
 
-def _workspace() -> "Workspace":
-    from demo_pipeline.runs.workspace import Workspace
-
-    return Workspace.open(usable_settings())
-
-
 reviews_app = typer.Typer(no_args_is_help=True, help="List, export and import decisions of people.")
 
 
@@ -73,7 +64,7 @@ def list_reviews(ids: _Ids = None) -> None:
     from demo_pipeline.review.review_store import judged_decisions
 
     counts = {"holds": 0, "stale": 0, "undone": 0, "no trajectory": 0}
-    for decision, state in judged_decisions(_workspace().store, ids or ()):
+    for decision, state in judged_decisions(open_workspace().store, ids or ()):
         counts[state] += 1
         step = "" if decision.step is None else f" step {decision.step}"
         told = f"{decision.time} {decision.author}: {decision.kind}{step} [{state}]"
@@ -92,7 +83,7 @@ def export_reviews(
     if dest.suffix.lower() not in {".jsonl", ".csv"} or dest.exists():
         print_error(f"demo-pipeline: {dest}: give a new file that ends in .jsonl or .csv")
         raise typer.Exit(USAGE)
-    reviews = Reviews(_workspace().store)
+    reviews = Reviews(open_workspace().store)
     reviews.refresh()
     for key in reviews.damaged():
         print_error(f"{key} is not a decision, and counts for nothing; remove it")
@@ -119,7 +110,7 @@ def import_reviews(
     except JsonFileError as error:
         print_error(f"demo-pipeline: {error.file}: {error.message}")
         raise typer.Exit(USAGE) from None
-    added, refused = import_decisions(_workspace().store, decisions)
+    added, refused = import_decisions(open_workspace().store, decisions)
     for problem in (*problems, *refused):
         print_error(str(problem))
     print_line(f"{added} added, {len(decisions) - added - len(refused)} known before")
@@ -145,7 +136,7 @@ def forget(
     from demo_pipeline.runs.stages import STAGES
     from demo_pipeline.store.names import is_safe_id
 
-    workspace, home = _workspace(), set_dagster_home()
+    workspace, home = open_workspace(), set_dagster_home()
     if not is_safe_id(demonstration):
         print_error("demo-pipeline: this cannot be the id of a demonstration")
         raise typer.Exit(USAGE)

@@ -16,6 +16,7 @@ from demo_pipeline.desktopd.models import (
     UINode,
     points,
 )
+from demo_pipeline.files.base_model import check
 from demo_pipeline.files.json_files import json_bytes, parse_json
 from demo_pipeline_tests.desktopd import good_dataset as good
 
@@ -94,3 +95,10 @@ def test_a_rejected_text_is_not_repeated():
     with pytest.raises(ValidationError) as caught:
         StepAction(step_index=0, action_type=ActionType.TYPE, parameters=typed, reasoning="")
     assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [[], {**good.index(), "trajectories": [7]}])
+def test_what_is_no_object_is_told_without_a_class_of_this_code(value):
+    _, [problem] = check(Index, value, "index.json")
+    place = "trajectories[0]" if value else "document"
+    assert problem.message == f"{place}: Input should be a valid dictionary"

@@ -7,7 +7,6 @@ relative coordinates. Coordinates are pixels of the 1920x1080 canvas. Not here: 
 """
 
 from collections.abc import Mapping
-from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Literal, Protocol
 
@@ -90,7 +89,6 @@ Whole = Annotated[int, BeforeValidator(_whole)]
 Count = Annotated[int, BeforeValidator(_whole), Field(ge=0)]
 NodeId = Annotated[str, Field(pattern=NODE_ID_PATTERN)]
 RoleName = Annotated[Role, Field(strict=False)]
-StateName = Annotated[ElementState, Field(strict=False)]
 Button = Literal["left", "right", "middle"]
 
 
@@ -250,50 +248,6 @@ def points(action: _HasParameters) -> list[tuple[int, int]]:
     if isinstance(parameters, PointParameters | ClickParameters | ScrollParameters):
         return [(parameters.x, parameters.y)]
     return []
-
-
-class _Bounds(Document):
-    """A rectangle in canvas pixels; it may be outside the canvas."""
-
-    x: int
-    y: int
-    width: int = Field(ge=0)
-    height: int = Field(ge=0)
-
-
-class _Screen(Document):
-    """Width and height of the coordinate space, in pixels."""
-
-    width: int = Field(gt=0)
-    height: int = Field(gt=0)
-
-
-class UINode(Document):
-    """One node of a UI tree. `children` stay plain values, because trees can be very deep."""
-
-    id: NodeId
-    role: RoleName
-    name: str
-    bounds: _Bounds
-    states: list[StateName] = Field(default_factory=list)
-    children: list[Any] = Field(default_factory=list)
-
-
-class UITree(Document):
-    """ui_tree.json. `timestamp` is ISO 8601; `root` is a node, as a plain value."""
-
-    timestamp: str
-    screen: _Screen
-    root: Any
-
-    @field_validator("timestamp")
-    @classmethod
-    def _iso(cls, value: str) -> str:
-        try:
-            datetime.fromisoformat(value)
-        except ValueError:
-            raise ValueError("Input should be an ISO 8601 time stamp") from None
-        return value
 
 
 class Task(Document):

@@ -3,7 +3,7 @@
 Belongs here: required files, and rules between them; totals, duplicates, and agreement between the
 index, folders and results; the UI tree of one step, and its action against the tree. A tree that
 follows the format is decoded as structs in a fifth of the time that JSON and the models need; what
-is wrong with any other tree is found by the models. Messages name nodes by id or number, never by
+is wrong with any other tree is found by pydantic models. Messages name nodes by id or number, never by
 their text. SFT files are in exports/sft.py. All problems are returned, none is raised; links are
 followed.
 """
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
-from pydantic import ValidationError
+from pydantic import Field, ValidationError, field_validator
 
 from demo_pipeline.desktopd.models import (
     CANVAS_HEIGHT,
@@ -29,13 +29,13 @@ from demo_pipeline.desktopd.models import (
     HotkeyParameters,
     Index,
     Metadata,
+    NodeId,
     Result,
     Role,
+    RoleName,
     StepAction,
     Task,
     TypeParameters,
-    UINode,
-    UITree,
     is_canonical_key,
     points,
 )
@@ -45,7 +45,7 @@ from demo_pipeline.desktopd.trajectory_reader import (
     step_folders,
     trajectory_folders,
 )
-from demo_pipeline.files.base_model import check, explain, field_name, limited
+from demo_pipeline.files.base_model import Document, check, explain, field_name, limited
 from demo_pipeline.files.image_files import probe_image_file
 from demo_pipeline.files.json_files import (
     JsonFileError,
@@ -79,7 +79,7 @@ class NodeBounds(msgspec.Struct, gc=False):
 
 
 class TreeNode(msgspec.Struct, gc=False):
-    """A node that follows the format, without its children. `UINode` accepts the same values."""
+    """A node that follows the format, without its children. `_NodeModel` says the same."""
 
     id: str
     role: Role
@@ -101,6 +101,50 @@ class _Document(msgspec.Struct, forbid_unknown_fields=True):
     timestamp: str
     screen: _Screen
     root: _NestedNode
+
+
+class _BoundsModel(Document):
+    """A rectangle in canvas pixels; it may be outside the canvas."""
+
+    x: int
+    y: int
+    width: int = Field(ge=0)
+    height: int = Field(ge=0)
+
+
+class _ScreenModel(Document):
+    """Width and height of the coordinate space, in pixels."""
+
+    width: int = Field(gt=0)
+    height: int = Field(gt=0)
+
+
+class _NodeModel(Document):
+    """One node of a UI tree. `children` stay plain values, because trees can be very deep."""
+
+    id: NodeId
+    role: RoleName
+    name: str
+    bounds: _BoundsModel
+    states: list[Annotated[ElementState, Field(strict=False)]] = Field(default_factory=list)
+    children: list[Any] = Field(default_factory=list)
+
+
+class _TreeModel(Document):
+    """ui_tree.json. `timestamp` is ISO 8601; `root` is a node, as a plain value."""
+
+    timestamp: str
+    screen: _ScreenModel
+    root: Any
+
+    @field_validator("timestamp")
+    @classmethod
+    def _iso(cls, value: str) -> str:
+        try:
+            datetime.fromisoformat(value)
+        except ValueError:
+            raise ValueError("Input should be an ISO 8601 time stamp") from None
+        return value
 
 
 Nodes = Mapping[str, TreeNode]
@@ -167,7 +211,7 @@ def check_tree(value: Any, file: str, text: str = "") -> tuple[Nodes, list[Probl
     Returns:
         The valid nodes, and at most `MAX_PROBLEMS` problems.
     """
-    document, problems = check(UITree, value, file, text)
+    document, problems = check(_TreeModel, value, file, text)
     if document is None:
         return {}, problems
     nodes, faults = _read_nodes(document.root)
@@ -183,7 +227,7 @@ def _read_nodes(root: Any) -> tuple[Nodes, _Faults]:
     while pending:
         value = pending.pop()
         try:
-            node = _plain(UINode.model_validate(value))
+            node = _plain(_NodeModel.model_validate(value))
         except ValidationError as error:
             name = f"node number {number} in document order"
             for place, said in explain(error):
@@ -198,7 +242,7 @@ def _read_nodes(root: Any) -> tuple[Nodes, _Faults]:
     return nodes, faults
 
 
-def _plain(node: UINode) -> TreeNode:
+def _plain(node: _NodeModel) -> TreeNode:
     bounds = NodeBounds(node.bounds.x, node.bounds.y, node.bounds.width, node.bounds.height)
     return TreeNode(node.id, node.role, node.name, bounds, node.states)
 

@@ -13,7 +13,6 @@ from demo_pipeline.desktopd.models import (
     Role,
     StepAction,
     Task,
-    UINode,
     points,
 )
 from demo_pipeline.files.base_model import check
@@ -31,7 +30,6 @@ def test_the_vocabularies_have_the_documented_sizes():
         (Task, good.task()),
         (Result, good.result()),
         (Index, good.index()),
-        (UINode, good.ui_tree()["root"]["children"][0]),
         *((StepAction, action) for action in good.actions()),
         (Task, {**good.task(), "osworld_task_id": None, "note": {"kept": [1, None]}}),
         (Metadata, {"counts": {"left_out": 1}, "licence": "x"}),

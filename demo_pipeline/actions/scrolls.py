@@ -38,7 +38,7 @@ _OPPOSITE: Mapping[str, Direction] = {"up": "down", "down": "up", "left": "right
 
 
 @dataclass(frozen=True)
-class WheelRule:
+class _WheelRule:
     """How to read the wheel deltas of a scroll.
 
     Attributes:
@@ -122,7 +122,7 @@ def parts_of_a_notch(deltas: Sequence[float]) -> frozenset[int]:
 
 def wheel_rule(
     deltas: Sequence[float], settings: ActionSettings, *, in_pixels: bool = False
-) -> WheelRule:
+) -> _WheelRule:
     """The rule for one scroll with these deltas, none of them 0.
 
     In a recording that counts in pixels, positive scrolls up. Elsewhere deltas that are all
@@ -131,15 +131,15 @@ def wheel_rule(
     divide by 120 themselves. `settings.wheel_sign` overrides the sign, not the unit.
     """
     if in_pixels:
-        rule = WheelRule("pixel", "up", "unit_signature", settings.macos_pixels_per_notch)
+        rule = _WheelRule("pixel", "up", "unit_signature", settings.macos_pixels_per_notch)
     elif parts_of_a_notch(deltas):
-        rule = WheelRule("120", "down", "unit_signature", UNITS_PER_NOTCH)
+        rule = _WheelRule("120", "down", "unit_signature", UNITS_PER_NOTCH)
     else:
-        rule = WheelRule("notch", "up", "unit_signature", 1)
+        rule = _WheelRule("notch", "up", "unit_signature", 1)
     if settings.wheel_sign == "auto":
         return rule
     positive: Vertical = "down" if settings.wheel_sign == "positive_down" else "up"
-    return WheelRule(rule.unit, positive, OVERRIDE, rule.per_notch)
+    return _WheelRule(rule.unit, positive, OVERRIDE, rule.per_notch)
 
 
 def filmed_direction(content_moves: Mapping[Direction, int]) -> Direction | None:
@@ -235,7 +235,7 @@ class _Part:
     turns: list[Gesture]
     total: float
     fits: frozenset[int]
-    rule: WheelRule
+    rule: _WheelRule
 
     def absorbs(self, run: "_Part", *, in_pixels: bool) -> bool:
         """Add the next run if it does not reverse this part and counts in the same unit."""
@@ -265,7 +265,7 @@ def join_scrolls(
         All gestures in time order, and the notches that no action contains, signed as logged: what
         rounding leaves out and scrolls below half a notch.
     """
-    scrolls: list[tuple[Gesture, WheelRule]] = []
+    scrolls: list[tuple[Gesture, _WheelRule]] = []
     remainder = 0.0
     for burst in _bursts(gestures, settings, reasons, in_pixels=in_pixels):
         parts = _directions(burst.turns, settings, in_pixels=in_pixels)
@@ -374,7 +374,7 @@ def _scroll(turns: Sequence[Gesture], phases: Sequence[Gesture]) -> Gesture:
     )
 
 
-def _flag_uncertain(scrolls: Sequence[tuple[Gesture, WheelRule]], *, unclear: bool) -> None:
+def _flag_uncertain(scrolls: Sequence[tuple[Gesture, _WheelRule]], *, unclear: bool) -> None:
     """Flag scrolls whose unit few scrolls of the recording share; whole notches of 120 are certain.
 
     If the recording has scrolls in no known unit (`unclear`), its notches are uncertain as well.

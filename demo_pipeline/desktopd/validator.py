@@ -3,7 +3,7 @@
 Belongs here: required files, and rules between them; totals, duplicates, and agreement between the
 index, folders and results; the UI tree of one step, and its action against the tree. A tree that
 follows the format is decoded as structs in a fifth of the time that JSON and the models need; what
-is wrong with any other tree is found by pydantic models. Messages name nodes by id or number, never by
+is wrong with any other tree is found by the models. Messages name nodes by id or number, never by
 their text. SFT files are in exports/sft.py. All problems are returned, none is raised; links are
 followed.
 """

@@ -50,7 +50,7 @@ from demo_pipeline.exports.cua_lite_actions import BBOX, POINT, decode_cua_lite_
 from demo_pipeline.exports.cudag.models import GENERATOR, cudag_id, to_ru
 from demo_pipeline.exports.grounding_elements import (
     ELEMENT_EXCLUSIONS,
-    GroundingElement,
+    NamedElement,
     choose_elements,
     read_screen,
 )
@@ -293,9 +293,9 @@ def _records(made_of: RecordSource) -> Iterator[Record | Excluded]:
         side, most = settings.grounding_min_side, settings.grounding_per_screen
         elements, left_out = choose_elements(screen, area, typed, side, most)
         yield from map(Excluded, left_out.elements())
-        for element in elements:
-            key = (element.text, element.node.box)
-            yield Excluded(_REPEATED) if key in seen else _record(made_of, step, element)
+        for node, words in elements:
+            key = (words, node.box)
+            yield Excluded(_REPEATED) if key in seen else _record(made_of, step, (node, words))
             seen.add(key)
 
 
@@ -317,19 +317,19 @@ def _screen_exclusion(made_of: RecordSource, step: StepFiles) -> str:
     return "" if age is not None and lead is not None and age >= lead else "scan_after_frame"
 
 
-def _record(made_of: RecordSource, step: StepFiles, element: GroundingElement) -> Record:
-    image = made_of.name(step.screenshot)
-    left, top, right, bottom = element.node.box
+def _record(made_of: RecordSource, step: StepFiles, element: NamedElement) -> Record:
+    (node, words), image = element, made_of.name(step.screenshot)
+    left, top, right, bottom = node.box
     box = left, top, right - 1, bottom - 1
-    text = replace_surrogates(element.text)
+    text = replace_surrogates(words)
     row: dict[str, Any] = {
-        "id": f"{cudag_id(made_of.trajectory.id)}_{step.index:03d}_{element.node.id}",
+        "id": f"{cudag_id(made_of.trajectory.id)}_{step.index:03d}_{node.id}",
         "trajectory_id": made_of.id,
         "step_index": step.index,
         "application": made_of.application,
         "platform": made_of.rows[step.index]["platform"],
         "text": text,
-        "role": element.node.role,
+        "role": node.role,
         "box": list(box),
         "point": list(box_centre(box)),
         "image_size": list(CANVAS),

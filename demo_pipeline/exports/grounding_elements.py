@@ -257,21 +257,19 @@ _VAGUE = frozenset({"unknown", "panel"})  # may look like an element of any role
 _LARGEST_SHARE = 0.1  # of the screen; a larger element is an area, not a target
 
 
-@dataclass(frozen=True, slots=True)
-class GroundingElement:
-    """An element that is asked for; `text` names it."""
+NamedElement = tuple[_ScreenNode, str]
+"""An element that is asked for, and the words that name it."""
 
-    node: _ScreenNode
-    text: str
 
-    def digest(self) -> bytes:
-        """The same for the same text at the same place."""
-        return hashlib.sha256(f"{self.text}\n{self.node.box}".encode(errors="replace")).digest()
+def _digest(element: NamedElement) -> bytes:
+    """The same for the same words at the same place."""
+    node, text = element
+    return hashlib.sha256(f"{text}\n{node.box}".encode(errors="replace")).digest()
 
 
 def choose_elements(
     screen: _ShownScreen, area: EdgeBox, typed: TypedTexts, min_side: int, most: int
-) -> tuple[list[GroundingElement], Counter[str]]:
+) -> tuple[list[NamedElement], Counter[str]]:
     """The elements of a screen that are asked for, in document order, and the others by reason.
 
     Args:
@@ -283,17 +281,17 @@ def choose_elements(
             that pictures of the same screen give the same ones.
     """
     chooser, left_out = _Chooser(screen, area, typed, min_side), Counter[str]()
-    found: list[GroundingElement] = []
+    found: list[NamedElement] = []
     for position, node in enumerate(screen.nodes):
         if not screen.shown[position] or not node.name.strip():
             continue
         if reason := chooser.exclusion(position):
             left_out[reason] += 1
         else:
-            found.append(GroundingElement(node, element_text(node.name, node.role)))
-    taken = {element.node.id for element in sorted(found, key=GroundingElement.digest)[:most]}
+            found.append((node, element_text(node.name, node.role)))
+    taken = {node.id for node, _ in sorted(found, key=_digest)[:most]}
     left_out["too_many"] += len(found) - len(taken)
-    return [element for element in found if element.node.id in taken], left_out
+    return [(node, text) for node, text in found if node.id in taken], left_out
 
 
 class _Chooser:

@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import dist
 from typing import Any, NamedTuple
 
@@ -117,9 +117,16 @@ class PointerPath:
     def approach_start(self, press_ms: int, since_ms: float, area: TargetArea) -> float | None:
         """When the last movement that brought the pointer into `area` began, epoch milliseconds.
 
-        Searches back from the press to `since_ms`, the end of the previous action. None when the
-        pointer was in the area all that time.
+        Searches back from the press to `since_ms`, the end of the previous action. When the pointer
+        was in the area's box all that time, the last movement that brought it near the press; None
+        when it was there all that time, too.
         """
+        start = self._entry_start(press_ms, since_ms, area)
+        if start is None and area.box is not None:
+            return self._entry_start(press_ms, since_ms, replace(area, box=None))
+        return start
+
+    def _entry_start(self, press_ms: int, since_ms: float, area: TargetArea) -> float | None:
         position = bisect_right(self._times, press_ms) - 1
         while position >= 0 and area.contains(*self._points[position]):
             if self._times[position] <= since_ms:

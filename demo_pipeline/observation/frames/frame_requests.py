@@ -125,9 +125,12 @@ class FrameRequest:
         return self.scan.box if self.scan else None
 
 
-def lead_seconds(clock: Clock, frame_s: float) -> float:
-    """The least lead: `MIN_LEAD_MS`, the clock's uncertainty or a frame, whichever is longest."""
-    lead = max(MIN_LEAD_MS / 1000, clock.uncertainty_ms / 1000, frame_s)
+def lead_seconds(clock: Clock, grab_s: float) -> float:
+    """The least lead: `MIN_LEAD_MS`, the clock's uncertainty or a frame, whichever is longest.
+
+    `grab_s`: `RecordedVideo.grab_s`. The frames that a variable rate leaves out show nothing new.
+    """
+    lead = max(MIN_LEAD_MS / 1000, clock.uncertainty_ms / 1000, grab_s)
     return min(lead, MAX_LEAD_S)
 
 
@@ -138,10 +141,11 @@ def request_frames(
     *,
     calibration: Calibration,
     frame_s: float,
+    grab_s: float,
 ) -> list[FrameRequest]:
     """One request for each action, in order. `targets`: action index → what its scan has."""
     clock, screen = calibration.clock, calibration.screen
-    lead_s = lead_seconds(clock, frame_s)
+    lead_s = lead_seconds(clock, grab_s)
     requests: list[FrameRequest] = []
     since_ms, after_rest = float("-inf"), False
     response_box: PixelBox | None = None

@@ -220,6 +220,7 @@ class _Observation:
             self.path,
             calibration=calibration,
             frame_s=self.video.frame_s,
+            grab_s=self.video.grab_s,
         )
         return run_decode_pass(
             self.video,

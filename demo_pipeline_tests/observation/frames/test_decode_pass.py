@@ -70,7 +70,10 @@ def run(
     actions: list[Action],
 ) -> DecodeResult:
     out.mkdir()
-    requests = request_frames(actions, {}, PATH, calibration=CALIBRATION, frame_s=1 / FPS)
+    frame_s = 1 / FPS
+    requests = request_frames(
+        actions, {}, PATH, calibration=CALIBRATION, frame_s=frame_s, grab_s=frame_s
+    )
     video = RecordedVideo(path, read_packets(path))
     return run_decode_pass(
         video,

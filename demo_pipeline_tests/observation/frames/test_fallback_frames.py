@@ -62,6 +62,7 @@ def observe(
         path,
         calibration=CALIBRATION,
         frame_s=video.frame_s,
+        grab_s=video.grab_s,
     )
     (tmp_path / "out").mkdir()
     observed = run_decode_pass(

@@ -97,6 +97,14 @@ class Noting(FrameChooser):
         super().add(frame, changed=changed, large=large)
 
 
+def test_frames_that_a_variable_rate_leaves_out_lengthen_no_lead() -> None:
+    """Text typed until 150 ms before Ctrl+A was not in that step's screenshot."""
+    (request, *_) = request_frames(
+        ACTIONS, {}, PATH, calibration=CALIBRATION, frame_s=0.4, grab_s=0.1
+    )
+    assert request.press - request.limit == pytest.approx(0.1)
+
+
 def test_the_frames_of_answered_requests_are_not_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

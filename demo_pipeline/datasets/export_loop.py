@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, TypeVar
 
@@ -24,7 +25,7 @@ from demo_pipeline.datasets.splits import (
     shared_instructions,
 )
 from demo_pipeline.files.atomic_write import FileDigest, read_digest
-from demo_pipeline.files.comparison import differing_files, files_below, silence
+from demo_pipeline.files.comparison import differing_files, files_below
 from demo_pipeline.files.parquet import TableWriter
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.settings import DatasetSettings
@@ -235,22 +236,23 @@ class WrittenDataset:
     """What a build has written, for the checks of it.
 
     Attributes:
-        files: path below the dataset → its digest, or the picture that it is a link to.
+        files: path below the dataset → its digest, or the picture that it is a link to; an empty
+            text until all files are written.
+        folders: below the dataset, whose files are all among these, and the dataset itself.
         ids: of the records, each with how often it was written.
-        splits: of the trajectories that took part.
-        problems: of records that no stage of a demonstration has checked.
+        problems: of records that no stage of a demonstration has checked, and of the splits.
     """
 
     files: dict[str, FileDigest | str] = field(default_factory=dict)
+    folders: set[str] = field(default_factory=lambda: {""})
     ids: Counter[str] = field(default_factory=Counter)
-    splits: Mapping[str, Split] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
     def note_files(self, out: Path) -> None:
         """Note every file that is not a link to a picture; called when all are written."""
-        for name in files_below(out):
-            if name not in self.files:
-                self.files[name] = read_digest(out / name)
+        others = (name for name, _ in files_below(out, self.folders))
+        unread = {*others, *(name for name, known in self.files.items() if not known)}
+        self.files |= {name: read_digest(out / name) for name in unread}
 
 
 @dataclass(slots=True)
@@ -293,8 +295,8 @@ class _FormExporter:
         *,
         stack: ExitStack,
     ) -> None:
-        self._form, self._out, self._settings, self._stack = form, out, settings, stack
-        self._written, self._folders = written, {str(out)}
+        self._form, self._out, self._settings, self._stack = form, str(out), settings, stack
+        self._written = written
         self.unit, self.exclusions = form.unit, form.exclusions
         self.instruction_in_prompt = form.instruction_in_prompt(settings)
         self._tables = tables
@@ -340,9 +342,11 @@ class _FormExporter:
     def _picture(self, name: str, source: str, record: KeptRecord, candidate: Candidate) -> bool:
         """Write a picture, if it is not there; returns whether it could be."""
         made = self._form.make(source, f"{self._out}/{name}", record, self._settings)
+        if made:
+            self._written.files[name] = ""
         if made is not None:
             return made
-        path, self._written.files[name] = self._place(name), source
+        path = self._place(name, source)
         try:
             os.link(source, path)
         except FileExistsError:
@@ -376,19 +380,19 @@ class _FormExporter:
         self._stack.callback(array.end)
         return array.add
 
-    def _place(self, name: str) -> str:
-        """The path of a file, in a folder that exists."""
-        path = f"{self._out}/{name}"
-        self._make_folder(path.rpartition("/")[0])
-        return path
+    def _place(self, name: str, source: str = "") -> str:
+        """The path of a file, in a folder that exists; `source`: the picture that it links to."""
+        self._make_folder(name.rpartition("/")[0])
+        self._written.files[name] = source
+        return f"{self._out}/{name}"
 
     def _make_folder(self, folder: str) -> None:
         """Make a folder and those above it; each is asked for once, of a hundred thousand."""
-        if folder not in self._folders:
+        if folder not in self._written.folders:
             self._make_folder(folder.rpartition("/")[0])
             with suppress(FileExistsError):  # a form makes some
-                os.mkdir(folder)  # noqa: PTH102
-            self._folders.add(folder)
+                os.mkdir(f"{self._out}/{folder}")  # noqa: PTH102
+            self._written.folders.add(folder)
 
 
 def build_form(
@@ -407,9 +411,9 @@ def build_form(
         settings: what takes part, the splits, and what the form reads.
         written: gets what `form_problems` compares.
     """
-    plan, written = _plan(form, trajectories, settings), written or WrittenDataset()
+    planned = form.plan or partial(plan_export, whole_trajectories=form.whole_trajectories)
+    plan, written = planned(trajectories, settings), written or WrittenDataset()
     out.mkdir(parents=True, exist_ok=True)
-    written.splits = plan.splits.splits
     said = {
         name for one in plan.selection.chosen for of in notes_of(one.source).values() for name in of
     }
@@ -420,53 +424,30 @@ def build_form(
     with ExitStack() as stack:
         exporter = _FormExporter(form, tables, out, settings, written, stack=stack)
         summary = export_records(plan, exporter)
+    written.problems += _torn_tasks(form, plan)
     details = form.finish(out, plan, summary, exporter.counts, settings)
     return replace(summary, details=details)
 
 
-def _plan(
-    form: Form, trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings
-) -> ExportPlan:
-    if form.plan:
-        plan: ExportPlan = form.plan(trajectories, settings)
-        return plan
-    return plan_export(trajectories, settings, whole_trajectories=form.whole_trajectories)
+def form_problems(form: Form, out: Path, written: WrittenDataset) -> list[Problem]:
+    """How a dataset, in a folder, differs from what was written, and its records from each other.
 
-
-def form_problems(
-    form: Form,
-    trajectories: Sequence[DatasetTrajectory],
-    out: Path,
-    settings: DatasetSettings,
-    written: WrittenDataset,
-) -> list[Problem]:
-    """How a dataset differs from what was written, and its records from each other.
-
-    Args:
-        form: of the dataset.
-        trajectories: as of `build_form`.
-        out: the folder of the dataset.
-        settings: as of `build_form`.
-        written: by `build_form`.
+    `written`: by `build_form`.
     """
     found = [*differing_files(out, written.files), *written.problems]
     for name, times in written.ids.items():
         if times > 1:
             message = f"{times} records have the id {name!r}"
             found.append(Problem("duplicate_id", form.file, message, remedy=_REMEDY))
-    with silence():
-        chosen = _plan(form, trajectories, settings).selection.chosen
-    return [*found, *_torn_tasks(form, chosen, written.splits)]
+    return found
 
 
-def _torn_tasks(
-    form: Form, chosen: Sequence[Candidate], written: Mapping[str, Split]
-) -> Iterator[Problem]:
+def _torn_tasks(form: Form, plan: ExportPlan) -> Iterator[Problem]:
     """Yield a problem for every task group in two splits."""
     places: dict[str, set[str]] = {}
-    for candidate in chosen:
-        for group in candidate.split_groups if candidate.source.id in written else ():
-            places.setdefault(group, set()).add(written[candidate.source.id].value)
+    for candidate in plan.selection.chosen:
+        for group in candidate.split_groups:
+            places.setdefault(group, set()).add(plan.splits.splits[candidate.source.id].value)
     for group, splits in sorted(places.items()):
         if len(splits) > 1:
             message = f"task {group!r} is in more than one split: {', '.join(sorted(splits))}"

@@ -227,7 +227,7 @@ def kept_lines(source: DatasetTrajectory, name: str) -> list[bytes] | None:
     if name not in source.digests:
         return None
     try:
-        with open(f"{source.records}/{name}", "rb") as file:  # noqa: PTH123 - very many
+        with open(f"{source.records}/{name}", "rb", 0) as file:  # noqa: PTH123 - very many
             data = file.read()
     except FileNotFoundError:
         data = b""

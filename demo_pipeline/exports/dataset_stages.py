@@ -65,8 +65,7 @@ def _built(
         return summary.as_dict()
 
     def compare(inputs: DatasetInputs, out: Path) -> Sequence[Problem]:
-        trajectories, settings = inputs.committed.trajectories, inputs.settings.datasets
-        return form_problems(form, trajectories, out, settings, inputs.written)
+        return form_problems(form, out, inputs.written)
 
     return build, compare
 

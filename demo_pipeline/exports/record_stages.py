@@ -99,7 +99,7 @@ def _run_records(inputs: RecordingInputs, out: Path) -> Summary:
 
 def _digests(out: Path) -> str:
     """A line for each other file, as `sha256sum` writes it."""
-    names = sorted(name for name in files_below(out) if name != RECORD_DIGESTS)
+    names = sorted(name for name, _ in files_below(out) if name != RECORD_DIGESTS)
     return "".join(f"{read_digest(out / name).sha256}  {name}\n" for name in names)
 
 

@@ -5,7 +5,7 @@ Belongs here: problems that name the file, never what is in it.
 
 import logging
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -34,14 +34,15 @@ def differing_files(
         expected: path below the folder → what it should be.
         besides: further paths that must be there, whatever they contain; None: any may be.
     """
-    known = files_below(folder) if besides is not None else iter(expected)
-    written = {name for name in known if besides is not None or (folder / name).is_file()}
+    device = folder.stat().st_dev
+    named = ((name, 0) for name in expected if (folder / name).is_file())
+    written = dict(files_below(folder) if besides is not None else named)
     wanted = {*expected, *(besides or ())}
-    problems = [_differs(name, "is missing") for name in sorted(wanted - written)]
-    problems += [_differs(name, "does not belong here") for name in sorted(written - wanted)]
-    for name in sorted(written & expected.keys()):
+    problems = [_differs(name, "is missing") for name in sorted(wanted - written.keys())]
+    problems += [_differs(name, "does not belong here") for name in sorted(written.keys() - wanted)]
+    for name in sorted(written.keys() & expected.keys()):
         try:
-            same = _is_same(f"{folder}/{name}", expected[name])
+            same = _is_same(f"{folder}/{name}", (written[name], device), expected[name])
         except OSError as error:
             raise_system_trouble(error)
             same = False
@@ -50,15 +51,17 @@ def differing_files(
     return problems
 
 
-def files_below(folder: Path | str, above: str = "") -> Iterator[str]:
-    """Yield the path of each file below a folder; links to folders are not followed."""
-    with os.scandir(f"{folder}/{above}") as entries:  # `os.walk` takes thrice the time
-        found = [(entry.name, entry.is_dir(), entry.is_symlink()) for entry in entries]
-    for name, is_folder, is_link in found:
-        if not is_folder:
-            yield f"{above}{name}"
-        elif not is_link:
-            yield from files_below(folder, f"{above}{name}/")
+def files_below(folder: Path | str, without: Container[str] = ()) -> Iterator[tuple[str, int]]:
+    """Yield path and inode of each file below a folder; neither links nor `without` are entered."""
+    top, left = f"{folder}/", [""]
+    while left:
+        above = left.pop()
+        with os.scandir(f"{top}{above}") as entries:  # `os.walk` takes thrice the time
+            for entry in entries:
+                if not entry.is_dir():
+                    yield f"{above}{entry.name}", entry.inode()
+                elif not entry.is_symlink() and f"{above}{entry.name}" not in without:
+                    left.append(f"{above}{entry.name}/")
 
 
 @contextmanager
@@ -77,18 +80,19 @@ def differing_build(folder: Path, build: Callable[[Path], object]) -> list[Probl
     with TemporaryDirectory(dir=folder.parent) as made:
         with silence():
             build(Path(made))
-        return differing_files(folder, {name: Path(made, name) for name in files_below(Path(made))})
+        return differing_files(folder, {name: Path(made, name) for name, _ in files_below(made)})
 
 
-def _is_same(path: str, expected: Expected) -> bool:
+def _is_same(path: str, identity: tuple[int, int], expected: Expected) -> bool:
+    """Whether a file is as expected; `identity`: its inode, as far as it is known, and device."""
     if isinstance(expected, bytes):
         return Path(path).read_bytes() == expected
     if isinstance(expected, FileDigest):
         return read_digest(Path(path)) == expected
-    status, wanted = os.stat(path), os.stat(expected)  # noqa: PTH116 - of every picture
-    if (status.st_ino, status.st_dev) == (wanted.st_ino, wanted.st_dev):
+    wanted = os.stat(expected)  # noqa: PTH116 - of every picture
+    if identity == (wanted.st_ino, wanted.st_dev):
         return True
-    if status.st_size != wanted.st_size:
+    if os.stat(path).st_size != wanted.st_size:  # noqa: PTH116
         return False
     with Path(path).open("rb") as one, Path(expected).open("rb") as other:
         return all(block == other.read(_BLOCK) for block in iter(partial(one.read, _BLOCK), b""))

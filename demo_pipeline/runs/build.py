@@ -9,6 +9,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ def build_if_stale(
     reason = f"{damage.file} {damage.message}" if damage else rebuild_reason(current, recipe)
     _LOG.info("%s: building %s, because %s", recipe.stage, output, reason)
     with store.stage(output) as staging:
-        result = _built(store, staging, recipe, build, check)
+        result = _built(store, replace(staging, before=current), recipe, build, check)
     if damage and result.version and (left := _damage(store, output)):
         raise left.as_error()
     return result

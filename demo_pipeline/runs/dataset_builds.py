@@ -4,6 +4,7 @@ Belongs here: the order, what is skipped after a failure, patience with what pas
 what people see of a dataset. One dataset is built by datasets.py.
 """
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -38,8 +39,8 @@ def bytes_written(store: Store, output: str) -> int:
         raise MissingOutput(output)
     if is_bucket(store.url):
         return version.manifest.files.size
-    folder, opened = store.open(output)
-    found = ((folder / file.path).stat() for file in opened.manifest.files)
+    folder = store.open_version(version)
+    found = (os.stat(f"{folder}/{path}") for path, _ in version.manifest.files.sizes())  # noqa: PTH116
     return sum(status.st_size for status in found if status.st_nlink == 1)
 
 

@@ -8,7 +8,7 @@ import hashlib
 import json
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,6 +29,7 @@ from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, store_views, traini
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.stage import Stage, Summary, TrainingExport
 from demo_pipeline.store.errors import ChangedOutput, MissingOutput, StorageError
+from demo_pipeline.store.folder import VersionKey
 from demo_pipeline.store.store import Store
 from demo_pipeline.store.version_manifest import CheckOutcome, Recipe, Version, VersionName
 from demo_pipeline.store.versions import Staging, document_damage, linked_damage
@@ -179,7 +180,7 @@ def _state(
         return ExportState(export.name, stage.name, "disabled")
     output = dataset_output(stage, context)
     reason = failed_before(workspace.store, stage)
-    version, records = _counted(workspace, export, output, count=count)
+    version, records = _counted(workspace, export, output, context.committed.whole, count=count)
     if version is None:
         return ExportState(
             export.name, stage.name, "failed" if reason else "missing", reason=reason
@@ -202,6 +203,7 @@ def _counted(
     workspace: Workspace,
     export: TrainingExport,
     output: str,
+    whole: Container[VersionKey],
     *,
     count: bool,
 ) -> tuple[Version | None, Mapping[str, int]]:
@@ -209,7 +211,7 @@ def _counted(
     if not count:
         return workspace.store.current(output), {}
     try:
-        folder, version = workspace.store.open(output, export.files)
+        folder, version = workspace.store.open(output, export.files, whole)
         return version, export.records(folder)
     except MissingOutput:
         return None, {}
@@ -305,6 +307,8 @@ def _run(
                 run_dataset_stage(workspace, damaged)
             elif store.verify(error.output):
                 _damaged.add((store.url, error.output))
+    if opened and result.version:
+        opened[0].whole.add((result.version.output, result.version.id))
     if stage.replaces and result.status is not Status.REJECTED:
         for name in stage.replaces(context, result.output, context.published):
             words = stage.name, name, result.output
@@ -366,7 +370,8 @@ def _opened(
             continue
         output = DATASET_STAGE_BY_NAME[name].folder
         try:
-            folders[output], version = workspace.store.open(output)
+            whole = opened.whole if opened else ()
+            folders[output], version = workspace.store.open(output, whole=whole)
         except MissingOutput:
             if output in workspace.store.outputs(output):  # published, but it lacks a file
                 raise
@@ -410,8 +415,7 @@ def _build(
 
     def build(staging: Staging) -> Summary:
         note_settings(workspace, stage)
-        committed = context.committed
-        before = workspace.store.published(output)
+        committed, before = context.committed, staging.before
         if stage.export is not None:  # first those that probably have the files
             known = before.manifest.inputs if before else {}
             made = [one.id for one in committed.trajectories if any("/" in n for n in one.digests)]
@@ -425,7 +429,7 @@ def _build(
         if stage.links_trajectories:  # it hands on what no dataset reads
             for key, version in committed.versions.items():
                 staging.link(TRAJECTORIES_STAGE.output(key), version)
-            if found := linked_damage(staging, before, stage.name):
+            if found := linked_damage(staging, stage.name):
                 raise found.as_error()
         summary = dict(stage.build(context, staging.path))
         if not stage.reads_trajectories:

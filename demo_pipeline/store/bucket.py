@@ -11,7 +11,7 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from fnmatch import fnmatchcase
@@ -77,7 +77,7 @@ class BucketStore(Store):
         objects: the bucket.
     """
 
-    def current(self, output: str) -> Version | None:
+    def current(self, output: str, whole: Container[VersionKey] = ()) -> Version | None:  # noqa: ARG002
         """See `Store`."""
         return self.published(output)
 

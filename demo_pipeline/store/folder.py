@@ -65,7 +65,7 @@ class Folder:
         self.make(draft.parent)
         return draft
 
-    def link_target(self, path: Path, output: str, version: str) -> str:
+    def link_target(self, path: Path | str, output: str, version: str) -> str:
         """The text of a link at `path`, anywhere below the root, to the content of a version."""
         up = "../" * str(path)[len(str(self.root)) + 1 :].count("/")
         return f"{up}{VERSIONS_FOLDER}/{output}/{version}/{CONTENT}"
@@ -172,7 +172,7 @@ def _unlisted(error: OSError) -> None:
         raise error
 
 
-def walk_files(content: Path, folder: str = "") -> Iterator[str]:
+def walk_files(content: Path | str, folder: str = "") -> Iterator[str]:
     """The `/`-separated path of every entry under `content` but folders, sorted.
 
     Of the entries of a folder only names are held: a dataset has many thousand pictures in one.

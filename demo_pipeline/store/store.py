@@ -8,7 +8,7 @@ that a reader can see. A store in a bucket is the same with a local cache as its
 import hashlib
 import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -114,12 +114,15 @@ class Store:
 
     # Reading
 
-    def current(self, output: str) -> Version | None:
+    def current(self, output: str, whole: Container[VersionKey] = ()) -> Version | None:
         """The published version; None without one, or when a file is missing or resized.
 
         A file that is missing in a bucket is only known when this machine tried to download it.
+        `whole`: versions whose files the caller knows to be there.
         """
         version = self.published(output)
+        if version and version.key in whole:
+            return version
         return version if version and has_all_files(self._folder, version) else None
 
     def published(self, output: str) -> Version | None:
@@ -132,7 +135,9 @@ class Store:
         """Whether every file of a published version exists in its size; asks the bucket itself."""
         return has_all_files(self._folder, version)
 
-    def open(self, output: str, files: str | None = None) -> tuple[Path, Version]:
+    def open(
+        self, output: str, files: str | None = None, whole: Container[VersionKey] = ()
+    ) -> tuple[Path, Version]:
         """A local folder with the current version's content, links included, for reading only.
 
         It stays this version, whatever is committed meanwhile, and goes a grace period later.
@@ -142,12 +147,13 @@ class Store:
             files: a glob, by readers of a few files of a large output. From a bucket only the
                 output's own files whose paths match are downloaded, none of linked outputs. The
                 folder may hold other files too.
+            whole: see `current`.
 
         Raises:
             MissingOutput: `current` is None; or names an output that lacks one of these files, or
                 a linked one that lacks a file.
         """
-        version = self.current(output)
+        version = self.current(output, whole)
         if version is None:
             raise MissingOutput(output)
         self._bring(version, files)

@@ -15,9 +15,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
-from json.encoder import encode_basestring
+from json.encoder import encode_basestring, encode_basestring_ascii
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, JsonValue, PlainSerializer, PlainValidator
 
@@ -64,8 +64,7 @@ class CheckOutcome:
     blocking: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class FileEntry:
+class FileEntry(NamedTuple):
     """One file: `/`-separated path under `content/`, bytes, hex digest."""
 
     path: str
@@ -297,7 +296,8 @@ def make_manifest(
     """The manifest of a staged directory; `pydantic.ValidationError`: the summary is not JSON."""
     digest = hashlib.sha256()  # over the (path, digest) pairs and the links, sorted by path
     for entry in files:
-        digest.update(f"{json.dumps(['file', entry.path, entry.sha256])}\n".encode())
+        path = encode_basestring_ascii(entry.path)
+        digest.update(f'["file", {path}, "{entry.sha256}"]\n'.encode())
     for path, link in sorted(links.items()):
         digest.update(f"{json.dumps(['link', path, link.output, link.version])}\n".encode())
     return Manifest(

@@ -10,6 +10,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path, PurePosixPath
 
 from demo_pipeline.files.atomic_write import read_digest, replace_synced
@@ -75,6 +76,7 @@ class Staging:
         folder: of the store, or of the cache of a bucket.
         directory: what becomes the version's directory.
         links: path under `path` → the version linked there.
+        before: the version that readers see meanwhile, for builds that read it.
         hardlink_sources: versions whose files may be hard-linked under `path`; they are synced
             already. A commit refuses a file that differs from its version's manifest.
     """
@@ -83,6 +85,7 @@ class Staging:
     folder: Folder
     directory: Path
     links: dict[str, LinkEntry] = field(default_factory=dict)
+    before: Version | None = None
     hardlink_sources: list[Version | VersionName] = field(default_factory=list)
 
     @property
@@ -131,8 +134,9 @@ def describe_files(staging: Staging, turns: str) -> tuple[FileTable, list[str]]:
     """
     files, unsynced, missing = FileTable(), list[str](), set(staging.links)
     committed: _CommittedFiles | None = None
-    for path in walk_files(staging.path):
-        place = f"{staging.path}/{path}"
+    content = str(staging.path)
+    for path in walk_files(content):
+        place = f"{content}/{path}"
         status = os.lstat(place)
         if path in missing and stat.S_ISLNK(status.st_mode):
             missing.discard(path)
@@ -219,7 +223,7 @@ def has_all_files(folder: Folder, version: Version) -> bool:
     return (
         os.path.isdir(content)  # noqa: PTH112 - very many
         and all(size_of(f"{content}/{path}") == size for path, size in manifest.files.sizes())
-        and all(is_linked(folder, Path(content, at), link) for at, link in manifest.links.items())
+        and all(is_linked(folder, f"{content}/{at}", link) for at, link in manifest.links.items())
     )
 
 
@@ -229,7 +233,7 @@ def place_link(folder: Folder, path: Path, link: LinkEntry) -> None:
     path.symlink_to(folder.link_target(path, link.output, link.version))
 
 
-def is_linked(folder: Folder, path: Path, link: LinkEntry) -> bool:
+def is_linked(folder: Folder, path: Path | str, link: LinkEntry) -> bool:
     """Whether `path` is a link to the content of that version, and the version exists."""
     try:
         text = os.readlink(path)  # noqa: PTH115 - for every trajectory
@@ -304,24 +308,23 @@ def document_damage(
     if loaded is None:
         return OutputDamage.of_manifest(output)
 
-    def differs(file: FileEntry) -> bool:
-        path = f"{content}/{file.path}"
-        return os.stat(path).st_mtime >= read_before and _differs(content, file)  # noqa: PTH116
-
     named = (one for one in loaded.manifest.files if one.path.endswith(only))
-    documents = (one for one in named if not one.path.endswith(_PICTURES))
-    sized = ((one, size_of(f"{content}/{one.path}")) for one in documents)
-    found = (_file_damage(output, one, size, differs) for one, size in sized)
-    return next(filter(None, found), None)
+    for file in (one for one in named if not one.path.endswith(_PICTURES)):
+        status = _plain_status(f"{content}/{file.path}")
+        is_same = status and status.st_size == file.size and status.st_mtime < read_before
+        size = status.st_size if status else None
+        if not is_same and (found := _file_damage(output, file, size, partial(_differs, content))):
+            return found
+    return None
 
 
-def linked_damage(staging: Staging, before: Version | None, turns: str) -> OutputDamage | None:
+def linked_damage(staging: Staging, turns: str) -> OutputDamage | None:
     """The first damage of a document of the versions that are linked into a staged directory.
 
-    Documents of versions that were linked `before`, too, were read then: they are read again when
+    Documents of versions that were linked before, too, were read then: they are read again when
     something wrote to them since, or when their turn has come.
     """
-    folder, read_before, turn = staging.folder, 0.0, 0
+    folder, before, read_before, turn = staging.folder, staging.before, 0.0, 0
     if before and len(staging.links) > _ALWAYS:
         turn = folder.next_turn(turns) % TURNS
         with suppress(OSError):
@@ -355,11 +358,16 @@ def _file_damage(
 
 def size_of(path: str) -> int | None:
     """Bytes of a plain file, None for anything else."""
+    status = _plain_status(path)
+    return status.st_size if status else None
+
+
+def _plain_status(path: str) -> os.stat_result | None:
     try:
         status = os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return status.st_size if stat.S_ISREG(status.st_mode) else None
+    return status if stat.S_ISREG(status.st_mode) else None
 
 
 def _printable(path: str) -> str:

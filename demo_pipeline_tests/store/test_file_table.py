@@ -3,7 +3,7 @@
 import hashlib
 import json
 import tracemalloc
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -75,7 +75,7 @@ def test_a_manifest_has_the_bytes_of_a_plain_json_dump(count: int) -> None:
     values = json.loads(data)
     assert values == {
         **manifest.model_dump(mode="json"),
-        "files": [asdict(file) for file in manifest.files],
+        "files": [file._asdict() for file in manifest.files],
     }
     plain = json.dumps(values, sort_keys=True, ensure_ascii=False, indent=1)
     assert data == f"{plain}\n".encode()

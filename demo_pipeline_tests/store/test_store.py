@@ -130,6 +130,13 @@ def test_a_damaged_output_is_not_current_and_is_restored_to_the_same_bytes(
     assert reader.verify(OUTPUT) == []
 
 
+def test_files_that_a_caller_knows_to_be_there_are_not_asked_for(store):
+    version = put(store, OUTPUT, FILES)
+    spoil(store, version, f"content/{next(iter(FILES))}", None)
+    assert store.open(OUTPUT, whole={version.key})[1] == version
+    assert store.current(OUTPUT, whole={(OUTPUT, "0" * 16)}) is None
+
+
 def test_a_version_whose_manifest_or_folder_was_replaced_is_not_current(store, tmp_path):
     folder = tmp_path / "store/.versions" / OUTPUT / put(store, OUTPUT, FILES).id
     text = (folder / "manifest.json").read_text()

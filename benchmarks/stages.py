@@ -74,9 +74,9 @@ def measured_round(uploads: Path, *, run: bool) -> Round:
     with tempfile.TemporaryDirectory() as scratch:
         store = Path(scratch) / "store"
         for name, cost in in_child(stages_piece, uploads, store, NAME):
-            if name == "contact_sheets":
-                found[TO_TRAJECTORIES] = _sum(found)
             found[name] = cost
+            if name == "trajectories":
+                found[TO_TRAJECTORIES] = _sum(found)
         rows = {name: cost for name, cost in found.items() if name != TO_TRAJECTORIES}
         found[ALL_STAGES] = _sum(rows)
         found["straightforward"] = in_child(

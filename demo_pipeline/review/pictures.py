@@ -24,7 +24,7 @@ POINTER = (-10, -6, 24, 34)  # pixels around the hot spot that an arrow or a han
 BLACK_LEVEL = 16  # of 255; limited-range video has its black there
 TORN_OTHER, TORN_SAME = 0.3, 0.03  # of the cells of a part that differ, and of one that does not
 TORN_ROWS = 8  # cells; smaller parts are bars
-_KEPT = 256  # pictures of 32 kB
+_KEPT = 1024  # pictures of 32 kB; with fewer than a recording has, none is found again
 NEAR_BITS, NEAR_MEAN_BITS = 8, 3.0  # of 64, of any step and of their mean
 
 

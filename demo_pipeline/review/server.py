@@ -29,6 +29,7 @@ from demo_pipeline.review.signals import DEMONSTRATION_SIGNALS, STEP_SIGNALS
 from demo_pipeline.store.names import is_safe_id
 
 TOKEN_FILE = "review-token"  # noqa: S105 - a file's name
+_LARGEST_DECISION = 2**20  # bytes; `MOST_TEXT` characters have a tenth of that, however written
 _FILES = {"screenshot": "screenshot.png", "tree": "ui_tree.json"}
 _POLICY = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -156,9 +157,13 @@ def _file(material: Material, request: Request) -> Response:
 
 async def _decide(material: Material, author: str, request: Request) -> Response:
     """Write a decision, or say why it cannot be one."""
-    body = await request.body()
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > _LARGEST_DECISION:
+            raise HTTPException(413, f"a decision has at most {_LARGEST_DECISION} bytes")
     try:
-        sent = Sent.model_validate_json(body)
+        sent = Sent.model_validate_json(bytes(body))
     except ValidationError as error:
         return _json({"faults": faults(error)}, 400)
     return await run_in_threadpool(_decided, material, author, _name(request), sent)

@@ -104,6 +104,13 @@ def test_a_write_needs_the_pages_own_origin(server: Served) -> None:
     assert server.ask("api/queue", "OPTIONS", origin="http://evil.example").status == 403
 
 
+def test_a_body_that_is_too_long_for_a_decision_is_refused(server: Served) -> None:
+    path = "api/demonstrations/first/decisions"
+    assert server.ask(path, "POST", b" " * 2**20).status == 400
+    told = server.ask(path, "POST", b" " * (2**20 + 1))
+    assert (told.status, told.body) == (413, b"a decision has at most 1048576 bytes")
+
+
 @pytest.mark.parametrize("path", ["/", "/api/queue", "/wrong/api/queue", f"/{TOKEN[:-1]}/", "//"])
 def test_nothing_is_sent_without_the_token(server: Served, path: str) -> None:
     answer = server.ask(path, raw=True)

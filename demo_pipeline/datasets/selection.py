@@ -9,7 +9,6 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -338,7 +337,7 @@ class Selection:
             unreadable; when there are any also excluded, rejected, not_approved, ungraded and
             low_alignment.
         problems: why unreadable trajectories could not be read.
-        newest: see `newest_recording`.
+        newest: when the newest of `chosen` was recorded, in UTC; the epoch when that is unknown.
         left_out: trajectory → why it takes no part; the unreadable ones are not in it.
     """
 
@@ -372,12 +371,12 @@ def select(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings)
             excluded["unreadable"] += 1
             _LOG.debug("%s takes no part: unreadable", source.id)
             continue
-        newest = max(newest, head.recorded)
         if reason := _review_reason(source, settings) or _left_out(head, settings):
             excluded[reason] += 1
             left_out[source.id] = _LeftOut(reason, head.split_groups[0])
             _LOG.debug("%s takes no part: %s", source.id, reason)
         else:
+            newest = max(newest, head.recorded)
             chosen.append(candidate_of(source, head, settings))
     return Selection(tuple(_of_words(chosen)), excluded, tuple(problems), newest, left_out)
 
@@ -461,12 +460,3 @@ def _left_out(head: Head, settings: DatasetSettings) -> str:
     if head.osworld_task_id and not settings.include_contaminated:
         return "contaminated"
     return _graded(head, settings)
-
-
-def newest_recording(trajectories: Sequence[DatasetTrajectory]) -> datetime:
-    """When the newest readable recording was made, in UTC; the epoch when none has a time."""
-    newest = EPOCH
-    for source in trajectories:
-        with suppress(DemonstrationError):
-            newest = max(newest, head_of(source).recorded)
-    return newest

@@ -480,15 +480,19 @@ def test_the_configuration_has_every_documented_key(tmp_path):
     assert config["task_distributions"] == {"left-click": 0.5, "terminate": 0.5}
 
 
-def test_the_directory_is_named_after_the_newest_recording(tmp_path):
+def test_the_directory_is_named_after_the_newest_recording_that_takes_part(tmp_path):
     demos = [
         make_trajectory(tmp_path, "a", recorded_at="2025-12-03T12:34:56Z"),
-        make_trajectory(tmp_path, "b", recorded_at="2025-11-03T12:34:56Z", success=False),
+        make_trajectory(tmp_path, "b", recorded_at="2025-11-03T12:34:56Z"),
+        make_trajectory(tmp_path, "c", recorded_at="2026-01-03T12:34:56Z", success=False),
     ]
     chosen = DatasetSettings(name_prefix="calendar", user="mike")
     assert dataset_directory_name(demos, chosen) == "calendar--mike--20251203_123456"
     fixed = chosen.model_copy(update={"timestamp": "20240101_000000"})
     assert dataset_directory_name(demos, fixed) == "calendar--mike--20240101_000000"
+    out, _ = build(tmp_path, demos)
+    generated = json.loads((out / "config.json").read_text())["generated_at"]
+    assert generated == "2025-12-03T12:34:56Z"
 
 
 @pytest.mark.parametrize(

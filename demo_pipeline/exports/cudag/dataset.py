@@ -23,7 +23,7 @@ from pydantic import JsonValue
 
 from demo_pipeline.datasets.export_loop import ExportPlan, ExportSummary, build_form
 from demo_pipeline.datasets.record_forms import Excluded, Form, KeptRecord, Record, RecordSource
-from demo_pipeline.datasets.selection import EPOCH, Candidate, newest_recording
+from demo_pipeline.datasets.selection import EPOCH, Candidate, select
 from demo_pipeline.datasets.splits import (
     Split,
     SplitPlan,
@@ -198,7 +198,7 @@ def dataset_directory_name(
     Raises:
         ValueError: a part cannot be used in a name; the message says which and what to write.
     """
-    newest = EPOCH if settings.timestamp else newest_recording(trajectories)
+    newest = EPOCH if settings.timestamp else select(trajectories, settings).newest
     return _directory_name(_generated_at(newest, settings), settings)
 
 

@@ -21,7 +21,7 @@ from demo_pipeline.evaluation.scoring import PREDICTIONS, SCORES_SCHEMA
 from demo_pipeline.exports.dataset_stages import INDEX_STAGE
 from demo_pipeline.runs import evaluations
 from demo_pipeline.runs.damage import storage_message
-from demo_pipeline.runs.failures import redacted_errors
+from demo_pipeline.runs.failures import DefectError, TransientError, redacted_errors
 from demo_pipeline.runs.results import BuildResult
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.store.errors import StorageError
@@ -86,9 +86,12 @@ def _scored(
         failed += unreadable.values() if not names else ()
         for name in names or [one.name for one in found]:
             try:
-                results[name] = evaluations.run_evaluation(workspace, name, force=force)
+                with redacted_errors(EVALUATION_SCORES, name):
+                    results[name] = evaluations.run_evaluation(workspace, name, force=force)
             except StorageError as error:
                 failed.append(f"{name}: {storage_message(error)}")
+            except (TransientError, DefectError) as error:
+                failed.append(f"{name}: {error}")
     return results, failed
 
 

@@ -8,11 +8,15 @@ from typing import Any
 
 import pytest
 
+from demo_pipeline.runs import evaluations
 from demo_pipeline.runs.evaluations import (
     Evaluation,
     list_evaluations,
+    run_evaluation,
     write_right_answers,
 )
+from demo_pipeline.runs.results import BuildResult
+from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
 from demo_pipeline_tests.datasets.stores import commit_trajectories
 from demo_pipeline_tests.defs.bench import (
@@ -128,6 +132,26 @@ def test_what_is_missing_is_in_the_check_and_no_word_is_anywhere(made: Bench) ->
     assert ANSWERED not in events
     kept = b"".join(data for _, files in made.files().items() for data in files.values())
     assert ANSWERED.encode() not in kept
+
+
+@pytest.mark.parametrize("error", [OSError(28, "full"), ZeroDivisionError(TYPED)])
+def test_trouble_with_one_keeps_no_other_from_its_scores(
+    made: Bench, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def scored(workspace: Workspace, name: str, *, force: bool) -> BuildResult:
+        if name == "first":
+            raise error
+        return run_evaluation(workspace, name, force=force)
+
+    drop(made, "first")
+    drop(made, "second")
+    monkeypatch.setattr(evaluations, "run_evaluation", scored)
+    result = launched(made)
+    assert not result.success
+    assert shown(result)["scores"] == {"second": 1.0}
+    told = str(failures(result)["evaluation_scores"].description)
+    assert told.startswith("first: ")
+    assert TYPED not in told
 
 
 def test_each_change_is_scored_once(made: Bench) -> None:

@@ -359,8 +359,9 @@ def unbuilt_decisions(store: Store) -> dict[str, str]:
     """
     decisions: defaultdict[str, list[str]] = defaultdict(list)
     for key in store.list_documents(REVIEWS):
-        _, name, file = key.split("/")
-        decisions[name].append(file.removesuffix(".json"))
+        match key.split("/"):
+            case [_, name, file]:  # any other was put there by a person
+                decisions[name].append(file.removesuffix(".json"))
     found = {}
     for name, ids in decisions.items():
         digest = hashlib.sha256("\n".join(sorted(ids)).encode()).hexdigest()

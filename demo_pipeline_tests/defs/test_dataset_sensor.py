@@ -188,6 +188,18 @@ def requested(made: Bench) -> list[dg.RunRequest]:
     return [one for _ in range(3) for one in ticked(made, "new_uploads").requests]
 
 
+def test_what_is_no_decision_among_them_keeps_no_upload_waiting(made: Bench) -> None:
+    for name in ("notes.txt", "first/more/x.json"):
+        stray = Path(made.settings.store, "reviews", name)
+        stray.parent.mkdir(parents=True, exist_ok=True)
+        stray.write_text("-")
+    made.catalogue()
+    assert {(one.partition_key, one.tags[REASON_TAG]) for one in requested(made)} == {
+        ("first", "new"),
+        ("second", "new"),
+    }
+
+
 def test_a_persons_decision_reaches_the_datasets_by_itself(made: Bench) -> None:
     made.catalogue()
     first, second = {one.partition_key: one for one in requested(made)}.values()

@@ -30,7 +30,7 @@ from demo_pipeline.files.system_errors import best_effort
 from demo_pipeline.runs.batch import KILLED
 from demo_pipeline.runs.discovery import EndedRun, Ending, is_settled
 from demo_pipeline.runs.discovery_table import DiscoveryTable, table_path
-from demo_pipeline.runs.failures import error_words
+from demo_pipeline.runs.failures import SupersededError, error_words
 from demo_pipeline.runs.quarantine import is_quarantined, record_crash
 from demo_pipeline.runs.results import DemonstrationResult, Status
 from demo_pipeline.runs.stages import STAGES
@@ -247,8 +247,11 @@ class InstanceRuns:
         [newest] = records_of(self._instance, key, 1)
         if newest.dagster_run.run_id != run.run_id:  # a person repeats it
             return _LOST
-        if not is_quarantined(self._workspace, key):
-            record_crash(self._workspace, key, stage, errors[-1])
+        try:
+            if not is_quarantined(self._workspace, key):
+                record_crash(self._workspace, key, stage, errors[-1], launched_for(run, key))
+        except SupersededError:
+            return Ending(Status.SUPERSEDED)
         return _DONE
 
 

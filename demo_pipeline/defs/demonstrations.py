@@ -57,7 +57,7 @@ from demo_pipeline.problems import Problem
 from demo_pipeline.runs.batch import DemonstrationTask, process_stages
 from demo_pipeline.runs.dataset_builds import failure_text
 from demo_pipeline.runs.discovery import Ending
-from demo_pipeline.runs.failures import transient_reason
+from demo_pipeline.runs.failures import SupersededError, transient_reason
 from demo_pipeline.runs.quarantine import record_crash
 from demo_pipeline.runs.results import (
     IN_RUNS,
@@ -379,9 +379,10 @@ class _Run:
     def _record_defect(self, result: DemonstrationResult) -> None:
         """Quarantine it here: until there is a record, discovery waits for one."""
         key, cause = result.demonstration, result.reason.partition(":")[0]
+        listed = launched_for(self._run, key)
         try:
-            record_crash(self._workspace, key, result.stage, cause)
-        except (StorageError, OSError) as error:  # discovery requests another run
+            record_crash(self._workspace, key, result.stage, cause, listed)
+        except (SupersededError, StorageError, OSError) as error:  # discovery requests another run
             self._log.warning("%s cannot be quarantined: %s", key, error)
 
     def _plan(self, asset: str, partition: str | None = None) -> None:

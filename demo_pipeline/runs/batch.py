@@ -33,7 +33,12 @@ from demo_pipeline.runs.failures import (
     redacted_errors,
     transient_reason,
 )
-from demo_pipeline.runs.quarantine import quarantine_demonstration, read_quarantine, record_crash
+from demo_pipeline.runs.quarantine import (
+    quarantine_demonstration,
+    read_quarantine,
+    record_crash,
+    require_listed,
+)
 from demo_pipeline.runs.results import BuildResult, DemonstrationResult, Status
 from demo_pipeline.runs.stage_runs import AStage, StageLimit, run_stage
 from demo_pipeline.runs.stages import STAGE_BY_NAME, STAGES
@@ -249,6 +254,8 @@ def _died(workspace: Workspace, worker: "_Worker") -> DemonstrationResult:
     """Quarantine a demonstration whose process died, or had to be ended, though it was alone."""
     key, stage, cause = worker.task.demonstration, worker.stage, worker.exceeded or KILLED
     try:
+        if worker.task.listed is not None:
+            require_listed(workspace, key, stage, worker.task.listed)
         if worker.exceeded:
             remedy = "split the recording; or raise that setting and run it with `--retry`"
             message = f"{stage} {worker.exceeded}, also alone in a process"
@@ -257,6 +264,9 @@ def _died(workspace: Workspace, worker: "_Worker") -> DemonstrationResult:
             record = quarantine_demonstration(workspace.store, key, stage, uploaded, [problem])
         else:
             record = record_crash(workspace, key, stage, cause)
+    except SupersededError as error:
+        changed = Problem("upload_changed", ".", str(error))
+        return DemonstrationResult(key, Status.SUPERSEDED, tuple(worker.done), stage, (changed,))
     except Exception as error:  # noqa: BLE001 - the others go on whatever it is
         reason = transient_reason(error) or type(error).__name__
         return _waits(key, f"{cause}; {reason}", stage)
@@ -300,8 +310,8 @@ class _Worker:
 
     @property
     def stage(self) -> str:
-        """Name of the stage that it is in."""
-        return self._pool.stages[len(self.done)].name
+        """Name of the stage that it is in, or was in last."""
+        return self._pool.stages[: len(self.done) + 1][-1].name
 
     def give(self, task: DemonstrationTask) -> None:
         """Let it work on a demonstration."""

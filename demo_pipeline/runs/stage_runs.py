@@ -19,8 +19,12 @@ from demo_pipeline.recording import manifest
 from demo_pipeline.recording.manifest import RecordingManifest
 from demo_pipeline.recording.recording_stages import RAW_RECORDINGS_STAGE, RecordingInputs
 from demo_pipeline.runs.build import build_if_stale, note_settings, rebuild_reason
-from demo_pipeline.runs.failures import SupersededError
-from demo_pipeline.runs.quarantine import quarantine_demonstration, read_quarantine, release
+from demo_pipeline.runs.quarantine import (
+    quarantine_demonstration,
+    read_quarantine,
+    release,
+    require_listed,
+)
 from demo_pipeline.runs.results import BuildResult, Status
 from demo_pipeline.runs.stages import STAGE_BY_NAME, STAGES
 from demo_pipeline.runs.task_catalog import OSWORLD_TASKS, match_task
@@ -221,9 +225,7 @@ class _StageRun:
     def require_upload(self) -> None:
         """Raise `SupersededError` unless the expected upload is the current one."""
         if self.compared:
-            now = upload_listing_fingerprint(self._workspace.uploads, self._key)
-            if now != self.listed:
-                raise SupersededError(self._key, self._stage.name)
+            require_listed(self._workspace, self._key, self._stage.name, self.listed)
 
     def quarantine(self, problems: Sequence[Problem]) -> None:
         """Quarantine the demonstration, unless its upload changed while it was read."""

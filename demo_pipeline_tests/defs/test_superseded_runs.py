@@ -122,6 +122,22 @@ def test_a_later_stage_stops_without_a_quarantine_when_the_upload_was_replaced(
     assert list_quarantine(made.workspace.store) == []
 
 
+def test_a_defect_is_not_recorded_of_an_upload_that_came_meanwhile(
+    made: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        (made.uploads / "one" / "input_log.jsonl").write_bytes(b"{}\n")
+        raise ZeroDivisionError
+
+    [request] = [one for _ in range(3) for one in ticked(made, "new_uploads").requests][:1]
+    while_reading(monkeypatch, "actions", fail)
+    assert not launched(replace(made, definitions=_again(made)), request).success
+    assert list_quarantine(made.workspace.store) == []
+    again = [one for _ in range(4) for one in ticked(made, "new_uploads").requests]
+    assert {one.partition_key for one in again} == {"one"}
+    assert {listed_in(one) for one in again} != {listed_in(request)}
+
+
 def test_outputs_of_a_replaced_upload_are_not_committed(
     made: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

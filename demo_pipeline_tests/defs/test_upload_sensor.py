@@ -208,6 +208,13 @@ class TestRunsThatCameToNothing:
         [record] = list_quarantine(made.workspace.store)
         assert record.problems[0]["code"] == "run_crashed"
 
+    def test_a_crash_is_not_recorded_of_an_upload_that_came_meanwhile(self, made: Bench) -> None:
+        self.die(made)
+        arrive(made, "one", content=b"another")
+        [again] = looked(made).requests
+        assert again.tags["demo_pipeline/reason"] == "changed"
+        assert list_quarantine(made.workspace.store) == []
+
     def test_a_crash_that_cannot_be_recorded_is_judged_by_a_later_tick(
         self, made: Bench, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -17,7 +17,8 @@ import pytest
 
 from demo_pipeline.problems import Problem
 from demo_pipeline.recording.recording_stages import RecordingInputs
-from demo_pipeline.runs.batch import KILLED, DemonstrationTask, process
+from demo_pipeline.runs import batch
+from demo_pipeline.runs.batch import KILLED, DemonstrationTask, process, run_demonstration
 from demo_pipeline.runs.quarantine import read_quarantine
 from demo_pipeline.runs.results import DemonstrationResult, Status
 from demo_pipeline.runs.stage_runs import AStage, StageLimit
@@ -25,6 +26,7 @@ from demo_pipeline.runs.stages import STAGES
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import LimitSettings
 from demo_pipeline.stage import Summary
+from demo_pipeline.store.uploads import upload_listing_fingerprint
 from demo_pipeline_tests.sample_workspace import (
     contents,
     copy_of,
@@ -117,6 +119,39 @@ def test_one_that_is_killed_again_when_it_is_alone_is_quarantined(
     assert record is not None
     assert (record.stage, record.attempts) == ("screenshots", 1)
     assert record.problems[0]["message"] == f"the run ended in screenshots: {KILLED}"
+
+
+def test_one_that_is_killed_after_its_last_stage_costs_no_other(
+    tmp_path: Path, recording: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(*given: Any) -> DemonstrationResult:
+        result = run_demonstration(*given)
+        if result.demonstration == "bad":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return result
+
+    monkeypatch.setattr(batch, "run_demonstration", die)
+    workspace = uploaded(tmp_path, recording, "bad", "z")
+    results = finished(workspace, ("bad", "z"), 1, STAGES[:2])
+    assert (results["bad"].status, results["bad"].stage) == (Status.REJECTED, "events")
+    assert results["z"].status is Status.BUILT
+
+
+def test_an_upload_that_came_meanwhile_is_not_quarantined_for_what_the_one_before_did(
+    tmp_path: Path, recording: Path
+) -> None:
+    def die(_: RecordingInputs) -> None:
+        if (tmp_path / "killed").exists():
+            (tmp_path / "uploads/one/input_log.jsonl").write_bytes(b"{}\n")
+        (tmp_path / "killed").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    workspace = uploaded(tmp_path, recording, "one")
+    listed = upload_listing_fingerprint(workspace.uploads, "one")
+    tasks, stages = [DemonstrationTask("one", listed)], with_build("actions", die)
+    [result] = process(workspace, tasks, stages)
+    assert (result.status, result.stage) == (Status.SUPERSEDED, "actions")
+    assert read_quarantine(workspace.store, "one") is None
 
 
 @pytest.mark.no_cover  # other tests run the same lines

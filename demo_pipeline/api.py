@@ -62,6 +62,7 @@ from demo_pipeline.store.bucket import in_parallel
 from demo_pipeline.store.errors import OutputError, StorageError
 from demo_pipeline.store.names import is_bucket, local_path, safe_id
 from demo_pipeline.store.store import Store, open_store
+from demo_pipeline.store.uploads import open_uploads
 from demo_pipeline.trajectories.contact_sheets import step_tile
 from demo_pipeline.trajectories.provenance import PROVENANCE_SCHEMA
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory, load
@@ -180,9 +181,9 @@ class LoadedTrajectory:
         """The film around a step: from before its screenshot until after its action, seconds.
 
         Raises:
-            StorageError: the film is neither in the store nor uploaded any more.
+            StorageError: it has no such step, or the film is neither in the store nor uploaded.
         """
-        row = next(step.provenance for step in self.steps if step.index == step_index)
+        row = _step_of(self, step_index).provenance
         film = self._film()
         if film is None or row["pts"] is None:
             raise StorageError(
@@ -198,6 +199,14 @@ class LoadedTrajectory:
         steps = [step.files for step in self.steps]
         rows = [step.provenance for step in self.steps]
         return trajectory_html((about, self.task.instruction), steps, rows)
+
+
+def _step_of(trajectory: LoadedTrajectory, index: int) -> LoadedStep:
+    for step in trajectory.steps:
+        if step.index == index:
+            return step
+    last = len(trajectory.steps) - 1
+    raise StorageError(f"{trajectory.id} has no step {index}; it has 0 to {last}")
 
 
 def _read_picture(path: Path) -> RgbImage:
@@ -338,17 +347,16 @@ class NotebookStore:
             most: how many are shown.
 
         Raises:
-            StorageError: a demonstration has no trajectory.
+            StorageError: a demonstration has no trajectory, or its trajectory no such step.
             ValueError: the rows are none, or are not steps.
         """
         if steps.empty or "step_index" not in steps:
             raise ValueError("contact_sheet needs rows of steps(), at least one")
         chosen = steps.iloc[:most]
         loaded = {key: self.trajectory(key) for key in chosen["trajectory_id"].unique()}
-        found = {(key, step.index): step for key, one in loaded.items() for step in one.steps}
         tiles = []
         for key, index in zip(chosen["trajectory_id"], chosen["step_index"], strict=True):
-            step = found[key, int(index)]
+            step = _step_of(loaded[key], int(index))
             tile = step_tile(step.files, step.provenance)
             tiles.append(replace(tile, heading=f"{key}  {tile.heading}"))
         title = f"{len(chosen)} of {len(steps)} steps" if len(chosen) < len(steps) else ""
@@ -417,7 +425,8 @@ class NotebookStore:
             DemonstrationError: a file of it is damaged.
         """
         output, key = self._output(TRAJECTORIES_STAGE, demonstration), safe_id(demonstration)
-        material = Material(self._store, Workspace.open(Settings()).uploads)
+        settings = Settings()
+        uploads = open_uploads(settings.uploads, local_path(settings.cache), settings.limits)
         with _buildable():
             folder = self._store.open(output)[0]
             source = DatasetTrajectory(key, str(folder))
@@ -430,7 +439,7 @@ class NotebookStore:
                 result=found.result,
                 provenance=_data_frame(read_table(source.provenance, PROVENANCE_SCHEMA)),
                 _final_screenshot=found.final_screenshot,
-                _film=partial(material.film, key),
+                _film=partial(Material(self._store, uploads).film, key),
             )
 
     def sql(self, query: str) -> pd.DataFrame:

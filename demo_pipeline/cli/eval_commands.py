@@ -132,7 +132,7 @@ def score(
     dest: Annotated[
         Path | None, typer.Option("--out", help="A folder for the tables as Parquet.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the bootstrap.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Of the bootstrap.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
 ) -> None:
     """Score predictions, beside baselines that need no model."""

@@ -137,6 +137,8 @@ class TestPictures:
         for rows in (steps.iloc[:0], store.triage()):
             with pytest.raises(ValueError, match="needs rows of steps"):
                 store.contact_sheet(rows)
+        with pytest.raises(StorageError, match="first has no step 99; it has 0 to 3"):
+            store.contact_sheet(steps.assign(step_index=99))
 
     def test_it_can_be_saved(self, store: dp.NotebookStore, tmp_path: Path) -> None:
         store.trajectory("first").steps[0].picture(320).save(tmp_path / "step.jpg")
@@ -166,6 +168,16 @@ class TestClip:
         monkeypatch.setenv("DEMO_PIPELINE_UPLOADS", str(tmp_path))
         with pytest.raises(StorageError, match="first: the film is neither in the store"):
             store.trajectory("first").clip(0)
+
+    def test_a_step_that_is_not_there_is_named(self, store: dp.NotebookStore) -> None:
+        with pytest.raises(StorageError, match="first has no step 4; it has 0 to 3"):
+            store.trajectory("first").clip(4)
+
+    def test_the_store_of_the_settings_is_not_opened(
+        self, store: dp.NotebookStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("DEMO_PIPELINE_STORE", "ftp://elsewhere/store")
+        assert len(store.trajectory("first").clip(1).data) > 0
 
 
 class TestDataset:

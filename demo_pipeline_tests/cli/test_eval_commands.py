@@ -107,6 +107,13 @@ def test_a_system_prompt_of_a_file_and_pictures_as_files(root: Path) -> None:
     assert sent.startswith("data:image/png;base64,")
 
 
+def test_a_seed_that_cannot_be_is_a_usage_error_in_plain_words(root: Path) -> None:
+    done = call("score", root / "answers.jsonl", "--seed", "-1")
+    assert done.exit_code == 2
+    assert "'--seed'" in done.stderr
+    assert "pydantic" not in done.stderr
+
+
 def test_pictures_as_files_are_those_of_the_last_run_alone(root: Path) -> None:
     """Of a rebuilt trajectory the new ones; what the command did not make stays."""
     path, folder = root / "requests.jsonl", root / "requests_images"

@@ -288,7 +288,7 @@ class _Run:
                 errors = [*self._build(reporter, TASKS_STAGE.job, force=force).errors]
             rebuilt = {key for key in self.ids or self.known if self.force or key in verified}
             selection = self._select(rebuilt)
-            lost = set(reporter.take_unreported()).intersection(self.known)
+            lost = set(reporter.take_unreported(self.known))
             self._process(reporter, dict.fromkeys(lost.difference(selection.todo), False), [])
             self._process(reporter, {key: key in rebuilt for key in selection.todo}, self.outcomes)
             built = self._build_datasets(reporter, force=force)

@@ -9,6 +9,7 @@ import json
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
+from demo_pipeline.files.atomic_write import atomic_file
 from demo_pipeline.files.processes import has_ended, this_process
 
 _SUFFIX = ".claims"
@@ -51,13 +52,14 @@ def _files(folder: Path, *, ended: bool) -> list[Path]:
 
 def _write(file: Path, ids: Iterable[str]) -> Path:
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(sorted(ids)), encoding="utf-8")
+    with atomic_file(file) as stream:
+        stream.write(json.dumps(sorted(ids)).encode())
     return file
 
 
 def _read(file: Path) -> list[str]:
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # its process ended, or was killed while it wrote
+    except (OSError, ValueError):  # its process ended
         return []
     return found if isinstance(found, list) else []

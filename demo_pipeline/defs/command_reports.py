@@ -65,12 +65,15 @@ class Reporter:
         note_registered(claims_folder(self._instance, self._workspace), ids)
         return ids, new
 
-    def take_unreported(self) -> list[str]:
-        """The demonstrations that a command that was killed may have built without reporting."""
+    def take_unreported(self, known: Collection[str]) -> list[str]:
+        """Those that a command that was killed may have built without reporting; it claims them."""
         left = unreported(claims_folder(self._instance, self._workspace))
+        lost = sorted({key for keys in left.values() for key in keys}.intersection(known))
+        if lost:
+            self._claim(dict.fromkeys(lost, ""))
         for file in left:
             file.unlink(missing_ok=True)
-        return sorted({key for keys in left.values() for key in keys})
+        return lost
 
     def process(
         self, tasks: Sequence[DemonstrationTask], workers: int, pause: RetryPause
@@ -120,9 +123,14 @@ class Reporter:
         told = not self._report.results or self._execute(batch_tags(members) if members else {})
         with best_effort(_LOG, "noting what waits"):
             note_results(self._instance, self._workspace, done, self._listed)
-        if told and len(done) == len(self._listed):
-            self._claims.unlink(missing_ok=True)
-            self._claims, self._listed = None, {}
+        if told:
+            for one in done:
+                self._listed.pop(one.demonstration, None)
+            if self._listed:
+                self._claim({})
+            else:
+                self._claims.unlink(missing_ok=True)
+                self._claims = None
         self._report = Report([], [])
 
     def _execute(self, tags: Mapping[str, str]) -> bool:

@@ -17,7 +17,7 @@ from dagster._core.loader import LoadingContextForTest
 
 from demo_pipeline.cli.tables import report_run
 from demo_pipeline.defs import command_reports
-from demo_pipeline.defs.claims import claim, living_claims
+from demo_pipeline.defs.claims import claim, living_claims, unreported
 from demo_pipeline.defs.code_location import build_defs
 from demo_pipeline.defs.command_reports import Reporter, reported
 from demo_pipeline.defs.dataset_assets import added_checks
@@ -88,7 +88,7 @@ def processed(workspace: Workspace, *keys: str) -> dict[str, DemonstrationResult
 
 def left_unreported(workspace: Workspace) -> list[str]:
     with command(workspace) as reporter:
-        return reporter.take_unreported()
+        return reporter.take_unreported(IDS)
 
 
 def test_a_defect_is_a_crash_even_with_an_old_quarantine_record(
@@ -237,7 +237,8 @@ def test_what_was_done_before_an_interruption_is_reported(workspace: Workspace) 
         assert demonstrations_of(run) == [first.demonstration]
         assert run.is_finished
         # What it did not come to is requested once its process has ended.
-        assert set(living_claims(claims_folder(instance, workspace))) == set(IDS)
+        left = {*IDS} - {first.demonstration}
+        assert living_claims(claims_folder(instance, workspace)) == left
     assert workspace.store.remove_leftovers() == []
     again = {key: result.status for key, result in processed(workspace, *IDS).items()}
     assert again.pop("three") is Status.REJECTED
@@ -254,6 +255,16 @@ def test_no_run_is_requested_for_what_a_living_command_works_on(workspace: Works
         assert claims.is_file()
 
 
+def claim_in_a_process_of_its_own(folder: Path, work: str, *, fails: bool = False) -> None:
+    code = (
+        "import resource, sys; from pathlib import Path;"
+        f"from demo_pipeline.defs.claims import claim; folder = Path(sys.argv[1]); {work}"
+    )
+    command = (sys.executable, "-c", code, str(folder))
+    ended = subprocess.run(command, check=False, stderr=subprocess.DEVNULL)
+    assert (ended.returncode != 0) is fails
+
+
 @pytest.fixture
 def killed(workspace: Workspace) -> Workspace:
     """A command was killed after it built the demonstration `one`, before it reported."""
@@ -261,11 +272,7 @@ def killed(workspace: Workspace) -> Workspace:
         run_stage(workspace, stage, "one")
     with dg.DagsterInstance.get() as instance:
         folder = claims_folder(instance, workspace)
-    code = (
-        "import sys; from pathlib import Path; from demo_pipeline.defs.claims import claim;"
-        "claim(Path(sys.argv[1]), ['one'])"
-    )
-    subprocess.run([sys.executable, "-c", code, str(folder)], check=True)
+    claim_in_a_process_of_its_own(folder, "claim(folder, ['one'])")
     return workspace
 
 
@@ -277,6 +284,28 @@ def test_the_next_command_reports_what_a_killed_one_built(killed: Workspace) -> 
         for stage in STAGES:
             assert instance.get_materialized_partitions(dg.AssetKey(stage.name)) == {"one"}
     assert left_unreported(killed) == []
+
+
+def test_what_a_killed_command_built_is_claimed_until_it_is_reported(killed: Workspace) -> None:
+    with dg.DagsterInstance.get() as instance:
+        folder = claims_folder(instance, killed)
+        assert Reporter(instance, killed).take_unreported(["two"]) == []
+        assert living_claims(folder) == set()
+    claim_in_a_process_of_its_own(folder, "claim(folder, ['one', 'gone'])")
+    with dg.DagsterInstance.get() as instance:
+        assert Reporter(instance, killed).take_unreported(IDS) == ["one"]
+        assert living_claims(folder) == {"one"}
+        assert unreported(folder) == {}
+
+
+def test_a_full_disk_leaves_the_claims_that_were_written(tmp_path: Path) -> None:
+    claim_in_a_process_of_its_own(
+        tmp_path,
+        "claim(folder, ['one']); resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096));"
+        "claim(folder, map(str, range(10_000)))",
+        fails=True,
+    )
+    assert list(unreported(tmp_path).values()) == [["one"]]
 
 
 def test_the_next_tick_requests_a_run_that_reports_it(killed: Workspace) -> None:

@@ -75,12 +75,10 @@ def select_demonstrations(
 
     chosen = list(dict.fromkeys(ids or known))
     stale = [key for key in chosen if key in forced or not _holds(is_up_to_date, workspace, key)]
-    quarantined = [
-        key
-        for key in stale
-        if not (retry or ids or key in forced) and _holds(is_quarantined, workspace, key)
-    ]
-    todo = [key for key in stale if key not in quarantined]
+    todo, quarantined = list[str](), list[str]()
+    for key in stale:
+        skipped = not (retry or ids or key in forced) and _holds(is_quarantined, workspace, key)
+        (quarantined if skipped else todo).append(key)
     return _RunSelection(todo, quarantined, len(chosen) - len(stale))
 
 

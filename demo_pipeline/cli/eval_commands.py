@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from demo_pipeline.cli.console import print_error, print_json, print_line
-from demo_pipeline.cli.environment import INVALID, OK, USAGE, open_workspace
+from demo_pipeline.cli.environment import INVALID, OK, open_workspace, refuse
 
 if TYPE_CHECKING:
     from demo_pipeline.evaluation.scoring import ScoreReport
@@ -108,12 +108,7 @@ def run_endpoint(
         with progress_bar() as bar:
             task = bar.add_task("answers", total=total - before)
             answered, failed = send_requests(
-                requests,
-                dest,
-                server,
-                model,
-                at_once=at_once,
-                on_answer=lambda: bar.advance(task),
+                requests, dest, server, model, at_once=at_once, on_answer=lambda: bar.advance(task)
             )
     print_line(f"{dest}: {answered} answered, {failed} failed, {before} before")
     raise typer.Exit(INVALID if failed else OK)
@@ -183,5 +178,4 @@ def explained() -> Iterator[None]:
         message = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
     else:
         return
-    print_error(f"demo-pipeline: {message}")
-    raise typer.Exit(USAGE)
+    refuse(message)

@@ -17,13 +17,7 @@ from typing import Annotated
 import typer
 
 from demo_pipeline.cli.console import AsJson, print_json, print_line
-from demo_pipeline.cli.environment import (
-    INVALID,
-    OK,
-    open_workspace,
-    refuse,
-    set_dagster_home,
-)
+from demo_pipeline.cli.environment import INVALID, OK, open_workspace, refuse, set_dagster_home
 from demo_pipeline.files.processes import reduced_python_gc, spare_existing_objects
 
 
@@ -53,8 +47,7 @@ def init(
 
 
 def ui(
-    *,
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Of this machine alone.")] = 3000,
+    *, port: Annotated[int, typer.Option(min=1, max=65535, help="Of this machine alone.")] = 3000
 ) -> None:
     """Open Dagster's UI over the project, with its sensors: new recordings are processed."""
     os.chdir(set_dagster_home())  # Dagster leaves folders where it starts

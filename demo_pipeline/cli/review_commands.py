@@ -15,9 +15,9 @@ import typer
 from demo_pipeline.cli.console import print_error, print_line
 from demo_pipeline.cli.environment import (
     INVALID,
-    USAGE,
     dagster_instance,
     open_workspace,
+    refuse,
     set_dagster_home,
 )
 
@@ -45,8 +45,7 @@ def review(
     try:
         connection = socket.create_server(("127.0.0.1", port))
     except OSError:
-        print_error(f"demo-pipeline: port {port} is taken; end what uses it, or give --port")
-        raise typer.Exit(USAGE) from None
+        refuse(f"port {port} is taken; end what uses it, or give --port")
     material = Material(workspace.store, workspace.uploads)
     place = f"#{demonstration}" if demonstration else ""
     print_line(f"http://127.0.0.1:{port}/{token}/{place}")
@@ -81,8 +80,7 @@ def export_reviews(
     from demo_pipeline.review.review_store import Reviews, exchanged
 
     if dest.suffix.lower() not in {".jsonl", ".csv"} or dest.exists():
-        print_error(f"demo-pipeline: {dest}: give a new file that ends in .jsonl or .csv")
-        raise typer.Exit(USAGE)
+        refuse(f"{dest}: give a new file that ends in .jsonl or .csv")
     reviews = Reviews(open_workspace().store)
     reviews.refresh()
     for key in reviews.damaged():
@@ -108,8 +106,7 @@ def import_reviews(
     try:
         decisions, problems = read_exchange(source)
     except JsonFileError as error:
-        print_error(f"demo-pipeline: {error.file}: {error.message}")
-        raise typer.Exit(USAGE) from None
+        refuse(f"{error.file}: {error.message}")
     added, refused = import_decisions(open_workspace().store, decisions)
     for problem in (*problems, *refused):
         print_error(str(problem))
@@ -138,15 +135,13 @@ def forget(
 
     workspace, home = open_workspace(), set_dagster_home()
     if not is_safe_id(demonstration):
-        print_error("demo-pipeline: this cannot be the id of a demonstration")
-        raise typer.Exit(USAGE)
+        refuse("this cannot be the id of a demonstration")
     uploaded = workspace.uploads.find(demonstration) is not None
     if uploaded and not delete_upload:
-        print_error(
-            f"demo-pipeline: {demonstration} is still in the uploads, so that the next run would "
-            "process it again; give --delete-upload to delete its files too"
+        refuse(
+            f"{demonstration} is still in the uploads, so that the next run would process it "
+            "again; give --delete-upload to delete its files too"
         )
-        raise typer.Exit(USAGE)
     if not yes:
         what = "its upload, its outputs" if uploaded else "its outputs"
         typer.confirm(f"Remove {demonstration} for ever: {what} and its datasets?", abort=True)

@@ -170,7 +170,6 @@ class _Run:
             raise typer.Exit(USAGE)
 
     def run(self, *, strict: bool) -> None:
-        """Process and report."""
         from demo_pipeline.cli.tables import report_run
         from demo_pipeline.runs.plan import note_costs
 
@@ -200,7 +199,6 @@ class _Run:
             raise typer.Exit(INVALID)
 
     def show_plan(self) -> None:
-        """What a run would do."""
         from demo_pipeline.runs.plan import plan
         from demo_pipeline.runs.results import duration
 
@@ -275,10 +273,7 @@ class _Run:
         from demo_pipeline.runs.dataset_builds import tasks_unchanged
         from demo_pipeline.runs.task_catalog import TASKS_STAGE
 
-        with (
-            dagster_instance(self.home) as instance,
-            reported(instance, workspace) as reporter,
-        ):
+        with dagster_instance(self.home) as instance, reported(instance, workspace) as reporter:
             reporter.register_uploads()
             verified, remake = self._verify() if self.verify else (set[str](), False)
             force, errors = self.force or remake, list[str]()
@@ -373,7 +368,6 @@ class _Run:
 
 
 def _reason_words(reasons: Sequence[tuple[str, str]]) -> str:
-    """The stages by their reasons."""
     stages: dict[str, list[str]] = {}
     for stage, reason in reasons:
         stages.setdefault(reason, []).append(stage)
@@ -381,6 +375,5 @@ def _reason_words(reasons: Sequence[tuple[str, str]]) -> str:
 
 
 def _pause(reason: str, seconds: float) -> None:
-    """Wait, and say what for."""
     print_error(f"waiting: {reason}; trying again in {seconds:.0f} s")
     time.sleep(seconds)

@@ -112,8 +112,7 @@ def set_dagster_home() -> Path:
     if not is_project() and not os.environ.get("DAGSTER_HOME"):
         _refuse_outside("DAGSTER_HOME to a folder in which Dagster records runs")
     if not home.is_dir():
-        print_error(f"DAGSTER_HOME {home}: no such directory; create it, or unset the variable")
-        raise typer.Exit(USAGE)
+        refuse(f"DAGSTER_HOME {home}: no such directory; create it, or unset the variable")
     os.environ["DAGSTER_HOME"] = str(home)
     return home
 

@@ -18,7 +18,6 @@ from demo_pipeline.cli.console import byte_text, print_error, print_line
 from demo_pipeline.cli.environment import (
     INTERRUPTED,
     INVALID,
-    USAGE,
     CommandInterrupt,
     dagster_instance,
     ignore_interrupts,
@@ -166,8 +165,7 @@ class _Run:
         print_hidden(self.workspace)
         self.known = [upload.id for upload in self.workspace.uploads.list_demonstrations()]
         if unknown := [key for key in self.ids if key not in self.known]:
-            print_error(f"no recording {', '.join(unknown)} in {self.workspace.uploads.url}")
-            raise typer.Exit(USAGE)
+            refuse(f"no recording {', '.join(unknown)} in {self.workspace.uploads.url}")
 
     def run(self, *, strict: bool) -> None:
         from demo_pipeline.cli.tables import report_run

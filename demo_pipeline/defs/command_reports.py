@@ -34,7 +34,7 @@ from demo_pipeline.defs.tags import PARTITIONS_NAME
 from demo_pipeline.files.system_errors import best_effort
 from demo_pipeline.runs.batch import DemonstrationTask, process_patiently
 from demo_pipeline.runs.dataset_builds import BuiltDatasets, RetryPause, build_datasets
-from demo_pipeline.runs.failures import transient_reason
+from demo_pipeline.runs.failures import error_words
 from demo_pipeline.runs.results import DemonstrationResult
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.store.uploads import upload_listing_fingerprint
@@ -111,7 +111,6 @@ class Reporter:
         self._claims = claim(claims_folder(self._instance, self._workspace), self._listed)
 
     def _log(self, level: int, text: str) -> None:
-        """Keep a line for the run that reports."""
         self._report.lines.append((level, text))
 
     def tell(self) -> None:
@@ -147,8 +146,7 @@ class Reporter:
                 run_id=run_id,
             )
         except Exception as error:  # noqa: BLE001 - what was built is in the store
-            reason = transient_reason(error) or type(error).__name__
-            _LOG.warning("not reported to Dagster: %s; the next run does it", reason)
+            _LOG.warning("not reported to Dagster: %s; the next run does it", error_words(error))
             return False
         finally:
             reports.pop(run_id, None)

@@ -44,11 +44,7 @@ _NEWEST_RUNS = 50  # read per demonstration
 _PAGE = 500
 _LONGEST_REASON = 500  # characters
 _LAST = dg.AssetKey(STAGES[-1].name)
-_ENDED = (
-    dg.DagsterRunStatus.SUCCESS,
-    dg.DagsterRunStatus.FAILURE,
-    dg.DagsterRunStatus.CANCELED,
-)
+ENDED = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
 _PASSING = {"OSError", "OperationalError", "MemoryError"}  # names of classes
 _told: set[str] = set()  # runs of which this process said that they cannot be judged
 _DONE, _LOST = Ending(Status.BUILT), Ending(Status.LOST)
@@ -179,7 +175,7 @@ class InstanceRuns:
             part = runs[start : start + _PAGE]
             existing = set(self._instance.get_run_ids(dg.RunsFilter(run_ids=part)))
             yield from (EndedRun(run_id, _LOST) for run_id in part if run_id not in existing)
-            finished = dg.RunsFilter(run_ids=part, statuses=_ENDED)
+            finished = dg.RunsFilter(run_ids=part, statuses=ENDED)
             for record in self._instance.get_run_records(finished):
                 try:
                     ended = self._ended(record)

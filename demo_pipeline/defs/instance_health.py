@@ -19,9 +19,7 @@ from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 from demo_pipeline.store.errors import StorageError
 
-STALE_RUN_SECONDS = (
-    7200.0  # without an event; the longest stage of the longest recording is shorter
-)
+STALE_RUN_SECONDS = 7200.0  # without an event; no stage of any recording takes as long
 DAEMON_SECONDS = 300.0  # heartbeats come every 30 seconds
 LATE_TICKS = 10  # intervals of a sensor without an evaluation
 _SENSOR_DAEMON = "SENSOR"
@@ -124,10 +122,7 @@ def _sensor(
     status = ticks[0].status.value if ticks else None
     level, message = HealthLevel.OK, f"last evaluated at {iso_time(last)}"
     if state is not None and not state.is_running:
-        level, message = (
-            HealthLevel.WARNING,
-            "is switched off; switch it on under Automation",
-        )
+        level, message = HealthLevel.WARNING, "is switched off; switch it on under Automation"
     elif status == "FAILURE":
         level, message = HealthLevel.ERROR, f"failed at {iso_time(last)}; open it under Automation"
     elif last is None:

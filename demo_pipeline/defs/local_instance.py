@@ -17,7 +17,7 @@ import dagster as dg
 from demo_pipeline.defs.tags import PARTITIONS_NAME
 from demo_pipeline.files.atomic_write import private_mode
 from demo_pipeline.files.processes import spare_existing_objects
-from demo_pipeline.runs.failures import transient_reason
+from demo_pipeline.runs.failures import error_words
 
 _FOLDERS = ("history", "schedules", "storage")  # of Dagster, whose own are open to everybody
 _PROBE = b"\0" * 4096  # a disk without room for a block cannot record a run
@@ -45,10 +45,9 @@ def opened_instance(home: Path) -> Iterator[dg.DagsterInstance]:
             with suppress(FileExistsError):
                 (home / name).mkdir(private_mode(home))
     except OSError as error:
-        reason = transient_reason(error) or type(error).__name__
         raise InstanceError(
-            f"DAGSTER_HOME {home} cannot be written to: {reason}; make room in it or make it "
-            "writable, or set DAGSTER_HOME to another folder"
+            f"DAGSTER_HOME {home} cannot be written to: {error_words(error)}; make room in it or "
+            "make it writable, or set DAGSTER_HOME to another folder"
         ) from None
     with ExitStack() as stack:
         try:
@@ -85,10 +84,9 @@ def instance_fault(home: Path, error: Exception) -> str:
         lines = [line.strip() for line in str(error).splitlines()[1:]]
         first = (lines or ["is not a configuration of Dagster"])[0].partition(" Expected:")[0]
         return f"{home}/dagster.yaml: {first.partition(': ')[2] or first} Correct the file."
-    reason = transient_reason(error) or type(error).__name__
     return (
-        f"DAGSTER_HOME {home} cannot be used: {reason}; check dagster.yaml and the databases in "
-        "history/ and schedules/, or set DAGSTER_HOME to another folder"
+        f"DAGSTER_HOME {home} cannot be used: {error_words(error)}; check dagster.yaml and the "
+        "databases in history/ and schedules/, or set DAGSTER_HOME to another folder"
     )
 
 

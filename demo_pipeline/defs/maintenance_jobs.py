@@ -12,18 +12,13 @@ from collections.abc import Iterator
 import dagster as dg
 from pydantic import Field
 
-from demo_pipeline.defs.demonstration_runs import demonstrations_of, open_table
+from demo_pipeline.defs.demonstration_runs import ENDED, demonstrations_of, open_table
 from demo_pipeline.defs.jobs import CATALOG_ASSET
 from demo_pipeline.runs.quarantine import is_quarantined, list_quarantine
 from demo_pipeline.runs.stage_runs import is_outdated
 from demo_pipeline.runs.stages import DATASET_STAGES, STAGES
 from demo_pipeline.runs.workspace import Workspace
 
-_FINISHED = (
-    dg.DagsterRunStatus.SUCCESS,
-    dg.DagsterRunStatus.FAILURE,
-    dg.DagsterRunStatus.CANCELED,
-)
 _MATERIALIZATION = dg.DagsterEventType.ASSET_MATERIALIZATION
 _PAGE = 500
 _UNPARTITIONED = (*(stage.name for stage in DATASET_STAGES), CATALOG_ASSET)
@@ -38,7 +33,7 @@ def prune_runs(instance: dg.DagsterInstance, before: float) -> list[str]:
     """
     kept, partitions = set(_runs_behind_assets(instance)), set[str]()
     moment, cursor = dt.datetime.fromtimestamp(before, dt.UTC), None
-    old, runs = dg.RunsFilter(statuses=_FINISHED, created_before=moment), list[dg.DagsterRun]()
+    old, runs = dg.RunsFilter(statuses=ENDED, created_before=moment), list[dg.DagsterRun]()
     while records := instance.get_run_records(old, limit=_PAGE, cursor=cursor):
         runs += (record.dagster_run for record in records)
         cursor = runs[-1].run_id
@@ -66,7 +61,6 @@ def _runs_behind_assets(instance: dg.DagsterInstance) -> Iterator[str]:
             yield record.asset_entry.last_materialization.run_id
 
 
-RETRY, REPROCESS = "retry", "reprocess"
 _DAY = 86400.0
 
 
@@ -88,11 +82,10 @@ def _request_retries(
     context: dg.OpExecutionContext, config: _RetryConfig, workspace: dg.ResourceParam[Workspace]
 ) -> None:
     quarantined = [record.demonstration for record in list_quarantine(workspace.store)]
-    unknown = sorted(set(config.ids) - set(quarantined))
-    if unknown:
+    wanted = set(config.ids or quarantined)
+    if unknown := sorted(wanted.difference(quarantined)):
         context.log.warning("not quarantined, skipped: %s", ", ".join(map(repr, unknown)))
-    chosen = [key for key in quarantined if not config.ids or key in config.ids]
-    _request_reruns(context, workspace, chosen, RETRY)
+    _request_reruns(context, workspace, [key for key in quarantined if key in wanted], "retry")
 
 
 @dg.op(
@@ -110,7 +103,7 @@ def _request_reprocessing(
                 outdated.append(key)
         except Exception as error:  # noqa: BLE001 - the others are requested all the same
             context.log.warning("%s skipped, it cannot be read now: %s", key, type(error).__name__)
-    _request_reruns(context, workspace, outdated, REPROCESS)
+    _request_reruns(context, workspace, outdated, "reprocess")
 
 
 def _request_reruns(

@@ -16,7 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
@@ -30,8 +30,8 @@ from demo_pipeline.runs.failures import (
     DefectError,
     SupersededError,
     TransientError,
+    error_words,
     redacted_errors,
-    transient_reason,
 )
 from demo_pipeline.runs.quarantine import (
     quarantine_demonstration,
@@ -142,7 +142,7 @@ def process_patiently(
                     waiting.pop(result.demonstration, None)
                     yield result
         except OSError as error:  # of the workers themselves: too many processes, say
-            why = transient_reason(error) or type(error).__name__
+            why = error_words(error)
             waiting.update({key: _waits(key, why) for key in keys if key in left})
 
     yield from attempt(list(known))
@@ -268,8 +268,7 @@ def _died(workspace: Workspace, worker: "_Worker") -> DemonstrationResult:
         changed = Problem("upload_changed", ".", str(error))
         return DemonstrationResult(key, Status.SUPERSEDED, tuple(worker.done), stage, (changed,))
     except Exception as error:  # noqa: BLE001 - the others go on whatever it is
-        reason = transient_reason(error) or type(error).__name__
-        return _waits(key, f"{cause}; {reason}", stage)
+        return _waits(key, f"{cause}; {error_words(error)}", stage)
     problems = tuple(record.known_problems())
     return DemonstrationResult(key, Status.REJECTED, tuple(worker.done), stage, problems)
 
@@ -314,7 +313,6 @@ class _Worker:
         return self._pool.stages[: len(self.done) + 1][-1].name
 
     def give(self, task: DemonstrationTask) -> None:
-        """Let it work on a demonstration."""
         self.task, self.idle, self.done, self.exceeded = task, False, [], ""
         with suppress(OSError):  # it died already: the next message says so
             self.connection.send(task)
@@ -347,25 +345,21 @@ class _Worker:
                 self._process.kill()
 
     def end(self) -> None:
-        """Kill the process."""
         self.connection.close()
         self._process.kill()
         self._process.join()
 
 
+@dataclass
 class _Pool:
     """The workers of one call of `process_stages`."""
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        stages: Sequence[AStage],
-        log: RunLog | None,
-        tick: Callable[[], None],
-    ) -> None:
-        self.workspace, self.stages, self.log, self._tick = workspace, list(stages), log, tick
-        self.workers: list[_Worker] = []
-        self._unfinished = False
+    workspace: Workspace
+    stages: Sequence[AStage]
+    log: RunLog | None
+    tick: Callable[[], None]
+    workers: list[_Worker] = field(default_factory=list)
+    _unfinished: bool = False
 
     def finish(
         self, tasks: Sequence[DemonstrationTask], limit: int
@@ -394,7 +388,7 @@ class _Pool:
                 worker.end_when_exceeding()
             if time.monotonic() - ticked >= _TICK:
                 ticked = time.monotonic()
-                self._tick()
+                self.tick()
 
     def close(self) -> None:
         """End every worker; what they had not committed yet is removed now, not by the next run."""

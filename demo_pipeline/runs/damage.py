@@ -67,8 +67,7 @@ def storage_message(error: StorageError) -> str:
 
 def damage_problem(damage: OutputDamage) -> Problem:
     """What is wrong with a file of a committed output, with the command that corrects it."""
-    remedy = _remedy(damage.output)
-    return Problem(damage.code, damage.file, damage.message, remedy=remedy)
+    return Problem(damage.code, damage.file, damage.message, remedy=_remedy(damage.output))
 
 
 def verify_outputs(workspace: Workspace, ids: Collection[str] | None = None) -> _Verification:

@@ -235,7 +235,6 @@ class _Tick:
         self._go_on_from(replace(before, time=before.time + passed, wall=now))
 
     def run(self) -> Tick:
-        """All steps, in order."""
         self._confirm_launched()
         self._end_runs()
         pages = self._list()
@@ -337,10 +336,10 @@ class _Tick:
         if isinstance(decision, Upload):
             self._table.save([decision])
         else:
-            self._request(upload, upload.fingerprint or "", decision)
+            self._request(upload, decision)
 
-    def _request(self, upload: Upload, fingerprint: str, reason: str) -> None:
-        key = upload.run_key
+    def _request(self, upload: Upload, reason: str) -> None:
+        key, fingerprint = upload.run_key, upload.fingerprint or ""
         if key is None:  # the first that no run has
             launched, first = self._runs.launched(upload.id), f"{upload.id}@{fingerprint[:16]}"
             keys = (f"{first}#{number}" if number else first for number in count())

@@ -181,7 +181,8 @@ def run_stage(
         SupersededError: the upload is another one than `listed`, or it changed meanwhile. Nothing
             is quarantined for that, and the first stage commits nothing.
     """
-    run = _StageRun(workspace, stage, demonstration, force, listed, watch)
+    compared = listed is not None
+    run = _StageRun(workspace, stage, demonstration, force, listed, watch, compared)
     if not stage.inputs:
         run.require_upload()
         if listed is None:
@@ -201,6 +202,7 @@ def run_stage(
     return result
 
 
+@dataclass
 class _StageRun:
     """One stage of one demonstration, for an expected upload.
 
@@ -209,39 +211,34 @@ class _StageRun:
         compared: whether `require_upload` compares it with the current listing.
     """
 
-    def __init__(  # noqa: PLR0917 - as of `run_stage`
-        self,
-        workspace: Workspace,
-        stage: AStage,
-        demonstration: str,
-        force: bool,
-        listed: str | None,
-        watch: Watch,
-    ) -> None:
-        self._workspace, self._store, self._stage = workspace, workspace.store, stage
-        self._key, self._force, self._watch = demonstration, force, watch
-        self.listed, self.compared = listed, listed is not None
+    workspace: Workspace
+    stage: AStage
+    key: str
+    force: bool
+    listed: str | None
+    watch: Watch
+    compared: bool
 
     def require_upload(self) -> None:
         """Raise `SupersededError` unless the expected upload is the current one."""
         if self.compared:
-            require_listed(self._workspace, self._key, self._stage.name, self.listed)
+            require_listed(self.workspace, self.key, self.stage.name, self.listed)
 
     def quarantine(self, problems: Sequence[Problem]) -> None:
         """Quarantine the demonstration, unless its upload changed while it was read."""
         self.require_upload()
-        named = [replace(p, demonstration=p.demonstration or self._key) for p in problems]
-        uploaded = self._workspace.uploads.identity(self._key)
-        quarantine_demonstration(self._store, self._key, self._stage.name, uploaded, named)
+        named = [replace(p, demonstration=p.demonstration or self.key) for p in problems]
+        uploaded = self.workspace.uploads.identity(self.key)
+        quarantine_demonstration(self.workspace.store, self.key, self.stage.name, uploaded, named)
 
     def release(self) -> None:
         """Release it from the quarantine of this stage; the first: also of one that is unknown."""
-        record = read_quarantine(self._store, self._key)
+        record = read_quarantine(self.workspace.store, self.key)
         if record is None:
             return
-        foreign = record.stage not in STAGE_BY_NAME and not self._stage.inputs
-        if foreign or record.stage == self._stage.name:
-            release(self._store, self._key)
+        foreign = record.stage not in STAGE_BY_NAME and not self.stage.inputs
+        if foreign or record.stage == self.stage.name:
+            release(self.workspace.store, self.key)
 
     def build_patiently(self) -> BuildResult:
         """Build; once more when an input was damaged and is built again.
@@ -251,13 +248,13 @@ class _StageRun:
         try:
             return self._build()
         except ChangedOutput:
-            if not self._stage.inputs:
+            if not self.stage.inputs:
                 raise
             self._mend()
             return self._build()
         except DemonstrationError as error:
             changed = any(problem.code == _CHANGED for problem in error.problems)
-            if self._stage.inputs or not changed:
+            if self.stage.inputs or not changed:
                 raise
         self.require_upload()
         try:
@@ -267,72 +264,72 @@ class _StageRun:
 
     def _inputs(self) -> Iterator[tuple[AStage, str]]:
         """Each input's stage and output."""
-        stages = [STAGE_BY_NAME[name] for name in self._stage.inputs]
-        return ((stage, stage.output(self._key)) for stage in stages)
+        stages = [STAGE_BY_NAME[name] for name in self.stage.inputs]
+        return ((stage, stage.output(self.key)) for stage in stages)
 
     def _mend(self) -> None:
         """Build the damaged inputs of the stage again."""
         for stage, output in self._inputs():
-            if self._store.verify(output):
-                run_stage(self._workspace, stage, self._key, watch=self._watch)
+            if self.workspace.store.verify(output):
+                run_stage(self.workspace, stage, self.key, watch=self.watch)
 
     def _require_whole_inputs(self) -> None:
         """Let no demonstration be blamed for a damaged file. Raises `ChangedOutput`."""
         for _, output in self._inputs():
-            for damage in self._store.verify(output):
+            for damage in self.workspace.store.verify(output):
                 raise damage.as_error()
 
     def _build(self) -> BuildResult:
         return_large_blocks()
         with self._opened() as (context, versions, source):
             limit = _limit(context, versions)
-            recipe = _recipe(self._workspace, self._stage, self._key, versions, source)
+            recipe = _recipe(self.workspace, self.stage, self.key, versions, source)
 
             def build(staging: Staging) -> Summary:
-                note_settings(self._workspace, self._stage)
+                note_settings(self.workspace, self.stage)
                 staging.hardlink_sources.extend(versions.values())
                 for name, folder in context.folders.items():
                     # What is read has the bytes of its commit.
-                    if damage := document_damage(folder, STAGE_BY_NAME[name].output(self._key)):
+                    if damage := document_damage(folder, STAGE_BY_NAME[name].output(self.key)):
                         raise damage.as_error()
-                if linked := self._stage.linked_input:
+                if linked := self.stage.linked_input:
                     staging.link(linked, versions[linked])
-                if not self._force:
+                if not self.force:
                     self._copy_parts(staging, recipe)
                 return_free_memory()  # of the stage before
                 with ExitStack() as stack:
                     ready = context
-                    if not self._stage.inputs and self._workspace.uploads.copies:  # only here
-                        opened = self._workspace.uploads.open(self._key, recipe.inputs["upload"])
+                    if not self.stage.inputs and self.workspace.uploads.copies:  # only here
+                        opened = self.workspace.uploads.open(self.key, recipe.inputs["upload"])
                         ready = replace(context, upload=stack.enter_context(opened))
                     stack.enter_context(self._watched(limit))
-                    return self._stage.build(ready, staging.path)
+                    return self.stage.build(ready, staging.path)
 
             def check(out: Path) -> list[CheckOutcome]:
                 with self._watched(limit):
-                    outcomes = [_outcome(one, context, out) for one in self._stage.checks]
+                    outcomes = [_outcome(one, context, out) for one in self.stage.checks]
                 if not all(outcome.passed for outcome in outcomes if outcome.blocking):
                     self._require_whole_inputs()
-                if not self._stage.inputs:  # the last moment before its commit
+                if not self.stage.inputs:  # the last moment before its commit
                     self.require_upload()
                 return outcomes
 
-            output, force = self._stage.output(self._key), self._force
+            output, force = self.stage.output(self.key), self.force
             return build_if_stale(
-                self._store, output, recipe, build, check, force=force, mend=self._mend
+                self.workspace.store, output, recipe, build, check, force=force, mend=self._mend
             )
 
     def _copy_parts(self, staging: Staging, recipe: Recipe) -> None:
         """Copy the files that a build would write as they are; see `Stage.parts`."""
-        parts = self._stage.parts(self._workspace.settings)
-        before = self._store.current(staging.output) if parts else None
+        parts = self.stage.parts(self.workspace.settings)
+        before = self.workspace.store.current(staging.output) if parts else None
         known = before.manifest.recipe if before else None
         if known is None or known.code_version != recipe.code_version:
             return
         others = {*known.inputs, *recipe.inputs} - parts.keys()
         if any(known.inputs.get(name) != recipe.inputs.get(name) for name in others):
             return
-        folder, version = self._store.open(staging.output)
+        folder, version = self.workspace.store.open(staging.output)
         for name, text in parts.items():
             entry = version.manifest.files.find(name)
             same = entry is not None and known.inputs.get(name) == text
@@ -341,37 +338,37 @@ class _StageRun:
 
     @contextmanager
     def _watched(self, limit: StageLimit) -> Iterator[None]:
-        self._watch(limit)
+        self.watch(limit)
         try:
             yield
         except DemonstrationError:
             self._require_whole_inputs()
             raise
         finally:
-            self._watch(None)
+            self.watch(None)
 
     @contextmanager
     def _opened(self) -> Iterator[tuple[RecordingInputs, dict[str, Version], SourceInput]]:
         """The stage's inputs as local folders, their versions by stage, and its source."""
         folders, versions = dict[str, Path](), dict[str, Version]()
-        uploads, first, upload = self._workspace.uploads, RAW_RECORDINGS_STAGE.name, Path()
+        uploads, first, upload = self.workspace.uploads, RAW_RECORDINGS_STAGE.name, Path()
         with ExitStack() as stack:
             for stage, output in self._inputs():
-                folders[stage.name], versions[stage.name] = self._store.open(output)
+                folders[stage.name], versions[stage.name] = self.workspace.store.open(output)
             if uploads.copies:
                 upload = folders.get(first, upload)
-            elif self._stage.reads_uploads:
-                upload = stack.enter_context(uploads.open(self._key))
-            listed = None if self._stage.inputs else uploads.find(self._key)
+            elif self.stage.reads_uploads:
+                upload = stack.enter_context(uploads.open(self.key))
+            listed = None if self.stage.inputs else uploads.find(self.key)
             recording = manifest.read_manifest(folders[first]) if first in folders else None
-            source = _source(self._workspace, self._stage, self._key, versions, recording)
+            source = _source(self.workspace, self.stage, self.key, versions, recording)
             context = RecordingInputs(
-                demonstration=self._key,
-                upload_name=listed.name if listed else self._key,
+                demonstration=self.key,
+                upload_name=listed.name if listed else self.key,
                 upload=upload,
                 manifest=recording,
                 folders=folders,
-                settings=self._workspace.settings,
+                settings=self.workspace.settings,
                 source=source.value,
                 downloaded=uploads.copies,
             )

@@ -91,10 +91,7 @@ def _log_problems(
     actions.mkdir()
     try:
         summary = events.build_events(
-            log,
-            tables,
-            settings.limits.max_log_lines,
-            recorded_at=meta.timestamp if meta else None,
+            log, tables, settings.limits.max_log_lines, recorded_at=meta.timestamp if meta else None
         )
     except DemonstrationError as error:
         yield from error.problems
@@ -138,22 +135,16 @@ _READ_WHOLE = {
     **dict.fromkeys((".png", ".jpg", ".jpeg"), "a picture"),
 }
 LARGEST_DOCUMENT = 256 * 2**20  # bytes; an index of 100,000 trajectories has a fifth of that
-RECORDING_FORMAT = ValidatedFormat(
-    name="recording", files=RECORDING_FILES, validate=validate_recording
-)
-OTHER_FORMATS = (
-    ValidatedFormat(
-        name="trajectory",
-        files=("task.json", "result.json", "steps"),
-        validate=lambda path, _: validate_trajectory(path),
-    ),
-    RECORDING_FORMAT,
-)
 FORMATS: Mapping[str, ValidatedFormat] = {
     known.name: known
     for known in (
         *(stage.validated_as for stage in DATASET_STAGES if stage.validated_as is not None),
-        *OTHER_FORMATS,
+        ValidatedFormat(
+            name="trajectory",
+            files=("task.json", "result.json", "steps"),
+            validate=lambda path, _: validate_trajectory(path),
+        ),
+        ValidatedFormat(name="recording", files=RECORDING_FILES, validate=validate_recording),
     )
 }
 

@@ -9,6 +9,7 @@ import shlex
 import shutil
 import sys
 from contextlib import suppress
+from dataclasses import asdict
 from importlib import import_module
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -99,7 +100,7 @@ def doctor(
             "healthy": not errors,
             "errors": errors,
             "warnings": warnings,
-            "findings": [finding.as_dict() for finding in findings],
+            "findings": [asdict(finding) for finding in findings],
         }
         print_json(report)
     else:

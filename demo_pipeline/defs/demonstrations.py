@@ -54,7 +54,7 @@ from demo_pipeline.defs.tags import (
 from demo_pipeline.files.shown_text import plain_line
 from demo_pipeline.files.system_errors import best_effort
 from demo_pipeline.problems import Problem
-from demo_pipeline.runs.batch import DemonstrationTask, process_stages
+from demo_pipeline.runs.batch import DemonstrationTask, process
 from demo_pipeline.runs.dataset_builds import failure_text
 from demo_pipeline.runs.discovery import Ending
 from demo_pipeline.runs.failures import SupersededError, transient_reason
@@ -301,7 +301,7 @@ class _Run:
         if not self._alone:
             self._log.info("%d demonstrations, %d processes", len(tasks), workers)
         log = self._log.log if self._few else None
-        yield from process_stages(
+        yield from process(
             self._workspace, tasks, self._stages, workers=workers, log=log, tick=self._tick
         )
 

@@ -15,7 +15,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -77,21 +77,6 @@ def process(
     *,
     workers: int = 1,
     log: RunLog | None = None,
-) -> Generator[DemonstrationResult]:
-    """Yield a result for each task, in the order in which they end; as `process_stages`."""
-    with closing(process_stages(workspace, tasks, stages, workers=workers, log=log)) as running:
-        for one in running:
-            if isinstance(one, DemonstrationResult):
-                yield one
-
-
-def process_stages(
-    workspace: Workspace,
-    tasks: Sequence[DemonstrationTask],
-    stages: Sequence[AStage],
-    *,
-    workers: int,
-    log: RunLog | None,
     tick: Callable[[], None] = lambda: None,
 ) -> Generator[BuildResult | DemonstrationResult]:
     """Yield what each stage gave as soon as it is done, and a result after each task's last.
@@ -135,6 +120,8 @@ def process_patiently(
         left, part = set(keys), [known[key] for key in keys]
         try:
             for result in process(workspace, part, workers=workers, log=log):
+                if isinstance(result, BuildResult):
+                    continue
                 left.remove(result.demonstration)
                 if result.status is Status.WAITING:
                     waiting[result.demonstration] = result
@@ -352,7 +339,7 @@ class _Worker:
 
 @dataclass
 class _Pool:
-    """The workers of one call of `process_stages`."""
+    """The workers of one call of `process`."""
 
     workspace: Workspace
     stages: Sequence[AStage]

@@ -11,7 +11,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -64,10 +64,6 @@ class Finding:
     level: HealthLevel
     message: str
     values: Mapping[str, JsonValue] = field(default_factory=dict)
-
-    def as_dict(self) -> dict[str, JsonValue]:
-        """The finding as a JSON object."""
-        return asdict(self)
 
 
 def healthy(check: str, message: str, **values: JsonValue) -> Finding:

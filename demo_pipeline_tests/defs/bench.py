@@ -198,7 +198,7 @@ def in_this_process(patch: pytest.MonkeyPatch) -> None:
             yield from result.stages
             yield result
 
-    patch.setattr(demonstrations, "process_stages", run)
+    patch.setattr(demonstrations, "process", run)
 
 
 def materialized(result: Result) -> dict[tuple[str, str | None], dg.AssetMaterialization]:

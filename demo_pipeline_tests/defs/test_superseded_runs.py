@@ -20,6 +20,7 @@ from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.runs import batch
 from demo_pipeline.runs.batch import DemonstrationTask, process
 from demo_pipeline.runs.quarantine import list_quarantine
+from demo_pipeline.runs.results import DemonstrationResult
 from demo_pipeline.runs.stages import STAGES
 from demo_pipeline.store.uploads import upload_listing_fingerprint
 from demo_pipeline_tests.defs.bench import (
@@ -211,8 +212,9 @@ def test_the_command_line_says_so(
     made: Bench, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     while_reading(monkeypatch, "raw_recordings", (made.uploads / "one" / "meta.json").touch)
-    results = list(process(made.workspace, [DemonstrationTask("one")]))
-    report_run(results, 0, [], 0.0)
+    *_, result = process(made.workspace, [DemonstrationTask("one")])
+    assert isinstance(result, DemonstrationResult)
+    report_run([result], 0, [], 0.0)
     shown = capsys.readouterr()
     assert "0 done, 0 quarantined, 1 superseded" in shown.out
     assert "one raw_recordings: the upload changed while it was read; run it again" in shown.err

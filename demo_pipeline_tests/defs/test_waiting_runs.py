@@ -21,8 +21,8 @@ from demo_pipeline.runs import batch
 from demo_pipeline.runs.batch import DemonstrationTask, process_patiently
 from demo_pipeline.runs.failures import COMMAND_PAUSES, TransientError, transient_reason
 from demo_pipeline.runs.quarantine import list_quarantine
+from demo_pipeline.runs.results import BuildResult, Status
 from demo_pipeline.runs.results import DemonstrationResult as Processed
-from demo_pipeline.runs.results import Status
 from demo_pipeline.runs.stages import STAGES
 from demo_pipeline.store.errors import MissingOutput, StorageError
 from demo_pipeline_tests.defs.bench import (
@@ -220,7 +220,7 @@ class TestCommandLine:
 
         def run(
             _workspace: object, tasks: list[DemonstrationTask], workers: int, log: object
-        ) -> Iterator[Processed]:
+        ) -> Iterator[BuildResult | Processed]:
             assert workers
             assert log is None
             for key in (task.demonstration for task in tasks):
@@ -256,7 +256,7 @@ class TestCommandLine:
 
         def count(
             workspace: Any, part: list[DemonstrationTask], workers: int, log: Any
-        ) -> Iterator[Processed]:
+        ) -> Iterator[BuildResult | Processed]:
             tried.extend(part)
             return once(workspace, part, workers=workers, log=log)
 

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +20,7 @@ from demo_pipeline.recording.recording_stages import RecordingInputs
 from demo_pipeline.runs import batch
 from demo_pipeline.runs.batch import KILLED, DemonstrationTask, process, run_demonstration
 from demo_pipeline.runs.quarantine import read_quarantine
-from demo_pipeline.runs.results import DemonstrationResult, Status
+from demo_pipeline.runs.results import BuildResult, DemonstrationResult, Status
 from demo_pipeline.runs.stage_runs import AStage, StageLimit
 from demo_pipeline.runs.stages import STAGES
 from demo_pipeline.runs.workspace import Workspace
@@ -46,13 +46,21 @@ def uploaded(root: Path, recording: Path, *names: str) -> Workspace:
     return open_workspace(root)
 
 
+def tasks_of(*names: str) -> list[DemonstrationTask]:
+    return list(map(DemonstrationTask, names))
+
+
+def ended(found: Iterator[BuildResult | DemonstrationResult]) -> Iterator[DemonstrationResult]:
+    return (one for one in found if isinstance(one, DemonstrationResult))
+
+
 def finished(
     workspace: Workspace,
     names: tuple[str, ...],
     workers: int = 2,
     stages: tuple[AStage, ...] = STAGES,
 ) -> dict[str, DemonstrationResult]:
-    results = list(process(workspace, list(map(DemonstrationTask, names)), stages, workers=workers))
+    results = list(ended(process(workspace, tasks_of(*names), stages, workers=workers)))
     assert len(results) == len(names)
     return {result.demonstration: result for result in results}
 
@@ -149,7 +157,7 @@ def test_an_upload_that_came_meanwhile_is_not_quarantined_for_what_the_one_befor
     workspace = uploaded(tmp_path, recording, "one")
     listed = upload_listing_fingerprint(workspace.uploads, "one")
     tasks, stages = [DemonstrationTask("one", listed)], with_build("actions", die)
-    [result] = process(workspace, tasks, stages)
+    [result] = ended(process(workspace, tasks, stages))
     assert (result.status, result.stage) == (Status.SUPERSEDED, "actions")
     assert read_quarantine(workspace.store, "one") is None
 
@@ -185,8 +193,8 @@ def test_an_end_in_the_middle_leaves_nothing_unfinished_and_nothing_is_built_twi
 ) -> None:
     names = tuple(f"d{number}" for number in range(6))
     workspace = uploaded(tmp_path, recording, *names)
-    running = process(workspace, list(map(DemonstrationTask, names)), workers=2)
-    first = next(running)
+    running = process(workspace, tasks_of(*names), workers=2)
+    first = next(ended(running))
     time.sleep(0.3)  # into the next one
     pids = [child.pid for child in multiprocessing.active_children()]
     assert len(pids) == 2
@@ -216,7 +224,8 @@ from demo_pipeline.runs.batch import DemonstrationTask, process
 from demo_pipeline_tests.sample_workspace import open_workspace
 from pathlib import Path
 workspace = open_workspace(Path({str(tmp_path)!r}))
-for result in process(workspace, [DemonstrationTask(f"d{{number}}") for number in range(4)]):
+tasks = [DemonstrationTask(f"d{{number}}") for number in range(4)]
+for result in (one for one in process(workspace, tasks) if not hasattr(one, "output")):
     print(*[child.pid for child in multiprocessing.active_children()], flush=True)
 """
     command = (sys.executable, "-c", code)

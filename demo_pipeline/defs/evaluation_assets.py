@@ -172,7 +172,8 @@ def build_new_evaluations(interval_seconds: int) -> dg.SensorDefinition:
             for one in listed
             if time.time() - one.modified >= limits.stable_seconds
         }
-        seen = dict(line.split(" ", 1) for line in (context.cursor or "").splitlines())
+        lines = (context.cursor or "").splitlines()
+        seen = {name: state for name, _, state in (line.partition(" ") for line in lines)}
         changed = [name for name, state in still.items() if seen.get(name) != state]
         if not changed:
             reasons = ["no new or changed predictions are complete", *unreadable.values()]

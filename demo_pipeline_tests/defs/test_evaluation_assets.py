@@ -158,6 +158,7 @@ def test_each_change_is_scored_once(made: Bench) -> None:
     drop(made, "first")
     names, cursor = requested(made)
     assert names == ["first"]
+    assert requested(made, "nonsense") == (names, cursor)  # a cursor that a person wrote
     assert requested(made, cursor)[0] == []
     path = drop(made, "second", wrong=True)
     names, cursor = requested(made, cursor)

@@ -14,7 +14,6 @@ from typing import Annotated, Any, Literal
 
 import pyarrow as pa
 from pydantic import Field, Tag
-from pydantic.json_schema import SkipJsonSchema
 
 from demo_pipeline.datasets.export_loop import build_form
 from demo_pipeline.datasets.record_forms import Excluded, Form, Record, RecordSource, Table
@@ -118,7 +117,9 @@ class MessagesRecord(Document):
     application: str
     task_type: str
     first_step: int = Field(0, ge=0, description="more than 0 after steps that were trimmed off")
-    reasoning_source: SkipJsonSchema[Literal["human", "model", "rule"] | None] = None
+    reasoning_source: Literal["none", "human", "model", "rule"] = Field(
+        "none", description="of the line `Thought: …`; none: there is none"
+    )
     messages: list[Message] = Field(min_length=2)
 
 
@@ -135,7 +136,8 @@ def messages_decoder(wheel: WheelUnits) -> AnswerDecoder:
 
 _PICTURES_IN_MEMORY = 16  # rows; a PNG of the canvas is about 0.7 MB
 _TURNS = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
-SOURCE = "reasoning_source"  # of the line `Thought: …`; null: there is none
+SOURCE = "reasoning_source"  # of the line `Thought: …`; null in a row: there is none
+NO_SOURCE = "none"  # the same in a line
 _IDENTITY = (
     ("id", pa.string()),
     ("trajectory_id", pa.string()),
@@ -167,14 +169,12 @@ def _records(made_of: RecordSource) -> Iterator[Record | Excluded]:
             "step_index": known.step_index,
             "application": replace_surrogates(known.application),
             "task_type": known.task_type,
+            # In every line: `datasets` refuses a field that the first 10 MB do not have.
+            "first_step": trajectory.steps[0].index,
+            SOURCE: thought.source if thought else NO_SOURCE,
             "messages": [{"role": role, "content": content} for role, content in said.items()],
         }
-        if thought:
-            line[SOURCE] = thought.source
-        chat, pair = _chat(line), _pair(line)
-        if first := trajectory.steps[0].index:
-            line["first_step"] = first
-        rows = {"line": line, "chat": chat, "pair": pair}
+        rows = {"line": line, "chat": _chat(line), "pair": _pair(line)}
         yield Record(draft.id, draft.prompt, draft.screenshot, rows, {image: draft.screenshot})
 
 
@@ -192,7 +192,8 @@ def _chat(line: Mapping[str, Any]) -> dict[str, Any]:
         images += [part["image"] for part in parts if "image" in part]
         text = "".join(part["text"] for part in parts if "text" in part)
         turns.append({"role": turn["role"], "content": text})
-    worded = {SOURCE: line[SOURCE]} if SOURCE in line else {}
+    source = line.get(SOURCE, NO_SOURCE)
+    worded = {} if source == NO_SOURCE else {SOURCE: source}
     return {**identity, "messages": turns, "images": images, **worded}
 
 
@@ -380,7 +381,7 @@ def validate_messages_file(path: Path) -> list[Problem]:
 # again as TRL's rows.
 MESSAGES_FORM = Form(
     name="messages",
-    code_version="14",
+    code_version="15",
     settings=(*DRAFT_SETTINGS, "action_line"),
     unit="samples",
     exclusions=DRAFT_EXCLUSIONS,

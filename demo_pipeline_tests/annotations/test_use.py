@@ -136,10 +136,11 @@ def test_thoughts_verdicts_and_grades_are_where_each_form_has_them(root: Path) -
     told = {(row["trajectory_id"], row["step_index"]): row["reasoning_source"] for row in rows}
     assert told["demo0", 0] == "model"
     assert {source for key, source in told.items() if key != ("demo0", 0)} == {"template"}
-    step, later, *_, end = chats(built["messages"])
+    step, later, *_, end = told_chats = chats(built["messages"])
+    assert len({tuple(one) for one in told_chats}) == 1  # the fields of every line
     assert step["messages"][2]["content"].startswith("Thought: I look closely.\n<tool_call>")
     assert "`Thought:`" in step["messages"][0]["content"]
-    assert step["reasoning_source"] == "model"
+    assert (step["reasoning_source"], later["reasoning_source"]) == ("model", "none")
     assert "Thought:" not in later["messages"][0]["content"] + later["messages"][2]["content"]
     assert end["messages"][2]["content"].startswith("Thought: All is done.\n<tool_call>")
     (task,) = chats(built["agentnet"])

@@ -40,6 +40,7 @@ def test_every_line_fits_the_schema_and_the_validator(tmp_path):
     assert len(lines) == len(TABLE) + 1
     for line in lines:
         judge.validate(line)
+        assert (line["first_step"], line["reasoning_source"]) == (0, "none")
     assert validate_messages(tmp_path / "messages") == []
 
 

@@ -280,7 +280,7 @@ def _row(made_of: RecordSource) -> dict[str, Any]:
 
 STEP_LABELS_FORM = Form(
     name="step_labels",
-    code_version="6",
+    code_version="7",
     settings=("max_hidden_share",),
     unit="samples",
     exclusions=("off_screen", "missing_frame", "no_step", INCOMPLETE),

@@ -474,7 +474,7 @@ def _finish(
 
 CUDAG_FORM = Form(
     name="cudag",
-    code_version="14",
+    code_version="15",
     settings=(
         *DRAFT_SETTINGS,
         *("image_mode", "jpeg_quality", "seed", "train_ratio", "val_ratio", "test_ratio"),

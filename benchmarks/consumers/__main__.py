@@ -61,6 +61,8 @@ CONSUMERS = (
         ("qwen-agent==0.0.34", "soundfile", "python-dateutil", "tqdm"), model=False, torch=False),
     Consumer("TRL 1.16.0", "trl_training.py", 585,
         ("trl==1.16.0", "transformers==5.23.0", "qwen-vl-utils==0.0.14")),
+    # The last one with a trainer of reward models.
+    Consumer("TRL 1.13.0", "trl_stepwise.py", 585, ("trl==1.13.0", "transformers==5.23.0")),
     Consumer("LLaMA-Factory 0.9.5", "llama_factory.py", 1200, ("llamafactory==0.9.5",)),
     Consumer("ms-swift 4.6.0", "ms_swift.py", 990, ("ms-swift==4.6.0", "qwen-vl-utils==0.0.14")),
     Consumer("Axolotl 0.19.0", "axolotl_loader.py", 690,
@@ -160,7 +162,7 @@ def rows_of(consumer: Consumer, scratch: Path, export: Path) -> list[list]:
             text=True,
             check=False,
         )
-    log = scratch / f"{consumer.script}.log"
+    log = scratch / f"{consumer.name}.log"
     log.write_text(f"{done.stdout}\n{done.stderr}", encoding="utf-8")
     for line in done.stdout.splitlines():
         if line.startswith("first labels:"):

@@ -3,8 +3,9 @@
 from llamafactory.data import MultiModalDataCollatorForSeq2Seq, get_dataset
 from llamafactory.data.template import get_template_and_fix_tokenizer
 from llamafactory.hparams import get_train_args
-from reported import cudag, lines_of, places, row
-from transformers import AutoProcessor
+from llamafactory.model import load_tokenizer
+from reported import answers, cudag, learned, places, row
+from transformers import Qwen2_5_VLForConditionalGeneration
 
 
 def main() -> None:
@@ -22,31 +23,24 @@ def main() -> None:
         "dataset": name,
         "default_system": (root / "system_prompt.txt").read_text(encoding="utf-8").strip(),
         "cutoff_len": 8192,
+        "image_max_pixels": 1920 * 1080,
         "output_dir": "out",
         "finetuning_type": "full",
         "overwrite_cache": True,
         "report_to": "none",
     }
     model_args, data_args, training_args, _, _ = get_train_args(settings)
-    processor = AutoProcessor.from_pretrained(model)
-    # Its loader sets these from the model's arguments.
-    processor.image_max_pixels, processor.image_min_pixels = 1920 * 1080, 32 * 32
-    tokenizer = processor.tokenizer
+    tokenizer, processor = load_tokenizer(model_args).values()
     template = get_template_and_fix_tokenizer(tokenizer, data_args)
     given = (template, model_args, data_args, training_args, "sft", tokenizer, processor)
     data = get_dataset(*given)["train_dataset"]
     collator = MultiModalDataCollatorForSeq2Seq(
         tokenizer=tokenizer, template=template, processor=processor, label_pad_token_id=-100
     )
-    after = labels = 0
-    for one in data:
-        batch = collator([one])
-        kept = batch["labels"][batch["labels"] != -100]
-        assert batch["pixel_values"].shape[0]
-        if not after:
-            print("first labels:", repr(tokenizer.decode(kept)))
-        after, labels = after + 1, labels + kept.numel()
-    row("cudag (train)", len(lines_of(root / "train.jsonl")), after, labels)
+    said = answers(root / "train.jsonl")
+    batches = (collator([one]) for one in data)
+    loaded = Qwen2_5_VLForConditionalGeneration.from_pretrained(model)
+    row("cudag (train)", len(said), *learned(batches, said, tokenizer, loaded))
 
 
 if __name__ == "__main__":

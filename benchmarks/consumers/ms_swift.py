@@ -3,27 +3,24 @@
 import os
 from pathlib import Path
 
-from reported import lines_of, places, row
+from reported import answers, learned, places, row
 from swift.dataset import load_dataset
 from swift.model import get_processor
 from swift.template import get_template
+from transformers import Qwen2_5_VLForConditionalGeneration
 
 
-def encode(dataset: str, model: Path) -> tuple[int, int]:
-    """The samples that are encoded, and their labels."""
+def encode(dataset: str, said: list[str], model: Path) -> tuple[int, int]:
+    """The samples that keep their answer, and their labels."""
     data, _ = load_dataset(dataset, use_hf=True, load_from_cache_file=False)
     processor = get_processor(str(model), model_type="qwen2_5_vl")
     template = get_template(processor, max_length=8192, template_type="qwen2_5_vl")
     template.set_mode("train")
-    after = labels = 0
-    for one in data:
-        batch = template.data_collator([template.encode(one)])
-        kept = batch["labels"][batch["labels"] != -100]
-        assert batch["image_grid_thw"].shape[0] == 1
-        if not after:
-            print("first labels:", repr(processor.tokenizer.decode(kept)))
-        after, labels = after + 1, labels + kept.numel()
-    return after, labels
+    # It knows the number that the token has in the real tokenizer.
+    template.image_token_id = processor.tokenizer.convert_tokens_to_ids("<|image_pad|>")
+    batches = (template.data_collator([template.encode(one)]) for one in data)
+    loaded = Qwen2_5_VLForConditionalGeneration.from_pretrained(model)
+    return learned(batches, said, processor.tokenizer, loaded)
 
 
 def main() -> None:
@@ -31,11 +28,13 @@ def main() -> None:
     export, model = (path.resolve() for path in places())
     root = export / "messages"
     os.environ["ROOT_IMAGE_DIR"] = str(root)
-    count = len(lines_of(root / "train.jsonl"))
-    row("messages (JSON Lines)", count, *encode(f"{root}/train.jsonl", model))
-    row("messages (tables)", count, *encode(f"{root}/train.parquet", model))
-    pictures = encode(f"{export}/embedded/train.parquet", model)
-    row("messages (tables with pictures)", count, *pictures)
+    said = answers(root / "train.jsonl")
+    for name, file in {
+        "JSON Lines": root / "train.jsonl",
+        "tables": root / "train.parquet",
+        "tables with pictures": export / "embedded/train.parquet",
+    }.items():
+        row(f"messages ({name})", len(said), *encode(str(file), said, model))
 
 
 if __name__ == "__main__":

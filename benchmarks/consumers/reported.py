@@ -6,10 +6,12 @@ not the dataset's. EXPORT is a copy of the datasets, MODEL a tiny Qwen-VL.
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 MARK = "ROW "
+PATCHES = [78, 138]  # 14 pixels each, of a screenshot that was not made smaller
 
 
 def places() -> tuple[Path, Path]:
@@ -27,6 +29,32 @@ def cudag(export: Path) -> Path:
     """The CUDAG directory, of which an export has one."""
     (folder,) = (export / "datasets").iterdir()
     return folder
+
+
+def answers(path: Path) -> list[str]:
+    """What a model should say to each chat of `messages` or CUDAG."""
+    turns = [line.get("messages") or line["conversations"] for line in lines_of(path)]
+    return [last.get("content") or last["value"] for *_, last in turns]
+
+
+def learned(
+    batches: Iterable[Mapping[str, Any]], said: Iterable[str], tokenizer: Any, model: Any
+) -> tuple[int, int]:
+    """The samples of one whole picture whose labels hold their answer, and the labels of all.
+
+    Raises:
+        AssertionError: the model's loss on the first batch is no number.
+    """
+    whole = labels = 0
+    for batch, answer in zip(batches, said, strict=False):
+        kept = batch["labels"][batch["labels"] != -100]
+        text = tokenizer.decode(kept)
+        if not labels:
+            print("first labels:", repr(text))
+            assert model(**batch).loss.isfinite()
+        whole += answer in text and batch["image_grid_thw"].tolist() == [[1, *PATCHES]]
+        labels += kept.numel()
+    return whole, labels
 
 
 def row(data: str, before: int, after: int, labels: int | None = None) -> None:

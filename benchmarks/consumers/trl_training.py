@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 from datasets import Dataset, Image, List, load_dataset
 from qwen_vl_utils import process_vision_info
-from reported import lines_of, places, row
+from reported import answers, learned, lines_of, places, row
 from transformers import AutoProcessor, Qwen2_5_VLForConditionalGeneration
 from trl import SFTConfig, SFTTrainer
 
@@ -17,8 +17,8 @@ def loaded(root: Path, config: str) -> Dataset:
     return data.cast_column("images", List(Image()))
 
 
-def train(data: Dataset, model: Path, **settings: object) -> tuple[int, int]:
-    """Train two steps; returns the samples that were collated and their labels."""
+def train(data: Dataset, said: list[str], model: Path, **settings: object) -> tuple[int, int]:
+    """Train two steps; returns the samples that keep their answer, and their labels."""
     torch.manual_seed(0)
     processor = AutoProcessor.from_pretrained(model)
     trainer = SFTTrainer(
@@ -38,27 +38,22 @@ def train(data: Dataset, model: Path, **settings: object) -> tuple[int, int]:
         processing_class=processor,
     )
     trainer.train()
-    collated = labels = 0
-    for one in trainer.train_dataset:
-        batch = trainer.data_collator([one])
-        kept = batch["labels"][batch["labels"] != -100]
-        collated, labels = collated + batch["labels"].shape[0], labels + kept.numel()
-        if collated == 1:
-            print("first labels:", repr(processor.tokenizer.decode(kept)))
-    return collated, labels
+    batches = (trainer.data_collator([one]) for one in trainer.train_dataset)
+    return learned(batches, said, processor.tokenizer, trainer.model)
 
 
 def main() -> None:
     """Both configurations, the loss with defaults, and qwen-vl-utils on the JSON Lines."""
     export, model = places()
     root = export / "messages"
+    said = answers(root / "train.jsonl")
     for config, settings in (
         ("prompt_completion", {}),
         ("default", {"assistant_only_loss": True}),
         ("default", {}),
     ):
         data = loaded(root, config)
-        after, labels = train(data, model, max_length=None, **settings)
+        after, labels = train(data, said, model, max_length=None, **settings)
         name = f"messages ({config}), {settings or 'max_length=None only'}"
         row(name, len(data), after, labels)
     lines = lines_of(root / "train.jsonl")

@@ -133,7 +133,7 @@ RECORDS_STAGE: Stage[RecordingInputs] = Stage(
     "them.",
     group="trajectories",
     kinds=frozenset({"json"}),
-    code_version="2",
+    code_version="3",
     job=DEMONSTRATION_JOB,
     exported=False,
     inputs=(_TRAJECTORIES, ANNOTATIONS),

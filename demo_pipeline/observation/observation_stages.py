@@ -30,7 +30,7 @@ SCREENSHOTS_STAGE: Stage[RecordingInputs] = Stage(
     "pointer started towards the target; the calibration, and the waits that the video shows.",
     group="observation",
     kinds=frozenset({"opencv", "parquet"}),
-    code_version="16",
+    code_version="17",
     job=DEMONSTRATION_JOB,
     exported=False,
     inputs=("raw_recordings", "events", "actions"),

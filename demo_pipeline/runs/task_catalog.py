@@ -69,7 +69,7 @@ TASKS_STAGE: Stage[DatasetInputs] = Stage(
     description="Every OSWorld task file, ordinary and risk, as a row of a catalog. A "
     "demonstration of one of these tasks is matched with it and left out of training exports.",
     kinds=frozenset({"parquet"}),
-    code_version="2",
+    code_version="3",
     job="read_osworld_tasks",
     inputs=(),
     source=read_task_files,

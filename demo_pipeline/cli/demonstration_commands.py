@@ -123,7 +123,6 @@ def _waiting(workspace: "Workspace") -> Iterator[str]:
 
 
 def _incomplete(workspace: "Workspace") -> Iterator[str]:
-    """Yield the uploads that lack a file."""
     from demo_pipeline.runs.health import incomplete_uploads
 
     found = incomplete_uploads(workspace)

@@ -192,7 +192,6 @@ def _with_lineage(asset: dg.AssetsDefinition, parents: Sequence[str]) -> dg.Asse
 
 
 def _computed(context: dg.AssetExecutionContext, workspace: Workspace, stage: Stage) -> _Results:
-    """Build the dataset; yield what is said of it."""
     instance = context.instance
     claim_run(instance, context.run)
     with _explained(context, stage):

@@ -162,7 +162,6 @@ def build_demonstration_assets(partitions_per_run: int) -> dg.AssetsDefinition:
 
 
 def _parents_of(stage: AStage) -> list[str]:
-    """The assets that a stage's asset depends on."""
     return [*stage.inputs, *([OSWORLD_TASKS] if stage.matches_task else [])]
 
 

@@ -395,7 +395,6 @@ def batched(items: Sequence[_T], size: int) -> Iterator[Sequence[_T]]:
 
 
 def _run_request(requests: Sequence[Request]) -> dg.RunRequest:
-    """A run for these uploads, of one or of many."""
     first = requests[0]
     tags = {REASON_TAG: ", ".join(sorted({one.reason for one in requests}))}
     if first.reason in _TRIED_BEFORE:

@@ -232,7 +232,7 @@ def open_sides(workspace: Workspace, text: str) -> dict[str, _ComparedDataset]:
             }
     folders = sorted({stage.folder for stage in _COMPARED.values()})
     known = [one for folder in folders for _, one in store.versions(folder) if one]
-    current = [one for one in known if _is_current(store, one)]
+    current = [one for one in known if (now := store.published(one.output)) and now.id == one.id]
     named = [one for one in known if text in {one.id, f"{one.output}@{one.id}"}]
     named = named or [one for one in current if f"{one.output}/".startswith(f"{text}/")]
     if len(named) != 1:
@@ -243,11 +243,6 @@ def open_sides(workspace: Workspace, text: str) -> dict[str, _ComparedDataset]:
             f"export` wrote; there are {names or 'no versions yet'}"
         )
     return {one.dataset.stage: one for one in _sides(store, named)}
-
-
-def _is_current(store: Store, one: Version) -> bool:
-    published = store.published(one.output)
-    return published is not None and published.id == one.id
 
 
 def dataset_rows(folder: Path, digest: Callable[[str], str | None]) -> dict[str, _DatasetRow]:

@@ -186,15 +186,11 @@ class DiscoveryTable:
             raise StorageError(f"{path}: a new table of uploads cannot be read; check the disk")
         return cls(connection)
 
-    def close(self) -> None:
-        """Close the file."""
-        self._connection.close()
-
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        self._connection.close()
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

@@ -263,7 +263,6 @@ class _StageRun:
             raise DemonstrationError(list(map(_unreadable_as_listed, error.problems))) from None
 
     def _inputs(self) -> Iterator[tuple[AStage, str]]:
-        """Each input's stage and output."""
         stages = [STAGE_BY_NAME[name] for name in self.stage.inputs]
         return ((stage, stage.output(self.key)) for stage in stages)
 

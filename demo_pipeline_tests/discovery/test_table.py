@@ -73,8 +73,8 @@ def test_a_path_where_no_file_can_be_is_named(tmp_path):
 
 
 def test_a_table_closed_during_a_tick_is_a_storage_error(scene):
-    table = DiscoveryTable.open(scene.path)
-    table.close()
+    with DiscoveryTable.open(scene.path) as table:
+        pass
     with pytest.raises(StorageError, match="table"):
         tick(scene.bucket, table, scene.runs, scene.now, scene.settings)
 

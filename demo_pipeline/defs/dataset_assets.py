@@ -214,7 +214,9 @@ def _computed(context: dg.AssetExecutionContext, workspace: Workspace, stage: St
     if result.version is None:
         yield from checks
         found = {"found": reporting.problem_table(result.problems)}
-        raise dg.Failure(failure_text(stage.name, result), metadata=found, allow_retries=False)
+        raise dg.Failure(
+            f"{stage.name}: {failure_text(result)}", metadata=found, allow_retries=False
+        )
     yield dg.MaterializeResult(
         metadata=metadata,
         check_results=checks,

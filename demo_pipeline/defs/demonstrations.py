@@ -337,7 +337,7 @@ class _Run:
             self._versions.note(name, result.content)
         else:
             self._plan(name)
-            self._failed.append(failure_text(name, result))
+            self._failed.append(f"{name}: {failure_text(result)}")
         yield from (self._evaluation(name, outcome) for outcome in outcomes)
 
     def _newest_in_datasets(self) -> int:

@@ -128,7 +128,7 @@ def build_datasets(
             if stage.counts:
                 outcomes.append(dataset_outcome(workspace.store, stage, result.output))
         elif result is not None:
-            errors.append(f"{stage.name}: {failure_text(stage.name, result)}")
+            errors.append(f"{stage.name}: {failure_text(result)}")
     return BuiltDatasets(results, outcomes, errors, list(damage))
 
 
@@ -157,11 +157,11 @@ def failed(result: BuildResult | Exception) -> bool:
     return isinstance(result, Exception) or result.version is None
 
 
-def failure_text(name: str, result: BuildResult | Exception) -> str:
+def failure_text(result: BuildResult | Exception) -> str:
     """Why a dataset was not built, in plain words."""
     if isinstance(result, BuildResult):
         why = plain_line(str(result.problems[0]))
-        return f"{name}: a check failed, so the last good version is kept: {why}"
+        return f"a check failed, so the last good version is kept: {why}"
     if isinstance(result, OutputError):
         return storage_message(result)
     if isinstance(result, TransientError):

@@ -191,28 +191,6 @@ class PngWriter:
             yield filtered
 
 
-def written_pixels(path: Path) -> Pixels | None:
-    """(height, width, 3) RGB of a whole file as `PngWriter` makes it, in half of OpenCV's time.
-
-    None for any other file, and for one that cannot be read.
-    """
-    start = _PNG_HEAD + 12  # behind the checksum of IHDR, and the length and type of IDAT
-    try:
-        data = path.read_bytes()
-        info, (length,) = probe_image(data), struct.unpack_from(">I", data, start - 8)
-        rows = isal_zlib.decompress(memoryview(data)[start : start + length])
-        table = np.frombuffer(rows, np.uint8).reshape(info.height, 1 + info.width * 3)
-    except (OSError, ValueError, isal_zlib.error):  # type: ignore[misc]  # its stub has no class
-        return None
-    if data[24:_PNG_HEAD] != bytes(_FORM) or (table[:, 0] != _UP).any():
-        return None
-    pixels = np.empty((info.height, info.width * 3), np.uint8)
-    above = np.zeros_like(pixels[0])
-    for row, into in zip(table[:, 1:], pixels, strict=True):
-        above = np.add(row, above, out=into)
-    return pixels.reshape(info.height, info.width, 3)
-
-
 def _chunk(kind: bytes, body: Sequence[bytes]) -> list[bytes]:
     """A chunk in pieces: its length, its kind, its body and their checksum."""
     checksum = reduce(lambda so_far, piece: isal_zlib.crc32(piece, so_far), (kind, *body), 0)

@@ -12,7 +12,6 @@ from demo_pipeline.files.image_files import (
     PngWriter,
     png_size,
     probe_image,
-    written_pixels,
 )
 
 PICTURE = np.arange(20 * 30 * 3, dtype=np.uint32).astype(np.uint8).reshape(20, 30, 3)
@@ -68,15 +67,3 @@ def test_kind_and_size_of_whole_pictures() -> None:
 def test_the_reason_says_what_is_wrong(data: bytes, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         probe_image(data)
-
-
-def test_pixels_are_read_of_whole_files_of_the_writer_alone(tmp_path: Path) -> None:
-    pixels = np.random.default_rng(5).integers(0, 256, (70, 33, 3), np.uint8)
-    ours, other, damaged = (tmp_path / f"{name}.png" for name in ("ours", "other", "damaged"))
-    PngWriter().write(ours, pixels)
-    assert cv2.imwrite(str(other), pixels)
-    damaged.write_bytes(ours.read_bytes()[:-20])
-    found = written_pixels(ours)
-    assert found is not None
-    np.testing.assert_array_equal(found, pixels)
-    assert [written_pixels(path) for path in (other, damaged, tmp_path / "none")] == [None] * 3

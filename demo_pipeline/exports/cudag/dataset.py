@@ -49,7 +49,7 @@ from demo_pipeline.exports.cudag.records import (
 from demo_pipeline.exports.cudag.tool_calls import RU_MAX, render_tool_calls
 from demo_pipeline.exports.prompts import scroll_rule, system_prompt, tool_schema, units_per_notch
 from demo_pipeline.exports.record_checks import checked_records
-from demo_pipeline.files.image_files import Pixels, PngWriter, written_pixels
+from demo_pipeline.files.image_files import Pixels, PngWriter
 from demo_pipeline.files.json_files import dump_json
 from demo_pipeline.files.shown_text import escape_markers
 from demo_pipeline.settings import NAME_PART, DatasetSettings
@@ -138,9 +138,7 @@ def annotate(source: Path, target: Path, metadata: CudagMetadata) -> bool:
     Returns:
         Whether it was written; a screenshot that cannot be decoded is left out.
     """
-    picture = written_pixels(source)
-    if picture is None:
-        picture = cv2.imread(str(source), cv2.IMREAD_COLOR_RGB)
+    picture = cv2.imread(str(source), cv2.IMREAD_COLOR_RGB)
     if picture is None:
         return False
     _draw(picture, metadata)

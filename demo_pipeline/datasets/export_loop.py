@@ -25,7 +25,7 @@ from demo_pipeline.datasets.splits import (
     shared_instructions,
 )
 from demo_pipeline.files.atomic_write import FileDigest, read_digest
-from demo_pipeline.files.comparison import differing_files, files_below
+from demo_pipeline.files.comparison import differing_files, files_below, silence
 from demo_pipeline.files.parquet import TableWriter
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.settings import DatasetSettings
@@ -240,12 +240,14 @@ class WrittenDataset:
             text until all files are written.
         folders: below the dataset, whose files are all among these, and the dataset itself.
         ids: of the records, each with how often it was written.
-        problems: of records that no stage of a demonstration has checked, and of the splits.
+        splits: of the trajectories that took part.
+        problems: of records that no stage of a demonstration has checked.
     """
 
     files: dict[str, FileDigest | str] = field(default_factory=dict)
     folders: set[str] = field(default_factory=lambda: {""})
     ids: Counter[str] = field(default_factory=Counter)
+    splits: Mapping[str, Split] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
     def note_files(self, out: Path) -> None:
@@ -411,9 +413,9 @@ def build_form(
         settings: what takes part, the splits, and what the form reads.
         written: gets what `form_problems` compares.
     """
-    planned = form.plan or partial(plan_export, whole_trajectories=form.whole_trajectories)
-    plan, written = planned(trajectories, settings), written or WrittenDataset()
+    plan, written = _plan(form)(trajectories, settings), written or WrittenDataset()
     out.mkdir(parents=True, exist_ok=True)
+    written.splits = plan.splits.splits
     said = {
         name for one in plan.selection.chosen for of in notes_of(one.source).values() for name in of
     }
@@ -424,30 +426,43 @@ def build_form(
     with ExitStack() as stack:
         exporter = _FormExporter(form, tables, out, settings, written, stack=stack)
         summary = export_records(plan, exporter)
-    written.problems += _torn_tasks(form, plan)
     details = form.finish(out, plan, summary, exporter.counts, settings)
     return replace(summary, details=details)
 
 
-def form_problems(form: Form, out: Path, written: WrittenDataset) -> list[Problem]:
-    """How a dataset, in a folder, differs from what was written, and its records from each other.
+def _plan(form: Form) -> Callable[..., ExportPlan]:
+    return form.plan or partial(plan_export, whole_trajectories=form.whole_trajectories)
 
-    `written`: by `build_form`.
+
+def form_problems(
+    form: Form,
+    trajectories: Sequence[DatasetTrajectory],
+    out: Path,
+    settings: DatasetSettings,
+    written: WrittenDataset,
+) -> list[Problem]:
+    """How a dataset differs from what `build_form` has written, and its records from each other.
+
+    The arguments are those of `build_form`.
     """
     found = [*differing_files(out, written.files), *written.problems]
     for name, times in written.ids.items():
         if times > 1:
             message = f"{times} records have the id {name!r}"
             found.append(Problem("duplicate_id", form.file, message, remedy=_REMEDY))
-    return found
+    with silence():
+        chosen = _plan(form)(trajectories, settings).selection.chosen
+    return [*found, *_torn_tasks(form, chosen, written.splits)]
 
 
-def _torn_tasks(form: Form, plan: ExportPlan) -> Iterator[Problem]:
+def _torn_tasks(
+    form: Form, chosen: Sequence[Candidate], written: Mapping[str, Split]
+) -> Iterator[Problem]:
     """Yield a problem for every task group in two splits."""
     places: dict[str, set[str]] = {}
-    for candidate in plan.selection.chosen:
-        for group in candidate.split_groups:
-            places.setdefault(group, set()).add(plan.splits.splits[candidate.source.id].value)
+    for candidate in chosen:
+        for group in candidate.split_groups if candidate.source.id in written else ():
+            places.setdefault(group, set()).add(written[candidate.source.id].value)
     for group, splits in sorted(places.items()):
         if len(splits) > 1:
             message = f"task {group!r} is in more than one split: {', '.join(sorted(splits))}"

@@ -65,7 +65,8 @@ def _built(
         return summary.as_dict()
 
     def compare(inputs: DatasetInputs, out: Path) -> Sequence[Problem]:
-        return form_problems(form, out, inputs.written)
+        trajectories, settings = inputs.committed.trajectories, inputs.settings.datasets
+        return form_problems(form, trajectories, out, settings, inputs.written)
 
     return build, compare
 

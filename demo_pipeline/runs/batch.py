@@ -23,6 +23,7 @@ from typing import Any
 
 from demo_pipeline.files.logs import LOG_ROOT, PassedOnLog, show_log, shown_level
 from demo_pipeline.files.system_errors import best_effort
+from demo_pipeline.observation.frames.video_reader import HAS_SPARE_PROCESSOR
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.runs.damage import storage_message
 from demo_pipeline.runs.failures import (
@@ -288,7 +289,10 @@ class _Worker:
         context: Any = multiprocessing.get_context("fork" if forks else "spawn")
         self._process = context.Process(
             target=_work,
-            args=(theirs, ours, pool.workspace.settings, known, level, pool.log is not None),
+            args=(
+                *(theirs, ours, pool.workspace.settings, known, level, pool.log is not None),
+                pool.has_spare_worker,
+            ),
             daemon=True,
         )
         self._process.start()
@@ -346,6 +350,7 @@ class _Pool:
     log: RunLog | None
     tick: Callable[[], None]
     workers: list[_Worker] = field(default_factory=list)
+    has_spare_worker: bool = False
     _unfinished: bool = False
 
     def finish(
@@ -353,6 +358,7 @@ class _Pool:
     ) -> Iterator[tuple[_Worker, BuildResult | DemonstrationResult | None]]:
         """Yield who gave it and each report and result of the tasks; None when the worker died."""
         left, ticked = deque(tasks), time.monotonic()
+        self.has_spare_worker = len(tasks) == 1 < limit
         while True:
             self._hand_out(left, limit)
             busy = {worker.connection: worker for worker in self.workers if not worker.idle}
@@ -414,6 +420,7 @@ def _work(  # noqa: PLR0917 - of a process, which takes them by position
     known: Sequence[AStage | str],
     level: int | None,
     passes_log_on: bool,
+    has_spare_worker: bool,
 ) -> None:
     """The life of a worker: answer every task with a result, until the other side is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is its parent's to answer
@@ -426,6 +433,7 @@ def _work(  # noqa: PLR0917 - of a process, which takes them by position
     logger.handlers[:] = [one for one in logger.handlers if not isinstance(one, PassedOnLog)]
     if passes_log_on:
         PassedOnLog(lambda level, message: connection.send((level, message))).begin()
+    HAS_SPARE_PROCESSOR.set(has_spare_worker)
     workspace = Workspace.open(settings)
     stages = [STAGE_BY_NAME[one] if isinstance(one, str) else one for one in known]
     tasks: queue.SimpleQueue[DemonstrationTask] = queue.SimpleQueue()

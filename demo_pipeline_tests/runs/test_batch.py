@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from demo_pipeline.observation.frames.video_reader import HAS_SPARE_PROCESSOR
 from demo_pipeline.problems import Problem
 from demo_pipeline.recording.recording_stages import RecordingInputs
 from demo_pipeline.runs import batch
@@ -102,6 +103,23 @@ def test_workers_give_the_same_bytes_as_the_stages_alone(tmp_path: Path, recordi
     assert result.status is Status.BUILT
     assert [made.stage for made in result.stages] == list(NAMES)
     assert contents(pool, "one") == contents(alone, "one")
+
+
+@pytest.mark.no_cover  # in other processes
+@pytest.mark.parametrize(
+    ("names", "workers", "ahead"), [("a", 2, True), ("a", 1, False), ("ab", 2, False)]
+)
+def test_a_demonstration_alone_with_workers_to_spare_is_decoded_ahead(
+    tmp_path: Path, recording: Path, names: str, workers: int, ahead: bool
+) -> None:
+    workspace = uploaded(tmp_path, recording, *names)
+
+    def note(inputs: RecordingInputs) -> None:
+        (tmp_path / inputs.demonstration).write_text(str(HAS_SPARE_PROCESSOR.get()))
+
+    finished(workspace, tuple(names), workers, with_build("raw_recordings", note)[:1])
+    assert {(tmp_path / name).read_text() for name in names} == {str(ahead)}
+    assert not HAS_SPARE_PROCESSOR.get()
 
 
 @pytest.mark.no_cover  # other tests run the same lines

@@ -9,7 +9,10 @@ differences mean in changes.py.
 
 import math
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -350,6 +353,19 @@ def number_at(times: Floats, time: float) -> int:
     return int(np.searchsorted(times, time + TIME_TOLERANCE_S, side="right")) - 1
 
 
+HAS_SPARE_PROCESSOR = ContextVar("another processor is free for decoding", default=False)
+_FRAMES_AHEAD = 4  # of 3 MB in 1080p
+
+
+def _decoded_ahead(frames: Iterator[Frame]) -> Iterator[Frame]:
+    """The same frames, of which a thread decodes some while those before them are looked at."""
+    with ThreadPoolExecutor(1) as thread:
+        due = deque(thread.submit(next, frames, None) for _ in range(_FRAMES_AHEAD))
+        while frame := due.popleft().result():
+            due.append(thread.submit(next, frames, None))
+            yield frame
+
+
 LONE_FRAME_S = 0.1  # seconds; taken as the distance of two frames in a video with a single one
 
 
@@ -390,4 +406,5 @@ class RecordedVideo:
         Raises:
             DemonstrationError: a frame has another size.
         """
-        return decode_spans(self.path, self.packets, spans, self.size)
+        frames = decode_spans(self.path, self.packets, spans, self.size)
+        return _decoded_ahead(frames) if HAS_SPARE_PROCESSOR.get() else frames

@@ -1,5 +1,6 @@
 """Exactly the frames that were asked for, in order, from every kind of film."""
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from demo_pipeline.observation.frames.video_reader import Span, _ForwardReader, decode_spans, rgb_of
+from demo_pipeline.observation.frames.video_reader import (
+    HAS_SPARE_PROCESSOR,
+    RecordedVideo,
+    Span,
+    _ForwardReader,
+    decode_spans,
+    rgb_of,
+)
+from demo_pipeline.problems import DemonstrationError
 from demo_pipeline.recording.video_probe import VideoPackets, open_video, read_packets
 from demo_pipeline_tests.observation.made import cut_video, turn_video
 from demo_pipeline_tests.simulator.frame_numbers import read_frame_number, stamp
@@ -67,6 +76,28 @@ def test_spans_yield_their_frames_and_no_others(
     assert [frame.pts for frame in got] == packets.pts[inside].tolist()
     for frame in got[:2] + got[-2:]:
         assert packets.pts[read_frame_number(rgb_of(frame))] == frame.pts
+
+
+@pytest.mark.parametrize("is_spare", [False, True])
+def test_frames_decoded_ahead_are_the_same_and_their_thread_ends(
+    filmed: tuple[Path, VideoPackets], is_spare: bool
+) -> None:
+    path, packets = filmed
+    spans, threads = [Span(1, 2), Span(9, 11)], threading.active_count()
+    token = HAS_SPARE_PROCESSOR.set(is_spare)
+    try:
+        video = RecordedVideo(path, packets)
+        expected = [frame.pts for frame in decode_spans(path, packets, spans)]
+        assert [frame.pts for frame in video.frames(spans)] == expected
+        begun = video.frames(spans)
+        next(begun)
+        assert threading.active_count() == threads + is_spare
+        del begun
+        with pytest.raises(DemonstrationError, match="pixels"):
+            next(RecordedVideo(path, packets, (640, 360)).frames(spans))
+    finally:
+        HAS_SPARE_PROCESSOR.reset(token)
+    assert threading.active_count() == threads
 
 
 def test_single_instants_far_apart(filmed: tuple[Path, VideoPackets]) -> None:

@@ -42,6 +42,7 @@ from demo_pipeline.store.version_manifest import (
     Recipe,
     make_manifest,
 )
+from demo_pipeline.store.versions import TURNS
 from demo_pipeline.trajectories.provenance import PROVENANCE_SCHEMA, read_provenance
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
@@ -189,9 +190,10 @@ def _measure(work: Callable[..., str], arguments: tuple[Any, ...]) -> Cost:
 
 
 def measure_size(root: Path, sample: Path, size: int, stages: Sequence[str]) -> None:
-    """Build from this many trajectories, then again from one more and two more, and print it.
+    """Build from this many trajectories, then again from one more, and print it.
 
-    The last time the datasets are built in one process.
+    Then the datasets are built in one process, each time from one more; a build reads some of the
+    linked documents, all of them in `TURNS` builds, so that the row has the mean of so many.
     """
     place = root / str(size)
     commit_clones(place, sample, range(size))
@@ -204,8 +206,12 @@ def measure_size(root: Path, sample: Path, size: int, stages: Sequence[str]) -> 
     for stage, first, second in zip((RECORDS_STAGE.name, *stages), full, again, strict=True):
         print_line(size, stage, first, second)
     print_line(size, "together", together(full), together(again))
-    again = [one_more(place, sample, size + 1), measured(build_all, place, stages)]
-    print_line(size, "in one process", together(full), together(again))
+    again = []
+    for number in range(size + 1, size + 1 + TURNS):
+        again += [one_more(place, sample, number), measured(build_all, place, stages)]
+    wall, cpu, peak, result = together(again)
+    mean = Cost(wall / TURNS, cpu / TURNS, peak, result)
+    print_line(size, "in one process", together(full), mean)
     # The folders stay until the end: a file system without a journal looks through the inodes
     # that were removed within the last minutes for every folder that it makes.
 

@@ -695,7 +695,9 @@ function seek(place) {
   const { frames } = state, pts = frames[Math.max(0, Math.min(place, frames.length - 1))];
   const next = frames.find((other) => other > pts) ?? pts + 0.04;
   // The middle of a frame's time, so that rounding leads to no neighbour.
-  film.currentTime = (pts + next) / 2;
+  const go = () => { film.currentTime = (pts + next) / 2; };
+  if (film.readyState) go();
+  else film.addEventListener("loadedmetadata", go, { once: true });  // before, it may get lost
   state.filmTime = pts;
   draw();
 }

@@ -2,7 +2,7 @@ import os
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from demo_pipeline.store.names import is_safe_id, printable_name, safe_id
@@ -16,6 +16,7 @@ NAMES = st.one_of(
 
 @settings(deadline=None)
 @given(NAMES)
+@example("two..dots")
 def test_every_name_has_an_id_that_can_be_a_file_and_a_partition(name):
     key = safe_id(name)
     assert re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", key)

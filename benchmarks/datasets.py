@@ -26,7 +26,7 @@ from demo_pipeline.exports.cudag.validator import validate_cudag
 from demo_pipeline.exports.messages import build_messages
 from demo_pipeline.exports.sft import build_sft
 from demo_pipeline.runs.datasets import run_dataset_stage
-from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, DATASET_STAGES
+from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, DATASET_STAGES, is_built
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DatasetSettings, Settings
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
@@ -154,7 +154,7 @@ def report_per_demonstration(root: Path, count: int) -> None:
         commit_all(root, number)
     print(f"\n{'cpu ms a trajectory':<22}")
     for stage in DATASET_STAGES:
-        if stage.reads_trajectories and stage.is_built(Settings()):
+        if stage.reads_trajectories and is_built(stage, Settings()):
             spent = [measured(export_stage, root, stage.name, number) for number in (few, many)]
             each = (spent[1].cpu - spent[0].cpu) / (many - few)
             print(f"{stage.name:<22}{1000 * each:>9.1f}")

@@ -54,7 +54,7 @@ from demo_pipeline.review.triage import (
 from demo_pipeline.runs.damage import storage_message
 from demo_pipeline.runs.evaluations import Evaluation, score_rows
 from demo_pipeline.runs.queries import answering
-from demo_pipeline.runs.stages import training_exports
+from demo_pipeline.runs.stages import TRAINING_EXPORTS
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 from demo_pipeline.stage import Stage
@@ -385,10 +385,9 @@ class NotebookStore:
                 "pip install 'demo_pipeline[notebook]'"
             ) from None
         tables = {
-            table.config: (stage, table)
-            for stage in training_exports()
-            if stage.export
-            for table in stage.export.hub_tables
+            table.config: (export.stage, table)
+            for export in TRAINING_EXPORTS.values()
+            for table in export.hub_tables
         }
         if name not in tables:
             raise StorageError(f"no dataset {name!r}; there are {', '.join(tables)}")

@@ -6,6 +6,7 @@ Belongs here: types only. Each stage is declared once, in the package of its sub
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -115,23 +116,21 @@ class ValidatedFormat:
     line_key: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class TrainingExport:
-    """What makes a dataset stage a training export.
+class Need(StrEnum):
+    """What a run does for a stage besides opening its inputs.
 
     Attributes:
-        name: in `datasets.exports`.
-        files: glob pattern of the files that `records` reads, below the output.
-        records: trajectory → number of its records, from the output's folder.
-        kept: the file of a demonstration's records that it is put together from; empty: none.
-        hub_tables: each `HubTable` in the layout for the Hugging Face Hub; empty: it has none.
+        UPLOADS: the stage reads the uploaded files too.
+        TASK: it reads which OSWorld task the demonstration is of, as `Inputs.source`.
+        EXPORTS: it reads what is committed of every training export, after they were built; one
+            that fails does not hold it up.
+        LINKS: its output links the exact versions of the trajectories that it was built from.
     """
 
-    name: str
-    files: str
-    records: Callable[[Path], Mapping[str, int]]
-    kept: str = ""
-    hub_tables: tuple[Any, ...] = ()
+    UPLOADS = "uploads"
+    TASK = "task"
+    EXPORTS = "exports"
+    LINKS = "links"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,37 +140,18 @@ class Stage(Generic[AnyInputs]):
     Attributes:
         name: of the asset.
         folder: of its outputs in the store: `<folder>/<demonstration>`; of a dataset its output, or
-            with `subfolder` the folder of its outputs.
+            the folder of its outputs.
         description: what it writes, for the UI.
         kinds: tags of the asset in the UI.
         code_version: increased whenever the code writes other bytes for the same inputs.
         build: writes into a folder, returns a summary.
         checks: of the written folder, in order; those of a dataset end with a failed blocking one.
-        group: of the asset in the UI.
         inputs: names of the stages whose outputs it reads.
         section: the settings that its output depends on; None: none.
         columns: of its main table.
-        exported: `demo-pipeline export` copies its outputs.
-        job: the Dagster job that builds it.
-        reads_uploads: it reads the uploaded files too.
-        matches_task: it reads which OSWorld task the demonstration is of, as `Inputs.source`.
         source: reads what no stage wrote, from a `Workspace`; of a demonstration also from its id
             and the versions of the inputs by stage.
-        limits: name in the recipe → further settings, which only checks depend on.
-        subfolder: name of the output below `folder`; None: the output is `folder`.
-        replaces: of the names of the stage's published outputs, those that a new one (its name is
-            the second argument) replaces; they are unpublished once it is published.
-        linked_input: input whose exact version the output links as a folder of its name, if any.
-        parts: file of the output → what it is built from besides the inputs. A file whose entry and
-            inputs did not change is copied from the version before; the build leaves it as it is.
-        links_trajectories: the output holds `trajectories/<id>` links to the versions it was built
-            from.
-        validated_as: how `demo-pipeline validate` recognises and validates its output.
-        views: each `View` over its Parquet files, for `demo-pipeline stats`.
-        counts: keys of its summary in the closing table of `demo-pipeline run`; empty: not listed.
-        export: set for a training export, which is built only when `datasets.exports` names it.
-        follows_exports: it reads what is committed of every training export, after they were built;
-            one that fails does not hold it up.
+        needs: what a run does for it besides.
     """
 
     name: str
@@ -181,26 +161,11 @@ class Stage(Generic[AnyInputs]):
     code_version: str
     build: Callable[[AnyInputs, Path], Summary]
     checks: tuple[Check[AnyInputs], ...]
-    group: str = "datasets"
     inputs: tuple[str, ...] = (RECORDS,)
     section: Callable[[Settings], Section] | None = None
     columns: pa.Schema | None = None
-    exported: bool = True
-    job: str = DATASETS_JOB
-    reads_uploads: bool = False
-    matches_task: bool = False
     source: Callable[..., SourceInput] | None = None
-    limits: Mapping[str, Callable[[Settings], Section]] = field(default_factory=dict)
-    subfolder: Callable[[AnyInputs], str] | None = None
-    replaces: Callable[[AnyInputs, str, Collection[str]], Sequence[str]] | None = None
-    linked_input: str = ""
-    parts: Callable[[Settings], Mapping[str, str]] = lambda _: {}
-    links_trajectories: bool = False
-    validated_as: ValidatedFormat | None = None
-    views: tuple[Any, ...] = ()
-    counts: tuple[str, ...] = ()
-    export: TrainingExport | None = None
-    follows_exports: bool = False
+    needs: frozenset[Need] = frozenset()
 
     def output(self, demonstration: str) -> str:
         """Name of the stage's output of a demonstration in the store."""
@@ -215,6 +180,37 @@ class Stage(Generic[AnyInputs]):
         """Whether it is built from the committed trajectories of all demonstrations."""
         return RECORDS in self.inputs
 
-    def is_built(self, settings: Settings) -> bool:
-        """Whether the settings want it."""
-        return self.export is None or self.export.name in settings.datasets.exports
+    @property
+    def counts(self) -> tuple[str, ...]:
+        """Keys of the summary of a dataset that say what it holds; empty: it is not listed."""
+        return self.checks[0].compared if self.reads_trajectories else ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingExport(Generic[AnyInputs]):
+    """A stage that is a training export, and what only such a one has.
+
+    Attributes:
+        stage: its stage, which is built only when `datasets.exports` has its name.
+        name: in `datasets.exports`, and the value of `--kind` of `validate`.
+        files: glob pattern of the files that `records` reads, below the output.
+        records: trajectory → number of its records, from the output's folder.
+        kept: the file of a demonstration's records that it is put together from; empty: none.
+        validated_as: how `demo-pipeline validate` recognises and validates its output.
+        hub_tables: each `HubTable` in the layout for the Hugging Face Hub; empty: it has none.
+        views: each `View` over its Parquet files, for `demo-pipeline stats`.
+        subfolder: name of the output below the stage's folder; None: the output is the folder.
+        replaces: of the names of the stage's published outputs, those that a new one (its name is
+            the second argument) replaces; they are unpublished once it is published.
+    """
+
+    stage: Stage[AnyInputs]
+    name: str
+    files: str
+    records: Callable[[Path], Mapping[str, int]]
+    validated_as: ValidatedFormat
+    kept: str = ""
+    hub_tables: tuple[Any, ...] = ()
+    views: tuple[Any, ...] = ()
+    subfolder: Callable[[AnyInputs], str] | None = None
+    replaces: Callable[[AnyInputs, str, Collection[str]], Sequence[str]] | None = None

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 
 from demo_pipeline.runs.quarantine_table import QUARANTINE_STAGE
-from demo_pipeline.runs.stages import DATASET_STAGES, STAGES, upstream
+from demo_pipeline.runs.stages import DATASET_STAGES, STAGES, group_of, upstream
 from demo_pipeline.runs.task_catalog import TASKS_STAGE
-from demo_pipeline.stage import Stage
+from demo_pipeline.stage import Need, Stage
 
 _ALL: tuple[Stage, ...] = (*STAGES, *DATASET_STAGES)
 _WIDTH, _HEIGHT, _GAP_X, _GAP_Y, _EDGE = 126, 30, 18, 12, 10
@@ -27,7 +27,7 @@ def asset_inputs() -> dict[str, tuple[str, ...]]:
     inputs = {stage.name: set(stage.inputs) for stage in STAGES}
     inputs |= {stage.name: set(upstream(stage)) for stage in DATASET_STAGES}
     for stage in STAGES:
-        inputs[stage.name] |= {TASKS_STAGE.name} if stage.matches_task else set()
+        inputs[stage.name] |= {TASKS_STAGE.name} if Need.TASK in stage.needs else set()
 
     @cache
     def above(name: str) -> frozenset[str]:
@@ -42,7 +42,7 @@ def asset_inputs() -> dict[str, tuple[str, ...]]:
 def asset_graph() -> str:
     """The picture as SVG."""
     inputs = asset_inputs()
-    groups = {stage.name: stage.group for stage in _ALL}
+    groups = {stage.name: group_of(stage) for stage in _ALL}
     places = _places(inputs)
     right = max(x for x, _ in places.values()) + _WIDTH + _EDGE
     lowest = max(y for _, y in places.values()) + _HEIGHT + _EDGE

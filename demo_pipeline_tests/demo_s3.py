@@ -22,9 +22,10 @@ from typing import Any
 
 from demo_pipeline.cli.console import print_line
 from demo_pipeline.defs.sensors import progress, unfinished
+from demo_pipeline.exports.dataset_stages import INDEX_STAGE, QUESTS_STAGE
 from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.runs.quarantine import list_quarantine
-from demo_pipeline.runs.stages import DATASET_STAGES
+from demo_pipeline.runs.stages import TRAINING_EXPORTS
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 from demo_pipeline.stage import DATASETS_JOB
@@ -198,7 +199,10 @@ def check_outputs(demo: Demo, exported: Path) -> list[str]:
     if quarantined != [BROKEN]:
         wrong.append(f"quarantined: {quarantined}")
     store = demo.workspace.store
-    validated = [stage.folder for stage in DATASET_STAGES if stage.validated_as is not None]
+    validated = [export.stage.folder for export in TRAINING_EXPORTS.values()] + [
+        QUESTS_STAGE.folder,
+        INDEX_STAGE.folder,
+    ]
     outputs = [name for output in validated for name in store.outputs(output)]
     for name in outputs:
         print_line(f"        {store.url}/{name}")

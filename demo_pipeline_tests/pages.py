@@ -79,7 +79,7 @@ def _depending(section: str, settings: Settings) -> str:
 
 
 def _sections_read(stage: Stage) -> list[Callable[[Settings], Section]]:
-    return [*([stage.section] if stage.section else []), *stage.limits.values()]
+    return [stage.section] if stage.section else []
 
 
 def _setting_rows(fields: Mapping[str, FieldInfo], prefix: str) -> Iterator[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from demo_pipeline.runs.stages import training_exports
+from demo_pipeline.runs.stages import TRAINING_EXPORTS
 from demo_pipeline.settings import (
     CONFIG_VARIABLE,
     DatasetSettings,
@@ -139,7 +139,7 @@ class TestExports:
         assert "'sft', 'messages', 'cudag'" in str(caught.value)
 
     def test_the_names_are_those_of_the_registry(self) -> None:
-        names = [stage.export.name for stage in training_exports() if stage.export]
+        names = [export.name for export in TRAINING_EXPORTS.values()]
         assert DatasetSettings(exports=names).exports == tuple(names)
         assert DatasetSettings().exports == tuple(names)[:3]  # the others are built on request
 

@@ -7,7 +7,7 @@ from demo_pipeline.actions import typed_text
 from demo_pipeline.actions.action_tables import ACTIONS_SCHEMA
 from demo_pipeline.problems import Problem
 from demo_pipeline.recording.recording_stages import RecordingInputs
-from demo_pipeline.stage import DEMONSTRATION_JOB, Check, Stage, Summary, built_again
+from demo_pipeline.stage import Check, Stage, Summary, built_again
 
 
 def _run_actions(inputs: RecordingInputs, out: Path) -> Summary:
@@ -29,11 +29,8 @@ ACTIONS_STAGE: Stage[RecordingInputs] = Stage(
     folder="actions",
     description="What the person did: clicks, drags, scrolls, typed text, hotkeys and pauses, "
     "each with the input events it was built from; the accounting of every input event.",
-    group="actions",
     kinds=frozenset({"parquet"}),
     code_version="7",
-    job=DEMONSTRATION_JOB,
-    exported=False,
     inputs=("raw_recordings", "events"),
     section=lambda settings: settings.actions,
     build=_run_actions,

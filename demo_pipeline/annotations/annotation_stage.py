@@ -23,7 +23,7 @@ from demo_pipeline.problems import Problem
 from demo_pipeline.recording.recording_stages import RecordingInputs
 from demo_pipeline.review.decisions import Decision, Subject
 from demo_pipeline.review.review_store import REVIEWS, subject_of
-from demo_pipeline.stage import DEMONSTRATION_JOB, Check, SourceInput, Stage, Summary, built_again
+from demo_pipeline.stage import Check, SourceInput, Stage, Summary, built_again
 from demo_pipeline.store.store import Store
 from demo_pipeline.store.version_manifest import Version
 
@@ -100,11 +100,8 @@ ANNOTATIONS_STAGE: Stage[RecordingInputs] = Stage(
     description="Verdicts, grades, thoughts and other wordings by people, models and rules, and "
     "which of them count: human over model over rule, none about what has changed since. It reads "
     "what is stored; `demo-pipeline annotate` alone asks a server.",
-    group="trajectories",
     kinds=frozenset({"parquet"}),
     code_version="1",
-    job=DEMONSTRATION_JOB,
-    exported=False,
     inputs=(_TRAJECTORIES,),
     source=_said,
     build=_run,

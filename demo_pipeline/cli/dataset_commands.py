@@ -62,7 +62,7 @@ def export(
     are not copied.
     """
     from demo_pipeline.runs.export import export_datasets, export_hub_layout
-    from demo_pipeline.runs.stages import training_exports
+    from demo_pipeline.runs.stages import TRAINING_EXPORTS, is_built
 
     workspace = open_workspace()
     if hub_layout:
@@ -72,8 +72,8 @@ def export(
             print_line(f"{config.table.config}: {rows or 'no row, not listed'} ({total})")
         print_line(f"to share it: hf upload NAME {dest} --repo-type dataset")
         return
-    exports = training_exports()
-    disabled = [stage.folder for stage in exports if not stage.is_built(workspace.settings)]
+    exports = (export.stage for export in TRAINING_EXPORTS.values())
+    disabled = [stage.folder for stage in exports if not is_built(stage, workspace.settings)]
     written: Counter[str] = Counter()
     for name, size in export_datasets(workspace.store, dest, disabled).items():
         print_line(f"{dest}/{name}")

@@ -269,6 +269,7 @@ class _Run:
             refuse(f"the store {finding.message}")
         from demo_pipeline.defs.command_reports import reported
         from demo_pipeline.runs.dataset_builds import tasks_unchanged
+        from demo_pipeline.runs.stages import job_of
         from demo_pipeline.runs.task_catalog import TASKS_STAGE
 
         with dagster_instance(self.home) as instance, reported(instance, workspace) as reporter:
@@ -276,7 +277,7 @@ class _Run:
             verified, remake = self._verify() if self.verify else (set[str](), False)
             force, errors = self.force or remake, list[str]()
             if force or not _holds(tasks_unchanged, workspace):
-                errors = [*self._build(reporter, TASKS_STAGE.job, force=force).errors]
+                errors = [*self._build(reporter, job_of(TASKS_STAGE), force=force).errors]
             rebuilt = {key for key in self.ids or self.known if self.force or key in verified}
             selection = self._select(rebuilt)
             lost = set(reporter.take_unreported(self.known))

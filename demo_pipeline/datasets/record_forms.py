@@ -262,8 +262,7 @@ def write_records(
 ) -> Mapping[str, int]:
     """Write what datasets need of a trajectory, and its records in some forms.
 
-    The records are of the trajectory as people corrected it. A file that exists already is left as
-    it is.
+    The records are of the trajectory as people corrected it.
 
     Returns:
         Form → number of records.
@@ -276,10 +275,10 @@ def write_records(
     head, loaded = head_of(source), load_corrected(source, rows)
     counts: dict[str, int] = {}
     for form in forms:
-        path, own = out / form.file, form.of_records(settings)
-        if not path.exists():
-            path.write_bytes(b"".join(record_lines(form, source, head, loaded, own)))
-        kept = [_RECORD.decode(line) for line in path.read_bytes().split(b"\n")[1:-1]]
+        own = form.of_records(settings)
+        lines = list(record_lines(form, source, head, loaded, own))
+        (out / form.file).write_bytes(b"".join(lines))
+        kept = [_RECORD.decode(line) for line in lines[1:]]
         form.prepare(candidate_of(source, head, own), kept, own, out)
         counts[form.name] = len(kept)
     return counts

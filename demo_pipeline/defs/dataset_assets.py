@@ -37,7 +37,9 @@ from demo_pipeline.runs.stages import (
     DATASET_STAGE_BY_NAME,
     DATASET_STAGES,
     STAGES,
-    training_exports,
+    TRAINING_EXPORTS,
+    group_of,
+    is_built,
     upstream,
 )
 from demo_pipeline.runs.task_catalog import TASKS_STAGE
@@ -133,7 +135,7 @@ def build_dataset_assets(settings: Settings) -> list[dg.AssetsDefinition]:
     return [
         _asset(stage, parents_of(stage, settings))
         for stage in DATASET_STAGES
-        if stage.is_built(settings)
+        if is_built(stage, settings)
     ]
 
 
@@ -143,19 +145,18 @@ def parents_of(stage: Stage, settings: Settings) -> list[str]:
     return [
         name
         for name in upstream(stage)
-        if name not in datasets or datasets[name].is_built(settings)
+        if name not in datasets or is_built(datasets[name], settings)
     ]
 
 
 def _asset(stage: Stage, parents: Sequence[str]) -> dg.AssetsDefinition:
-    exports = {export.name for export in training_exports()}
     added = added_checks(stage).items()
 
     @dg.asset(
         name=stage.name,
-        deps=[name for name in stage.inputs if name not in exports],
-        op_tags={_PRIORITY: "1" if stage.export else "0"},
-        group_name=stage.group,
+        deps=[name for name in stage.inputs if name not in TRAINING_EXPORTS],
+        op_tags={_PRIORITY: "1" if stage.name in TRAINING_EXPORTS else "0"},
+        group_name=group_of(stage),
         kinds=set(stage.kinds),
         owners=OWNERS,
         description=stage.description,

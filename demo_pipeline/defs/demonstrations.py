@@ -67,10 +67,10 @@ from demo_pipeline.runs.results import (
     Status,
 )
 from demo_pipeline.runs.stage_runs import AStage
-from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, STAGE_BY_NAME, STAGES
+from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, STAGE_BY_NAME, STAGES, group_of
 from demo_pipeline.runs.task_catalog import OSWORLD_TASKS
 from demo_pipeline.runs.workspace import Workspace
-from demo_pipeline.stage import RECORDS, Stage
+from demo_pipeline.stage import RECORDS, Need, Stage
 from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.version_manifest import CheckOutcome
 
@@ -162,7 +162,7 @@ def build_demonstration_assets(partitions_per_run: int) -> dg.AssetsDefinition:
 
 
 def _parents_of(stage: AStage) -> list[str]:
-    return [*stage.inputs, *([OSWORLD_TASKS] if stage.matches_task else [])]
+    return [*stage.inputs, *([OSWORLD_TASKS] if Need.TASK in stage.needs else [])]
 
 
 def _spec(stage: AStage) -> dg.AssetSpec:
@@ -170,7 +170,7 @@ def _spec(stage: AStage) -> dg.AssetSpec:
         stage.name,
         deps=_parents_of(stage),
         skippable=True,  # a run whose upload changes meanwhile has no output
-        group_name=stage.group,
+        group_name=group_of(stage),
         kinds=set(stage.kinds),
         owners=OWNERS,
         description=stage.description,

@@ -14,7 +14,7 @@ from demo_pipeline.defs.tags import ONE_AT_A_TIME_TAG, OWNERS, PARTITIONS_NAME
 from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.runs.quarantine import collision_problem, list_quarantine
 from demo_pipeline.runs.quarantine_table import QUARANTINE_STAGE
-from demo_pipeline.runs.stages import DATASET_STAGES, STAGES
+from demo_pipeline.runs.stages import DATASET_STAGES, STAGES, is_built, job_of
 from demo_pipeline.runs.task_catalog import TASKS_STAGE
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
@@ -26,9 +26,11 @@ AssetJob = Any  # Dagster does not export the type of what `define_asset_job` re
 _DESCRIPTIONS = {
     DATASETS_JOB: "Builds the training exports from the committed trajectories, then the "
     "index and the statistics.",
-    TASKS_STAGE.job: "Builds the catalog of OSWorld tasks that trajectories are compared with.",
-    QUARANTINE_STAGE.job: "Writes the table of quarantined demonstrations and checks that every "
-    "upload is accounted for.",
+    job_of(TASKS_STAGE): "Builds the catalog of OSWorld tasks that trajectories are compared with.",
+    job_of(
+        QUARANTINE_STAGE
+    ): "Writes the table of quarantined demonstrations and checks that every "
+    "every upload is accounted for.",
 }
 
 demonstration_job = dg.define_asset_job(
@@ -48,20 +50,20 @@ catalog_job = dg.define_asset_job(
 
 
 def _dataset_job(name: str, stages: Sequence[Stage]) -> AssetJob:
-    selection = [stage.name for stage in stages if stage.job == name]
+    selection = [stage.name for stage in stages if job_of(stage) == name]
     # dagster.yaml lets one run with this tag and value start at a time.
     tags = {ONE_AT_A_TIME_TAG: name}
     return dg.define_asset_job(name, selection, description=_DESCRIPTIONS[name], tags=tags)
 
 
-tasks_job = _dataset_job(TASKS_STAGE.job, DATASET_STAGES)
-quarantine_job = _dataset_job(QUARANTINE_STAGE.job, DATASET_STAGES)
+tasks_job = _dataset_job(job_of(TASKS_STAGE), DATASET_STAGES)
+quarantine_job = _dataset_job(job_of(QUARANTINE_STAGE), DATASET_STAGES)
 
 
 def build_datasets_job(settings: Settings) -> AssetJob:
     """The job that builds every dataset but the training exports that are disabled."""
     return _dataset_job(
-        DATASETS_JOB, [stage for stage in DATASET_STAGES if stage.is_built(settings)]
+        DATASETS_JOB, [stage for stage in DATASET_STAGES if is_built(stage, settings)]
     )
 
 

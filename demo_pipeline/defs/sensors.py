@@ -52,7 +52,7 @@ from demo_pipeline.runs.failures import DATASET_ATTEMPTS, retry_pause
 from demo_pipeline.runs.quarantine import quarantine_collisions
 from demo_pipeline.runs.quarantine_table import QUARANTINE_STAGE
 from demo_pipeline.runs.results import Status
-from demo_pipeline.runs.stages import DATASET_STAGES
+from demo_pipeline.runs.stages import DATASET_STAGES, is_built
 from demo_pipeline.runs.task_catalog import CATALOG_OUTPUT
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import ExecutionSettings, Settings
@@ -181,7 +181,7 @@ def followed_datasets(settings: Settings) -> list[dg.AssetKey]:
     return [
         dg.AssetKey(stage.name)
         for stage in DATASET_STAGES
-        if stage.reads_trajectories and stage.is_built(settings)
+        if stage.reads_trajectories and is_built(stage, settings)
     ]
 
 

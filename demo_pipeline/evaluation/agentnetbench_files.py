@@ -110,7 +110,7 @@ def _run(inputs: DatasetInputs, out: Path) -> Summary:
     return build_agentnetbench(trajectories, out, settings).as_dict()
 
 
-AGENTNETBENCH_STAGE: Stage[DatasetInputs] = Stage(
+_STAGE: Stage[DatasetInputs] = Stage(
     name="agentnetbench",
     folder="agentnetbench",
     description="The test split in AgentNetBench's own form, a file per trajectory with the true "
@@ -127,11 +127,15 @@ AGENTNETBENCH_STAGE: Stage[DatasetInputs] = Stage(
             compared=("records",),
         ),
     ),
-    export=TrainingExport(name="agentnetbench", files="tasks/*.json", records=agentnetbench_counts),
+)
+AGENTNETBENCH_EXPORT = TrainingExport(
+    stage=_STAGE,
+    name="agentnetbench",
+    files="tasks/*.json",
+    records=agentnetbench_counts,
     validated_as=ValidatedFormat(
         name="agentnetbench",
         files=(BENCH_TASKS,),
         validate=lambda path, _: validate_agentnetbench(path),
     ),
-    counts=("records",),
 )

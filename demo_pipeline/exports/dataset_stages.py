@@ -43,7 +43,16 @@ from demo_pipeline.files.comparison import differing_files
 from demo_pipeline.osworld.task import examine_task_file
 from demo_pipeline.osworld.task_files import is_task_folder, validate_task_folder
 from demo_pipeline.problems import Problem
-from demo_pipeline.stage import Check, Stage, Summary, TrainingExport, ValidatedFormat, built_again
+from demo_pipeline.stage import (
+    Check,
+    Need,
+    SourceInput,
+    Stage,
+    Summary,
+    TrainingExport,
+    ValidatedFormat,
+    built_again,
+)
 
 Validate = Callable[[Path], Sequence[Problem]]
 _COMPARED = "Its records are those of the demonstrations; ids are unique, splits share no task."
@@ -71,7 +80,7 @@ def _built(
     return build, compare
 
 
-def form_stage(
+def form_export(
     form: Form,
     name: str,
     folder: str,
@@ -85,17 +94,17 @@ def form_stage(
     records: Callable[[Path], Mapping[str, int]] | None = None,
     validate_file: Validate | None = None,
     card: cards.CardKind | None = None,
-    hub_tables: tuple[HubTable, ...] = (),
     checks: tuple[Check[DatasetInputs], ...] = (),
     format_keys: Mapping[str, Any] | None = None,
+    counts: tuple[str, ...] = ("records",),
     **more: Any,
-) -> Stage[DatasetInputs]:
+) -> TrainingExport[DatasetInputs]:
     """The stage of a form's dataset; the arguments are those of the stage and of its parts.
 
     `check` compares the dataset with the records; `records` reads the files `counted`: tables.
     """
     build, compare = _built(form, card)
-    return Stage(
+    stage = Stage(
         name=name,
         folder=folder,
         description=description,
@@ -103,14 +112,14 @@ def form_stage(
         code_version=form.code_version,
         section=lambda settings: settings.datasets,
         build=build,
-        checks=(*checks, Check(check, _COMPARED, compare, compared=("records",))),
-        export=TrainingExport(
-            name=form.name,
-            files=counted,
-            records=records or partial(table_record_counts, pattern=counted),
-            kept=form.file,
-            hub_tables=hub_tables,
-        ),
+        checks=(*checks, Check(check, _COMPARED, compare, compared=counts)),
+    )
+    return TrainingExport(
+        stage=stage,
+        name=form.name,
+        files=counted,
+        records=records or partial(table_record_counts, pattern=counted),
+        kept=form.file,
         validated_as=ValidatedFormat(
             name=form.name,
             files=files,
@@ -119,7 +128,7 @@ def form_stage(
             ),
             **{"decisive": True, **(format_keys or {})},
         ),
-        **{"counts": ("records",), **more},
+        **more,
     )
 
 
@@ -170,7 +179,7 @@ def _family(directory: str) -> str:
     return directory.rpartition("--")[0]
 
 
-SFT_STAGE = form_stage(
+SFT_EXPORT = form_export(
     sft.SFT_FORM,
     "sft_samples",
     "sft",
@@ -196,7 +205,7 @@ SFT_STAGE = form_stage(
     views=(View("sft", "an SFT sample with its split", "sft/samples.parquet"),),
 )
 
-MESSAGES_STAGE = form_stage(
+MESSAGES_EXPORT = form_export(
     messages.MESSAGES_FORM,
     "messages_dataset",
     "messages",
@@ -220,7 +229,7 @@ MESSAGES_STAGE = form_stage(
     views=(View("messages", "a chat record with its split", "messages/*.parquet", OF_SPLIT),),
 )
 
-CUDAG_STAGE = form_stage(
+CUDAG_EXPORT = form_export(
     cudag.CUDAG_FORM,
     "cudag_dataset",
     "datasets",
@@ -249,7 +258,7 @@ CUDAG_STAGE = form_stage(
     replaces=replaced_directories,
 )
 
-CUA_LITE_STAGE = form_stage(
+CUA_LITE_EXPORT = form_export(
     cua_lite.CUA_LITE_FORM,
     "cua_lite_dataset",
     "cua_lite",
@@ -264,7 +273,7 @@ CUA_LITE_STAGE = form_stage(
     counts=("records", "steps"),
 )
 
-AGENTNET_STAGE = form_stage(
+AGENTNET_EXPORT = form_export(
     agentnet.AGENTNET_FORM,
     "agentnet_dataset",
     "agentnet",
@@ -279,7 +288,7 @@ AGENTNET_STAGE = form_stage(
     counts=("records", "steps"),
 )
 
-ATIF_STAGE = form_stage(
+ATIF_EXPORT = form_export(
     atif.ATIF_FORM,
     "atif_trajectories",
     "atif",
@@ -295,7 +304,7 @@ ATIF_STAGE = form_stage(
     counts=("records", "steps"),
 )
 
-GROUNDING_STAGE = form_stage(
+GROUNDING_EXPORT = form_export(
     grounding.GROUNDING_FORM,
     "grounding_dataset",
     "grounding",
@@ -318,7 +327,7 @@ GROUNDING_STAGE = form_stage(
     ),
 )
 
-TRANSITIONS_STAGE = form_stage(
+TRANSITIONS_EXPORT = form_export(
     transitions.TRANSITIONS_FORM,
     "transitions_dataset",
     "transitions",
@@ -339,7 +348,7 @@ TRANSITIONS_STAGE = form_stage(
     ),
 )
 
-STEP_LABELS_STAGE = form_stage(
+STEP_LABELS_EXPORT = form_export(
     step_labels.STEP_LABELS_FORM,
     "step_labels_dataset",
     "step_labels",
@@ -425,16 +434,15 @@ QUESTS_STAGE: Stage[DatasetInputs] = Stage(
             compared=("tasks",),
         ),
     ),
-    validated_as=ValidatedFormat(
-        name="osworld",
-        files=("examples", "test_all.json"),
-        validate=lambda path, _: (
-            validate_task_folder(path) if path.is_dir() else examine_task_file(path)[1]
-        ),
-        recognises=is_task_folder,
-        file_suffix=".json",
+)
+QUESTS_FORMAT = ValidatedFormat(
+    name="osworld",
+    files=("examples", "test_all.json"),
+    validate=lambda path, _: (
+        validate_task_folder(path) if path.is_dir() else examine_task_file(path)[1]
     ),
-    counts=("tasks",),
+    recognises=is_task_folder,
+    file_suffix=".json",
 )
 
 
@@ -447,7 +455,9 @@ INDEX_STAGE: Stage[DatasetInputs] = Stage(
     kinds=frozenset({"json", "parquet"}),
     code_version="14",
     section=lambda settings: settings.datasets,
-    limits={"limits of trajectories": lambda settings: settings.trajectories},
+    source=lambda workspace: SourceInput(
+        None, {"limits of trajectories": workspace.settings.trajectories.fingerprint()}
+    ),
     build=_run_index,
     checks=(
         Check(
@@ -465,36 +475,34 @@ INDEX_STAGE: Stage[DatasetInputs] = Stage(
             compared=("pointer_actions",),
         ),
     ),
-    links_trajectories=True,
-    validated_as=ValidatedFormat(
-        name="dataset",
-        files=("index.json", "trajectories"),
-        validate=lambda path, _: validate_dataset(path),
+    needs=frozenset({Need.EXPORTS, Need.LINKS}),
+)
+INDEX_FORMAT = ValidatedFormat(
+    name="dataset",
+    files=("index.json", "trajectories"),
+    validate=lambda path, _: validate_dataset(path),
+)
+INDEX_VIEWS = (
+    View(
+        "trajectories",
+        "a trajectory: task, application, success, completeness",
+        "dataset/trajectories.parquet",
+        OF_TRAJECTORIES,
     ),
-    views=(
-        View(
-            "trajectories",
-            "a trajectory: task, application, success, completeness",
-            "dataset/trajectories.parquet",
-            OF_TRAJECTORIES,
-        ),
-        View(
-            "steps",
-            "a step: what was done, and where its screenshot, tree and target came from",
-            "dataset/steps.parquet",
-            OF_STEPS,
-        ),
-        View(
-            "hidden_actions",
-            "an action that is not a step because no screenshot shows it",
-            "dataset/hidden_actions.parquet",
-        ),
-        View(
-            "exports",
-            "a trajectory in a training export: split, group, version, number of records",
-            "dataset/exports.parquet",
-        ),
+    View(
+        "steps",
+        "a step: what was done, and where its screenshot, tree and target came from",
+        "dataset/steps.parquet",
+        OF_STEPS,
     ),
-    counts=("trajectories", "steps"),
-    follows_exports=True,
+    View(
+        "hidden_actions",
+        "an action that is not a step because no screenshot shows it",
+        "dataset/hidden_actions.parquet",
+    ),
+    View(
+        "exports",
+        "a trajectory in a training export: split, group, version, number of records",
+        "dataset/exports.parquet",
+    ),
 )

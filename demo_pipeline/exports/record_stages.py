@@ -36,7 +36,7 @@ from demo_pipeline.recording.recording_stages import RecordingInputs
 from demo_pipeline.review.decisions import NO_CORRECTIONS, judge
 from demo_pipeline.review.review_store import REVIEWS, subject_of
 from demo_pipeline.settings import Settings
-from demo_pipeline.stage import DEMONSTRATION_JOB, RECORDS, Check, SourceInput, Stage, Summary
+from demo_pipeline.stage import RECORDS, Check, Need, SourceInput, Stage, Summary
 from demo_pipeline.store.version_manifest import Version
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 
@@ -60,7 +60,7 @@ def built_forms(settings: Settings) -> list[Form]:
     return [form for form in FORMS if form.name in settings.datasets.exports]
 
 
-def _parts(settings: Settings) -> Mapping[str, str]:
+def record_fingerprints(settings: Settings) -> Mapping[str, str]:
     """File → what it depends on besides the trajectory."""
     return {form.file: form.fingerprint(settings.datasets) for form in built_forms(settings)}
 
@@ -68,14 +68,15 @@ def _parts(settings: Settings) -> Mapping[str, str]:
 def _corrections(
     workspace: Any, demonstration: str, versions: Mapping[str, Version]
 ) -> SourceInput:
-    """What people corrected in the version that is read; nothing else of their decisions."""
+    """What people corrected in the version that is read, and what the records depend on."""
     workspace.reviews.refresh(demonstration)
     decisions = workspace.reviews.of(demonstration)
     subject = subject_of(versions[_TRAJECTORIES], demonstration)
     data = json_bytes(judge(decisions, subject).corrections, compact=True)
+    known = record_fingerprints(workspace.settings)
     if data == json_bytes(NO_CORRECTIONS, compact=True):
-        return SourceInput(b"", {})
-    return SourceInput(data, {REVIEWS: hashlib.sha256(data).hexdigest()})
+        return SourceInput(b"", known)
+    return SourceInput(data, {**known, REVIEWS: hashlib.sha256(data).hexdigest()})
 
 
 def _trajectory(inputs: RecordingInputs, out: Path) -> DatasetTrajectory:
@@ -131,14 +132,10 @@ RECORDS_STAGE: Stage[RecordingInputs] = Stage(
     description="The records of a trajectory in every form whose dataset is built, before their "
     "split is known, and the pictures that they name. A dataset selects, splits and concatenates "
     "them.",
-    group="trajectories",
     kinds=frozenset({"json"}),
     code_version="3",
-    job=DEMONSTRATION_JOB,
-    exported=False,
     inputs=(_TRAJECTORIES, ANNOTATIONS),
-    linked_input=_TRAJECTORIES,
-    parts=_parts,
+    needs=frozenset({Need.LINKS}),
     source=_corrections,
     build=_run_records,
     checks=(

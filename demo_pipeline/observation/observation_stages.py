@@ -8,7 +8,7 @@ from demo_pipeline.observation.frames.screenshots import FRAMES_SCHEMA
 from demo_pipeline.observation.trees import ui_trees
 from demo_pipeline.observation.trees.ui_trees import UI_TREES_SCHEMA
 from demo_pipeline.recording.recording_stages import RecordingInputs
-from demo_pipeline.stage import DEMONSTRATION_JOB, Check, Stage, Summary, built_again
+from demo_pipeline.stage import Check, Need, Stage, Summary, built_again
 
 
 def _run_ui_trees(inputs: RecordingInputs, out: Path) -> Summary:
@@ -28,11 +28,8 @@ SCREENSHOTS_STAGE: Stage[RecordingInputs] = Stage(
     folder="screenshots",
     description="The screen before each action, 1920 by 1080, from the last frame before the "
     "pointer started towards the target; the calibration, and the waits that the video shows.",
-    group="observation",
     kinds=frozenset({"opencv", "parquet"}),
     code_version="17",
-    job=DEMONSTRATION_JOB,
-    exported=False,
     inputs=("raw_recordings", "events", "actions"),
     section=lambda settings: settings.observation,
     build=lambda inputs, out: screenshots.build_screenshots(
@@ -69,7 +66,7 @@ SCREENSHOTS_STAGE: Stage[RecordingInputs] = Stage(
         ),
     ),
     columns=FRAMES_SCHEMA,
-    reads_uploads=True,
+    needs=frozenset({Need.UPLOADS}),
 )
 
 
@@ -78,11 +75,8 @@ UI_TREES_STAGE: Stage[RecordingInputs] = Stage(
     folder="ui_trees",
     description="The current accessibility scan at each action, with the roles and states of "
     "OSWorld-Desktopd and in canvas coordinates, and the target element of the action.",
-    group="observation",
     kinds=frozenset({"json", "parquet"}),
     code_version="11",
-    job=DEMONSTRATION_JOB,
-    exported=False,
     inputs=("raw_recordings", "events", "actions", "screenshots"),
     section=lambda settings: settings.observation,
     build=_run_ui_trees,
@@ -119,5 +113,5 @@ UI_TREES_STAGE: Stage[RecordingInputs] = Stage(
         ),
     ),
     columns=UI_TREES_SCHEMA,
-    reads_uploads=True,
+    needs=frozenset({Need.UPLOADS}),
 )

@@ -11,7 +11,7 @@ from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.recording import events, manifest
 from demo_pipeline.recording.input_log import EVENTS_SCHEMA
 from demo_pipeline.recording.manifest import RecordingManifest
-from demo_pipeline.stage import DEMONSTRATION_JOB, Check, Inputs, Stage, Summary, built_again
+from demo_pipeline.stage import Check, Inputs, Need, Stage, Summary, built_again
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,11 +80,8 @@ RAW_RECORDINGS_STAGE: Stage[RecordingInputs] = Stage(
     folder="recordings",
     description="The three uploaded files, verified: all present, meta.json valid, the video "
     "probed by decoding, each with its SHA-256. Writes `recordings/<id>/manifest.json`.",
-    group="recording",
     kinds=frozenset({"json", "video"}),
     code_version="4",
-    job=DEMONSTRATION_JOB,
-    exported=False,
     inputs=(),
     section=lambda settings: settings.recording,
     build=_run_raw_recordings,
@@ -96,7 +93,7 @@ RAW_RECORDINGS_STAGE: Stage[RecordingInputs] = Stage(
             compared=("bytes",),
         ),
     ),
-    reads_uploads=True,
+    needs=frozenset({Need.UPLOADS}),
 )
 
 
@@ -105,11 +102,8 @@ EVENTS_STAGE: Stage[RecordingInputs] = Stage(
     folder="events",
     description="Every line of input_log.jsonl as a typed row, or as a rejected line with the "
     "reason; offset, length and time of every accessibility scan in the log.",
-    group="recording",
     kinds=frozenset({"parquet"}),
     code_version="5",
-    job=DEMONSTRATION_JOB,
-    exported=False,
     inputs=("raw_recordings",),
     section=lambda settings: settings.recording,
     build=_run_events,
@@ -142,5 +136,5 @@ EVENTS_STAGE: Stage[RecordingInputs] = Stage(
         ),
     ),
     columns=EVENTS_SCHEMA,
-    reads_uploads=True,
+    needs=frozenset({Need.UPLOADS}),
 )

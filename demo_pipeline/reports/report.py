@@ -28,7 +28,7 @@ from demo_pipeline.runs.damage import storage_message
 from demo_pipeline.runs.export import folder_draft
 from demo_pipeline.runs.quarantine import list_quarantine
 from demo_pipeline.runs.results import contents, left_out_words
-from demo_pipeline.runs.stages import training_exports
+from demo_pipeline.runs.stages import TRAINING_EXPORTS
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.store.errors import MissingOutput, OutputError
 from demo_pipeline.store.store import Store
@@ -221,14 +221,15 @@ def _bars(counts: Counter[str]) -> list[tuple[str, int, float]]:
 
 def _datasets(workspace: Workspace) -> Iterator[tuple[str, str, list[str]]]:
     """Yield the name of each training export, what it holds, and what was left out and why."""
-    for stage in training_exports():
+    for export in TRAINING_EXPORTS.values():
+        stage = export.stage
         for output in workspace.store.outputs(stage.folder):
             version = workspace.store.current(output)
-            if version is None or stage.export is None:
+            if version is None:
                 continue
             summary = version.manifest.summary
             counts = {name: summary[name] for name in stage.counts if name in summary}
-            yield stage.export.name, contents(counts), list(left_out_words(summary))
+            yield export.name, contents(counts), list(left_out_words(summary))
 
 
 def _script(value: Any) -> str:

@@ -47,7 +47,7 @@ from demo_pipeline.review.signals import (
     doubt,
     step_signals,
 )
-from demo_pipeline.stage import DEMONSTRATION_JOB, Check, Stage, Summary, built_again
+from demo_pipeline.stage import Check, Stage, Summary, built_again
 from demo_pipeline.trajectories.provenance import read_provenance
 
 STEPS_FILE, DEMONSTRATION_FILE = "steps.parquet", "demonstration.parquet"
@@ -268,11 +268,8 @@ TRIAGE_STAGE: Stage[RecordingInputs] = Stage(
     description="Figures of doubt, for the order of the review queue; none is a filter. A row a "
     "step and one of the demonstration: no effect, undone, hesitation, discontinuity, off-task "
     "tail, clock, leaks, trees, black, torn and frozen pictures, with a score of doubt.",
-    group="trajectories",
     kinds=frozenset({"parquet", "opencv"}),
     code_version="2",
-    job=DEMONSTRATION_JOB,
-    exported=False,
     inputs=("raw_recordings", "events", "actions", "screenshots", "trajectories"),
     section=lambda settings: settings.observation,
     build=build_triage,

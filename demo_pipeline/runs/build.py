@@ -151,8 +151,8 @@ Values = Mapping[str, Any]
 
 def note_settings(workspace: Workspace, stage: Stage[Any]) -> None:
     """Keep the values that an output depends on which is about to be built."""
-    for chosen in filter(None, (stage.section, *stage.limits.values())):
-        section = chosen(workspace.settings)
+    if stage.section:
+        section = stage.section(workspace.settings)
         known = (workspace.store.url, section.fingerprint())
         if known not in _noted:
             data = json_bytes(dict(section_values(workspace.settings, section)))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pydantic import JsonValue
 
 from demo_pipeline.problems import Problem
-from demo_pipeline.runs.stages import DATASET_STAGES, STAGES
+from demo_pipeline.runs.stages import DATASET_STAGES, STAGES, job_of
 from demo_pipeline.runs.task_catalog import TASKS_STAGE
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.stage import DATASETS_JOB
@@ -26,7 +26,7 @@ _VERIFIED = {  # what `run --verify` builds, by the first folder of its outputs
     *(
         s.folder.partition("/")[0]
         for s in DATASET_STAGES
-        if s.job in {DATASETS_JOB, TASKS_STAGE.job}
+        if job_of(s) in {DATASETS_JOB, job_of(TASKS_STAGE)}
     ),
 }
 

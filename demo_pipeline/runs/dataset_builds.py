@@ -15,7 +15,7 @@ from demo_pipeline.runs.damage import left_out_damage, storage_message
 from demo_pipeline.runs.datasets import committed_trajectories, rebuild_cause, run_dataset_stage
 from demo_pipeline.runs.failures import COMMAND_PAUSES, TransientError, redacted_errors
 from demo_pipeline.runs.results import BuildResult, DatasetOutcome, left_out_words
-from demo_pipeline.runs.stages import DATASET_STAGES
+from demo_pipeline.runs.stages import DATASET_STAGES, TRAINING_EXPORTS, is_built, job_of
 from demo_pipeline.runs.task_catalog import TASKS_STAGE
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.stage import DATASETS_JOB, Stage
@@ -65,7 +65,7 @@ def unchanged_datasets(workspace: Workspace) -> list[DatasetOutcome] | None:
     if committed.damaged:
         return None
     for stage in DATASET_STAGES:
-        if stage.job != DATASETS_JOB or not stage.is_built(workspace.settings):
+        if job_of(stage) != DATASETS_JOB or not is_built(stage, workspace.settings):
             continue
         output, cause = rebuild_cause(workspace, stage, committed)
         if cause:
@@ -111,7 +111,9 @@ def build_datasets(
     `pause` is called before what passes by itself is tried again; None: it is not.
     """
     wanted = [
-        stage for stage in DATASET_STAGES if stage.job == job and stage.is_built(workspace.settings)
+        stage
+        for stage in DATASET_STAGES
+        if job_of(stage) == job and is_built(stage, workspace.settings)
     ]
     results = _attempt(workspace, wanted, force=force)
     for seconds in COMMAND_PAUSES if pause is not None else ():
@@ -136,10 +138,9 @@ def _attempt(
     workspace: Workspace, wanted: Sequence[Stage[DatasetInputs]], *, force: bool
 ) -> dict[str, BuildResult | Exception]:
     results: dict[str, BuildResult | Exception] = {}
-    exports = {stage.name for stage in wanted if stage.export is not None}
     opened: list[CommittedTrajectories] = []
     for stage in wanted:
-        needed = [name for name in stage.inputs if name in results and name not in exports]
+        needed = [name for name in stage.inputs if name in results and name not in TRAINING_EXPORTS]
         if any(failed(results[name]) for name in needed):
             continue
         try:

@@ -17,7 +17,7 @@ from typing import Self
 from demo_pipeline.datasets.dataset_inputs import CommittedTrajectories, DatasetInputs
 from demo_pipeline.datasets.index import ExportState
 from demo_pipeline.datasets.selection import CORRECTIONS_FILE, NOTES_FILE, TRAJECTORY_FILE
-from demo_pipeline.exports.record_stages import RECORDS_STAGE
+from demo_pipeline.exports.record_stages import RECORDS_STAGE, record_fingerprints
 from demo_pipeline.files.json_files import json_bytes
 from demo_pipeline.files.processes import reduced_python_gc
 from demo_pipeline.problems import errors
@@ -25,9 +25,14 @@ from demo_pipeline.runs.build import build_if_stale, note_settings, rebuild_reas
 from demo_pipeline.runs.damage import trajectory_damage
 from demo_pipeline.runs.quarantine import list_quarantine
 from demo_pipeline.runs.results import BuildResult, Status
-from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, store_views, training_exports
+from demo_pipeline.runs.stages import (
+    DATASET_STAGE_BY_NAME,
+    TRAINING_EXPORTS,
+    is_built,
+    store_views,
+)
 from demo_pipeline.runs.workspace import Workspace
-from demo_pipeline.stage import Stage, Summary, TrainingExport
+from demo_pipeline.stage import Need, Stage, Summary, TrainingExport
 from demo_pipeline.store.errors import ChangedOutput, MissingOutput, StorageError
 from demo_pipeline.store.folder import VersionKey
 from demo_pipeline.store.store import Store
@@ -39,7 +44,9 @@ from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
 def dataset_output(stage: Stage[DatasetInputs], context: DatasetInputs) -> str:
     """Name of the stage's output in the store."""
-    return f"{stage.folder}/{stage.subfolder(context)}" if stage.subfolder else stage.folder
+    export = TRAINING_EXPORTS.get(stage.name)
+    subfolder = export.subfolder if export else None
+    return f"{stage.folder}/{subfolder(context)}" if subfolder else stage.folder
 
 
 def dataset_recipe(
@@ -53,14 +60,13 @@ def dataset_recipe(
         required = context.settings.datasets.require_review
         inputs |= {one.id: read_of(one, kept, required) for one in committed.trajectories}
         inputs |= {f"left out: {name}": str(n) for name, n in committed.left_out.items()}
-    settings = context.settings
-    inputs |= {name: section(settings).fingerprint() for name, section in stage.limits.items()}
-    return Recipe(stage.name, stage.code_version, stage.fingerprint(settings), inputs)
+    return Recipe(stage.name, stage.code_version, stage.fingerprint(context.settings), inputs)
 
 
 def kept_files(stage: Stage[DatasetInputs]) -> tuple[str, ...]:
     """The files of records that a dataset reads; that of its form, if it has one, is the last."""
-    form = stage.export.kept if stage.export else ""
+    export = TRAINING_EXPORTS.get(stage.name)
+    form = export.kept if export else ""
     return tuple(filter(None, (TRAJECTORY_FILE, CORRECTIONS_FILE, NOTES_FILE, form)))
 
 
@@ -113,7 +119,7 @@ def committed_trajectories(workspace: Workspace) -> CommittedTrajectories:
             _damaged.discard((url, name))
     noted = {name.rpartition("/")[2] for url, name in _damaged if url == store.url}
     present = [name for name in names if name.rpartition("/")[2] not in noted]
-    wanted = RECORDS_STAGE.parts(workspace.settings)
+    wanted = record_fingerprints(workspace.settings)
     opened = [(at, _Kept.of(one, wanted)) for at, one in workspace.store.open_all(present)]
     kept = {one.name.output.rpartition("/")[2]: one for _, one in opened}
     versions = {key: one.trajectory for key, one in kept.items()}
@@ -162,21 +168,19 @@ def export_states(
     files for that are downloaded.
     """
     return tuple(
-        _state(workspace, context, stage, stage.export, count=count)
-        for stage in training_exports()
-        if stage.export is not None
+        _state(workspace, context, export, count=count) for export in TRAINING_EXPORTS.values()
     )
 
 
 def _state(
     workspace: Workspace,
     context: DatasetInputs,
-    stage: Stage[DatasetInputs],
-    export: TrainingExport,
+    export: TrainingExport[DatasetInputs],
     *,
     count: bool,
 ) -> ExportState:
-    if not stage.is_built(workspace.settings):
+    stage = export.stage
+    if not is_built(stage, workspace.settings):
         return ExportState(export.name, stage.name, "disabled")
     output = dataset_output(stage, context)
     reason = failed_before(workspace.store, stage)
@@ -201,7 +205,7 @@ def _state(
 
 def _counted(
     workspace: Workspace,
-    export: TrainingExport,
+    export: TrainingExport[DatasetInputs],
     output: str,
     whole: Container[VersionKey],
     *,
@@ -219,7 +223,7 @@ def _counted(
 
 def note_result(store: Store, stage: Stage[DatasetInputs], result: BuildResult) -> None:
     """Remember that a training export was rejected, or forget that it failed before."""
-    if stage.export is None:
+    if stage.name not in TRAINING_EXPORTS:
         return
     if result.status is Status.REJECTED:
         failed = [outcome.name for outcome in result.checks if not outcome.passed]
@@ -230,7 +234,7 @@ def note_result(store: Store, stage: Stage[DatasetInputs], result: BuildResult) 
 
 def note_error(store: Store, stage: Stage[DatasetInputs], error: Exception) -> None:
     """Remember which kind of error ended the build of a training export."""
-    if stage.export is not None:
+    if stage.name in TRAINING_EXPORTS:
         _note(store, stage, type(error).__name__)
 
 
@@ -309,8 +313,9 @@ def _run(
                 _damaged.add((store.url, error.output))
     if opened and result.version:
         opened[0].whole.add((result.version.output, result.version.id))
-    if stage.replaces and result.status is not Status.REJECTED:
-        for name in stage.replaces(context, result.output, context.published):
+    export = TRAINING_EXPORTS.get(stage.name)
+    if export and export.replaces and result.status is not Status.REJECTED:
+        for name in export.replaces(context, result.output, context.published):
             words = stage.name, name, result.output
             _LOG.info("%s: %s is unpublished: %s replaces it", *words)
             store.remove(name)
@@ -335,7 +340,7 @@ def rebuild_cause(
         StorageError: the store or the source cannot be read.
     """
     store = workspace.store
-    if stage.export is not None and failed_before(store, stage):
+    if stage.name in TRAINING_EXPORTS and failed_before(store, stage):
         return stage.folder, "it failed before"
     context, fingerprints = _opened(workspace, stage, committed, count=False)
     output, recipe = dataset_output(stage, context), dataset_recipe(stage, context, fingerprints)
@@ -366,7 +371,7 @@ def _opened(
         if name == RECORDS_STAGE.name:
             committed = opened or committed_trajectories(workspace)
             continue
-        if not DATASET_STAGE_BY_NAME[name].is_built(workspace.settings):
+        if not is_built(DATASET_STAGE_BY_NAME[name], workspace.settings):
             continue
         output = DATASET_STAGE_BY_NAME[name].folder
         try:
@@ -386,10 +391,10 @@ def _opened(
         folders=folders,
         views=store_views(),
         source=source.value if source else None,
-        published=_published(workspace, stage) if stage.subfolder else {},
+        published=_published(workspace, stage),
         code_version=stage.code_version,
     )
-    if stage.follows_exports:
+    if Need.EXPORTS in stage.needs:
         context = replace(context, exports=export_states(workspace, context, count=count))
         states = {f"export: {state.name}": state.fingerprint for state in context.exports}
         fingerprints.update(states)
@@ -398,7 +403,9 @@ def _opened(
 
 def _published(workspace: Workspace, stage: Stage[DatasetInputs]) -> dict[str, Version]:
     """The published outputs of a stage with several, by name."""
-    store = workspace.store
+    store, export = workspace.store, TRAINING_EXPORTS.get(stage.name)
+    if export is None or export.subfolder is None:
+        return {}
     versions = {name: store.published(name) for name in store.outputs(stage.folder)}
     return {name: version for name, version in versions.items() if version is not None}
 
@@ -416,7 +423,7 @@ def _build(
     def build(staging: Staging) -> Summary:
         note_settings(workspace, stage)
         committed, before = context.committed, staging.before
-        if stage.export is not None:  # first those that probably have the files
+        if stage.name in TRAINING_EXPORTS:  # first those that probably have the files
             known = before.manifest.inputs if before else {}
             made = [one.id for one in committed.trajectories if any("/" in n for n in one.digests)]
             staging.hardlink_sources.extend(filter(None, [before]))
@@ -426,7 +433,7 @@ def _build(
         for name, folder in context.folders.items():  # of datasets only tables are read
             if found := document_damage(folder, name, only=".parquet"):
                 raise found.as_error()
-        if stage.links_trajectories:  # it hands on what no dataset reads
+        if Need.LINKS in stage.needs:  # it hands on what no dataset reads
             for key, version in committed.versions.items():
                 staging.link(TRAJECTORIES_STAGE.output(key), version)
             if found := linked_damage(staging, stage.name):

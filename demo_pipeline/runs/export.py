@@ -26,18 +26,19 @@ from demo_pipeline.files.atomic_write import (
 from demo_pipeline.runs.damage import damage_problem
 from demo_pipeline.runs.dataset_diff import write_origins
 from demo_pipeline.runs.datasets import committed_trajectories
-from demo_pipeline.runs.stages import DATASET_STAGES, STAGES, training_exports
+from demo_pipeline.runs.stages import DATASET_STAGES, TRAINING_EXPORTS, is_built, job_of
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
-from demo_pipeline.stage import Stage
+from demo_pipeline.stage import DATASETS_JOB, TrainingExport
 from demo_pipeline.store.errors import MissingOutput, StorageError
 from demo_pipeline.store.folder import sync_tree
 from demo_pipeline.store.store import Store
 from demo_pipeline.trajectories.provenance import Provenance
+from demo_pipeline.trajectories.trajectory_stages import CONTACT_SHEETS_STAGE
 
 _EXPORTED = (
-    *(stage.folder for stage in DATASET_STAGES if stage.exported),
-    *(stage.folder for stage in STAGES if stage.exported),
+    *(stage.folder for stage in DATASET_STAGES if job_of(stage) == DATASETS_JOB),
+    CONTACT_SHEETS_STAGE.folder,
 )
 _PICTURES = frozenset({".png", ".jpg", ".jpeg"})  # nobody changes them in place
 
@@ -160,19 +161,19 @@ def export_hub_layout(workspace: Workspace, dest: Path) -> tuple[HubConfig, ...]
     """
     settings = workspace.settings
     _require_named(settings)
-    stages = [
-        stage
-        for stage in training_exports()
-        if stage.export and stage.export.hub_tables and stage.is_built(settings)
+    exports = [
+        export
+        for export in TRAINING_EXPORTS.values()
+        if export.hub_tables and is_built(export.stage, settings)
     ]
-    if not stages:
+    if not exports:
         raise StorageError("datasets.exports names no export with tables, such as messages")
     configs: list[HubConfig] = []
     splits: dict[str, Mapping[str, SplitStats]] = {}
     committed = committed_trajectories(workspace)
     with folder_draft(dest) as draft:
-        for stage in stages:
-            written, found = _write(workspace, stage, draft, committed.provenance)
+        for export in exports:
+            written, found = _write(workspace, export, draft, committed.provenance)
             configs += written
             splits |= found
         if not any(config.rows for config in configs):
@@ -198,18 +199,21 @@ def _require_named(settings: Settings) -> None:
 
 
 def _write(
-    workspace: Workspace, stage: Stage[DatasetInputs], draft: Path, provenance: Provenance
+    workspace: Workspace,
+    export: TrainingExport[DatasetInputs],
+    draft: Path,
+    provenance: Provenance,
 ) -> tuple[list[HubConfig], dict[str, Mapping[str, SplitStats]]]:
-    tables = stage.export.hub_tables if stage.export else ()
-    if workspace.store.current(stage.folder) is None:
-        raise MissingOutput(stage.folder)
-    require_undamaged(workspace.store, stage.folder)
+    folder = export.stage.folder
+    if workspace.store.current(folder) is None:
+        raise MissingOutput(folder)
+    require_undamaged(workspace.store, folder)
     max_bytes = workspace.settings.hub.max_shard_bytes
     configs: list[HubConfig] = []
     splits: dict[str, Mapping[str, SplitStats]] = {}
-    export = workspace.store.open(stage.folder)[0]
-    for table in tables:
-        configs.append(write_hub_config(table, export, draft, max_bytes))
-        stats = table_stats(export / table.folder, provenance, "trajectory_id")
+    opened = workspace.store.open(folder)[0]
+    for table in export.hub_tables:
+        configs.append(write_hub_config(table, opened, draft, max_bytes))
+        stats = table_stats(opened / table.folder, provenance, "trajectory_id")
         splits[table.config] = stats.splits
     return configs, splits

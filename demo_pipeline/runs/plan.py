@@ -25,7 +25,7 @@ from demo_pipeline.runs.build import (
 from demo_pipeline.runs.datasets import committed_trajectories, rebuild_cause
 from demo_pipeline.runs.results import DemonstrationResult, Status
 from demo_pipeline.runs.stage_runs import stale_stages
-from demo_pipeline.runs.stages import DATASET_STAGES, STAGE_BY_NAME, STAGES
+from demo_pipeline.runs.stages import DATASET_STAGES, STAGE_BY_NAME, STAGES, is_built, job_of
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.stage import DATASETS_JOB, Stage
 from demo_pipeline.store.errors import MissingOutput, StorageError
@@ -110,7 +110,7 @@ def _dataset_reasons(workspace: Workspace, *, forced: bool, after: bool) -> Reas
     wanted = [
         stage
         for stage in DATASET_STAGES
-        if stage.job == DATASETS_JOB and stage.is_built(workspace.settings)
+        if job_of(stage) == DATASETS_JOB and is_built(stage, workspace.settings)
     ]
     if forced or after:
         why = "--force" if forced else "after the demonstrations"

@@ -98,8 +98,6 @@ QUARANTINE_STAGE: Stage[DatasetInputs] = Stage(
     "what to do. A corrected upload releases it.",
     kinds=frozenset({"parquet"}),
     code_version="1",
-    group="recording",
-    job="report_quarantine",
     inputs=(),
     source=read_quarantine_records,
     build=_build,
@@ -114,5 +112,4 @@ QUARANTINE_STAGE: Stage[DatasetInputs] = Stage(
         ),
     ),
     columns=QUARANTINE_SCHEMA,
-    exported=False,
 )

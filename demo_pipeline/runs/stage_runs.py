@@ -4,14 +4,12 @@ Belongs here: the wiring between store and build functions, the same for the orc
 command line; whether an output is up to date, and whether the upload changed meanwhile.
 """
 
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from demo_pipeline.actions.action_stages import ACTIONS_STAGE
-from demo_pipeline.files.atomic_write import read_digest
 from demo_pipeline.files.processes import return_free_memory, return_large_blocks
 from demo_pipeline.osworld.task_matching import NO_CATALOG
 from demo_pipeline.problems import DemonstrationError, Problem, errors
@@ -30,11 +28,12 @@ from demo_pipeline.runs.stages import STAGE_BY_NAME, STAGES
 from demo_pipeline.runs.task_catalog import OSWORLD_TASKS, match_task
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import LimitSettings
-from demo_pipeline.stage import Check, SourceInput, Stage, Summary
+from demo_pipeline.stage import Check, Need, SourceInput, Stage, Summary
 from demo_pipeline.store.errors import ChangedOutput, MissingOutput
 from demo_pipeline.store.uploads import changed_while_read, upload_listing_fingerprint
 from demo_pipeline.store.version_manifest import CheckOutcome, Recipe, Version
 from demo_pipeline.store.versions import Staging, document_damage
+from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
 AFTER_INPUTS = "perhaps, when what it reads has changed"
 _CHANGED = "upload_changed"
@@ -105,7 +104,7 @@ def stale_stages(workspace: Workspace, demonstration: str) -> Iterator[tuple[str
             yield stage.name, "there is no version" if current is None else AFTER_INPUTS
             continue
         recording = None
-        if stage.matches_task:
+        if Need.TASK in stage.needs:
             folder = store.open(RAW_RECORDINGS_STAGE.output(demonstration))[0]
             recording = manifest.read_manifest(folder)
         source = _source(workspace, stage, demonstration, versions, recording)
@@ -138,7 +137,7 @@ def _recipe(
                 raise DemonstrationError(changed_while_read(demonstration, "."))
         inputs["upload"] = identity
     settings = stage.fingerprint(workspace.settings)
-    inputs |= {**source.fingerprints, **stage.parts(workspace.settings)}
+    inputs |= source.fingerprints
     return Recipe(stage.name, stage.code_version, settings, inputs)
 
 
@@ -152,7 +151,7 @@ def _source(
     """What the stage reads that no stage wrote."""
     if stage.source is not None:
         return stage.source(workspace, demonstration, versions)
-    if not stage.matches_task or recording is None:
+    if Need.TASK not in stage.needs or recording is None:
         return SourceInput(NO_CATALOG, {})
     match = match_task(workspace, recording)
     # Only its own match, so that another task in the catalog rebuilds no trajectory.
@@ -291,10 +290,8 @@ class _StageRun:
                     # What is read has the bytes of its commit.
                     if damage := document_damage(folder, STAGE_BY_NAME[name].output(self.key)):
                         raise damage.as_error()
-                if linked := self.stage.linked_input:
-                    staging.link(linked, versions[linked])
-                if not self.force:
-                    self._copy_parts(staging, recipe)
+                if Need.LINKS in self.stage.needs:
+                    staging.link(TRAJECTORIES_STAGE.name, versions[TRAJECTORIES_STAGE.name])
                 return_free_memory()  # of the stage before
                 with ExitStack() as stack:
                     ready = context
@@ -318,23 +315,6 @@ class _StageRun:
                 self.workspace.store, output, recipe, build, check, force=force, mend=self._mend
             )
 
-    def _copy_parts(self, staging: Staging, recipe: Recipe) -> None:
-        """Copy the files that a build would write as they are; see `Stage.parts`."""
-        parts = self.stage.parts(self.workspace.settings)
-        before = self.workspace.store.current(staging.output) if parts else None
-        known = before.manifest.recipe if before else None
-        if known is None or known.code_version != recipe.code_version:
-            return
-        others = {*known.inputs, *recipe.inputs} - parts.keys()
-        if any(known.inputs.get(name) != recipe.inputs.get(name) for name in others):
-            return
-        folder, version = self.workspace.store.open(staging.output)
-        for name, text in parts.items():
-            entry = version.manifest.files.find(name)
-            same = entry is not None and known.inputs.get(name) == text
-            if same and entry and read_digest(folder / name).sha256 == entry.sha256:
-                shutil.copyfile(folder / name, staging.path / name)
-
     @contextmanager
     def _watched(self, limit: StageLimit) -> Iterator[None]:
         self.watch(limit)
@@ -356,7 +336,7 @@ class _StageRun:
                 folders[stage.name], versions[stage.name] = self.workspace.store.open(output)
             if uploads.copies:
                 upload = folders.get(first, upload)
-            elif self.stage.reads_uploads:
+            elif Need.UPLOADS in self.stage.needs or not self.stage.inputs:
                 upload = stack.enter_context(uploads.open(self.key))
             listed = None if self.stage.inputs else uploads.find(self.key)
             recording = manifest.read_manifest(folders[first]) if first in folders else None

@@ -1,29 +1,30 @@
 """The list of stages: those of a demonstration, and those of the datasets.
 
-Belongs here: the lists. Each stage is declared in the package of its subject. Assets, jobs,
-`export`, `validate`, `stats`, pruning and error messages derive from them, so a new exporter is a
-declaration and one line here.
+Belongs here: the lists, and what follows from them. Each stage is declared in the package of its
+subject. Assets, jobs, `export`, `validate`, `stats`, pruning and error messages derive from them.
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 from demo_pipeline.actions.action_stages import ACTIONS_STAGE
 from demo_pipeline.annotations.annotation_stage import ANNOTATIONS_STAGE
 from demo_pipeline.datasets.dataset_inputs import DatasetInputs
 from demo_pipeline.datasets.sql_views import DEMONSTRATION_VIEWS, View
-from demo_pipeline.evaluation.agentnetbench_files import AGENTNETBENCH_STAGE
+from demo_pipeline.evaluation.agentnetbench_files import AGENTNETBENCH_EXPORT
 from demo_pipeline.exports.dataset_stages import (
-    AGENTNET_STAGE,
-    ATIF_STAGE,
-    CUA_LITE_STAGE,
-    CUDAG_STAGE,
-    GROUNDING_STAGE,
+    AGENTNET_EXPORT,
+    ATIF_EXPORT,
+    CUA_LITE_EXPORT,
+    CUDAG_EXPORT,
+    GROUNDING_EXPORT,
     INDEX_STAGE,
-    MESSAGES_STAGE,
+    INDEX_VIEWS,
+    MESSAGES_EXPORT,
     QUESTS_STAGE,
-    SFT_STAGE,
-    STEP_LABELS_STAGE,
-    TRANSITIONS_STAGE,
+    SFT_EXPORT,
+    STEP_LABELS_EXPORT,
+    TRANSITIONS_EXPORT,
 )
 from demo_pipeline.exports.dataset_statistics import STATISTICS_STAGE
 from demo_pipeline.exports.record_stages import RECORDS_STAGE
@@ -36,7 +37,8 @@ from demo_pipeline.recording.recording_stages import (
 from demo_pipeline.review.triage import TRIAGE_STAGE
 from demo_pipeline.runs.quarantine_table import QUARANTINE_STAGE
 from demo_pipeline.runs.task_catalog import TASKS_STAGE
-from demo_pipeline.stage import Stage
+from demo_pipeline.settings import Settings
+from demo_pipeline.stage import DATASETS_JOB, Need, Stage, TrainingExport
 from demo_pipeline.trajectories.trajectory_stages import CONTACT_SHEETS_STAGE, TRAJECTORIES_STAGE
 
 # In the order in which they run.
@@ -54,18 +56,27 @@ STAGES: tuple[Stage[RecordingInputs], ...] = (
 )
 STAGE_BY_NAME: Mapping[str, Stage[RecordingInputs]] = {stage.name: stage for stage in STAGES}
 
-# In the order of `export` and of the views; an input comes before the stages that read it.
+# In the order of `export` and of the views.
+TRAINING_EXPORTS: Mapping[str, TrainingExport[DatasetInputs]] = {
+    export.stage.name: export
+    for export in (
+        SFT_EXPORT,
+        MESSAGES_EXPORT,
+        CUDAG_EXPORT,
+        CUA_LITE_EXPORT,
+        AGENTNET_EXPORT,
+        ATIF_EXPORT,
+        GROUNDING_EXPORT,
+        TRANSITIONS_EXPORT,
+        STEP_LABELS_EXPORT,
+        AGENTNETBENCH_EXPORT,
+    )
+}
+"""By the name of the stage."""
+
+# An input comes before the stages that read it.
 DATASET_STAGES: tuple[Stage[DatasetInputs], ...] = (
-    SFT_STAGE,
-    MESSAGES_STAGE,
-    CUDAG_STAGE,
-    CUA_LITE_STAGE,
-    AGENTNET_STAGE,
-    ATIF_STAGE,
-    GROUNDING_STAGE,
-    TRANSITIONS_STAGE,
-    STEP_LABELS_STAGE,
-    AGENTNETBENCH_STAGE,
+    *(export.stage for export in TRAINING_EXPORTS.values()),
     QUESTS_STAGE,
     INDEX_STAGE,
     STATISTICS_STAGE,
@@ -75,19 +86,40 @@ DATASET_STAGES: tuple[Stage[DatasetInputs], ...] = (
 DATASET_STAGE_BY_NAME: Mapping[str, Stage[DatasetInputs]] = {
     stage.name: stage for stage in DATASET_STAGES
 }
+_OTHER_JOBS = {TASKS_STAGE.name: "read_osworld_tasks", QUARANTINE_STAGE.name: "report_quarantine"}
 
 
-def training_exports() -> tuple[Stage[DatasetInputs], ...]:
-    """Every stage that is a training export."""
-    return tuple(stage for stage in DATASET_STAGES if stage.export is not None)
+def job_of(stage: Stage[DatasetInputs]) -> str:
+    """The job that builds a dataset."""
+    return _OTHER_JOBS.get(stage.name, DATASETS_JOB)
+
+
+def is_built(stage: Stage[DatasetInputs], settings: Settings) -> bool:
+    """Whether the settings want a dataset."""
+    export = TRAINING_EXPORTS.get(stage.name)
+    return export is None or export.name in settings.datasets.exports
+
+
+_RECORDING, _TRAJECTORIES, _DATASETS = "recording", "trajectories", "datasets"
+_GROUPS = {
+    **dict.fromkeys((RAW_RECORDINGS_STAGE.name, EVENTS_STAGE.name), _RECORDING),
+    QUARANTINE_STAGE.name: _RECORDING,
+    ACTIONS_STAGE.name: "actions",
+    **dict.fromkeys((SCREENSHOTS_STAGE.name, UI_TREES_STAGE.name), "observation"),
+}
+
+
+def group_of(stage: Stage[Any]) -> str:
+    """The group of a stage's asset in the UI."""
+    return _GROUPS.get(stage.name, _TRAJECTORIES if stage.name in STAGE_BY_NAME else _DATASETS)
 
 
 def upstream(stage: Stage[DatasetInputs]) -> tuple[str, ...]:
     """Names of the stages that a dataset reads or follows."""
-    followed = training_exports() if stage.follows_exports else ()
-    return (*stage.inputs, *(export.name for export in followed))
+    return (*stage.inputs, *(TRAINING_EXPORTS if Need.EXPORTS in stage.needs else ()))
 
 
 def store_views() -> tuple[View, ...]:
     """Every view over a store: those over datasets, then those over demonstrations."""
-    return (*(view for stage in DATASET_STAGES for view in stage.views), *DEMONSTRATION_VIEWS)
+    of_exports = (view for export in TRAINING_EXPORTS.values() for view in export.views)
+    return (*of_exports, *INDEX_VIEWS, *DEMONSTRATION_VIEWS)

@@ -70,7 +70,6 @@ TASKS_STAGE: Stage[DatasetInputs] = Stage(
     "demonstration of one of these tasks is matched with it and left out of training exports.",
     kinds=frozenset({"parquet"}),
     code_version="3",
-    job="read_osworld_tasks",
     inputs=(),
     source=read_task_files,
     build=_build,
@@ -90,5 +89,4 @@ TASKS_STAGE: Stage[DatasetInputs] = Stage(
         ),
     ),
     columns=task_files.CATALOG_SCHEMA,
-    exported=False,
 )

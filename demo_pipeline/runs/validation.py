@@ -15,6 +15,7 @@ from pathlib import Path
 from demo_pipeline.actions import typed_text
 from demo_pipeline.actions.build_actions import build_actions
 from demo_pipeline.desktopd.validator import validate_trajectory
+from demo_pipeline.exports.dataset_stages import INDEX_FORMAT, QUESTS_FORMAT
 from demo_pipeline.files.base_model import limited
 from demo_pipeline.files.image_files import decoding_images
 from demo_pipeline.files.json_files import JsonFileError, parse_json
@@ -25,7 +26,7 @@ from demo_pipeline.problems import DemonstrationError, Problem, Severity
 from demo_pipeline.recording import events
 from demo_pipeline.recording.manifest import examine
 from demo_pipeline.recording.meta import Meta, read_meta
-from demo_pipeline.runs.stages import DATASET_STAGES
+from demo_pipeline.runs.stages import TRAINING_EXPORTS
 from demo_pipeline.settings import Settings
 from demo_pipeline.stage import ValidatedFormat
 
@@ -138,7 +139,9 @@ LARGEST_DOCUMENT = 256 * 2**20  # bytes; an index of 100,000 trajectories has a 
 FORMATS: Mapping[str, ValidatedFormat] = {
     known.name: known
     for known in (
-        *(stage.validated_as for stage in DATASET_STAGES if stage.validated_as is not None),
+        *(export.validated_as for export in TRAINING_EXPORTS.values()),
+        QUESTS_FORMAT,
+        INDEX_FORMAT,
         ValidatedFormat(
             name="trajectory",
             files=("task.json", "result.json", "steps"),

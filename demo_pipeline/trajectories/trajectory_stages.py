@@ -5,7 +5,7 @@ from pathlib import Path
 from demo_pipeline.osworld import task_matching
 from demo_pipeline.recording.recording_stages import RecordingInputs
 from demo_pipeline.settings import Section
-from demo_pipeline.stage import DEMONSTRATION_JOB, Check, Stage, Summary, built_again
+from demo_pipeline.stage import Check, Need, Stage, Summary, built_again
 from demo_pipeline.trajectories import contact_sheets, trajectories
 from demo_pipeline.trajectories.pointer_leaks import check_leak_rates
 from demo_pipeline.trajectories.provenance import PROVENANCE_SCHEMA
@@ -38,11 +38,8 @@ TRAJECTORIES_STAGE: Stage[RecordingInputs] = Stage(
     description="One OSWorld-Desktopd trajectory: task, numbered steps with screenshot, tree and "
     "action, and result. provenance.parquet records the source of each step, "
     "hidden_actions.parquet the actions that no screenshot shows.",
-    group="trajectories",
     kinds=frozenset({"json", "parquet"}),
     code_version="9",
-    job=DEMONSTRATION_JOB,
-    exported=False,
     inputs=("raw_recordings", "events", "actions", "screenshots", "ui_trees"),
     section=lambda settings: settings.trajectories,
     build=_run_trajectories,
@@ -85,7 +82,7 @@ TRAJECTORIES_STAGE: Stage[RecordingInputs] = Stage(
         ),
     ),
     columns=PROVENANCE_SCHEMA,
-    matches_task=True,
+    needs=frozenset({Need.TASK}),
 )
 
 
@@ -94,10 +91,8 @@ CONTACT_SHEETS_STAGE: Stage[RecordingInputs] = Stage(
     folder="contact_sheets",
     description="Every step as a tile on JPEG sheets, for people: its screenshot with action and "
     "target drawn on it, reason code, lead, freshness of the tree, and LEAK or UNAVOIDABLE.",
-    group="trajectories",
     kinds=frozenset({"jpeg", "opencv"}),
     code_version="5",
-    job=DEMONSTRATION_JOB,
     inputs=("screenshots", "trajectories"),
     section=lambda _: Section(),  # no setting changes a contact sheet
     build=_run_contact_sheets,

@@ -20,7 +20,7 @@ from demo_pipeline.review.review_store import Reviews, subject_of
 from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.evaluations import Evaluation, run_evaluation, write_right_answers
 from demo_pipeline.runs.stage_runs import run_stage
-from demo_pipeline.runs.stages import training_exports
+from demo_pipeline.runs.stages import TRAINING_EXPORTS, is_built
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline_tests.annotations.made import ACTIONS, TYPED
 from demo_pipeline_tests.datasets.builders import make_trajectory
@@ -73,12 +73,13 @@ def rebuild(workspace: Workspace, name: str = "demo0") -> list[dict[str, Any]]:
 def datasets(workspace: Workspace) -> dict[str, dict[str, bytes]]:
     """Form → files of its dataset."""
     found = {}
-    for stage in training_exports():
-        if stage.is_built(workspace.settings):
+    for export in TRAINING_EXPORTS.values():
+        stage = export.stage
+        if is_built(stage, workspace.settings):
             result = run_dataset_stage(workspace, stage)
             assert result.status in {"made", "unchanged"}, (stage.name, result.checks)
             folder = workspace.store.open(result.output)[0]
-            found[stage.export.name if stage.export else ""] = every_file(folder)
+            found[export.name] = every_file(folder)
     return found
 
 

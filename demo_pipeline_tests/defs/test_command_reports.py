@@ -34,7 +34,7 @@ from demo_pipeline.runs.dataset_builds import BuiltDatasets
 from demo_pipeline.runs.quarantine import list_quarantine
 from demo_pipeline.runs.results import DemonstrationResult, Status
 from demo_pipeline.runs.stage_runs import run_stage
-from demo_pipeline.runs.stages import DATASET_STAGES, STAGES
+from demo_pipeline.runs.stages import DATASET_STAGES, STAGES, is_built, job_of
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DiscoverySettings, Settings
 from demo_pipeline.stage import Stage
@@ -45,7 +45,7 @@ IDS = ["one", "two", "three", "four"]
 BUILT = [
     stage
     for stage in DATASET_STAGES
-    if stage.job != "report_quarantine" and stage.is_built(Settings())
+    if job_of(stage) != "report_quarantine" and is_built(stage, Settings())
 ]
 
 

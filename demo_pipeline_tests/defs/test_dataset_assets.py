@@ -9,15 +9,16 @@ import pytest
 from demo_pipeline.defs import dataset_assets
 from demo_pipeline.defs.code_location import build_defs
 from demo_pipeline.problems import Problem, errors
-from demo_pipeline.runs.stages import DATASET_STAGES
+from demo_pipeline.runs.stages import DATASET_STAGES, TRAINING_EXPORTS, is_built
 from demo_pipeline.runs.validation import validate
 from demo_pipeline.settings import DatasetSettings, Settings
 from demo_pipeline.stage import Stage
 from demo_pipeline_tests.defs.bench import Bench, bench, failures, materialized, values, verdicts
 from demo_pipeline_tests.uploads import upload
 
+KINDS = {"osworld_quests": "osworld", "trajectory_index": "dataset"}
 EXPORTERS = [
-    stage for stage in DATASET_STAGES if stage.reads_trajectories and stage.is_built(Settings())
+    stage for stage in DATASET_STAGES if stage.reads_trajectories and is_built(stage, Settings())
 ]
 PROBLEM = Problem("seen", "index.json", "does not fit", line=7, remedy="look at it")
 
@@ -38,8 +39,9 @@ def test_every_dataset_is_valid_and_says_what_it_holds(built: Bench) -> None:
         shown = values(made[stage.name, None])
         assert shown["outcome"] == "unchanged"
         assert shown["left_out"] == {"broken": 0, "quarantined": 0}
-        assert stage.validated_as is not None
-        assert errors(validate(Path(shown["path"]), stage.validated_as.name, built.settings)) == []
+        export = TRAINING_EXPORTS.get(stage.name)
+        kind = export.name if export else KINDS[stage.name]
+        assert errors(validate(Path(shown["path"]), kind, built.settings)) == []
     assert values(made["sft_samples", None])["samples"] == 6
     assert values(made["trajectory_index", None])["trajectories"] == 2
 

@@ -12,14 +12,14 @@ from demo_pipeline.defs import dataset_assets
 from demo_pipeline.defs.code_location import build_defs
 from demo_pipeline.defs.sensors import latest_trajectory, progress
 from demo_pipeline.problems import Problem
-from demo_pipeline.runs.stages import DATASET_STAGES, training_exports
+from demo_pipeline.runs.stages import DATASET_STAGES, TRAINING_EXPORTS, is_built
 from demo_pipeline.settings import DatasetSettings, Settings
 from demo_pipeline_tests.defs.bench import Bench, Result, bench, failures, materialized, values
 
 PROBLEM = Problem("unfit", "samples.jsonl", "does not fit")
 FOLLOWERS = ("trajectory_index", "dataset_statistics")
-EXPORTS = {stage.name for stage in training_exports() if stage.is_built(Settings())}
-ON_REQUEST = {stage.name for stage in training_exports()} - EXPORTS
+EXPORTS = {name for name, one in TRAINING_EXPORTS.items() if is_built(one.stage, Settings())}
+ON_REQUEST = TRAINING_EXPORTS.keys() - EXPORTS
 
 
 @pytest.fixture

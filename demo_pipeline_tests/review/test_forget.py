@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from demo_pipeline.cli.app import app
-from demo_pipeline.exports.dataset_stages import INDEX_STAGE, SFT_STAGE
+from demo_pipeline.exports.dataset_stages import INDEX_STAGE
 from demo_pipeline.exports.record_stages import RECORDS_STAGE
 from demo_pipeline.review.review_store import Reviews, forget_demonstration, subject_of
 from demo_pipeline.runs.datasets import run_dataset_stage
@@ -26,6 +26,7 @@ from demo_pipeline.store.store import Store
 from demo_pipeline.store.version_manifest import Recipe
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
 from demo_pipeline_tests.datasets.stores import commit_trajectory
+from demo_pipeline_tests.named_stages import SFT_STAGE
 from demo_pipeline_tests.sample_workspace import open_workspace, run_all_stages
 from demo_pipeline_tests.simulator.form import SMALL, script
 from demo_pipeline_tests.simulator.recording import write_recording

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from demo_pipeline.exports.dataset_stages import CUDAG_STAGE, INDEX_STAGE, MESSAGES_STAGE, SFT_STAGE
+from demo_pipeline.exports.dataset_stages import INDEX_STAGE
 from demo_pipeline.runs.damage import left_out_damage
 from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.health import HealthLevel, examine_workspace
@@ -17,6 +17,7 @@ from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
 from demo_pipeline_tests.datasets.stores import commit_trajectories
+from demo_pipeline_tests.named_stages import CUDAG_STAGE, MESSAGES_STAGE, SFT_STAGE
 from demo_pipeline_tests.sample_workspace import copy_of, open_workspace
 
 BUILT = (SFT_STAGE, MESSAGES_STAGE, CUDAG_STAGE, INDEX_STAGE)

@@ -8,17 +8,17 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from demo_pipeline.evaluation.agentnetbench_files import AGENTNETBENCH_STAGE
-from demo_pipeline.exports.dataset_stages import INDEX_STAGE, STEP_LABELS_STAGE
+from demo_pipeline.exports.dataset_stages import INDEX_STAGE
 from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.export import export_datasets
-from demo_pipeline.runs.stages import DATASET_STAGES, training_exports
+from demo_pipeline.runs.stages import DATASET_STAGES, TRAINING_EXPORTS
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
 from demo_pipeline_tests.datasets.seen_screens import element, make_seen
 from demo_pipeline_tests.datasets.stores import commit_trajectories, every_file
+from demo_pipeline_tests.named_stages import AGENTNETBENCH_STAGE, STEP_LABELS_STAGE
 
 TYPING = ("type", {"text": "typed words"})
 ABORTED = {"status": "aborted", "reason": ""}
@@ -95,8 +95,8 @@ def test_nothing_of_an_excluded_demonstration_is_in_any_training_export(
         if stage.reads_trajectories:
             result = run_dataset_stage(workspace, stage)
             assert result.status == "made", result.checks
-            outputs += [result.output] if stage.export else []
-    assert len(outputs) == len(training_exports())
+            outputs += [result.output] if stage.name in TRAINING_EXPORTS else []
+    assert len(outputs) == len(TRAINING_EXPORTS)
     export_datasets(workspace.store, tmp_path / "exported")
     hashes = {
         hashlib.sha256(path.read_bytes()).hexdigest()

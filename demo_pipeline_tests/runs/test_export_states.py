@@ -10,19 +10,20 @@ import pyarrow.parquet as pq
 import pytest
 
 from demo_pipeline.datasets.index import EXPORTS_SCHEMA
-from demo_pipeline.exports.dataset_stages import INDEX_STAGE, MESSAGES_STAGE, SFT_STAGE
+from demo_pipeline.exports.dataset_stages import INDEX_STAGE
 from demo_pipeline.exports.dataset_statistics import STATISTICS_STAGE
 from demo_pipeline.problems import Problem
 from demo_pipeline.runs.dataset_builds import bytes_written
 from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.queries import committed_statistics
-from demo_pipeline.runs.stages import training_exports, upstream
+from demo_pipeline.runs.stages import TRAINING_EXPORTS, is_built, upstream
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DatasetSettings, Settings
 from demo_pipeline.store.errors import MissingOutput
 from demo_pipeline.store.version_manifest import Recipe
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory, read_lines
 from demo_pipeline_tests.datasets.stores import commit_trajectories
+from demo_pipeline_tests.named_stages import MESSAGES_STAGE, SFT_STAGE
 from demo_pipeline_tests.sample_workspace import open_workspace
 
 DEFAULTS = DatasetSettings().exports
@@ -49,8 +50,8 @@ def root(tmp_path: Path) -> Path:
 
 def build(workspace: Workspace) -> None:
     """The training exports that are not disabled, then the index, as the job does."""
-    for stage in training_exports():
-        if stage.is_built(workspace.settings):
+    for stage in (export.stage for export in TRAINING_EXPORTS.values()):
+        if is_built(stage, workspace.settings):
             assert run_dataset_stage(workspace, stage).status != "rejected"
     assert run_dataset_stage(workspace, INDEX_STAGE).status != "rejected"
 
@@ -297,7 +298,7 @@ def test_of_a_bucket_only_the_files_that_are_counted_are_downloaded(
 
 
 def test_every_training_export_comes_before_the_index() -> None:
-    names = {stage.name for stage in training_exports()}
+    names = TRAINING_EXPORTS.keys()
     assert names > {"sft_samples", "messages_dataset", "cudag_dataset"}
     assert set(upstream(INDEX_STAGE)) == {"records", *names}
 

@@ -15,7 +15,7 @@ import yaml
 from demo_pipeline.files.parquet import read_rows
 from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.export import export_hub_layout
-from demo_pipeline.runs.stages import training_exports
+from demo_pipeline.runs.stages import TRAINING_EXPORTS
 from demo_pipeline.runs.validation import recognise, validate
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DatasetSettings, HubSettings, Settings
@@ -64,7 +64,7 @@ def fill(root: Path, workspace: Workspace) -> None:
         for number in range(8)
     ]
     commit_trajectories(workspace, made)
-    for stage in training_exports():
+    for stage in (export.stage for export in TRAINING_EXPORTS.values()):
         assert run_dataset_stage(workspace, stage).status == "made"
 
 
@@ -106,7 +106,7 @@ def front_matter(folder: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", EVERY)
 def test_validate_recognises_every_export(workspace: Workspace, name: str) -> None:
-    [stage] = [one for one in training_exports() if one.export and one.export.name == name]
+    [stage] = [one.stage for one in TRAINING_EXPORTS.values() if one.name == name]
     [output] = workspace.store.outputs(stage.folder)
     folder = workspace.store.open(output)[0]
     assert recognise(folder) == name

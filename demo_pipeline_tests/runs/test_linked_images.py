@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from demo_pipeline.exports.dataset_stages import MESSAGES_STAGE, SFT_STAGE
 from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.stage import Stage
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
 from demo_pipeline_tests.datasets.stores import commit_trajectories
+from demo_pipeline_tests.named_stages import MESSAGES_STAGE, SFT_STAGE
 from demo_pipeline_tests.sample_workspace import open_workspace
 
 LINKING = pytest.mark.parametrize("stage", [SFT_STAGE, MESSAGES_STAGE], ids=lambda one: one.name)

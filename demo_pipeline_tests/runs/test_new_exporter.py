@@ -35,7 +35,7 @@ def _verify_toy(_context, out):
 
 
 from demo_pipeline.problems import Problem
-from demo_pipeline.stage import Check, ValidatedFormat
+from demo_pipeline.stage import Check
 
 TOY_STAGE = Stage(
     name="toy_dataset",
@@ -44,12 +44,9 @@ TOY_STAGE = Stage(
     kinds=frozenset({"json"}),
     code_version="1",
     build=_run_toy,
-    checks=(Check("toy_lines", "The file has at least one line.", _verify_toy),),
-    validated_as=ValidatedFormat(
-        name="toy", files=("toy.jsonl",), validate=lambda path, _: _verify_toy(None, path)
+    checks=(
+        Check("toy_lines", "The file has at least one line.", _verify_toy, compared=("lines",)),
     ),
-    views=(View("toy", "a trajectory of the toy dataset", "toy/toy.parquet"),),
-    counts=("lines",),
 )
 '''
 ASK_DAGSTER = """
@@ -153,19 +150,9 @@ def test_dagster_and_the_error_messages_know_it(checkout: Checkout) -> None:
     }
 
 
-def test_export_copies_it_and_validate_recognises_the_copy(
-    checkout: Checkout, tmp_path: Path
-) -> None:
+def test_export_copies_it(checkout: Checkout, tmp_path: Path) -> None:
     dest = tmp_path / "out"
     assert f"{dest}/toy\n" in checkout.command("export", str(dest))
-    assert f"{dest}/toy: toy valid, 0 warnings" in checkout.command("validate", str(dest / "toy"))
-    assert "toy valid" in checkout.command("validate", "--kind", "toy", str(dest / "toy"))
-
-
-def test_stats_queries_its_view(checkout: Checkout) -> None:
-    answer = checkout.command("stats", "--json", "SELECT count(*) AS n FROM toy")
-    assert json.loads(answer) == {"answer": [{"n": 2}]}
-    assert "-- toy: a trajectory of the toy dataset\n" in checkout.command("stats", "--views")
 
 
 def test_pruning_keeps_the_run_that_built_it(checkout: Checkout) -> None:

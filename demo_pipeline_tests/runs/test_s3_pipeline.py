@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from demo_pipeline.exports.dataset_stages import SFT_STAGE
 from demo_pipeline.exports.dataset_statistics import STATISTICS_STAGE
 from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.export import export_datasets
@@ -16,6 +15,7 @@ from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 from demo_pipeline.store.errors import MissingOutput, StorageError
 from demo_pipeline.store.s3 import S3Objects
+from demo_pipeline_tests.named_stages import SFT_STAGE
 from demo_pipeline_tests.sample_workspace import contents, open_workspace, run_all_stages
 
 DEMO = "first"

@@ -7,12 +7,7 @@ from typing import Any
 import pytest
 
 from demo_pipeline.datasets.dataset_inputs import CommittedTrajectories, DatasetInputs
-from demo_pipeline.exports.dataset_stages import (
-    AGENTNET_STAGE,
-    ATIF_STAGE,
-    CUA_LITE_STAGE,
-    INDEX_STAGE,
-)
+from demo_pipeline.exports.dataset_stages import INDEX_STAGE
 from demo_pipeline.problems import errors
 from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.export import export_datasets
@@ -23,6 +18,7 @@ from demo_pipeline.stage import Stage
 from demo_pipeline.trajectories.provenance import read_provenance, write_provenance
 from demo_pipeline_tests.datasets.builders import CLICK, TABLE, make_trajectory
 from demo_pipeline_tests.datasets.stores import commit_trajectories, every_file
+from demo_pipeline_tests.named_stages import AGENTNET_STAGE, ATIF_STAGE, CUA_LITE_STAGE
 
 TRAJECTORY_STAGES = (CUA_LITE_STAGE, AGENTNET_STAGE, ATIF_STAGE)
 NAMES = ("cua_lite", "agentnet", "atif")

@@ -24,7 +24,7 @@ from demo_pipeline.runs.evaluations import list_evaluations, run_evaluation
 from demo_pipeline.runs.health import HealthLevel, examine_workspace
 from demo_pipeline.runs.quarantine import list_quarantine, quarantine_demonstration, release
 from demo_pipeline.runs.stage_runs import run_stage
-from demo_pipeline.runs.stages import DATASET_STAGES, STAGES, training_exports
+from demo_pipeline.runs.stages import DATASET_STAGES, STAGES, TRAINING_EXPORTS
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 from demo_pipeline.store.errors import StorageError
@@ -98,7 +98,7 @@ def test_the_documented_policy_is_enough_and_gives_no_more(workspace: Workspace)
 
 def test_every_dataset_is_built_with_it(workspace: Workspace, tmp_path: Path) -> None:
     commit_trajectories(workspace, [make_trajectory(tmp_path, "one", [CLICK])])
-    failed, *_ = training_exports()
+    failed, *_ = (export.stage for export in TRAINING_EXPORTS.values())
     note_error(workspace.store, failed, ValueError())
     assert failed_before(workspace.store, failed) == "ValueError"
     for stage in DATASET_STAGES:

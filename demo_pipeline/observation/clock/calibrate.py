@@ -6,7 +6,6 @@ for it is in clock_search.py.
 """
 
 import logging
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,8 +22,6 @@ from demo_pipeline.observation.clock.clock import Clock, documented_clock, ffmpe
 from demo_pipeline.observation.clock.clock_evidence import clock_from_clicks, reconcile_clocks
 from demo_pipeline.observation.clock.clock_search import (
     MAX_OFFSET_S,
-    ClockCheck,
-    ClockPart,
     ClockSearch,
     with_parts,
 )
@@ -45,23 +42,17 @@ class Calibration:
         canvas: maps event space to the canvas, at the beginning.
         flickering: (rows, columns) of cells that change all the time; None without two frames.
         parts: of a recording whose screen changed its resolution or scale; else None.
-        clock_checks: what the decode pass is to compare with the clock.
     """
 
     clock: Clock
     canvas: Canvas
     flickering: Cells | None
     parts: ScreenParts | None = None
-    clock_checks: Sequence[ClockCheck] = ()
 
     @property
     def screen(self) -> ScreenParts:
         """The parts of the recording, of which there is one unless more were found."""
         return self.parts or ScreenParts.single(self.canvas)
-
-    def checked(self, parts: Sequence[ClockPart]) -> "Calibration":
-        """With the clock as uncertain as the parts of its check show it; see `with_parts`."""
-        return replace(self, clock=with_parts(self.clock, parts), clock_checks=())
 
 
 def calibrate(
@@ -76,9 +67,10 @@ def calibrate(
     """Find the clock and the canvas of a recording, of which `events` is the events table.
 
     Decodes one stretch of video, more when that holds too little pointer movement or typing to be
-    sure, and in a long recording some seconds at its end: how the clock drifts. `path` has the
-    positions of the pointer in the log, `presses` those of pressed buttons, `keys` the epoch
-    milliseconds of keys that type.
+    sure, in a long recording some seconds at its end (how the clock drifts), and up to four parts
+    (whether it holds). All that the choice of frames depends on is known before the decode pass.
+    `path` has the positions of the pointer in the log, `presses` those of pressed buttons, `keys`
+    the epoch milliseconds of keys that type.
 
     Raises:
         DemonstrationError: nothing shows how the log's coordinates map to the video.
@@ -100,13 +92,11 @@ def calibrate(
     if logged is not None:
         clock = reconcile_clocks(logged, pictured, clock, first_s)
     shown = clock if clock.method == "typing" else pictured
-    checks: list[ClockCheck] = []
     if shown is not None:
         clock = with_parts(clock, search.parts_seen(shown, changes))
-        spans = search.parts_to_check(shown, changes.times[-1], float(video.times[-1]))
-        checks = [ClockCheck(search, shown, spans)]
+        clock = with_parts(clock, search.later_parts(shown, changes.times[-1]))
     flickering = flickering_cells(changes, video.grab_s)
-    found = Calibration(clock, _canvas(screen, pictured, path), flickering, clock_checks=checks)
+    found = Calibration(clock, _canvas(screen, pictured, path), flickering)
     canvas, offset = found.canvas, clock.documented_offset_ms
     _LOG.debug("clock by %s: %+.0f ms, +- %.0f ms", clock.method, offset, clock.uncertainty_ms)
     scales = (canvas.event_scale, canvas.scale)

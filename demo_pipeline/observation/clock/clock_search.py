@@ -1,8 +1,7 @@
 """The search for the clock, and whether one clock holds along a recording.
 
 Belongs here: going from stretch to stretch until the pointer or typing shows the clock, which later
-parts tell whether it holds, looking at them in the decode pass, and the uncertainty that covers
-what they say.
+parts tell whether it holds, and the uncertainty that covers what they say.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,14 +23,13 @@ from demo_pipeline.observation.frames.changes import ChangeMap
 from demo_pipeline.observation.frames.pointer_path import MOVED_PX, Floats, PointerTrack
 from demo_pipeline.observation.frames.video_reader import (
     TIME_TOLERANCE_S,
-    Frame,
     RecordedVideo,
     Span,
 )
 
 WORTH_S = 10.0  # seconds of video; in fewer a clock has no time to change
 PART_S = 30.0  # seconds of video for another part: films slip by a frame, once or twice in 90 s
-MAX_PARTS = 4  # parts looked at; requests may need none of their frames
+MAX_PARTS = 4  # parts looked at; their frames are decoded once more
 PART_MOVES = 24  # moves between frames, twice what a lag needs to be found
 PART_KEYS = 24  # keys, likewise
 # Seconds from a key to its character when the clock is right: 0.00 to 0.04 in most programs, 0.06
@@ -186,6 +184,16 @@ class ClockSearch:
         )
         return [part for part in found if part is not None]
 
+    def later_parts(self, clock: Clock, begin: float) -> list[ClockPart]:
+        """The clocks that parts of the video after a video time show each on its own."""
+        found = []
+        for span in self.parts_to_check(clock, begin, float(self.video.times[-1])):
+            changes = ChangeMap()
+            self._add_changes(changes, [span])
+            part = self.part(clock, span, changes)
+            found += [part] if part is not None else []
+        return found
+
     def _late_stretch(self, clock: Clock) -> Span | None:
         """The stretch with most movement near the end of a recording; None in a short one."""
         first, last = float(self.video.times[0]), float(self.video.times[-1])
@@ -269,52 +277,11 @@ class ClockSearch:
         return Span(float(times[starts[best]]), float(times[ends[best]]))
 
 
-class ClockCheck:
-    """Looks at parts of the video whose clock is compared with that of the beginning.
-
-    It sees them among the single frames of one decode pass.
-
-    Args:
-        search: in whose video they are.
-        clock: by the beginning.
-        spans: the parts, ascending and disjoint.
-    """
-
-    def __init__(self, search: ClockSearch, clock: Clock, spans: Sequence[Span]) -> None:
-        self._search, self._clock, self.spans = search, clock, spans
-        self._parts: list[ClockPart] = []
-        self._number = 0
-        self._changes = ChangeMap()
-
-    def see(self, frame: Frame) -> None:
-        """Take the next frame in presentation order."""
-        while self._number < len(self.spans):
-            span = self.spans[self._number]
-            if frame.time <= span.end + TIME_TOLERANCE_S:
-                if frame.time >= span.start - TIME_TOLERANCE_S:
-                    self._changes.add(frame)
-                return
-            self._finish()
-
-    def result(self) -> list[ClockPart]:
-        """The clocks of the parts that show one."""
-        while self._number < len(self.spans):
-            self._finish()
-        return self._parts
-
-    def _finish(self) -> None:
-        """Judge a part, whose changes are no longer kept."""
-        part = self._search.part(self._clock, self.spans[self._number], self._changes)
-        self._parts += [part] if part is not None else []
-        self._number += 1
-        self._changes = ChangeMap()
-
-
 def with_parts(clock: Clock, parts: Sequence[ClockPart]) -> Clock:
     """The clock, as uncertain as its parts differ from it.
 
     A part that is less sure than it differs contradicts nothing while the least lead of a frame,
-    `MIN_LEAD_MS` before its press, covers the difference; the video would be decoded again for it.
+    `MIN_LEAD_MS` before its press, covers the difference.
     A start time that the recorder logged is exact: only a part that contradicts it beyond its own
     uncertainty counts.
     """

@@ -6,8 +6,8 @@ video is. Which pauses were waits is known only at the end: their frames are kep
 """
 
 from collections import deque
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -20,7 +20,6 @@ from demo_pipeline.files.recording_files import VIDEO_FILE
 from demo_pipeline.observation.clock.calibrate import Calibration
 from demo_pipeline.observation.clock.canvas import Canvas
 from demo_pipeline.observation.clock.clock import DECIMALS, Clock
-from demo_pipeline.observation.clock.clock_search import ClockPart
 from demo_pipeline.observation.frames.changes import (
     CHANGED_LEVELS,
     LARGE_SHARE,
@@ -33,6 +32,7 @@ from demo_pipeline.observation.frames.frame_choice import FrameChoice, FrameChoo
 from demo_pipeline.observation.frames.frame_requests import (
     SPAN_MARGIN_FRAMES,
     FrameRequest,
+    ScannedTarget,
     merge_spans,
 )
 from demo_pipeline.observation.frames.last_action import FinalFrame, StopEffect
@@ -61,6 +61,7 @@ from demo_pipeline.problems import DemonstrationError, Problem
 
 SUSPICIOUS_MISSES = 5  # moves in a row without a change where the log has the pointer
 REPLACED_HEIGHT = 0.5  # of the screen's; pagers and editors changed 0.68 to 0.88 of it
+MOST_HELD = 16  # actions compared later, with up to four pictures of 0.5 MB in 1080p each
 SURE_MS = 250  # ms of clock uncertainty; beyond, scans, scrolls and pauses match other frames
 
 Seen_contra = TypeVar("Seen_contra", contravariant=True)
@@ -111,7 +112,7 @@ class _PointerWitness:
         seen_before = canvas.scale_method == "pixels"
         if self.suspicious or not seen_before or before is None or before.size != size:
             return
-        moved = self._pointer.moves_around(before.time, frame.time)
+        moved = self._pointer.places_around(before.time, frame.time)
         if not moved or not diff.is_next or not all(canvas.on_screen(*point) for point in moved):
             return  # those on another display, for all that is known
         if any(_changed(before, frame, canvas.to_video(*point)) for point in moved):
@@ -129,11 +130,37 @@ def _changed(before: Frame, frame: Frame, point: Point) -> bool:
     return bool(np.max(cv2.absdiff(first, second)) > CHANGED_LEVELS)
 
 
+Requests = Sequence[FrameRequest]
+Rescaled = Callable[[float | None], Requests]
+"""The requests of all actions with trees in other units; None: as if nothing had a known box."""
+
+
+@dataclass
+class _Waiting:
+    """A request that is not answered yet.
+
+    Attributes:
+        request: for a tree whose boxes fit the picture as they are.
+        choosers: by the scale of the tree, of those that may be right; none before its span.
+    """
+
+    request: FrameRequest
+    choosers: dict[float | None, FrameChooser] = field(default_factory=dict)
+
+    def chooser(self, scale: float | None) -> FrameChooser:
+        """The one for a scale, or else the one that needs no box."""
+        return next(self.choosers[one] for one in (scale, None, 1.0) if one in self.choosers)
+
+
 class _ActionFrames:
     """Shows frames to the open requests and writes screenshots.
 
+    How the boxes of a scan fit the picture is known when the scan was seen, which may be after the
+    first frames of a request: it then has a chooser with its target and one without.
+
     Args:
         requests: in the order of the actions.
+        rescaled: the same for trees that do not fit as they are.
         waits: tells which pauses were waits.
         writer: writes the screenshot of an answered request.
         comparisons: compare an answered request with its scan, and with typing before it; the
@@ -144,22 +171,25 @@ class _ActionFrames:
         large_changes: times at which much of the screen changed, ascending video seconds.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - what it works with
         self,
-        requests: Sequence[FrameRequest],
+        requests: Requests,
+        rescaled: Rescaled,
         waits: WaitObserver,
         writer: ScreenshotWriter,
         comparisons: tuple[ScanComparison, TypedPlaces],
         frame_s: float,
     ) -> None:
-        self._requests = requests
-        self._unanswered = deque(map(FrameChooser, requests))
+        self._requests, self._rescaled = requests, rescaled
+        self._by_scale: dict[float | None, Requests] = {1.0: requests}
+        self._unanswered = deque(map(_Waiting, requests))
         self._open = deque(one for one in self._unanswered if not one.request.pause)
         self._waits, self._writer = waits, writer
         self._scanned, self._typed = comparisons
         self._margin_s = SPAN_MARGIN_FRAMES * frame_s
         self._screenshots: dict[int, Screenshot] = {}
         self._pauses: dict[int, tuple[FrameChooser, FrameChoice, ActionPictures | None]] = {}
+        self._held: list[tuple[ScannedTarget, int, ActionPictures]] = []
         self._shown: Luma | None = None
         self.large_changes: list[float] = []
 
@@ -176,16 +206,19 @@ class _ActionFrames:
         for index in list(self._pauses):
             if self._waits.may_be_wait(index) is not None:
                 self._settle_pause(index)
-        for chooser in self._open:
-            if time < chooser.request.span.start - self._margin_s:
+        for waiting in self._open:
+            if time < waiting.request.span.start - self._margin_s:
                 break
-            if chooser.see(diff) and time not in self.large_changes[-1:]:
+            self._begin(waiting)
+            is_large = [chooser.see(diff) for chooser in waiting.choosers.values()]
+            if any(is_large) and time not in self.large_changes[-1:]:
                 self.large_changes.append(time)
 
     def result(self) -> tuple[list[Screenshot], list[Wait]]:
         """A screenshot for each request, in their order, and the waits; after the last frame."""
         while self._unanswered:
             self._answer(self._unanswered.popleft())
+        self._compare_held(is_end=True)
         waits = self._waits.result()
         for index in list(self._pauses):
             self._settle_pause(index)
@@ -195,26 +228,80 @@ class _ActionFrames:
                 self._leave_out_pause(request.action_index)
         return [self._screenshots[request.action_index] for request in self._requests], waits
 
-    def _answer(self, chooser: FrameChooser) -> None:
+    def _begin(self, waiting: _Waiting) -> None:
+        """Make the choosers of a request, one for each scale that its tree may have."""
+        if waiting.choosers:
+            return
+        request, scales = waiting.request, self._scanned.scales
+        possible: list[float | None] = [1.0]
+        if request.scan is not None and request.target is not None:
+            if not self._scanned.note_scale(request, is_last=False):
+                possible = [None, *self._by_scale]
+            elif (scale := scales.at(request.scan.event_index)) != 1.0:
+                possible = [None, scale]
+        for scale in dict.fromkeys(possible):
+            waiting.choosers[scale] = FrameChooser(self._request(request.action_index, scale))
+
+    def _request(self, index: int, scale: float | None) -> FrameRequest:
+        """The request of an action with a tree of a scale."""
+        if scale not in self._by_scale:
+            self._by_scale[scale] = self._rescaled(scale)
+        return self._by_scale[scale][index]
+
+    def _answer(self, waiting: _Waiting) -> None:
         """Write the screenshot; a target that was redrawn since its scan is not a place of leaks.
 
         A pause is compared and written when it may be a wait.
         """
-        choice, request = self._writer.choose(chooser), chooser.request
+        self._begin(waiting)
+        request: FrameRequest = waiting.request
+        scale: float | None = 1.0
+        if request.scan is not None:
+            self._scanned.note_scale(request, is_last=True)
+            self._compare_held()
+            scale = self._scanned.scales.at(request.scan.event_index)
+        chooser = waiting.chooser(scale)
+        choice = self._writer.choose(chooser)
         self._typed.see(request.action_index, choice.frame)
         pictures = self._scanned.pictures(request, choice.frame, chooser.latest)
         if request.pause:
             self._pauses[request.action_index] = chooser, choice, pictures
             return
-        self._open.remove(chooser)
+        self._open.remove(waiting)
         if request.continued and not self._is_replaced(choice.frame):
             continued = Screenshot(request.action_index, Reason.CONTINUED)
             self._screenshots[request.action_index] = continued
             return
         self._shown = None if choice.frame is None else choice.frame.quartered
-        redrawn = self._scanned.compare(request, pictures)
+        redrawn = self._compare(request.scan, request.action_index, pictures)
         screenshot = self._writer.write(chooser, choice, at_target=not redrawn)
         self._screenshots[request.action_index] = screenshot
+
+    def _compare(
+        self, scan: ScannedTarget | None, index: int, pictures: ActionPictures | None
+    ) -> bool:
+        """Whether the target was redrawn since the scan; held while the scan's scale is open."""
+        if scan is None or pictures is None:
+            return False
+        scales = self._scanned.scales
+        if scales.is_open(scan.event_index):
+            self._held.append((scan, index, pictures))
+            return False
+        scale = scales.at(scan.event_index)
+        request = self._request(index, scale)
+        return self._scanned.compare(request, pictures, in_doubt=scale is None)
+
+    def _compare_held(self, *, is_end: bool = False) -> None:
+        """Compare the actions whose scans' scale is known by now."""
+        scales, held = self._scanned.scales, self._held
+        is_open = bool(held) and scales.is_open(held[0][0].event_index)
+        if is_open and (is_end or len(held) == MOST_HELD):
+            scales.give_up()
+        elif is_open:
+            return
+        self._held = []
+        for one in held:
+            self._compare(*one)
 
     def _is_replaced(self, frame: Frame | None) -> bool:
         """Whether a frame shows another screen than the last screenshot of an action."""
@@ -247,25 +334,22 @@ class DecodeResult:
     Attributes:
         evidence: what later stages read.
         screenshots: one for each request, in their order.
-        fits: how the boxes of scans fit the picture, by line, as `fitting_scale` says.
         stopped: whether the action that may have stopped the recorder did so.
         screen_suspect: whether the screen may have changed its resolution or scale.
         decoded: number of frames decoded.
-        clock_parts: what parts of the video show of their clock.
     """
 
     evidence: Evidence
     screenshots: Sequence[Screenshot]
-    fits: Mapping[int, float | None]
     stopped: bool
     screen_suspect: bool
     decoded: int
-    clock_parts: Sequence[ClockPart] = ()
 
 
 def run_decode_pass(
     video: RecordedVideo,
-    requests: Sequence[FrameRequest],
+    requests: Requests,
+    rescaled: Rescaled,
     *,
     calibration: Calibration,
     path: PointerPath,
@@ -276,6 +360,7 @@ def run_decode_pass(
 ) -> DecodeResult:
     """Answer the requests of all `actions`; write NNN.png, final.png and thumbnails into `folder`.
 
+    `requests` are for trees whose boxes fit the picture as they are, `rescaled` gives others.
     `possible_stop` is the last action, when it may have stopped the recorder; `stopped_ms` is when
     the shortcut was pressed that did, epoch milliseconds.
 
@@ -296,20 +381,18 @@ def run_decode_pass(
     typed = TypedPlaces(actions, detector, near)
     with open_thumbnails(folder) as thumbnails:
         writer = ScreenshotWriter(video, requests, pointer, folder, thumbnails)
-        answers = _ActionFrames(requests, waits, writer, (scanned, typed), video.frame_s)
+        answers = _ActionFrames(requests, rescaled, waits, writer, (scanned, typed), video.frame_s)
         observers = (scanned, scrolls, answers, final, stop, witness)
-        single: list[_Observer[Frame]] = [writer.fallbacks, waits, *calibration.clock_checks]
+        single: list[_Observer[Frame]] = [writer.fallbacks, waits]
         decoded, last = show_frames(video, observers, detector, pointer, single)
         screenshots, waited = answers.result()
         writer.write_final(final.result() or _any_frame(video, last))
     return DecodeResult(
         _evidence(calibration, scanned, typed, answers, waited, scrolls.result()),
         screenshots,
-        scanned.fits,
         stop.result(),
         witness.suspicious,
         decoded,
-        [part for check in calibration.clock_checks for part in check.result()],
     )
 
 
@@ -332,6 +415,10 @@ def _evidence(  # noqa: PLR0917 - what was observed
             "typed": [
                 {"action_index": index, "places": places}
                 for index, places in sorted(typed.found.items())
+            ],
+            "tree_scales": [
+                {"scan_event": line, "scale": scale}
+                for line, scale in scanned.scales.parts().items()
             ],
             "since_scan": [found for _, found in sorted(scanned.since_scan.items())],
             "parts": calibration.parts.rounded() if calibration.parts else (),

@@ -1,21 +1,18 @@
 """The screen as each scan found it: its boxes in the picture, and what differs before the action.
 
 Belongs here: what changed from the frames shown when a scan began and ended to the screenshot, at
-the target and anywhere, and from before typed text to the next action; the fit of a scan's boxes to
-the picture, the parts of a recording that follow (after a change of display scaling some recorders
-log trees in other units than the pointer), and the border test. What a tree says of the order of
-windows is in trees/hit_test.py, whether a place is that of the element with the focus in
-trees/step_targets.py.
+the target and anywhere, and from before typed text to the next action; and the border test. What a
+tree says of the order of windows is in trees/hit_test.py, whether a place is that of the element
+with the focus in trees/step_targets.py.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from demo_pipeline.actions.action_tables import Action
-from demo_pipeline.observation.clock.canvas import Boxes
 from demo_pipeline.observation.frames.changes import (
     DETAIL_STEP,
     ChangedBox,
@@ -30,76 +27,16 @@ from demo_pipeline.observation.frames.evidence import SinceScanEvidence, TargetE
 from demo_pipeline.observation.frames.frame_choice import KeptFrames
 from demo_pipeline.observation.frames.frame_requests import Aim, FrameRequest, ScannedTarget
 from demo_pipeline.observation.frames.pointer_path import Floats, PixelBox, Point
+from demo_pipeline.observation.frames.tree_scales import LEAST_MARKS, TreeScales, fitting_scale
 from demo_pipeline.observation.frames.video_pointer import FrameDiff, VideoPointer
 from demo_pipeline.observation.frames.video_reader import Frame, Luma, Span, number_at
 
-USUAL_SCALES = (1.25, 1.5, 1.75, 2.0, 2.5, 3.0)  # that systems offer for their displays
-_SCALES = (*USUAL_SCALES, *(1 / scale for scale in USUAL_SCALES))
-LEAST_MARKS = 6  # elements; fewer fit by chance
-INK_LEVELS = 48  # of 255; the contrast of what a named element shows
-CUT_LEVELS = 24  # of 255; a step along the edge of a box, which cuts something there
-CUT_SHARE = 0.06  # of the samples along the edge; a box around its element cuts nothing
-FIT_SHARE = 0.5  # of the marks; right scales fit 0.48 to 1.00 of them, wrong ones up to 0.47
-MISFIT_SHARE = 0.35  # of the marks; trees in other units fit up to 0.34 as they are
 BORDER_STEP = 12  # of 255 across a border; right in all pairs of windows of two recordings
 BORDER_REACH = 2  # samples to either side of the logged border; trees leave out the frame
 CORNER_SAMPLES = 3  # samples at either end of a border that its round corners cover
 FRONT_SHARE = 0.8  # of a border inside another window; in front it was 0.83 to 1.00
 FRONT_LEAD = 0.25  # by which it is more than that of the window behind, which was up to 0.71
 GHOST_SHARE = 0.5  # of the whole border of a window that is not on the screen: up to 0.48
-
-
-def fitting_scale(detail: Luma, marks: Boxes) -> float | None:
-    """By how much the boxes of a scan are too small: 1.0 when they fit; None: in doubt.
-
-    Args:
-        detail: the screen at the scan, as `ScreenPicture.detail`.
-        marks: (elements, 4) x, y, width, height of small named elements, video pixels.
-    """
-    own = _fit(detail, marks)
-    if own >= FIT_SHARE:
-        return 1.0
-    best = max(_SCALES, key=lambda scale: _fit(detail, marks * scale))
-    if _fit(detail, marks * best) >= max(FIT_SHARE, 2 * own):
-        return best
-    return None if own < MISFIT_SHARE else 1.0
-
-
-def _fit(detail: Luma, marks: Boxes) -> float:
-    """The share of boxes that hold something and cut nothing."""
-    rows, columns = detail.shape
-    corners = np.rint(np.hstack([marks[:, :2], marks[:, :2] + marks[:, 2:]]) / DETAIL_STEP)
-    fits = 0
-    for left, top, right, bottom in corners.astype(int).tolist():
-        if left < 0 or top < 0 or right >= columns or bottom >= rows:
-            continue
-        inside = detail[top:bottom, left:right]
-        edges = (detail[top, left:right], detail[bottom, left:right])
-        sides = (detail[top:bottom, left], detail[top:bottom, right])
-        cuts = sum(
-            int(np.count_nonzero(np.abs(np.diff(edge.astype(np.int16))) > CUT_LEVELS))
-            for edge in (*edges, *sides)
-        )
-        has_ink = inside.size and int(inside.max()) - int(inside.min()) > INK_LEVELS
-        fits += bool(has_ink) and cuts <= CUT_SHARE * 2 * (right - left + bottom - top)
-    return fits / len(marks)
-
-
-def scales_of_parts(fits: Mapping[int, float | None]) -> dict[int, float | None]:
-    """The scale from each scan on at which it changes, by the line of the scan; None: in doubt.
-
-    A part has the scale of two scans in a row; where a single scan differs, it is in doubt.
-    """
-    changes: dict[int, float | None] = {}
-    lines = sorted(fits)
-    scale: float | None = 1.0
-    for number, line in enumerate(lines):
-        found = fits[line]
-        neighbours = {fits[other] for other in (*lines[:number][-1:], *lines[number + 1 :][:1])}
-        now = found if found == 1.0 or found in neighbours else None
-        if now != scale:
-            changes[line] = scale = now
-    return changes
 
 
 def front_of(detail: Luma, windows: Sequence[PixelBox]) -> int | None:
@@ -193,7 +130,7 @@ class ScanComparison:
         spans: the frames shown when scans began and ended.
         targets: what was seen of those of pointing actions with a scan, by action index.
         since_scan: what changed, of every action with a screenshot and a scan, by action index.
-        fits: how the boxes of scans fit the picture, by line, as `fitting_scale` says.
+        scales: in which units the boxes of scans are.
     """
 
     def __init__(
@@ -210,7 +147,7 @@ class ScanComparison:
         self.spans: Sequence[Span] = self._frames.spans
         self.targets: dict[int, TargetEvidence] = {}
         self.since_scan: dict[int, SinceScanEvidence] = {}
-        self.fits: dict[int, float | None] = {}
+        self.scales = TreeScales()
 
     def _numbers(self, scan: ScannedTarget) -> tuple[int, int]:
         """Of the frames shown when a scan began and ended."""
@@ -247,10 +184,28 @@ class ScanComparison:
             at_press = screen_picture(latest)
         return ActionPictures(first, last, shot, at_press)
 
-    def compare(self, request: FrameRequest, pictures: ActionPictures | None) -> bool:
+    def note_scale(self, request: FrameRequest, *, is_last: bool) -> bool:
+        """Note how the boxes of a request's scan fit the picture; False: not known.
+
+        `is_last`: the frame shown when the scan ended was seen, if it decodes.
+        """
+        scan = request.scan
+        if scan is None or scan.marks is None or len(scan.marks) < LEAST_MARKS:
+            return False
+        if scan.event_index not in self.scales.fits:
+            begin, end = (self._frames.get(number) for number in self._numbers(scan))
+            shown = end or (begin if is_last else None)
+            if shown is None:
+                return False
+            self.scales.add(scan.event_index, fitting_scale(shown.detail, scan.marks))
+        return True
+
+    def compare(
+        self, request: FrameRequest, pictures: ActionPictures | None, *, in_doubt: bool = False
+    ) -> bool:
         """Compare the screen before an action with its scan's.
 
-        Returns whether the target was certainly redrawn.
+        Returns whether the target was certainly redrawn; `in_doubt`: in which units its box is.
         """
         scan = request.scan
         if scan is None or pictures is None:
@@ -265,9 +220,8 @@ class ScanComparison:
             began=began and replace(began, replaced=None),
             ended=ended and replace(ended, replaced=None),
         )
-        if point is None:
+        if point is None or in_doubt:
             return False
-        self._fit(scan, last or first)
         front = front_of(shot.detail, [aim.window for aim in scan.windows if aim.window])
         aim = scan.aim if front is None else scan.windows[front]
         redrawn = later = None
@@ -279,13 +233,6 @@ class ScanComparison:
             action_index=index, window=aim.position, began=redrawn, ended=later
         )
         return bool(redrawn)
-
-    def _fit(self, scan: ScannedTarget, scanned: ScreenPicture | None) -> None:
-        """Note once for each scan how its boxes fit the picture."""
-        marks, line = scan.marks, scan.event_index
-        if marks is None or scanned is None or line in self.fits or len(marks) < LEAST_MARKS:
-            return
-        self.fits[line] = fitting_scale(scanned.detail, marks)
 
     def _is_redrawn(
         self, aim: Aim, point: Point, changes: PictureChanges, pictures: ActionPictures

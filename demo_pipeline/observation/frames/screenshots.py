@@ -39,12 +39,11 @@ from demo_pipeline.observation.clock.canvas import CANVAS_SIZE, fit_canvas
 from demo_pipeline.observation.clock.clock_evidence import typed_keys
 from demo_pipeline.observation.clock.screen_changes import find_screen_parts, needs_search
 from demo_pipeline.observation.frames.decode_pass import DecodeResult, run_decode_pass
-from demo_pipeline.observation.frames.evidence import Evidence, TreeScale
+from demo_pipeline.observation.frames.evidence import Evidence
 from demo_pipeline.observation.frames.frame_choice import Reason
-from demo_pipeline.observation.frames.frame_requests import request_frames
+from demo_pipeline.observation.frames.frame_requests import FrameRequest, request_frames
 from demo_pipeline.observation.frames.last_action import FINAL_FILE
 from demo_pipeline.observation.frames.pointer_path import PointerPath, PointerTrack
-from demo_pipeline.observation.frames.scan_comparisons import scales_of_parts
 from demo_pipeline.observation.frames.screenshot_writer import (
     THUMBNAILS_FILE,
     THUMBNAILS_SCHEMA,
@@ -181,49 +180,44 @@ class _Observation:
     out: Path
 
     def run(self, calibration: Calibration) -> tuple[Calibration, DecodeResult]:
-        """Decode the wanted frames, once unless they contradict the calibration.
+        """Decode the wanted frames, once unless they contradict the canvas.
 
-        A clock that does not hold further on is less certain, so that other frames are wanted. What
-        contradicts the canvas makes it search the whole video for a change of the screen's
-        resolution or scale, and a change makes it look again, with a canvas for each part. So do
-        trees whose boxes fit the picture in other units only.
+        What contradicts it makes the whole video be searched for a change of the screen's
+        resolution or scale. The log alone may do so, before the frames are decoded.
         """
-        scanned = scan_targets(self.actions, self.scans, self.reader, calibration)
-        observed = self._decoded(calibration, scanned)
-        checked = calibration.checked(observed.clock_parts)
-        if checked.clock != calibration.clock:
-            observed = self._decoded(checked, scanned)
-        calibration, desktops = checked, scanned.desktops
-        if observed.screen_suspect or needs_search(calibration, self.path.track(), desktops):
-            parts = find_screen_parts(self.video, calibration, self.path, desktops)
-            if parts is not None:
-                calibration = replace(calibration, parts=parts)
-                scanned = scan_targets(self.actions, self.scans, self.reader, calibration)
-                observed = self._decoded(calibration, scanned)
-        scales = scales_of_parts(observed.fits)
-        if scales:
-            reader = TreeReader(self.reader.log, self.reader.platform, scales)
-            scanned = scan_targets(self.actions, self.scans, reader, calibration)
-            observed = self._decoded(calibration, scanned)
-            found = tuple(TreeScale(scan_event=line, scale=scales[line]) for line in sorted(scales))
-            evidence = observed.evidence.model_copy(update={"tree_scales": found})
-            observed = replace(observed, evidence=evidence)
-        return calibration, observed
+        targets = scan_targets(self.actions, self.scans, self.reader, calibration)
+        is_searched = needs_search(calibration, self.path.track(), targets.desktops)
+        if not is_searched:
+            observed = self._decoded(calibration, targets)
+            if not observed.screen_suspect:
+                return calibration, observed
+        parts = find_screen_parts(self.video, calibration, self.path, targets.desktops)
+        if parts is not None:
+            calibration = replace(calibration, parts=parts)
+            targets = scan_targets(self.actions, self.scans, self.reader, calibration)
+        elif not is_searched:
+            return calibration, observed
+        return calibration, self._decoded(calibration, targets)
 
     def _decoded(self, calibration: Calibration, scanned: ScannedTargets) -> DecodeResult:
         """Decode the frames that are wanted now; those of an earlier look are deleted."""
         for file in self.out.glob("*.png"):
             file.unlink()
-        requests = request_frames(
-            self.actions,
-            scanned.by_action,
-            self.path,
-            calibration=calibration,
-            frame_s=self.video.frame_s,
-            grab_s=self.video.grab_s,
-        )
+
+        def requests(scale: float | None) -> Sequence[FrameRequest]:
+            targets = scanned.by_action
+            if scale is None:
+                targets = {index: replace(one, box=None) for index, one in targets.items()}
+            elif scale != 1.0:
+                reader = TreeReader(self.reader.log, self.reader.platform, {0: scale})
+                targets = scan_targets(self.actions, self.scans, reader, calibration).by_action
+            video, path = self.video, self.path
+            rates = {"frame_s": video.frame_s, "grab_s": video.grab_s}
+            return request_frames(self.actions, targets, path, calibration=calibration, **rates)
+
         return run_decode_pass(
             self.video,
+            requests(1.0),
             requests,
             calibration=calibration,
             path=self.path,

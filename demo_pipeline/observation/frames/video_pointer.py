@@ -74,6 +74,14 @@ class VideoPointer:
         around = (outer[0], first, last, outer[1])
         return [position for position in around if position is not None]
 
+    def places_around(self, before: float, after: float) -> list[Point]:
+        """The same, and all between as far as the clock is less certain than a frame."""
+        moved, uncertainty_s = self.moves_around(before, after), self.clock.uncertainty_ms / 1000
+        if not moved or uncertainty_s <= self.frame_s:
+            return moved
+        ends = (before - uncertainty_s, after + uncertainty_s)
+        return self.path.between(*(self.clock.event_time(end) for end in ends))
+
     def _logged_at(self, time: float) -> Point | None:
         """Position in event space at a video time; None before the first one."""
         return self.path.at(self.clock.event_time(time))

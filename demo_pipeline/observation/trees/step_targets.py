@@ -21,7 +21,7 @@ from demo_pipeline.observation.frames.changes import ChangedBox
 from demo_pipeline.observation.frames.evidence import Evidence, TargetEvidence
 from demo_pipeline.observation.frames.frame_requests import Aim, ScannedTarget
 from demo_pipeline.observation.frames.pointer_path import PixelBox
-from demo_pipeline.observation.frames.scan_comparisons import LEAST_MARKS
+from demo_pipeline.observation.frames.tree_scales import LEAST_MARKS
 from demo_pipeline.observation.trees.hit_test import (
     TEXT_ROLES,
     focused_node,

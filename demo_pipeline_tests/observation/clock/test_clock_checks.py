@@ -1,6 +1,5 @@
 """One clock along a recording: a video that runs behind later on is known to be as uncertain."""
 
-from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -12,7 +11,6 @@ from demo_pipeline.observation.clock.clock import Clock
 from demo_pipeline.observation.clock.clock_search import (
     LONGEST_PART_S,
     MAX_PARTS,
-    STRETCH_S,
     ClockPart,
     ClockSearch,
     with_parts,
@@ -21,7 +19,6 @@ from demo_pipeline.observation.frames.pointer_path import PointerTrack
 from demo_pipeline.observation.frames.video_reader import RecordedVideo, Span
 from demo_pipeline.recording.video_probe import VideoPackets
 from demo_pipeline_tests.observation import films
-from demo_pipeline_tests.observation.decoded_packets import decoded_packets
 from demo_pipeline_tests.observation.made import Observed
 from demo_pipeline_tests.simulator.form import SMALL, script
 from demo_pipeline_tests.simulator.painter import Painter
@@ -91,16 +88,6 @@ def test_frames_keep_the_distance_that_a_later_part_asks_for(tmp_path: Path) -> 
     leads = [row["lead_ms"] for row in observed.rows if row["lead_ms"] is not None]
     assert leads
     assert min(leads) >= observed.evidence.clock.uncertainty_ms - 0.001
-
-
-@pytest.mark.no_cover  # other tests run the same lines
-def test_parts_that_agree_are_not_decoded_by_themselves(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    decoded = decoded_packets(monkeypatch)
-    behind(tmp_path, 0)
-    again = [pts for pts, times in Counter(decoded).items() if times > 1]
-    assert len(again) <= STRETCH_S * VideoOptions().fps + 1  # what the calibration looks at
 
 
 @pytest.mark.no_cover  # other tests run the same lines

@@ -78,6 +78,7 @@ def run(
     return run_decode_pass(
         video,
         requests,
+        lambda _: requests,
         calibration=CALIBRATION,
         path=PATH,
         actions=actions,

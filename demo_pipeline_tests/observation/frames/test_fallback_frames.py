@@ -68,6 +68,7 @@ def observe(
     observed = run_decode_pass(
         video,
         requests,
+        lambda _: requests,
         calibration=CALIBRATION,
         path=path,
         actions=actions,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from demo_pipeline.observation.clock.canvas import Boxes
-from demo_pipeline.observation.frames.scan_comparisons import fitting_scale, scales_of_parts
+from demo_pipeline.observation.frames.tree_scales import TreeScales, fitting_scale
 from demo_pipeline.observation.frames.video_reader import Luma
 
 
@@ -31,6 +31,13 @@ def test_boxes_of_another_screen_are_in_doubt() -> None:
     picture, boxes = form()
     assert fitting_scale(np.full_like(picture, 240), boxes) is None
     assert fitting_scale(picture, boxes + np.array((13, 17, 0, 0))) is None
+
+
+def scales_of_parts(fits: dict[int, float | None]) -> dict[int, float | None]:
+    scales = TreeScales()
+    for line, fit in fits.items():
+        scales.add(line, fit)
+    return scales.parts()
 
 
 def test_each_part_of_a_recording_has_its_scale() -> None:

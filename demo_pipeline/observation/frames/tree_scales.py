@@ -1,0 +1,108 @@
+"""In which units the boxes of each scan are, by what the picture shows.
+
+After a change of display scaling some recorders log trees in other units than the pointer. Belongs
+here: the fit of a scan's boxes to the picture, and the parts of a recording that follow.
+"""
+
+from bisect import bisect_right, insort
+
+import numpy as np
+
+from demo_pipeline.observation.clock.canvas import Boxes
+from demo_pipeline.observation.frames.changes import DETAIL_STEP
+from demo_pipeline.observation.frames.video_reader import Luma
+
+USUAL_SCALES = (1.25, 1.5, 1.75, 2.0, 2.5, 3.0)  # that systems offer for their displays
+_SCALES = (*USUAL_SCALES, *(1 / scale for scale in USUAL_SCALES))
+LEAST_MARKS = 6  # elements; fewer fit by chance
+INK_LEVELS = 48  # of 255; the contrast of what a named element shows
+CUT_LEVELS = 24  # of 255; a step along the edge of a box, which cuts something there
+CUT_SHARE = 0.06  # of the samples along the edge; a box around its element cuts nothing
+FIT_SHARE = 0.5  # of the marks; right scales fit 0.48 to 1.00 of them, wrong ones up to 0.47
+MISFIT_SHARE = 0.35  # of the marks; trees in other units fit up to 0.34 as they are
+
+
+def fitting_scale(detail: Luma, marks: Boxes) -> float | None:
+    """By how much the boxes of a scan are too small: 1.0 when they fit; None: in doubt.
+
+    Args:
+        detail: the screen at the scan, as `ScreenPicture.detail`.
+        marks: (elements, 4) x, y, width, height of small named elements, video pixels.
+    """
+    own = _fit(detail, marks)
+    if own >= FIT_SHARE:
+        return 1.0
+    best = max(_SCALES, key=lambda scale: _fit(detail, marks * scale))
+    if _fit(detail, marks * best) >= max(FIT_SHARE, 2 * own):
+        return best
+    return None if own < MISFIT_SHARE else 1.0
+
+
+def _fit(detail: Luma, marks: Boxes) -> float:
+    """The share of boxes that hold something and cut nothing."""
+    rows, columns = detail.shape
+    corners = np.rint(np.hstack([marks[:, :2], marks[:, :2] + marks[:, 2:]]) / DETAIL_STEP)
+    fits = 0
+    for left, top, right, bottom in corners.astype(int).tolist():
+        if left < 0 or top < 0 or right >= columns or bottom >= rows:
+            continue
+        inside = detail[top:bottom, left:right]
+        edges = (detail[top, left:right], detail[bottom, left:right])
+        sides = (detail[top:bottom, left], detail[top:bottom, right])
+        cuts = sum(
+            int(np.count_nonzero(np.abs(np.diff(edge.astype(np.int16))) > CUT_LEVELS))
+            for edge in (*edges, *sides)
+        )
+        has_ink = inside.size and int(inside.max()) - int(inside.min()) > INK_LEVELS
+        fits += bool(has_ink) and cuts <= CUT_SHARE * 2 * (right - left + bottom - top)
+    return fits / len(marks)
+
+
+class TreeScales:
+    """The scale of the boxes of each scan, by what the film has shown so far.
+
+    Boxes that fit as they are count at once. Another scale is that of two scans in a row; where a
+    single scan differs, it is in doubt. Scans that were not looked at are as the one before.
+
+    Attributes:
+        fits: how the boxes of scans fit the picture, by line, as `fitting_scale` says.
+    """
+
+    def __init__(self) -> None:
+        self.fits: dict[int, float | None] = {}
+        self._lines: list[int] = []
+
+    def add(self, line: int, fit: float | None) -> None:
+        """Note how the boxes of the scan of a line fit."""
+        self.fits[line] = fit
+        insort(self._lines, line)
+
+    def at(self, line: int) -> float | None:
+        """The scale of the scan of a line; None: in doubt."""
+        position = bisect_right(self._lines, line) - 1
+        return self._scale(position) if position >= 0 else 1.0
+
+    def is_open(self, line: int) -> bool:
+        """Whether the next scan may yet confirm the scale of the scan of a line."""
+        newest = self._lines[-1] if self._lines else line + 1
+        return newest <= line and self.fits[newest] is not None and self.at(newest) is None
+
+    def give_up(self) -> None:
+        """Take the scale of the newest scan as in doubt."""
+        self.fits[self._lines[-1]] = None
+
+    def parts(self) -> dict[int, float | None]:
+        """The scale from each line on at which it changes; it begins with 1."""
+        changes: dict[int, float | None] = {}
+        scale: float | None = 1.0
+        for position, line in enumerate(self._lines):
+            now = self._scale(position)
+            if now != scale:
+                changes[line] = scale = now
+        return changes
+
+    def _scale(self, position: int) -> float | None:
+        before = self._lines[max(0, position - 1) : position]
+        neighbours = [*before, *self._lines[position + 1 : position + 2]]
+        found = self.fits[self._lines[position]]
+        return found if found in {1.0, *(self.fits[line] for line in neighbours)} else None

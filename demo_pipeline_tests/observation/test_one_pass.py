@@ -1,0 +1,165 @@
+"""The film is decoded once: whatever trees, clock and encoding are like, and pictures are right."""
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from demo_pipeline.observation.clock.clock_search import MAX_PARTS, STRETCH_S
+from demo_pipeline.observation.frames import decode_pass
+from demo_pipeline_tests.observation import films
+from demo_pipeline_tests.observation.decoded_packets import decoded_packets
+from demo_pipeline_tests.observation.films import Rule, every_frame
+from demo_pipeline_tests.observation.made import Observed, observe
+from demo_pipeline_tests.simulator.desktop import Box, Desktop, Widget
+from demo_pipeline_tests.simulator.form import SMALL
+from demo_pipeline_tests.simulator.frame_numbers import read_frame_number
+from demo_pipeline_tests.simulator.painter import Painter
+from demo_pipeline_tests.simulator.recording import GroundTruth, write_recording
+from demo_pipeline_tests.simulator.script import Script, click
+from demo_pipeline_tests.simulator.video import VideoOptions
+
+NAMES = (
+    *("Inbox", "Drafts", "Sent", "Archive", "Reply", "Forward"),
+    *("Attach", "Delete", "Settings", "Search", "Print", "Help"),
+)
+OFFICE = Desktop(
+    (
+        Widget("Mail", "window", Box(160, 60, 1500, 900)),
+        *(
+            Widget(name, "button", Box(x, y, 96 + 14 * len(name), 58), "Mail")
+            for name, x, y in zip(
+                NAMES,
+                (190, 407, 683, 941, 1240, 229, 560, 811, 1103, 371, 733, 1317),
+                (140, 203, 331, 157, 260, 419, 527, 470, 611, 683, 790, 837),
+                strict=True,
+            )
+        ),
+    )
+)
+STORY = Script(
+    OFFICE, tuple(map(click, ("Drafts", "Print", "Sent", "Help", "Inbox") * 2)), lead_in_ms=2500
+)
+LATE_MS = 90
+PART_FRAMES = 60  # at most, of one part in which the clock is looked at again, in these films
+
+Change = Callable[[dict[str, Any]], None]
+
+
+def changed_boxes(log: Path, change: Change) -> None:
+    """Change the box of every node in the log's scans."""
+
+    def walk(value: Any) -> None:
+        if isinstance(value, dict):
+            if "bbox" in value:
+                change(value["bbox"])
+            for inner in value.values():
+                walk(inner)
+        elif isinstance(value, list):
+            for inner in value:
+                walk(inner)
+
+    lines = [json.loads(line) for line in log.read_text("utf-8").splitlines()]
+    for line in lines:
+        walk(line["data"])
+    log.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+
+
+def larger(box: dict[str, Any]) -> None:
+    """As of a recorder that logs trees in units of a display scaling of 150 %."""
+    box.update({side: value / 1.5 for side, value in box.items()})
+
+
+def elsewhere(box: dict[str, Any]) -> None:
+    """As of a tree that is not that of the screen."""
+    box.update(x=box["x"] + 47, y=box["y"] + 31)
+
+
+def filmed(root: Path, video: VideoOptions) -> Observed:
+    folder, options = root / "uploads" / "demo", replace(SMALL, video=video)
+    return observe(folder, root / "store", write_recording(folder, STORY, options))
+
+
+def with_trees(root: Path, change: Change | None) -> Observed:
+    """On a screen that is large enough for the boxes to tell."""
+    folder, options = root / "uploads" / "demo", replace(SMALL, width=1280, height=720)
+    truth = write_recording(folder, STORY, options)
+    if change is not None:
+        changed_boxes(folder / "input_log.jsonl", change)
+    return observe(folder, root / "store", truth)
+
+
+def late(root: Path) -> Observed:
+    """The second half of the film shows the screen of some time earlier."""
+
+    def write(path: Path, painter: Painter, truth: GroundTruth) -> None:
+        half = (truth.frames[0].wall_ms + truth.frames[-1].wall_ms) / 2
+        frames = [
+            replace(frame, wall_ms=frame.wall_ms - LATE_MS * (frame.wall_ms > half))
+            for frame in truth.frames
+        ]
+        films.write_plain(path, painter, replace(truth, frames=tuple(frames)))
+
+    story = replace(STORY, acts=(*STORY.acts, *STORY.acts, *STORY.acts))
+    return films.painted(root, SMALL, write, story)
+
+
+USUAL = VideoOptions(preset="ultrafast", gop=30)
+KINDS: dict[str, Callable[[Path], Observed]] = {
+    "fitting trees": lambda root: with_trees(root, None),
+    "trees in other units": lambda root: with_trees(root, larger),
+    "trees of another screen": lambda root: with_trees(root, elsewhere),
+    "a clock that is off later on": late,
+    "one key frame": lambda root: filmed(root, replace(USUAL, gop=10_000)),
+    "B-frames": lambda root: filmed(root, replace(USUAL, preset="veryfast", b_frames=2)),
+    "starts late": lambda root: filmed(root, replace(USUAL, video_start_s=1.7)),
+    "a variable rate": lambda root: filmed(root, replace(USUAL, variable=True)),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_film_is_decoded_once_and_its_pictures_are_right(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside one pass, only the stretches that the calibration looks at are decoded."""
+    looked: list[int] = []
+    whole = decode_pass.show_frames
+
+    def counted(*args: Any, **options: Any) -> Any:
+        looked.append(len(decoded))
+        return whole(*args, **options)
+
+    decoded = decoded_packets(monkeypatch)
+    monkeypatch.setattr(decode_pass, "show_frames", counted)
+    observed = KINDS[kind](tmp_path)
+    (first,) = looked
+    assert first <= STRETCH_S * USUAL.fps + 1 + MAX_PARTS * PART_FRAMES
+    assert max(Counter(decoded[first:]).values()) == 1
+    check_pictures(observed)
+    is_late = kind == "a clock that is off later on"
+    assert (observed.evidence.clock.uncertainty_ms >= LATE_MS - 5) == is_late
+
+
+def check_pictures(observed: Observed) -> None:
+    """Each picture is the frame that the rule names, found by its number on the screen."""
+    shown = every_frame(observed.folder / "recording.mp4")
+    rule = Rule(shown, observed.truth, observed.evidence.clock)
+    assert len(observed.rows) == len(observed.truth.actions)
+    for position, row in enumerate(observed.rows):
+        frame = shown[row["frame"]]
+        assert frame == rule.names(position), position
+        assert read_frame_number(observed.picture(row["file"])) == frame.number
+
+
+def test_trees_in_other_units_have_targets_and_those_of_another_screen_none(tmp_path: Path) -> None:
+    scaled = KINDS["trees in other units"](tmp_path / "scaled").evidence
+    assert [one.scale for one in scaled.tree_scales] == [pytest.approx(1.5)]
+    fitting = KINDS["fitting trees"](tmp_path / "fitting").evidence
+    assert scaled.targets == fitting.targets
+    other = KINDS["trees of another screen"](tmp_path / "other").evidence
+    assert [one.scale for one in other.tree_scales] == [None]
+    assert other.targets == ()

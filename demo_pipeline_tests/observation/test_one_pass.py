@@ -119,6 +119,7 @@ KINDS: dict[str, Callable[[Path], Observed]] = {
     "starts late": lambda root: filmed(root, replace(USUAL, video_start_s=1.7)),
     "a variable rate": lambda root: filmed(root, replace(USUAL, variable=True)),
 }
+SCALES = {"trees in other units": [pytest.approx(1.5)], "trees of another screen": [None]}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -140,8 +141,13 @@ def test_a_film_is_decoded_once_and_its_pictures_are_right(
     assert first <= STRETCH_S * USUAL.fps + 1 + MAX_PARTS * PART_FRAMES
     assert max(Counter(decoded[first:]).values()) == 1
     check_pictures(observed)
+    evidence = observed.evidence
     is_late = kind == "a clock that is off later on"
-    assert (observed.evidence.clock.uncertainty_ms >= LATE_MS - 5) == is_late
+    assert (evidence.clock.uncertainty_ms >= LATE_MS - 5) == is_late
+    assert [one.scale for one in evidence.tree_scales] == SCALES.get(kind, [])
+    if "trees" in kind:
+        compared = [target.began for target in evidence.targets]
+        assert compared == [False] * (None not in SCALES.get(kind, [])) * len(STORY.acts)
 
 
 def check_pictures(observed: Observed) -> None:
@@ -153,13 +159,3 @@ def check_pictures(observed: Observed) -> None:
         frame = shown[row["frame"]]
         assert frame == rule.names(position), position
         assert read_frame_number(observed.picture(row["file"])) == frame.number
-
-
-def test_trees_in_other_units_have_targets_and_those_of_another_screen_none(tmp_path: Path) -> None:
-    scaled = KINDS["trees in other units"](tmp_path / "scaled").evidence
-    assert [one.scale for one in scaled.tree_scales] == [pytest.approx(1.5)]
-    fitting = KINDS["fitting trees"](tmp_path / "fitting").evidence
-    assert scaled.targets == fitting.targets
-    other = KINDS["trees of another screen"](tmp_path / "other").evidence
-    assert [one.scale for one in other.tree_scales] == [None]
-    assert other.targets == ()

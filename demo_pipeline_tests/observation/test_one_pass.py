@@ -119,7 +119,10 @@ KINDS: dict[str, Callable[[Path], Observed]] = {
     "starts late": lambda root: filmed(root, replace(USUAL, video_start_s=1.7)),
     "a variable rate": lambda root: filmed(root, replace(USUAL, variable=True)),
 }
-SCALES = {"trees in other units": [pytest.approx(1.5)], "trees of another screen": [None]}
+SCALES: dict[str, list[Any]] = {
+    "trees in other units": [pytest.approx(1.5)],
+    "trees of another screen": [None],
+}
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -135,6 +135,7 @@ class DatasetSettings(Section):
     exclude: tuple[str, ...] = Field((), description="ids that no training export takes")
     include_failed: bool = Field(False, description="completed, but the task was not done")
     include_aborted: bool = Field(False, description="ended before they were completed")
+    include_duplicates: bool = Field(False, description="the same film or log under another id")
     include_contaminated: bool = Field(False, description="demonstrations of benchmark tasks")
     include_avoidable_leaks: bool = Field(False, description="the pointer is shown at its target")
     include_unavoidable_leaks: bool = Field(True, description="the same, but it was there before")

@@ -158,7 +158,9 @@ def _left_out(datasets: Sequence[DatasetOutcome]) -> list[str]:
             names[words].append(dataset.name)
     for words, leaving in names.items():
         lines[", ".join(leaving)].append(words)
-    return [f"left out of {leaving}: {', '.join(words)}" for leaving, words in lines.items()]
+    told = dict.fromkeys(sentence for dataset in datasets for sentence in dataset.told)
+    left = [f"left out of {leaving}: {', '.join(words)}" for leaving, words in lines.items()]
+    return [*left, *told]
 
 
 def print_scores(preset: str, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -28,6 +28,7 @@ class CommittedTrajectories:
         records: id → the version of its records.
         left_out: reason → number of demonstrations without a usable trajectory.
         damaged: the outputs that `left_out` counts as broken.
+        told: sentences on ids of one upload, and on demonstrations that changed their split.
         whole: output and version of the datasets that were built, or found whole, meanwhile.
     """
 
@@ -36,6 +37,7 @@ class CommittedTrajectories:
     records: Mapping[str, VersionName] = field(default_factory=dict)
     left_out: Mapping[str, int] = field(default_factory=dict)
     damaged: tuple[str, ...] = ()
+    told: tuple[str, ...] = ()
     whole: set[tuple[str, str]] = field(default_factory=set)
 
     @cached_property  # for the card and for the check

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, TypeVar
@@ -112,10 +113,19 @@ def plan_splits(
     """
     selection = select(trajectories, settings)
     candidates = {candidate.source.id: candidate for candidate in selection.chosen}
-    groups = connected_groups({key: candidates[key].split_groups for key in candidates})
+    oldest = sorted(selection.chosen, key=_age)
+    known = [one.source for one in oldest if one.source.group]
+    names = {source.id: source.group for source in known}
+    groups = connected_groups({one.source.id: one.split_groups for one in oldest}, names)
+    placed = {one.group: Split(one.split) for one in reversed(known) if one.split}
     applications = {key: candidates[key].application for key in candidates}
     sparse = {key for key, candidate in candidates.items() if not candidate.gives_steps}
-    return selection, assign_splits(groups, settings, applications, besides=sparse)
+    return selection, assign_splits(groups, settings, applications, besides=sparse, placed=placed)
+
+
+def _age(one: Candidate) -> tuple[bool, datetime, str]:
+    """Sorts by age: what was in a split before is older than what was not."""
+    return not one.source.group, one.recorded, one.source.id
 
 
 def plan_export(

@@ -21,6 +21,7 @@ from demo_pipeline.desktopd.models import ActionType, Result, Task
 from demo_pipeline.desktopd.trajectory_reader import Notes, json_problem, read_document
 from demo_pipeline.files.json_files import JsonFileError, parse_json
 from demo_pipeline.files.parquet import rows_table
+from demo_pipeline.osworld.task_files import instruction_key
 from demo_pipeline.problems import DemonstrationError, Problem, errors
 from demo_pipeline.review.decisions import NO_CORRECTIONS, Corrected, Corrections, corrected
 from demo_pipeline.settings import DatasetSettings
@@ -296,7 +297,9 @@ class Candidate:
         source: where it is.
         instruction: of task.json.
         application: of task.json.
-        split_groups: of its provenance.
+        split_groups: of its provenance, then its instruction and other wordings of it: those who
+            share one are one task.
+        recorded: when, in UTC.
         hidden: its hidden actions.
         incomplete: steps before which too many actions are hidden for exports of steps; the number
             that follows the last stands for the end.
@@ -311,6 +314,7 @@ class Candidate:
     instruction: str
     application: str
     split_groups: tuple[str, ...]
+    recorded: datetime = EPOCH
     hidden: HiddenActions = NOTHING_HIDDEN
     incomplete: frozenset[int] = frozenset()
     bad_steps: frozenset[int] = frozenset()
@@ -334,8 +338,8 @@ class Selection:
     Attributes:
         chosen: the trajectories that take part, in the order of their ids.
         excluded: how many were left out, by reason: failed, aborted, contaminated, incomplete,
-            unreadable; when there are any also excluded, rejected, not_approved, ungraded and
-            low_alignment.
+            unreadable; when there are any also excluded, duplicate, rejected, not_approved,
+            ungraded and low_alignment.
         problems: why unreadable trajectories could not be read.
         newest: when the newest of `chosen` was recorded, in UTC; the epoch when that is unknown.
         left_out: trajectory → why it takes no part; the unreadable ones are not in it.
@@ -352,7 +356,8 @@ def select(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings)
     """Choose trajectories for training.
 
     Demonstrations that the settings name, or whose review they do not accept, are left out, and
-    unless the settings include them failed and aborted ones and those of a benchmark task; each is
+    unless the settings include them duplicates, failed and aborted ones and those of a benchmark
+    task; each is
     counted under the first reason that holds. A trajectory that cannot be read is left out and
     reported; the others are not affected. Which of the chosen have too many hidden actions depends
     on the export; `export_loop.plan_export` leaves them out.
@@ -371,45 +376,34 @@ def select(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings)
             excluded["unreadable"] += 1
             _LOG.debug("%s takes no part: unreadable", source.id)
             continue
-        if reason := _review_reason(source, settings) or _left_out(head, settings):
+        if reason := _reason(source, settings) or _left_out(head, settings):
             excluded[reason] += 1
             left_out[source.id] = _LeftOut(reason, head.split_groups[0])
             _LOG.debug("%s takes no part: %s", source.id, reason)
         else:
             newest = max(newest, head.recorded)
             chosen.append(candidate_of(source, head, settings))
-    return Selection(tuple(_of_words(chosen)), excluded, tuple(problems), newest, left_out)
-
-
-def _of_words(chosen: Sequence[Candidate]) -> Iterator[Candidate]:
-    """Yield the trajectories; a task is also what some wording of another's instruction says."""
-    wordings = {plain_words(text) for one in chosen for text in one.wordings}
-    for one in chosen:
-        said = {plain_words(text) for text in (one.instruction, *one.wordings)} & wordings
-        groups = (*one.split_groups, *(f"\U0010ffff{text}" for text in sorted(said)))
-        yield replace(one, split_groups=groups) if said else one
-
-
-def plain_words(text: str) -> str:
-    """A text without the differences that make no other task of it."""
-    return " ".join(text.casefold().split())
+    return Selection(tuple(chosen), excluded, tuple(problems), newest, left_out)
 
 
 def candidate_of(source: DatasetTrajectory, head: Head, settings: DatasetSettings) -> Candidate:
     """A trajectory as a candidate; which steps it gives depends on `max_hidden_share`."""
     waits, share = frozenset(head.waits), settings.max_hidden_share
     incomplete = head.hidden.incomplete_steps(head.steps, waits, share, head.first)
+    others = tuple(_wordings(head))
+    said = dict.fromkeys(instruction_key(text) or text for text in (head.instruction, *others))
     return Candidate(
         source=source,
         instruction=head.instruction,
         application=head.application,
-        split_groups=head.split_groups,
+        split_groups=(*head.split_groups, *(f"instruction: {text}" for text in said)),
+        recorded=head.recorded,
         hidden=head.hidden,
         incomplete=incomplete,
         bad_steps=frozenset(head.corrections.bad_steps) | _incorrect(head.notes, settings),
         gives_steps=len(incomplete) <= head.steps,
         stretch=head.hidden.whole_stretch(head.steps, settings.min_steps, head.first),
-        wordings=tuple(_wordings(head)),
+        wordings=others,
     )
 
 
@@ -420,10 +414,12 @@ def _wordings(head: Head) -> Iterator[str]:
         yield head.instruction
 
 
-def _review_reason(source: DatasetTrajectory, settings: DatasetSettings) -> str:
-    """Why people do not want it in a dataset; empty when they do."""
+def _reason(source: DatasetTrajectory, settings: DatasetSettings) -> str:
+    """Why it is not wanted in a dataset, by its review and its twin; empty when it is."""
     if source.id in settings.exclude:
         return "excluded"
+    if source.duplicate_of and not settings.include_duplicates:
+        return "duplicate"
     if settings.require_review != "none" and source.review == "rejected":
         return "rejected"
     missing = settings.require_review == "approved" and source.review != "approved"

@@ -1,13 +1,13 @@
 """Assigns trajectories to splits.
 
 Belongs here: grouping the demonstrations of a task and assigning groups by a stable hash, so that
-no task is in two splits and a new demonstration does not move an old one; and which instructions
-could be asked about the same screenshot in two splits.
+no task is in two splits and a new demonstration moves no old one unless it joins two tasks; and
+which instructions could be asked about the same screenshot in two splits.
 """
 
 import hashlib
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -35,8 +35,7 @@ class SplitPlan:
         splits: split of every trajectory.
         groups: split of every group.
         members: group of every trajectory.
-        filled: groups that were moved to a split that would have been empty, in order. Only these
-            may be in another split when there are more groups.
+        filled: new groups that were moved to a split that would have been empty, in order.
         empty: splits with a ratio above 0 that stay empty because there are too few groups.
         absent: held-out applications that no trajectory has.
     """
@@ -60,15 +59,19 @@ class SplitPlan:
         )
 
 
-def connected_groups(split_groups: Mapping[str, Iterable[str]]) -> dict[str, str]:
+def connected_groups(
+    split_groups: Mapping[str, Sequence[str]], names: Mapping[str, str] | None = None
+) -> dict[str, str]:
     """Join trajectories that share a split group, directly or through others.
 
     Args:
-        split_groups: trajectory → its split groups (one, unless its provenance names several); a
-            trajectory without any is a group of its own.
+        split_groups: trajectory → its split groups, oldest trajectory first; one without any is a
+            group of its own.
+        names: trajectory → the group that it was in before, when there is one.
 
     Returns:
-        Trajectory → group, named after the smallest of the group's split groups.
+        Trajectory → group, named as the oldest of its trajectories was: by its group before, else
+        by its first split group. So the name stays when younger ones come.
     """
     parent: dict[str, str] = {}
 
@@ -79,14 +82,14 @@ def connected_groups(split_groups: Mapping[str, Iterable[str]]) -> dict[str, str
             name = parent[name]
         return name
 
-    named = {
-        key: sorted(set(names)) or [f"trajectory:{key}"] for key, names in split_groups.items()
-    }
-    for names in named.values():
-        for name in names:
-            low, high = sorted((root(names[0]), root(name)))
-            parent[high] = low
-    return {key: root(names[0]) for key, names in named.items()}
+    keys = {key: [*of] or [f"trajectory:{key}"] for key, of in split_groups.items()}
+    for of in keys.values():
+        for key in of:
+            parent[root(key)] = root(of[0])
+    found: dict[str, str] = {}
+    for trajectory, of in keys.items():
+        found.setdefault(root(of[0]), (names or {}).get(trajectory, of[0]))
+    return {trajectory: found[root(of[0])] for trajectory, of in keys.items()}
 
 
 def assign_splits(
@@ -94,12 +97,14 @@ def assign_splits(
     settings: DatasetSettings,
     applications: Mapping[str, str] | None = None,
     besides: AbstractSet[str] = frozenset(),
+    placed: Mapping[str, Split] | None = None,
 ) -> SplitPlan:
     """Assign every group to a split.
 
     A group with a trajectory of a held-out application is held out as a whole. The hash of any
     other group is compared with the cumulative ratios of train, val and test. An empty split with a
-    ratio above 0 takes the group whose hash is nearest to it, unless that would empty another one.
+    ratio above 0 takes the new group whose hash is nearest to it, unless that would empty another
+    one. A group that was placed before stays where it was.
 
     Args:
         groups: trajectory → group.
@@ -107,7 +112,9 @@ def assign_splits(
         applications: trajectory → application; needed for held-out applications.
         besides: trajectories that get a split but affect no other: a group of nothing else fills
             no split, and a split that holds nothing else is empty.
+        placed: group → the split that it was in before.
     """
+    placed = placed or {}
     held = {normalise_app(name): name for name in settings.held_out_applications}
     used = {key: normalise_app(name) for key, name in (applications or {}).items()}
     held_out = {group for key, group in groups.items() if used.get(key) in held}
@@ -116,10 +123,13 @@ def assign_splits(
         group: stable_position(settings.seed, group)
         for group in sorted(set(groups.values()) - held_out)
     }
-    hashed = {group: split_at(where, intervals) for group, where in position.items()}
+    hashed = {
+        group: placed.get(group) or split_at(where, intervals) for group, where in position.items()
+    }
     counted = {group for key, group in groups.items() if key not in besides}
     assigned = {group: split for group, split in hashed.items() if group in counted}
-    filled = _fill(assigned, position, intervals)
+    new = {group: where for group, where in position.items() if group not in placed}
+    filled = _fill(assigned, new, intervals)
     present = set(assigned.values())
     assigned = hashed | assigned | dict.fromkeys(held_out, Split.HELD_OUT)
     return SplitPlan(
@@ -164,12 +174,15 @@ def _fill(
     position: Mapping[str, float],
     intervals: Mapping[Split, tuple[float, float]],
 ) -> tuple[tuple[str, Split], ...]:
-    """Move a group into each empty split if another split can spare it; changes `assigned`."""
+    """Move a group with a position into each empty split, if another can spare it.
+
+    Changes `assigned`.
+    """
     moves = []
     for split, (low, high) in intervals.items():
         if split in assigned.values():
             continue
-        spare = _can_spare(assigned)
+        spare = [group for group in _can_spare(assigned) if group in position]
         if not spare:
             continue
         nearest = min(

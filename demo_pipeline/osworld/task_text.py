@@ -75,12 +75,14 @@ def strip_app_tags(text: str | None) -> str:
 def slug(text: str) -> str:
     """Lower-case ASCII words joined by `_`, at most 80 characters.
 
-    A hash is appended when the text was cut or had other characters, so that slugs stay distinct.
+    A hash is appended when the text was cut or had other characters, so that slugs stay distinct; it
+    is the same for another case, or another form of the same characters.
     """
     folded = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
     words = _NOT_SLUG.sub("_", folded).strip("_")
     whole = len(words) <= _SLUG_LENGTH and text.isascii()
     if whole and words:
         return words
-    digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:8]
+    same = unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
+    digest = hashlib.sha256(same.encode("utf-8", "replace")).hexdigest()[:8]
     return f"{words[:_SLUG_LENGTH].rstrip('_') or 'task'}_{digest}"

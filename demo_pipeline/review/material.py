@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from demo_pipeline.actions.action_tables import read_actions
+from demo_pipeline.datasets.split_memory import read_split_memory
 from demo_pipeline.desktopd.trajectory_reader import read_trajectory
 from demo_pipeline.files.parquet import read_rows
 from demo_pipeline.files.recording_files import VIDEO_FILE
@@ -76,7 +77,12 @@ class Material:
         names = [name.partition("/")[2] for name in self._store.outputs(TRAJECTORIES_STAGE.folder)]
         rows = list(filter(None, map(self._row, names)))
         near = {name: sorted(group) for group in groups(rows) for name in group}
+        known = read_split_memory(self._store).demonstrations
+        twins = {name: one.duplicate_of for name, one in known.items() if one.duplicate_of}
         shown = [self._queue_row(row, of.get(row["trajectory_id"], ()), near) for row in rows]
+        for row in shown:
+            if row["id"] in twins:
+                row["signals"].append([f"same upload as {twins[row['id']]}", 1])
         shown.sort(key=lambda row: (-row["doubt"], row["id"]))
         return {"rows": shown}
 

@@ -18,6 +18,7 @@ from uuid import uuid4
 
 from pydantic import ValidationError
 
+from demo_pipeline.datasets.split_memory import forget_split
 from demo_pipeline.desktopd.trajectory_reader import read_trajectory
 from demo_pipeline.desktopd.validator import check_tree_bytes
 from demo_pipeline.files.json_files import JsonFileError, json_bytes, parse_json, read_bytes
@@ -349,6 +350,7 @@ def forget_demonstration(
         made_of |= {one.manifest.stage for name, one in datasets if one and name in fresh}
     for name in sorted(held | own):
         store.erase(name)
+    forget_split(store, demonstration)
     documents = sum(store.delete_documents(f"{folder}/{demonstration}") for folder in _DOCUMENTS)
     documents += store.delete_document(f"quarantine/{demonstration}.json")  # of older stores
     return sorted(own), sorted(held), documents

@@ -7,6 +7,7 @@ what people see of a dataset. One dataset is built by datasets.py.
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 from demo_pipeline.datasets.dataset_inputs import CommittedTrajectories, DatasetInputs
 from demo_pipeline.files.shown_text import plain_line
@@ -82,7 +83,8 @@ def dataset_outcome(store: Store, stage: Stage[DatasetInputs], output: str) -> D
     counts = {key: summary[key] for key in stage.counts if key in summary}
     size = bytes_written(store, output) if version else 0
     left_out = tuple(left_out_words(summary))
-    return DatasetOutcome(stage.name, f"{store.url}/{output}", counts, left_out, size)
+    told = tuple(map(str, cast("list[str]", summary.get("told", []))))
+    return DatasetOutcome(stage.name, f"{store.url}/{output}", counts, left_out, told, size)
 
 
 RetryPause = Callable[[str, float], None]

@@ -17,6 +17,7 @@ from typing import Self
 from demo_pipeline.datasets.dataset_inputs import CommittedTrajectories, DatasetInputs
 from demo_pipeline.datasets.index import ExportState
 from demo_pipeline.datasets.selection import CORRECTIONS_FILE, NOTES_FILE, TRAJECTORY_FILE
+from demo_pipeline.datasets.split_memory import keep_split_memory, place, splits_fingerprint
 from demo_pipeline.exports.record_stages import RECORDS_STAGE, record_fingerprints
 from demo_pipeline.files.json_files import json_bytes
 from demo_pipeline.files.processes import reduced_python_gc
@@ -59,8 +60,12 @@ def dataset_recipe(
         kept = kept_files(stage)
         required = context.settings.datasets.require_review
         inputs |= {one.id: read_of(one, kept, required) for one in committed.trajectories}
+        inputs[SPLITS] = splits_fingerprint(committed.trajectories)
         inputs |= {f"left out: {name}": str(n) for name, n in committed.left_out.items()}
     return Recipe(stage.name, stage.code_version, stage.fingerprint(context.settings), inputs)
+
+
+SPLITS = "splits"  # among the inputs of a recipe
 
 
 def kept_files(stage: Stage[DatasetInputs]) -> tuple[str, ...]:
@@ -105,8 +110,35 @@ class _Kept:
         return cls(version.name, VersionName(link.output, link.version, content), digests)
 
 
-def committed_trajectories(workspace: Workspace) -> CommittedTrajectories:
-    """Every trajectory with records as a local folder; damaged and missing ones are counted.
+def committed_trajectories(workspace: Workspace, *, keep: bool = False) -> CommittedTrajectories:
+    """Every trajectory with records, placed in its split; damaged and missing ones are counted.
+
+    Args:
+        workspace: with the store.
+        keep: remember the splits, for a build.
+
+    Raises:
+        StorageError: the store cannot be read.
+    """
+    found = set[str]()
+    while True:
+        committed = _committed(workspace)
+        settings, store = workspace.settings.datasets, workspace.store
+        try:
+            placed, memory = place(store, committed.trajectories, settings)
+            break
+        except ChangedOutput as error:
+            if error.output in found or not store.verify(error.output):
+                raise
+            found.add(error.output)
+            _damaged.add((store.url, error.output))
+    if keep:
+        keep_split_memory(store, memory)
+    return replace(committed, trajectories=placed, told=(*memory.twins(), *memory.moves()))
+
+
+def _committed(workspace: Workspace) -> CommittedTrajectories:
+    """Every trajectory with records as a local folder.
 
     A quarantined demonstration whose last good records are still committed is included with them.
     A file of records that other settings or other code have made is left out of `digests`.
@@ -296,7 +328,7 @@ def _run(
     while True:
         try:
             if stage.reads_trajectories and not opened:
-                opened.append(committed_trajectories(workspace))
+                opened.append(committed_trajectories(workspace, keep=True))
             context, fingerprints = _opened(workspace, stage, *opened)
             result = _build(workspace, stage, context, fingerprints, force=force)
             break
@@ -443,6 +475,7 @@ def _build(
             return summary
         unreadable = tuple(summary.get("problems", ()))
         damage = [*trajectory_damage(workspace.store, committed.damaged, unreadable)]
+        summary |= {"told": list(committed.told)} if committed.told else {}
         summary |= {"damaged": [problem.as_dict() for problem in damage]} if damage else {}
         problems = [str(problem) for problem in unreadable]
         return summary | {"problems": problems, "left_out": dict(committed.left_out)}

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, Validat
 
 from demo_pipeline.datasets.export_loop import plan_export
 from demo_pipeline.datasets.selection import CORRECTIONS_FILE, NOTES_FILE
+from demo_pipeline.datasets.split_memory import splits_fingerprint
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.evaluation.answer_forms import ANSWER_FORMS
 from demo_pipeline.evaluation.predictions import read_predictions
@@ -42,7 +43,7 @@ from demo_pipeline.files.json_files import JsonFileError, dump_json, json_bytes,
 from demo_pipeline.files.parquet import TableWriter, write_rows
 from demo_pipeline.problems import Problem, Severity
 from demo_pipeline.runs.build import build_if_stale
-from demo_pipeline.runs.datasets import committed_trajectories, read_of
+from demo_pipeline.runs.datasets import SPLITS, committed_trajectories, read_of
 from demo_pipeline.runs.results import BuildResult
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.stage import Summary
@@ -355,6 +356,7 @@ def run_evaluation(workspace: Workspace, name: str, *, force: bool = False) -> B
         required = workspace.settings.datasets.require_review
         kept = [CORRECTIONS_FILE, NOTES_FILE]
         inputs = {one.id: read_of(one, kept, required) for one in committed.trajectories}
+        inputs[SPLITS] = splits_fingerprint(committed.trajectories)
         inputs[f"{EVALUATIONS_FOLDER}/{name}"] = dropped.fingerprint
         recipe = Recipe(EVALUATION_OUTPUT, EVALUATION_CODE_VERSION, section, inputs)
         return build_if_stale(workspace.store, output, recipe, build, check, force=force)

@@ -19,6 +19,7 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from demo_pipeline import __version__
+from demo_pipeline.datasets.split_memory import read_split_memory
 from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.files.system_errors import system_trouble
 from demo_pipeline.runs.failures import transient_reason
@@ -82,6 +83,13 @@ def examine_workspace(workspace: Workspace) -> Iterator[Finding]:
         yield _outputs(workspace)
         yield _quarantine(workspace)
         yield _leftovers(workspace)
+        yield from _twins(workspace)
+
+
+def _twins(workspace: Workspace) -> Iterator[Finding]:
+    """Yield which ids are one upload, as the last build of the datasets saw it."""
+    for sentence in read_split_memory(workspace.store).twins():
+        yield Finding("duplicates", HealthLevel.WARNING, sentence)
 
 
 def _versions() -> Finding:

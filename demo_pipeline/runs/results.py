@@ -152,13 +152,14 @@ class DatasetOutcome:
     """One built dataset: its asset, where it is, and what its stage counts, maybe by split.
 
     `left_out` says what it lacks, and why, such as `1 failed demonstration`; `bytes_written` counts
-    no hard links.
+    no hard links. `told`: see `CommittedTrajectories`.
     """
 
     name: str
     path: str
     counts: Mapping[str, Any] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
+    told: tuple[str, ...] = ()
     bytes_written: int = 0
 
 

@@ -40,6 +40,8 @@ class DatasetTrajectory:
         digests: name → SHA-256 of each file of its records.
         review: what people decided about it.
         rejected_for: why, for a rejected one.
+        group, split: of its task, as placed; empty: it is new.
+        duplicate_of: the demonstration with the same film or log that was there before; or empty.
         read: what was read of its records, for whatever is built next from the same list.
     """
 
@@ -51,6 +53,9 @@ class DatasetTrajectory:
     digests: Mapping[str, str] = field(default_factory=dict)
     review: Literal["open", "approved", "rejected"] = "open"
     rejected_for: str = ""
+    group: str = ""
+    split: str = ""
+    duplicate_of: str = ""
     read: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property

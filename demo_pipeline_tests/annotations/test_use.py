@@ -11,11 +11,11 @@ import pytest
 from demo_pipeline.annotations.annotate import annotate_all
 from demo_pipeline.annotations.annotation_sources import FileProvider, import_lines
 from demo_pipeline.annotations.annotation_stage import ANNOTATIONS_STAGE
-from demo_pipeline.datasets.selection import plain_words
 from demo_pipeline.exports.record_stages import RECORDS_STAGE
 from demo_pipeline.exports.step_labels import validate_step_labels
 from demo_pipeline.files.parquet import read_rows
 from demo_pipeline.files.shown_text import MARKER
+from demo_pipeline.osworld.task_files import instruction_key
 from demo_pipeline.review.review_store import Reviews, subject_of
 from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.evaluations import Evaluation, run_evaluation, write_right_answers
@@ -375,7 +375,7 @@ def test_another_wording_is_one_more_sample_and_never_in_another_split(tmp_path:
     said = samples(built["sft"], "demo2")
     assert [line["input"]["instruction"] for line in said] == ["Task 2"] * 3 + ["task  3"] * 3
     assert [line.get("instruction_source") for line in said] == [None] * 3 + ["model"] * 3
-    assert plain_words("task  3") == plain_words("Task 3")
+    assert instruction_key("task  3") == instruction_key("Task 3")
     table = pq.read_table(tmp_path / "store/sft/samples.parquet").to_pylist()
     told = [row["instruction_source"] for row in table if row["trajectory_id"] == "demo2"]
     assert told == [None] * 3 + ["model"] * 3

@@ -1,0 +1,212 @@
+"""What the last build knew of each demonstration: its task, its split, and its film and log.
+
+Belongs here: the document that keeps it, so that no demonstration changes its split because another
+comes, and that two ids of one upload are told. The rules are in `datasets/splits`.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import msgspec
+
+from demo_pipeline.datasets.export_loop import plan_splits
+from demo_pipeline.datasets.selection import head_of
+from demo_pipeline.files.recording_files import LOG_FILE, VIDEO_FILE
+from demo_pipeline.problems import DemonstrationError
+from demo_pipeline.recording.manifest import MANIFEST_FILE, read_manifest
+from demo_pipeline.recording.recording_stages import RAW_RECORDINGS_STAGE
+from demo_pipeline.settings import DatasetSettings
+from demo_pipeline.store.errors import MissingOutput
+from demo_pipeline.store.store import Store
+from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
+
+SPLIT_MEMORY = "split_memory/demonstrations.json"
+_PLACING = ("seed", "train_ratio", "val_ratio", "test_ratio", "held_out_applications")
+_SHOWN = 10  # ids in a sentence
+
+
+class _Known(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Of a demonstration.
+
+    Attributes:
+        task: as recorded; when it is another one, its group and split are forgotten.
+        group, split: where it was placed; empty while it takes no part.
+        files: SHA-256 of its film and of its log; those of another film and log replace them.
+        content: of the trajectory that they were read for.
+        duplicate_of: the older demonstration with the same film or log.
+    """
+
+    task: str = ""
+    group: str = ""
+    split: str = ""
+    files: tuple[str, ...] = ()
+    content: str = ""
+    duplicate_of: str = ""
+
+
+class SplitMemory(msgspec.Struct, frozen=True):
+    """The document.
+
+    Attributes:
+        made_of: fingerprint of all that it follows from; when it is the same, so is the document.
+        placing: the settings that decide about splits.
+        demonstrations: by id.
+        moved: id → its split before and now, of those that this build moved.
+    """
+
+    made_of: str = ""
+    placing: str = ""
+    demonstrations: dict[str, _Known] = {}
+    moved: dict[str, tuple[str, str]] = {}
+
+    def twins(self) -> Iterator[str]:
+        """Yield a sentence on every id whose film or log an older one has."""
+        for key, one in sorted(self.demonstrations.items()):
+            if one.duplicate_of:
+                yield (
+                    f"{key} has the same film or log as {one.duplicate_of}: datasets leave it out "
+                    "unless datasets.include_duplicates is set"
+                )
+
+    def moves(self) -> Iterator[str]:
+        """Yield a sentence on the demonstrations that have another split than before."""
+        changes: dict[tuple[str, str], list[str]] = {}
+        for key, change in sorted(self.moved.items()):
+            changes.setdefault(change, []).append(key)
+        for (before, now), ids in sorted(changes.items()):
+            more = f" and {len(ids) - _SHOWN} more" if len(ids) > _SHOWN else ""
+            yield (
+                f"{', '.join(ids[:_SHOWN])}{more} moved from {before} to {now}: a demonstration "
+                "showed that their task is one with an older one, or their application is held out"
+            )
+
+
+def read_split_memory(store: Store) -> SplitMemory:
+    """The document of a store; an empty one when there is none that can be read."""
+    try:
+        return msgspec.json.decode(store.get_document(SPLIT_MEMORY) or b"{}", type=SplitMemory)
+    except msgspec.MsgspecError:
+        return SplitMemory()
+
+
+def keep_split_memory(store: Store, memory: SplitMemory) -> None:
+    """Write the document, when it is another than that of the store."""
+    if memory.made_of and read_split_memory(store) != memory:
+        store.put_document(SPLIT_MEMORY, msgspec.json.format(msgspec.json.encode(memory)))
+
+
+def forget_split(store: Store, demonstration: str) -> None:
+    """Forget a demonstration, and that others are its twins."""
+    memory = read_split_memory(store)
+    if demonstration in memory.demonstrations or demonstration in memory.moved:
+        rest = {key: one for key, one in memory.demonstrations.items() if key != demonstration}
+        for key, one in rest.items():
+            if one.duplicate_of == demonstration:
+                rest[key] = msgspec.structs.replace(one, duplicate_of="")
+        keep_split_memory(store, SplitMemory("forgotten", memory.placing, rest))
+
+
+def place(
+    store: Store, trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings
+) -> tuple[tuple[DatasetTrajectory, ...], SplitMemory]:
+    """Every trajectory with its group, its split and its twin, and what is to be remembered.
+
+    Nothing is read of the trajectories when nothing changed since the last build.
+
+    Raises:
+        ChangedOutput: a file of records is not the one that was committed.
+    """
+    memory, made_of = read_split_memory(store), _made_of(trajectories, settings)
+    if memory.made_of != made_of:
+        memory = _Placement(store, memory, settings).made(trajectories, made_of)
+    known = memory.demonstrations
+    return tuple(_with(one, known.get(one.id, _Known())) for one in trajectories), memory
+
+
+def splits_fingerprint(trajectories: Sequence[DatasetTrajectory]) -> str:
+    """Changes when a demonstration gets another split, another task, or a twin."""
+    rows = [(one.id, one.group, one.split, one.duplicate_of) for one in trajectories]
+    return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
+
+
+def _with(source: DatasetTrajectory, known: _Known) -> DatasetTrajectory:
+    return replace(source, group=known.group, split=known.split, duplicate_of=known.duplicate_of)
+
+
+def _made_of(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings) -> str:
+    rows = [
+        (one.id, one.content, sorted(one.digests.items()), one.review, one.rejected_for)
+        for one in trajectories
+    ]
+    return hashlib.sha256(json.dumps([settings.fingerprint(), rows]).encode()).hexdigest()
+
+
+@dataclass
+class _Placement:
+    """Places the trajectories of a build after what is remembered of the last one."""
+
+    store: Store
+    before: SplitMemory
+    settings: DatasetSettings
+    known: dict[str, _Known] = field(default_factory=dict)
+
+    def made(self, trajectories: Sequence[DatasetTrajectory], made_of: str) -> SplitMemory:
+        """What is to be remembered."""
+        placing = json.dumps(self.settings.model_dump(include=set(_PLACING)))
+        stays = self.before.placing == placing
+        for one in trajectories:
+            self.known[one.id] = self._read(one, stays=stays)
+        self._find_duplicates(trajectories)
+        sources = [_with(one, self.known[one.id]) for one in trajectories]
+        _, plan = plan_splits(sources, self.settings)
+        moved = {}
+        for key, split in plan.splits.items():
+            known, last = self.known[key], self.known[key].split
+            if last and last != split:
+                moved[key] = (last, split.value)
+            self.known[key] = msgspec.structs.replace(
+                known, group=plan.members[key], split=split.value
+            )
+        return SplitMemory(made_of, placing, self.known, moved)
+
+    def _read(self, source: DatasetTrajectory, *, stays: bool) -> _Known:
+        """What is known of a demonstration before it is placed."""
+        try:
+            task = head_of(source).split_groups[0]
+        except DemonstrationError:  # the selection reports it
+            task = ""
+        last = self.before.demonstrations.get(source.id, _Known())
+        same = last.task == task
+        return _Known(
+            task,
+            last.group if same else "",
+            last.split if same and stays else "",
+            last.files if last.content == source.content else self._files(source.id),
+            source.content,
+        )
+
+    def _files(self, demonstration: str) -> tuple[str, ...]:
+        """SHA-256 of film and log; none when the recording's manifest cannot be read."""
+        try:
+            folder, _ = self.store.open(RAW_RECORDINGS_STAGE.output(demonstration), MANIFEST_FILE)
+            manifest = read_manifest(folder)
+        except (MissingOutput, DemonstrationError):
+            return ()
+        return tuple(manifest.file(name).sha256 for name in (VIDEO_FILE, LOG_FILE))
+
+    def _find_duplicates(self, trajectories: Sequence[DatasetTrajectory]) -> None:
+        """Note whose film or log an older demonstration has; of new ones the first id is older."""
+        ids = [one.id for one in trajectories]
+        seen: dict[str, str] = {}
+        for key in sorted(ids, key=lambda key: (not self._was_first(key), key)):
+            known = self.known[key]
+            older = next((seen[file] for file in known.files if file in seen), "")
+            self.known[key] = msgspec.structs.replace(known, duplicate_of=older)
+            for file in known.files if not older else ():
+                seen[file] = key
+
+    def _was_first(self, key: str) -> bool:
+        last = self.before.demonstrations.get(key)
+        return last is not None and not last.duplicate_of

@@ -1,0 +1,157 @@
+"""One task is in one split, whatever comes later; one upload under two ids is told and left out."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from demo_pipeline.datasets.export_loop import plan_splits
+from demo_pipeline.datasets.split_memory import read_split_memory
+from demo_pipeline.exports.dataset_stages import SFT_STAGE
+from demo_pipeline.osworld.task_text import slug
+from demo_pipeline.recording.recording_stages import RAW_RECORDINGS_STAGE
+from demo_pipeline.review.review_store import forget_demonstration
+from demo_pipeline.runs.datasets import committed_trajectories, run_dataset_stage
+from demo_pipeline.runs.health import examine_workspace
+from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline.settings import DatasetSettings, Settings
+from demo_pipeline.store.version_manifest import Recipe
+from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
+from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
+from demo_pipeline_tests.datasets.stores import commit_trajectory
+
+
+def made(root: Path, name: str, instruction: str, title: str) -> DatasetTrajectory:
+    """A demonstration of a quest."""
+    task = slug(f"chrome {title}")
+    return make_trajectory(root / "made", name, [CLICK], instruction=instruction, group=task)
+
+
+def opened(root: Path, **datasets: object) -> Workspace:
+    places = {"uploads": str(root / "uploads"), "store": str(root / "store")}
+    return Workspace.open(Settings(**places, datasets=DatasetSettings(**datasets)))
+
+
+def built(workspace: Workspace) -> dict[str, str]:
+    """Demonstration → its split in the samples, after they were built."""
+    result = run_dataset_stage(workspace, SFT_STAGE)
+    assert result.version is not None, result.checks
+    found = {}
+    for split in ("train", "val", "test"):
+        lines = (workspace.store.open("sft")[0] / f"{split}.jsonl").read_text().splitlines()
+        found |= {json.loads(line)["input"]["screenshot"].split("/")[1]: split for line in lines}
+    return found
+
+
+def test_the_same_words_under_other_titles_forms_and_platforms_are_one_task(tmp_path: Path) -> None:
+    workspace = opened(tmp_path)
+    same = ["Öffne die Datei.", "ÖFFNE  DIE DATEI", "O\u0308ffne die Datei", "öffne\ndie datei!"]
+    demos = [made(tmp_path, f"same{n}", text, f"Title {n}") for n, text in enumerate(same)]
+    demos += [made(tmp_path, f"other{n}", f"Other {n}", f"Other {n}") for n in range(12)]
+    for one in demos:
+        commit_trajectory(workspace, one)
+    splits = built(workspace)
+    assert len({splits[f"same{n}"] for n in range(4)}) == 1
+    assert len(set(splits.values())) == 3
+
+
+@pytest.mark.parametrize(("one", "other"), [("Éditer", "E\u0301diter"), ("ÜBEN", "üben")])
+def test_a_title_in_another_form_or_case_is_the_same_task(one: str, other: str) -> None:
+    assert slug(one) == slug(other)
+
+
+def test_nothing_moves_when_others_come_but_what_a_newcomer_joins(tmp_path: Path) -> None:
+    workspace = opened(tmp_path)
+    for number in range(9):
+        title = f"Title {number}"
+        commit_trajectory(workspace, made(tmp_path, f"demo{number}", f"Do {number}.", title))
+    before = built(workspace)
+    assert set(before.values()) == {"train", "val", "test"}
+    joined = sorted(next(key for key in before if before[key] == split) for split in ("val", "test"))
+    older, younger = (number[-1] for number in joined)
+    for number in range(9, 30):  # ids that sort before and after
+        for name in (f"a{number}", f"z{number}"):
+            commit_trajectory(workspace, made(tmp_path, name, f"Do {number}", f"Title {number}"))
+    after = built(workspace)
+    assert {key: after[key] for key in before} == before
+    bridge = made(tmp_path, "bridge", f"do {older}", f"Title {younger}")
+    commit_trajectory(workspace, bridge)
+    moved = built(workspace)
+    wanted = after | {joined[1]: after[joined[0]], "bridge": after[joined[0]]}
+    assert moved == wanted
+    [told] = committed_trajectories(workspace).told
+    assert told.startswith(f"{joined[1]} moved from {after[joined[1]]} to {after[joined[0]]}")
+    assert run_dataset_stage(workspace, SFT_STAGE).status == "cached"
+    forget_demonstration(workspace.store, "bridge", ["trajectories", "records", "annotated"])
+    assert "bridge" not in json.dumps(list(read_split_memory(workspace.store).demonstrations))
+    assert built(workspace) == {key: split for key, split in moved.items() if key != "bridge"}
+
+
+def write_manifest(workspace: Workspace, name: str, film: str, log: str) -> None:
+    """Commit a recording whose film and log have these hashes."""
+    files = [("input_log.jsonl", log), ("meta.json", name), ("recording.mp4", film)]
+    video = {
+        **{"codec": "h264", "width": 64, "height": 64, "frames": 1, "first_pts_s": 0.0},
+        **{"last_pts_s": 1.0, "mean_fps": 1.0, "variable_rate": False, "duration_s": 1.0},
+    }
+    manifest = {
+        **{"id": name, "name": name, "fingerprint": "0" * 64, "video": video},
+        "files": [
+            {"name": file, "size": 1, "sha256": text.encode().hex().zfill(64)}
+            for file, text in files
+        ],
+        "meta": {"timestamp": "2025-03-04T15:18:16Z"},
+    }
+    with workspace.store.stage(RAW_RECORDINGS_STAGE.output(name)) as staging:
+        (staging.path / "manifest.json").write_text(json.dumps(manifest))
+        workspace.store.commit(staging, Recipe("raw_recordings", "made", "made", {}), {})
+
+
+def test_one_upload_under_two_ids_is_told_and_the_later_one_is_left_out(tmp_path: Path) -> None:
+    workspace = opened(tmp_path)
+    for name, film, log in (("b_first", "f", "l"), ("c_other", "g", "m")):
+        write_manifest(workspace, name, film, log)
+        commit_trajectory(workspace, made(tmp_path, name, f"Do {name}", f"Title {name}"))
+    assert sorted(built(workspace)) == ["b_first", "c_other"]
+    write_manifest(workspace, "a_copy", "another film", "l")  # its id sorts first; its log is known
+    commit_trajectory(workspace, made(tmp_path, "a_copy", "Do a copy", "Title of a copy"))
+    assert sorted(built(workspace)) == ["b_first", "c_other"]
+    told = "a_copy has the same film or log as b_first"
+    assert committed_trajectories(workspace).told[0].startswith(told)
+    assert any(one.message.startswith(told) for one in examine_workspace(workspace))
+    both = built(opened(tmp_path, include_duplicates=True))
+    assert sorted(both) == ["a_copy", "b_first", "c_other"]
+
+
+class _Made:
+    """Trajectories of one step, made once for all examples."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.known = root, dict[tuple[str, str, str], DatasetTrajectory]()
+
+    def get(self, name: str, instruction: str, title: str) -> DatasetTrajectory:
+        key = (name, instruction, title)
+        if key not in self.known:
+            root = self.root / str(len(self.known))
+            self.known[key] = made(root, name, instruction, title)
+        return self.known[key]
+
+
+@pytest.fixture(scope="module")
+def demos(tmp_path_factory: pytest.TempPathFactory) -> _Made:
+    return _Made(tmp_path_factory.mktemp("unions"))
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=12))
+@settings(max_examples=60, deadline=None)
+def test_any_union_of_titles_and_words_is_in_one_split(
+    demos: _Made, pairs: list[tuple[int, int]]
+) -> None:
+    sources = [demos.get(f"d{n:02}", f"Say {w}", f"T {t}") for n, (w, t) in enumerate(pairs)]
+    _, plan = plan_splits(sources, DatasetSettings())
+    for one, (words, title) in zip(sources, pairs, strict=True):
+        for other, (others, another) in zip(sources, pairs, strict=True):
+            if words == others or title == another:
+                assert plan.splits[one.id] is plan.splits[other.id]

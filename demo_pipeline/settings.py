@@ -100,7 +100,9 @@ class DatasetSettings(Section):
 
     SIGNED: ClassVar[frozenset[str]] = frozenset({"seed"})
     UNHASHED: ClassVar[frozenset[str]] = frozenset({"exports"})
-    HASHED_WHEN_SET: ClassVar[frozenset[str]] = frozenset({"min_alignment", "exclude_steps"})
+    HASHED_WHEN_SET: ClassVar[frozenset[str]] = frozenset(
+        {"min_alignment", "exclude_steps", "include_duplicates"}
+    )
 
     # Tolerances of CUDAG in RU (1000 per axis), see docs/formats.md: smallest and largest, and of a
     # point without a target, of a scroll, of both ends of a drag.

@@ -75,8 +75,8 @@ def strip_app_tags(text: str | None) -> str:
 def slug(text: str) -> str:
     """Lower-case ASCII words joined by `_`, at most 80 characters.
 
-    A hash is appended when the text was cut or had other characters, so that slugs stay distinct; it
-    is the same for another case, or another form of the same characters.
+    A hash is appended when the text was cut or had other characters, so that slugs stay distinct;
+    it is the same for another case, or another form of the same characters.
     """
     folded = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
     words = _NOT_SLUG.sub("_", folded).strip("_")

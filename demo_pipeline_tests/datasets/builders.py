@@ -50,6 +50,7 @@ ROW: dict[str, Any] = {
     "status": "completed",
     "reason": "done",
 }
+SAME_PROMPT = ("Look at <image> now", "Look at [image] now")  # of two tasks, as prompts are written
 CLICK: tuple[str, dict[str, Any]] = ("click", {"x": 960, "y": 540, "button": "left"})
 TABLE: Sequence[tuple[str, dict[str, Any]]] = (
     ("click", {"x": 500, "y": 300, "button": "left"}),
@@ -87,7 +88,7 @@ def make_trajectory(
     actions: Sequence[tuple[str, dict[str, Any]]] = (CLICK,),
     *,
     success: bool = True,
-    instruction: str = "Open Chrome",
+    instruction: str | None = None,
     application: str = "chrome",
     group: str | None = None,
     osworld: str | None = None,
@@ -100,12 +101,13 @@ def make_trajectory(
 ) -> DatasetTrajectory:
     """A trajectory below `root`; `rows` overrides provenance, `targets` the target by step.
 
-    `hidden`: before which step, type and reason of the hidden actions; None: no table of them.
+    `instruction`: None: one that no trajectory of another name has. `hidden`: before which step,
+    type and reason of the hidden actions; None: no table of them.
     """
     path = root / "trajectories" / name
     task = {
         "task_id": group or f"task_{name}",
-        "instruction": instruction,
+        "instruction": instruction or f"Open Chrome{'' if name == 'demo' else f' for {name}'}",
         "osworld_task_id": osworld,
         "application": application,
         "difficulty": "easy",

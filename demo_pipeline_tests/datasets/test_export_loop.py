@@ -16,7 +16,6 @@ from demo_pipeline_tests.datasets.builders import (
     TABLE,
     make_trajectory,
     read_lines,
-    snapshot,
 )
 
 LINES = {"samples", "trajectories", "records", "excluded_trajectories", "excluded_samples"}
@@ -62,14 +61,6 @@ def test_whole_trajectories_are_exported_by_the_same_loop(tmp_path: Path) -> Non
     assert summary.excluded_trajectories["failed"] == 1
     assert summary.excluded_trajectories["unreadable"] == 1
     assert {problem.demonstration for problem in summary.problems} == {"demo5"}
-
-
-def test_whole_trajectories_that_begin_alike_are_written_to_one_split(tmp_path: Path) -> None:
-    demos = [make_trajectory(tmp_path, f"demo{n}") for n in range(6)]
-    summary = build_form(EPISODES, demos, tmp_path / "out", DatasetSettings())
-    files = snapshot(tmp_path / "out")
-    assert len([name for name, data in files.items() if data and name != "all.jsonl"]) == 1
-    assert summary.excluded_records["split_leak"] == 6 - summary.total > 0
 
 
 @pytest.mark.parametrize(

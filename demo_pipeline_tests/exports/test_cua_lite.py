@@ -15,7 +15,13 @@ from demo_pipeline.exports.answers import AnsweredAction
 from demo_pipeline.exports.cua_lite import CUA_LITE_FORM, validate_cua_lite
 from demo_pipeline.exports.cua_lite_actions import decode_cua_lite_answer
 from demo_pipeline.settings import DatasetSettings
-from demo_pipeline_tests.datasets.builders import CLICK, TABLE, make_trajectory, snapshot
+from demo_pipeline_tests.datasets.builders import (
+    CLICK,
+    SAME_PROMPT,
+    TABLE,
+    make_trajectory,
+    snapshot,
+)
 
 ALT_GR = ("hotkey", {"keys": ["altgr", "q"]})
 HELD = ("click", {"x": 960, "y": 540, "button": "left", "modifiers": ["ctrl"]})
@@ -242,7 +248,9 @@ class TestHardRules:
         assert calls_of(row)[0]["content"][0]["text"] == 'Click the "Save" button.'
 
     def test_the_same_first_screen_and_task_is_not_in_two_splits(self, tmp_path: Path) -> None:
-        demos = [make_trajectory(tmp_path, f"d{n}", group=f"t{n}") for n in range(6)]
+        demos = [
+            make_trajectory(tmp_path, f"d{n}", instruction=SAME_PROMPT[n % 2]) for n in range(6)
+        ]
         settings = DatasetSettings(train_ratio=0.5, val_ratio=0.3, test_ratio=0.2)
         summary = build_form(CUA_LITE_FORM, demos, tmp_path / "out", settings)
         assert summary.excluded_records["split_leak"] > 0

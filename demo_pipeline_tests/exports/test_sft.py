@@ -226,14 +226,6 @@ def test_sft_and_cudag_use_the_same_splits(tmp_path):
     assert (tmp_path / "sft" / "held_out.jsonl").is_file()
 
 
-def test_the_same_sample_is_not_in_two_splits(tmp_path):
-    """Tasks that begin with the same instruction on the same desktop."""
-    demos = [make_trajectory(tmp_path, f"demo{n}", [CLICK]) for n in range(6)]
-    summary = build_sft(demos, tmp_path / "sft", DatasetSettings())
-    assert summary.excluded_records["split_leak"] > 0
-    assert len([split for split, count in summary.records.items() if count]) == 1
-
-
 @pytest.mark.parametrize("avoidable", [False, True])
 @pytest.mark.parametrize("unavoidable", [False, True])
 def test_leaking_steps_give_samples_as_the_settings_say(tmp_path, avoidable, unavoidable):

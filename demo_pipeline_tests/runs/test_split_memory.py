@@ -9,18 +9,20 @@ from hypothesis import strategies as st
 
 from demo_pipeline.datasets.export_loop import plan_splits
 from demo_pipeline.datasets.split_memory import read_split_memory
-from demo_pipeline.exports.dataset_stages import SFT_STAGE
 from demo_pipeline.osworld.task_text import slug
 from demo_pipeline.recording.recording_stages import RAW_RECORDINGS_STAGE
 from demo_pipeline.review.review_store import forget_demonstration
 from demo_pipeline.runs.datasets import committed_trajectories, run_dataset_stage
 from demo_pipeline.runs.health import examine_workspace
+from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DatasetSettings, Settings
 from demo_pipeline.store.version_manifest import Recipe
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
 from demo_pipeline_tests.datasets.stores import commit_trajectory
+
+SFT = DATASET_STAGE_BY_NAME["sft_samples"]
 
 
 def made(root: Path, name: str, instruction: str, title: str) -> DatasetTrajectory:
@@ -29,16 +31,17 @@ def made(root: Path, name: str, instruction: str, title: str) -> DatasetTrajecto
     return make_trajectory(root / "made", name, [CLICK], instruction=instruction, group=task)
 
 
-def opened(root: Path, **datasets: object) -> Workspace:
-    places = {"uploads": str(root / "uploads"), "store": str(root / "store")}
-    return Workspace.open(Settings(**places, datasets=DatasetSettings(**datasets)))
+def opened(root: Path, **datasets: bool) -> Workspace:
+    chosen = DatasetSettings(**datasets)
+    place = Settings(uploads=f"{root}/uploads", store=f"{root}/store", datasets=chosen)
+    return Workspace.open(place)
 
 
 def built(workspace: Workspace) -> dict[str, str]:
     """Demonstration → its split in the samples, after they were built."""
-    result = run_dataset_stage(workspace, SFT_STAGE)
+    result = run_dataset_stage(workspace, SFT)
     assert result.version is not None, result.checks
-    found = {}
+    found: dict[str, str] = {}
     for split in ("train", "val", "test"):
         lines = (workspace.store.open("sft")[0] / f"{split}.jsonl").read_text().splitlines()
         found |= {json.loads(line)["input"]["screenshot"].split("/")[1]: split for line in lines}
@@ -69,7 +72,8 @@ def test_nothing_moves_when_others_come_but_what_a_newcomer_joins(tmp_path: Path
         commit_trajectory(workspace, made(tmp_path, f"demo{number}", f"Do {number}.", title))
     before = built(workspace)
     assert set(before.values()) == {"train", "val", "test"}
-    joined = sorted(next(key for key in before if before[key] == split) for split in ("val", "test"))
+    first = {split: key for key, split in before.items()}
+    joined = sorted((first["val"], first["test"]))
     older, younger = (number[-1] for number in joined)
     for number in range(9, 30):  # ids that sort before and after
         for name in (f"a{number}", f"z{number}"):
@@ -83,7 +87,7 @@ def test_nothing_moves_when_others_come_but_what_a_newcomer_joins(tmp_path: Path
     assert moved == wanted
     [told] = committed_trajectories(workspace).told
     assert told.startswith(f"{joined[1]} moved from {after[joined[1]]} to {after[joined[0]]}")
-    assert run_dataset_stage(workspace, SFT_STAGE).status == "cached"
+    assert run_dataset_stage(workspace, SFT).status == "unchanged"
     forget_demonstration(workspace.store, "bridge", ["trajectories", "records", "annotated"])
     assert "bridge" not in json.dumps(list(read_split_memory(workspace.store).demonstrations))
     assert built(workspace) == {key: split for key, split in moved.items() if key != "bridge"}
@@ -93,11 +97,25 @@ def write_manifest(workspace: Workspace, name: str, film: str, log: str) -> None
     """Commit a recording whose film and log have these hashes."""
     files = [("input_log.jsonl", log), ("meta.json", name), ("recording.mp4", film)]
     video = {
-        **{"codec": "h264", "width": 64, "height": 64, "frames": 1, "first_pts_s": 0.0},
-        **{"last_pts_s": 1.0, "mean_fps": 1.0, "variable_rate": False, "duration_s": 1.0},
+        "codec": "h264",
+        "width": 64,
+        "height": 64,
+        "frames": 1,
+        "first_pts_s": 0.0,
+        "last_pts_s": 1.0,
+        "rotation": 0,
+        "pixel_format": "yuv420p",
+        "declared_frames": 1,
+        "key_frames": 1,
+        "time_base": "1/1000",
+        "mean_fps": 1.0,
+        "variable_rate": False,
     }
     manifest = {
-        **{"id": name, "name": name, "fingerprint": "0" * 64, "video": video},
+        "id": name,
+        "name": name,
+        "fingerprint": "0" * 64,
+        "video": video,
         "files": [
             {"name": file, "size": 1, "sha256": text.encode().hex().zfill(64)}
             for file, text in files
@@ -129,7 +147,8 @@ class _Made:
     """Trajectories of one step, made once for all examples."""
 
     def __init__(self, root: Path) -> None:
-        self.root, self.known = root, dict[tuple[str, str, str], DatasetTrajectory]()
+        self.root = root
+        self.known = dict[tuple[str, str, str], DatasetTrajectory]()
 
     def get(self, name: str, instruction: str, title: str) -> DatasetTrajectory:
         key = (name, instruction, title)

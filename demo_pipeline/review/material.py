@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from demo_pipeline.actions.action_tables import read_actions
-from demo_pipeline.datasets.split_memory import read_split_memory
 from demo_pipeline.desktopd.trajectory_reader import read_trajectory
 from demo_pipeline.files.parquet import read_rows
 from demo_pipeline.files.recording_files import VIDEO_FILE
@@ -24,6 +23,7 @@ from demo_pipeline.review.review_store import Reviews, subject_of
 from demo_pipeline.review.signals import DEMONSTRATION_SIGNALS, STEP_SIGNALS
 from demo_pipeline.review.triage import STEPS_FILE, TRIAGE_STAGE, read_demonstration
 from demo_pipeline.store.errors import MissingOutput
+from demo_pipeline.store.split_memory import read_split_memory
 from demo_pipeline.store.store import Store
 from demo_pipeline.store.uploads import Uploads
 from demo_pipeline.trajectories.provenance import read_hidden_actions, read_provenance

@@ -18,7 +18,6 @@ from uuid import uuid4
 
 from pydantic import ValidationError
 
-from demo_pipeline.datasets.split_memory import forget_split
 from demo_pipeline.desktopd.trajectory_reader import read_trajectory
 from demo_pipeline.desktopd.validator import check_tree_bytes
 from demo_pipeline.files.json_files import JsonFileError, json_bytes, parse_json, read_bytes
@@ -40,6 +39,7 @@ from demo_pipeline.review.decisions import (
 )
 from demo_pipeline.store.bucket import in_parallel
 from demo_pipeline.store.errors import StorageError
+from demo_pipeline.store.split_memory import forget_split
 from demo_pipeline.store.store import Store
 from demo_pipeline.store.version_manifest import Version, VersionName
 

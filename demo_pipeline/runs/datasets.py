@@ -16,8 +16,8 @@ from typing import Self
 
 from demo_pipeline.datasets.dataset_inputs import CommittedTrajectories, DatasetInputs
 from demo_pipeline.datasets.index import ExportState
+from demo_pipeline.datasets.placement import place, splits_fingerprint
 from demo_pipeline.datasets.selection import CORRECTIONS_FILE, NOTES_FILE, TRAJECTORY_FILE
-from demo_pipeline.datasets.split_memory import keep_split_memory, place, splits_fingerprint
 from demo_pipeline.exports.record_stages import RECORDS_STAGE, record_fingerprints
 from demo_pipeline.files.json_files import json_bytes
 from demo_pipeline.files.processes import reduced_python_gc
@@ -36,6 +36,7 @@ from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.stage import Need, Stage, Summary, TrainingExport
 from demo_pipeline.store.errors import ChangedOutput, MissingOutput, StorageError
 from demo_pipeline.store.folder import VersionKey
+from demo_pipeline.store.split_memory import keep_split_memory
 from demo_pipeline.store.store import Store
 from demo_pipeline.store.version_manifest import CheckOutcome, Recipe, Version, VersionName
 from demo_pipeline.store.versions import Staging, document_damage, linked_damage

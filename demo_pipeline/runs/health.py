@@ -19,7 +19,6 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from demo_pipeline import __version__
-from demo_pipeline.datasets.split_memory import read_split_memory
 from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.files.system_errors import system_trouble
 from demo_pipeline.runs.failures import transient_reason
@@ -28,6 +27,7 @@ from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 from demo_pipeline.store.errors import MissingOutput, StorageError
 from demo_pipeline.store.names import is_bucket, local_path, printable_name
+from demo_pipeline.store.split_memory import read_split_memory
 from demo_pipeline.store.store import Store
 from demo_pipeline.store.versions import OutputDamage, document_damage
 

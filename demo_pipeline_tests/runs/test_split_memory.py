@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from demo_pipeline.datasets.export_loop import plan_splits
-from demo_pipeline.datasets.split_memory import read_split_memory
 from demo_pipeline.osworld.task_text import slug
 from demo_pipeline.recording.recording_stages import RAW_RECORDINGS_STAGE
 from demo_pipeline.review.review_store import forget_demonstration
@@ -17,6 +16,7 @@ from demo_pipeline.runs.health import examine_workspace
 from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DatasetSettings, Settings
+from demo_pipeline.store.split_memory import read_split_memory
 from demo_pipeline.store.version_manifest import Recipe
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory

@@ -1,12 +1,11 @@
-"""What the last build knew of each demonstration: its task, its split, and its film and log.
+"""Places every trajectory in its split, after what is remembered of the last build.
 
-Belongs here: the document that keeps it, so that no demonstration changes its split because another
-comes, and that two ids of one upload are told. The rules are in `datasets/splits`.
+Belongs here: which demonstrations are known, moved or twins. The rules of splits are in `splits`.
 """
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import msgspec
@@ -19,93 +18,11 @@ from demo_pipeline.recording.manifest import MANIFEST_FILE, read_manifest
 from demo_pipeline.recording.recording_stages import RAW_RECORDINGS_STAGE
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.store.errors import MissingOutput
+from demo_pipeline.store.split_memory import KnownDemonstration, SplitMemory, read_split_memory
 from demo_pipeline.store.store import Store
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 
-SPLIT_MEMORY = "split_memory/demonstrations.json"
 _PLACING = ("seed", "train_ratio", "val_ratio", "test_ratio", "held_out_applications")
-_SHOWN = 10  # ids in a sentence
-
-
-class _Known(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Of a demonstration.
-
-    Attributes:
-        task: as recorded; when it is another one, its group and split are forgotten.
-        group, split: where it was placed; empty while it takes no part.
-        files: SHA-256 of its film and of its log; those of another film and log replace them.
-        content: of the trajectory that they were read for.
-        duplicate_of: the older demonstration with the same film or log.
-    """
-
-    task: str = ""
-    group: str = ""
-    split: str = ""
-    files: tuple[str, ...] = ()
-    content: str = ""
-    duplicate_of: str = ""
-
-
-class SplitMemory(msgspec.Struct, frozen=True):
-    """The document.
-
-    Attributes:
-        made_of: fingerprint of all that it follows from; when it is the same, so is the document.
-        placing: the settings that decide about splits.
-        demonstrations: by id.
-        moved: id → its split before and now, of those that this build moved.
-    """
-
-    made_of: str = ""
-    placing: str = ""
-    demonstrations: dict[str, _Known] = {}
-    moved: dict[str, tuple[str, str]] = {}
-
-    def twins(self) -> Iterator[str]:
-        """Yield a sentence on every id whose film or log an older one has."""
-        for key, one in sorted(self.demonstrations.items()):
-            if one.duplicate_of:
-                yield (
-                    f"{key} has the same film or log as {one.duplicate_of}: datasets leave it out "
-                    "unless datasets.include_duplicates is set"
-                )
-
-    def moves(self) -> Iterator[str]:
-        """Yield a sentence on the demonstrations that have another split than before."""
-        changes: dict[tuple[str, str], list[str]] = {}
-        for key, change in sorted(self.moved.items()):
-            changes.setdefault(change, []).append(key)
-        for (before, now), ids in sorted(changes.items()):
-            more = f" and {len(ids) - _SHOWN} more" if len(ids) > _SHOWN else ""
-            yield (
-                f"{', '.join(ids[:_SHOWN])}{more} moved from {before} to {now}: a demonstration "
-                "showed that their task is one with an older one, or their application is held out"
-            )
-
-
-def read_split_memory(store: Store) -> SplitMemory:
-    """The document of a store; an empty one when there is none that can be read."""
-    try:
-        return msgspec.json.decode(store.get_document(SPLIT_MEMORY) or b"{}", type=SplitMemory)
-    except msgspec.MsgspecError:
-        return SplitMemory()
-
-
-def keep_split_memory(store: Store, memory: SplitMemory) -> None:
-    """Write the document, when it is another than that of the store."""
-    if memory.made_of and read_split_memory(store) != memory:
-        store.put_document(SPLIT_MEMORY, msgspec.json.format(msgspec.json.encode(memory)))
-
-
-def forget_split(store: Store, demonstration: str) -> None:
-    """Forget a demonstration, and that others are its twins."""
-    memory = read_split_memory(store)
-    if demonstration in memory.demonstrations or demonstration in memory.moved:
-        rest = {key: one for key, one in memory.demonstrations.items() if key != demonstration}
-        for key, one in rest.items():
-            if one.duplicate_of == demonstration:
-                rest[key] = msgspec.structs.replace(one, duplicate_of="")
-        keep_split_memory(store, SplitMemory("forgotten", memory.placing, rest))
 
 
 def place(
@@ -122,7 +39,9 @@ def place(
     if memory.made_of != made_of:
         memory = _Placement(store, memory, settings).made(trajectories, made_of)
     known = memory.demonstrations
-    return tuple(_with(one, known.get(one.id, _Known())) for one in trajectories), memory
+    return tuple(
+        _with(one, known.get(one.id, KnownDemonstration())) for one in trajectories
+    ), memory
 
 
 def splits_fingerprint(trajectories: Sequence[DatasetTrajectory]) -> str:
@@ -131,7 +50,7 @@ def splits_fingerprint(trajectories: Sequence[DatasetTrajectory]) -> str:
     return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
 
 
-def _with(source: DatasetTrajectory, known: _Known) -> DatasetTrajectory:
+def _with(source: DatasetTrajectory, known: KnownDemonstration) -> DatasetTrajectory:
     return replace(source, group=known.group, split=known.split, duplicate_of=known.duplicate_of)
 
 
@@ -150,7 +69,7 @@ class _Placement:
     store: Store
     before: SplitMemory
     settings: DatasetSettings
-    known: dict[str, _Known] = field(default_factory=dict)
+    known: dict[str, KnownDemonstration] = field(default_factory=dict)
 
     def made(self, trajectories: Sequence[DatasetTrajectory], made_of: str) -> SplitMemory:
         """What is to be remembered."""
@@ -171,15 +90,15 @@ class _Placement:
             )
         return SplitMemory(made_of, placing, self.known, moved)
 
-    def _read(self, source: DatasetTrajectory, *, stays: bool) -> _Known:
+    def _read(self, source: DatasetTrajectory, *, stays: bool) -> KnownDemonstration:
         """What is known of a demonstration before it is placed."""
         try:
             task = head_of(source).split_groups[0]
         except DemonstrationError:  # the selection reports it
             task = ""
-        last = self.before.demonstrations.get(source.id, _Known())
+        last = self.before.demonstrations.get(source.id, KnownDemonstration())
         same = last.task == task
-        return _Known(
+        return KnownDemonstration(
             task,
             last.group if same else "",
             last.split if same and stays else "",

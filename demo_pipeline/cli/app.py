@@ -15,6 +15,7 @@ from demo_pipeline.cli import (
     dataset_commands,
     demonstration_commands,
     eval_commands,
+    import_commands,
     project_commands,
     review_commands,
     run_commands,
@@ -87,6 +88,7 @@ def _root(
 app.command("init")(project_commands.init)
 app.command("ui")(project_commands.ui)
 app.command("register")(run_commands.register)
+app.command("import")(import_commands.import_from)
 app.command("run")(run_commands.run)
 app.command("inspect")(demonstration_commands.inspect)
 app.command("quarantine")(demonstration_commands.show_quarantine)

@@ -9,8 +9,9 @@ LOG_FILE = "input_log.jsonl"
 META_FILE = "meta.json"
 VIDEO_FILE = "recording.mp4"
 RECORDING_FILES = (LOG_FILE, META_FILE, VIDEO_FILE)
+SOURCE_FILE = "source.json"  # of an imported recording: what it was made from
 # Written by newer recorders and by what receives their uploads; nothing is read from them.
-OTHER_FILES = ("checksums.json", "input_log_meta.json", "manifest.json", "sft.json")
+OTHER_FILES = ("checksums.json", "input_log_meta.json", "manifest.json", "sft.json", SOURCE_FILE)
 
 
 def oversized_files(sizes: Mapping[str, int], limits: Any) -> list[Problem]:

@@ -1,0 +1,1 @@
+"""Recordings of other tools, turned into upload folders; one module a tool."""

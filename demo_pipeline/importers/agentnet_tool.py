@@ -1,0 +1,195 @@
+"""AgentNet Tool of OpenCUA, and DuckTrack, which it grew out of: a folder with `events.jsonl`.
+
+Belongs here: events of Python's pynput, times in seconds of a monotonic clock, OBS's film, and the
+trees of Windows' UI Automation in `a11y.jsonl`. The only time of day is `start_time`, to the second
+and without a zone; it is taken as UTC.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from demo_pipeline.importers.source_keys import pynput_key
+from demo_pipeline.importers.source_recording import (
+    FilmPart,
+    FoundRecording,
+    Importer,
+    SourceLine,
+    SourceRecording,
+    UnreadableSourceError,
+    json_lines,
+    json_object,
+    number,
+    plain_text,
+    pointer_lines,
+)
+
+_EVENTS, _METADATA, _TREES = "events.jsonl", "metadata.json", "a11y.jsonl"
+_TASK = "task_name.json"
+_FILMS = (".mp4", ".mkv", ".mov", ".flv")
+_UNUSED = ("element.jsonl", "top_window.jsonl", "html.jsonl", "reduced_events_complete.jsonl")
+_PLATFORMS = {"Windows": "windows", "Darwin": "macos", "Linux": "linux"}
+_MOST_LEVELS = 400  # of a tree's nodes; real ones have 30
+
+
+def _find(folder: Path, names: Sequence[str]) -> list[FoundRecording]:
+    """The folder, if it holds the events and their metadata."""
+    if not {_EVENTS, _METADATA} <= set(names):
+        return []
+    others = [name for name in (_TREES, _TASK) if name in names]
+    films = [name for name in sorted(names) if name.lower().endswith(_FILMS)]
+    return [
+        FoundRecording(
+            folder=folder,
+            name=folder.resolve().name,
+            logs=(folder / _EVENTS, folder / _METADATA),
+            films=tuple(folder / name for name in films),
+            others=tuple(folder / name for name in others),
+        )
+    ]
+
+
+class _TimeOfDay:
+    """Monotonic seconds as epoch milliseconds, the time of pauses, which are not filmed, left out.
+
+    The film begins when OBS says that it has started; AgentNet's own `video_start_timestamp` is
+    taken first, as its own tools do.
+    """
+
+    def __init__(self, metadata: dict[str, Any], where: Path) -> None:
+        text = plain_text(metadata.get("start_time"))
+        try:
+            self.began = datetime.strptime(text, "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC)
+        except ValueError:
+            message = "start_time: expected a time such as 2024-11-05 18:56:31"
+            raise UnreadableSourceError(f"{where}: {message}") from None
+        states = metadata.get("obs_record_state_timings")
+        timings = states if isinstance(states, dict) else {}
+        started = timings.get("OBS_WEBSOCKET_OUTPUT_STARTED")
+        first = started[0] if isinstance(started, list) and started else None
+        self._origin = number(metadata.get("video_start_timestamp")) or number(first)
+        self._paused_at: float | None = None
+        self.paused = 0.0
+
+    @property
+    def knows_the_film(self) -> bool:
+        """Whether the metadata say when the film began."""
+        return self._origin is not None
+
+    def of(self, seconds: float) -> float:
+        """Epoch milliseconds of a time of the source."""
+        if self._origin is None:
+            self._origin = seconds
+        return self.began.timestamp() * 1000 + (seconds - self._origin - self.paused) * 1000
+
+    def pause(self, seconds: float) -> None:
+        """The recording, and OBS, paused."""
+        self._paused_at = self._paused_at or seconds
+
+    def resume(self, seconds: float) -> None:
+        """They went on."""
+        if self._paused_at is not None:
+            self.paused += max(seconds - self._paused_at, 0.0)
+        self._paused_at = None
+
+
+def _read(found: FoundRecording) -> SourceRecording:
+    metadata = json_object(found.folder / _METADATA)
+    clock = _TimeOfDay(metadata, found.folder / _METADATA)
+    if not found.films:
+        raise UnreadableSourceError(f"{found.folder}: the film is missing: put OBS's film into it")
+    platform = _PLATFORMS.get(plain_text(metadata.get("system")), "")
+    damaged, left_out = list[str](), Counter[str]()
+    events = list(json_lines(found.folder / _EVENTS, damaged))
+    lines = [line for event in events for line in _lines(event, platform, clock, left_out)]
+    if not lines:
+        raise UnreadableSourceError(f"{found.folder / _EVENTS}: holds no event that can be read")
+    others = {path.name: path for path in found.others}
+    if _TREES in others:
+        scans = (_scan(value, clock) for value in json_lines(others[_TREES], damaged))
+        lines += [line for line in scans if line is not None]
+    task = json_object(others[_TASK]) if _TASK in others else {}
+    width, height = (number(metadata.get(f"screen_{side}")) for side in ("width", "height"))
+    lost = [f"{name}" for name in _UNUSED if (found.folder / name).is_file()]
+    lost += ["sound of the film", "the time zone of start_time, which is taken as UTC"]
+    lost += [f"{film.name}: a further film" for film in found.films[1:]]
+    if clock.paused:
+        lost.append(f"pauses of {clock.paused:.1f} s, which are not filmed either")
+    return SourceRecording(
+        recorded_at=clock.began,
+        platform=platform,
+        lines=lines,
+        film=(FilmPart(found.films[0]),),
+        screen=(round(width), round(height)) if width and height else None,
+        task=plain_text(task.get("task_name")) or plain_text(task.get("description")),
+        arch=plain_text(metadata.get("machine")),
+        version=plain_text(metadata.get("version")),
+        facts={"film_file": found.films[0].name, "film_start_known": clock.knows_the_film},
+        lost=lost,
+        left_out=left_out,
+        damaged=damaged,
+    )
+
+
+def _lines(
+    event: dict[str, Any], platform: str, clock: _TimeOfDay, left_out: Counter[str]
+) -> Iterator[SourceLine]:
+    """Yield the lines for an event, and count what has none in `left_out`."""
+    seconds, action = number(event.get("time_stamp")), event.get("action")
+    if seconds is None:
+        left_out["without time"] += 1
+        return
+    if action in {"pause", "resume"}:
+        (clock.pause if action == "pause" else clock.resume)(seconds)
+        return
+    time = clock.of(seconds)
+    if action in {"press", "release"}:
+        label = event.get("pynput_key")  # of AgentNet: `'a'` for a character, else a code
+        typed = label is None or label == repr(event.get("name"))
+        data = pynput_key(event.get("name"), platform, typed=typed)
+        yield SourceLine("keydown" if action == "press" else "keyup", data, time)
+        return
+    yield from pointer_lines(action, event, time, platform, left_out)
+
+
+def _scan(value: dict[str, Any], clock: _TimeOfDay) -> SourceLine | None:
+    """A tree of one window; how long it took to read is not recorded."""
+    seconds, tree = number(value.get("time_stamp")), value.get("axtree")
+    node = _node(tree, _MOST_LEVELS) if isinstance(tree, dict) else None
+    if seconds is None or node is None:
+        return None
+    data: dict[str, Any] = {"duration": 0, "focused_element": None, "queries": {}, "tree": [node]}
+    return SourceLine("axtree", data, clock.of(seconds))
+
+
+def _node(value: dict[str, Any], levels: int) -> dict[str, Any] | None:
+    """A node in the form of the log; None for one without a role, or too deep."""
+    role, box = plain_text(value.get("ControlType")), value.get("BoundingRectangle")
+    if not role or not levels:
+        return None
+    sides = [number(box.get(side)) for side in ("left", "top", "right", "bottom")] if box else []
+    bbox = None
+    if len(sides) == 4 and None not in sides:
+        left, top, right, bottom = (side or 0.0 for side in sides)
+        bbox = {"x": left, "y": top, "width": right - left, "height": bottom - top}
+    below = value.get("Children")
+    nodes = [node for node in below if isinstance(node, dict)] if isinstance(below, list) else []
+    return {
+        "bbox": bbox,
+        "children": [inner for node in nodes if (inner := _node(node, levels - 1)) is not None],
+        "description": "",
+        "name": plain_text(value.get("Name")),
+        "role": role,
+        "states": {},
+        "value": "",
+    }
+
+
+AGENTNET = Importer(
+    tool="AgentNet Tool, DuckTrack",
+    files=f"{_EVENTS} and {_METADATA} with OBS's film in one folder",
+    find=_find,
+    read=_read,
+)

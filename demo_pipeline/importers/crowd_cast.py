@@ -1,0 +1,180 @@
+"""crowd-cast of p(doom): sessions of five-minute segments, `input_*.msgpack` and a film for each.
+
+Belongs here: its positional MessagePack, and joining segments. It records no place of the pointer,
+on no system: presses come without x and y, and moves are the mouse's own steps. So keys, wheel and
+pictures are carried over; clicks have an unknown place and are hidden actions.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from demo_pipeline.importers.film_remux import film_seconds, film_size
+from demo_pipeline.importers.source_recording import (
+    FilmPart,
+    FoundRecording,
+    Importer,
+    SourceLine,
+    SourceRecording,
+    UnreadableSourceError,
+    number,
+    plain_text,
+    wheel,
+)
+
+_LOG = re.compile(r"input_(?P<session>.+)_seg(?P<number>\d{4,})(?:_partial_\d+)?\.msgpack")
+_FILMS = (".mp4", ".mkv")
+_FILM_FOLDERS = (".", "../recordings")  # of the recorder itself, and of its bucket
+_PLATFORM_PLACE, _TIME_PLACE = 12, 9  # in the array of a segment's metadata
+_BUTTONS = ("Left", "Right", "Middle")
+_Event = tuple[float, str, list[Any]]
+_BETWEEN_S = 0.05  # between the films of two segments at least: starts are known to the second
+
+
+def _find(folder: Path, names: Sequence[str]) -> list[FoundRecording]:
+    """The sessions in a folder, parted where the film changes its size or is missing."""
+    logs: dict[str, dict[str, list[Path]]] = {}
+    for name in sorted(names):
+        if match := _LOG.fullmatch(name):
+            segments = logs.setdefault(match["session"], {})
+            segments.setdefault(match["number"], []).append(folder / name)
+    return [found for name, parts in logs.items() for found in _parted(folder, name, parts)]
+
+
+def _parted(folder: Path, session: str, parts: dict[str, list[Path]]) -> Iterator[FoundRecording]:
+    group: list[tuple[Path, Path | None]] = []
+    size: Any = None
+    for segment, logs in parts.items():
+        film = _film(folder, f"{session}_seg{segment}")
+        mine = None if film is None else _size(film)
+        if group and mine != size:
+            yield _found(folder, session, group)
+            group, session = [], f"{session.partition('_from_')[0]}_from_{segment}"
+        size = mine
+        group += [(log, film) for log in logs]
+    yield _found(folder, session, group)
+
+
+def _film(folder: Path, segment: str) -> Path | None:
+    """The film of a segment; None if there is none."""
+    names = (f"{start}{segment}{end}" for start in ("recording_", "") for end in _FILMS)
+    paths = (folder / place / name for name in names for place in _FILM_FOLDERS)
+    return next((path for path in paths if path.is_file()), None)
+
+
+def _size(film: Path) -> tuple[int, int] | None:
+    try:
+        return film_size(film)
+    except UnreadableSourceError:
+        return None
+
+
+def _found(folder: Path, name: str, group: Sequence[tuple[Path, Path | None]]) -> FoundRecording:
+    films = dict.fromkeys(film for _, film in group if film is not None)
+    logs = tuple(log for log, _ in group)
+    return FoundRecording(folder=folder, name=name, logs=logs, films=tuple(films))
+
+
+def _read(found: FoundRecording) -> SourceRecording:
+    if not found.films:
+        raise UnreadableSourceError(f"{found.logs[0]}: its film is missing: put it beside the log")
+    segments: dict[Path, list[_Event]] = {}
+    for log in found.logs:
+        match = _LOG.fullmatch(log.name)
+        name = f"{match['session']}_seg{match['number']}" if match else ""
+        film = next(film for film in found.films if film.stem.endswith(name))
+        segments.setdefault(film, []).extend(_events(log))
+    left_out, lines, parts = Counter[str](), list[SourceLine](), list[FilmPart]()
+    first = next(iter(segments.values()))
+    zero, platform, ends = _began(first, found), _metadata(first, _PLATFORM_PLACE), 0.0
+    for film, events in segments.items():
+        begins = max((_began(events, found) - zero).total_seconds(), ends)
+        ends = begins + film_seconds(film) + _BETWEEN_S
+        parts.append(FilmPart(film, begins))
+        base = zero.timestamp() * 1000 + begins * 1000
+        for time_us, kind, data in events:
+            lines += _lines(kind, data, base + time_us / 1000, platform, left_out)
+    lost = ["the place of every press and turn of the wheel: the recorder does not log it"]
+    return SourceRecording(
+        recorded_at=zero,
+        platform=platform,
+        lines=lines,
+        film=parts,
+        film_zero_ms=zero.timestamp() * 1000,
+        facts={"segments": len(parts)},
+        lost=lost,
+        left_out=left_out,
+    )
+
+
+def _events(log: Path) -> list[_Event]:
+    """Microseconds since the segment began, kind and fields of each event."""
+    try:
+        events = msgspec.msgpack.decode(log.read_bytes(), type=list[tuple[float, tuple[str, Any]]])
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        raise UnreadableSourceError(f"{log}: is cut off, or is not a log of crowd-cast") from None
+    return [
+        (time, kind, data if isinstance(data, list) else [])
+        for time, (kind, data) in events
+        if number(time) is not None
+    ]
+
+
+def _metadata(events: Sequence[_Event], place: int) -> str:
+    """A text of a segment's metadata; empty if it has none there."""
+    data = next((data for _, kind, data in events if kind == "Metadata"), [])
+    return plain_text(data[place]) if place < len(data) else ""
+
+
+def _began(events: Sequence[_Event], found: FoundRecording) -> datetime:
+    """When a segment began, to the second."""
+    with suppress(ValueError):
+        began = datetime.fromisoformat(_metadata(events, _TIME_PLACE))
+        if began.tzinfo is not None:
+            return began
+    raise UnreadableSourceError(f"{found.place}: a segment does not say when it began")
+
+
+def _lines(
+    kind: str, data: list[Any], time: float, platform: str, left_out: Counter[str]
+) -> Iterator[SourceLine]:
+    """Yield the lines for an event, and count what has none."""
+    match kind, data:
+        case "KeyPress" | "KeyRelease", [_, str(name), *_]:
+            yield SourceLine("keydown" if kind == "KeyPress" else "keyup", {"key": name}, time)
+        case "MousePress" | "MouseRelease", [button, *_]:
+            name = button if button in _BUTTONS else "Other"
+            pressed = "mousedown" if kind == "MousePress" else "mouseup"
+            yield SourceLine(pressed, {"button": name}, time)
+        case "MouseScroll", [across, int() | float() as turned, *_]:
+            left_out["sideways turns of the wheel"] += bool(across)
+            if turned:  # on macOS pixels, elsewhere notches
+                turn = {"delta": turned} if platform == "macos" else wheel(turned, platform)
+                yield SourceLine("mousewheel", turn, time)
+        case "MouseMove", _:
+            left_out["moves of the mouse by its own steps"] += 1
+        case "ContextChanged", _:
+            left_out["changes of the front program"] += 1
+        case "Redacted", [reason, *_]:
+            left_out["spans of input that were withheld (marked in the log)"] += 1
+            yield SourceLine("redacted", {"reason": reason}, time)
+        case "Metadata", [width, height, _, _, _, _, across, down, *_]:
+            screen = {"width": width, "height": height}
+            shown = {"source_width": across, "source_height": down}
+            yield SourceLine("display", screen | shown, time)
+        case _:
+            left_out["events of an unknown kind"] += 1
+
+
+CROWD_CAST = Importer(
+    tool="crowd-cast",
+    files="input_SESSION_segNNNN.msgpack with recording_SESSION_segNNNN.mp4",
+    find=_find,
+    read=_read,
+)

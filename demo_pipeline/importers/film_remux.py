@@ -1,0 +1,181 @@
+"""The film of another tool as recording.mp4: packets copied, never encoded again.
+
+Belongs here: opening an untrusted film of any container, and joining parts. Sound and subtitles are
+left out. The times of its pictures stay, unless the recording knows when they were taken.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import av
+
+from demo_pipeline.files.system_errors import raise_disk_trouble
+from demo_pipeline.importers.source_recording import FilmPart, UnreadableSourceError
+
+# What MP4 holds and browsers, FFmpeg and the review page show.
+_SOUND_CODECS = frozenset({"h264", "hevc", "av1", "vp9", "mpeg4"})
+_OPTIONS = {
+    # Else a playlist with the name of a film could read any file.
+    "format_whitelist": "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,flv,mpegts",
+    "protocol_whitelist": "file",
+    "enable_drefs": "0",
+}
+_FIRST_OTHER_UNIT, _BEGINNINGS = 32, range(16, 24)  # HEVC units: no slices; slices that begin anew
+_TIME_BASE = Fraction(1, 90_000)  # seconds; MPEG's own
+_ROUNDING_S = 0.0015  # Matroska has whole milliseconds
+
+
+class FilmFacts(NamedTuple):
+    """Of a written film: pixels, time of the first picture and of the last, seconds, codec."""
+
+    width: int
+    height: int
+    first_s: float
+    last_s: float
+    codec: str
+
+
+def film_size(path: Path) -> tuple[int, int]:
+    """Width and height in pixels. Raises `UnreadableSourceError`."""
+    with _opened(path) as (_, stream):
+        return stream.codec_context.width, stream.codec_context.height
+
+
+def film_seconds(path: Path) -> float:
+    """How long a film says to be; 0 if it does not say it. Raises `UnreadableSourceError`."""
+    with _opened(path) as (container, _):
+        return float((container.duration or 0) / av.time_base)
+
+
+def copy_film(parts: Sequence[FilmPart], out: Path) -> FilmFacts:
+    """Write the parts as one MP4 file; return what it holds.
+
+    Raises:
+        UnreadableSourceError: a part cannot be read, or does not continue the one before it.
+    """
+    with av.open(str(out), "w", format="mp4") as target, _opened(parts[0].path) as (_, first):
+        size = (first.codec_context.width, first.codec_context.height)
+        codec = first.codec_context.name
+        copied = target.add_stream_from_template(first)
+        copied.time_base = _TIME_BASE
+        begun = ended = None
+        for part in parts:
+            with _opened(part.path) as (container, stream):
+                _require_same(part.path, stream, first)
+                for packet in _placed(container, stream, part):
+                    packet.stream = copied
+                    shown = float(packet.pts * packet.time_base)
+                    begun = shown if begun is None else min(begun, shown)
+                    ended = shown if ended is None else max(ended, shown)
+                    _write(target, packet, part.path)
+    if begun is None or ended is None:
+        raise UnreadableSourceError(f"{parts[0].path}: the film has no picture")
+    return FilmFacts(*size, begun, ended, codec)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
+    """Yield (container, its first film), which MP4 can hold."""
+    try:
+        container = av.open(str(path), options=_OPTIONS)
+    except (av.error.FFmpegError, OSError, ValueError) as error:
+        raise_disk_trouble(error, path)
+        reason = getattr(error, "strerror", "") or type(error).__name__
+        raise UnreadableSourceError(f"{path}: the film cannot be opened: {reason}") from None
+    with container:
+        if not container.streams.video:
+            raise UnreadableSourceError(f"{path}: holds no film")
+        stream = container.streams.video[0]
+        context = stream.codec_context
+        codec = context.name if context is not None else "unknown"
+        if codec not in _SOUND_CODECS:
+            raise UnreadableSourceError(
+                f"{path}: the film's codec is {codec}, which MP4 cannot hold; convert it first: "
+                f"ffmpeg -i FILM -c:v libx264 -crf 18 -fps_mode passthrough FILM.mp4"
+            )
+        if not (context.width and context.height):
+            raise UnreadableSourceError(f"{path}: the film has no size: its beginning is damaged")
+        yield container, stream
+
+
+def _require_same(path: Path, stream: Any, first: Any) -> None:
+    """Refuse a part that cannot follow the first one in one film."""
+    mine, others = stream.codec_context, first.codec_context
+    same_codec = (mine.name, mine.extradata) == (others.name, others.extradata)
+    if (mine.width, mine.height) != (others.width, others.height) or not same_codec:
+        raise UnreadableSourceError(
+            f"{path}: {mine.name} {mine.width}x{mine.height} cannot continue the film before it, "
+            f"{others.name} {others.width}x{others.height}; import the parts one by one"
+        )
+
+
+def _write(target: Any, packet: Any, path: Path) -> None:
+    try:
+        target.mux(packet)
+    except av.error.ArgumentError:  # times that do not rise
+        message = "its times go back, or begin before the film before it ends"
+        raise UnreadableSourceError(f"{path}: the film cannot be copied: {message}") from None
+
+
+def _placed(container: Any, stream: Any, part: FilmPart) -> Iterator[Any]:
+    """Yield the packets of a part with their times in the whole, up to where it is damaged."""
+    times = _TakenTimes(part.times_s)
+    last = None
+    try:
+        for packet in container.demux(stream):
+            if packet.pts is None or not packet.size:
+                continue
+            shown = float(packet.pts * packet.time_base)
+            ahead = 0 if packet.dts is None else float((packet.pts - packet.dts) * packet.time_base)
+            placed = max(times.of(shown), 0.0) + part.begins_s
+            packet.pts, packet.dts = (round(t / _TIME_BASE) for t in (placed, placed - ahead))
+            packet.time_base = _TIME_BASE
+            if last is not None and packet.dts <= last:
+                continue  # a packet twice: MP4 cannot hold it
+            last = packet.dts
+            if packet.is_keyframe and _continues(stream, packet):
+                packet.is_keyframe = False  # else players seek to where they cannot begin
+            yield packet
+    except av.error.FFmpegError as error:
+        raise_disk_trouble(error, part.path)
+
+
+class _TakenTimes:
+    """When pictures were taken, by their seconds in a file; what is between keeps its distance."""
+
+    def __init__(self, known: Mapping[float, float]) -> None:
+        self._places = sorted(known)
+        self._taken = [known[place] for place in self._places]
+
+    def of(self, place: float) -> float:
+        """Seconds at which the picture at `place` in the file was taken."""
+        if not self._places:
+            return place
+        before = max(bisect_right(self._places, place + _ROUNDING_S) - 1, 0)
+        taken = self._taken[before] + place - self._places[before]
+        if abs(place - self._places[before]) <= _ROUNDING_S:
+            taken = self._taken[before]
+        if before + 1 < len(self._taken):  # never after the next one
+            taken = min(taken, self._taken[before + 1])
+        return taken
+
+
+def _continues(stream: Any, packet: Any) -> bool:
+    """Whether a picture needs the ones before it although its packet says that it does not.
+
+    An older ocap marks every picture of its HEVC films so. Told by the type of the packet's first
+    slice (H.265, table 7-1), each unit having its length in four bytes before it.
+    """
+    if stream.codec_context.name != "hevc":
+        return False
+    data, place = memoryview(packet), 0
+    while place + 5 <= len(data):
+        kind = data[place + 4] >> 1 & 0x3F
+        if kind < _FIRST_OTHER_UNIT:
+            return kind not in _BEGINNINGS
+        place += 4 + int.from_bytes(data[place : place + 4], "big")
+    return False

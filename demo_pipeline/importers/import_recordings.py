@@ -1,0 +1,149 @@
+"""Finds recordings of other tools below given paths, and imports them one after the other.
+
+Belongs here: the list of importers, the search, and going on after one that cannot be read.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from demo_pipeline.files.system_errors import system_trouble
+from demo_pipeline.importers.agentnet_tool import AGENTNET
+from demo_pipeline.importers.crowd_cast import CROWD_CAST
+from demo_pipeline.importers.openadapt import OPENADAPT
+from demo_pipeline.importers.owamcap import OWAMCAP
+from demo_pipeline.importers.source_recording import (
+    FoundRecording,
+    Importer,
+    UnreadableSourceError,
+)
+from demo_pipeline.importers.upload_folder import (
+    Given,
+    given_for,
+    import_id,
+    is_imported,
+    write_upload,
+)
+
+# To add a tool, add its importer here.
+IMPORTERS: tuple[Importer, ...] = (OWAMCAP, AGENTNET, OPENADAPT, CROWD_CAST)
+
+
+class ImportState(StrEnum):
+    """What became of a recording of another tool."""
+
+    IMPORTED = "imported"
+    KNOWN = "already there"
+    DAMAGED = "imported in part"
+    REFUSED = "not imported"
+
+
+@dataclass(frozen=True)
+class ImportOutcome:
+    """Of one recording.
+
+    Attributes:
+        place: of the source.
+        state: what became of it.
+        id: of the demonstration; empty if there is none.
+        sentences: what could not be read, and what nobody said.
+    """
+
+    place: Path
+    state: ImportState
+    id: str = ""
+    sentences: tuple[str, ...] = ()
+
+
+def find_recordings(paths: Iterable[Path]) -> Iterator[tuple[Importer, FoundRecording]]:
+    """Yield the recordings below folders, and those that files belong to, each once.
+
+    Raises `UnreadableSourceError` for a path in which there is none.
+    """
+    seen: set[Path] = set()
+    for path in paths:
+        if not path.exists():
+            raise UnreadableSourceError(f"{path}: no such file or folder")
+        any_found = False
+        for importer, found in _in_folder(path) if path.is_dir() else _with_file(path):
+            any_found = True
+            if (place := found.logs[0].resolve()) not in seen:
+                seen.add(place)
+                yield importer, found
+        if not any_found:
+            known = "; ".join(f"{importer.tool}: {importer.files}" for importer in IMPORTERS)
+            raise UnreadableSourceError(f"{path}: holds no recording of a known tool ({known})")
+
+
+def _in_folder(top: Path) -> Iterator[tuple[Importer, FoundRecording]]:
+    """Yield the recordings in a folder and the folders below it; hidden ones are skipped."""
+    for folder, below, names in os.walk(top):
+        below[:] = sorted(name for name in below if not name.startswith("."))
+        for importer in IMPORTERS:
+            yield from ((importer, found) for found in importer.find(Path(folder), names))
+
+
+def _with_file(path: Path) -> Iterator[tuple[Importer, FoundRecording]]:
+    """Yield the recording that a file belongs to."""
+    names = [entry.name for entry in path.parent.iterdir() if entry.is_file()]
+    for importer in IMPORTERS:
+        for found in importer.find(path.parent, names):
+            if path in found.files:
+                yield importer, found
+
+
+def import_recording(
+    importer: Importer, found: FoundRecording, uploads: Path, options: Given
+) -> ImportOutcome:
+    """Make a recording an upload folder, unless it is there already.
+
+    What is wrong with the recording is in the outcome; nothing of it is written then.
+
+    Raises:
+        OSError: of the disk, which no other recording could be written to either.
+    """
+    place = found.place
+    try:
+        given, name = given_for(found, options), import_id(found)
+        folder = uploads / name
+        if is_imported(folder, found, given):
+            return ImportOutcome(place, ImportState.KNOWN, name)
+        recording = importer.read(found)
+        write_upload(folder, found, recording, importer, given)
+    except UnreadableSourceError as error:
+        return ImportOutcome(place, ImportState.REFUSED, sentences=(str(error),))
+    except OSError as error:
+        if error.filename is None or Path(str(error.filename)) not in found.files:
+            raise
+        reason = system_trouble(error) or "it cannot be read"
+        return ImportOutcome(place, ImportState.REFUSED, sentences=(f"{error.filename}: {reason}",))
+    task = given.task or recording.task
+    said = (("--task", task), ("--status", given.status))
+    missing = tuple(
+        f"{option} was not said: {_WITHOUT[option]}" for option, value in said if not value
+    )
+    state = ImportState.DAMAGED if recording.damaged else ImportState.IMPORTED
+    return ImportOutcome(place, state, name, (*recording.damaged, *missing))
+
+
+_WITHOUT = {
+    "--task": "without a task it ends in the quarantine",
+    "--status": "without an outcome it does not count as successful",
+}
+
+
+def import_recordings(
+    recordings: Iterable[tuple[Importer, FoundRecording]],
+    uploads: Path,
+    options: Given,
+    report: Callable[[ImportOutcome], None],
+) -> dict[ImportState, int]:
+    """Import one after the other, and report each; return how many became what."""
+    counts = dict.fromkeys(ImportState, 0)
+    for importer, found in recordings:
+        outcome = import_recording(importer, found, uploads, options)
+        counts[outcome.state] += 1
+        report(outcome)
+    return counts

@@ -1,0 +1,265 @@
+"""OWAMcap: the files that `ocap` of open-world-agents writes, an `.mcap` log and a Matroska film.
+
+Belongs here: its topics (screen, mouse, mouse/raw, keyboard, window), of all versions since 0.3,
+and from which part of the screen the film is. `ocap` runs on Windows only: positions are pixels of
+the whole desktop, keys are virtual-key codes, and a notch of the wheel is one.
+
+A picture's time in the film is that of the picture before it, up to seconds too early when nothing
+moved; its message says when it was taken. So the film gets the times of the messages.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from demo_pipeline.importers.film_remux import film_size
+from demo_pipeline.importers.source_keys import virtual_key
+from demo_pipeline.importers.source_recording import (
+    FilmPart,
+    FoundRecording,
+    Importer,
+    SourceLine,
+    SourceRecording,
+    UnreadableSourceError,
+    number,
+    plain_text,
+    pointer_lines,
+    wheel,
+)
+
+_MAGIC = b"\x89MCAP0\r\n"
+_TOPICS = ("screen", "mouse", "mouse/raw", "keyboard", "window")
+_FILMS = (".mkv", ".mp4")
+# The invisible border of a window, pixels a side: 6 and 8 in recordings, 8 at 100 % of scaling.
+_MOST_BORDER = 20
+# RAWMOUSE.usButtonFlags: bit of the press, bit of the release, button.
+_RAW_BUTTONS = ((0x01, 0x02, "Left"), (0x04, 0x08, "Right"), (0x10, 0x20, "Middle"))
+_RAW_WHEEL, _RAW_NOTCH = 0x400, 120
+
+
+class _Message(NamedTuple):
+    """Of the log: its topic, epoch milliseconds, and its JSON."""
+
+    topic: str
+    time: float
+    data: dict[str, Any]
+
+
+def _find(folder: Path, names: Sequence[str]) -> list[FoundRecording]:
+    """A recording for each `.mcap`, with the film of the same name beside it."""
+    logs = sorted(name for name in names if name.lower().endswith(".mcap"))
+    return [
+        FoundRecording(
+            folder=folder,
+            name=(stem := name.rpartition(".")[0]),
+            logs=(folder / name,),
+            films=tuple(folder / f"{stem}{end}" for end in _FILMS if f"{stem}{end}" in names)[:1],
+        )
+        for name in logs
+    ]
+
+
+def _read(found: FoundRecording) -> SourceRecording:
+    log, damaged = found.logs[0], list[str]()
+    messages = list(_messages(log, damaged))
+    if not messages:
+        reason = damaged[0] if damaged else "holds none of the topics that ocap writes"
+        raise UnreadableSourceError(f"{log}: {reason}")
+    frames = [message for message in messages if message.topic == "screen"]
+    film = _film(found, frames)
+    size = film_size(film)
+    taken = _taken(frames)
+    origin = min(taken.values(), default=None)
+    place = _CapturedPlace(messages, frames, size)
+    left_out = Counter[str]()
+    lines = [line for message in messages for line in _lines(message, place, left_out)]
+    moved = any(message.topic == "mouse" for message in messages)
+    raw = [message for message in messages if message.topic == "mouse/raw"]
+    if not moved:
+        lines += [line for message in raw for line in _raw_lines(message)]
+    lost = ["sound and subtitles of the film", "titles of windows, and the states once a second"]
+    if raw:
+        told = "all reports of the mouse" if moved else "the movements of the mouse's reports"
+        lost.append(f"{told}, {len(raw)} of the topic mouse/raw")
+    began = origin if origin is not None else messages[0].time
+    return SourceRecording(
+        recorded_at=datetime.fromtimestamp(began / 1000, UTC),
+        platform="windows",
+        lines=sorted(lines, key=lambda line: line.time),
+        film=(FilmPart(film, times_s=_in_film(taken)),),
+        film_zero_ms=origin,
+        screen=size,
+        facts={"film_file": film.name, "frames": len(frames)} | place.facts(),
+        lost=lost,
+        left_out=left_out,
+        damaged=damaged,
+    )
+
+
+def _messages(log: Path, damaged: list[str]) -> Iterator[_Message]:
+    """Yield what can be read of the topics, in the order of the file."""
+    try:
+        from mcap.reader import NonSeekingReader  # noqa: PLC0415 - only of the extra `owamcap`
+    except ImportError:
+        raise UnreadableSourceError(f"{log}: needs the package mcap: pip install mcap") from None
+    count, unreadable = 0, 0
+    with log.open("rb") as stream:
+        if stream.read(len(_MAGIC)) != _MAGIC:
+            raise UnreadableSourceError(f"{log}: is not an MCAP file, or its first bytes are lost")
+        stream.seek(0)
+        try:
+            read = NonSeekingReader(stream).iter_messages(topics=_TOPICS, log_time_order=False)
+            for _, channel, message in read:
+                count += 1
+                data = _object(message.data)
+                unreadable += data is None
+                if data is not None:
+                    time = number(data.get("timestamp")) or message.publish_time
+                    yield _Message(channel.topic, time / 1e6, data)
+        except Exception:  # noqa: BLE001 - of the packers: struct, lz4, zstandard
+            damaged.append(f"{log.name}: is cut off or damaged after {count} messages")
+    if unreadable:
+        damaged.append(f"{log.name}: {unreadable} messages are not readable JSON")
+
+
+def _object(data: bytes) -> dict[str, Any] | None:
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _media(frame: _Message) -> tuple[str, float | None]:
+    """Where a frame is: name of the film and milliseconds in it; versions differ in the keys."""
+    reference = frame.data.get("media_ref")
+    media = reference if isinstance(reference, dict) else frame.data
+    place = number(media.get("pts_ns", media.get("pts")))
+    name = plain_text(media.get("uri", media.get("path")))
+    return name, None if place is None else place / 1e6
+
+
+def _film(found: FoundRecording, frames: Sequence[_Message]) -> Path:
+    """The film: as the frames name it, if it is beside the log, else the one of the log's name."""
+    names = {_media(frame)[0] for frame in frames}
+    if any(name.startswith("data:") for name in names):
+        raise UnreadableSourceError(f"{found.place}: its pictures are in the log, not in a film")
+    base = found.folder.resolve()
+    for name in sorted(names - {""}):
+        film = (base / name.removeprefix("file://")).resolve()
+        if film.is_relative_to(base) and film.is_file():
+            return film
+    if found.films:
+        return found.films[0]
+    wanted = ", ".join(sorted(Path(name).name for name in names - {""})) or "the .mkv of its name"
+    raise UnreadableSourceError(f"{found.place}: its film is missing: put {wanted} beside it")
+
+
+def _taken(frames: Sequence[_Message]) -> dict[float, float]:
+    """Milliseconds in the film → epoch milliseconds of when that picture was taken, ascending."""
+    taken: dict[float, float] = {}
+    latest = 0.0
+    for frame in frames:
+        utc_ns, place = number(frame.data.get("utc_ns")), _media(frame)[1]
+        time = frame.time if utc_ns is None else utc_ns / 1e6
+        if place is not None and place not in taken and time > latest:
+            taken[place] = latest = time
+    return taken
+
+
+def _in_film(taken: Mapping[float, float]) -> dict[float, float]:
+    """The same in seconds, from the first picture on."""
+    first = min(taken.values(), default=0.0)
+    return {place / 1000: (time - first) / 1000 for place, time in taken.items()}
+
+
+class _CapturedPlace:
+    """Which part of the desktop the film shows, from when on.
+
+    The film is of a window if windows are reported that are larger than it by their invisible
+    border; else of the display whose corner is the desktop's origin.
+    """
+
+    def __init__(
+        self, messages: Sequence[_Message], frames: Sequence[_Message], film: tuple[int, int]
+    ) -> None:
+        self._shape = next(filter(None, map(_source_shape, frames)), film)
+        self._scale = (film[0] // 2 * 2 / self._shape[0], film[1] // 2 * 2 / self._shape[1])
+        if all(abs(film[axis] - self._shape[axis]) <= 1 for axis in (0, 1)):
+            self._scale = (1.0, 1.0)  # encoders need an even number of pixels
+        windows = [message for message in messages if message.topic == "window"]
+        corners = ((m.time, self._corner(m.data.get("rect"))) for m in windows)
+        self._corners = [(time, corner) for time, corner in corners if corner is not None]
+
+    def _corner(self, rect: Any) -> tuple[float, float] | None:
+        """The corner of the film for a window of this rectangle; None if it is not the window."""
+        sides = [number(side) for side in rect] if isinstance(rect, list) else []
+        if len(sides) != 4 or None in sides:
+            return None
+        left, top, right, bottom = (side or 0.0 for side in sides)
+        across, down = right - left - self._shape[0], bottom - top - self._shape[1]
+        border = across / 2
+        if not (0 <= border <= _MOST_BORDER and 0 <= down - border <= border):
+            return None
+        return left + border, top + down - border
+
+    def facts(self) -> dict[str, Any]:
+        """Which part it is, for source.json."""
+        if not self._corners:
+            return {"captured": "a display, taken for the one at the desktop's origin"}
+        return {"captured": "a window", "window_corners": len({c for _, c in self._corners})}
+
+    def of(self, x: float, y: float, time: float) -> dict[str, float]:
+        """A place of the desktop as pixels of the film, which may be outside it."""
+        left, top = next((c for at, c in reversed(self._corners) if at <= time), (None, None))
+        if left is None or top is None:
+            left, top = self._corners[0][1] if self._corners else (0.0, 0.0)
+        return {"x": (x - left) * self._scale[0], "y": (y - top) * self._scale[1]}
+
+
+def _source_shape(frame: _Message) -> tuple[float, float] | None:
+    shape = frame.data.get("source_shape", frame.data.get("original_shape"))
+    if not (isinstance(shape, list) and len(shape) == 2):
+        return None
+    width, height = number(shape[0]), number(shape[1])
+    return (width, height) if width and height and min(width, height) > 0 else None
+
+
+def _lines(
+    message: _Message, place: _CapturedPlace, left_out: Counter[str]
+) -> Iterator[SourceLine]:
+    """Yield the lines for a message; none for a frame, a window, and what has no meaning."""
+    topic, time, data = message
+    kind = data.get("event_type")
+    if topic == "keyboard" and kind in {"press", "release"}:
+        code = number(data.get("vk"))
+        if code is not None:
+            key = {"key": virtual_key(int(code))}
+            yield SourceLine("keydown" if kind == "press" else "keyup", key, time)
+    elif topic == "mouse":
+        x, y = number(data.get("x")), number(data.get("y"))
+        at = {} if x is None or y is None else place.of(x, y, time)
+        yield from pointer_lines(kind, data | at, time, "windows", left_out)
+
+
+def _raw_lines(message: _Message) -> Iterator[SourceLine]:
+    """Yield the buttons and the wheel of a report of the mouse, which has no place."""
+    flags, time = int(number(message.data.get("button_flags")) or 0), message.time
+    for press, release, name in _RAW_BUTTONS:
+        if flags & press:
+            yield SourceLine("mousedown", {"button": name}, time)
+        if flags & release:
+            yield SourceLine("mouseup", {"button": name}, time)
+    if flags & _RAW_WHEEL and (turned := number(message.data.get("button_data"))):
+        yield SourceLine("mousewheel", wheel(turned / _RAW_NOTCH, "windows"), time)
+
+
+OWAMCAP = Importer(
+    tool="OWAMcap (ocap of open-world-agents)",
+    files="NAME.mcap with its NAME.mkv",
+    find=_find,
+    read=_read,
+)

@@ -1,0 +1,208 @@
+"""What an importer reads: the recording of another tool, in the terms of an upload.
+
+Belongs here: the types that every importer shares. Writing the upload is in upload_folder.py.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from demo_pipeline.files.json_files import JsonFileError, load_json
+
+# The wheel of the log, which differs by platform: see `wheel`.
+_NOTCH, _PIXELS_OF_A_LINE = 120, 10
+_BUTTONS = {"left": "Left", "right": "Right", "middle": "Middle"}
+_LARGEST = 1e20  # of numbers; nanoseconds of the year 3000 have 3e19
+
+
+class UnreadableSourceError(Exception):
+    """Why a recording of another tool cannot be imported, as a sentence that names the file."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoundRecording:
+    """A recording of another tool, as found by the names of its files.
+
+    Attributes:
+        folder: that it lies in.
+        name: by which people know it; the id begins with it.
+        logs: the files whose content makes the id.
+        films: files of the film, in order, as far as their names tell.
+        others: read if they are there.
+    """
+
+    folder: Path
+    name: str
+    logs: tuple[Path, ...]
+    films: tuple[Path, ...] = ()
+    others: tuple[Path, ...] = ()
+
+    @property
+    def place(self) -> Path:
+        """What messages call it: its only log, or its folder."""
+        return self.logs[0] if len(self.logs) == 1 and not self.others else self.folder
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """All that is read of it."""
+        return (*self.logs, *self.films, *self.others)
+
+
+class SourceLine(NamedTuple):
+    """A line of input_log.jsonl; `time` is in epoch milliseconds."""
+
+    event: str
+    data: dict[str, Any]
+    time: float
+
+
+class FilmPart(NamedTuple):
+    """A film, or one of several in order.
+
+    Attributes:
+        path: of its file.
+        begins_s: seconds in the whole at which its time 0 is.
+        times_s: seconds of pictures in the file → when they were taken, ascending, where the
+            recording knows it better than the file.
+    """
+
+    path: Path
+    begins_s: float = 0.0
+    times_s: Mapping[float, float] = MappingProxyType({})
+
+
+@dataclass(kw_only=True)
+class SourceRecording:
+    """What an importer read.
+
+    Attributes:
+        recorded_at: aware; when the film began, as well as the source knows it.
+        platform: windows, macos, linux, or empty.
+        lines: of the log; mouse positions are in the space of `screen`.
+        film: in one part, or in several that follow each other.
+        film_zero_ms: epoch milliseconds of the film's time 0 by the clock of the lines; None: the
+            source does not say it exactly, and the pipeline finds it in the pictures.
+        screen: width and height of the space of positions; None: that of the film's pixels.
+        task: what the person was to do; empty: not said.
+        facts: of the source, for source.json.
+        lost: sentences: what was in the source and is not in the upload.
+        left_out: the same for single events: kind → how many.
+        damaged: sentences: what could not be read.
+    """
+
+    recorded_at: datetime
+    platform: str
+    lines: Iterable[SourceLine]
+    film: Sequence[FilmPart]
+    film_zero_ms: float | None = None
+    screen: tuple[int, int] | None = None
+    task: str = ""
+    arch: str = ""
+    version: str = ""
+    facts: dict[str, Any] = field(default_factory=dict)
+    lost: list[str] = field(default_factory=list)
+    left_out: Counter[str] = field(default_factory=Counter)
+    damaged: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Importer:
+    """One tool.
+
+    Attributes:
+        tool: its name for people.
+        files: by which files it is recognised, for people.
+        find: the recordings in a folder with files of these names, in order.
+        read: one of them. Raises `UnreadableSourceError`.
+    """
+
+    tool: str
+    files: str
+    find: Callable[[Path, Sequence[str]], list[FoundRecording]]
+    read: Callable[[FoundRecording], SourceRecording]
+
+
+def wheel(notches: float, platform: str) -> dict[str, Any]:
+    """The data of a `mousewheel` line for notches (macOS: lines of text), positive = up.
+
+    The documented unit is 120 a notch, positive = down. Recorders on macOS log pixels, positive =
+    up, and are read so: a line that macOS reports stands for ten pixels, Apple's own default.
+    """
+    if platform == "macos":
+        return {"delta": notches * _PIXELS_OF_A_LINE}
+    return {"delta": -notches * _NOTCH}
+
+
+def pointer_lines(
+    kind: Any, event: Mapping[str, Any], time: float, platform: str, left_out: Counter[str]
+) -> Iterator[SourceLine]:
+    """Yield the lines for an event of pynput's mouse listener, which most recorders have.
+
+    Args:
+        kind: move, click or scroll; anything else is counted in `left_out`.
+        event: with x, y, button, pressed, dx, dy as `kind` has them.
+        time: epoch milliseconds.
+        platform: windows, macos, linux, or empty.
+        left_out: counts what the log has no line for.
+    """
+    x, y = number(event.get("x")), number(event.get("y"))
+    place = {} if x is None or y is None else {"x": x, "y": y}
+    if kind == "click":
+        named = plain_text(event.get("button")) or "unknown"
+        pressed = "mousedown" if event.get("pressed") else "mouseup"
+        yield SourceLine(pressed, place | {"button": _BUTTONS.get(named, named)}, time)
+    elif kind in {"move", "scroll"}:
+        if place:
+            yield SourceLine("mousemove", place, time)
+        if kind == "scroll" and (turned := number(event.get("dy"))):
+            yield SourceLine("mousewheel", wheel(turned, platform), time)
+        left_out["sideways turns of the wheel"] += bool(number(event.get("dx")))
+    else:
+        left_out["events of another kind"] += 1
+
+
+def json_object(path: Path) -> dict[str, Any]:
+    """A JSON file that is an object. Raises `UnreadableSourceError`."""
+    try:
+        value = load_json(path)
+    except JsonFileError as error:
+        raise UnreadableSourceError(f"{path}: {error.message}") from None
+    if not isinstance(value, dict):
+        raise UnreadableSourceError(f"{path}: expected a JSON object")
+    return value
+
+
+def json_lines(path: Path, damaged: list[str]) -> Iterator[dict[str, Any]]:
+    """Yield the objects of a JSON Lines file; what is no object is said in `damaged`, once."""
+    unreadable, first = 0, 0
+    with path.open("rb") as stream:
+        for number, line in enumerate(stream, 1):
+            if not line.strip():
+                continue
+            try:
+                value = json.loads(line.decode("utf-8-sig"))
+            except (ValueError, RecursionError):
+                value = None
+            if isinstance(value, dict):
+                yield value
+            else:
+                unreadable, first = unreadable + 1, first or number
+    if unreadable:
+        lines = "1 line is" if unreadable == 1 else f"{unreadable} lines are"
+        damaged.append(f"{path.name}:{first}: {lines} not readable; the others were read")
+
+
+def number(value: Any) -> float | None:
+    """A finite number; None for anything else."""
+    plain = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if plain and abs(value) < _LARGEST else None
+
+
+def plain_text(value: Any) -> str:
+    """A text without white space around it; empty for anything else."""
+    return value.strip() if isinstance(value, str) else ""

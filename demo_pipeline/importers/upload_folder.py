@@ -1,0 +1,195 @@
+"""The upload folder that an imported recording becomes: written whole, or not at all.
+
+Belongs here: its id, its four files, and what people say about a recording (task, status, app)
+where its source does not: by options of the command, or in a file `import.json` beside it.
+"""
+
+import hashlib
+import re
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from demo_pipeline.files.atomic_write import file_digest
+from demo_pipeline.files.json_files import dump_json, json_bytes, load_json
+from demo_pipeline.files.recording_files import LOG_FILE, META_FILE, SOURCE_FILE, VIDEO_FILE
+from demo_pipeline.importers.film_remux import FilmFacts, copy_film
+from demo_pipeline.importers.source_recording import (
+    FoundRecording,
+    Importer,
+    SourceRecording,
+    UnreadableSourceError,
+    json_object,
+    plain_text,
+)
+
+SIDECAR = "import.json"
+OUTCOMES = {
+    "completed": ("completed", "done"),
+    "failed": ("completed", "fail"),
+    "aborted": ("aborted", None),
+}
+"""What a person says of a recording → `status` and `reason` of meta.json."""
+_FORM = 1  # of what this module writes; raised when it writes other bytes
+_ADDRESS = re.compile(r"[^\s@_]+@[^\s@_]+\.[^\s@_]+")  # uploaders' e-mail in names of folders
+_UNSAFE = re.compile(r"[^A-Za-z0-9]+")
+_MOST_NAME = 60
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a person says of a recording; empty: nothing. `status` is one of `OUTCOMES`."""
+
+    task: str = ""
+    status: str = ""
+    application: str = ""
+
+
+def given_for(found: FoundRecording, options: Given) -> Given:
+    """What is given for one recording: its sidecar counts before the options.
+
+    Raises `UnreadableSourceError` for a sidecar that cannot be used.
+    """
+    stem = found.logs[0].name.rpartition(".")[0]
+    for path in (found.folder / f"{stem}.{SIDECAR}", found.folder / SIDECAR):
+        if not path.is_file():
+            continue
+        value = json_object(path)
+        said = {name: plain_text(value.get(name)) for name in ("task", "status", "application")}
+        if said["status"] not in {"", *OUTCOMES}:
+            raise UnreadableSourceError(f"{path}: status: expected one of {', '.join(OUTCOMES)}")
+        return replace(options, **{name: text for name, text in said.items() if text})
+    return options
+
+
+def import_id(found: FoundRecording) -> str:
+    """The id of a recording: its name, and 8 hex of what its logs contain.
+
+    The same logs have the same id, wherever they lie. E-mail addresses are taken out of the name.
+    """
+    digest = hashlib.sha256()
+    for log in found.logs:
+        digest.update(file_digest(log).sha256.encode())
+    name = _UNSAFE.sub("_", _ADDRESS.sub("", found.name)).strip("_")[:_MOST_NAME].strip("_")
+    return f"{name or 'recording'}-{digest.hexdigest()[:8]}"
+
+
+def source_files(found: FoundRecording) -> list[dict[str, Any]]:
+    """Names, sizes and times of change of what a recording is read from."""
+    return [
+        {"name": path.name, "bytes": path.stat().st_size, "changed_ns": path.stat().st_mtime_ns}
+        for path in found.files
+        if path.is_file()
+    ]
+
+
+def is_imported(folder: Path, found: FoundRecording, given: Given) -> bool:
+    """Whether `folder` holds what this recording becomes, with what is given for it now."""
+    try:
+        known = load_json(folder / SOURCE_FILE)
+    except ValueError:
+        return False
+    wanted = {"form": _FORM, "given": vars(given), "files": source_files(found)}
+    return isinstance(known, dict) and all(known.get(name) == wanted[name] for name in wanted)
+
+
+def write_upload(
+    folder: Path,
+    found: FoundRecording,
+    recording: SourceRecording,
+    importer: Importer,
+    given: Given,
+) -> None:
+    """Write the folder, in place of an older one of the same recording.
+
+    Raises:
+        UnreadableSourceError: the film cannot be copied.
+        OSError: the disk is full, or it cannot be written to.
+    """
+    with _whole_folder(folder) as draft:
+        film = copy_film(recording.film, draft / VIDEO_FILE)
+        kinds = _write_log(draft / LOG_FILE, recording, film)
+        meta = _meta(folder.name, recording, film, given)
+        dump_json(draft / META_FILE, meta)
+        missing = [name for name in ("task", "status") if not meta["imported"][name]]
+        source = {
+            "tool": importer.tool,
+            "form": _FORM,
+            "given": vars(given),
+            "files": source_files(found),
+            "carried_over": dict(sorted(kinds.items())),
+            "not_carried_over": recording.lost
+            + [f"{count} {what}" for what, count in sorted((+recording.left_out).items())],
+            "damaged": recording.damaged,
+            "missing": missing,
+            "film": film._asdict(),
+            **recording.facts,
+        }
+        dump_json(draft / SOURCE_FILE, source)
+
+
+@contextmanager
+def _whole_folder(folder: Path) -> Iterator[Path]:
+    """A draft to write into, which becomes `folder` at the end unless an error was raised."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    draft = folder.with_name(f".importing-{folder.name}")
+    old = folder.with_name(f".replaced-{folder.name}")
+    for left_over in (draft, old):
+        shutil.rmtree(left_over, ignore_errors=True)
+    draft.mkdir()
+    try:
+        yield draft
+        if folder.exists():
+            folder.rename(old)
+        draft.rename(folder)
+    finally:
+        for left_over in (draft, old):
+            shutil.rmtree(left_over, ignore_errors=True)
+
+
+def _write_log(path: Path, recording: SourceRecording, film: FilmFacts) -> Counter[str]:
+    """Write input_log.jsonl; return how many lines of each kind it has."""
+    kinds = Counter[str]()
+    with path.open("wb") as stream:
+        if recording.film_zero_ms is not None:
+            first = recording.film_zero_ms + film.first_s * 1000
+            # The form in which recorders log what ffmpeg printed: the clock reads it there.
+            text = f"start: {first / 1000:.6f} (of the first picture, by the imported recording)"
+            line = {"event": "ffmpeg_stderr", "data": {"output": text}, "time": round(first)}
+            stream.write(json_bytes(line, compact=True))
+        for event, data, time in recording.lines:
+            kinds[event] += 1
+            line = {"event": event, "data": data, "time": round(time)}
+            stream.write(json_bytes(line, compact=True))
+    return kinds
+
+
+def _meta(name: str, recording: SourceRecording, film: FilmFacts, given: Given) -> dict[str, Any]:
+    """meta.json; what nobody said is blank, and named in `imported`."""
+    status, reason = OUTCOMES.get(given.status, ("", None))
+    task = given.task or recording.task
+    width, height = recording.screen or (film.width, film.height)
+    quest = None
+    if task:
+        app = given.application
+        quest = {"title": task, "app": app, "icon_url": "", "objectives": [], "content": task}
+    return {
+        "id": name,
+        "timestamp": recording.recorded_at.isoformat(),
+        "duration_seconds": round(film.last_s - film.first_s, 3),
+        "status": status,
+        "title": task,
+        "description": "",
+        "platform": recording.platform,
+        "arch": recording.arch,
+        "version": recording.version,
+        "locale": "",
+        "primary_monitor": {"width": width, "height": height},
+        "reason": reason,
+        "quest": quest,
+        "imported": {"task": bool(task), "status": bool(status)},
+    }

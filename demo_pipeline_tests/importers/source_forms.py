@@ -1,0 +1,220 @@
+"""One recording in the forms of other tools: what `import` turns back into the recording.
+
+Each writer takes an upload folder of the simulator (Windows names, positions on every press) and
+writes what that tool would have written of it. The formats were read in the tools' sources.
+"""
+
+import json
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import av
+import msgspec
+from mcap.writer import Writer
+
+from demo_pipeline.importers.source_keys import _SYMBOLS, _VIRTUAL_KEYS, virtual_key
+
+BOOT_S = 30_000.0  # of monotonic clocks: when the recording began
+SHAPE_AND_WINDOW = ((640, 360), [94, 50, 746, 416])  # with a border of six pixels
+MOVED = 100, 50  # of the film in the desktop, pixels
+_CODES = {virtual_key(code): code for code in range(256)} | {v: k for k, v in _VIRTUAL_KEYS.items()}
+_CHARS = {windows: char for char, (windows, _) in reversed(_SYMBOLS.items())}
+_RDEV = dict(_SYMBOLS.values())
+_PYNPUT = {"LeftCtrl": "ctrl_l", "Shift": "shift", "Return": "enter", "Space": "space"}
+
+
+def log_of(folder: Path) -> list[dict[str, Any]]:
+    """The lines of input_log.jsonl."""
+    text = (folder / "input_log.jsonl").read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def began(folder: Path) -> float:
+    """Epoch milliseconds of the first line."""
+    return float(log_of(folder)[0]["time"])
+
+
+def _pointer_events(folder: Path) -> Iterator[tuple[int, str, dict[str, Any]]]:
+    """Milliseconds, kind and fields of the pointer's events, as pynput has them; keys as logged."""
+    at = {"x": 0, "y": 0}
+    for line in log_of(folder):
+        data, time = line["data"], line["time"]
+        if line["event"] == "mousemove":
+            at = {"x": data["x"], "y": data["y"]}
+            yield time, "move", at
+        elif line["event"] in {"mousedown", "mouseup"}:
+            button = {"button": data["button"].lower(), "pressed": line["event"] == "mousedown"}
+            yield time, "click", {"x": data["x"], "y": data["y"]} | button
+        elif line["event"] == "mousewheel":
+            yield time, "scroll", at | {"dx": 0, "dy": -data["delta"] / 120}
+        elif line["event"] in {"keydown", "keyup"}:
+            yield time, "press" if line["event"] == "keydown" else "release", {"key": data["key"]}
+
+
+def film_times(film: Path) -> list[float]:
+    """Seconds of the pictures."""
+    with av.open(str(film)) as container:
+        stream = container.streams.video[0]
+        packets = [packet for packet in container.demux(stream) if packet.pts is not None]
+        return sorted(float(packet.pts * packet.time_base) for packet in packets)
+
+
+def _as_matroska(film: Path, out: Path, *, late: bool) -> None:
+    """The film in another container; `late`: each picture has the time of the one before it."""
+    with av.open(str(film)) as source, av.open(str(out), "w") as target:
+        stream = source.streams.video[0]
+        copied = target.add_stream_from_template(stream)
+        before = 0
+        for packet in source.demux(stream):
+            if packet.dts is None:
+                continue
+            taken = packet.pts
+            if late:
+                packet.pts = packet.dts = before
+            before = max(taken, before + packet.duration // 2)
+            packet.stream = copied
+            target.mux(packet)
+
+
+def owamcap(
+    folder: Path, out: Path, name: str = "clip", *, window: bool = True, late: bool = False
+) -> Path:
+    """NAME.mcap and NAME.mkv: of a window at `MOVED`, or of a display; its film may be `late`."""
+    out.mkdir(parents=True, exist_ok=True)
+    film = out / f"{name}.mkv"
+    _as_matroska(folder / "recording.mp4", film, late=late)
+    left, top = MOVED if window else (0, 0)
+    zero = began(folder)
+    messages: list[tuple[float, str, dict[str, Any]]] = []
+    if window:
+        messages.append((zero, "window", {"title": "Form", "rect": SHAPE_AND_WINDOW[1], "hWnd": 1}))
+    taken = film_times(folder / "recording.mp4")
+    for seconds, filmed in zip(taken, film_times(film), strict=True):
+        utc = zero + seconds * 1000
+        reference = {"uri": film.name, "pts_ns": round(filmed * 1e9)}
+        shape = list(SHAPE_AND_WINDOW[0])
+        frame = {"utc_ns": round(utc * 1e6), "source_shape": shape, "media_ref": reference}
+        messages.append((utc, "screen", frame))
+    for time, kind, data in _pointer_events(folder):
+        event: dict[str, Any] = {"event_type": kind}
+        if "key" in data:
+            messages.append((time, "keyboard", event | {"vk": _CODES[data["key"]]}))
+        else:
+            place = {"x": round(data["x"]) + left, "y": round(data["y"]) + top}
+            messages.append((time, "mouse", event | data | place))
+    with (out / f"{name}.mcap").open("wb") as stream:
+        writer = Writer(stream, chunk_size=4096)
+        writer.start(profile="owa", library="tests")
+        channels: dict[str, int] = {}
+        for at, topic, value in sorted(messages, key=lambda message: message[0]):
+            if topic not in channels:
+                schema = writer.register_schema(f"desktop/{topic}", "jsonschema", b"{}")
+                channels[topic] = writer.register_channel(topic, "json", schema)
+            nanoseconds = round(at * 1e6)
+            writer.add_message(
+                channels[topic], nanoseconds, json.dumps(value).encode(), nanoseconds
+            )
+        writer.finish()
+    return out / f"{name}.mcap"
+
+
+def agentnet(folder: Path, out: Path) -> Path:
+    """The folder of a recording of AgentNet Tool, with one tree."""
+    out.mkdir(parents=True)
+    shutil.copyfile(folder / "recording.mp4", out / "2024-11-05 18-56-31.mp4")
+    zero = began(folder)
+    lines = []
+    for number, (time, kind, data) in enumerate(_pointer_events(folder)):
+        event = {"time_stamp": BOOT_S + (time - zero) / 1000, "action": kind, "event_idx": number}
+        if "key" in data:
+            key = data["key"]
+            char = _CHARS.get(key) or (key if len(key) == 1 else "")
+            name = char.lower() if char else _PYNPUT[key]
+            event |= {"name": name, "pynput_key": repr(name) if char else f"Key.{name}"}
+        lines.append(event | {k: v for k, v in data.items() if k != "key"})
+    _write_lines(out / "events.jsonl", lines)
+    button = _node("OK", "ButtonControl", (10, 20, 110, 60))
+    window = _node("Form", "WindowControl", (-8, -8, 648, 368)) | {"Children": [button]}
+    _write_lines(out / "a11y.jsonl", [{"time_stamp": BOOT_S + 1, "axtree": window}])
+    metadata = {
+        "system": "Windows",
+        "machine": "AMD64",
+        "version": "10.0.19045",
+        "screen_width": 640,
+        "screen_height": 360,
+        "start_time": "2024-11-05 18:56:31",
+        "video_start_timestamp": BOOT_S,
+    }
+    (out / "metadata.json").write_text(json.dumps(metadata))
+    (out / "task_name.json").write_text(json.dumps({"task_name": "Tick the box"}))
+    return out
+
+
+def _node(name: str, role: str, box: tuple[int, int, int, int]) -> dict[str, Any]:
+    sides = dict(zip(("left", "top", "right", "bottom"), box, strict=True))
+    return {"Name": name, "ControlType": role, "BoundingRectangle": sides, "Children": []}
+
+
+def _write_lines(path: Path, lines: list[dict[str, Any]]) -> None:
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+
+
+def openadapt(folder: Path, out: Path) -> Path:
+    """The folder of a capture of OpenAdapt."""
+    out.mkdir(parents=True)
+    shutil.copyfile(folder / "recording.mp4", out / "oa_recording-1.0.mp4")
+    zero = began(folder) / 1000
+    columns = "name, timestamp, mouse_x, mouse_y, mouse_dx, mouse_dy, mouse_button_name, "
+    columns += "mouse_pressed, key_name, key_char, disabled"
+    with closing(sqlite3.connect(out / "recording.db")) as database:
+        database.execute(
+            "CREATE TABLE recording (id INTEGER, timestamp REAL, monitor_width INTEGER, "
+            "monitor_height INTEGER, platform TEXT, task_description TEXT, video_start_time REAL, "
+            "config TEXT)"
+        )
+        row = (1, zero, 640, 360, "win32", "Tick the box", zero, None)
+        database.execute("INSERT INTO recording VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+        database.execute(f"CREATE TABLE action_event ({columns})")
+        for time, kind, data in _pointer_events(folder):
+            key = data.get("key", "")
+            char = _CHARS.get(key) or (key if len(key) == 1 else "")
+            values = (kind, time / 1000, *(data.get(name) for name in ("x", "y", "dx", "dy")))
+            values += (data.get("button"), data.get("pressed"))
+            values += (None if char else _PYNPUT.get(key), char.lower() or None, 0)
+            marks = ", ".join("?" * len(values))
+            database.execute(f"INSERT INTO action_event VALUES ({marks})", values)  # noqa: S608
+        database.commit()
+    return out
+
+
+def crowd_cast(folder: Path, out: Path, *, segments: int = 2) -> Path:
+    """A folder with the segments of a session; each has the same events and film again."""
+    out.mkdir(parents=True)
+    zero = began(folder)
+    metadata = [640, 360, 1.8, 640, 360, 1.8, 640, 360, 1.8, "", None, [], "linux", "display"]
+    for number in range(segments):
+        began_at = f"2026-07-07T00:0{number}:00Z"
+        events: list[Any] = [[0, ["Metadata", [*metadata[:9], began_at, *metadata[10:]]]]]
+        events.append([1000, ["Redacted", ["secure-field"]]])
+        for time, kind, data in _pointer_events(folder):
+            us = round((time - zero) * 1000)
+            if "key" in data:
+                key = data["key"]
+                name = _RDEV.get(key) or {"LeftCtrl": "ControlLeft", "Shift": "ShiftLeft"}.get(key)
+                name = name or (f"Key{key}" if len(key) == 1 else key)
+                events.append([us, ["KeyPress" if kind == "press" else "KeyRelease", [0, name]]])
+            elif kind == "click":
+                name = "MousePress" if data["pressed"] else "MouseRelease"
+                events.append([us, [name, [data["button"].title(), 0.0, 0.0]]])
+            elif kind == "scroll":
+                events.append([us, ["MouseScroll", [0, int(data["dy"]), 0.0, 0.0]]])
+            else:
+                events.append([us, ["MouseMove", [1.0, 1.0]]])
+        segment = f"abc_seg{number:04d}"
+        (out / f"input_{segment}.msgpack").write_bytes(msgspec.msgpack.encode(events))
+        shutil.copyfile(folder / "recording.mp4", out / f"recording_{segment}.mp4")
+    return out

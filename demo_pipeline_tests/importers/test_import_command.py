@@ -1,0 +1,191 @@
+"""The command `import`: damaged sources, many of them, and what is said of them."""
+
+import json
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from demo_pipeline.importers import import_recordings
+from demo_pipeline_tests.importers import source_forms
+from demo_pipeline_tests.importers.conftest import Import, run_import
+from demo_pipeline_tests.importers.source_forms import log_of
+from demo_pipeline_tests.uploads import TYPED
+
+WRITERS: dict[str, Callable[[Path, Path], Path]] = {
+    "owamcap": source_forms.owamcap,
+    "agentnet": source_forms.agentnet,
+    "openadapt": source_forms.openadapt,
+    "crowd-cast": source_forms.crowd_cast,
+}
+LOGS = {
+    "owamcap": "clip.mcap",
+    "agentnet": "events.jsonl",
+    "openadapt": "recording.db",
+    "crowd-cast": "input_abc_seg0001.msgpack",
+}
+FILMS = {"owamcap": "*.mkv", "agentnet": "*.mp4", "openadapt": "*.mp4", "crowd-cast": "*.mp4"}
+
+
+@pytest.fixture
+def source(form: Path, tmp_path: Path, request: pytest.FixtureRequest) -> tuple[str, Path]:
+    """The recording in the form of the tool that the test is about, and its folder."""
+    WRITERS[request.param](form, tmp_path / "source")
+    return request.param, tmp_path / "source"
+
+
+every_tool = pytest.mark.parametrize("source", WRITERS, indirect=True)
+
+
+def visible(uploads: Path) -> list[str]:
+    """All that is in the folder, hidden drafts too."""
+    return sorted(path.name for path in uploads.iterdir()) if uploads.exists() else []
+
+
+@every_tool
+def test_a_log_that_is_cut_anywhere_gives_a_sentence(
+    source: tuple[str, Path], tmp_path: Path
+) -> None:
+    tool, folder = source
+    log = folder / LOGS[tool]
+    whole = log.read_bytes()
+    uploads = tmp_path / "uploads"
+    for share in (0, 0.001, 0.2, 0.5, 0.9, 0.999):
+        shutil.rmtree(uploads, ignore_errors=True)
+        log.write_bytes(whole[: int(len(whole) * share)])
+        result = run_import(folder, "--to", uploads)
+        assert result.exit_code == 1, (share, result.output)
+        assert log.name in result.stderr
+        assert "Traceback" not in result.output
+        for name in visible(uploads):
+            files = sorted(path.name for path in (uploads / name).iterdir())
+            assert files == ["input_log.jsonl", "meta.json", "recording.mp4", "source.json"]
+            said = json.loads((uploads / name / "source.json").read_text())
+            assert said["damaged"]
+            assert log_of(uploads / name)
+
+
+@every_tool
+@pytest.mark.parametrize("spoil", ["missing", "empty", "text", "cut"])
+def test_a_film_that_is_missing_or_none_gives_a_sentence(
+    source: tuple[str, Path], tmp_path: Path, spoil: str
+) -> None:
+    tool, folder = source
+    for film in folder.glob(FILMS[tool]):
+        data = film.read_bytes()
+        film.unlink()
+        if spoil != "missing":
+            film.write_bytes({"empty": b"", "text": TYPED.encode() * 99, "cut": data[:200]}[spoil])
+    uploads = tmp_path / "uploads"
+    result = run_import(folder, "--to", uploads)
+    assert result.exit_code == 1, result.output
+    assert "film" in result.stderr
+    assert TYPED not in result.output
+    assert visible(uploads) == []
+
+
+def test_a_film_of_a_disguised_playlist_reads_no_other_file(form: Path, tmp_path: Path) -> None:
+    folder = source_forms.agentnet(form, tmp_path / "source")
+    [film] = folder.glob("*.mp4")
+    film.write_text(f"#EXTM3U\n#EXTINF:1,\n{form / 'recording.mp4'}\n#EXT-X-ENDLIST\n")
+    result = run_import(folder, "--to", tmp_path / "uploads")
+    assert result.exit_code == 1
+    assert "the film cannot be opened" in result.stderr
+
+
+def test_wrong_names_and_foreign_files_give_a_sentence(form: Path, tmp_path: Path) -> None:
+    clip = source_forms.owamcap(form, tmp_path / "source")
+    renamed = clip.rename(clip.with_suffix(".bin"))
+    text = tmp_path / "notes.mcap"
+    text.write_text("no recording")
+    (tmp_path / "empty").mkdir()
+    for path, words in (
+        (renamed, "holds no recording of a known tool (OWAMcap"),
+        (text, "is not an MCAP file"),
+        (tmp_path / "empty", "holds no recording of a known tool"),
+        (tmp_path / "nowhere", "no such file or folder"),
+    ):
+        result = run_import(path, "--to", tmp_path / "uploads")
+        assert result.exit_code == 1
+        assert words in " ".join(result.stderr.split())
+    assert visible(tmp_path / "uploads") == []
+
+
+def test_it_goes_on_after_a_bad_one_and_imports_nothing_twice(form: Path, tmp_path: Path) -> None:
+    folder, uploads = tmp_path / "source", tmp_path / "uploads"
+    for number in range(3):
+        source_forms.owamcap(form, folder / f"person{number}", f"clip{number}")
+    (folder / "person1" / "clip1.mkv").unlink()
+    source_forms.agentnet(form, folder / "20241106_someone@example.org_2c05")
+    first = run_import(folder, "--to", uploads)
+    assert first.exit_code == 1
+    assert first.stdout.strip().endswith("3 imported, 1 not imported")
+    names = visible(uploads)
+    assert len(names) == 3
+    assert not any("example" in name for name in names)
+    before = {path: path.stat().st_mtime_ns for path in uploads.rglob("*")}
+    again = run_import(folder, "--to", uploads)
+    assert again.stdout.strip().endswith("3 already there, 1 not imported")
+    assert {path: path.stat().st_mtime_ns for path in uploads.rglob("*")} == before
+    elsewhere = shutil.copytree(folder, tmp_path / "copy")
+    run_import(elsewhere, "--to", uploads)
+    assert visible(uploads) == names
+
+
+def test_what_nobody_said_is_blank_and_said_later_it_is_there(form: Path, tmp_path: Path) -> None:
+    clip, uploads = source_forms.owamcap(form, tmp_path / "source"), tmp_path / "uploads"
+    result = run_import(clip, "--to", uploads)
+    assert "1 of 1: --task was not said: without a task it ends in the quarantine" in result.stderr
+    [folder] = uploads.iterdir()
+    meta = json.loads((folder / "meta.json").read_text())
+    assert (meta["status"], meta["reason"], meta["quest"], meta["title"]) == ("", None, None, "")
+    assert json.loads((folder / "source.json").read_text())["missing"] == ["task", "status"]
+    said = {"task": "Tick the box", "status": "failed", "application": "Form"}
+    (clip.parent / "clip.import.json").write_text(json.dumps(said))
+    run_import(clip, "--to", uploads, "--task", "Another task", "--status", "completed")
+    [same] = uploads.iterdir()
+    assert same == folder
+    meta = json.loads((folder / "meta.json").read_text())
+    assert (meta["status"], meta["reason"]) == ("completed", "fail")
+    assert (meta["quest"]["content"], meta["quest"]["app"]) == ("Tick the box", "Form")
+    (clip.parent / "clip.import.json").write_text('{"status": "finished"}')
+    result = run_import(clip, "--to", uploads)
+    assert result.exit_code == 1
+    assert "status: expected one of completed, failed, aborted" in " ".join(result.stderr.split())
+
+
+def test_an_unknown_status_is_a_usage_error(tmp_path: Path) -> None:
+    result = run_import(tmp_path, "--status", "won")
+    assert result.exit_code == 2
+    assert "--status won: expected one of completed, failed, aborted" in result.stderr
+
+
+def test_places_on_another_display_stay_negative(form: Path, tmp_path: Path, bring: Import) -> None:
+    source = source_forms.openadapt(form, tmp_path / "source")
+    with closing(sqlite3.connect(source / "recording.db")) as database:
+        database.execute("UPDATE action_event SET mouse_x = mouse_x - 2000 WHERE name = 'click'")
+        database.commit()
+    presses = [line["data"]["x"] for line in log_of(bring(source)) if line["event"] == "mousedown"]
+    assert presses
+    assert max(presses) < 0
+
+
+def test_what_cannot_be_written_stops_and_leaves_nothing(
+    form: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clip, uploads = source_forms.owamcap(form, tmp_path / "source"), tmp_path / "uploads"
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device", str(uploads / "input_log.jsonl"))
+
+    monkeypatch.setattr("demo_pipeline.importers.upload_folder._write_log", full)
+    result = run_import(clip, "--to", uploads)
+    assert isinstance(result.exception, OSError)
+    assert visible(uploads) == []
+
+
+def test_each_importer_says_by_which_files_it_is_known() -> None:
+    assert all(importer.tool and importer.files for importer in import_recordings.IMPORTERS)

@@ -1,0 +1,172 @@
+"""A recording comes back from the form of every tool as it was."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from demo_pipeline.importers.source_keys import pynput_key, virtual_key
+from demo_pipeline.importers.source_recording import wheel
+from demo_pipeline.recording.key_names import lookup
+from demo_pipeline.recording.manifest import examine
+from demo_pipeline.settings import RecordingSettings
+from demo_pipeline_tests.importers import source_forms
+from demo_pipeline_tests.importers.conftest import Import
+from demo_pipeline_tests.importers.source_forms import began, film_times, log_of
+
+POINTER = {"mousemove", "mousedown", "mouseup", "mousewheel"}
+WHOLE: dict[str, Callable[[Path, Path], Path]] = {
+    "owamcap": source_forms.owamcap,
+    "agentnet": source_forms.agentnet,
+    "openadapt": source_forms.openadapt,
+}
+
+
+def input_of(folder: Path) -> Iterator[tuple[Any, ...]]:
+    """Milliseconds from the first event, and what was pressed, moved and turned.
+
+    A move to where the pointer is, which importers log before a turn of the wheel, is left out.
+    """
+    zero, at = None, None
+    for line in log_of(folder):
+        data, event = line["data"], line["event"]
+        if event not in POINTER | {"keydown", "keyup"}:
+            continue
+        place = (data["x"], data["y"]) if "x" in data else None
+        if event == "mousemove" and place == at:
+            continue
+        at = place or at
+        zero = line["time"] if zero is None else zero
+        what = data.get("button") or data.get("delta")
+        if "key" in data:
+            what = lookup(data["key"], "windows").name
+        yield line["time"] - zero, event, place, what
+
+
+@pytest.mark.parametrize("tool", WHOLE)
+def test_a_recording_is_the_same_from_every_tool(
+    form: Path, tmp_path: Path, bring: Import, tool: str
+) -> None:
+    source = WHOLE[tool](form, tmp_path / "source")
+    imported = bring(source, "--task", "Tick the box", "--status", "completed")
+    mine, theirs = list(input_of(imported)), list(input_of(form))
+    assert len(mine) == len(theirs)
+    for one, other in zip(mine, theirs, strict=True):
+        assert one[1:] == other[1:]
+        assert abs(one[0] - other[0]) <= 1  # rounded twice
+    manifest = examine(imported, imported.name, imported.name, RecordingSettings())
+    before = examine(form, form.name, form.name, RecordingSettings())
+    assert manifest.video.frames == before.video.frames
+    assert manifest.video.last_pts_s == pytest.approx(before.video.last_pts_s, abs=0.002)
+    meta = manifest.parsed_meta()
+    assert (meta.platform, meta.status, meta.reason) == ("windows", "completed", "done")
+    assert meta.quest is not None
+    assert meta.quest.content == "Tick the box"
+    assert manifest.warnings == ()
+
+
+def test_where_a_tool_knows_the_first_picture_the_log_says_it(
+    form: Path, tmp_path: Path, bring: Import
+) -> None:
+    for tool in ("owamcap", "openadapt"):
+        imported = bring(WHOLE[tool](form, tmp_path / tool))
+        first = log_of(imported)[0]
+        assert first["event"] == "ffmpeg_stderr"
+        assert f"start: {began(form) / 1000:.3f}" in first["data"]["output"]
+
+
+def test_the_film_of_a_display_is_not_moved(form: Path, tmp_path: Path, bring: Import) -> None:
+    source = source_forms.owamcap(form, tmp_path / "source", window=False)
+    assert [line[2] for line in input_of(bring(source))] == [line[2] for line in input_of(form)]
+
+
+def test_pictures_have_the_times_at_which_they_were_taken(
+    form: Path, tmp_path: Path, bring: Import
+) -> None:
+    source = source_forms.owamcap(form, tmp_path / "source", late=True)
+    right = film_times(form / "recording.mp4")
+    assert film_times(source.with_suffix(".mkv")) != pytest.approx(right, abs=0.002)
+    assert film_times(bring(source) / "recording.mp4") == pytest.approx(right, abs=0.002)
+
+
+def test_trees_of_agentnet_keep_roles_and_boxes(form: Path, tmp_path: Path, bring: Import) -> None:
+    imported = bring(source_forms.agentnet(form, tmp_path / "source"))
+    [scan] = [line for line in log_of(imported) if line["event"] == "axtree"]
+    [window] = scan["data"]["tree"]
+    assert (window["role"], window["bbox"]["x"], window["bbox"]["width"]) == (
+        "WindowControl",
+        -8,
+        656,
+    )
+    assert window["children"][0]["name"] == "OK"
+
+
+def test_segments_of_crowd_cast_follow_each_other(
+    form: Path, tmp_path: Path, bring: Import
+) -> None:
+    imported = bring(source_forms.crowd_cast(form, tmp_path / "source"), "--task", "Tick the box")
+    lines = log_of(imported)
+    manifest = examine(imported, imported.name, imported.name, RecordingSettings())
+    before = examine(form, form.name, form.name, RecordingSettings())
+    assert manifest.video.frames == 2 * before.video.frames
+    assert manifest.video.last_pts_s == pytest.approx(60 + before.video.last_pts_s, abs=0.002)
+    presses = [line for line in lines if line["event"] == "mousedown"]
+    assert len(presses) == 2 * sum(line["event"] == "mousedown" for line in log_of(form))
+    assert all("x" not in press["data"] for press in presses)
+    half = len(presses) // 2
+    assert presses[half]["time"] - presses[0]["time"] == 60_000
+    assert sum(line["event"] == "redacted" for line in lines) == 2
+    source = json.loads((imported / "source.json").read_text())
+    assert any("place of every press" in text for text in source["not_carried_over"])
+
+
+def test_duck_track_leaves_out_pauses_which_are_not_filmed(
+    form: Path, tmp_path: Path, bring: Import
+) -> None:
+    source = source_forms.agentnet(form, tmp_path / "source")
+    events = [json.loads(line) for line in (source / "events.jsonl").read_text().splitlines()]
+    half = len(events) // 2
+    pause = events[half]["time_stamp"]
+    for event in events[half:]:
+        event["time_stamp"] += 100
+    events[half:half] = [
+        {"time_stamp": pause, "action": "pause"},
+        {"time_stamp": pause + 100, "action": "resume"},
+    ]
+    (source / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    last = [line[0] for line in input_of(form)][-1]
+    assert [line[0] for line in input_of(bring(source))][-1] == pytest.approx(last, abs=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "platform", "key", "char"),
+    [
+        ("a", "windows", "A", "a"),
+        ("A", "macos", "KeyA", "A"),
+        ("%", "linux", "Num5", "%"),
+        ("\x03", "windows", "C", None),  # Ctrl and C
+        ("é", "windows", "Unknown(233)", "é"),
+        ("f12", "linux", "F12", None),
+        ("cmd", "macos", "MetaLeft", None),
+        (None, "macos", "Unknown(0)", None),
+    ],
+)
+def test_names_of_pynput(name: Any, platform: str, key: str, char: str | None) -> None:
+    found = pynput_key(name, platform)
+    assert (found["key"], found.get("actual_char")) == (key, char)
+
+
+def test_every_virtual_key_with_a_name_is_a_known_key() -> None:
+    names = {virtual_key(code) for code in range(256)}
+    unknown = {name for name in names if not lookup(name, "windows").known}
+    others = {name for name in unknown if not name.startswith("Unknown(")}
+    assert others == {"Hangul", "Hanja", "Convert", "NonConvert"}
+    assert {"A", "Zero", "Numpad9", "F24", "LeftCtrl", "ForwardSlash"} <= names
+
+
+def test_the_wheel_is_in_the_documented_unit_and_on_macos_in_pixels() -> None:
+    assert wheel(1, "windows") == {"delta": -120}  # up
+    assert wheel(-2, "linux") == {"delta": 240}
+    assert wheel(-3, "macos") == {"delta": -30}

@@ -24,39 +24,45 @@ unexport PYTHONDONTWRITEBYTECODE
 PROPERTY_EXAMPLES ?= 3000
 CONSUMERS ?= /tmp/consumers
 
-.PHONY: help setup setup-dev demo demo-s3 ui test coverage fast lock same planted golden code-versions docs notebook property fuzz simulate consumers faults kills backfill ray lint doors clean clean-store
+.PHONY: help help-dev browser setup setup-dev demo demo-s3 ui test coverage fast lock same planted golden code-versions docs notebook property fuzz simulate consumers faults kills backfill ray lint doors clean clean-store
 
 help:
 	@echo 'First commands'
-	@echo '  make demo           set up and turn the sample recordings into training data'
-	@echo '  make test           set up and run the tests'
+	@echo '  make demo         set up and turn the sample recordings into training data'
+	@echo '  make test         set up and run the tests'
 	@echo
 	@echo 'Working with it'
-	@echo '  make ui             open the Dagster UI on http://127.0.0.1:$(PORT) (another: PORT=3001)'
-	@echo '  make demo-s3        watch uploads in a bucket become datasets (KEEP=1 leaves the UI running)'
-	@echo '  make fast           the tests of a minute: formats, logs, settings, layers, packaging'
-	@echo '  make coverage       the tests, and the lines that they do not run; it fails below 95 %'
-	@echo '  make golden         write the golden outputs again, after an intended change'
-	@echo '  make same           whether everything that people see is as recorded (SAME=record: record it)'
-	@echo '  make planted        whether the suite catches each of a list of faults (PLANTED=clock: these)'
-	@echo '  make code-versions  record the code that every stage runs, after its code version was raised'
-	@echo '  make docs           write the pages that are generated from the code anew'
-	@echo '  make notebook       run examples/explore.ipynb on the samples and write its outputs anew'
-	@echo '  make property       the actions property test with thousands of examples per platform'
-	@echo '  make fuzz           a million damaged lines and 2,000 damaged logs (some minutes)'
-	@echo '  make simulate       60,000 simulated uploads, with kills and lost tables (some minutes)'
-	@echo '  make consumers      hand the datasets to TRL, LLaMA-Factory, Axolotl, ms-swift … (10 GB of packages)'
-	@echo '  make faults         kill and disturb the command line 150 times, mix in 60 bad uploads (an hour)'
-	@echo '  make kills          kill the daemon with all its processes 20 times, and add an upload (20 minutes)'
-	@echo '  make backfill       a backfill of 1,000 partitions, cancelled half-way and launched again (some minutes)'
-	@echo '  make ray            a backfill on a local Ray head, Postgres and S3, with workers killed (some minutes)'
-	@echo '  make doors          type the shell lines of the pages, as written, in a fresh clone; some minutes'
-	@echo '  make lint           ruff (rules and format) and mypy'
-	@echo '  make lock           write requirements.lock from constraints.txt'
-	@echo '  make setup          install into $(VENV)/'
-	@echo '  make setup-dev      the same, with the packages for tests and lint'
-	@echo '  make clean          remove $(VENV)/ and the caches'
-	@echo '  make clean-store    remove data/store/ and the run history of Dagster'
+	@echo '  make ui           open the Dagster UI on http://127.0.0.1:$(PORT) (another: PORT=3001)'
+	@echo '  make demo-s3      watch uploads in a bucket become datasets (KEEP=1: leave the UI)'
+	@echo '  make setup        install into $(VENV)/'
+	@echo '  make fast         the tests of a minute: formats, logs, settings, packaging'
+	@echo '  make lint         ruff (rules and format) and mypy'
+	@echo '  make clean        remove $(VENV)/ and the caches'
+	@echo '  make clean-store  remove data/store/ and the run history of Dagster'
+	@echo '  make help-dev     what developers of this project need besides'
+
+help-dev:
+	@echo 'Written again after an intended change'
+	@echo '  make golden         the golden outputs'
+	@echo '  make code-versions  the code that every stage runs, after its code version was raised'
+	@echo '  make docs           the pages that are generated from the code'
+	@echo '  make notebook       the outputs of examples/explore.ipynb, run on the samples'
+	@echo '  make lock           requirements.lock, from constraints.txt'
+	@echo
+	@echo 'More tests'
+	@echo '  make coverage       the lines that the tests do not run; it fails below 95 %'
+	@echo '  make same           whether all that people see is as recorded (SAME=record: record it)'
+	@echo '  make planted        whether the tests catch each planted fault (PLANTED=clock: these)'
+	@echo '  make doors          the shell lines of the pages, as written, in a fresh clone'
+	@echo '  make property       thousands of random actions per platform'
+	@echo '  make fuzz           a million damaged lines and 2,000 damaged logs (minutes)'
+	@echo '  make simulate       60,000 simulated uploads, with kills and lost tables (minutes)'
+	@echo '  make consumers      the datasets in TRL, LLaMA-Factory, Axolotl … (10 GB of packages)'
+	@echo '  make faults         the command line killed 150 times, 60 bad uploads (an hour)'
+	@echo '  make kills          the daemon killed 20 times, an upload each (20 minutes)'
+	@echo '  make backfill       1,000 partitions, cancelled half-way and launched again (minutes)'
+	@echo '  make ray            a backfill on Ray, Postgres and S3, workers killed (minutes)'
+	@echo '  make setup-dev      install, with the packages for tests and lint'
 
 setup: $(VENV)/.installed
 
@@ -124,8 +130,18 @@ demo-s3: setup-dev
 ui: setup
 	@$(AT_HOME) $(BIN)/dagster dev --host 127.0.0.1 --port $(PORT)
 
+# Tests of pages need Chromium. Where it cannot be had, exactly those are left out, and it is said.
+browser:
+	@for name in "$(CHROMIUM)" chromium chromium-browser google-chrome; do \
+	  command -v "$$name" >/dev/null 2>&1 && exit 0; done; \
+	[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || exit 0; \
+	echo 'Installing Chromium for the tests of pages'; \
+	{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
+	  apt-get install -y -qq --no-install-recommends chromium; } >/dev/null 2>&1 || \
+	  echo 'Chromium could not be installed: the tests of pages are left out'
+
 # One process more than two cores: many tests wait for a server, a daemon or a browser.
-test: setup-dev
+test: setup-dev browser
 	@$(BIN)/python -m pytest --numprocesses 3 --dist loadfile \
 	  --no-loadscope-reorder $(COVER)
 
@@ -134,8 +150,8 @@ coverage: setup-dev
 	@$(MAKE) --no-print-directory test COVER=--cov
 
 fast: setup-dev
-	@cd demo_pipeline_tests && ../$(BIN)/python -m pytest -x files desktopd osworld recording \
-	  test_architecture.py test_packaging.py test_problems.py test_settings.py
+	@$(BIN)/python -m pytest -x $(addprefix demo_pipeline_tests/,files desktopd osworld recording \
+	  test_architecture.py test_packaging.py test_problems.py test_settings.py)
 
 lock: setup-dev
 	@$(BIN)/python -m pip install --quiet uv

@@ -17,6 +17,7 @@ from hypothesis import is_hypothesis_test, settings
 
 from demo_pipeline.store.bucket import BucketStore
 from demo_pipeline.store.store import Store
+from demo_pipeline_tests.browser import HOW, NEEDED, find_chromium
 from demo_pipeline_tests.golden.outputs import REAL_RECORDINGS, copy_recordings
 from demo_pipeline_tests.made_once import made_once
 from demo_pipeline_tests.sample_workspace import DEMOS, open_workspace, run_all_stages, write_demos
@@ -86,11 +87,24 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Random examples do not count as coverage: they run other lines every time, and slowly."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Random examples do not count as coverage: they run other lines every time, and slowly.
+
+    Tests that need a browser are left out where there is none.
+    """
     for item in items:
         if is_hypothesis_test(getattr(item, "obj", None)):
             item.add_marker(pytest.mark.no_cover)
+    if find_chromium() is None:
+        left_out = [item for item in items if item.get_closest_marker(NEEDED)]
+        items[:] = [item for item in items if item not in left_out]
+        config.hook.pytest_deselected(items=left_out)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what was left out, and how to get it."""
+    if find_chromium() is None:
+        terminalreporter.write_line(f"The tests that need a browser were left out. {HOW}")
 
 
 @pytest.hookimpl(wrapper=True, trylast=True)  # when pytest-cov has paused

@@ -5,7 +5,7 @@ Belongs here: its two tables, reading the facts from the earlier stages' outputs
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from demo_pipeline.actions.action_tables import read_actions
+from demo_pipeline.actions.action_tables import CONTINUED, Action, read_actions
 from demo_pipeline.actions.inputs import Input, inputs_of
 from demo_pipeline.desktopd.models import ActionType
 from demo_pipeline.desktopd.trajectory_reader import StepFiles, Trajectory, read_trajectory
@@ -48,7 +48,8 @@ from demo_pipeline.review.signals import (
     step_signals,
 )
 from demo_pipeline.stage import Check, Stage, Summary, built_again
-from demo_pipeline.trajectories.provenance import read_provenance
+from demo_pipeline.trajectories.provenance import read_hidden_actions, read_provenance
+from demo_pipeline.trajectories.steps import joined_typing
 
 STEPS_FILE, DEMONSTRATION_FILE = "steps.parquet", "demonstration.parquet"
 QUEUE_FILE = "demonstration.json"  # the same row: a thousand are read in 0.1 s, of Parquet in 2.7
@@ -183,7 +184,9 @@ def read_facts(inputs: RecordingInputs) -> tuple[Trajectory, Facts]:
     trajectory = read_trajectory(folders["trajectories"])
     provenance = read_provenance(folders["trajectories"] / "provenance.parquet")
     rows = {row["step_index"]: row for row in provenance}
-    actions = {one.action_index: one for one in read_actions(folders["actions"])}
+    hidden = read_hidden_actions(folders["trajectories"]).actions
+    shown = {row["action_index"] for row in provenance} | {one.action_index for one in hidden}
+    actions = {one.action_index: one for one in _whole(read_actions(folders["actions"]), shown)}
     events = inputs_of(read_events(folders["events"]))
     evidence = read_evidence(folders["screenshots"])
     clock, meta, video = evidence.clock, manifest.parsed_meta(), manifest.video
@@ -212,6 +215,17 @@ def read_facts(inputs: RecordingInputs) -> tuple[Trajectory, Facts]:
         float(meta.duration_seconds),
         (clock.event_time(video.first_pts_s), clock.event_time(video.last_pts_s)),
     )
+
+
+def _whole(actions: Sequence[Action], shown: Collection[int]) -> Iterator[Action]:
+    """Yield the actions; typing that went on after a rest is part of what it goes on from.
+
+    `shown`: the indexes of actions that are a step, or hidden, by themselves.
+    """
+    parts = [CONTINUED in one.flags and one.action_index not in shown for one in actions]
+    rows = [{"reason_code": CONTINUED if part else ""} for part in parts]
+    for action, *_ in joined_typing(zip(actions, rows, rows, strict=True)):
+        yield action
 
 
 def _pointer(
@@ -269,7 +283,7 @@ TRIAGE_STAGE: Stage[RecordingInputs] = Stage(
     "step and one of the demonstration: no effect, undone, hesitation, discontinuity, off-task "
     "tail, clock, leaks, trees, black, torn and frozen pictures, with a score of doubt.",
     kinds=frozenset({"parquet", "opencv"}),
-    code_version="2",
+    code_version="3",
     inputs=("raw_recordings", "events", "actions", "screenshots", "trajectories"),
     section=lambda settings: settings.observation,
     build=build_triage,

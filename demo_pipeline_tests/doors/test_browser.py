@@ -1,7 +1,6 @@
 """The paths through the UI that the pages describe in words, walked in Chromium."""
 
 import json
-import os
 import shutil
 import time
 import urllib.request
@@ -15,11 +14,13 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect, sync_playwright
 
+from demo_pipeline_tests.browser import chromium
 from demo_pipeline_tests.doors.checkout import SERVER, Checkout, fresh_checkout
 from demo_pipeline_tests.doors.test_shell_lines import INBOX, small_samples
 from demo_pipeline_tests.uploads import tear_meta
 
-pytestmark = pytest.mark.no_cover  # the UI runs in processes of its own
+# The UI runs in processes of its own.
+pytestmark = [pytest.mark.no_cover, pytest.mark.browser]
 SAMPLES = ["20260105_090000", "20260106_140000", "20261121_212358", "20261121_212801"]
 GOOD, TORN = SAMPLES[:2]
 QUIET_SECONDS = 240.0  # without any change; Dagster looks after a backfill every 30 s
@@ -29,18 +30,6 @@ STATE = """{
   runsOrError { ... on Runs { results { jobName status updateTime tags { key value } } } }
   partitionBackfillsOrError { ... on PartitionBackfills { results { id status numPartitions } } }
 }"""
-
-
-def chromium() -> str:
-    """The installed browser; `CHROMIUM` names one that has another name."""
-    names = [os.environ.get("CHROMIUM", "chromium"), "chromium-browser", "google-chrome"]
-    found = next(filter(None, map(shutil.which, names)), None)
-    if found is None:
-        raise FileNotFoundError(
-            "No Chromium to walk through the UI with: apt-get install chromium (Debian), or name "
-            "one: CHROMIUM=/path/to/chromium"
-        )
-    return found
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
+from demo_pipeline_tests.browser import chromium
 from demo_pipeline_tests.doors.checkout import Checkout, plain_environment
 from demo_pipeline_tests.doors.page_lines import ROOT
-from demo_pipeline_tests.doors.test_browser import PATIENCE, chromium
+from demo_pipeline_tests.doors.test_browser import PATIENCE
 
 SOURCES = ("pyproject.toml", "README.md", "LICENSE", "dagster.yaml", "workspace.yaml")
 SAMPLE = "20260105_090000"
@@ -32,6 +33,7 @@ def installed(root: Path) -> Path:
     return environment / "bin"
 
 
+@pytest.mark.browser
 @pytest.mark.minutes  # pip downloads what the package needs
 def test_a_project_of_an_installed_wheel_is_seen_in_the_ui_and_leaves_nothing_elsewhere(
     tmp_path: Path,

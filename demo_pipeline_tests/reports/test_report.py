@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect, sync_playwright
 from demo_pipeline.reports.report import Written, write_report
 from demo_pipeline.review.triage import read_demonstration
 from demo_pipeline.store.errors import StorageError
-from demo_pipeline_tests.doors.test_browser import chromium
+from demo_pipeline_tests.browser import chromium
 from demo_pipeline_tests.sample_workspace import DEMOS, copy_of, open_workspace
 
 WORDS = ["Ab, c!", "Please do the first task."]
@@ -103,6 +103,7 @@ def test_a_folder_with_files_is_refused(made_root: Path, tmp_path: Path) -> None
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
+@pytest.mark.browser
 @pytest.mark.no_cover
 def test_it_filters_and_opens_a_step_without_a_network(made_root: Path, tmp_path: Path) -> None:
     written(made_root, tmp_path / "report")

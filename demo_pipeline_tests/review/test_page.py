@@ -17,13 +17,13 @@ from demo_pipeline.review.review_store import Reviews, subject_of
 from demo_pipeline.runs.stage_runs import run_stage
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.store.names import safe_id
+from demo_pipeline_tests.browser import chromium
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
 from demo_pipeline_tests.datasets.stores import commit_trajectory
-from demo_pipeline_tests.doors.test_browser import chromium
 from demo_pipeline_tests.review.serving import kill, served, start_command
 from demo_pipeline_tests.sample_workspace import copy_of, open_workspace
 
-pytestmark = pytest.mark.no_cover
+pytestmark = [pytest.mark.no_cover, pytest.mark.browser]
 PATIENCE = 20_000.0  # ms on a busy machine
 
 

@@ -1,12 +1,19 @@
 """Figures of doubt: made faults come first, clean demonstrations are left in peace."""
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from demo_pipeline.actions.action_tables import (
+    ACTIONS_FILE,
+    CONTINUED,
+    read_actions,
+    write_actions,
+)
 from demo_pipeline.datasets.splits import assign_splits, connected_groups
 from demo_pipeline.files.parquet import read_rows, schema_problems
 from demo_pipeline.review import triage
@@ -118,6 +125,27 @@ def test_a_damaged_screenshot_is_no_crash_and_no_finding(tmp_path: Path) -> None
     assert not any(
         step[name] for step in steps for name in ("no_effect", "black", "torn", "frozen")
     )
+
+
+def test_typing_that_goes_on_after_rests_is_counted_as_a_whole(tmp_path: Path) -> None:
+    demo = clean(6)
+    place = next(n for n, step in enumerate(demo.steps) if step.kind == "type")
+    demo.steps = demo.steps[: place + 1]
+    manifest, folders = write_outputs(demo, tmp_path)
+    actions = read_actions(folders["actions"])
+    typed, pause = actions.pop(), 1600
+    for number, character in enumerate(typed.text or ""):
+        start = typed.press_ms + pause * number
+        part = replace(typed, text=character, press_ms=start, end_ms=start + 80, events=[])
+        part.action_index, part.flags = place + number, [CONTINUED] if number else []
+        actions.append(part)
+    write_actions(folders["actions"] / ACTIONS_FILE, actions)
+    build_triage(triage_inputs(manifest, folders), tmp_path)
+    step, row = read_steps(tmp_path)[place], read_demonstration(tmp_path)
+    assert step["characters"] == len(typed.text or "") >= 10
+    assert step["characters_per_second"] == pytest.approx(1 / 1.6, rel=0.1)
+    assert step["pace"]
+    assert not row["unused_time"]
 
 
 def pictures(tmp_path: Path, *rows: Any) -> list[Any]:

@@ -22,7 +22,7 @@ from demo_pipeline.actions.keyboard import (
     ModifierTracker,
     without_held_keys,
 )
-from demo_pipeline.actions.scrolls import join_scrolls, logs_pixels, wheel_rule
+from demo_pipeline.actions.scrolls import UNCLEAR_UNIT, Wheel, join_scrolls, read_wheel
 from demo_pipeline.actions.typed_text import TypedPart, TypedText
 from demo_pipeline.recording.input_log import EventType
 from demo_pipeline.settings import ActionSettings
@@ -46,7 +46,7 @@ class _Press:
 class _PointerReader:
     """Reads the pointer and wheel events in time order.
 
-    `in_pixels`: the deltas are pixels, and those of 0 are phases of a scroll.
+    `glides`: the deltas are a touchpad's, and those of 0 are phases of a scroll.
 
     Attributes:
         gestures: clicks, drags, wheel events and presses of unknown buttons, in order.
@@ -54,11 +54,11 @@ class _PointerReader:
     """
 
     def __init__(
-        self, settings: ActionSettings, modifiers: ModifierTracker, *, in_pixels: bool = False
+        self, settings: ActionSettings, modifiers: ModifierTracker, *, glides: bool = False
     ) -> None:
         self._settings = settings
         self._modifiers = modifiers
-        self._in_pixels = in_pixels
+        self._glides = glides
         self._presses: dict[str, _Press] = {}
         self._assigned_moves: set[int] = set()
         self.gestures: list[Gesture] = []
@@ -74,7 +74,7 @@ class _PointerReader:
             self._down(item)
         elif item.kind == EventType.MOUSEUP:
             self._up(item)
-        elif item.kind == EventType.MOUSEWHEEL and not item.delta and not self._in_pixels:
+        elif item.kind == EventType.MOUSEWHEEL and not item.delta and not self._glides:
             self.reasons[item.index] = "zero_delta"
         elif item.kind == EventType.MOUSEWHEEL:
             gesture = _gesture(GestureKind.WHEEL, item)
@@ -161,12 +161,10 @@ _TYPING = frozenset({GestureKind.CHAR, GestureKind.BACKSPACE})
 class _Grouper:
     """Takes gestures in time order; the group of the last one stays open until another begins."""
 
-    def __init__(
-        self, settings: ActionSettings, reasons: dict[int, str], *, in_pixels: bool = False
-    ) -> None:
+    def __init__(self, settings: ActionSettings, reasons: dict[int, str], wheel: Wheel) -> None:
         self._settings = settings
         self._reasons = reasons
-        self._in_pixels = in_pixels
+        self._wheel = wheel
         self._open: list[Gesture] = []
         self._typing = TypedText()
         self._after_unknown = False
@@ -239,7 +237,7 @@ class _Grouper:
             action.presses = len(gestures)
             self._actions.append(action)
         elif kind is GestureKind.WHEEL:
-            self._actions.append(_scroll(gestures[0], self._settings, in_pixels=self._in_pixels))
+            self._actions.append(_scroll(gestures[0], self._wheel))
         elif kind is GestureKind.DRAG:
             self._actions.append(_drag(gestures[0], self._settings))
         else:
@@ -286,9 +284,9 @@ def _drag(gesture: Gesture, settings: ActionSettings) -> Action:
     return action
 
 
-def _scroll(gesture: Gesture, settings: ActionSettings, *, in_pixels: bool) -> Action:
+def _scroll(gesture: Gesture, wheel: Wheel) -> Action:
     action = _action("scroll", [gesture])
-    rule = wheel_rule(gesture.deltas, settings, in_pixels=in_pixels)
+    rule = wheel.rule_of(unclear=UNCLEAR_UNIT in gesture.flags)
     action.direction, action.amount = rule.direction(gesture.delta), rule.notches(gesture.delta)
     action.wheel_sum, action.wheel_remainder = gesture.delta, rule.remainder(gesture.delta)
     action.wheel_unit, action.wheel_method = rule.unit, rule.method
@@ -384,11 +382,11 @@ class Segmentation:
 
 def segment(inputs: list[Input], platform: str, settings: ActionSettings) -> Segmentation:
     """Turn repaired inputs (in time order) into actions."""
-    deltas = [item.delta for item in inputs if item.kind == EventType.MOUSEWHEEL]
-    in_pixels = logs_pixels(deltas, platform)
+    turns = [item for item in inputs if item.kind == EventType.MOUSEWHEEL]
+    wheel = read_wheel(turns, platform, settings)
     modifiers = ModifierTracker(inputs)
     keyboard = KeyboardReader(platform, settings.keyboard_layout, modifiers)
-    pointer = _PointerReader(settings, modifiers, in_pixels=in_pixels)
+    pointer = _PointerReader(settings, modifiers, glides=wheel.glides)
     readers: dict[str, Callable[[Input], None]] = {
         EventType.KEYDOWN: keyboard.down,
         EventType.KEYUP: keyboard.up,
@@ -402,8 +400,8 @@ def segment(inputs: list[Input], platform: str, settings: ActionSettings) -> Seg
     in_time_order = sorted(unsorted, key=lambda g: (g.start, g.index))
     in_time_order = without_held_keys(in_time_order, keyboard.holds, reasons)
     gestures = _without_stray_taps(in_time_order, reasons)
-    joined, remainder = join_scrolls(gestures, settings, reasons, in_pixels=in_pixels)
-    grouper = _Grouper(settings, reasons, in_pixels=in_pixels)
+    joined, remainder = join_scrolls(gestures, settings, reasons, wheel)
+    grouper = _Grouper(settings, reasons, wheel)
     for gesture in joined:
         grouper.add(gesture)
     actions = grouper.finish()

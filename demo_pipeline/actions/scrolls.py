@@ -1,9 +1,10 @@
 """Scrolls: what a wheel's deltas mean, which way they go, and which wheel events are one scroll.
 
 Recorders write deltas in three units and two signs. Three steps decide the direction of a scroll:
-`wheel_rule` reads unit and sign from a scroll's deltas, the platform and the settings;
+`read_wheel` reads unit and sign from all deltas of a recording, the platform and the settings;
 `count_votes` counts in how many scrolls the video shows each sign; `scroll_direction` takes the
-direction that the video shows, else the rule's. Content that moves in the video is measured in
+direction that the video shows, else the rule's. Where the deltas may be in either of two units,
+only the video tells (`filmed_unit`). Content that moves in the video is measured in
 observation/frames/scroll_motion.py.
 
 Belongs here also: which wheel events belong together, reversals, touchpad momentum, and scrolls
@@ -13,18 +14,19 @@ that are too small to be an action.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import groupby, pairwise
 from math import copysign, floor
 from typing import Literal
 
-from demo_pipeline.actions.inputs import Gesture, GestureKind, distance
+from demo_pipeline.actions.inputs import Gesture, GestureKind, Input, distance
 from demo_pipeline.settings import ActionSettings
 
 UNITS_PER_NOTCH = 120  # WHEEL_DELTA: what Windows counts for one detent
-# What fine wheels and touchpads send at a time. Below 10, the delta may as well count notches.
+# What a wheel with detents finer than a notch sends at a time.
 PARTS_OF_A_NOTCH = (120, 60, 40, 30, 24, 20, 15, 12, 10)
-MAX_EVENT_NOTCHES = 10  # one event of a wheel that spins freely has fewer
-MIN_UNIT_SCROLLS = 3  # scrolls of a recording in one unit; with fewer the unit is uncertain
+FEW_NOTCHES = 10  # one event of a wheel that counts notches has fewer, however freely it spins
+MANY_NOTCHES = 30  # in one scroll; touchpads get there with 120ths at once, hands rarely
+MIN_UNIT_SCROLLS = 3  # scrolls of a recording; with fewer its unit is uncertain
 MAX_NOTCHES = 2**31 - 1  # the column `amount` has 32 bits
 _DECIMALS = 6  # of notches: sums of fractions are not exact
 MIN_VOTE_SHARE = 0.75  # of the votes, and of a scroll's moving frames, must agree
@@ -34,6 +36,7 @@ OVERRIDE, EVIDENCE = "override", "evidence"  # of the values of `wheel_method`
 Vertical = Literal["up", "down"]
 Horizontal = Literal["left", "right"]
 Direction = Literal["up", "down", "left", "right"]
+FilmedUnit = Literal["120", "notch"]
 _OPPOSITE: Mapping[str, Direction] = {"up": "down", "down": "up", "left": "right", "right": "left"}
 
 
@@ -68,6 +71,33 @@ class _WheelRule:
 
 
 @dataclass(frozen=True)
+class Wheel:
+    """How the wheel deltas of a recording are to be read.
+
+    Attributes:
+        rule: of its scrolls.
+        either: of the scrolls of `is_unclear`, if the video shows that they count notches.
+        glides: touchpads wrote it: zeros are phases of a gesture, which runs on by itself.
+        unclear: nothing in the log tells in which of the two units any of its deltas are.
+        detents: the deltas above 1 are whole parts of a notch, so that none of them is 1.
+    """
+
+    rule: _WheelRule
+    either: _WheelRule
+    glides: bool = False
+    unclear: bool = False
+    detents: bool = False
+
+    def is_unclear(self, deltas: Iterable[float]) -> bool:
+        """Whether these deltas of one scroll may be notches, and 120ths of one as well."""
+        return self.unclear or (self.detents and all(abs(delta) == 1 for delta in deltas))
+
+    def rule_of(self, *, unclear: bool) -> _WheelRule:
+        """The rule of a scroll."""
+        return self.either if unclear else self.rule
+
+
+@dataclass(frozen=True)
 class WheelVote:
     """What the video shows about the wheel of one recording.
 
@@ -76,12 +106,15 @@ class WheelVote:
         votes: scrolls whose content moved vertically.
         agreeing: those of them that show `positive`, or the more frequent sign when that is None.
         sideways: action index → direction, for scrolls whose content moved horizontally.
+        unclear: action index → direction, and whether deltas are notches or 120ths of one, for
+            scrolls of which the log does not tell the unit.
     """
 
     positive: Vertical | None = None
     votes: int = 0
     agreeing: int = 0
     sideways: Mapping[int, Horizontal] = field(default_factory=dict)
+    unclear: Mapping[int, tuple[Direction, FilmedUnit]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -92,11 +125,15 @@ class ScrollEvidence:
         action_index: of the scroll.
         delta_sum: sum of its raw deltas; not 0.
         content_moves: direction in which the content moved → number of frames.
+        pixels: by which it moved in those frames, together.
+        unclear: the log does not tell the unit of its deltas.
     """
 
     action_index: int
     delta_sum: float
     content_moves: Mapping[Direction, int]
+    pixels: float = 0.0
+    unclear: bool = False
 
 
 def direction_of(delta: float, positive: Vertical) -> Vertical:
@@ -108,38 +145,51 @@ def direction_of(delta: float, positive: Vertical) -> Vertical:
     return positive if delta > 0 else opposite
 
 
-def logs_pixels(deltas: Iterable[float], platform: str) -> bool:
-    """Whether a recording counts in pixels: on macOS, unless all its deltas are whole notches."""
-    return platform == "macos" and any(delta % UNITS_PER_NOTCH for delta in deltas)
+def read_wheel(turns: Sequence[Input], platform: str, settings: ActionSettings) -> Wheel:
+    """How to read the wheel of a recording with these wheel events, in time order.
 
-
-def parts_of_a_notch(deltas: Sequence[float]) -> frozenset[int]:
-    """The parts of 120 of which all `deltas` are multiples."""
-    return frozenset(
-        part for part in PARTS_OF_A_NOTCH if all(delta % part == 0 for delta in deltas)
-    )
-
-
-def wheel_rule(
-    deltas: Sequence[float], settings: ActionSettings, *, in_pixels: bool = False
-) -> _WheelRule:
-    """The rule for one scroll with these deltas, none of them 0.
-
-    In a recording that counts in pixels, positive scrolls up. Elsewhere deltas that are all
-    multiples of a part of 120 follow the documented convention: 120 a notch, positive scrolls down.
-    Other deltas are notches or fractions of one, positive scrolls up: so write recorders that
-    divide by 120 themselves. `settings.wheel_sign` overrides the sign, not the unit.
+    On macOS deltas are pixels and positive scrolls up, unless all are whole notches. Elsewhere a
+    single delta that no hand turns in notches, or a scroll of so many, says that all follow the
+    documented convention: 120 a notch, positive scrolls down. Deltas that are mostly 1, or
+    fractions, are notches and positive scrolls up: so write recorders that divide by 120
+    themselves. Others stay unclear. `settings.wheel_sign` overrides the sign, not the unit.
     """
-    if in_pixels:
-        rule = _WheelRule("pixel", "up", "unit_signature", settings.macos_pixels_per_notch)
-    elif parts_of_a_notch(deltas):
-        rule = _WheelRule("120", "down", "unit_signature", UNITS_PER_NOTCH)
-    else:
-        rule = _WheelRule("notch", "up", "unit_signature", 1)
+    moved = [turn for turn in turns if turn.delta]
+    sizes = [abs(turn.delta) for turn in moved]
+    notches = _rule("notch", "up", 1, settings)
+    if platform == "macos" and any(size % UNITS_PER_NOTCH for size in sizes):
+        pixels = _rule("pixel", "up", settings.macos_pixels_per_notch, settings)
+        return Wheel(pixels, pixels, glides=True)
+    parts = _rule("120", "down", UNITS_PER_NOTCH, settings)
+    large = any(size >= FEW_NOTCHES for size in sizes)
+    single = sum(size <= 1 for size in sizes) * 2 >= len(sizes) or any(size % 1 for size in sizes)
+    if not large and (single or _longest(moved, settings) <= MANY_NOTCHES):
+        return Wheel(notches, notches, unclear=not single)
+    above = [size for size in sizes if size > 1]
+    detents = any(all(size % part == 0 for size in above) for part in PARTS_OF_A_NOTCH)
+    return Wheel(parts, notches, glides=not detents, detents=detents)
+
+
+def _rule(
+    unit: Literal["120", "notch", "pixel"],
+    positive: Vertical,
+    per_notch: float,
+    settings: ActionSettings,
+) -> _WheelRule:
     if settings.wheel_sign == "auto":
-        return rule
-    positive: Vertical = "down" if settings.wheel_sign == "positive_down" else "up"
-    return _WheelRule(rule.unit, positive, OVERRIDE, rule.per_notch)
+        return _WheelRule(unit, positive, "unit_signature", per_notch)
+    chosen: Vertical = "down" if settings.wheel_sign == "positive_down" else "up"
+    return _WheelRule(unit, chosen, OVERRIDE, per_notch)
+
+
+def _longest(moved: Sequence[Input], settings: ActionSettings) -> float:
+    """The largest sum of deltas of one sign that follow each other closely."""
+    largest = total = abs(moved[0].delta) if moved else 0.0
+    for before, turn in pairwise(moved):
+        close = turn.time - before.time <= settings.scroll_gap_ms
+        total = abs(turn.delta) + (total if close and turn.delta * before.delta > 0 else 0.0)
+        largest = max(largest, total)
+    return largest
 
 
 def filmed_direction(content_moves: Mapping[Direction, int]) -> Direction | None:
@@ -157,25 +207,53 @@ def filmed_direction(content_moves: Mapping[Direction, int]) -> Direction | None
     return _OPPOSITE[direction] if count >= MIN_VOTE_SHARE * moves.total() else None
 
 
+# Pixels that content moves for one of the delta. A notch is three lines, 48 to 120 pixels, of which
+# few frames show a part; a 120th of it is less than one.
+_LEAST_OF_A_NOTCH, _MOST_OF_A_PART = 6.0, 3.0
+
+
+def filmed_unit(pixels: float) -> FilmedUnit | None:
+    """The unit of deltas for each of which the content moves so many pixels; None: unclear."""
+    if pixels >= _LEAST_OF_A_NOTCH:
+        return "notch"
+    return "120" if pixels <= _MOST_OF_A_PART else None
+
+
+def filmed_notches(delta_sum: float, unit: FilmedUnit | None) -> int:
+    """Whole notches of a scroll with deltas in this unit; 0 when it is not known."""
+    if unit is None:
+        return 0
+    per_notch = UNITS_PER_NOTCH if unit == "120" else 1
+    return _WheelRule(unit, "up", EVIDENCE, per_notch).notches(delta_sum)
+
+
 def count_votes(scrolls: Iterable[ScrollEvidence]) -> WheelVote:
     """Count which sign the scrolls show.
 
     Vertical scrolls vote: `positive` is a sign that at least `MIN_VOTE_SHARE` of the votes share.
-    Horizontal scrolls have no vote; they are listed in `sideways`.
+    Horizontal scrolls have no vote; they are listed in `sideways`. Nor have those whose unit the
+    log does not tell: their sign may be another one, too.
     """
     signs: Counter[Vertical] = Counter()
     sideways: dict[int, Horizontal] = {}
+    unclear: dict[int, tuple[Direction, FilmedUnit]] = {}
     for scroll in scrolls:
-        match filmed_direction(scroll.content_moves):
+        filmed = filmed_direction(scroll.content_moves)
+        if scroll.unclear:
+            unit = filmed_unit(scroll.pixels / abs(scroll.delta_sum))
+            if filmed is not None and unit is not None:
+                unclear[scroll.action_index] = (filmed, unit)
+            continue
+        match filmed:
             case "left" | "right" as across:
                 sideways[scroll.action_index] = across
             case "up" | "down" as along:
                 signs[direction_of(scroll.delta_sum, along)] += 1
     if not signs:
-        return WheelVote(sideways=sideways)
+        return WheelVote(sideways=sideways, unclear=unclear)
     votes, (winner, agreeing) = signs.total(), signs.most_common(1)[0]
     shared = winner if agreeing >= MIN_VOTE_SHARE * votes else None
-    return WheelVote(shared, votes, agreeing, sideways)
+    return WheelVote(shared, votes, agreeing, sideways, unclear)
 
 
 def sign_disagrees(
@@ -230,62 +308,54 @@ class _Burst:
 
 @dataclass
 class _Part:
-    """Wheel events of one scroll: the sum of their deltas, the parts of a notch that fit all."""
+    """Wheel events of one scroll and the sum of their deltas."""
 
     turns: list[Gesture]
     total: float
-    fits: frozenset[int]
     rule: _WheelRule
 
-    def absorbs(self, run: "_Part", *, in_pixels: bool) -> bool:
-        """Add the next run if it does not reverse this part and counts in the same unit."""
-        fits = self.fits & run.fits
-        same_unit = in_pixels or (bool(fits) == bool(self.fits) == bool(run.fits))
-        small = not self.rule.notches(self.total) or not run.rule.notches(run.total)
-        if not same_unit or not (small or (self.total > 0) == (run.total > 0)):
+    def absorbs(self, run: "_Part") -> bool:
+        """Add the next run if it does not reverse this part."""
+        small = not self.rule.notches(self.total) or not self.rule.notches(run.total)
+        if not small and (self.total > 0) != (run.total > 0):
             return False
         self.turns += run.turns
         self.total += run.total
-        self.fits = fits
         return True
 
 
 def join_scrolls(
-    gestures: Sequence[Gesture],
-    settings: ActionSettings,
-    reasons: dict[int, str],
-    *,
-    in_pixels: bool,
+    gestures: Sequence[Gesture], settings: ActionSettings, reasons: dict[int, str], wheel: Wheel
 ) -> tuple[list[Gesture], float]:
     """Replace the wheel events among `gestures` (in time order) by scrolls with their `deltas`.
 
-    Events that become part of no scroll get a reason in `reasons`.
+    Events that become part of no scroll get a reason in `reasons`. Scrolls whose unit the log does
+    not tell have the flag `UNCLEAR_UNIT`.
 
     Returns:
         All gestures in time order, and the notches that no action contains, signed as logged: what
         rounding leaves out and scrolls below half a notch.
     """
-    scrolls: list[tuple[Gesture, _WheelRule]] = []
+    scrolls: list[Gesture] = []
     remainder = 0.0
-    for burst in _bursts(gestures, settings, reasons, in_pixels=in_pixels):
-        parts = _directions(burst.turns, settings, in_pixels=in_pixels)
-        rules = [wheel_rule(_deltas(part), settings, in_pixels=in_pixels) for part in parts]
-        mixed = len({rule.unit for rule in rules}) > 1
-        for number, (part, rule) in enumerate(zip(parts, rules, strict=True)):
+    for burst in _bursts(gestures, settings, reasons, wheel):
+        unclear = wheel.is_unclear(turn.delta for turn in burst.turns)
+        rule = wheel.rule_of(unclear=unclear)
+        for number, part in enumerate(_directions(burst.turns, rule)):
             scroll = _scroll(part, burst.phases if number == 0 else [])
-            # No hand turns so many notches at a time; pixels and 120ths are not limited.
-            many = any(abs(delta) > MAX_EVENT_NOTCHES for delta in scroll.deltas)
-            if rule.unit == "notch" and (many or mixed):
-                reasons.update(dict.fromkeys(scroll.events, UNCLEAR_UNIT))
-                continue
+            scroll.flags |= {UNCLEAR_UNIT} if unclear else set()
             remainder += rule.remainder(scroll.delta)
             if rule.notches(scroll.delta):
-                scrolls.append((scroll, rule))
+                scrolls.append(scroll)
             else:
                 reasons.update(dict.fromkeys(scroll.events, BELOW_HALF_NOTCH))
-    _flag_uncertain(scrolls, unclear=UNCLEAR_UNIT in reasons.values())
+    if len(scrolls) < MIN_UNIT_SCROLLS:
+        for scroll in scrolls:
+            whole = all(delta % UNITS_PER_NOTCH == 0 for delta in scroll.deltas)
+            if wheel.rule.unit != "120" or not whole:
+                scroll.flags.add("wheel_unit_uncertain")
     others = [gesture for gesture in gestures if gesture.kind is not GestureKind.WHEEL]
-    joined = sorted([*others, *(one for one, _ in scrolls)], key=lambda g: (g.start, g.index))
+    joined = sorted([*others, *scrolls], key=lambda g: (g.start, g.index))
     return joined, remainder
 
 
@@ -294,12 +364,12 @@ def _deltas(turns: Sequence[Gesture]) -> tuple[float, ...]:
 
 
 def _bursts(
-    gestures: Sequence[Gesture],
-    settings: ActionSettings,
-    reasons: dict[int, str],
-    *,
-    in_pixels: bool,
+    gestures: Sequence[Gesture], settings: ActionSettings, reasons: dict[int, str], wheel: Wheel
 ) -> list[_Burst]:
+    """The wheel events that belong together.
+
+    Less than half a notch is no action: it belongs to what follows before a pause.
+    """
     bursts: list[_Burst] = []
     early: list[Gesture] = []  # phases before the first movement
     interrupted = False
@@ -309,7 +379,9 @@ def _bursts(
             continue
         last = bursts[-1] if bursts else None
         if last is not None and gesture.start - last.end() > settings.scroll_gap_ms:
-            last = None
+            small = not wheel.rule.notches(sum(_deltas(last.turns)))
+            if not small or gesture.start - last.end() >= settings.pause_ms:
+                last = None
         if not gesture.delta:
             (last.phases if last else early).append(gesture)
             continue
@@ -319,7 +391,7 @@ def _bursts(
                 and distance(last.turns[0], gesture) <= settings.click_radius_px
                 and last.turns[-1].modifiers == gesture.modifiers
             )
-            or (in_pixels and _is_momentum(last, gesture))
+            or (wheel.glides and _is_momentum(last, gesture))
         ):
             last.turns.append(gesture)
         else:
@@ -339,20 +411,13 @@ def _is_momentum(burst: _Burst, gesture: Gesture) -> bool:
     return same_direction and slowing and gesture.start - burst.end() <= MOMENTUM_GAP_MS
 
 
-def _directions(
-    turns: list[Gesture], settings: ActionSettings, *, in_pixels: bool
-) -> list[list[Gesture]]:
-    """Part a burst where it reverses. Less than half a notch does not reverse it.
-
-    Runs in different units are never one part.
-    """
+def _directions(turns: list[Gesture], rule: _WheelRule) -> list[list[Gesture]]:
+    """Part a burst where it reverses. Less than half a notch does not reverse it."""
     parts: list[_Part] = []
     for _, in_one_direction in groupby(turns, key=lambda turn: turn.delta > 0):
         run = list(in_one_direction)
-        deltas = _deltas(run)
-        rule = wheel_rule(deltas, settings, in_pixels=in_pixels)
-        part = _Part(run, sum(deltas), parts_of_a_notch(deltas), rule)
-        if not parts or not parts[-1].absorbs(part, in_pixels=in_pixels):
+        part = _Part(run, sum(_deltas(run)), rule)
+        if not parts or not parts[-1].absorbs(part):
             parts.append(part)
     return [part.turns for part in parts]
 
@@ -372,17 +437,3 @@ def _scroll(turns: Sequence[Gesture], phases: Sequence[Gesture]) -> Gesture:
         delta=sum(deltas),
         deltas=deltas,
     )
-
-
-def _flag_uncertain(scrolls: Sequence[tuple[Gesture, _WheelRule]], *, unclear: bool) -> None:
-    """Flag scrolls whose unit few scrolls of the recording share; whole notches of 120 are certain.
-
-    If the recording has scrolls in no known unit (`unclear`), its notches are uncertain as well.
-    """
-    frequency = Counter(rule.unit for _, rule in scrolls)
-    for scroll, rule in scrolls:
-        whole = all(delta % UNITS_PER_NOTCH == 0 for delta in scroll.deltas)
-        documented = rule.unit == "120" and whole
-        rare = frequency[rule.unit] < MIN_UNIT_SCROLLS and not documented
-        if rare or (unclear and rule.unit == "notch"):
-            scroll.flags.add("wheel_unit_uncertain")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from demo_pipeline.actions.action_tables import ACCOUNTING_FILE, ACCOUNTING_SCHEMA, read_actions
 from demo_pipeline.actions.inputs import Gesture, GestureKind
+from demo_pipeline.actions.scrolls import UNCLEAR_UNIT
 from demo_pipeline.files.parquet import read_table
 from demo_pipeline.files.recording_files import LOG_FILE
 from demo_pipeline.problems import Problem
@@ -152,7 +153,8 @@ _REMEDY = "a recorder that logs `actual_char`, or the name of the key, makes the
 def check_known_input(folder: Path, events_folder: Path) -> list[Problem]:
     """A problem for each unknown key or button, and one for characters that no table has.
 
-    Each names its first line in the log and counts its presses.
+    Each names its first line in the log and counts its presses. One more is for scrolls whose unit
+    the log does not tell.
     """
     events = read_events(events_folder)
     accounting = read_table(folder / ACCOUNTING_FILE, ACCOUNTING_SCHEMA)
@@ -175,6 +177,15 @@ def check_known_input(folder: Path, events_folder: Path) -> list[Problem]:
         times = "once" if len(at) == 1 else f"{len(at)} times"
         message = f"{name}, pressed {times}: what it did is not known; typing is split there"
         problems.append(Problem(reason, LOG_FILE, message, line=at[0], remedy=_REMEDY))
+    unclear = [action for action in read_actions(folder) if UNCLEAR_UNIT in action.flags]
+    if unclear:
+        message = (
+            f"{len(unclear)} scroll{'s' if len(unclear) > 1 else ''}: the wheel's deltas may be "
+            "notches or 120ths of one; where the video does not show which, they are hidden actions"
+        )
+        remedy = "a recorder that logs 120 a notch, or 1, makes them steps"
+        first = unclear[0].first_event
+        problems.append(Problem(UNCLEAR_UNIT, LOG_FILE, message, line=first, remedy=remedy))
     return problems
 
 

@@ -194,6 +194,7 @@ _UNSEEN: Mapping[str, str] = {
     HiddenReason.BEFORE_VIDEO: "before the recording began",
     HiddenReason.AFTER_VIDEO: "after the recording had ended",
     HiddenReason.UNDECODABLE: "while the screen was not recorded",
+    HiddenReason.UNCLEAR_SCROLL: "by an unknown amount",
 }
 
 

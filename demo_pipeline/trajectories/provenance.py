@@ -203,7 +203,7 @@ INCOMPLETE = "incomplete"  # why a step or a trajectory with hidden actions give
 
 
 class HiddenReason(StrEnum):
-    """Why an action is not a step; each action has the first reason that holds.
+    """Why an action is not a step.
 
     `off_screen`: on another display, or keys after a click there that may have gone there.
     `no_position`: the log does not say where it was, or may have cut it to the screen's border.
@@ -211,6 +211,7 @@ class HiddenReason(StrEnum):
     `before_video`: it began before the first frame.
     `after_video`: it began after the last frame.
     `undecodable`: no frame before it could be decoded.
+    `unclear_scroll`: neither the log nor the video tells in what unit the wheel's deltas are.
     """
 
     OFF_SCREEN = "off_screen"
@@ -219,6 +220,7 @@ class HiddenReason(StrEnum):
     BEFORE_VIDEO = "before_video"
     AFTER_VIDEO = "after_video"
     UNDECODABLE = "undecodable"
+    UNCLEAR_SCROLL = "unclear_scroll"
 
 
 HIDDEN_ACTIONS_SCHEMA = described_schema(

@@ -12,7 +12,14 @@ from typing import Any
 
 from demo_pipeline.actions.action_tables import CONTINUED, POINTER_TYPES, Action
 from demo_pipeline.actions.repair import BORDER_RUN
-from demo_pipeline.actions.scrolls import EVIDENCE, WheelVote, scroll_direction, sign_disagrees
+from demo_pipeline.actions.scrolls import (
+    EVIDENCE,
+    UNCLEAR_UNIT,
+    WheelVote,
+    filmed_notches,
+    scroll_direction,
+    sign_disagrees,
+)
 from demo_pipeline.desktopd.models import PARAMETERS, ActionType, StepAction, TargetElement
 from demo_pipeline.observation.clock.canvas import Canvas
 from demo_pipeline.observation.frames.evidence import Evidence
@@ -130,6 +137,8 @@ def build_steps(
             reason: HiddenReason | None = HiddenReason.UNKNOWN_SCALE
         else:
             reason = _unseen_place(action, canvas) or focus.unseen(action, tree, canvas)
+        if action.action_type == "scroll" and not action.amount:
+            reason = HiddenReason.UNCLEAR_SCROLL
         focus.follow(action, reason)
         if reason is None and not frame["file"]:
             reason = _unseen_time(evidence.clock.video_time(action.press_ms), filmed)
@@ -163,9 +172,16 @@ def _step_action(
 
 
 def _as_filmed(action: Action, vote: WheelVote) -> Action:
-    """A scroll with the direction that the video shows; any other action as it is."""
+    """A scroll with the direction that the video shows; any other action as it is.
+
+    One whose unit only the video can tell has the amount that the video shows, else none.
+    """
     if action.action_type != "scroll":
         return action
+    if UNCLEAR_UNIT in action.flags:
+        direction, unit = vote.unclear.get(action.action_index, (action.direction, None))
+        amount = filmed_notches(action.wheel_sum or 0.0, unit)
+        return replace(action, direction=direction, amount=amount, wheel_method=EVIDENCE)
     direction = scroll_direction(action.action_index, action.wheel_sum, action.wheel_method, vote)
     if direction is None:
         return action

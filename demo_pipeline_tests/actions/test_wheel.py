@@ -13,12 +13,21 @@ from demo_pipeline.actions.scrolls import (
     WheelVote,
     count_votes,
     filmed_direction,
-    logs_pixels,
+    filmed_notches,
+    filmed_unit,
+    read_wheel,
     scroll_direction,
-    wheel_rule,
 )
 from demo_pipeline.settings import ActionSettings
-from demo_pipeline_tests.actions.streams import actions, move, read, summaries, tap, wheel
+from demo_pipeline_tests.actions.streams import (
+    actions,
+    inputs,
+    move,
+    read,
+    summaries,
+    tap,
+    wheel,
+)
 
 Sign = Literal["auto", "positive_down", "positive_up"]
 
@@ -36,7 +45,9 @@ Sign = Literal["auto", "positive_down", "positive_up"]
         ("windows", [8, 8, 8], "auto", ("notch", "up", "unit_signature")),
         ("linux", [0.5, 0.25], "auto", ("notch", "up", "unit_signature")),
         ("windows", [1, -1], "auto", ("notch", "up", "unit_signature")),
-        ("linux", [120, 1], "auto", ("notch", "up", "unit_signature")),
+        ("linux", [120, 1], "auto", ("120", "down", "unit_signature")),
+        ("windows", [7] * 40, "auto", ("120", "down", "unit_signature")),
+        ("windows", [1] * 40, "auto", ("notch", "up", "unit_signature")),
         ("macos", [-14, 3.5], "auto", ("pixel", "up", "unit_signature")),
         ("linux", [-1], "positive_down", ("notch", "down", "override")),
         ("windows", [120], "positive_up", ("120", "up", "override")),
@@ -45,9 +56,9 @@ Sign = Literal["auto", "positive_down", "positive_up"]
 def test_unit_and_sign(
     platform: str, deltas: list[float], sign: Sign, expected: tuple[str, str, str]
 ) -> None:
-    in_pixels = logs_pixels(deltas, platform)
-    rule = wheel_rule(deltas, ActionSettings(wheel_sign=sign), in_pixels=in_pixels)
-    assert (rule.unit, rule.positive, rule.method) == expected
+    turns = inputs(wheel(50 * n, delta) for n, delta in enumerate(deltas))
+    found = read_wheel(turns, platform, ActionSettings(wheel_sign=sign))
+    assert (found.rule.unit, found.rule.positive, found.rule.method) == expected
 
 
 @pytest.mark.parametrize(
@@ -83,15 +94,36 @@ def test_a_notch_in_pixels_is_a_setting() -> None:
     assert action.amount == 3
 
 
-def test_every_scroll_has_a_unit_of_its_own() -> None:
-    found = actions(
-        wheel(0, 120), wheel(5000, 1), wheel(9000, 40), wheel(9050, 40), pause_ms=60_000
-    )
-    assert [(a.wheel_unit, a.direction, a.amount) for a in found] == [
+def test_one_unit_is_that_of_a_whole_recording() -> None:
+    """A mouse's notches and a touchpad's swipes, in both directions and with a tail."""
+    swipe = [8, 15, 22, 28, 33, 36, 38, 38, 36, 33, 28, 22, 15, 8]
+    pushed = [wheel(0, 120), wheel(8000, 100), wheel(8050, 53), wheel(16_000, 1)]
+    swiped = [wheel(20_000 + 20 * n, -delta) for n, delta in enumerate(swipe)]
+    found = actions(*pushed, *swiped)
+    scrolls = [action for action in found if action.action_type == "scroll"]
+    assert [(a.wheel_unit, a.direction, a.amount) for a in scrolls] == [
         ("120", "down", 1),
-        ("notch", "up", 1),
         ("120", "down", 1),
+        ("120", "up", 3),
     ]
+
+
+def test_nudges_of_a_touchpad_add_up() -> None:
+    """None of them is half a notch; nothing is lost while the person goes on."""
+    found, _ = read([wheel(1500 * n, 31) for n in range(4)], platform="windows")
+    assert [(action.amount, action.events) for action in found.actions if action.amount] == [
+        (1, [1, 2]),
+        (1, [3, 4]),
+    ]
+
+
+def test_what_either_unit_fits_is_unclear() -> None:
+    """Three deltas of 8 may be 24 notches, or a fifth of one; so may a 1 beside 120s."""
+    for lines in ([wheel(50 * n, 8) for n in range(3)], [wheel(0, 120), wheel(5000, 1)]):
+        found, _ = read(lines, platform="windows")
+        scrolls = [action for action in found.actions if action.action_type == "scroll"]
+        assert "unclear_wheel_unit" in scrolls[-1].flags
+        assert found.reasons == {}
 
 
 def test_pixels_are_the_unit_of_a_whole_recording() -> None:
@@ -140,14 +172,6 @@ def test_a_tiny_scroll_does_not_part_typing() -> None:
     assert summaries(*lines, platform="macos", pause_ms=60_000) == ["type ab", "scroll down 3"]
 
 
-def test_notches_that_no_hand_can_turn_are_no_action() -> None:
-    found, _ = read(wheel(0, 120), wheel(50, 7), wheel(5000, 1), platform="windows")
-    assert [(a.amount, a.flags) for a in found.actions if a.amount] == [
-        (1, ["wheel_unit_uncertain"])
-    ]
-    assert found.reasons == {1: "unclear_wheel_unit", 2: "unclear_wheel_unit"}
-
-
 @pytest.mark.parametrize(
     ("platform", "delta", "scrolls", "flags"),
     [
@@ -189,10 +213,9 @@ def test_a_reversal_is_a_scroll_from_half_a_notch_on(
     assert summaries(*turns, platform=platform) == expected
 
 
-def test_one_turn_in_two_units_keeps_what_is_clear() -> None:
+def test_a_tail_belongs_to_its_gesture() -> None:
     found, _ = read(wheel(0, 120), wheel(50, 120), wheel(100, -1), platform="windows")
-    assert [(a.direction, a.amount) for a in found.actions] == [("down", 2)]
-    assert found.reasons == {3: "unclear_wheel_unit"}
+    assert [(a.direction, a.amount, a.events) for a in found.actions] == [("down", 2, [1, 2, 3])]
 
 
 def test_phases_and_momentum_belong_to_a_touchpads_scroll() -> None:
@@ -250,8 +273,7 @@ def test_no_part_of_a_notch_is_lost(turns: list[tuple[int, int]]) -> None:
 def test_a_huge_scroll_fits_its_column() -> None:
     [action] = actions(*(wheel(n, 1e6 - 40) for n in range(0, 300_000, 10)))
     assert action.amount == 30_000 * (1e6 - 40) / 120
-    rule = wheel_rule([120], ActionSettings())
-    assert rule.notches(1e15) == 2**31 - 1
+    assert filmed_notches(1e15, "120") == 2**31 - 1
 
 
 @pytest.mark.parametrize(
@@ -296,6 +318,18 @@ def test_three_quarters_of_the_votes_decide(
 def test_a_sideways_scroll_has_no_vote() -> None:
     vote = count_votes([ScrollEvidence(4, 1, {"left": 3}), ScrollEvidence(7, -1, {"down": 1})])
     assert vote == WheelVote("down", 1, 1, {4: "right"})
+
+
+@pytest.mark.parametrize(
+    ("pixels", "unit", "amount"),
+    [(2400, "notch", 24), (300, "notch", 24), (100, None, 0), (40, "120", 0)],
+)
+def test_the_video_shows_an_unclear_unit(pixels: float, unit: str | None, amount: int) -> None:
+    """A sum of 24 moved the content by so many pixels; without a unit it has no amount."""
+    assert filmed_unit(pixels / 24) == unit
+    assert filmed_notches(-24, filmed_unit(pixels / 24)) == amount
+    scroll = ScrollEvidence(3, -24, {"up": 4}, pixels, unclear=True)
+    assert count_votes([scroll]) == WheelVote(unclear={3: ("down", unit)} if unit else {})
 
 
 def test_the_video_replaces_the_rule_but_not_a_setting() -> None:

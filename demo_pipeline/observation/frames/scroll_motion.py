@@ -12,7 +12,13 @@ import cv2
 import numpy as np
 
 from demo_pipeline.actions.action_tables import Action
-from demo_pipeline.actions.scrolls import Direction, ScrollEvidence, WheelVote, count_votes
+from demo_pipeline.actions.scrolls import (
+    UNCLEAR_UNIT,
+    Direction,
+    ScrollEvidence,
+    WheelVote,
+    count_votes,
+)
 from demo_pipeline.observation.clock.canvas import ScreenParts
 from demo_pipeline.observation.clock.clock import Clock
 from demo_pipeline.observation.frames.changes import Cells
@@ -40,7 +46,9 @@ class _Scroll:
     span: Span
     place: tuple[float, float]
     delta: float
+    unclear: bool
     moved: Counter[Direction]
+    pixels: int = 0
 
 
 class ScrollMotion:
@@ -58,6 +66,7 @@ class ScrollMotion:
                 ),
                 canvas.to_video(action.x, action.y),
                 action.wheel_sum,
+                UNCLEAR_UNIT in action.flags,
                 Counter(),
             )
             for action, until in zip(actions, presses, strict=False)
@@ -86,18 +95,24 @@ class ScrollMotion:
             before = last.samples(ROW_STEP) if before is None else before
             moved = content_moved(before, self._luma, scroll.place)
             if moved is not None:
-                scroll.moved[moved] += 1
+                direction, pixels = moved
+                scroll.moved[direction] += 1
+                scroll.pixels += pixels
 
     def result(self) -> WheelVote:
         """The direction that the measured scrolls prove for the wheel."""
         return count_votes(
-            ScrollEvidence(scroll.action_index, scroll.delta, scroll.moved)
-            for scroll in self._scrolls
+            ScrollEvidence(one.action_index, one.delta, one.moved, one.pixels, one.unclear)
+            for one in self._scrolls
         )
 
 
-def content_moved(before: Luma, after: Luma, place: tuple[float, float]) -> Direction | None:
-    """Where what surrounds a point went from one frame to the next; None when that is not clear.
+def content_moved(
+    before: Luma, after: Luma, place: tuple[float, float]
+) -> tuple[Direction, int] | None:
+    """Where what surrounds a point went from one frame to the next, and by how many video pixels.
+
+    None when that is not clear.
 
     `place` is in video pixels.
     """
@@ -111,10 +126,10 @@ def content_moved(before: Luma, after: Luma, place: tuple[float, float]) -> Dire
     high, wide = slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1)
     down = _shift(first[high][:, columns], second[high][:, columns])
     if down:
-        return "down" if down > 0 else "up"
+        return "down" if down > 0 else "up", abs(down) * ROW_STEP
     across = _shift(first[rows][:, wide].T, second[rows][:, wide].T)
     if across:
-        return "right" if across > 0 else "left"
+        return "right" if across > 0 else "left", abs(across) * COLUMN_STEP
     return None
 
 

@@ -57,10 +57,10 @@ def screen(picture: np.ndarray, down: int = 0, right: int = 0) -> np.ndarray:
 @pytest.mark.parametrize("pixels", [4, 16, 52, 120])
 def test_content_is_seen_to_move_either_way(pixels: int) -> None:
     film = page()
-    assert content_moved(screen(film), screen(film, down=pixels), MIDDLE) == "up"
-    assert content_moved(screen(film, down=pixels), screen(film), MIDDLE) == "down"
-    assert content_moved(screen(film), screen(film, right=pixels), MIDDLE) == "left"
-    assert content_moved(screen(film, right=pixels), screen(film), MIDDLE) == "right"
+    assert content_moved(screen(film), screen(film, down=pixels), MIDDLE) == ("up", pixels)
+    assert content_moved(screen(film, down=pixels), screen(film), MIDDLE) == ("down", pixels)
+    assert content_moved(screen(film), screen(film, right=pixels), MIDDLE) == ("left", pixels)
+    assert content_moved(screen(film, right=pixels), screen(film), MIDDLE) == ("right", pixels)
 
 
 def test_what_does_not_move_or_cannot_be_told_is_no_evidence() -> None:

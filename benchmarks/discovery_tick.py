@@ -25,11 +25,13 @@ from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.runs.discovery import Tick, accept, tick
 from demo_pipeline.runs.discovery_table import DiscoveryTable, ObservedFile, Position
 from demo_pipeline.settings import DiscoverySettings
-from demo_pipeline.store.objects import PAGE, ObjectInfo, Page, list_all
-from demo_pipeline.store.s3 import S3Objects
+from demo_pipeline.store.bucket import Bucket as S3Bucket
+from demo_pipeline.store.folder import ObjectInfo, Page, list_all
 from demo_pipeline_tests.discovery.dagster_like import Runs
 from demo_pipeline_tests.settings_constants import with_constants
 from demo_pipeline_tests.simulator.s3_server import seaweed_server
+
+PAGE = 1000  # objects that S3 lists at once
 
 
 class Many:
@@ -73,7 +75,7 @@ class Many:
         return Page((), tuple(f"{prefix}demo-{number:07}/" for number in numbers), following)
 
 
-class Bucket(S3Objects):
+class Bucket(S3Bucket):
     """`count` complete uploads of three tiny objects in a real bucket."""
 
     def __init__(self, url: str, count: int) -> None:

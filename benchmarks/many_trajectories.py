@@ -7,7 +7,6 @@ user and system, without the start of Python, and the most memory that it held, 
 """
 
 import argparse
-import hashlib
 import multiprocessing
 import os
 import resource
@@ -34,15 +33,15 @@ from demo_pipeline.runs.stage_runs import run_stage
 from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, STAGE_BY_NAME
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
-from demo_pipeline.store.folder import CONTENT, MANIFEST, Folder
-from demo_pipeline.store.version_manifest import (
-    VERSION_LENGTH,
+from demo_pipeline.store.folder import Folder
+from demo_pipeline.store.versions import (
+    CONTENT,
+    MANIFEST,
     FileEntry,
-    FileTable,
     Recipe,
-    make_manifest,
+    Staging,
+    new_version,
 )
-from demo_pipeline.store.versions import TURNS
 from demo_pipeline.trajectories.provenance import PROVENANCE_SCHEMA, read_provenance
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
@@ -55,6 +54,8 @@ STAGES = (
     *("trajectory_index", "dataset_statistics"),
 )
 CLONES_OF_A_FILE = 500  # hard links of one file; ext4 allows 65,000, and each dataset makes more
+
+_BUILDS = 3  # each from one more
 
 
 class Cost(NamedTuple):
@@ -125,23 +126,13 @@ def install_clone(folder: Folder, draft: Path, name: str, known: Mapping[str, Fi
     changed = {
         file: FileEntry(path=file, **file_digest(draft / CONTENT / file)._asdict()) for file in own
     }
-    output = TRAJECTORIES_STAGE.output(name)
-    manifest = make_manifest(
-        output,
-        Recipe(TRAJECTORIES_STAGE.name, "clone", "", {}),
-        files=FileTable(sorted({**known, **changed}.values(), key=lambda file: file.path)),
-        links={},
-        summary={},
-        checks=(),
-    )
-    data = b"".join(manifest.chunks())
+    files = sorted({**known, **changed}.values(), key=lambda file: file.path)
+    staging = Staging(TRAJECTORIES_STAGE.output(name), draft, lambda *_: "")
+    recipe = Recipe(TRAJECTORIES_STAGE.name, "clone", "", {})
+    version, data = new_version(staging, recipe, {}, (), files)
     (draft / MANIFEST).write_bytes(data)
-    place = folder.version(output, hashlib.sha256(data).hexdigest()[:VERSION_LENGTH])
-    place.parent.mkdir(parents=True)
-    draft.rename(place)
-    pointer = folder.pointer(output)
-    pointer.parent.mkdir(parents=True, exist_ok=True)
-    pointer.symlink_to(folder.link_target(pointer, output, place.name))
+    folder.install(staging, version, None)
+    folder.point(staging.output, version.place)
 
 
 def link_picture(source: str, target: str) -> None:
@@ -192,8 +183,7 @@ def _measure(work: Callable[..., str], arguments: tuple[Any, ...]) -> Cost:
 def measure_size(root: Path, sample: Path, size: int, stages: Sequence[str]) -> None:
     """Build from this many trajectories, then again from one more, and print it.
 
-    Then the datasets are built in one process, each time from one more; a build reads some of the
-    linked documents, all of them in `TURNS` builds, so that the row has the mean of so many.
+    Then the datasets are built in one process, each time from one more; the row has the mean.
     """
     place = root / str(size)
     commit_clones(place, sample, range(size))
@@ -207,10 +197,10 @@ def measure_size(root: Path, sample: Path, size: int, stages: Sequence[str]) -> 
         print_line(size, stage, first, second)
     print_line(size, "together", together(full), together(again))
     again = []
-    for number in range(size + 1, size + 1 + TURNS):
+    for number in range(size + 1, size + 1 + _BUILDS):
         again += [one_more(place, sample, number), measured(build_all, place, stages)]
     wall, cpu, peak, result = together(again)
-    mean = Cost(wall / TURNS, cpu / TURNS, peak, result)
+    mean = Cost(wall / _BUILDS, cpu / _BUILDS, peak, result)
     print_line(size, "in one process", together(full), mean)
     # The folders stay until the end: a file system without a journal looks through the inodes
     # that were removed within the last minutes for every folder that it makes.

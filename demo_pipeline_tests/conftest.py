@@ -15,8 +15,7 @@ from botocore import session as botocore_session
 from botocore.loaders import create_loader
 from hypothesis import is_hypothesis_test, settings
 
-from demo_pipeline.store.bucket import BucketStore
-from demo_pipeline.store.store import Store
+from demo_pipeline.store.store import Store, open_store
 from demo_pipeline_tests.browser import HOW, NEEDED, find_chromium
 from demo_pipeline_tests.golden.outputs import REAL_RECORDINGS, copy_recordings
 from demo_pipeline_tests.made_once import made_once
@@ -25,7 +24,6 @@ from demo_pipeline_tests.simulator.form import SMALL, script
 from demo_pipeline_tests.simulator.recording import write_recording
 from demo_pipeline_tests.simulator.s3_server import S3Server, moto_server, seaweed_server
 from demo_pipeline_tests.simulator.script import click, type_text
-from demo_pipeline_tests.store.memory_objects import MemoryObjects
 from demo_pipeline_tests.uploads import TYPED
 
 settings.register_profile("any machine", deadline=None)  # a busy machine is not a defect
@@ -194,4 +192,4 @@ def either(request, tmp_path):
     """An empty store of each kind, for what is true of all."""
     if request.param == "local":
         return Store(tmp_path / "store")
-    return BucketStore(tmp_path / "cache", MemoryObjects(shuffle=1))
+    return open_store(f"{request.getfixturevalue('moto_url')}/store", tmp_path / "cache")

@@ -25,7 +25,7 @@ from demo_pipeline.review.decisions import Decision, Subject
 from demo_pipeline.review.review_store import REVIEWS, subject_of
 from demo_pipeline.stage import Check, SourceInput, Stage, Summary, built_again
 from demo_pipeline.store.store import Store
-from demo_pipeline.store.version_manifest import Version
+from demo_pipeline.store.versions import Version
 
 _TRAJECTORIES = "trajectories"
 

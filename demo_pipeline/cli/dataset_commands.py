@@ -4,7 +4,6 @@ Belongs here: their arguments, output and exit codes.
 """
 
 import sys
-import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -149,7 +148,7 @@ def prune(
     ] = 24.0,
 ) -> None:
     """Delete old versions of outputs that nothing refers to any more."""
-    deleted = open_workspace().store.collect(grace_hours * 3600, time.time())
+    deleted = open_workspace().store.prune(grace_hours * 3600)
     print_line(f"{len(deleted)} old versions removed")
 
 

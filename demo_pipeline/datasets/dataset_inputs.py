@@ -13,7 +13,7 @@ from demo_pipeline.datasets.index import ExportState
 from demo_pipeline.datasets.selection import counted_provenance
 from demo_pipeline.datasets.sql_views import View
 from demo_pipeline.stage import Inputs
-from demo_pipeline.store.version_manifest import Version, VersionName
+from demo_pipeline.store.versions import Version, VersionName
 from demo_pipeline.trajectories.provenance import Provenance
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 

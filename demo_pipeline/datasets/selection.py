@@ -27,7 +27,6 @@ from demo_pipeline.review.decisions import NO_CORRECTIONS, Corrected, Correction
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.stage import RECORDS
 from demo_pipeline.store.errors import ChangedOutput
-from demo_pipeline.store.versions import document_damage
 from demo_pipeline.trajectories.provenance import (
     NOTHING_HIDDEN,
     PROVENANCE_SCHEMA,
@@ -182,8 +181,6 @@ def load_corrected(
 ) -> Corrected:
     """Read a trajectory as people corrected it, with its notes.
 
-    One of a store has then the bytes of its commit.
-
     Every form, dataset and evaluation gets a trajectory from here.
 
     Args:
@@ -192,12 +189,8 @@ def load_corrected(
 
     Raises:
         DemonstrationError: it cannot be read.
-        ChangedOutput: a file is not the one that was committed.
+        ChangedOutput: a file of its records is not the one that was committed.
     """
-    if source.content:
-        damage = document_damage(source.path.resolve(), f"trajectories/{source.id}")
-        if damage is not None:
-            raise damage.as_error()
     trajectory, known = load(source, rows)
     try:
         found = corrected(trajectory, corrections_of(source), known)

@@ -47,7 +47,7 @@ from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 from demo_pipeline.stage import Stage
 from demo_pipeline.store.errors import OutputError
-from demo_pipeline.store.version_manifest import CheckOutcome
+from demo_pipeline.store.versions import CheckOutcome
 
 _RECENT_SECONDS = 900.0  # longer than a tick of new_uploads and the pause after it
 _PRIORITY = "dagster/priority"  # of a step among those that can run

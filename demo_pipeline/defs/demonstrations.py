@@ -72,7 +72,7 @@ from demo_pipeline.runs.task_catalog import OSWORLD_TASKS
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.stage import RECORDS, Need, Stage
 from demo_pipeline.store.errors import StorageError
-from demo_pipeline.store.version_manifest import CheckOutcome
+from demo_pipeline.store.versions import CheckOutcome
 
 STEP, _BATCH_STEP, DECODING_POOL = "demonstrations", "all_stages", "decoding"
 _COMPARED_PARTITIONS = 100  # of an input, by Dagster

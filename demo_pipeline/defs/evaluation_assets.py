@@ -25,7 +25,7 @@ from demo_pipeline.runs.failures import DefectError, TransientError, redacted_er
 from demo_pipeline.runs.results import BuildResult
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.store.errors import StorageError
-from demo_pipeline.store.version_manifest import CheckOutcome
+from demo_pipeline.store.versions import CheckOutcome
 
 EVALUATION_SCORES = evaluations.EVALUATION_OUTPUT
 _SHOWN = ("preset", "answers", "score", "low", "high", "success", "grounding", "prefix_share")

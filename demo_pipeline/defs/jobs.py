@@ -20,7 +20,7 @@ from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 from demo_pipeline.stage import DATASETS_JOB, Stage
 from demo_pipeline.store.errors import StorageError
-from demo_pipeline.store.version_manifest import CheckOutcome
+from demo_pipeline.store.versions import CheckOutcome
 
 AssetJob = Any  # Dagster does not export the type of what `define_asset_job` returns
 _DESCRIPTIONS = {

@@ -122,7 +122,7 @@ def _prune(
 ) -> None:
     now = time.time()
     runs = prune_runs(context.instance, now - config.days * _DAY)
-    versions = workspace.store.collect(config.grace_hours * 3600, now)
+    versions = workspace.store.prune(config.grace_hours * 3600)
     context.log.info("%d runs and %d versions deleted", len(runs), len(versions))
     context.add_output_metadata({"runs": len(runs), "versions": len(versions)})
 

@@ -19,7 +19,7 @@ from demo_pipeline.files.shown_text import markdown_table, markdown_text, plain_
 from demo_pipeline.problems import Problem
 from demo_pipeline.runs.results import BuildResult, Status
 from demo_pipeline.stage import Check
-from demo_pipeline.store.version_manifest import CheckOutcome
+from demo_pipeline.store.versions import CheckOutcome
 from demo_pipeline.trajectories.contact_sheets import FIRST_SHEET
 from demo_pipeline.trajectories.trajectory_stages import CONTACT_SHEETS_STAGE, TRAJECTORIES_STAGE
 

@@ -37,7 +37,7 @@ from demo_pipeline.review.decisions import NO_CORRECTIONS, judge
 from demo_pipeline.review.review_store import REVIEWS, subject_of
 from demo_pipeline.settings import Settings
 from demo_pipeline.stage import RECORDS, Check, Need, SourceInput, Stage, Summary
-from demo_pipeline.store.version_manifest import Version
+from demo_pipeline.store.versions import Version
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 
 FORMS = (

@@ -41,7 +41,7 @@ from demo_pipeline.store.bucket import in_parallel
 from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.split_memory import forget_split
 from demo_pipeline.store.store import Store
-from demo_pipeline.store.version_manifest import Version, VersionName
+from demo_pipeline.store.versions import Version, VersionName
 
 REVIEWS = "reviews"
 _DOCUMENTS = ("quarantine", REVIEWS, "annotations")  # folders with some of a demonstration

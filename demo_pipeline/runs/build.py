@@ -9,7 +9,6 @@ import json
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +21,7 @@ from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Section, Settings
 from demo_pipeline.stage import Stage
 from demo_pipeline.store.store import Store
-from demo_pipeline.store.version_manifest import CheckOutcome, Recipe, Version
-from demo_pipeline.store.versions import OutputDamage, Staging
+from demo_pipeline.store.versions import CheckOutcome, Recipe, Staging, Version
 
 SETTINGS_CHANGED = "its settings changed"
 _LOG = logging.getLogger(__package__)
@@ -37,34 +35,25 @@ def build_if_stale(
     check: Callable[[Path], Sequence[CheckOutcome]],
     *,
     force: bool,
-    mend: Callable[[], None] = lambda: None,
 ) -> BuildResult:
-    """Build, check and commit `output`, unless its current version has this recipe and its bytes.
+    """Build, check and commit `output`, unless its current version has this recipe and is complete.
 
     `build` writes files under `Staging.path` and returns a JSON object about them, which `check`
-    reads back; `mend` is called before a damaged version is built again, whose inputs may be
-    damaged, too.
+    reads back.
 
     Raises:
-        ChangedOutput: `output` links to a damaged version, or shares a damaged file with another.
+        ChangedOutput: `output` shares a damaged file with another.
         DemonstrationError: raised by `build` or `check`; nothing is committed.
     """
     current = store.published(output)
     same = current is not None and not force and current.manifest.recipe == recipe
-    damage: OutputDamage | None = None
     if current and same and store.is_complete(current):
-        damage = _damage(store, output)
-        if damage is None:
-            _LOG.info("%s: %s is unchanged", recipe.stage, output)
-            return _current(output, Status.CACHED, current)
-        mend()
-    reason = f"{damage.file} {damage.message}" if damage else rebuild_reason(current, recipe)
+        _LOG.info("%s: %s is unchanged", recipe.stage, output)
+        return _current(output, Status.CACHED, current)
+    reason = "it is not complete" if same else rebuild_reason(current, recipe)
     _LOG.info("%s: building %s, because %s", recipe.stage, output, reason)
     with store.stage(output) as staging:
-        result = _built(store, replace(staging, before=current), recipe, build, check)
-    if damage and result.version and (left := _damage(store, output)):
-        raise left.as_error()
-    return result
+        return _built(store, staging, recipe, build, check)
 
 
 def _built(
@@ -89,19 +78,6 @@ def _built(
         return BuildResult(recipe.stage, output, Status.REJECTED, None, summary, checks)
     _LOG.info("%s: %s made in %.1f s: %s", recipe.stage, output, seconds, _counts(summary))
     return _current(output, Status.BUILT, version)
-
-
-def _damage(store: Store, output: str) -> OutputDamage | None:
-    """The first difference between the current version and its manifest.
-
-    Raises:
-        ChangedOutput: a version that it links to is damaged.
-    """
-    damages = store.verify(output)
-    for damage in damages:
-        if damage.output != output:
-            raise damage.as_error()
-    return next(iter(damages), None)
 
 
 def rebuild_reason(current: Version | None, recipe: Recipe) -> str:
@@ -130,7 +106,7 @@ def _counts(summary: Mapping[str, JsonValue]) -> str:
 
 
 def _current(output: str, status: Status, version: Version) -> BuildResult:
-    made, files = version.manifest, version.manifest.files
+    made = version.manifest
     return BuildResult(
         made.recipe.stage,
         output,
@@ -138,8 +114,8 @@ def _current(output: str, status: Status, version: Version) -> BuildResult:
         version.name,
         made.summary,
         made.checks,
-        len(files),
-        files.size,
+        len(made.files),
+        made.size,
     )
 
 

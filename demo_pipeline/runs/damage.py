@@ -78,7 +78,9 @@ def verify_outputs(workspace: Workspace, ids: Collection[str] | None = None) -> 
         for name in workspace.store.outputs()
         if wanted is None or _demonstration(name) in wanted
     ]
-    found = dict.fromkeys(damage for name in names for damage in workspace.store.verify(name))
+    known: dict[str, list[OutputDamage]] = {}
+    read = (workspace.store.verify(name, known) for name in names)
+    found = dict.fromkeys(damage for damages in read for damage in damages)
     owners = {_demonstration(damage.output) for damage in found}
     demonstrations = frozenset(owner for owner in owners if owner is not None)
     return _Verification(len(names), tuple(found), demonstrations, None in owners)

@@ -39,9 +39,9 @@ def bytes_written(store: Store, output: str) -> int:
     if version is None:
         raise MissingOutput(output)
     if is_bucket(store.url):
-        return version.manifest.files.size
+        return version.manifest.size
     folder = store.open_version(version)
-    found = (os.stat(f"{folder}/{path}") for path, _ in version.manifest.files.sizes())  # noqa: PTH116
+    found = (os.stat(f"{folder}/{file.path}") for file in version.manifest.files)  # noqa: PTH116
     return sum(status.st_size for status in found if status.st_nlink == 1)
 
 

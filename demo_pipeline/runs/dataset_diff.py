@@ -31,7 +31,7 @@ from demo_pipeline.stage import RECORDS
 from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.names import is_safe_id
 from demo_pipeline.store.store import Store
-from demo_pipeline.store.version_manifest import Version
+from demo_pipeline.store.versions import Version
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 
 VERSIONS_FILE = "versions.jsonl"  # in an export

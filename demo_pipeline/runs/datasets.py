@@ -8,7 +8,7 @@ import hashlib
 import json
 import logging
 from collections import Counter
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,11 +35,16 @@ from demo_pipeline.runs.stages import (
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.stage import Need, Stage, Summary, TrainingExport
 from demo_pipeline.store.errors import ChangedOutput, MissingOutput, StorageError
-from demo_pipeline.store.folder import VersionKey
 from demo_pipeline.store.split_memory import keep_split_memory
 from demo_pipeline.store.store import Store
-from demo_pipeline.store.version_manifest import CheckOutcome, Recipe, Version, VersionName
-from demo_pipeline.store.versions import Staging, document_damage, linked_damage
+from demo_pipeline.store.versions import (
+    CheckOutcome,
+    Recipe,
+    Staging,
+    Version,
+    VersionKey,
+    VersionName,
+)
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
@@ -84,11 +89,6 @@ def read_of(source: DatasetTrajectory, kept: Sequence[str], required: str) -> st
     return hashlib.sha256(" ".join(known).encode()).hexdigest()
 
 
-_damaged: set[tuple[str, str]] = set()
-"""(store, output) that a build of this process has found damaged: all leave it out from then on,
-although they may not have to read it, until it is built again."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Kept:
     """What is needed of a version of records: names, and the files that are as they are wanted."""
@@ -111,35 +111,37 @@ class _Kept:
         return cls(version.name, VersionName(link.output, link.version, content), digests)
 
 
-def committed_trajectories(workspace: Workspace, *, keep: bool = False) -> CommittedTrajectories:
+def committed_trajectories(
+    workspace: Workspace, *, keep: bool = False, damaged: Collection[str] = ()
+) -> CommittedTrajectories:
     """Every trajectory with records, placed in its split; damaged and missing ones are counted.
 
     Args:
         workspace: with the store.
         keep: remember the splits, for a build.
+        damaged: outputs whose damage was found when they were read; they are left out.
 
     Raises:
         StorageError: the store cannot be read.
     """
-    found = set[str]()
+    found = set(damaged)
     while True:
-        committed = _committed(workspace)
+        committed = _committed(workspace, found)
         settings, store = workspace.settings.datasets, workspace.store
         try:
             placed, memory = place(store, committed.trajectories, settings)
             break
         except ChangedOutput as error:
-            if error.output in found or not store.verify(error.output):
+            if error.output in found:
                 raise
             found.add(error.output)
-            _damaged.add((store.url, error.output))
     if keep:
         keep_split_memory(store, memory)
     return replace(committed, trajectories=placed, told=(*memory.twins(), *memory.moves()))
 
 
-def _committed(workspace: Workspace) -> CommittedTrajectories:
-    """Every trajectory with records as a local folder.
+def _committed(workspace: Workspace, damaged: Collection[str]) -> CommittedTrajectories:
+    """Every trajectory with records as a local folder, but the damaged ones.
 
     A quarantined demonstration whose last good records are still committed is included with them.
     A file of records that other settings or other code have made is left out of `digests`.
@@ -147,10 +149,7 @@ def _committed(workspace: Workspace) -> CommittedTrajectories:
     left_out: Counter[str] = Counter(broken=0, quarantined=0)
     names = workspace.store.outputs(RECORDS_STAGE.folder)
     store = workspace.store
-    for url, name in list(_damaged):
-        if url == store.url and not store.verify(name):  # built again since
-            _damaged.discard((url, name))
-    noted = {name.rpartition("/")[2] for url, name in _damaged if url == store.url}
+    noted = {name.rpartition("/")[2] for name in damaged}
     present = [name for name in names if name.rpartition("/")[2] not in noted]
     wanted = record_fingerprints(workspace.settings)
     opened = [(at, _Kept.of(one, wanted)) for at, one in workspace.store.open_all(present)]
@@ -170,8 +169,8 @@ def _committed(workspace: Workspace) -> CommittedTrajectories:
         for (key, one), (folder, _) in zip(kept.items(), opened, strict=True)
     )
     gone = [name for name in names if name.rpartition("/")[2] not in kept]
-    damaged = sorted(_damaged_output(workspace.store, name) for name in gone)
-    left_out["broken"] = len(damaged)
+    broken = sorted(_damaged_output(store, name) for name in gone)
+    left_out["broken"] = len(broken)
     for record in list_quarantine(workspace.store):
         left_out["quarantined"] += record.demonstration not in kept
     return CommittedTrajectories(
@@ -179,7 +178,7 @@ def _committed(workspace: Workspace) -> CommittedTrajectories:
         versions,
         {key: one.name for key, one in kept.items()},
         left_out,
-        tuple(damaged),
+        tuple(broken),
     )
 
 
@@ -230,7 +229,7 @@ def _state(
         status="built" if built else "failed" if reason else "outdated",
         output=output,
         version=version.id,
-        size=version.manifest.files.size,
+        size=version.manifest.size,
         records=records,
         reason="" if built else reason,
     )
@@ -298,9 +297,8 @@ def run_dataset_stage(
     """Build one dataset from what is committed now, unless it is up to date.
 
     Datasets that are built one after the other open the trajectories once, with one list `opened`
-    for all. What is read has the hash of its commit. A trajectory that was damaged after it is left
-    out and counted, and the dataset is built from the others; a damaged dataset that this one reads
-    is built again first. Outputs that the new one replaces are unpublished after it is published.
+    for all. Records that are found damaged are left out and counted, and the dataset is built from
+    the others. Outputs that the new one replaces are unpublished after it is published.
 
     Raises:
         MissingOutput: an input that the stage requires has not been built, or one has lost a file.
@@ -324,7 +322,7 @@ def _run(
     *,
     force: bool,
 ) -> BuildResult:
-    """Build; again without what is found damaged, or from a new copy of it, once for each."""
+    """Build; again without the records that are found damaged, once for each."""
     store, found = workspace.store, set[str]()
     while True:
         try:
@@ -337,13 +335,7 @@ def _run(
             if error.output in found:
                 raise
             found.add(error.output)
-            opened.clear()
-            read = map(DATASET_STAGE_BY_NAME.get, stage.inputs)
-            damaged = next((one for one in read if one and one.folder == error.output), None)
-            if damaged is not None:
-                run_dataset_stage(workspace, damaged)
-            elif store.verify(error.output):
-                _damaged.add((store.url, error.output))
+            opened[:] = [committed_trajectories(workspace, keep=True, damaged=found)]
     if opened and result.version:
         opened[0].whole.add((result.version.output, result.version.id))
     export = TRAINING_EXPORTS.get(stage.name)
@@ -463,14 +455,9 @@ def _build(
             for versions in (committed.versions, {key: committed.records[key] for key in made}):
                 ids = sorted(versions, key=lambda key: known.get(key) == recipe.inputs[key])
                 staging.hardlink_sources.extend(versions[key] for key in ids)
-        for name, folder in context.folders.items():  # of datasets only tables are read
-            if found := document_damage(folder, name, only=".parquet"):
-                raise found.as_error()
         if Need.LINKS in stage.needs:  # it hands on what no dataset reads
             for key, version in committed.versions.items():
                 staging.link(TRAJECTORIES_STAGE.output(key), version)
-            if found := linked_damage(staging, stage.name):
-                raise found.as_error()
         summary = dict(stage.build(context, staging.path))
         if not stage.reads_trajectories:
             return summary

@@ -39,8 +39,8 @@ from demo_pipeline.runs.stages import STAGES
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DiscoverySettings
 from demo_pipeline.store.errors import StorageError
+from demo_pipeline.store.folder import Objects, Page
 from demo_pipeline.store.names import printable_name
-from demo_pipeline.store.objects import Objects, Page
 
 _LOG = logging.getLogger(__package__)
 _ERROR_WAIT_SECONDS = 30.0  # before an upload with an error is decided about again, at least

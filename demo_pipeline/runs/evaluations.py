@@ -48,10 +48,9 @@ from demo_pipeline.runs.results import BuildResult
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.stage import Summary
 from demo_pipeline.store.errors import StorageError
+from demo_pipeline.store.folder import ObjectInfo, Objects, list_folders
 from demo_pipeline.store.names import is_bucket, is_safe_id, local_path
-from demo_pipeline.store.objects import ObjectInfo, Objects, list_folders
-from demo_pipeline.store.version_manifest import CheckOutcome, Recipe
-from demo_pipeline.store.versions import Staging
+from demo_pipeline.store.versions import CheckOutcome, Recipe, Staging
 
 ANY_SPLIT = "any"
 EVALUATION_SPLITS = (*(split.value for split in Split), ANY_SPLIT)

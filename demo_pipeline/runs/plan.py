@@ -150,7 +150,7 @@ def _mean_size(store: Store, folder: str) -> float | None:
         with suppress(StorageError, OSError):
             if is_bucket(store.url):
                 version = store.published(output)
-                sizes.append(version.manifest.files.size if version else 0)
+                sizes.append(version.manifest.size if version else 0)
                 continue
             content, version = store.open(output)
             found = [(content / file.path).stat() for file in version.manifest.files]

@@ -13,7 +13,7 @@ from typing import Any
 
 from demo_pipeline.files.shown_text import counted
 from demo_pipeline.problems import Problem, Severity
-from demo_pipeline.store.version_manifest import CheckOutcome, VersionName
+from demo_pipeline.store.versions import CheckOutcome, VersionName
 
 _PAUSE = 5.0  # seconds between two lines about progress
 _DEMONSTRATIONS = {

@@ -29,10 +29,9 @@ from demo_pipeline.runs.task_catalog import OSWORLD_TASKS, match_task
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import LimitSettings
 from demo_pipeline.stage import Check, Need, SourceInput, Stage, Summary
-from demo_pipeline.store.errors import ChangedOutput, MissingOutput
+from demo_pipeline.store.errors import MissingOutput
 from demo_pipeline.store.uploads import changed_while_read, upload_listing_fingerprint
-from demo_pipeline.store.version_manifest import CheckOutcome, Recipe, Version
-from demo_pipeline.store.versions import Staging, document_damage
+from demo_pipeline.store.versions import CheckOutcome, Recipe, Staging, Version
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
 AFTER_INPUTS = "perhaps, when what it reads has changed"
@@ -240,16 +239,8 @@ class _StageRun:
             release(self.workspace.store, self.key)
 
     def build_patiently(self) -> BuildResult:
-        """Build; once more when an input was damaged and is built again.
-
-        In the first stage also when the upload that was read differs from the one listed.
-        """
+        """Build; once more when the first stage's upload differs from the listed one."""
         try:
-            return self._build()
-        except ChangedOutput:
-            if not self.stage.inputs:
-                raise
-            self._mend()
             return self._build()
         except DemonstrationError as error:
             changed = any(problem.code == _CHANGED for problem in error.problems)
@@ -264,12 +255,6 @@ class _StageRun:
     def _inputs(self) -> Iterator[tuple[AStage, str]]:
         stages = [STAGE_BY_NAME[name] for name in self.stage.inputs]
         return ((stage, stage.output(self.key)) for stage in stages)
-
-    def _mend(self) -> None:
-        """Build the damaged inputs of the stage again."""
-        for stage, output in self._inputs():
-            if self.workspace.store.verify(output):
-                run_stage(self.workspace, stage, self.key, watch=self.watch)
 
     def _require_whole_inputs(self) -> None:
         """Let no demonstration be blamed for a damaged file. Raises `ChangedOutput`."""
@@ -286,10 +271,6 @@ class _StageRun:
             def build(staging: Staging) -> Summary:
                 note_settings(self.workspace, self.stage)
                 staging.hardlink_sources.extend(versions.values())
-                for name, folder in context.folders.items():
-                    # What is read has the bytes of its commit.
-                    if damage := document_damage(folder, STAGE_BY_NAME[name].output(self.key)):
-                        raise damage.as_error()
                 if Need.LINKS in self.stage.needs:
                     staging.link(TRAJECTORIES_STAGE.name, versions[TRAJECTORIES_STAGE.name])
                 return_free_memory()  # of the stage before
@@ -311,16 +292,14 @@ class _StageRun:
                 return outcomes
 
             output, force = self.stage.output(self.key), self.force
-            return build_if_stale(
-                self.workspace.store, output, recipe, build, check, force=force, mend=self._mend
-            )
+            return build_if_stale(self.workspace.store, output, recipe, build, check, force=force)
 
     @contextmanager
     def _watched(self, limit: StageLimit) -> Iterator[None]:
         self.watch(limit)
         try:
             yield
-        except DemonstrationError:
+        except Exception:
             self._require_whole_inputs()
             raise
         finally:

@@ -1,463 +1,506 @@
-"""The store in a bucket: objects, and a pointer that names the version that readers see.
+"""A bucket as the store and the uploads use it: objects by their keys, versions with pointers.
 
-Belongs here: keys, the order of a commit's steps, downloads, and garbage collection by the
-bucket's own clock. A process that dies between any two steps leaves the last good version. Outputs
-are built and read in a local cache, which is laid out like a store in a folder; nothing in it is
-the only copy of anything. `versions/` is not hidden there: SeaweedFS does not list `.versions`.
+Belongs here: S3's operations of a single object and pages of listings, through the part of s3fs
+that does not cache; and the local cache, laid out like a store in a folder, in which outputs are
+built and read and which may be removed whenever nothing runs. Errors become sentences that quote
+neither the server nor the environment; credentials and endpoint come from the environment (`AWS_…`)
+and are not read here. `versions/` is not hidden there: SeaweedFS does not list `.versions`.
 """
 
-import logging
+import hashlib
 import os
 import re
-import secrets
+import threading
 import time
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from fnmatch import fnmatchcase
+from contextlib import AbstractContextManager, suppress
+from email.utils import parsedate_to_datetime
 from functools import partial
+from io import BytesIO
 from pathlib import Path
-from typing import TypeVar
+from tempfile import TemporaryFile
+from typing import Any, BinaryIO, TypeVar
 
-from pydantic import JsonValue
-
-from demo_pipeline.files.atomic_write import atomic_file, read_digest
-from demo_pipeline.store.errors import MissingOutput, StorageError
-from demo_pipeline.store.folder import CONTENT, MANIFEST, VersionKey, is_version_id, remove_tree
-from demo_pipeline.store.names import POINTERS, RETIRED, VERSIONS, is_output
-from demo_pipeline.store.objects import ObjectChangedError, ObjectInfo, list_all
-from demo_pipeline.store.store import Store
-from demo_pipeline.store.version_manifest import (
+from demo_pipeline.store.errors import (
+    ChangedOutput,
+    MissingOutput,
+    ObjectChangedError,
+    StorageError,
+)
+from demo_pipeline.store.folder import Folder, ObjectInfo, Page, lacking, list_all
+from demo_pipeline.store.names import POINTERS, VERSIONS, bucket_of
+from demo_pipeline.store.versions import (
+    CONTENT,
+    MANIFEST,
     VERSION_LENGTH,
-    CheckOutcome,
     FileEntry,
     LinkEntry,
-    Recipe,
-    Version,
-    parse_version,
-)
-from demo_pipeline.store.versions import (
-    OutputDamage,
+    Manifest,
     Staging,
-    damages_of,
-    has_all_files,
-    is_linked,
-    link_removed,
-    place_link,
-    publish,
-    size_of,
-    staged,
-    unneeded_versions,
-    verify_version,
-    with_linked,
+    Version,
+    ascii_path,
+    is_place,
+    parse_manifest,
 )
 
-DEAD_SECONDS = 900.0  # after which a removal that did not end counts as dead
-_REMOVAL_SECONDS = 300.0  # after which a removal stops by itself, well before it counts as dead
-_REMOVING = b"removing "  # what a mark begins with while its version is removed
-# An id of an output may look like that of a version.
-_INSIDE = re.compile(
-    rf"{VERSIONS}(.+?)/([0-9a-f]{{{VERSION_LENGTH}}})/(?:{MANIFEST}|{CONTENT}/.+)", re.DOTALL
-)
+_CHUNK = 2**20  # bytes
+_PART_BYTES = 16 * 2**20
+_CALLS = 6  # of one operation, by botocore, which waits up to 1, 2, 4, … seconds between them
+_BODIES = 4  # downloads of one object whose connection breaks amid it
 _WORKERS = 16
-_DOWNLOADS = 3
-_SWAPS = 100  # of an object: one only fails when another process succeeds
-_LOG = logging.getLogger(__package__)
+_PAGE = 1000  # S3 lists no more at once
+_INSIDE = re.compile(
+    rf"(.+?/[0-9a-f]{{{VERSION_LENGTH}}}(?:-[0-9a-f]{{8}})?)/({MANIFEST}|{CONTENT}/.+)", re.DOTALL
+)
+_CODE = re.compile(r"[A-Za-z0-9.]{1,64}")
+_ACCESS = "access denied; check the policy of the bucket and the credentials"
+_CREDENTIALS = (
+    "no valid credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or AWS_PROFILE"
+)
+_REGION = "the bucket is in another region; set AWS_DEFAULT_REGION to it"
+_NO_ANSWER = "the server does not answer; check the network and AWS_ENDPOINT_URL"
+_SENTENCES = {
+    "NoSuchBucket": "the bucket does not exist; create it or correct the URL",
+    **dict.fromkeys(("AccessDenied", "403"), _ACCESS),
+    **dict.fromkeys(
+        ("InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"),
+        _CREDENTIALS,
+    ),
+    **dict.fromkeys(("NoCredentialsError", "PartialCredentialsError"), _CREDENTIALS),
+    **dict.fromkeys(
+        ("PermanentRedirect", "301", "AuthorizationHeaderMalformed", "IllegalLocationConstraint"),
+        _REGION,
+    ),
+    **dict.fromkeys(
+        ("EndpointConnectionError", "ConnectTimeoutError", "ReadTimeoutError", "TimeoutError"),
+        _NO_ANSWER,
+    ),
+    **dict.fromkeys(("ConnectionClosedError", "FSTimeoutError", "HTTPClientError"), _NO_ANSWER),
+}
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 
-class BucketStore(Store):
-    """A store in a bucket, each version built and read in a cache for this bucket alone.
+class S3CallError(StorageError):
+    """A call that S3 refused, or that did not reach it.
 
-    The cache may be removed whenever nothing reads it.
-
-    Args:
-        root: the folder of the cache.
-        objects: the bucket.
+    Attributes:
+        place: the object's URL, printable.
+        code: S3's error code, else the name of the network error.
+        status: of the HTTP answer; 0 without an answer.
     """
 
-    def current(self, output: str, whole: Container[VersionKey] = ()) -> Version | None:  # noqa: ARG002
-        """See `Store`."""
-        return self.published(output)
+    def __init__(self, place: str, code: str, status: int) -> None:
+        super().__init__(place, code, status)
+        self.place, self.code, self.status = place, code, status
 
-    def is_complete(self, version: Version) -> bool:
-        """See `Store`: by one listing."""
-        stored = self._stored(version.key)
-        sizes = {f"{CONTENT}/{path}": size for path, size in version.manifest.files.sizes()}
-        same = (path in stored and stored[path].size == size for path, size in sizes.items())
-        return MANIFEST in stored and all(same)
+    def __str__(self) -> str:
+        sentence = _SENTENCES.get(self.code, f"S3 failed with {self.code}; try again")
+        return f"{self.place}: {sentence}"
 
-    def _pointed(self, output: str) -> str | None:
-        stored = self.objects.read(f"{POINTERS}{output}")
-        return _version_in(stored[0]) if stored else None
 
-    def _outputs(self, folder: str) -> set[str]:
-        listed = list_all(self.objects, f"{POINTERS}{folder}")
-        names = (info.key.removeprefix(POINTERS) for info in listed)
-        inside = (name for name in names if not folder or f"{name}/".startswith(f"{folder}/"))
-        return set(filter(is_output, inside))
+def _connect() -> Any:
+    from s3fs import S3FileSystem  # noqa: PLC0415 - costs 0.6 s
 
-    def _keys(self, within: str) -> set[VersionKey]:
-        prefix = f"{VERSIONS}{within}{'/' if within else ''}"
-        keys = (_version_of(info.key) for info in list_all(self.objects, prefix))
-        return super()._keys(within) | set(filter(None, keys))
+    own_server = "AWS_ENDPOINT_URL" in os.environ or "AWS_ENDPOINT_URL_S3" in os.environ
+    system = S3FileSystem(
+        skip_instance_cache=True,
+        use_listings_cache=False,
+        config_kwargs={
+            "connect_timeout": 10,
+            "read_timeout": 60,
+            "max_pool_connections": 2 * _WORKERS,
+            "retries": {"total_max_attempts": _CALLS, "mode": "standard"},
+            # Other servers' names rarely resolve with a bucket name before them.
+            "s3": {"addressing_style": "path" if own_server else "auto"},
+            # Servers other than Amazon's do not know checksums in trailers.
+            "request_checksum_calculation": "when_required",
+            "response_checksum_validation": "when_required",
+        },
+    )
+    system.retries = 1  # botocore repeats
+    return system
 
-    def _load(self, key: VersionKey) -> Version | None:
-        with suppress(FileNotFoundError, NotADirectoryError, ValueError):
-            name, etag, _ = self._note(key).read_text().split("\n")
-            info = self.objects.head(name)
-            if (info.etag if info else "") == etag:  # it was not written again since
-                return None
-        return self._find(key)
 
-    # A commit: before the local one, and after it
+class Bucket:
+    """Everything at `s3://bucket/prefix`. Keys that begin with `/` below it are left out.
 
-    def commit(
-        self,
-        staging: Staging,
-        recipe: Recipe,
-        summary: Mapping[str, JsonValue],
-        checks: Sequence[CheckOutcome] = (),
-    ) -> Version:
-        """See `Store`.
+    It connects at the first call, and again after a fork.
 
-        The objects are written first, the manifest after them, and then the pointer moves. Whoever
-        else writes one of the objects at the same time writes the same bytes.
+    Args:
+        url: of the bucket and the prefix.
+        cache: the folder that outputs of this bucket are built and read in.
+    """
+
+    def __init__(self, url: str, cache: Path) -> None:
+        self._bucket, self._prefix = bucket_of(url)
+        self.cache = Folder(cache)
+        self._connected: tuple[int, Any] | None = None
+        self._lock, self._seen = threading.Lock(), False
+
+    @property
+    def url(self) -> str:
+        """`s3://bucket/prefix`."""
+        return f"s3://{self._bucket}/{self._prefix}".rstrip("/")
+
+    def call(self, method: str, key: str = "", **arguments: Any) -> Any:
+        """One operation of the S3 API, e.g. `head_object`, of the bucket or one of the objects.
+
+        Raises:
+            S3CallError: when it fails, after as many calls as are sensible.
         """
-        self._prepare(staging)
-        version = super().commit(staging, recipe, summary, checks)
-        key, folder = version.key, self._folder.version(*version.key)
-        self._keep(key)
+        given = {"Bucket": self._bucket, **arguments} | ({"Key": self._prefix + key} if key else {})
+        return self._tried(key, lambda: self._system().call_s3(method, **given))
 
-        def put(path: str) -> None:
-            self.objects.put(f"{_prefix(key)}{path}", folder / path)
+    def _tried(self, key: str, work: Callable[[], Any]) -> Any:
+        try:
+            return work()
+        except Exception as error:
+            if isinstance(error, TypeError | AttributeError | KeyError):
+                raise  # not one of the many classes of s3fs, botocore and aiohttp
+            code, status = _reason(error.__cause__ or error)
+            place = f"s3://{self._bucket}/{ascii_path(self._prefix + key)}"
+            code = code if _CODE.fullmatch(code) else "an unknown error"
+            raise S3CallError(place, code, status) from None
 
-        in_parallel(put, [f"{CONTENT}/{path}" for path, _ in version.manifest.files.sizes()])
-        put(MANIFEST)
-        self._move_pointer(version)
-        self._note(key).unlink(missing_ok=True)
-        return version
+    def _system(self) -> Any:  # of this process: a connection does not survive a fork
+        with self._lock:
+            if self._connected is None or self._connected[0] != os.getpid():
+                self._connected = (os.getpid(), _connect())
+            return self._connected[1]
 
-    def _prepare(self, staging: Staging) -> None:
-        """Keep the linked versions from being removed."""
-        marked = self._marks() if staging.links else {}
+    def require(self) -> None:
+        """Raise `S3CallError` unless the bucket exists: asked before it seems to be empty."""
+        if not self._seen:
+            self.call("list_objects_v2", MaxKeys=1)
+            self._seen = True
 
-        def keep(link: LinkEntry) -> None:
-            key = (link.output, link.version)
-            if key in marked:
-                self._keep(key)
-            if not self._exists(key):
-                raise link_removed(staging.output, link)
+    # Objects by their keys
 
-        in_parallel(keep, staging.links.values())
-
-    def _move_pointer(self, version: Version) -> None:
-        name, data = f"{POINTERS}{version.output}", f"{version.id}\n".encode()
-        for _ in range(_SWAPS):
-            stored = self.objects.read(name)
-            if stored and stored[0] == data:
-                return
-            if stored:
-                self._retire(version.output, stored[0])
-            if self._swap(name, data, stored[1].etag if stored else ""):
-                return
-        raise StorageError(
-            f"{version.output}: too many processes commit it at the same time; run again"
+    def list_page(self, prefix: str = "", token: str | None = None, *, deep: bool = True) -> Page:
+        """Some of the objects whose key begins with `prefix`; see `Folder.list_page`."""
+        root, more = self._prefix, {} if deep else {"Delimiter": "/"}
+        if token is not None:
+            more["ContinuationToken"] = token
+        answer = self.call("list_objects_v2", Prefix=root + prefix, MaxKeys=_PAGE, **more)
+        listed = [
+            _described(one["Key"].removeprefix(root), one, one["Size"])
+            for one in answer.get("Contents", ())
+        ]
+        folders = [one["Prefix"].removeprefix(root) for one in answer.get("CommonPrefixes", ())]
+        return Page(
+            tuple(one for one in listed if one.key and one.key[0] != "/"),
+            tuple(folder for folder in folders if folder[0] != "/"),
+            answer.get("NextContinuationToken") if answer.get("IsTruncated") else None,
         )
 
-    def remove(self, output: str) -> None:
-        """See `Store`."""
-        super().remove(output)
-        stored = self.objects.read(f"{POINTERS}{output}")
-        if stored is not None:
-            self._retire(output, stored[0])
-            self.objects.delete(f"{POINTERS}{output}")
+    def head(self, key: str) -> ObjectInfo | None:
+        """The object as it is now; None when it does not exist."""
+        answer = self._unless_missing(lambda: self.call("head_object", key))
+        return _described(key, answer, answer["ContentLength"]) if answer else None
 
-    def erase(self, output: str) -> bool:
-        """See `Store`."""
-        found = super().erase(output)
-        tops = (f"{top}{output}/" for top in (VERSIONS, RETIRED))
-        keys = [info.key for top in tops for info in list_all(self.objects, top)]
-        in_parallel(self.objects.delete, keys)
-        return found or bool(keys)
+    def read(self, key: str) -> bytes | None:
+        """A small object's bytes; None when it does not exist."""
+        out = BytesIO()
+        return out.getvalue() if self._unless_missing(lambda: self._get(key, out)) else None
 
-    def _swap(self, name: str, data: bytes, etag: str) -> bool:
-        """Whether an object, which has this ETag or is missing, was replaced by this process."""
+    def _unless_missing(self, work: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
         try:
-            self.objects.put(name, data, replaces=etag)
-        except ObjectChangedError:  # by another process, unless only the answer was lost
-            return (self.objects.read(name) or (b"",))[0] == data
+            return work()
+        except S3CallError as error:
+            if error.status != 404 or error.code == "NoSuchBucket":
+                raise
+        self.require()
+        return None
+
+    def fetch(self, key: str, etag: str, dest: Path) -> None:
+        """Download the object with this ETag to `dest`.
+
+        Raises:
+            ObjectChangedError: it was removed or replaced.
+        """
+        try:
+            with dest.open("wb") as out:
+                answer = self._get(key, out, IfMatch=f'"{etag}"')
+        except S3CallError as error:
+            if error.status not in (404, 412) or error.code == "NoSuchBucket":
+                raise
+            answer = {"ETag": ""}
+        if _etag(answer) != etag:
+            raise ObjectChangedError(f"{key!r} was replaced or removed by another process")
+
+    def _get(self, key: str, out: BinaryIO, **conditions: str) -> Any:
+        """Write an object's bytes, again while its connection breaks."""
+        for attempt in range(_BODIES):
+            time.sleep(0.1 * 3**attempt if attempt else 0)
+            answer = self.call("get_object", key, **conditions)
+            out.seek(0)
+            out.truncate()
+            failure = S3CallError(f"{self.url}/{ascii_path(key)}", "IncompleteBody", 0)
+            try:
+                out.writelines(self._chunks(key, answer["Body"]))
+            except S3CallError as error:
+                failure = error
+            else:
+                if out.tell() == answer["ContentLength"]:
+                    return answer
+        raise failure
+
+    def _chunks(self, key: str, body: Any) -> Iterator[bytes]:
+        from fsspec.asyn import sync  # noqa: PLC0415 - costs 0.1 s
+
+        loop = self._system().loop
+        try:
+            while chunk := self._tried(key, lambda: sync(loop, body.read, _CHUNK)):
+                yield chunk
+        finally:
+            body.close()
+
+    def put(self, key: str, data: bytes | Path, **condition: str) -> None:
+        """Write or replace an object; readers see the old bytes or the new."""
+        self.require()  # some servers would create the bucket
+        if isinstance(data, bytes):
+            self.call("put_object", key, Body=data, **condition)
+            return
+        place = f"{self._bucket}/{self._prefix}{key}"
+        parts = {"chunksize": _PART_BYTES, "max_concurrency": 1}
+        self._tried(key, lambda: self._system().put_file(str(data), place, **parts))
+
+    def add(self, key: str, data: bytes) -> bool:
+        """Write an object unless there is one; returns whether this call wrote it."""
+        if self.head(key):
+            return False
+        try:
+            self.put(key, data, IfNoneMatch="*")
+        except S3CallError as error:
+            if error.status not in (400, 403, 409, 412, 501):
+                raise
+            stored = self.read(key)  # perhaps by this call, whose first answer was lost
+            if stored is None:  # the server knows no conditions
+                self.put(key, data)
+            return stored in (None, data)
         return True
 
-    # Downloads
+    def delete(self, key: str) -> None:
+        """Remove an object, if it exists."""
+        self.call("delete_object", key)
 
-    def _find(self, key: VersionKey) -> Version | None:
-        """The version, from the cache when its manifest is there; it is kept there."""
-        version = self._folder.load(*key)
-        stored = None if version else self.objects.read(f"{_prefix(key)}{MANIFEST}")
-        if stored is None:
-            return version
-        version = parse_version([stored[0]], *key)
-        if version:
-            with self._folder.locked(key[0]):
-                self._cache_manifest(version)
-        return version
+    # Versions. `at` is `<output>/<place>`.
 
-    def _cache_manifest(self, version: Version) -> None:
-        if self._folder.load(*version.key) is None:
-            self._write(Path(self._folder.manifest(*version.key)), version.manifest.chunks())
+    def content(self, at: str) -> str:
+        """Path of the content of a version in the cache."""
+        return self.cache.content(at)
 
-    def _bring(self, version: Version, pattern: str | None = None) -> None:
-        """Download what the cache lacks; a version with those it links to is published there, too.
+    def pointer(self, output: str) -> str | None:
+        """The folder of the version that readers see, even a missing one; None without one."""
+        text = (self.read(f"{POINTERS}{output}") or b"").decode("ascii", "replace").rstrip("\n")
+        return text if is_place(text) else None
+
+    def point(self, output: str, place: str) -> None:
+        """Move the pointer of an output: readers see the version."""
+        self.put(f"{POINTERS}{output}", f"{place}\n".encode())
+
+    def unpoint(self, output: str) -> None:
+        """Remove the pointer of an output."""
+        self.delete(f"{POINTERS}{output}")
+
+    def outputs(self, folder: str) -> set[str]:
+        """The outputs with a pointer at or below a folder; empty: all."""
+        names = (info.key.removeprefix(POINTERS) for info in list_all(self, f"{POINTERS}{folder}"))
+        return {name for name in names if not folder or f"{name}/".startswith(f"{folder}/")}
+
+    def ages(self, within: str = "") -> dict[str, float]:
+        """Every version below a folder, published or not, complete or not → when it was needed.
+
+        That is when it was superseded, else when it was made. Only keys of this layout count.
+        """
+        found = dict[str, float]()
+        for info in list_all(self, f"{VERSIONS}{within}{'/' if within else ''}"):
+            if inside := _INSIDE.fullmatch(info.key.removeprefix(VERSIONS)):
+                found[inside[1]] = max(info.modified, found.get(inside[1], 0.0))
+        return found
+
+    def manifest(self, at: str) -> Manifest | None:
+        """The manifest of a version; None when it is missing or damaged. The cache keeps it."""
+        if kept := self.cache.manifest(at):
+            return kept
+        data = self.read(f"{VERSIONS}{at}/{MANIFEST}")
+        manifest = parse_manifest(data, at.rpartition("/")[2]) if data else None
+        if data and manifest:
+            self.cache.keep(at, data)
+        return manifest
+
+    def exists(self, at: str) -> bool:
+        """Whether the manifest of a version is there."""
+        return self.head(f"{VERSIONS}{at}/{MANIFEST}") is not None
+
+    def is_whole(self, version: Version) -> bool:
+        """The manifest is trusted: it was written after every file."""
+        del version
+        return True
+
+    def sizes(self, at: str) -> dict[str, int | None]:
+        """Path → bytes of every file in the content of a version."""
+        prefix = f"{VERSIONS}{at}/{CONTENT}/"
+        return {info.key.removeprefix(prefix): info.size for info in list_all(self, prefix)}
+
+    def digests(self, version: Version) -> Sequence[str | None]:
+        """SHA-256 of each file of the manifest; None of one that is missing."""
+
+        def digest(file: FileEntry) -> str | None:
+            with TemporaryFile() as out:
+                return self._download(version, file, out)
+
+        return in_parallel(digest, version.manifest.files)
+
+    def _download(self, version: Version, file: FileEntry, out: BinaryIO) -> str | None:
+        """Write a file of a version; its SHA-256, None when it is missing."""
+        key = f"{VERSIONS}{version.at}/{CONTENT}/{file.path}"
+        if not self._unless_missing(lambda: self._get(key, out)):
+            return None
+        out.seek(0)
+        return hashlib.file_digest(out, "sha256").hexdigest()  # type: ignore[arg-type]
+
+    def install(self, staging: Staging, version: Version, unsynced: Iterable[str]) -> None:
+        """Upload the files of a staged directory, then its manifest; the cache keeps it."""
+        del unsynced
+        self.require()
+
+        def put(path: str) -> None:
+            self.put(f"{VERSIONS}{version.at}/{path}", staging.directory / path)
+
+        in_parallel(put, [f"{CONTENT}/{file.path}" for file in version.manifest.files])
+        put(MANIFEST)
+        self.cache.install(staging, version, None)
+
+    def renew(self, at: str) -> None:
+        """Let the grace period of a version start now."""
+        data = self.read(f"{VERSIONS}{at}/{MANIFEST}")
+        if data is not None:
+            self.put(f"{VERSIONS}{at}/{MANIFEST}", data)
+
+    def discard(self, at: str) -> None:
+        """Remove a version, its manifest first."""
+        self.delete(f"{VERSIONS}{at}/{MANIFEST}")
+        in_parallel(
+            self.delete, [info.key for info in list_all(self, f"{VERSIONS}{at}/{CONTENT}/")]
+        )
+        self.cache.discard(at)
+
+    def erase(self, output: str) -> bool:
+        """Remove all that carries the name of an output but its pointer; whether there was any."""
+        tops = (f"{VERSIONS}{output}/", f"retired/{output}/")  # marks of older stores
+        keys = [info.key for top in tops for info in list_all(self, top)]
+        in_parallel(self.delete, keys)
+        return self.cache.erase(output) or bool(keys)
+
+    def keeps_old(self) -> bool:
+        """Whether the bucket keeps what is deleted as old versions of its objects."""
+        with suppress(S3CallError):
+            return "Status" in self.call("get_bucket_versioning")
+        return False
+
+    def now(self) -> float:
+        """Epoch seconds by the clock that gives versions their ages."""
+        answer = self.call("list_objects_v2", MaxKeys=1)
+        date = answer["ResponseMetadata"]["HTTPHeaders"]["date"]
+        return parsedate_to_datetime(date).timestamp()
+
+    # The cache
+
+    def bring(
+        self, version: Version, pattern: str | None, find: Callable[[LinkEntry], Version]
+    ) -> Path:
+        """The local folder with the content of a version: what the cache lacks is downloaded.
+
+        Args:
+            version: the version.
+            pattern: of its own files, those that match; None: all, and those it links to.
+            find: a link → the version, which has to exist.
 
         Raises:
             MissingOutput: names the output that lacks a file.
+            ChangedOutput: a file differs from its manifest.
         """
-        with suppress(FileNotFoundError):  # needed from now on, for a collection of the cache
-            os.utime(self._folder.version(*version.key))
-        versions = {version.key: version}
-
-        def load(keys: list[VersionKey]) -> Iterable[Version]:
-            for key, one in zip(keys, in_parallel(self._find, keys), strict=True):
-                if one is None:
-                    raise MissingOutput(key[0])
-                versions[key] = one
-            return [versions[key] for key in keys]
-
+        content = self.content(version.at)
+        fetch = partial(self._bring_file, version)
+        in_parallel(fetch, lacking(content, version, pattern))
         if pattern is None:
-            with_linked([version.key], load)
-        lacking = [one for one in versions.values() if not self._has(one, pattern)]
-        workers = 1 if len(lacking) > 1 else _WORKERS
-        in_parallel(partial(self._download, pattern, workers), lacking)
-        if pattern is None and self._folder.published_version(version.output) != version.id:
-            with self._folder.locked(version.output):
-                publish(self._folder, version)
+            links = version.manifest.links.items()
+            in_parallel(lambda link: self._bring_link(version, *link, find), links)
+        return self.cache.used(version.at)
 
-    def _has(self, version: Version, pattern: str | None) -> bool:
-        if pattern is None:
-            return has_all_files(self._folder, version)
-        is_there = Path(self._folder.content(*version.key)).is_dir()
-        return is_there and not self._lacking(version, pattern)
-
-    def _lacking(self, version: Version, pattern: str | None) -> list[FileEntry]:
-        """The matching files that the cache has not in their size."""
-        content, files = self._folder.content(*version.key), version.manifest.files
-        matching = (file for file in files if fnmatchcase(file.path, pattern or "*"))
-        return [file for file in matching if size_of(f"{content}/{file.path}") != file.size]
-
-    def _download(self, pattern: str | None, workers: int, version: Version) -> None:
-        """Download the matching files that the cache lacks; of the whole version also the links."""
-        folder, key = self._folder, version.key
-        content, links = Path(folder.content(*key)), version.manifest.links
-        with folder.locked(f"{key[0]}.fetch"), staged(folder, key[0]) as staging:
-            files = self._lacking(version, pattern)  # another process may have got them meanwhile
-            stored = self._stored(key) if pattern is None and files else {}
-
-            def fetch(file: FileEntry) -> bool:
-                dest = staging.path / file.path
-                dest.parent.mkdir(parents=True, exist_ok=True)
-                return self._fetch(key, file, stored.get(f"{CONTENT}/{file.path}"), dest)
-
-            if not all(in_parallel(fetch, files, workers)):
+    def _bring_file(self, version: Version, file: FileEntry) -> None:
+        place = f"{self.content(version.at)}/{file.path}"
+        with self.cache.incoming(place, version.output) as draft:
+            with draft.open("w+b") as out:
+                digest = self._download(version, file, out)
+            if digest is None:
                 raise MissingOutput(version.output)
-            with folder.locked(key[0]):
-                self._cache_manifest(version)
-                folder.make(content)
-                for file in files:
-                    (content / file.path).parent.mkdir(parents=True, exist_ok=True)
-                    (staging.path / file.path).replace(content / file.path)
-                for path, link in links.items() if pattern is None else ():
-                    if not is_linked(folder, content / path, link):
-                        (content / path).unlink(missing_ok=True)
-                        place_link(folder, content / path, link)
-        _LOG.debug("%s: version %s downloaded, %d files", *key, len(files))
+            if digest != file.sha256:
+                raise ChangedOutput(version.output, ascii_path(file.path))
 
-    def _fetch(self, key: VersionKey, file: FileEntry, info: ObjectInfo | None, dest: Path) -> bool:
-        """Download a file of a version to `dest`; another object in its place is noted."""
-        name = f"{_prefix(key)}{CONTENT}/{file.path}"
-        for _ in range(_DOWNLOADS):
-            info = info or self.objects.head(name)
-            if info is None or info.size != file.size:
-                break
-            with suppress(ObjectChangedError):
-                self.objects.fetch(name, info.etag, dest)
-                if read_digest(dest).sha256 == file.sha256:
-                    return True
-                dest.unlink()
-            info = self.objects.head(name)
-        self._note_damage(key, name, info)
-        return False
-
-    def _stored(self, key: VersionKey) -> Mapping[str, ObjectInfo]:
-        """Path below a version's key → its object."""
-        prefix = _prefix(key)
-        return {info.key.removeprefix(prefix): info for info in list_all(self.objects, prefix)}
-
-    def _exists(self, key: VersionKey) -> bool:
-        return self.objects.head(f"{_prefix(key)}{MANIFEST}") is not None
-
-    def _write(self, path: Path, chunks: Iterable[bytes]) -> None:
-        self._folder.make(path.parent)
-        with atomic_file(path, draft=self._folder.draft()) as file:
-            file.writelines(chunks)
-
-    # Damage: a corrupt object is remembered, so that a new build is made instead of it
-
-    def _note(self, key: VersionKey) -> Path:
-        return self._folder.root / ".damaged" / key[0] / f"{key[1]}.txt"
-
-    def _note_damage(self, key: VersionKey, name: str, info: ObjectInfo | None) -> None:
-        self._write(self._note(key), [f"{name}\n{info.etag if info else ''}\n".encode()])
-
-    def _verify(self, key: VersionKey) -> list[OutputDamage]:
-        """See `Store`: reads the bucket itself. What differs in the cache is removed there."""
-        name = f"{_prefix(key)}{MANIFEST}"
-        read = self.objects.read(name)
-        version = parse_version([read[0]], *key) if read else None
-        if version is None:
-            self._note_damage(key, name, read[1] if read else None)
-            return [OutputDamage.of_manifest(key[0])]
-        folder = self._folder
-        if folder.version(*key).is_dir() and verify_version(folder, *key, linked=False):
-            with folder.locked(key[0]):
-                remove_tree(folder.discard(folder.version(*key)))
-        stored = self._stored(key)
-
-        def differs(file: FileEntry) -> bool:
-            dest = folder.draft()
-            found = self._fetch(key, file, stored.get(f"{CONTENT}/{file.path}"), dest)
-            dest.unlink(missing_ok=True)
-            return not found
-
-        files = list(version.manifest.files)
-        checked = dict(zip((f.path for f in files), in_parallel(differs, files), strict=True))
-        paths = stored.keys() - {MANIFEST}
-        sizes = {path.removeprefix(f"{CONTENT}/"): stored[path].size for path in paths}
-        links = version.manifest.links
-        targets = {path: (link.output, link.version) for path, link in links.items()}
-        whole = [path for path, target in targets.items() if self._exists(target)]
-        damages = damages_of(version, sizes, lambda file: checked[file.path], whole)
-        for path in whole:
-            damages += self._verify(targets[path])
-        return damages
-
-    # Garbage collection. A version that is not needed any more has a mark, which says when it was
-    # needed. A commit that needs the version replaces the mark, and a collection that removes the
-    # version replaces it by an announcement: of the two, S3 lets one succeed, and the other sees
-    # that and gives way.
-
-    def _marks(self) -> dict[VersionKey, ObjectInfo]:
-        marks = ((_marked(info.key), info) for info in list_all(self.objects, RETIRED))
-        return {key: info for key, info in marks if key}
-
-    def _mark(self, key: VersionKey) -> None:
-        """Note that a version was needed until now."""
-        self.objects.put(f"{RETIRED}{'/'.join(key)}", _nonce())
-
-    def _retire(self, output: str, pointer: bytes) -> None:
-        """Start the grace period of the version that a pointer names."""
-        version = _version_in(pointer)
-        if version:
-            self._mark((output, version))
-
-    def _keep(self, key: VersionKey) -> None:
-        """Let no collection remove a version that has a mark.
-
-        Raises:
-            StorageError: a collection is removing it; times are compared by the bucket's clock.
-        """
-        name, clock = f"{RETIRED}{'/'.join(key)}", f"{RETIRED}clock"
-        for _ in range(_SWAPS):
-            mark = self.objects.read(name)
-            if mark is None:
+    def _bring_link(
+        self, version: Version, path: str, link: LinkEntry, find: Callable[[LinkEntry], Version]
+    ) -> None:
+        place = f"{self.content(version.at)}/{path}"
+        known = self.cache.linked(version, path, link)
+        manifest = self.cache.manifest(known) if known else None
+        if known and manifest and not manifest.links:
+            kept = Version(link.version, manifest, known.rpartition("/")[2])
+            if not lacking(self.content(known), kept, None):
                 return
-            if mark[0].startswith(_REMOVING):
-                self.objects.put(clock, b"")
-                now = self.objects.head(clock) or mark[1]
-                if mark[1].modified >= now.modified - DEAD_SECONDS:
-                    break
-            if self._swap(name, _nonce(), mark[1].etag):
-                return
-        raise StorageError(
-            f"{key[0]}: garbage collection is removing an old version with the same content; "
-            f"run again, after {DEAD_SECONDS / 60:.0f} minutes at the latest"
-        )
+        linked = find(link)
+        self.bring(linked, None, find)
+        self.cache.set_link(place, linked.at, version.output)
 
-    def collect(self, grace_seconds: float, now: float) -> list[str]:
-        """See `Store`; the same in the cache, of which only the drafts are named."""
-        before = now - grace_seconds
-        changed: dict[VersionKey, float] = {}
-        for info in list_all(self.objects, VERSIONS):
-            if key := _version_of(info.key):
-                changed[key] = max(info.modified, changed.get(key, 0))
-        marks, names = self._marks(), sorted(self._outputs(""))
-        current = dict(zip(names, in_parallel(self._pointed, names), strict=True))
-        needed_at = {
-            key: max(at, marks[key].modified if key in marks else 0) for key, at in changed.items()
-        }
-        load = partial(in_parallel, self._find)
-        unneeded = unneeded_versions(needed_at, current.items(), before, load)
-        in_parallel(self._mark, [key for key in unneeded if key not in marks])
-        marked = [key for key in unneeded if key in marks]
-        removed = in_parallel(lambda key: self._remove(key, marks[key], now), marked)
-        for info in list_all(self.objects, RETIRED):
-            if _marked(info.key) not in changed and info.modified < before:
-                self.objects.delete(info.key)
-        for output in self._folder.published_outputs(""):
-            if self._folder.published_version(output) != current.get(output):
-                super().remove(output)
-        gone = [f"{key[0]}@{key[1]}" for key, done in zip(marked, removed, strict=True) if done]
-        drafts = super().collect(grace_seconds, now)
-        return gone + [name for name in drafts if name.startswith(".staging/")]
+    def draft(self, output: str) -> AbstractContextManager[Path]:
+        """See `Folder.draft`."""
+        return self.cache.draft(output)
 
-    def _remove(self, key: VersionKey, mark: ObjectInfo, now: float) -> bool:
-        """Remove a version, manifest first, unless a commit marked it as needed meanwhile."""
-        began, stored = time.monotonic(), self.objects.read(mark.key)
-        others = stored and stored[0].startswith(_REMOVING)
-        if others and mark.modified >= now - DEAD_SECONDS:
-            return False
-        if not self._swap(mark.key, _REMOVING + _nonce(), mark.etag):
-            return False
-        needed, manifest = self._pointed(key[0]) == key[1], f"{_prefix(key)}{MANIFEST}"
-        objects = [] if needed else [info.key for info in list_all(self.objects, _prefix(key))]
-        for one in sorted(objects, key=lambda one: one != manifest):
-            if time.monotonic() - began > _REMOVAL_SECONDS:
-                needed = True
-                break
-            self.objects.delete(one)
-        if needed:
-            self._mark(key)
-        else:
-            self.objects.delete(mark.key)
-        return not needed
+    def is_building(self, output: str) -> bool:
+        """Whether a process of this machine builds the output."""
+        return self.cache.is_building(output)
+
+    def abandoned(self, before: float | None = None) -> list[str]:
+        """See `Folder.abandoned`."""
+        return self.cache.abandoned(before)
+
+    def sweep(self, before: float | None = None) -> list[str]:
+        """See `Folder.sweep`; with a time also versions of the cache alone, and old uploads."""
+        names = self.cache.sweep(before)
+        if before is not None:
+            known = self.ages()
+            for at, age in self.cache.ages().items():
+                if at not in known and age < before:
+                    self.cache.discard(at)
+            with suppress(S3CallError):  # some servers do not list them
+                self._abort_uploads(before)
+        return names
+
+    def _abort_uploads(self, before: float) -> None:
+        """Abort uploads in parts that no process goes on with."""
+        answer = self.call("list_multipart_uploads", Prefix=f"{self._prefix}{VERSIONS}")
+        for one in answer.get("Uploads", ()):
+            key = one["Key"].removeprefix(self._prefix)
+            inside = _INSIDE.fullmatch(key.removeprefix(VERSIONS))
+            if inside and one["Initiated"].timestamp() < before:
+                self.call("abort_multipart_upload", key, UploadId=one["UploadId"])
 
 
-def _prefix(key: VersionKey) -> str:
-    """What the keys of one version begin with."""
-    return f"{VERSIONS}{key[0]}/{key[1]}/"
+def _reason(error: BaseException) -> tuple[str, int]:
+    answer = getattr(error, "response", None) or {}
+    code = str(answer.get("Error", {}).get("Code", type(error).__name__))
+    return code, int(answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
 
 
-def _version_of(key: str) -> VersionKey | None:
-    """The version that an object below `versions/` belongs to; None for a foreign object."""
-    found = _INSIDE.fullmatch(key)
-    return (found[1], found[2]) if found else None
+def _described(key: str, answer: dict[str, Any], size: int) -> ObjectInfo:
+    return ObjectInfo(key, size, _etag(answer), answer["LastModified"].timestamp())
 
 
-def _marked(key: str) -> VersionKey | None:
-    """The version of a mark; None for a foreign object."""
-    output, _, version = key.removeprefix(RETIRED).rpartition("/")
-    return (output, version) if output and is_version_id(version) else None
-
-
-def _version_in(pointer: bytes) -> str | None:
-    text = pointer.decode("ascii", "replace").removesuffix("\n")
-    return text if is_version_id(text) else None
-
-
-def _nonce() -> bytes:
-    """Other bytes each time, since equal bytes may have equal ETags."""
-    return f"{secrets.token_hex(8)}\n".encode()
+def _etag(answer: dict[str, Any]) -> str:
+    return str(answer["ETag"]).strip('"')
 
 
 def in_parallel(

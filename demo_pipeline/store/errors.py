@@ -9,6 +9,14 @@ class StorageError(Exception):
     """A root, a name or a staged directory that the store cannot work with."""
 
 
+class ObjectChangedError(StorageError):
+    """A file or object is missing, or is not the expected one."""
+
+
+class MissingRootError(StorageError):
+    """The folder of uploads does not exist."""
+
+
 class OutputError(StorageError):
     """An output that cannot be used as it is; building it again corrects it.
 

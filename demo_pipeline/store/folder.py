@@ -1,193 +1,656 @@
-"""The folder of a store, or of a bucket's local cache: paths, durable calls, locks.
+"""A folder as the store and the uploads use it: files by their keys, and versions with pointers.
 
-Belongs here: what the file system does. What is written is decided by the store.
+Belongs here: what the file system does. In which order it is done is decided by the store. Hidden
+names, and links that lead outside the folder, are ignored; a listing follows links to folders
+directly under the root alone: below, links between neighbours would have a path for each way
+through them.
 """
 
 import fcntl
 import os
-import re
+import secrets
 import shutil
-from collections.abc import Iterator
+import stat
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import BinaryIO, Protocol, TypeVar
 
-from demo_pipeline.files.atomic_write import hidden_name, replace_synced, sync
-from demo_pipeline.files.processes import has_ended, is_running, this_process
-from demo_pipeline.store.objects import make_folders
-from demo_pipeline.store.version_manifest import VERSION_LENGTH, Version, read_version
+from demo_pipeline.files.atomic_write import read_digest, sync, sync_file_system, synced_file
+from demo_pipeline.store.errors import MissingRootError, ObjectChangedError, StorageError
+from demo_pipeline.store.versions import (
+    CONTENT,
+    MANIFEST,
+    VERSION_LENGTH,
+    FileEntry,
+    LinkEntry,
+    Manifest,
+    Staging,
+    Version,
+    is_place,
+    parse_manifest,
+    walk_files,
+)
 
-CONTENT, MANIFEST = "content", "manifest.json"
-VersionKey = tuple[str, str]
-"""Output and version id."""
-VERSIONS_FOLDER = ".versions"
-_VERSION = re.compile(rf"[0-9a-f]{{{VERSION_LENGTH}}}")
+_VERSIONS, _STAGING = ".versions", ".staging"
+_MANY = 1000  # files that are synced by one call for the file system
+_ATTEMPTS = 100  # of what fails only when another process removes an empty folder meanwhile
+_SECONDS_TO_LOCK = 60.0  # a draft this old that nobody holds is of a process that died
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True)
-class Folder:
-    """Paths under `root` (absolute). Those made for each of many trajectories are plain text.
+class ObjectInfo:
+    """One file or object as a listing shows it.
 
-    A staged directory is exactly as deep as the version it becomes, so that a relative link inside
-    it is right before and after the version is installed.
+    Attributes:
+        key: relative to the root, `/`-separated, never beginning with `/`.
+        size: bytes.
+        etag: changes whenever the bytes are replaced; opaque, without quotes.
+        modified: epoch seconds by the store's clock.
     """
 
-    root: Path
+    key: str
+    size: int
+    etag: str
+    modified: float
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Files or objects and, of a listing that is not deep, folders that end in `/`, in no order.
+
+    The token is the next page's; None at the end.
+    """
+
+    objects: tuple[ObjectInfo, ...]
+    prefixes: tuple[str, ...]
+    token: str | None
+
+
+class Objects(Protocol):
+    """Files or objects by their keys: a folder or a bucket."""
 
     @property
-    def staging(self) -> Path:
-        """The folder of everything unfinished or about to be removed; its entries are hidden."""
-        return self.root / ".staging"
+    def url(self) -> str:
+        """The root as it was configured, without credentials."""
 
-    def pointer(self, output: str) -> Path:
-        """The symbolic link through which readers see the published version."""
-        return self.root / output
+    def list_page(self, prefix: str = "", token: str | None = None, *, deep: bool = True) -> Page:
+        """See `Folder.list_page`."""
 
-    def version(self, output: str, version: str) -> Path:
-        """The directory of one version: `content/` and `manifest.json`."""
-        return self.root / VERSIONS_FOLDER / output / version
+    def head(self, key: str) -> ObjectInfo | None:
+        """See `Folder.head`."""
 
-    def content(self, output: str, version: str) -> str:
-        """Path of the content of one version."""
-        return f"{self.root}/{VERSIONS_FOLDER}/{output}/{version}/{CONTENT}"
+    def read(self, key: str) -> bytes | None:
+        """See `Folder.read`."""
 
-    def manifest(self, output: str, version: str) -> str:
-        """Path of the manifest of one version."""
-        return f"{self.root}/{VERSIONS_FOLDER}/{output}/{version}/{MANIFEST}"
+    def fetch(self, key: str, etag: str, dest: Path) -> None:
+        """See `Folder.fetch`."""
 
-    def load(self, output: str, version: str) -> Version | None:
-        """The version with this id; None when its manifest is missing or does not match the id."""
-        return read_version(self.manifest(output, version), output, version)
+    def put(self, key: str, data: bytes | Path) -> None:
+        """See `Folder.put`."""
 
-    def draft(self, output: str = "") -> Path:
-        """A new name for what is unfinished or about to be removed, with its process's mark."""
-        draft = self.staging / output / f"{hidden_name()}.{this_process().mark}"
-        self.make(draft.parent)
-        return draft
+    def delete(self, key: str) -> None:
+        """See `Folder.delete`."""
 
-    def link_target(self, path: Path | str, output: str, version: str) -> str:
-        """The text of a link at `path`, anywhere below the root, to the content of a version."""
-        up = "../" * str(path)[len(str(self.root)) + 1 :].count("/")
-        return f"{up}{VERSIONS_FOLDER}/{output}/{version}/{CONTENT}"
 
-    def published_version(self, output: str) -> str | None:
-        """The version that the pointer leads to, even a missing one; None without a pointer."""
+class Folder:
+    """One root. Paths made for each of many trajectories are plain text.
+
+    Args:
+        root: listing requires it; the first write creates it, for its owner alone.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.absolute()
+
+    @property
+    def url(self) -> str:
+        """The root's path."""
+        return str(self.root)
+
+    # Files by their keys
+
+    def list_page(self, prefix: str = "", token: str | None = None, *, deep: bool = True) -> Page:
+        """Everything whose key begins with `prefix`, on one page; `token` is for buckets.
+
+        Without `deep` the folders and files directly under `prefix`, which is empty or ends in `/`.
+
+        Raises:
+            StorageError: there is no root, or a folder in it cannot be listed.
+        """
+        del token
+        above, _, start = prefix.rpartition("/")
+        objects, folders = list[ObjectInfo](), list[str]()
+        for name in self.names(above):
+            if name.startswith(start):
+                key = f"{above}/{name}" if above else name
+                info, is_folder = self._entry(key, follow=not (deep and above))
+                objects += [info] if info else []
+                if is_folder and not deep:
+                    folders.append(f"{key}/")
+                elif is_folder:
+                    objects += self._below(key)
+        return Page(tuple(objects), tuple(folders), None)
+
+    def head(self, key: str) -> ObjectInfo | None:
+        """The file as it is now; None when it does not exist."""
+        with suppress(FileNotFoundError), self._opened(key) as file:
+            return _described(key, os.fstat(file.fileno()))
+        return None
+
+    def read(self, key: str) -> bytes | None:
+        """A small file's bytes; None when it does not exist."""
+        with suppress(FileNotFoundError), self._opened(key) as file:
+            return file.read()
+        return None
+
+    def fetch(self, key: str, etag: str, dest: Path) -> None:
+        """Copy the file with this ETag to `dest`.
+
+        Raises:
+            ObjectChangedError: it was removed or replaced before or during the copy.
+        """
         try:
-            text = os.readlink(f"{self.root}/{output}")  # noqa: PTH115 - for every trajectory
+            with self._opened(key) as file, dest.open("wb") as out:
+                shutil.copyfileobj(file, out)
+                read = _described(key, os.fstat(file.fileno()))
+                if read.etag != etag or out.tell() != read.size or self.head(key) != read:
+                    raise ObjectChangedError(f"{key!r} is not the file that was listed any more")
+        except FileNotFoundError:
+            raise ObjectChangedError(f"{key!r} was removed") from None
+
+    def put(self, key: str, data: bytes | Path) -> None:
+        """Write or replace a file; readers see the old bytes or the new."""
+        self._write(key, data, Path.replace)
+
+    def add(self, key: str, data: bytes) -> bool:
+        """Write a file unless there is one; returns whether this call wrote it."""
+        try:
+            self._write(key, data, lambda draft, path: path.hardlink_to(draft))
+        except FileExistsError:
+            return False
+        return True
+
+    def _write(self, key: str, data: bytes | Path, take: Callable[[Path, Path], object]) -> None:
+        if not _is_plain(key):
+            raise StorageError(f"{key!r} cannot be a key in a folder")
+        path, draft = self.root / key, self._draft(key.rpartition("/")[0])
+        try:
+            self._within(draft.parent, lambda: _copy(data, draft))
+            self._within(path.parent, lambda: take(draft, path))
+            sync(path.parent)
+        except OSError as error:
+            if isinstance(error, FileExistsError):
+                raise
+            reason = os.strerror(error.errno) if error.errno else type(error).__name__
+            raise StorageError(f"{path.name}: could not be written: {reason}") from None
+        finally:
+            draft.unlink(missing_ok=True)
+            self._tidy(draft.parent)
+
+    def delete(self, key: str) -> None:
+        """Remove a file, if it exists, and the folders that are empty without it."""
+        path = self.root / key
+        if _is_plain(key) and path.is_file():
+            path.unlink(missing_ok=True)
+            with suppress(FileNotFoundError):
+                sync(path.parent)
+            self._tidy(path.parent)
+
+    @contextmanager
+    def _opened(self, key: str) -> Iterator[BinaryIO]:
+        """The file of a key.
+
+        Raises:
+            FileNotFoundError: the key is not a file's; a link to itself is none.
+            StorageError: the file, or a folder above it, may not be read.
+        """
+        path = self.root / key
+        try:
+            if not (_is_plain(key) and self._holds(path) and path.is_file()):
+                raise FileNotFoundError(key)
+            file = path.open("rb")
+        except (IsADirectoryError, NotADirectoryError):
+            raise FileNotFoundError(key) from None
+        except PermissionError:
+            raise StorageError(f"{key!r}: cannot be read; check its permissions") from None
+        with file:
+            yield file
+
+    def _below(self, folder: str) -> Iterator[ObjectInfo]:
+        """Yield the files at any depth of a folder; one that cannot be read hides no other."""
+        with suppress(StorageError):
+            for name in self.names(folder):
+                info, is_folder = self._entry(f"{folder}/{name}", follow=False)
+                if info:
+                    yield info
+                elif is_folder:
+                    yield from self._below(f"{folder}/{name}")
+
+    def _entry(self, key: str, *, follow: bool) -> tuple[ObjectInfo | None, bool]:
+        """A file inside the root, and whether it is a folder there instead.
+
+        A link to a folder counts only with `follow`, and never one to the root itself.
+        """
+        path = self.root / key
+        try:
+            if self.leaves(path):
+                return None, False
+            status = path.stat()
+            if stat.S_ISREG(status.st_mode):
+                return _described(key, status), False
+            other = path.is_symlink() and not (follow and path.resolve() != self.root.resolve())
+            return None, stat.S_ISDIR(status.st_mode) and not other
+        except OSError:  # removed meanwhile
+            return None, False
+
+    def leaves(self, path: Path) -> bool:
+        """Whether a path below the root is a link to somewhere outside it, or to itself."""
+        try:
+            return path.is_symlink() and not self._holds(path)
+        except OSError:  # of its folder: who opens it reports that
+            return False
+
+    def names(self, folder: str = "") -> list[str]:
+        """The visible names in a folder inside the root, sorted.
+
+        Raises:
+            StorageError: there is no root, or the folder cannot be listed.
+        """
+        if not self.root.is_dir():
+            raise MissingRootError(
+                f"{self.root}: the uploads folder does not exist; "
+                "create it, or set DEMO_PIPELINE_UPLOADS"
+            )
+        path = self.root / folder
+        try:
+            inside = (not folder or _is_plain(folder)) and self._holds(path)
+            names = os.listdir(path) if inside else []  # noqa: PTH208 - many
+            return sorted(name for name in names if name[0] != ".")
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            place, reason = ascii(folder) if folder else "the root", os.strerror(error.errno or 0)
+            raise StorageError(
+                f"{place}: cannot be listed ({reason}); check its permissions"
+            ) from None
+
+    def _holds(self, path: Path) -> bool:
+        try:
+            return path.resolve().is_relative_to(self.root.resolve())
+        except (OSError, RuntimeError):  # a loop of links
+            return False
+
+    # Versions. `at` is `<output>/<place>`.
+
+    def content(self, at: str) -> str:
+        """Path of the content of a version."""
+        return f"{self.root}/{_VERSIONS}/{at}/{CONTENT}"
+
+    def bring(self, version: Version, pattern: str | None, find: object) -> Path:
+        """The local folder with the content of a version: it is here."""
+        del pattern, find
+        return Path(self.content(version.at))
+
+    def pointer(self, output: str) -> str | None:
+        """The folder of the version that readers see, even a missing one; None without one."""
+        return self.target(f"{self.root}/{output}", output)
+
+    def target(self, link: str, output: str) -> str | None:
+        """The place of the version of an output that a link leads to; None for any other."""
+        try:
+            text = os.readlink(link)  # noqa: PTH115 - for every trajectory
         except OSError:  # missing, or not a link
             return None
-        version = text.removesuffix(f"/{CONTENT}").rpartition("/")[2]
-        target = f"{'../' * output.count('/')}{VERSIONS_FOLDER}/{output}/{version}/{CONTENT}"
-        return version if text == target else None
+        place = text.removesuffix(f"/{CONTENT}").rpartition("/")[2]
+        return place if text == self._relative(link, f"{output}/{place}") else None
 
-    def published_outputs(self, folder: str) -> set[str]:
+    def _relative(self, link: str, at: str) -> str:
+        """The text of a link, anywhere below the root, to the content of a version."""
+        up = "../" * link[len(str(self.root)) + 1 :].count("/")
+        return f"{up}{_VERSIONS}/{at}/{CONTENT}"
+
+    def set_link(self, link: str, at: str, draft_of: str) -> None:
+        """Let a link, which is made or replaced, lead to the content of a version."""
+        path, draft = Path(link), self._draft(draft_of)
+        try:
+            self._within(draft.parent, lambda: draft.symlink_to(self._relative(link, at)))
+            self._within(path.parent, lambda: draft.replace(path))
+        except (IsADirectoryError, NotADirectoryError, FileExistsError):
+            raise StorageError(_foreign(path.relative_to(self.root))) from None
+        finally:
+            draft.unlink(missing_ok=True)
+            self._tidy(draft.parent)
+        sync(path.parent)
+
+    def point(self, output: str, place: str) -> None:
+        """Move the pointer of an output: readers see the version.
+
+        Raises:
+            StorageError: there is something that the store has not written.
+        """
+        for folder in Path(output).parents:
+            if folder.name and (self.root / folder).is_symlink():
+                raise StorageError(_foreign(folder))
+        self.set_link(f"{self.root}/{output}", f"{output}/{place}", output)
+
+    def unpoint(self, output: str) -> None:
+        """Remove the pointer of an output."""
+        path = self.root / output
+        path.unlink(missing_ok=True)
+        with suppress(FileNotFoundError):
+            sync(path.parent)
+        self._tidy(path.parent)
+
+    def outputs(self, folder: str) -> set[str]:
         """The outputs with a pointer at or below a folder; empty: all."""
-        if folder and self.published_version(folder):
+        if folder and self.pointer(folder):
             return {folder}
         found = set[str]()
         for place, folders, files in os.walk(self.root / folder, onerror=_unlisted):
             above = place[len(str(self.root)) + 1 :]
             found |= {f"{above}/{name}".lstrip("/") for name in (*folders, *files)}
             folders[:] = [name for name in folders if name[0] != "."]
-        return set(filter(self.published_version, found))
+        return set(filter(self.pointer, found))
 
-    def versions(self, within: str = "") -> Iterator[VersionKey]:
-        """Every version directory below a folder, published or not, complete or not."""
-        top = self.root / VERSIONS_FOLDER
+    def ages(self, within: str = "") -> dict[str, float]:
+        """Every version below a folder, published or not, complete or not → when it was needed.
+
+        That is when it was superseded, else when it was made.
+        """
+        top, found = self.root / _VERSIONS, dict[str, float]()
         for place, folders, files in os.walk(top / within, onerror=_unlisted):
-            above, _, name = place[len(str(top)) + 1 :].rpartition("/")
-            if is_version_id(name) and (CONTENT in folders or MANIFEST in files):
+            names = {*folders, *files}
+            if is_place(os.path.basename(place)) and names <= {CONTENT, MANIFEST}:  # noqa: PTH119
                 folders.clear()
-                yield above, name
+                with suppress(FileNotFoundError):
+                    found[place[len(str(top)) + 1 :]] = os.stat(place).st_mtime  # noqa: PTH116
+        return found
 
-    def make(self, path: Path) -> None:
-        """See `make_folders`."""
-        make_folders(path, self.root)
+    def manifest(self, at: str) -> Manifest | None:
+        """The manifest of a version; None when it is missing or damaged."""
+        try:
+            with open(f"{self.root}/{_VERSIONS}/{at}/{MANIFEST}", "rb") as file:  # noqa: PTH123
+                return parse_manifest(file.read(), at.rpartition("/")[2])
+        except (FileNotFoundError, NotADirectoryError):
+            return None
 
-    def discard(self, path: Path) -> Path:
-        """Take a folder out of its place in one step; returns where it is to be removed."""
-        trash = self.draft()
-        replace_synced(path, trash)
-        return trash
+    def exists(self, at: str) -> bool:
+        """Whether the manifest of a version is there."""
+        return os.path.isfile(f"{self.root}/{_VERSIONS}/{at}/{MANIFEST}")  # noqa: PTH113
+
+    def is_whole(self, version: Version) -> bool:
+        """Whether every file exists in its size and every link leads to the right version.
+
+        A link to a version is wrong when the same version was published again elsewhere: then the
+        one that it leads to was damaged.
+        """
+        content = self.content(version.at)
+        return (
+            os.path.isdir(content)  # noqa: PTH112 - very many
+            and all(_size(f"{content}/{file.path}") == file.size for file in version.manifest.files)
+            and all(self.linked(version, *link) for link in version.manifest.links.items())
+        )
+
+    def linked(self, version: Version, path: str, link: LinkEntry) -> str | None:
+        """Where the version is that a link leads to; None when the link is wrong."""
+        place = self.target(f"{self.content(version.at)}/{path}", link.output)
+        if place is None or place[:VERSION_LENGTH] != link.version:
+            return None
+        now = self.pointer(link.output)
+        replaced = now and now != place and now[:VERSION_LENGTH] == link.version
+        at = f"{link.output}/{place}"
+        return at if not replaced and self.exists(at) else None
+
+    def sizes(self, at: str) -> dict[str, int | None]:
+        """Path → bytes of every file in the content of a version; None for anything else."""
+        content = self.content(at)
+        found = walk_files(content) if os.path.isdir(content) else ()  # noqa: PTH112
+        return {path: _size(f"{content}/{path}") for path in found}
+
+    def digests(self, version: Version) -> Iterator[str | None]:
+        """SHA-256 of each file of the manifest; None of one that cannot be read."""
+        for file in version.manifest.files:
+            try:
+                yield read_digest(Path(self.content(version.at), file.path)).sha256
+            except OSError:
+                yield None
+
+    def install(self, staging: Staging, version: Version, unsynced: list[str] | None) -> None:
+        """Sync a staged directory, with its manifest in it, and move it to its place.
+
+        `unsynced`: the files that no commit has synced; None: in a cache nothing has to be.
+        """
+        places = [staging.path / path for path in unsynced or ()]
+        if len(places) > _MANY and sync_file_system(staging.directory):
+            places = []
+        if unsynced is not None:
+            places.append(staging.directory / MANIFEST)
+            places += [Path(place[0]) for place in os.walk(staging.directory, topdown=False)]
+        for place in places:
+            sync(place)
+        target = self.root / _VERSIONS / version.at
+        self._within(target.parent, lambda: staging.directory.rename(target))
+        sync(target.parent)
+
+    def renew(self, at: str) -> None:
+        """Let the grace period of a version start now."""
+        with suppress(FileNotFoundError):
+            os.utime(self.root / _VERSIONS / at)
+
+    def discard(self, at: str) -> None:
+        """Remove a version, its manifest first."""
+        place = self.root / _VERSIONS / at
+        with suppress(FileNotFoundError):
+            (place / MANIFEST).unlink()
+        remove_tree(place)
+        self._tidy(place.parent)
+
+    def erase(self, output: str) -> bool:
+        """Remove all that carries the name of an output but its pointer; whether there was any."""
+        places = [self.root / top / output for top in (_VERSIONS, _STAGING)]
+        locks = self.root / ".locks" / f"{output}.lock"  # of older stores
+        places += [locks, locks.with_name(f"{locks.stem}.fetch.lock")]
+        found = any(map(os.path.lexists, places))
+        for place in places:
+            remove_tree(place)
+            self._tidy(place.parent)
+        return found
+
+    def now(self) -> float:
+        """Epoch seconds by the clock that gives versions their ages; nothing is created for it."""
+        return self._touched(_VERSIONS)
+
+    def _touched(self, name: str) -> float:
+        with suppress(FileNotFoundError):
+            os.utime(self.root / name)
+            return (self.root / name).stat().st_mtime
+        return time.time()  # there is nothing in it
+
+    # As the cache of a bucket
+
+    def keep(self, at: str, data: bytes) -> None:
+        """Keep the manifest of a version."""
+        with self.incoming(
+            f"{self.root}/{_VERSIONS}/{at}/{MANIFEST}", at.rpartition("/")[0]
+        ) as new:
+            new.write_bytes(data)
 
     @contextmanager
-    def locked(self, name: str, *, shared: bool = False) -> Iterator[int]:
-        """Wait for a lock, which the end of the process ends, too; gives its file."""
-        path = self.root / ".locks" / f"{name}.lock"
-        self.make(path.parent)
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    def incoming(self, place: str, output: str) -> Iterator[Path]:
+        """A file to write, which takes its place at the end unless an error was raised."""
+        draft = self._draft(output)
         try:
-            fcntl.flock(handle, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
-            yield handle
+            self._within(draft.parent, draft.touch)
+            yield draft
+            self._within(Path(place).parent, lambda: draft.replace(place))
         finally:
+            draft.unlink(missing_ok=True)
+            self._tidy(draft.parent)
+
+    def used(self, at: str) -> Path:
+        """The content of a version, which is needed from now on."""
+        path = Path(self.content(at))
+        self._within(path.parent, lambda: path.mkdir(exist_ok=True))
+        os.utime(path.parent)
+        return path
+
+    # Drafts: what is not finished. The process that builds in one holds a lock on it.
+
+    def _draft(self, name: str) -> Path:
+        return self.root / _STAGING / name / f".{secrets.token_hex(8)}"
+
+    @contextmanager
+    def draft(self, output: str) -> Iterator[Path]:
+        """A private directory, as deep as the output's versions; removed at the end in any case."""
+        path = self._draft(output)
+        self._within(path.parent, path.mkdir)
+        handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            with suppress(OSError):  # a file system without locks: the draft's age decides
+                fcntl.flock(handle, fcntl.LOCK_SH)
+            (path / CONTENT).mkdir()
+            yield path
+        finally:
+            remove_tree(path)
             os.close(handle)
+            self._tidy(path.parent)
 
-    def next_turn(self, name: str) -> int:
-        """How often this was called for a name before; from 0."""
-        with self.locked(f"turn.{name}") as file:
-            text = os.pread(file, 20, 0)
-            turn = int(text) if text.isdigit() else 0
-            os.pwrite(file, b"%d" % (turn + 1), 0)
-        return turn
+    def is_building(self, output: str) -> bool:
+        """Whether a process of this machine builds the output."""
+        return any(map(_is_held, self._drafts(output)))
 
-    def unfinished(self, before: float | None) -> list[Path]:
-        """Drafts and staged directories of processes that have ended, sorted.
+    def abandoned(self, before: float | None = None) -> list[str]:
+        """What processes that died have left, sorted; with a time only what is older."""
+        limit = self._touched(_STAGING) - _SECONDS_TO_LOCK if before is None else before
+        old = (path for path in self._drafts("") if _is_old(path, limit))
+        return [path.relative_to(self.root).as_posix() for path in old if not _is_held(path)]
 
-        With a time only those that were last changed `before` it, then also those of processes of
-        which nothing is known.
-        """
+    def sweep(self, before: float | None = None) -> list[str]:
+        """Remove what is `abandoned`; returns it."""
+        names = self.abandoned(before)
+        for name in names:
+            remove_tree(self.root / name)
+            self._tidy((self.root / name).parent)
+        return names
+
+    def _drafts(self, output: str) -> list[Path]:
         found = list[Path]()
-        for place, folders, files in os.walk(self.staging, onerror=_unlisted):
+        for place, folders, files in os.walk(self.root / _STAGING / output, onerror=_unlisted):
             found += [Path(place, name) for name in (*folders, *files) if name[0] == "."]
             folders[:] = [name for name in folders if name[0] != "."]
-        marked = ((path, path.name.rpartition(".")[2]) for path in sorted(found))
-        if before is None:
-            return [path for path, mark in marked if has_ended(mark)]
-        return [path for path, mark in marked if is_old(path, before) and not is_running(mark)]
+        return sorted(found)
 
-    def remove_unfinished(self, before: float | None) -> list[str]:
-        """Remove what is `unfinished`; returns its paths relative to the root."""
-        paths = self.unfinished(before)
-        for path in paths:
-            remove_tree(path)
-        return [path.relative_to(self.root).as_posix() for path in paths]
+    def _within(self, folder: Path, work: Callable[[], _Result]) -> _Result:
+        """Do something in a folder, which is made, and may be removed when it is empty."""
+        for attempt in range(_ATTEMPTS):
+            try:
+                self._make(folder)
+                return work()
+            except FileNotFoundError:
+                if attempt == _ATTEMPTS - 1:
+                    raise
+        raise AssertionError
+
+    def _make(self, path: Path) -> None:
+        """Create a folder and its missing parents, each recorded in the folder above it."""
+        missing: list[Path] = []
+        while not path.is_dir():
+            missing.append(path)
+            path = path.parent
+        for folder in reversed(missing):
+            folder.mkdir(0o700 if folder == self.root else 0o777, exist_ok=True)
+            sync(folder.parent)
+
+    def _tidy(self, folder: Path) -> None:
+        """Remove folders that are empty, up to those of the store."""
+        parts = folder.relative_to(self.root).parts
+        top = 1 if parts and parts[0][0] == "." else 0
+        with suppress(OSError):  # it is not empty, or another process was quicker
+            for depth in range(len(parts), top, -1):
+                self.root.joinpath(*parts[:depth]).rmdir()
 
 
-def is_version_id(name: str) -> bool:
-    """Whether a directory's name is a version id."""
-    return _VERSION.fullmatch(name) is not None
+def list_all(objects: Objects, prefix: str = "") -> Iterator[ObjectInfo]:
+    """Everything whose key begins with `prefix`, page after page, in no order."""
+    for page in _pages(objects, prefix, deep=True):
+        yield from page.objects
 
 
-def is_old(path: Path, before: float) -> bool:
-    """Whether something was last changed before a time; not when another process removes it."""
-    try:
+def list_folders(objects: Objects, prefix: str = "") -> Iterator[str]:
+    """The names of the folders directly under `prefix` that are not hidden, in no order."""
+    for page in _pages(objects, prefix, deep=False):
+        names = (folder.removeprefix(prefix)[:-1] for folder in page.prefixes)
+        yield from (name for name in names if name and name[0] != ".")
+
+
+def _pages(objects: Objects, prefix: str, *, deep: bool) -> Iterator[Page]:
+    page = objects.list_page(prefix, deep=deep)
+    yield page
+    while page.token is not None:
+        page = objects.list_page(prefix, page.token, deep=deep)
+        yield page
+
+
+def _foreign(path: Path) -> str:
+    return f"{path} in the store was not written by the store; move it away"
+
+
+def _copy(data: bytes | Path, draft: Path) -> None:
+    with synced_file(draft) as out:
+        if isinstance(data, bytes):
+            out.write(data)
+        else:
+            with data.open("rb") as source:
+                shutil.copyfileobj(source, out)
+
+
+def _is_held(path: Path) -> bool:
+    """Whether a living process of this machine holds a draft."""
+    with suppress(OSError):
+        handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(handle)
+    return False
+
+
+def _is_old(path: Path, before: float) -> bool:
+    with suppress(FileNotFoundError):  # another process removes it
         return path.lstat().st_mtime < before
-    except FileNotFoundError:
-        return False
+    return False
 
 
 def _unlisted(error: OSError) -> None:
-    """Let no folder pass for an empty one: what it holds would be rebuilt, or collected."""
+    """Let no folder pass for an empty one: what it holds would be rebuilt, or pruned."""
     if not isinstance(error, FileNotFoundError | NotADirectoryError):
         raise error
 
 
-def walk_files(content: Path | str, folder: str = "") -> Iterator[str]:
-    """The `/`-separated path of every entry under `content` but folders, sorted.
+def _is_plain(key: str) -> bool:
+    """Whether every part is a visible name."""
+    return "\0" not in key and all(part and part[0] != "." for part in key.split("/"))
 
-    Of the entries of a folder only names are held: a dataset has many thousand pictures in one.
-    """
-    with os.scandir(f"{content}/{folder}") as entries:
-        # The slash puts a folder where the paths of its files are in the order of all paths.
-        names = sorted(
-            f"{folder}{entry.name}{'/' if entry.is_dir(follow_symlinks=False) else ''}"
-            for entry in entries
-        )
-    for name in names:
-        if name.endswith("/"):
-            yield from walk_files(content, name)
-        else:
-            yield name
+
+def _described(key: str, status: os.stat_result) -> ObjectInfo:
+    etag = f"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}"
+    return ObjectInfo(key, status.st_size, etag, status.st_mtime)
+
+
+def _size(path: str) -> int | None:
+    """Bytes of a plain file, None for anything else."""
+    try:
+        status = os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
 def sync_tree(path: Path) -> None:
@@ -206,3 +669,9 @@ def remove_tree(path: Path) -> None:
             shutil.rmtree(path)
         else:
             path.unlink()
+
+
+def lacking(content: str, version: Version, pattern: str | None) -> list[FileEntry]:
+    """The files, of those that match, that a folder has not in their size."""
+    matching = (f for f in version.manifest.files if fnmatchcase(f.path, pattern or "*"))
+    return [file for file in matching if _size(f"{content}/{file.path}") != file.size]

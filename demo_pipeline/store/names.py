@@ -20,9 +20,9 @@ _DERIVED = re.compile(rf"-[0-9a-f]{{{_HASH_LENGTH}}}\Z")
 _DOCUMENT_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 _S3 = "s3://"
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
-VERSIONS, POINTERS, RETIRED = "versions/", "pointers/", "retired/"
-OWN_FOLDERS = (VERSIONS, POINTERS, RETIRED)
-"""Folders of a bucket that the store itself uses."""
+VERSIONS, POINTERS = "versions/", "pointers/"
+OWN_FOLDERS = (VERSIONS, POINTERS, "retired/")
+"""Folders of a bucket that the store itself uses, or older versions of it used."""
 _SCHEMES = frozenset({"http", "https", "ftp", "gs", "gcs", "az", "abfs", "hdfs", "sftp", "ssh"})
 
 

@@ -1,67 +1,49 @@
-"""The store: outputs that are committed and read as a whole, in a local folder.
+"""The store: outputs that are published and read as a whole, in a folder or in a bucket.
 
-Belongs here: what other packages may ask of it, and the order of the steps of a commit and of a
-collection. A process that dies at any moment leaves the last good version, and nothing unfinished
-that a reader can see. A store in a bucket is the same with a local cache as its folder.
+Belongs here: what other packages may ask of it, and what happens in which order, the same for both.
+How it is done is in folder.py and bucket.py. There are no locks between writers, readers and
+`prune`: no commit writes into a folder that exists, whoever moves or removes a pointer first renews
+the age of the version that it named, and nothing goes before its grace period is over. A process
+that dies between any two steps leaves the last good version.
 """
 
 import hashlib
 import logging
-import os
+from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
-from pydantic import JsonValue
-
-from demo_pipeline.files.atomic_write import sync, sync_file_system
-from demo_pipeline.store.errors import MissingOutput, StorageError
-from demo_pipeline.store.folder import (
-    MANIFEST,
-    VERSIONS_FOLDER,
-    Folder,
-    VersionKey,
-    remove_tree,
-)
+from demo_pipeline.store.bucket import Bucket, in_parallel
+from demo_pipeline.store.errors import MissingOutput, MissingRootError, StorageError
+from demo_pipeline.store.folder import Folder, list_all
 from demo_pipeline.store.names import (
+    bucket_of,
     is_bucket,
     is_document,
+    is_output,
     local_path,
     require_document,
     require_output,
 )
-from demo_pipeline.store.objects import (
-    FolderObjects,
-    MissingRootError,
-    ObjectChangedError,
-    Objects,
-    list_all,
-)
-from demo_pipeline.store.version_manifest import (
-    CheckOutcome,
-    Recipe,
-    Version,
-    make_manifest,
-    write_version,
-)
 from demo_pipeline.store.versions import (
+    MANIFEST,
+    VERSION_LENGTH,
+    CheckOutcome,
+    LinkEntry,
     OutputDamage,
+    Recipe,
     Staging,
+    Version,
+    VersionKey,
+    VersionName,
+    damages_of,
     describe_files,
-    has_all_files,
-    install,
-    is_linked,
-    link_removed,
-    publish,
-    require_free,
-    staged,
-    start_grace_period,
-    unneeded_versions,
-    verify_version,
+    new_version,
 )
 
-_COLLECTION = ".collect"  # the lock of a collection, shared by the commits that run meanwhile
-_MANY = 1000  # files and folders that are synced by one call for the file system
+_READS = 3  # of a pointer whose version is gone: it moved meanwhile
 _LOG = logging.getLogger(__package__)
 
 
@@ -71,69 +53,45 @@ class Store:
     Every method raises `StorageError` for a name that is not safe ids joined by `/`.
 
     Args:
-        root: the folder, which is created by the first write; everything is on its file system.
-        objects: where documents are; None: in the folder.
+        place: the folder, which is created by the first write, or the bucket.
 
     Attributes:
         objects: for what people put beside the outputs.
     """
 
-    def __init__(self, root: Path, objects: Objects | None = None) -> None:
-        self._folder = Folder(root.absolute())
-        self.objects = objects or FolderObjects(self._folder.root, self._folder.draft)
+    def __init__(self, place: Path | Folder | Bucket) -> None:
+        self.objects = Folder(place) if isinstance(place, Path) else place
 
     @property
     def url(self) -> str:
         """The root as it was configured, without credentials."""
         return self.objects.url
 
-    # What a store in a bucket answers in another way
-
-    def _pointed(self, output: str) -> str | None:
-        """The version that readers see, whether or not it exists; None without a valid pointer."""
-        return self._folder.published_version(output)
-
-    def _outputs(self, folder: str) -> set[str]:
-        """The outputs with a pointer at or below a folder; empty: all."""
-        return self._folder.published_outputs(folder)
-
-    def _keys(self, within: str) -> set[VersionKey]:
-        """Every version below a folder, published or not, complete or not."""
-        return set(self._folder.versions(within))
-
-    def _load(self, key: VersionKey) -> Version | None:
-        """A version; None when it is known to be damaged."""
-        return self._folder.load(*key)
-
-    def _bring(self, version: Version, pattern: str | None = None) -> None:
-        """Have a version with those it links to, or its files that match a glob, in the folder."""
-
-    def _verify(self, key: VersionKey) -> list[OutputDamage]:
-        """Every difference between a version, with those it links to, and its manifest."""
-        return verify_version(self._folder, *key)
-
     # Reading
 
     def current(self, output: str, whole: Container[VersionKey] = ()) -> Version | None:
-        """The published version; None without one, or when a file is missing or resized.
+        """The published version; None without one, or when it is not complete.
 
-        A file that is missing in a bucket is only known when this machine tried to download it.
         `whole`: versions whose files the caller knows to be there.
         """
         version = self.published(output)
-        if version and version.key in whole:
+        if version and (version.key in whole or self.is_complete(version)):
             return version
-        return version if version and has_all_files(self._folder, version) else None
+        return None
 
     def published(self, output: str) -> Version | None:
-        """The published version, whether or not its files exist: see `is_complete`."""
+        """The published version, whether or not it is complete."""
         require_output(output)
-        published = self._pointed(output)
-        return self._load((output, published)) if published else None
+        for _ in range(_READS):
+            place = self.objects.pointer(output)
+            version = self._load(f"{output}/{place}") if place else None
+            if version or place is None:
+                return version
+        return None
 
     def is_complete(self, version: Version) -> bool:
-        """Whether every file of a published version exists in its size; asks the bucket itself."""
-        return has_all_files(self._folder, version)
+        """Whether every file is there in its size; in a bucket the manifest says so."""
+        return self.objects.is_whole(version)
 
     def open(
         self, output: str, files: str | None = None, whole: Container[VersionKey] = ()
@@ -152,17 +110,16 @@ class Store:
         Raises:
             MissingOutput: `current` is None; or names an output that lacks one of these files, or
                 a linked one that lacks a file.
+            ChangedOutput: a file that was downloaded differs from its manifest.
         """
         version = self.current(output, whole)
         if version is None:
             raise MissingOutput(output)
-        self._bring(version, files)
-        return Path(self._folder.content(*version.key)), version
+        return self._bring(version, files), version
 
     def open_version(self, version: Version) -> Path:
         """Like `open`, for the own files of a version that `versions` gave, published or not."""
-        self._bring(version, "*")
-        return Path(self._folder.content(*version.key))
+        return self._bring(version, "*")
 
     def open_all(self, outputs: Iterable[str]) -> Iterator[tuple[str, Version]]:
         """Yield what `open` gives of very many outputs; those without a whole version are left out.
@@ -172,31 +129,94 @@ class Store:
         for version in filter(None, map(self.current, outputs)):
             with suppress(MissingOutput):
                 self._bring(version)
-                yield self._folder.content(*version.key), version
+                yield self.objects.content(version.at), version
+
+    def _bring(self, version: Version, files: str | None = None) -> Path:
+        return self.objects.bring(version, files, self._linked)
 
     def outputs(self, prefix: str = "") -> list[str]:
         """Names of the published outputs at or below the folder `prefix`, sorted."""
         folder = prefix.rstrip("/")
         if folder:
             require_output(folder)
-        return sorted(self._outputs(folder))
+        return sorted(filter(is_output, self.objects.outputs(folder)))
 
     def versions(self, within: str = "") -> Iterator[tuple[str, Version | None]]:
         """Yield every version of every output, published or not; None: its manifest is damaged.
 
         `within`: only of this output, or of those in a folder of this name.
         """
-        for key in sorted(self._keys(within)):
-            yield key[0], self._load(key)
+        for at in sorted(self.objects.ages(within)):
+            yield at.rpartition("/")[0], self._load(at)
 
-    def verify(self, output: str) -> list[OutputDamage]:
-        """Every difference between the current version and its manifest; reads every byte."""
+    def _load(self, at: str) -> Version | None:
+        """A version; None when its manifest is missing, damaged, or of another store's output."""
+        output, _, place = at.rpartition("/")
+        manifest = self.objects.manifest(at)
+        if manifest is None or manifest.output != output:
+            return None
+        return Version(place[:VERSION_LENGTH], manifest, place)
+
+    def _place(self, output: str, version: str) -> str | None:
+        """Where any whole folder of a version is: folders of one id hold the same bytes."""
+        place = self.objects.pointer(output)
+        if place and place[:VERSION_LENGTH] == version and self.objects.exists(f"{output}/{place}"):
+            return f"{output}/{place}"
+        found = (at for at in sorted(self.objects.ages(output)) if _id(at) == (output, version))
+        return next(filter(self.objects.exists, found), None)
+
+    def _linked(self, link: LinkEntry) -> Version:
+        at = self._place(link.output, link.version)
+        version = self._load(at) if at else None
+        if version is None:
+            raise MissingOutput(link.output)
+        return version
+
+    # Damage
+
+    def verify(
+        self, output: str, known: dict[str, list[OutputDamage]] | None = None
+    ) -> list[OutputDamage]:
+        """Every difference between the current version and its manifest; reads every byte.
+
+        What is wrong with a version that it links to is wrong with it, too. `known` keeps what was
+        found of each version for later calls.
+        """
         require_output(output)
-        published = self._pointed(output)
-        if published is None:
+        place = self.objects.pointer(output)
+        if place is None:
             message = "was never built, or was removed"
             return [OutputDamage.of(output, "missing_output", ".", message)]
-        return self._verify((output, published))
+        return self._verify(f"{output}/{place}", {} if known is None else known)
+
+    def _verify(self, at: str, known: dict[str, list[OutputDamage]]) -> list[OutputDamage]:
+        if at in known:
+            return known[at]
+        output, version = at.rpartition("/")[0], self._load(at)
+        if version is None:
+            found = [OutputDamage.of_manifest(output)]
+        else:
+            digests = self.objects.digests(version)
+            found = damages_of(version, self.objects.sizes(at), digests)
+            for path, link in version.manifest.links.items():
+                found += self._verify_link(version, path, link, known)
+        known[at] = found
+        return found
+
+    def _verify_link(
+        self,
+        version: Version,
+        path: str,
+        link: LinkEntry,
+        known: dict[str, list[OutputDamage]],
+    ) -> list[OutputDamage]:
+        at = self._place(link.output, link.version)
+        if isinstance(self.objects, Folder):
+            at = self.objects.linked(version, path, link)
+        if at is None:
+            message = f"does not lead to {link.output} any more"
+            return [OutputDamage.of(version.output, "broken_link", path, message)]
+        return [one.inside(version.output, path) for one in self._verify(at, known)]
 
     # Writing
 
@@ -204,15 +224,20 @@ class Store:
     def stage(self, output: str) -> Iterator[Staging]:
         """A private directory to build a version in; removed at the end in any case."""
         require_output(output)
-        require_free(self._folder, output)
-        with staged(self._folder, output) as staging:
-            yield staging
+        with self.objects.draft(output) as directory:
+            yield Staging(output, directory, self._content, before=self.published(output))
+
+    def _content(self, output: str, version: str) -> str:
+        at = self._place(output, version)
+        if at is None:
+            raise StorageError(f"{output} was removed or replaced meanwhile; run again")
+        return self.objects.content(at)
 
     def commit(
         self,
         staging: Staging,
         recipe: Recipe,
-        summary: Mapping[str, JsonValue],
+        summary: Mapping[str, Any],
         checks: Sequence[CheckOutcome] = (),
     ) -> Version:
         """Publish a staged directory as the output's current version, atomically.
@@ -222,92 +247,106 @@ class Store:
         Raises:
             StorageError: the directory holds anything but files and `Staging.link`s, was committed
                 already, or links a version that was removed.
+            ChangedOutput: a file that it shares with another version is damaged.
         """
-        folder, output = self._folder, staging.output
+        output = staging.output
         if not staging.path.is_dir():
             message = "this staged directory was committed or removed; stage again"
             raise StorageError(f"{output}: {message}")
-        files, unsynced = describe_files(staging, recipe.stage)
-        manifest = make_manifest(
-            output, recipe, files=files, links=staging.links, summary=summary, checks=checks
-        )
-        version = write_version(staging.directory / MANIFEST, manifest)
-        folders = {path.rpartition("/")[0] for path, _ in files.sizes()}
-        few = len(unsynced) + len(folders) <= _MANY
-        if few or not sync_file_system(staging.directory):
-            places = [Path(place[0]) for place in os.walk(staging.directory, topdown=False)]
-            for place in [*(staging.path / file for file in unsynced), *places]:
-                sync(place)
-        with folder.locked(output), folder.locked(_COLLECTION, shared=True):
-            require_free(folder, output)
-            for path, link in staging.links.items():
-                if not is_linked(folder, staging.path / path, link):
-                    raise link_removed(output, link)
-            install(folder, staging.directory, version)
-            publish(folder, version)
-        _LOG.debug("%s: version %s published", *version.key)
+        files, unsynced = describe_files(staging, self._source)
+        version, data = new_version(staging, recipe, summary, checks, files)
+        (staging.directory / MANIFEST).write_bytes(data)
+        self.objects.install(staging, version, unsynced)
+        links = {(link.output, link.version) for link in staging.links.values()}
+        in_parallel(lambda link: self._content(*link), links)  # they are still there
+        self._renew(output)
+        self.objects.point(output, version.place)
+        _LOG.debug("%s: version %s published", output, version.place)
         return version
 
-    def remove(self, output: str) -> None:
-        """Unpublish the output; a later `collect` removes its files."""
+    def _source(self, source: Version | VersionName) -> tuple[str, Version] | None:
+        """What a staged directory may share files with."""
+        if isinstance(source, Version):
+            return self.objects.content(source.at), source
+        at = self._place(source.output, source.id)
+        version = self._load(at) if at else None
+        return (self.objects.content(version.at), version) if version else None
+
+    def _renew(self, output: str) -> bool:
+        """Start the grace period of the version that is published now; whether there is one."""
+        place = self.objects.pointer(output)
+        if place:
+            self.objects.renew(f"{output}/{place}")
+        return place is not None
+
+    def remove(self, output: str) -> bool:
+        """Unpublish the output; a later `prune` removes its files. Returns whether it was there."""
         require_output(output)
-        pointer = self._folder.pointer(output)
-        if pointer.is_symlink():
-            with self._folder.locked(output):
-                start_grace_period(self._folder, output)
-                pointer.unlink(missing_ok=True)
-                sync(pointer.parent)
+        if not self._renew(output):
+            return False
+        self.objects.unpoint(output)
+        return True
 
     def erase(self, output: str) -> bool:
         """Remove the output with all of its versions at once, also for readers that have it open.
 
         Returns whether anything was there.
         """
-        require_output(output)
-        places = [self._folder.root / VERSIONS_FOLDER / output, self._folder.staging / output]
-        found = self._pointed(output) is not None
-        found |= any(os.path.lexists(place) for place in places)
-        self.remove(output)
-        for place in places:
-            with self._folder.locked(output):
-                trash = self._folder.discard(place) if place.is_dir() else None
-            if trash:
-                remove_tree(trash)
+        found = self.remove(output)
+        return self.objects.erase(output) or found
+
+    def is_building(self, output: str) -> bool:
+        """Whether a process of this machine builds the output."""
+        return self.objects.is_building(output)
+
+    def prune(self, grace_seconds: float) -> list[str]:
+        """Remove what was not needed for `grace_seconds`; returns its names.
+
+        These are `<output>@<version>`, sorted, then the paths of abandoned drafts. A version is
+        needed while a pointer names it, for the grace period after that, and while a needed version
+        links to it. `grace_seconds` is longer than any output is built or read; ages are by the
+        store's own clock.
+        """
+        before = self.objects.now() - grace_seconds
+        # Pointers first: what one of them named until now is renewed before it is replaced.
+        names = self.outputs()
+        places = in_parallel(self.objects.pointer, names)
+        current = {f"{name}/{place}" for name, place in zip(names, places, strict=True)}
+        ages = self.objects.ages()
+        roots = {at for at, age in ages.items() if at in current or age >= before}
+        gone = []
+        for at in sorted(ages.keys() - self._with_linked(roots, ages)):
+            output, _, place = at.rpartition("/")
+            manifest = self.objects.manifest(at)
+            is_foreign = manifest is not None and manifest.output != output
+            if not is_foreign and self.objects.pointer(output) != place:
+                self.objects.discard(at)
+                gone.append(f"{output}@{place[:VERSION_LENGTH]}")
+        return gone + self.objects.sweep(before)
+
+    def _with_linked(self, roots: set[str], known: Iterable[str]) -> set[str]:
+        """The roots, and every version that they link to, directly or not."""
+        found, level = set[str](), roots
+        if roots >= set(known):
+            return roots
+        places = defaultdict(set)
+        for at in known:
+            places[_id(at)].add(at)
+        while level:
+            found |= level
+            loaded = filter(None, in_parallel(self.objects.manifest, level))
+            links = {(link.output, link.version) for one in loaded for link in one.links.values()}
+            level = {at for link in links for at in places[link]} - found
         return found
 
-    def collect(self, grace_seconds: float, now: float) -> list[str]:
-        """Garbage collection: remove what was not needed for `grace_seconds`; returns its names.
-
-        These are `<output>@<version>`, sorted, then the paths of abandoned drafts. Ages are by the
-        bucket's clock, in a folder and a cache by the file system's. In a bucket a version that no
-        commit has marked as replaced is marked, and goes at a later collection.
-
-        Args:
-            grace_seconds: longer than any output is read or built.
-            now: epoch seconds.
-        """
-        folder, before = self._folder, now - grace_seconds
-        if not folder.root.is_dir():
-            return []
-        with folder.locked(_COLLECTION):  # while it is decided, nothing is published
-            needed_at = {key: folder.version(*key).stat().st_mtime for key in folder.versions()}
-            current = {(output, folder.published_version(output)) for output, _ in needed_at}
-            old = unneeded_versions(
-                needed_at, current, before, lambda keys: [folder.load(*key) for key in keys]
-            )
-            trash = [folder.discard(folder.version(*key)) for key in old]
-        for path in trash:
-            remove_tree(path)
-        return [f"{output}@{version}" for output, version in old] + folder.remove_unfinished(before)
-
     def remove_leftovers(self) -> list[str]:
-        """Remove unfinished files of processes of this machine that have ended; returns names."""
-        return self._folder.remove_unfinished(None)
+        """Remove drafts of processes of this machine that have ended; returns their paths."""
+        return self.objects.sweep()
 
-    def abandoned(self, grace_seconds: float, now: float) -> list[str]:
-        """What processes that died more than `grace_seconds` ago left, which `collect` removes."""
-        paths = self._folder.unfinished(now - grace_seconds)
-        return [path.relative_to(self._folder.root).as_posix() for path in paths]
+    def abandoned(self, grace_seconds: float) -> list[str]:
+        """Drafts that processes left that died more than `grace_seconds` ago."""
+        folder = self.objects if isinstance(self.objects, Folder) else self.objects.cache
+        return folder.abandoned(folder.now() - grace_seconds)
 
     # Documents
 
@@ -317,15 +356,11 @@ class Store:
 
     def add_document(self, key: str, data: bytes) -> bool:
         """Write a document unless there is one; returns whether this call wrote it."""
-        with suppress(ObjectChangedError):
-            self.objects.put(require_document(key), data, replaces="")
-            return True
-        return False
+        return self.objects.add(require_document(key), data)
 
     def get_document(self, key: str) -> bytes | None:
         """A document's bytes; None when it does not exist."""
-        stored = self.objects.read(require_document(key))
-        return stored[0] if stored else None
+        return self.objects.read(require_document(key))
 
     def delete_document(self, key: str) -> bool:
         """Remove a document; returns whether it existed."""
@@ -335,11 +370,8 @@ class Store:
         return exists
 
     def delete_documents(self, folder: str) -> int:
-        """Remove every document in a folder, and it; returns how many there were."""
-        deleted = sum(map(self.delete_document, self.list_documents(folder)))
-        with suppress(OSError):  # not empty, or in a bucket
-            (self._folder.root / folder).rmdir()
-        return deleted
+        """Remove every document in a folder; returns how many there were."""
+        return sum(map(self.delete_document, self.list_documents(folder)))
 
     def list_documents(self, prefix: str) -> list[str]:
         """Keys of the documents in the folder `prefix`, sorted."""
@@ -347,6 +379,11 @@ class Store:
         with suppress(MissingRootError):
             return sorted({i.key for i in list_all(self.objects, folder) if is_document(i.key)})
         return []
+
+
+def _id(at: str) -> VersionKey:
+    output, _, place = at.rpartition("/")
+    return output, place[:VERSION_LENGTH]
 
 
 def open_store(url: str, cache: Path | None = None) -> Store:
@@ -361,11 +398,8 @@ def open_store(url: str, cache: Path | None = None) -> Store:
     """
     if not is_bucket(url):
         return Store(local_path(url))
-    from demo_pipeline.store.bucket import BucketStore  # noqa: PLC0415 - it needs this module
-    from demo_pipeline.store.s3 import S3Objects  # noqa: PLC0415 - costs 0.6 s
-
-    objects = S3Objects(url)
     if cache is None:
         raise StorageError("a store in a bucket needs a cache folder; set DEMO_PIPELINE_CACHE")
-    part = hashlib.sha256(objects.url.encode()).hexdigest()[:16]
-    return BucketStore(cache / f"store-{part}", objects)
+    name = "/".join(bucket_of(url)).rstrip("/")
+    part = hashlib.sha256(f"s3://{name}".encode()).hexdigest()[:16]
+    return Store(Bucket(url, cache / f"store-{part}"))

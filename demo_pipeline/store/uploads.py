@@ -10,10 +10,9 @@ import hashlib
 import logging
 import stat
 import tempfile
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,8 +21,16 @@ from demo_pipeline.files.recording_files import OTHER_FILES, RECORDING_FILES, ov
 from demo_pipeline.files.system_errors import raise_system_trouble
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.settings import DEFAULT_LIMITS, LimitSettings
-from demo_pipeline.store.errors import StorageError
-from demo_pipeline.store.folder import Folder, remove_tree
+from demo_pipeline.store.bucket import Bucket
+from demo_pipeline.store.errors import ObjectChangedError, StorageError
+from demo_pipeline.store.folder import (
+    Folder,
+    ObjectInfo,
+    Objects,
+    list_all,
+    list_folders,
+    remove_tree,
+)
 from demo_pipeline.store.names import (
     is_bucket,
     is_folder_name,
@@ -32,16 +39,8 @@ from demo_pipeline.store.names import (
     printable_name,
     safe_id,
 )
-from demo_pipeline.store.objects import (
-    FolderObjects,
-    ObjectChangedError,
-    ObjectInfo,
-    Objects,
-    list_all,
-    list_folders,
-)
+from demo_pipeline.store.versions import CONTENT
 
-_ABANDONED_SECONDS = 3600.0
 _LOG = logging.getLogger(__package__)
 
 
@@ -77,7 +76,7 @@ class Uploads:
         self, objects: Objects, cache: Path | None = None, limits: LimitSettings = DEFAULT_LIMITS
     ) -> None:
         self.objects, self._limits = objects, limits
-        self._cache = Folder((cache or Path(tempfile.gettempdir()) / "demo_pipeline") / "uploads")
+        self._cache = Folder(cache or _default_cache())
 
     @property
     def url(self) -> str:
@@ -143,17 +142,14 @@ class Uploads:
     def remove(self, demonstration: str) -> bool:
         """Remove the uploaded folders with this id, for ever; returns whether there were any."""
         names, _ = self._found(demonstration)
-        for key in [info.key for name in names for info in list_all(self.objects, f"{name}/")]:
+        keys = [info.key for name in names for info in list_all(self.objects, f"{name}/")]
+        for key in keys:
             self.objects.delete(key)
         return bool(names)
 
     def remove_leftovers(self) -> list[str]:
-        """Remove downloads of processes of this machine that have ended; returns their names.
-
-        Of processes that are not known, what is older than an hour.
-        """
-        before = time.time() - _ABANDONED_SECONDS
-        return self._cache.remove_unfinished(None) + self._cache.remove_unfinished(before)
+        """Remove downloads of processes of this machine that have ended; returns their names."""
+        return self._cache.sweep()
 
     def _folders(self) -> Mapping[str, Iterable[str]]:
         """Name → files of the folders directly under the root that are not hidden."""
@@ -184,19 +180,16 @@ class Uploads:
     @contextmanager
     def _private_folder(self) -> Iterator[Path]:
         """A folder that is removed at the end, or by another process when this process dies."""
-        try:
-            self.remove_leftovers()
-            folder = self._cache.draft()
-            folder.mkdir(0o700)
-        except OSError as error:
-            raise StorageError(
-                f"the folder for downloads cannot be written to ({type(error).__name__}); "
-                "set DEMO_PIPELINE_CACHE to a writable folder"
-            ) from None
-        try:
-            yield folder
-        finally:
-            remove_tree(folder)
+        with ExitStack() as stack:
+            try:
+                self.remove_leftovers()
+                folder = stack.enter_context(self._cache.draft("downloads"))
+            except OSError as error:
+                raise StorageError(
+                    f"the folder for downloads cannot be written to ({type(error).__name__}); "
+                    "set DEMO_PIPELINE_CACHE to a writable folder"
+                ) from None
+            yield folder / CONTENT
 
 
 class _LocalUploads(Uploads):
@@ -205,7 +198,7 @@ class _LocalUploads(Uploads):
     copies = False
 
     def __init__(self, root: Path, limits: LimitSettings = DEFAULT_LIMITS) -> None:
-        self._root, self._place = root, FolderObjects(root)
+        self._root, self._place = root, Folder(root)
         super().__init__(self._place, limits=limits)
 
     def identity(self, demonstration: str) -> str | None:
@@ -289,10 +282,13 @@ def open_uploads(
         StorageError: another kind of root, or a URL with credentials.
     """
     if is_bucket(url):
-        from demo_pipeline.store.s3 import S3Objects  # noqa: PLC0415 - costs 0.6 s
-
-        return Uploads(S3Objects(url), cache, limits)
+        place = (cache or _default_cache()) / "uploads"
+        return Uploads(Bucket(url, place), place, limits)
     return _LocalUploads(local_path(url), limits)
+
+
+def _default_cache() -> Path:
+    return Path(tempfile.gettempdir()) / "demo_pipeline"
 
 
 def listing_fingerprint(files: Iterable[tuple[str, str, int]]) -> str:

@@ -4,7 +4,6 @@ Belongs here: joining actions, frames and trees into numbered steps, task.json, 
 tables of provenance and hidden actions, and the stage's checks.
 """
 
-import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC
@@ -86,7 +85,7 @@ def build_trajectory(  # noqa: PLR0917 - the stage's inputs, in the order of the
     result = _result(manifest, built, _milliseconds(read_events(events_folder)))
     dump_json(out / "task.json", task)
     dump_json(out / "result.json", result)
-    shutil.copyfile(screenshots_folder / FINAL_FILE, out / "final_screenshot.png")
+    link_or_copy(screenshots_folder / FINAL_FILE, out / "final_screenshot.png")
     for step in built.steps:
         folder = out / "steps" / f"{step.written.step_index:03d}"
         folder.mkdir(parents=True)

@@ -329,37 +329,6 @@ class TestRun:
             assert "1 demonstration of a benchmark task" in exports
             assert everything.endswith("trajectory_index: 1 quarantined demonstration")
 
-    def test_a_damaged_trajectory_is_built_again_in_the_same_run_or_named(
-        self, quiet: Place, recording: Path, command: Command
-    ) -> None:
-        def flip(name: str) -> None:
-            task_file = quiet.root / "store" / "trajectories" / name / "task.json"
-            status, data = task_file.stat(), bytearray(task_file.read_bytes())
-            data[4] ^= 1
-            task_file.write_bytes(data)
-            os.utime(task_file, ns=(status.st_atime_ns, status.st_mtime_ns))
-
-        uploads, said = quiet.root / "uploads", "has another SHA-256 than its manifest"
-        flip("one")
-        upload(recording, uploads, "three")
-        mended = command(quiet, "run")
-        assert mended.code == 0, mended.err
-        assert f"damaged: one: trajectories/one/task.json: {said}" in mended.err
-        assert "2 done, 0 quarantined, 1 up to date" in mended.out
-        assert command(quiet, "revalidate").code == 0
-        flip("two")
-        for key in ("two", "three"):
-            shutil.rmtree(uploads / key)
-        upload(recording, uploads, "four")
-        lacking = command(quiet, "run")
-        assert lacking.code == 1
-        assert f"two: trajectories/two/task.json: {said} (its upload is gone: put" in lacking.err
-        index = json.loads((quiet.root / "store" / "dataset" / "index.json").read_bytes())
-        samples = (quiet.root / "store" / "sft" / "samples.jsonl").read_text()
-        indexed = {entry["id"] for entry in index["trajectories"]}
-        assert indexed == {"one", "three", "four"}
-        assert set(re.findall(r"trajectories/(\w+)/", samples)) <= indexed
-
     def test_retry_runs_the_quarantined_demonstration_again(
         self, quiet: Place, command: Command
     ) -> None:

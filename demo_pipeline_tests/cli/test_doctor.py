@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,8 +23,8 @@ from demo_pipeline.runs.health import (
 from demo_pipeline.runs.quarantine import quarantine_demonstration
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
-from demo_pipeline.store.objects import list_all
-from demo_pipeline.store.s3 import S3Objects
+from demo_pipeline.store.bucket import Bucket
+from demo_pipeline.store.folder import list_all
 
 
 class Patient:
@@ -137,7 +136,7 @@ def test_what_dead_processes_left_is_a_warning_until_it_is_pruned(patient: Patie
     with store.stage("events/one") as living:
         os.utime(living.directory, (1000, 1000))
         assert patient.doctor()[1]["leftovers"]["values"] == {"leftovers": 1}
-    store.collect(0, time.time())
+    store.prune(0)
     assert patient.doctor()[1]["leftovers"]["level"] == "ok"
 
 
@@ -184,7 +183,7 @@ def test_a_store_in_a_bucket_is_tried_and_left_as_it_was(
     code, found = patient.doctor()
     assert code == 0
     assert found["store"]["level"] == "ok"
-    assert list(list_all(S3Objects(seaweedfs_url))) == []
+    assert list(list_all(Bucket(seaweedfs_url, patient.root))) == []
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")  # nothing listens there
     code, found = patient.doctor()
     assert code == 1

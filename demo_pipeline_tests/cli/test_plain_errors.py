@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from demo_pipeline.cli.app import main
-from demo_pipeline.store.s3 import S3CallError, S3Objects
+from demo_pipeline.store.bucket import Bucket, S3CallError
 from demo_pipeline_tests.faults.states import stuck_runs
 from demo_pipeline_tests.uploads import upload
 
@@ -103,14 +103,14 @@ def test_a_bucket_that_denies_writing_is_refused_at_once(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    call = S3Objects.call
+    call = Bucket.call
 
-    def deny(self: S3Objects, method: str, key: str = "", **arguments: Any) -> dict[str, Any]:
+    def deny(self: Bucket, method: str, key: str = "", **arguments: Any) -> Any:
         if method in {"put_object", "create_multipart_upload"}:
             raise S3CallError(f"{moto_url}/{key}", "AccessDenied", 403)
         return call(self, method, key, **arguments)
 
-    monkeypatch.setattr(S3Objects, "call", deny)
+    monkeypatch.setattr(Bucket, "call", deny)
     upload(recording, home.parent / "uploads", "one")
     monkeypatch.setenv("DEMO_PIPELINE_STORE", f"{moto_url}/denied")
     monkeypatch.setenv("DEMO_PIPELINE_CACHE", str(home.parent / "cache"))

@@ -8,7 +8,7 @@ from demo_pipeline.annotations.annotation_stage import ANNOTATIONS_STAGE
 from demo_pipeline.exports.record_stages import RECORDS_STAGE
 from demo_pipeline.runs.stage_runs import run_stage
 from demo_pipeline.runs.workspace import Workspace
-from demo_pipeline.store.version_manifest import Recipe, Version
+from demo_pipeline.store.versions import Recipe, Version
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 

@@ -24,9 +24,13 @@ from demo_pipeline.runs.quarantine import (
 from demo_pipeline.runs.stages import STAGES
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.stage import Summary
-from demo_pipeline.store.errors import ChangedOutput, MissingOutput, StorageError
-from demo_pipeline.store.objects import ObjectChangedError
-from demo_pipeline.store.s3 import S3CallError
+from demo_pipeline.store.bucket import S3CallError
+from demo_pipeline.store.errors import (
+    ChangedOutput,
+    MissingOutput,
+    ObjectChangedError,
+    StorageError,
+)
 from demo_pipeline_tests.defs.bench import Bench, bench, ticked
 
 ERRORS: tuple[Exception, ...] = (

@@ -5,7 +5,9 @@ from collections.abc import Callable
 
 from demo_pipeline.runs.discovery_table import ObservedFile
 from demo_pipeline.store.errors import StorageError
-from demo_pipeline.store.objects import PAGE, ObjectInfo, Page
+from demo_pipeline.store.folder import ObjectInfo, Page
+
+PAGE = 1000
 
 
 class Bucket:

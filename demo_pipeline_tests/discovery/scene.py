@@ -9,7 +9,7 @@ from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.runs.discovery import Request, Tick, tick
 from demo_pipeline.runs.discovery_table import DiscoveryTable, Upload, UploadState
 from demo_pipeline.settings import DiscoverySettings
-from demo_pipeline.store.objects import Objects
+from demo_pipeline.store.folder import Objects
 from demo_pipeline_tests.discovery.bucket import Bucket
 from demo_pipeline_tests.discovery.dagster_like import Runs
 from demo_pipeline_tests.discovery.dying_ticks import DyingTable

@@ -22,7 +22,7 @@ from demo_pipeline.runs.failures import MAX_LOST_RUNS
 from demo_pipeline.runs.results import Status
 from demo_pipeline.settings import DiscoverySettings
 from demo_pipeline.store.errors import StorageError
-from demo_pipeline.store.objects import Objects
+from demo_pipeline.store.folder import Objects
 from demo_pipeline_tests.discovery.bucket import Bucket
 from demo_pipeline_tests.discovery.dagster_like import Run, Runs
 from demo_pipeline_tests.discovery.dying_ticks import DyingTable, Killed

@@ -11,7 +11,7 @@ from demo_pipeline.runs.discovery_table import UploadState, fingerprint_of
 from demo_pipeline.runs.results import Status
 from demo_pipeline.settings import DiscoverySettings
 from demo_pipeline.store.errors import StorageError
-from demo_pipeline.store.objects import FolderObjects
+from demo_pipeline.store.folder import Folder
 from demo_pipeline_tests.discovery.bucket import Bucket
 from demo_pipeline_tests.settings_constants import with_constants
 
@@ -486,7 +486,7 @@ class TestNames:
         folder.mkdir(parents=True)
         for file in RECORDING_FILES:
             (folder / file).write_bytes(b"x")
-        scene.objects = FolderObjects(root)
+        scene.objects = Folder(root)
         [request] = scene.go_on()
         assert re.fullmatch(r"caf-[0-9a-f]{24}", request.id)
 
@@ -500,7 +500,7 @@ class TestNames:
         for name, neighbour in zip(names[1:], names, strict=False):
             (tmp_path / name / "previous").symlink_to(f"../{neighbour}")
         scene.objects, scene.settings = (
-            FolderObjects(tmp_path),
+            Folder(tmp_path),
             with_constants(DiscoverySettings, pages_per_tick=2)(),
         )
         assert [each.id for each in scene.go_on()] == names

@@ -30,7 +30,7 @@ from demo_pipeline.recording.video_probe import VideoProbe
 from demo_pipeline.review.triage import TRIAGE_STAGE, build_triage
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
-from demo_pipeline.store.version_manifest import Recipe
+from demo_pipeline.store.versions import Recipe
 from demo_pipeline.trajectories.provenance import write_hidden_actions, write_provenance
 from demo_pipeline_tests.datasets.builders import ROW
 

@@ -182,7 +182,7 @@ def test_a_verdict_rebuilds_the_datasets_and_no_record(workspace: Workspace) -> 
     assert json.loads(without["dataset/exports.json"])["trajectories"]["one"]["left_out"] == (
         "rejected"
     )
-    assert workspace.store.current("sft").manifest.summary["excluded_trajectories"]["rejected"] == 1  # type: ignore[union-attr,index,call-overload]
+    assert workspace.store.current("sft").manifest.summary["excluded_trajectories"]["rejected"] == 1  # type: ignore[union-attr]
     decide(workspace, "undo", {"decision": rejected})
     assert built(workspace) == before
 

@@ -15,21 +15,30 @@ from demo_pipeline.runs.stage_runs import is_up_to_date, run_stage
 from demo_pipeline.runs.stages import STAGE_BY_NAME, STAGES
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
-from demo_pipeline.store.s3 import S3Objects
 from demo_pipeline.store.uploads import Uploads
 from demo_pipeline_tests.sample_workspace import contents, copy_of, open_workspace, run_all_stages
-from demo_pipeline_tests.store.faulty import Fault, FaultyObjects
+from demo_pipeline_tests.store.making_outputs import Counting
 
 FIRST = STAGES[0]
+
+
+class _Uploads(Counting):
+    """A bucket in which another process replaces an object just before its download."""
+
+    swapped = ""
+
+    def fetch(self, key: str, etag: str, dest: Path) -> None:
+        if key == self.swapped:
+            self.put(key, b"foreign bytes")
+        super().fetch(key, etag, dest)
 
 
 class Place:
     """A local store over uploads on S3; downloads are counted."""
 
-    def __init__(self, url: str, root: Path, uploads: Path, *faults: Fault) -> None:
-        self.bucket = S3Objects(url)
+    def __init__(self, url: str, root: Path, uploads: Path) -> None:
+        self.bucket = _Uploads(url, root / "cache")
         self.upload(uploads / "first")
-        self.downloads = FaultyObjects(self.bucket, *faults, methods=frozenset({"fetch"}))
         settings = Settings(
             uploads=url,
             store=str(root / "store"),
@@ -37,7 +46,7 @@ class Place:
             cache=str(root / "cache"),
         )
         opened = Workspace.open(settings)
-        bucket = Uploads(self.downloads, Path(settings.cache))
+        bucket = Uploads(self.bucket, Path(settings.cache))
         self.pipeline = Workspace(settings, bucket, opened.store, opened.tasks)
 
     def upload(self, folder: Path) -> None:
@@ -49,9 +58,7 @@ class Place:
         return [name for name, status in statuses.items() if status == "made"]
 
     def fetched(self) -> int:
-        count = len(self.downloads.calls)
-        self.downloads.calls.clear()
-        return count
+        return len(self.bucket.downloads())
 
 
 @pytest.fixture
@@ -62,7 +69,7 @@ def place(moto_url: str, tmp_path: Path, made_root: Path) -> Place:
 def change_task(place: Place, content: str) -> None:
     read = place.bucket.read("first/meta.json")
     assert read is not None
-    meta = json.loads(read[0])
+    meta = json.loads(read)
     meta["quest"]["content"] = content
     place.bucket.put("first/meta.json", json.dumps(meta).encode())
 
@@ -124,11 +131,13 @@ def test_an_upload_replaced_during_its_download_supersedes_the_run_without_a_qua
     moto_url: str, tmp_path: Path, made_root: Path
 ) -> None:
     """The second of the three files is swapped; the next run takes the new upload."""
-    place = Place(moto_url, tmp_path, made_root / "uploads", Fault(2, "swap"))
+    place = Place(moto_url, tmp_path, made_root / "uploads")
+    place.bucket.swapped = "first/meta.json"
     with pytest.raises(SupersededError):
         run_stage(place.pipeline, FIRST, "first")
     assert place.pipeline.store.outputs() == []
     assert list_quarantine(place.pipeline.store) == []
+    place.bucket.swapped = ""
     place.upload(made_root / "uploads" / "first")
     assert place.redone()[0] == "raw_recordings"
 

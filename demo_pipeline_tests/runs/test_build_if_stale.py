@@ -3,7 +3,7 @@ import pytest
 from demo_pipeline.problems import DemonstrationError, Problem, Severity
 from demo_pipeline.runs.build import build_if_stale
 from demo_pipeline.store.store import open_store
-from demo_pipeline.store.version_manifest import CheckOutcome
+from demo_pipeline.store.versions import CheckOutcome
 from demo_pipeline_tests.store.making_outputs import recipe, seen
 
 WARNING = Problem("odd", "a", "is odd", severity=Severity.WARNING)
@@ -74,7 +74,7 @@ def test_readers_keep_the_last_version_when_a_check_fails(store, tmp_path):
     assert rejected.checks[0].problems == (WARNING,)
     assert seen(store, "events/d1") == {"a": "good"}
     assert len(list((tmp_path / ".versions/events/d1").iterdir())) == 1
-    assert list((tmp_path / ".staging/events/d1").iterdir()) == []
+    assert list((tmp_path / ".staging").iterdir()) == []
 
 
 def test_a_failed_advisory_check_is_recorded_in_the_manifest(either):
@@ -105,4 +105,4 @@ def test_an_error_of_a_stage_is_raised_and_nothing_is_committed(
         stage.make(store)
     assert caught.value.problems == (problem,)
     assert store.outputs() == []
-    assert list((tmp_path / ".staging/events/d1").iterdir()) == []
+    assert list((tmp_path / ".staging").iterdir()) == []

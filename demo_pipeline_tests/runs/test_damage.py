@@ -1,32 +1,35 @@
-"""Bytes that change after their commit, at equal size and time: built again, or named."""
+"""Bytes that change after their commit: named in every output that holds them, never handed on."""
 
 import json
 import os
-import re
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from demo_pipeline.exports.dataset_stages import INDEX_STAGE
-from demo_pipeline.runs.damage import left_out_damage
+from demo_pipeline.runs.damage import damage_problem, left_out_damage, verify_outputs
 from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.health import HealthLevel, examine_workspace
+from demo_pipeline.runs.quarantine import list_quarantine
 from demo_pipeline.runs.stage_runs import run_stage
-from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, STAGE_BY_NAME
+from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, STAGES
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
 from demo_pipeline_tests.datasets.stores import commit_trajectories
-from demo_pipeline_tests.named_stages import CUDAG_STAGE, MESSAGES_STAGE, SFT_STAGE
-from demo_pipeline_tests.sample_workspace import copy_of, open_workspace
-
-BUILT = (SFT_STAGE, MESSAGES_STAGE, CUDAG_STAGE, INDEX_STAGE)
-DOCUMENTS = ("task.json", "result.json", "steps/000/action.json", "provenance.parquet")
+from demo_pipeline_tests.named_stages import SFT_STAGE
+from demo_pipeline_tests.sample_workspace import open_workspace, run_all_stages
 
 
 @pytest.fixture
-def root(made_root: Path, tmp_path: Path) -> Path:
-    return copy_of(made_root, tmp_path / "root")
+def made(made_root: Path, tmp_path: Path) -> Workspace:
+    """Every stage of a demonstration, with the hard links between its outputs."""
+    shutil.copytree(made_root / "uploads" / "first", tmp_path / "uploads" / "first")
+    workspace = open_workspace(tmp_path)
+    run_all_stages(workspace, "first")
+    return workspace
 
 
 @pytest.fixture(params=["folder", "bucket"])
@@ -34,14 +37,9 @@ def workspace(request: pytest.FixtureRequest, tmp_path: Path, moto_url: str) -> 
     """Three trajectories in a store of either kind."""
     (tmp_path / "uploads").mkdir()
     store = str(tmp_path / "store") if request.param == "folder" else f"{moto_url}/store"
-    places = {name: str(tmp_path / name) for name in ("uploads", "cache", "tasks")}
+    places = {name: str(tmp_path / name) for name in ("uploads", "cache")}
     opened = Workspace.open(
-        Settings(
-            uploads=places["uploads"],
-            store=store,
-            cache=places["cache"],
-            osworld_tasks=places["tasks"],
-        )
+        Settings(**places, store=store, osworld_tasks=str(tmp_path / "tasks"))  # type: ignore[arg-type]
     )
     add(opened, tmp_path, "one", "two", "three")
     return opened
@@ -55,172 +53,133 @@ def add(workspace: Workspace, root: Path, *names: str) -> None:
     commit_trajectories(workspace, made)
 
 
-def flip(workspace: Workspace, output: str, file: str) -> None:
-    """Change one bit of a file as readers of this machine see it."""
-    folder = workspace.store.open(output)[0]
-    path = (folder / file).resolve()
-    status = path.stat()
-    data = bytearray(path.read_bytes())
+def flip(path: Path) -> None:
+    """Change one bit of a file, in place and at the same time."""
+    status, data = path.stat(), bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     with path.open("r+b") as stream:  # its hard links change with it
         stream.write(data)
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
-def indexed(workspace: Workspace) -> set[str]:
-    folder = workspace.store.open(INDEX_STAGE.folder)[0]
-    index = json.loads((folder / "index.json").read_bytes())
-    return {entry["id"] for entry in index["trajectories"]}
+def paths(workspace: Workspace) -> Iterator[tuple[str, Path]]:
+    """Each output with each of its files, those of linked versions too."""
+    for name in workspace.store.outputs():
+        for folder, _, files in os.walk(workspace.store.open(name)[0], followlinks=True):
+            yield from ((name, Path(folder, file)) for file in files)
 
 
-def exported(workspace: Workspace) -> set[str]:
-    folder = workspace.store.open(SFT_STAGE.folder)[0]
-    return set(re.findall(r"trajectories/(\w+)/", (folder / "samples.jsonl").read_text()))
+def test_one_flipped_bit_in_any_file_is_named_in_every_output_that_holds_it(
+    made: Workspace,
+) -> None:
+    found = [(name, path, path.stat().st_ino) for name, path in paths(made)]
+    several = 0
+    for inode in {inode for *_, inode in found if inode}:
+        held = {name: path for name, path, other in found if other == inode}
+        path = next(iter(held.values()))
+        if not path.stat().st_size:
+            continue
+        flip(path)
+        damages = verify_outputs(made).damages
+        flip(path)
+        assert {damage.output for damage in damages} == held.keys(), path
+        assert all("run --verify" in str(damage_problem(damage)) for damage in damages)
+        several += len(held) > 1
+    assert several > 10
+    assert verify_outputs(made).damages == ()
+
+
+def test_the_command_that_the_sentence_names_builds_it_again(made: Workspace) -> None:
+    before = {name: made.store.current(name) for name in made.store.outputs()}
+    for name in ("screenshots/first", "actions/first", "records/first"):
+        flip(next(path for output, path in paths(made) if output == name))
+    found = verify_outputs(made)
+    assert found.demonstrations == {"first"}
+    for stage in STAGES:  # what `run --verify` does
+        run_stage(made, stage, "first", force=True)
+    assert verify_outputs(made).damages == ()
+    assert {name: made.store.current(name) for name in made.store.outputs()} == before
 
 
 @pytest.mark.parametrize(
-    "files",
-    [
-        {"events": "events.parquet"},
-        {"contact_sheets": "sheet.jpg"},
-        {"trajectories": "task.json"},
-        {"ui_trees": "000.json", "trajectories": "steps/000/ui_tree.json"},
-        {"screenshots": "000.png", "trajectories": "steps/000/screenshot.png"},
-    ],
-    ids=str,
+    ("stage", "damaged"),
+    [("actions", "events/first"), ("trajectories", "ui_trees/first")],
 )
-def test_a_damaged_output_is_built_again_with_the_inputs_that_share_its_files(
-    root: Path, files: dict[str, str]
+def test_no_demonstration_is_quarantined_for_a_damaged_file(
+    made: Workspace, stage: str, damaged: str
 ) -> None:
-    workspace = open_workspace(root)
-    names = [known.output("first") for known in STAGE_BY_NAME.values()]
-    before = [workspace.store.current(name) for name in names]
-    for stage, file in files.items():
-        flip(workspace, f"{stage}/first", file)
-    last = STAGE_BY_NAME[[*files][-1]]
-    assert run_stage(workspace, last, "first").status == "made"
-    assert not any(workspace.store.verify(name) for name in names)
-    assert [workspace.store.current(name) for name in names] == before
-    assert run_stage(workspace, last, "first").status == "unchanged"
+    for output, path in list(paths(made)):
+        if output == damaged:
+            path.write_bytes(b"\0" * path.stat().st_size)
+    [built] = [one for one in STAGES if one.name == stage]
+    with pytest.raises(Exception, match=f"{damaged}/.* was changed after its commit"):
+        run_stage(made, built, "first", force=True)
+    assert list_quarantine(made.store) == []
 
 
-@pytest.mark.parametrize(
-    ("stage", "damaged", "file"),
-    [
-        ("actions", "recordings", "manifest.json"),
-        ("actions", "events", "events.parquet"),
-        ("screenshots", "actions", "actions.parquet"),
-        ("trajectories", "ui_trees", "000.json"),
-        ("trajectories", "screenshots", "000.png"),
-    ],
-)
-def test_a_damaged_input_of_a_build_is_built_again_before_it_is_read(
-    root: Path, stage: str, damaged: str, file: str
+def test_a_file_of_another_size_is_noticed_and_built_again_by_the_next_run(
+    made: Workspace,
 ) -> None:
-    """A build that has to be made anyway: its own output is whole."""
-    workspace = open_workspace(root)
-    names = [known.output("first") for known in STAGE_BY_NAME.values()]
-    before = [workspace.store.current(name) for name in names]
-    flip(workspace, f"{damaged}/first", file)
-    assert run_stage(workspace, STAGE_BY_NAME[stage], "first", force=True).status == "made"
-    assert not any(workspace.store.verify(name) for name in names)
-    assert [workspace.store.current(name) for name in names] == before
+    path = next(path for output, path in paths(made) if output == "events/first")
+    path.write_bytes(b"short")
+    assert made.store.current("events/first") is None
+    statuses = run_all_stages(made, "first")
+    assert statuses["events"] == "made"
+    assert verify_outputs(made).damages == ()
 
 
-@pytest.mark.parametrize("workspace", ["folder"], indirect=True)
-def test_a_damaged_dataset_that_another_reads_is_built_again_before(workspace: Workspace) -> None:
-    statistics = DATASET_STAGE_BY_NAME["dataset_statistics"]
-    for stage in (SFT_STAGE, MESSAGES_STAGE, INDEX_STAGE, statistics):
-        before = run_dataset_stage(workspace, stage).version
-    flip(workspace, INDEX_STAGE.folder, "steps.parquet")
-    assert run_dataset_stage(workspace, statistics, force=True).version == before
-    assert workspace.store.verify(INDEX_STAGE.folder) == []
-
-
-@pytest.mark.parametrize("workspace", ["folder"], indirect=True)
-def test_a_picture_that_a_dataset_shares_with_a_trajectory_costs_that_trajectory(
-    workspace: Workspace,
+def test_a_damaged_trajectory_is_named_until_it_and_what_holds_it_are_built_again(
+    workspace: Workspace, tmp_path: Path
 ) -> None:
-    """The picture is a hard link of the trajectory's, which a dataset does not build."""
-    for picture in Path(workspace.store.url).rglob("*.png"):
-        os.utime(picture, (0, 0))
-    run_dataset_stage(workspace, SFT_STAGE)
-    shared = "trajectories/one/steps/000/screenshot.png"
-    flip(workspace, SFT_STAGE.folder, shared)
-    [problem] = left_out_damage(run_dataset_stage(workspace, SFT_STAGE).summary)
-    assert problem.file == shared
-    assert exported(workspace) == {"two", "three"}
-
-
-def test_a_damaged_dataset_is_built_again(workspace: Workspace) -> None:
-    first = run_dataset_stage(workspace, SFT_STAGE)
-    flip(workspace, SFT_STAGE.folder, "samples.jsonl")
-    again = run_dataset_stage(workspace, SFT_STAGE)
-    assert again.version == first.version
-    assert workspace.store.verify(SFT_STAGE.folder) == []
-    assert exported(workspace) == {"one", "two", "three"}
-
-
-@pytest.mark.parametrize("file", DOCUMENTS)
-@pytest.mark.parametrize("workspace", ["folder"], indirect=True)
-def test_a_damaged_trajectory_is_not_handed_on_and_costs_no_record(
-    workspace: Workspace, tmp_path: Path, file: str
-) -> None:
-    """The index leaves it out and names it; its records and pictures are as they were made."""
-    for stage in BUILT:
+    for stage in (SFT_STAGE, INDEX_STAGE):
         run_dataset_stage(workspace, stage)
-    flip(workspace, "trajectories/one", file)
-    add(workspace, tmp_path, "four")
-    run_dataset_stage(workspace, SFT_STAGE)
-    assert exported(workspace) == {"one", "two", "three", "four"}
+    version = workspace.store.current("trajectories/one")
+    assert version
+    file = "steps/000/screenshot.png"
+    if workspace.store.url.startswith("s3"):
+        key = f"versions/{version.at}/content/{file}"
+        data = workspace.store.objects.read(key) or b""
+        workspace.store.objects.put(key, data[:-1] + bytes([data[-1] ^ 1]))
+    else:
+        flip(workspace.store.open("trajectories/one")[0] / file)
+    found = verify_outputs(workspace)
+    named = {damage.file for damage in found.damages}
+    assert {f"trajectories/one/{file}", f"dataset/trajectories/one/{file}"} <= named
+    assert found.demonstrations == {"one"}
+    assert found.datasets
+    add(workspace, tmp_path, "one")
+    for stage in (SFT_STAGE, INDEX_STAGE):
+        run_dataset_stage(workspace, stage, force=True)
+    assert verify_outputs(workspace).damages == ()
+
+
+@pytest.mark.parametrize("workspace", ["folder"], indirect=True)
+def test_damaged_records_are_left_out_named_and_cost_no_other(workspace: Workspace) -> None:
+    folder = workspace.store.open("records/one")[0]
+    flip(folder / "trajectory.jsonl")
     result = run_dataset_stage(workspace, INDEX_STAGE)
     [problem] = left_out_damage(result.summary)
-    assert (problem.demonstration, problem.file) == ("one", f"trajectories/one/{file}")
+    assert problem.demonstration == "one"
     assert problem.remedy == "`demo-pipeline run --verify` builds it again"
-    assert result.summary["left_out"] == {"broken": 1, "quarantined": 0}
-    assert indexed(workspace) == {"two", "three", "four"}
-    add(workspace, tmp_path, "one")
-    for stage in BUILT:
-        assert left_out_damage(run_dataset_stage(workspace, stage).summary) == []
-    assert indexed(workspace) == exported(workspace) == {"one", "two", "three", "four"}
+    index = json.loads((workspace.store.open("dataset")[0] / "index.json").read_bytes())
+    assert {entry["id"] for entry in index["trajectories"]} == {"two", "three"}
 
 
-@pytest.mark.parametrize("workspace", ["folder"], indirect=True)
-def test_what_one_dataset_found_damaged_the_next_leaves_out_unread(
-    workspace: Workspace,
-) -> None:
-    run_dataset_stage(workspace, SFT_STAGE)
-    flip(workspace, "trajectories/one", "task.json")
-    run_dataset_stage(workspace, INDEX_STAGE)
-    run_dataset_stage(workspace, SFT_STAGE)
-    assert indexed(workspace) == exported(workspace) == {"two", "three"}
-
-
-@pytest.mark.parametrize("workspace", ["bucket"], indirect=True)
-def test_a_damaged_copy_of_a_bucket_is_downloaded_again(workspace: Workspace) -> None:
-    flip(workspace, "trajectories/one", "task.json")
-    result = run_dataset_stage(workspace, SFT_STAGE)
-    assert left_out_damage(result.summary) == []
-    assert exported(workspace) == {"one", "two", "three"}
-
-
-@pytest.mark.parametrize("workspace", ["folder"], indirect=True)
-@pytest.mark.parametrize("file", DOCUMENTS)
-def test_the_doctor_names_damage_when_nothing_is_to_do(workspace: Workspace, file: str) -> None:
+def test_the_doctor_names_a_file_of_another_size(made: Workspace) -> None:
     def found() -> tuple[HealthLevel, str]:
-        [finding] = [one for one in examine_workspace(workspace) if one.check == "outputs"]
+        [finding] = [one for one in examine_workspace(made) if one.check == "outputs"]
         return finding.level, finding.message
 
     assert found()[0] is HealthLevel.OK
-    flip(workspace, "trajectories/one", file)
+    path = made.store.open("trajectories/first")[0] / "task.json"
+    path.write_bytes(path.read_bytes() + b" ")
     level, message = found()
     assert level is HealthLevel.ERROR
-    assert f"trajectories/one/{file}" in message
     assert "`demo-pipeline run --verify`" in message
 
 
 def test_every_stage_says_what_its_checks_compare() -> None:
-    of_demonstrations = [check for stage in STAGE_BY_NAME.values() for check in stage.checks]
+    of_demonstrations = [check for stage in STAGES for check in stage.checks]
     of_datasets = [check for stage in DATASET_STAGE_BY_NAME.values() for check in stage.checks]
     assert [check.name for check in of_demonstrations if not check.compared] == ["osworld_compared"]
     assert [check.name for check in of_datasets if not check.compared] == []

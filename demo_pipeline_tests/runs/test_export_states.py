@@ -20,7 +20,7 @@ from demo_pipeline.runs.stages import TRAINING_EXPORTS, is_built, upstream
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DatasetSettings, Settings
 from demo_pipeline.store.errors import MissingOutput
-from demo_pipeline.store.version_manifest import Recipe
+from demo_pipeline.store.versions import Recipe
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory, read_lines
 from demo_pipeline_tests.datasets.stores import commit_trajectories
 from demo_pipeline_tests.named_stages import MESSAGES_STAGE, SFT_STAGE

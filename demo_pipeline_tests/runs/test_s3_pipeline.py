@@ -13,8 +13,8 @@ from demo_pipeline.runs.stages import DATASET_STAGES
 from demo_pipeline.runs.task_catalog import TASKS_STAGE
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
+from demo_pipeline.store.bucket import Bucket
 from demo_pipeline.store.errors import MissingOutput, StorageError
-from demo_pipeline.store.s3 import S3Objects
 from demo_pipeline_tests.named_stages import SFT_STAGE
 from demo_pipeline_tests.sample_workspace import contents, open_workspace, run_all_stages
 
@@ -71,8 +71,8 @@ def test_a_bucket_gets_the_same_versions_as_a_local_store(
     # A dataset that lost a file in the bucket is not counted as none.
     samples = bucket.store.current(SFT_STAGE.folder)
     assert samples is not None
-    lost = f"versions/{SFT_STAGE.folder}/{samples.id}/content/samples.parquet"
-    objects = S3Objects(f"{moto_url}/store")
+    lost = f"versions/{SFT_STAGE.folder}/{samples.place}/content/samples.parquet"
+    objects = Bucket(f"{moto_url}/store", tmp_path)
     assert objects.head(lost) is not None
     objects.delete(lost)
     newcomer = machine("another place")

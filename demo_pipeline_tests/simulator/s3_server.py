@@ -25,7 +25,7 @@ import pytest
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler
 from moto.server import ThreadedMotoServer
 
-from demo_pipeline.store.s3 import S3Objects
+from demo_pipeline.store.bucket import Bucket
 
 ACCESS_KEY = "test-access-key"
 SECRET_KEY = "canary-secret-4f1c9e"  # noqa: S105 - tests search messages for it
@@ -70,7 +70,7 @@ class S3Server:
     def make_bucket(self, name: str = "") -> str:
         """The URL of a new bucket, by default with a random name; only while `connected`."""
         name = name or f"bucket-{secrets.token_hex(6)}"
-        S3Objects(f"s3://{name}").call("create_bucket")
+        Bucket(f"s3://{name}", Path(tempfile.gettempdir())).call("create_bucket")
         return f"s3://{name}"
 
 

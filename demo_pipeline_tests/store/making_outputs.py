@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from demo_pipeline.store.bucket import BucketStore
+from demo_pipeline.store.bucket import Bucket
 from demo_pipeline.store.store import Store
-from demo_pipeline.store.version_manifest import Recipe, Version
+from demo_pipeline.store.versions import Recipe, Version
 
 Files = Mapping[str, str]
 
@@ -53,7 +53,7 @@ def contents(folder: Path) -> dict[str, str]:
 def recorded_calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Path]]:
     """Every `fsync` and `rename` of this process from now on, with its path, in their order."""
     calls: list[tuple[str, Path]] = []
-    fsync, replace = os.fsync, Path.replace
+    fsync, replace, rename = os.fsync, Path.replace, Path.rename
 
     def synced(descriptor: Any) -> None:
         number = descriptor if isinstance(descriptor, int) else descriptor.fileno()
@@ -64,15 +64,20 @@ def recorded_calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Path]]:
         calls.append(("rename", target))
         return replace(self, target)
 
+    def renamed(self: Path, target: Path) -> Path:
+        calls.append(("rename", target))
+        return rename(self, target)
+
     monkeypatch.setattr(os, "fsync", synced)
     monkeypatch.setattr(Path, "replace", replaced)
+    monkeypatch.setattr(Path, "rename", renamed)
     return calls
 
 
 def spoil(store: Store, version: Version, file: str, data: bytes | None) -> None:
     """Write other bytes in the place of a version's file (or manifest), or remove it."""
-    key = f"versions/{version.output}/{version.id}/{file}"
-    if isinstance(store, BucketStore):
+    key = f"versions/{version.at}/{file}"
+    if isinstance(store.objects, Bucket):
         store.objects.delete(key) if data is None else store.objects.put(key, data)
     elif data is None:
         Path(store.url, f".{key}").unlink()
@@ -82,7 +87,34 @@ def spoil(store: Store, version: Version, file: str, data: bytes | None) -> None
 
 def elsewhere(store: Store) -> Store:
     """The store as a machine sees it that has nothing of a bucket in its cache."""
-    if not isinstance(store, BucketStore):
+    if not isinstance(store.objects, Bucket):
         return store
-    cache = store._folder.root
-    return BucketStore(cache.with_name(f"{cache.name}-elsewhere"), store.objects)
+    cache = store.objects.cache.root
+    return Store(Bucket(store.url, cache.with_name(f"{cache.name}-elsewhere")))
+
+
+def age(store: Store, days: float = 100.0) -> None:
+    """Let everything in a folder, or in the cache of a bucket, be older than it is."""
+    place = store.objects
+    root = place.cache.root if isinstance(place, Bucket) else Path(place.url)
+    for path in root.rglob("*"):
+        then = path.lstat().st_mtime - days * 86_400
+        os.utime(path, (then, then), follow_symlinks=False)
+
+
+class Counting(Bucket):
+    """A bucket that notes every operation and its key."""
+
+    def __init__(self, url: str, cache: Path) -> None:
+        super().__init__(url, cache)
+        self.calls: list[tuple[str, str]] = []
+
+    def call(self, method: str, key: str = "", **arguments: Any) -> Any:
+        self.calls.append((method, key))
+        return super().call(method, key, **arguments)
+
+    def downloads(self) -> list[str]:
+        """The keys that were read since the last question."""
+        read = [key for method, key in self.calls if method == "get_object"]
+        self.calls.clear()
+        return read

@@ -27,8 +27,8 @@ from demo_pipeline.runs.stage_runs import run_stage
 from demo_pipeline.runs.stages import DATASET_STAGES, STAGES, TRAINING_EXPORTS
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
+from demo_pipeline.store.bucket import Bucket
 from demo_pipeline.store.errors import StorageError
-from demo_pipeline.store.s3 import S3Objects
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
 from demo_pipeline_tests.datasets.stores import commit_trajectories
 from demo_pipeline_tests.simulator.s3_server import S3Server
@@ -53,11 +53,11 @@ def workspace(
         for url in (UPLOADS, STORE):
             moto.make_bucket(url.split("/")[2])
         for file in RECORDING_FILES:
-            S3Objects(UPLOADS).put(f"one/{file}", recording / file)
+            Bucket(UPLOADS, tmp_path).put(f"one/{file}", recording / file)
         # By another test: the server is shared.
         s3_backends[DEFAULT_ACCOUNT_ID]["aws"].buckets[STORE.split("/")[2]].keys.clear()
-        S3Objects(STORE).put("evaluations/mine/predictions.jsonl", b"")
-        S3Objects(STORE).put("evaluations/mine/evaluation.json", b'{"split": "any"}')
+        Bucket(STORE, tmp_path).put("evaluations/mine/predictions.jsonl", b"")
+        Bucket(STORE, tmp_path).put("evaluations/mine/evaluation.json", b'{"split": "any"}')
         iam = get_session().create_client("iam")
         user = tmp_path.name
         iam.create_user(UserName=user)
@@ -87,7 +87,7 @@ def test_the_documented_policy_is_enough_and_gives_no_more(workspace: Workspace)
     assert len(list_quarantine(workspace.store)) == 1
     assert release(workspace.store, "one")
     workspace.store.remove(output)
-    workspace.store.collect(0, 2e9)
+    workspace.store.prune(-5)
     assert workspace.store.outputs() == []
     for key in ("one/meta.json", "two/meta.json"):
         with pytest.raises(StorageError, match="access denied"):

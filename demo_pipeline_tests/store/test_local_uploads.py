@@ -4,10 +4,10 @@ import pytest
 
 from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.problems import DemonstrationError
+from demo_pipeline.store.bucket import Bucket
 from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.names import safe_id
 from demo_pipeline.store.uploads import UploadedDemonstration, Uploads, open_uploads
-from demo_pipeline_tests.store.memory_objects import MemoryObjects
 
 NAMES = ("b", "My demo, 1 (fertig) ü")
 
@@ -39,7 +39,7 @@ def uploads(request, tmp_path):
             upload(tmp_path / "root", name)
         upload(tmp_path, "outside")
         return open_uploads((tmp_path / "root").as_uri())
-    objects = MemoryObjects(shuffle=3)
+    objects = Bucket(request.getfixturevalue("moto_url"), tmp_path / "cache")
     for name in (*NAMES, ".hidden"):
         for file in RECORDING_FILES:
             objects.put(f"{name}/{file}", file.encode())

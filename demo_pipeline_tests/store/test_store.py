@@ -1,13 +1,10 @@
 import json
-import os
 import pickle
-from pathlib import Path
 
 import pytest
 
-from demo_pipeline.files.atomic_write import link_or_copy
-from demo_pipeline.store.bucket import BucketStore
-from demo_pipeline.store.errors import ChangedOutput, MissingOutput, StorageError
+from demo_pipeline.store.bucket import Bucket
+from demo_pipeline.store.errors import MissingOutput, OutputError, StorageError
 from demo_pipeline.store.store import Store, open_store
 from demo_pipeline_tests.store.making_outputs import (
     elsewhere,
@@ -41,7 +38,7 @@ def test_the_manifest_records_the_recipe_and_the_files(store, tmp_path):
     with store.stage("events/d1") as staging:
         write(staging.path, {"a.txt": "alpha"})
         version = store.commit(staging, recipe("7", log="abc"), {"rows": 3})
-    path = tmp_path / "store/.versions/events/d1" / version.id / "manifest.json"
+    path = tmp_path / "store/.versions/events/d1" / version.place / "manifest.json"
     manifest = json.loads(path.read_bytes())
     digest = manifest["files"][0].pop("sha256")
     assert digest == "8ed3f6ad685b959ead7022518e1af76cd816f8e8ec7ccdda1ed4018e8f2223f8"
@@ -59,75 +56,12 @@ def test_the_manifest_records_the_recipe_and_the_files(store, tmp_path):
     }
 
 
-def test_the_same_bytes_have_the_same_version_in_every_store(tmp_path):
-    versions = [put(open_store(str(tmp_path / name)), "sft", FILES) for name in ("one", "two")]
-    assert versions[0] == versions[1]
-    again = put(open_store(str(tmp_path / "one")), "sft", dict(reversed(FILES.items())))
-    assert again == versions[0]
-    assert len(list((tmp_path / "one/.versions/sft").iterdir())) == 1
-    assert list((tmp_path / "one/.staging/sft").iterdir()) == []
-
-
-def test_hard_linked_files_of_another_version_are_not_synced_again(tmp_path, monkeypatch):
-    store = Store(tmp_path / "store")
-    source = put(store, "trees/d1", FILES)
-    folder = tmp_path / "store/trees/d1"
-    calls = recorded_calls(monkeypatch)
-    with store.stage("steps/d1") as staging:
-        staging.hardlink_sources.append(source)
-        write(staging.path, {"own.txt": "own"})
-        link_or_copy(folder / "a.txt", staging.path / "linked.txt")
-        (staging.path / "copied.txt").write_bytes((folder / "a.txt").read_bytes())
-        version = store.commit(staging, recipe(), {})
-    entries = {entry.path: entry for entry in version.manifest.files}
-    assert entries["linked.txt"].sha256 == entries["copied.txt"].sha256
-    assert entries["linked.txt"].size == entries["copied.txt"].size == 5
-    synced = {path.name for call, path in calls if call == "fsync"}
-    assert {"own.txt", "copied.txt"} <= synced
-    assert "linked.txt" not in synced
-    assert seen(store, "steps/d1") == {"own.txt": "own", "linked.txt": "alpha"} | {
-        "copied.txt": "alpha"
-    }
-    assert store.verify("steps/d1") == []
-
-
-def test_a_changed_hard_linked_file_is_refused(tmp_path):
-    store = Store(tmp_path / "store")
-    source = put(store, "ui_trees/d1", FILES)
-    (tmp_path / "store/ui_trees/d1/deep/b.txt").write_text("bota")
-    with store.stage("trajectories/d1") as staging:
-        staging.hardlink_sources.append(source)
-        link_or_copy(tmp_path / "store/ui_trees/d1/deep/b.txt", staging.path / "linked.txt")
-        with pytest.raises(ChangedOutput, match=r"ui_trees/d1/deep/b\.txt was changed") as caught:
-            store.commit(staging, recipe(), {})
-        assert caught.value.output == "ui_trees/d1"
-        assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)  # noqa: S301
-    assert store.current("trajectories/d1") is None
-
-
 def test_equal_content_has_equal_fingerprints_whatever_built_it(either):
     one = put(either, "events/d1", FILES)
     two = put(either, "events/d2", FILES)
     assert one.content == two.content
     assert one.id != two.id
     assert put(either, "events/d2", FILES | {"a.txt": "other"}).content != one.content
-
-
-@pytest.mark.parametrize("file", ["content/deep/b.txt", "manifest.json"])
-@pytest.mark.parametrize("bytes_there", [None, b"bet"])
-def test_a_damaged_output_is_not_current_and_is_restored_to_the_same_bytes(
-    either, file, bytes_there
-):
-    version = put(either, OUTPUT, FILES)
-    spoil(either, version, file, bytes_there)
-    reader = elsewhere(either)
-    with pytest.raises(MissingOutput, match=OUTPUT):
-        seen(reader, OUTPUT)
-    assert reader.current(OUTPUT) is None
-    assert reader.verify(OUTPUT)
-    assert put(either, OUTPUT, FILES) == version
-    assert seen(reader, OUTPUT) == FILES
-    assert reader.verify(OUTPUT) == []
 
 
 def test_files_that_a_caller_knows_to_be_there_are_not_asked_for(store):
@@ -138,7 +72,7 @@ def test_files_that_a_caller_knows_to_be_there_are_not_asked_for(store):
 
 
 def test_a_version_whose_manifest_or_folder_was_replaced_is_not_current(store, tmp_path):
-    folder = tmp_path / "store/.versions" / OUTPUT / put(store, OUTPUT, FILES).id
+    folder = tmp_path / "store/.versions" / OUTPUT / put(store, OUTPUT, FILES).place
     text = (folder / "manifest.json").read_text()
     (folder / "manifest.json").write_text(
         text.replace('"code_version": "1"', '"code_version": "2"')
@@ -148,24 +82,6 @@ def test_a_version_whose_manifest_or_folder_was_replaced_is_not_current(store, t
     assert store.current(OUTPUT) is None
     put(store, OUTPUT, FILES)
     assert seen(store, OUTPUT) == FILES
-
-
-def test_verifying_finds_a_changed_byte_and_a_new_commit_repairs_it(either):
-    version = put(either, OUTPUT, FILES)
-    spoil(either, version, "content/a.txt", b"alphA")
-    spoil(either, version, "content/new.txt", b"")
-    spoil(either, version, "content/deep/b.txt", None)
-    assert [(found.code, found.file) for found in either.verify(OUTPUT)] == [
-        ("changed_file", "events/d1/a.txt"),
-        ("missing_file", "events/d1/deep/b.txt"),
-        ("unexpected_file", "events/d1/new.txt"),
-    ]
-    assert either.current(OUTPUT) is None
-    if isinstance(either, BucketStore):  # nothing removes what is not in a manifest
-        spoil(either, version, "content/new.txt", None)
-    put(either, OUTPUT, FILES)
-    assert either.verify(OUTPUT) == []
-    assert seen(either, OUTPUT) == FILES
 
 
 def test_a_missing_output_is_named(either):
@@ -190,18 +106,6 @@ def test_links_are_readable_while_staged_and_after_the_commit(store, tmp_path):
     moved = open_store(str(tmp_path / "moved"))
     assert seen(moved, "dataset")["trajectories/d1/task.json"] == "one"
     assert moved.verify("dataset") == []
-
-
-def test_damage_behind_a_link_names_the_damaged_output(either):
-    trajectory = put(either, "trajectories/d1", {"task.json": "one"})
-    put(either, "dataset", {}, {"trajectories/d1": trajectory})
-    spoil(either, trajectory, "content/task.json", b"eno")
-    damages = [(found.output, found.file) for found in either.verify("dataset")]
-    assert damages == [("trajectories/d1", "trajectories/d1/task.json")]
-    put(either, "trajectories/d1", {"task.json": "one"})
-    assert seen(either, "dataset") == {"trajectories/d1/task.json": "one"}
-    spoil(either, trajectory, "manifest.json", None)
-    assert [found.code for found in either.verify("dataset")] == ["broken_link"]
 
 
 def test_a_link_to_a_version_removed_meanwhile_is_not_committed(either):
@@ -265,7 +169,7 @@ def test_an_empty_store_is_not_an_error(either, tmp_path):
     assert either.outputs() == []
     assert either.current("events/d1") is None
     assert either.list_documents("quarantine") == []
-    assert either.collect(0, now=1e12) == []
+    assert either.prune(0) == []
     assert not (tmp_path / "store").exists()
 
 
@@ -300,7 +204,7 @@ def test_a_version_that_was_opened_stays_the_same_while_others_are_committed(eit
 def test_everything_is_synced_before_it_is_published(tmp_path, monkeypatch):
     calls, store = recorded_calls(monkeypatch), Store(tmp_path)
     version = put(store, "events/d1", FILES)
-    link_or_copy = tmp_path / ".versions/events/d1" / version.id
+    link_or_copy = tmp_path / ".versions/events/d1" / version.place
     installed = calls.index(("rename", link_or_copy))
     pointed = calls.index(("rename", tmp_path / "events/d1"))
     before = {path.name for call, path in calls[:installed] if call == "fsync"}
@@ -326,24 +230,85 @@ def test_documents_are_replaced_listed_and_deleted(either):
     assert either.get_document("quarantine/a.json") is None
 
 
-def test_names_that_the_file_system_takes_for_one_are_not_mixed(tmp_path, monkeypatch):
-    """As on a file system that ignores case, where `Demo` is found as `demo`."""
-    store = open_store(str(tmp_path))
-    put(store, "events/Demo", {"a": "first"})
-    put(store, "events/demo", {"a": "other"})  # here they are two
-    (tmp_path / "events" / "demo").unlink()
-    found = os.path.lexists
+def test_equal_work_has_the_same_id_in_every_store_and_a_place_of_its_own(tmp_path):
+    one, two = (put(Store(tmp_path / name), "sft", FILES) for name in ("one", "two"))
+    again = put(Store(tmp_path / "one"), "sft", dict(reversed(FILES.items())))
+    assert one.id == two.id == again.id
+    assert len({one.place, two.place, again.place}) == 3
+    assert list((tmp_path / "one/.staging").iterdir()) == []
 
-    def lexists(path):
-        parts = [part.lower() for part in Path(path).parts]
-        below = {tuple(part.lower() for part in each.parts) for each in tmp_path.rglob("*")}
-        return found(path) or tuple(parts) in below
 
-    is_link = Path.is_symlink
-    monkeypatch.setattr(os.path, "lexists", lexists)
-    monkeypatch.setattr(Path, "is_symlink", lambda path: path.name == "demo" or is_link(path))
-    with pytest.raises(StorageError, match=r"events/Demo only in case.*rename"):
-        put(store, "events/demo", {"a": "other"})
-    put(store, "events/Demo", {"a": "second"})
-    monkeypatch.undo()
-    assert seen(store, "events/Demo") == {"a": "second"}
+@pytest.mark.parametrize("file", ["content/deep/b.txt", "manifest.json"])
+@pytest.mark.parametrize("bytes_there", [None, b"bet"])
+def test_what_lacks_a_byte_is_not_current_and_is_replaced_by_a_commit(either, file, bytes_there):
+    version = put(either, OUTPUT, FILES)
+    spoil(either, version, file, bytes_there)
+    reader = elsewhere(either)
+    with pytest.raises(OutputError, match=OUTPUT):
+        seen(reader, OUTPUT)
+    in_bucket = isinstance(either.objects, Bucket)
+    assert (reader.current(OUTPUT) is None) == (not in_bucket or file == "manifest.json")
+    assert reader.verify(OUTPUT)
+    assert put(either, OUTPUT, FILES).id == version.id
+    assert seen(reader, OUTPUT) == FILES
+    assert reader.verify(OUTPUT) == []
+
+
+def test_verifying_finds_a_changed_byte_and_a_commit_repairs_it(either):
+    version = put(either, OUTPUT, FILES)
+    spoil(either, version, "content/a.txt", b"alphA")
+    spoil(either, version, "content/new.txt", b"")
+    spoil(either, version, "content/deep/b.txt", None)
+    assert [(found.code, found.file) for found in either.verify(OUTPUT)] == [
+        ("changed_file", "events/d1/a.txt"),
+        ("missing_file", "events/d1/deep/b.txt"),
+        ("unexpected_file", "events/d1/new.txt"),
+    ]
+    put(either, OUTPUT, FILES)
+    assert either.verify(OUTPUT) == []
+
+
+def test_damage_behind_a_link_is_of_both_outputs_until_both_are_built_again(either):
+    trajectory = put(either, "trajectories/d1", {"task.json": "one"})
+    put(either, "dataset", {}, {"trajectories/d1": trajectory})
+    spoil(either, trajectory, "content/task.json", b"eno")
+    damages = [(found.output, found.file) for found in either.verify("dataset")]
+    assert damages == [("dataset", "dataset/trajectories/d1/task.json")]
+    again = put(either, "trajectories/d1", {"task.json": "one"})
+    if not isinstance(either.objects, Bucket):
+        assert either.current("dataset") is None  # its link leads to the damaged folder
+        assert [found.code for found in either.verify("dataset")] == ["broken_link"]
+    put(either, "dataset", {}, {"trajectories/d1": again})
+    assert seen(either, "dataset") == {"trajectories/d1/task.json": "one"}
+    assert either.verify("dataset") == []
+
+
+def test_a_store_of_the_last_version_is_read(tmp_path):
+    store = Store(tmp_path)
+    version = put(store, OUTPUT, FILES)
+    (tmp_path / ".versions" / version.at).rename(tmp_path / ".versions" / OUTPUT / version.id)
+    (tmp_path / OUTPUT).unlink()
+    (tmp_path / OUTPUT).symlink_to(f"../.versions/{OUTPUT}/{version.id}/content")
+    current = store.current(OUTPUT)
+    assert current
+    assert (current.id, current.place) == (version.id, version.id)
+    assert seen(store, OUTPUT) == FILES
+    put(store, OUTPUT, {"a.txt": "new"})
+    assert store.prune(-5) == [f"{OUTPUT}@{version.id}"]
+
+
+def test_erasing_leaves_nothing_that_carries_the_name(either, tmp_path):
+    put(either, OUTPUT, FILES)
+    put(either, OUTPUT, {"a.txt": "new"})
+    put(either, "events/d2", FILES)
+    seen(either, OUTPUT)
+    if not isinstance(either.objects, Bucket):
+        write(tmp_path / "store", {".staging/events/d1/.dead/a": "", ".locks/events/d1.lock": ""})
+    assert either.erase(OUTPUT)
+    assert not either.erase(OUTPUT)
+    assert [path for path in tmp_path.rglob("*") if "d1" in path.name] == []
+    if isinstance(either.objects, Bucket):
+        keys = {info.key for info in either.objects.list_page().objects}
+        assert len(keys) == 4
+        assert not any("d1" in key for key in keys)
+    assert seen(either, "events/d2") == FILES

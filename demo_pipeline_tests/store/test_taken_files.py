@@ -1,0 +1,90 @@
+"""Files that an output takes over from another: linked in a folder, never hashed anew."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from demo_pipeline.files.atomic_write import link_or_copy
+from demo_pipeline.store import folder as folder_module
+from demo_pipeline.store.errors import ChangedOutput
+from demo_pipeline.store.store import Store
+from demo_pipeline.store.versions import Version
+from demo_pipeline_tests.store.making_outputs import elsewhere, put, recipe, recorded_calls, write
+
+FILES = {"a.txt": "alpha", "deep/b.txt": "beta"}
+
+
+def take(store: Store, source: Version) -> Version:
+    """An output with a file of another one and its own."""
+    folder = store.open_version(source)
+    with store.stage("steps/d1") as staging:
+        staging.hardlink_sources.append(source.name)
+        write(staging.path, {"own.txt": "own"})
+        link_or_copy(folder / "a.txt", staging.path / "taken.txt")
+        return store.commit(staging, recipe(), {})
+
+
+def test_a_taken_file_is_a_link_that_is_neither_read_nor_synced_again(tmp_path, monkeypatch):
+    store = Store(tmp_path / "store")
+    source = put(store, "trees/d1", FILES)
+    calls = recorded_calls(monkeypatch)
+    version = take(store, source)
+    assert {path.name for call, path in calls if call == "fsync"} >= {"own.txt", "manifest.json"}
+    assert "taken.txt" not in {path.name for _, path in calls}
+    taken = tmp_path / "store/steps/d1/taken.txt"
+    assert taken.stat().st_ino == (tmp_path / "store/trees/d1/a.txt").stat().st_ino
+    assert store.verify("steps/d1") == []
+    assert [file.size for file in version.manifest.files] == [3, 5]
+
+
+def test_damage_is_not_laundered_and_named_in_every_output_that_holds_it(either):
+    source = put(either, "trees/d1", FILES)
+    folder = either.open_version(source)
+    (folder / "a.txt").write_text("alphA")  # here, or in the cache of a bucket
+    version = take(either, source)
+    put(either, "dataset", {}, {"steps/d1": version})
+    other = elsewhere(either)
+    files = {one.file for name in ("steps/d1", "dataset") for one in other.verify(name)}
+    assert files == {"steps/d1/taken.txt", "dataset/steps/d1/taken.txt"}
+    put(either, "steps/d1", {"own.txt": "own", "taken.txt": "alpha"})
+    assert other.verify("steps/d1") == []
+
+
+def test_another_size_is_refused_at_once(either):
+    source = put(either, "trees/d1", FILES)
+    (either.open_version(source) / "a.txt").write_text("alph")
+    if isinstance(either.objects, folder_module.Folder):
+        assert either.current("trees/d1") is None
+        with pytest.raises(ChangedOutput, match=r"trees/d1/a\.txt was changed"):
+            take(either, source)
+    assert either.current("steps/d1") is None
+
+
+def test_a_large_directory_is_synced_by_one_call(tmp_path, monkeypatch):
+    monkeypatch.setattr(folder_module, "_MANY", 5)
+    whole: list[Path] = []
+
+    def sync_whole(path: Path) -> bool:
+        whole.append(path)
+        return True
+
+    monkeypatch.setattr(folder_module, "sync_file_system", sync_whole)
+    store = Store(tmp_path)
+    with store.stage("sft") as staging:
+        for number in range(20):
+            (staging.path / f"{number}.txt").write_text("text")
+        calls = recorded_calls(monkeypatch)
+        store.commit(staging, recipe(), {})
+    assert whole == [staging.directory]
+    assert not any(path.name.endswith(".txt") for call, path in calls if call == "fsync")
+    assert store.verify("sft") == []
+
+
+def test_two_names_of_one_new_file_are_both_described(tmp_path):
+    store = Store(tmp_path)
+    with store.stage("trees/d1") as staging:
+        (staging.path / "1.json").write_text("{}")
+        os.link(staging.path / "1.json", staging.path / "2.json")
+        version = store.commit(staging, recipe(), {})
+    assert len({file.sha256 for file in version.manifest.files}) == 1

@@ -41,6 +41,7 @@ NEAR_PAUSE_S = 2.5  # seconds; `actions.pause_ms` is 2 s by default
 FROZEN_STEPS, MOVED_PX = 3, 50.0  # pointing steps in a row, and the distance between them
 UNUSED_SHARE, UNUSED_S = 0.5, 15.0
 DURATION_S, DURATION_SHARE = 3.0, 0.1  # between meta.json and the film; recorders round to seconds
+CLOCK_SCORE = 1 / 3  # of the moves fit; right clocks of real films: 0.34 to 0.91
 CLOCK_MS = 500.0  # of uncertainty; a screen answers a click within that
 FLAGGED = 1.0  # points; what is above is worth a look
 MOST_COUNTED = 3  # steps with one signal; more of them say the same
@@ -71,7 +72,11 @@ STEP_SIGNALS = (
 DEMONSTRATION_SIGNALS = (
     Signal("unused_time", 1.0, f"over {UNUSED_SHARE:.0%} of the film, and {UNUSED_S:g} s, unused"),
     Signal("duration", 2.0, f"meta.json and the film differ by over {DURATION_S:g} s and a tenth"),
-    Signal("clock", 2.0, f"by meta.timestamp alone, or uncertain by over {CLOCK_MS:g} ms"),
+    Signal(
+        "clock",
+        2.0,
+        f"by meta.timestamp alone, uncertain by over {CLOCK_MS:g} ms, or few moves fit the film",
+    ),
 )
 
 
@@ -129,6 +134,7 @@ class Facts:
         words: all texts of the task.
         recorder_windows: words of the recorder's windows that the task does not mention.
         meta_s, film: duration by meta.json; epoch milliseconds of the film's first and last frame.
+        clock_score: share of the pointer's moves that fit the film; None: the film does not tell.
     """
 
     steps: Sequence[StepFacts]
@@ -139,6 +145,7 @@ class Facts:
     recorder_windows: Sequence[str] = ()
     meta_s: float = 0.0
     film: tuple[float, float] = (0.0, 0.0)
+    clock_score: float | None = None
 
     def picture(self, place: int) -> PictureFacts:
         """The screenshot of a step; of the place after the last one, the final one."""
@@ -333,7 +340,9 @@ def demonstration_signals(facts: Facts) -> Found:
     if differs_s > DURATION_S and differs_s > DURATION_SHARE * film_s and facts.meta_s:
         signals.add("duration")
     row = facts.steps[0].row if facts.steps else {}
-    if row and (row["clock_method"] == "meta_timestamp" or row["clock_uncertainty_ms"] > CLOCK_MS):
+    unsure = row and row["clock_uncertainty_ms"] > CLOCK_MS
+    unfit = facts.clock_score is not None and facts.clock_score < CLOCK_SCORE
+    if unsure or unfit or (row and row["clock_method"] == "meta_timestamp"):
         signals.add("clock")
     return signals, {"unused_s": unused_s, "film_s": film_s, "meta_s": facts.meta_s}
 

@@ -214,6 +214,7 @@ def read_facts(inputs: RecordingInputs) -> tuple[Trajectory, Facts]:
         unmentioned(inputs.settings.observation.recorder_windows, meta),
         float(meta.duration_seconds),
         (clock.event_time(video.first_pts_s), clock.event_time(video.last_pts_s)),
+        clock.score,
     )
 
 
@@ -283,7 +284,7 @@ TRIAGE_STAGE: Stage[RecordingInputs] = Stage(
     "step and one of the demonstration: no effect, undone, hesitation, discontinuity, off-task "
     "tail, clock, leaks, trees, black, torn and frozen pictures, with a score of doubt.",
     kinds=frozenset({"parquet", "opencv"}),
-    code_version="3",
+    code_version="4",
     inputs=("raw_recordings", "events", "actions", "screenshots", "trajectories"),
     section=lambda settings: settings.observation,
     build=build_triage,

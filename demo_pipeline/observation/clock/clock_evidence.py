@@ -27,6 +27,7 @@ _MIN_MOVES = 12  # moves; fewer are not evidence
 _MIN_DIFFERING = 24
 _MIN_SCORE = 0.3  # share of the moves that the pictures must confirm at the best lag
 _MIN_CONTRAST = 2.0  # times the best score of lags further away
+_DEVIATIONS = 1.96  # standard; 95 % of samples are within
 _RIVAL_S, _RIVAL_FRAMES = 0.3, 3  # seconds, frame distances; a lag further away is a rival
 _NEAR_FRAMES = 2  # frame distances around the best lag in which its plateau is
 _PLATEAU = 0.85  # of the best score; the width of the lags that reach it is the uncertainty
@@ -210,9 +211,13 @@ def _peak(found: _Moves, scale: float, documented: Clock, least: int) -> Clock |
     (share, moves), lags, frame_s = found.confirmed(scale), found.lags, found.frame_s
     score = np.where(moves < least, 0.0, share)
     top = int(np.argmax(score))
-    elsewhere = score[np.abs(lags - lags[top]) > max(_RIVAL_S, _RIVAL_FRAMES * frame_s)]
-    if score[top] < max(_MIN_SCORE, _MIN_CONTRAST * elsewhere.max(initial=0.0)):
+    far = np.abs(lags - lags[top]) > max(_RIVAL_S, _RIVAL_FRAMES * frame_s)
+    if score[top] < max(_MIN_SCORE, _MIN_CONTRAST * score[far].max(initial=0.0)):
         return None
+    surely = _surely(share, moves)
+    by_chance = float((share * moves)[far].sum() / max(1, moves[far].sum()))
+    if surely[top] <= by_chance or surely[far].max(initial=0.0) >= score[top]:
+        return None  # of a lag with fewer moves, more fit
     near = np.abs(lags - lags[top]) <= _NEAR_FRAMES * frame_s
     lag, spread = _plateau(lags[near], score[near], _PLATEAU)
     uncertainty_ms = round((spread + frame_s / 2) * 1000, 3)
@@ -223,6 +228,15 @@ def _peak(found: _Moves, scale: float, documented: Clock, least: int) -> Clock |
         score=round(float(score[top]), 4),
         moves=int(moves[top]),
     )
+
+
+def _surely(share: Floats, moves: Indexes) -> Floats:
+    """The share of all moves that these, a sample, show to be confirmed: Wilson's lower bound."""
+    count, square = np.maximum(moves, 1), _DEVIATIONS**2
+    spread = _DEVIATIONS * np.sqrt(share * (1 - share) / count + square / (4 * count**2))
+    lower = (share + square / (2 * count) - spread) / (1 + square / count)
+    found: Floats = np.where(moves > 0, lower, 0.0)
+    return found
 
 
 def _plateau(lags: Floats, score: Floats, share: float) -> tuple[float, float]:

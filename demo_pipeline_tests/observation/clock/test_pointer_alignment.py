@@ -86,6 +86,23 @@ def test_the_clock_is_that_at_which_the_pointer_moves_as_in_the_log(lag_s: float
     assert clock.documented_offset_ms == pytest.approx(lag_s * 1000, abs=FRAME_S * 1000)
 
 
+def test_a_list_that_moves_by_itself_is_no_clock() -> None:
+    """The film shows ten of the moves; at a false lag a list covers a third of all fifteen."""
+    moved = np.arange(-0.25, 0.5, FRAME_S)
+    track = PointerTrack(START_MS + moved * 1000 + 1, 100 + (moved + 0.25) * 600, 100 + 0 * moved)
+    changes: Any = ChangeMap()
+    for number in range(6 * FPS):
+        time, luma = number * FRAME_S, np.zeros((ROWS, COLUMNS), np.uint8)
+        place = max(0, int(np.searchsorted(moved, time, side="right")) - 1)
+        row, column = 100 // SAMPLE_STEP, int(track.x[place] // SAMPLE_STEP)
+        luma[row : row + 4, column : column + 4] = 255
+        if 2 <= time < 3:
+            luma[40:60] = 80 * (number // 3 % 2)
+            luma[row - 4 : row + 8] = 200 * (number // 3 % 2)
+        changes.add(_Picture(time, luma))
+    assert clock_from_pointer(changes, track, documented_clock(START_MS), [1.0], 3.5) is None
+
+
 def test_a_stretch_that_contradicts_the_clock_of_those_before_counts() -> None:
     """The search looked at 30 seconds; the last ten of them are 0.2 seconds further off."""
     changes = film(0, 30, jump_s=0.2)

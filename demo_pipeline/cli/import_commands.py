@@ -10,7 +10,6 @@ from demo_pipeline.cli.console import print_error, print_line
 from demo_pipeline.cli.environment import INVALID, refuse, usable_settings
 
 if TYPE_CHECKING:
-    from demo_pipeline.importers.import_recordings import ImportOutcome
     from demo_pipeline.importers.source_recording import FoundRecording, Importer
     from demo_pipeline.importers.upload_folder import Given
 
@@ -60,24 +59,21 @@ def _import_all(
 ) -> bool:
     """Import each, with a bar and a sentence for what is wrong; whether nothing is."""
     from demo_pipeline.cli.tables import progress_bar
-    from demo_pipeline.importers.import_recordings import ImportState, import_recordings
+    from demo_pipeline.importers.import_recordings import ImportState, import_recording
 
-    notes = Counter[str]()
+    notes, counts = Counter[str](), Counter[ImportState]()
     with progress_bar() as bar:
-        line = bar.add_task("importing", total=len(found))
-
-        def report(outcome: "ImportOutcome") -> None:
-            bar.advance(line)
+        for importer, recording in bar.track(found, description="importing"):
+            outcome = import_recording(importer, recording, uploads, options)
+            counts[outcome.state] += 1
             if outcome.state is ImportState.IMPORTED:
                 notes.update(outcome.sentences)
             elif outcome.state is not ImportState.KNOWN:
                 for sentence in outcome.sentences:
                     print_error(f"{outcome.place}: {sentence.removeprefix(f'{outcome.place}: ')}")
-
-        counts = import_recordings(found, uploads, options, report)
     for note, count in sorted(notes.items()):
         print_error(f"{count} of {len(found)}: {note}")
-    print_line(", ".join(f"{count} {state}" for state, count in counts.items() if count))
+    print_line(", ".join(f"{count} {state}" for state, count in sorted(counts.items())))
     return not (counts[ImportState.REFUSED] or counts[ImportState.DAMAGED])
 
 

@@ -73,11 +73,6 @@ class _TimeOfDay:
         self._paused_at: float | None = None
         self.paused = 0.0
 
-    @property
-    def knows_the_film(self) -> bool:
-        """Whether the metadata say when the film began."""
-        return self._origin is not None
-
     def of(self, seconds: float) -> float:
         """Epoch milliseconds of a time of the source."""
         if self._origin is None:
@@ -126,7 +121,7 @@ def _read(found: FoundRecording) -> SourceRecording:
         task=plain_text(task.get("task_name")) or plain_text(task.get("description")),
         arch=plain_text(metadata.get("machine")),
         version=plain_text(metadata.get("version")),
-        facts={"film_file": found.films[0].name, "film_start_known": clock.knows_the_film},
+        facts={"film_file": found.films[0].name},
         lost=lost,
         left_out=left_out,
         damaged=damaged,

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from demo_pipeline.importers.film_remux import film_seconds, film_size
+from demo_pipeline.importers.film_remux import film_shape
 from demo_pipeline.importers.source_recording import (
     FilmPart,
     FoundRecording,
@@ -39,26 +39,21 @@ _BETWEEN_S = 0.05  # between the films of two segments at least: starts are know
 
 def _find(folder: Path, names: Sequence[str]) -> list[FoundRecording]:
     """The sessions in a folder, parted where the film changes its size or is missing."""
-    logs: dict[str, dict[str, list[Path]]] = {}
-    for name in sorted(names):
-        if match := _LOG.fullmatch(name):
-            segments = logs.setdefault(match["session"], {})
-            segments.setdefault(match["number"], []).append(folder / name)
-    return [found for name, parts in logs.items() for found in _parted(folder, name, parts)]
-
-
-def _parted(folder: Path, session: str, parts: dict[str, list[Path]]) -> Iterator[FoundRecording]:
-    group: list[tuple[Path, Path | None]] = []
-    size: Any = None
-    for segment, logs in parts.items():
-        film = _film(folder, f"{session}_seg{segment}")
-        mine = None if film is None else _size(film)
-        if group and mine != size:
-            yield _found(folder, session, group)
-            group, session = [], f"{session.partition('_from_')[0]}_from_{segment}"
-        size = mine
-        group += [(log, film) for log in logs]
-    yield _found(folder, session, group)
+    logs = [(match, folder / match[0]) for name in sorted(names) if (match := _LOG.fullmatch(name))]
+    groups: list[tuple[Any, str, list[Path], dict[Path, None]]] = []
+    for match, log in logs:
+        film = _film(folder, f"{match['session']}_seg{match['number']}")
+        kind = (match["session"], None if film is None else _size(film))
+        if not groups or groups[-1][0] != kind:
+            first = not groups or groups[-1][0][0] != kind[0]
+            name = kind[0] if first else f"{kind[0]}_from_{match['number']}"
+            groups.append((kind, name, [], {}))
+        groups[-1][2].append(log)
+        groups[-1][3].update({} if film is None else {film: None})
+    return [
+        FoundRecording(folder=folder, name=name, logs=tuple(logs), films=tuple(films))
+        for _, name, logs, films in groups
+    ]
 
 
 def _film(folder: Path, segment: str) -> Path | None:
@@ -70,15 +65,9 @@ def _film(folder: Path, segment: str) -> Path | None:
 
 def _size(film: Path) -> tuple[int, int] | None:
     try:
-        return film_size(film)
+        return film_shape(film)[:2]
     except UnreadableSourceError:
         return None
-
-
-def _found(folder: Path, name: str, group: Sequence[tuple[Path, Path | None]]) -> FoundRecording:
-    films = dict.fromkeys(film for _, film in group if film is not None)
-    logs = tuple(log for log, _ in group)
-    return FoundRecording(folder=folder, name=name, logs=logs, films=tuple(films))
 
 
 def _read(found: FoundRecording) -> SourceRecording:
@@ -95,7 +84,7 @@ def _read(found: FoundRecording) -> SourceRecording:
     zero, platform, ends = _began(first, found), _metadata(first, _PLATFORM_PLACE), 0.0
     for film, events in segments.items():
         begins = max((_began(events, found) - zero).total_seconds(), ends)
-        ends = begins + film_seconds(film) + _BETWEEN_S
+        ends = begins + film_shape(film)[2] + _BETWEEN_S
         parts.append(FilmPart(film, begins))
         base = zero.timestamp() * 1000 + begins * 1000
         for time_us, kind, data in events:

@@ -39,16 +39,14 @@ class FilmFacts(NamedTuple):
     codec: str
 
 
-def film_size(path: Path) -> tuple[int, int]:
-    """Width and height in pixels. Raises `UnreadableSourceError`."""
-    with _opened(path) as (_, stream):
-        return stream.codec_context.width, stream.codec_context.height
+def film_shape(path: Path) -> tuple[int, int, float]:
+    """Width and height in pixels, and the seconds that the file says it has, 0 if it does not.
 
-
-def film_seconds(path: Path) -> float:
-    """How long a film says to be; 0 if it does not say it. Raises `UnreadableSourceError`."""
-    with _opened(path) as (container, _):
-        return float((container.duration or 0) / av.time_base)
+    Raises `UnreadableSourceError`.
+    """
+    with _opened(path) as (container, stream):
+        context, length = stream.codec_context, (container.duration or 0) / av.time_base
+        return context.width, context.height, float(length)
 
 
 def copy_film(parts: Sequence[FilmPart], out: Path) -> FilmFacts:

@@ -4,7 +4,7 @@ Belongs here: the list of importers, the search, and going on after one that can
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -27,6 +27,8 @@ from demo_pipeline.importers.upload_folder import (
     write_upload,
 )
 
+_NO_TASK = "--task was not said: without a task it ends in the quarantine"
+_NO_STATUS = "--status was not said: without an outcome it does not count as successful"
 # To add a tool, add its importer here.
 IMPORTERS: tuple[Importer, ...] = (OWAMCAP, AGENTNET, OPENADAPT, CROWD_CAST)
 
@@ -119,31 +121,7 @@ def import_recording(
             raise
         reason = system_trouble(error) or "it cannot be read"
         return ImportOutcome(place, ImportState.REFUSED, sentences=(f"{error.filename}: {reason}",))
-    task = given.task or recording.task
-    said = (("--task", task), ("--status", given.status))
-    missing = tuple(
-        f"{option} was not said: {_WITHOUT[option]}" for option, value in said if not value
-    )
     state = ImportState.DAMAGED if recording.damaged else ImportState.IMPORTED
+    missing = [] if given.task or recording.task else [_NO_TASK]
+    missing += [] if given.status else [_NO_STATUS]
     return ImportOutcome(place, state, name, (*recording.damaged, *missing))
-
-
-_WITHOUT = {
-    "--task": "without a task it ends in the quarantine",
-    "--status": "without an outcome it does not count as successful",
-}
-
-
-def import_recordings(
-    recordings: Iterable[tuple[Importer, FoundRecording]],
-    uploads: Path,
-    options: Given,
-    report: Callable[[ImportOutcome], None],
-) -> dict[ImportState, int]:
-    """Import one after the other, and report each; return how many became what."""
-    counts = dict.fromkeys(ImportState, 0)
-    for importer, found in recordings:
-        outcome = import_recording(importer, found, uploads, options)
-        counts[outcome.state] += 1
-        report(outcome)
-    return counts

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from demo_pipeline.importers.film_remux import film_size
+from demo_pipeline.importers.film_remux import film_shape
 from demo_pipeline.importers.source_keys import virtual_key
 from demo_pipeline.importers.source_recording import (
     FilmPart,
@@ -70,7 +70,7 @@ def _read(found: FoundRecording) -> SourceRecording:
         raise UnreadableSourceError(f"{log}: {reason}")
     frames = [message for message in messages if message.topic == "screen"]
     film = _film(found, frames)
-    size = film_size(film)
+    size = film_shape(film)[:2]
     taken = _taken(frames)
     origin = min(taken.values(), default=None)
     place = _CapturedPlace(messages, frames, size)
@@ -187,9 +187,9 @@ class _CapturedPlace:
         self, messages: Sequence[_Message], frames: Sequence[_Message], film: tuple[int, int]
     ) -> None:
         self._shape = next(filter(None, map(_source_shape, frames)), film)
-        self._scale = (film[0] // 2 * 2 / self._shape[0], film[1] // 2 * 2 / self._shape[1])
-        if all(abs(film[axis] - self._shape[axis]) <= 1 for axis in (0, 1)):
-            self._scale = (1.0, 1.0)  # encoders need an even number of pixels
+        ratios = (film[0] / self._shape[0], film[1] / self._shape[1])
+        as_it_was = all(abs(film[axis] - self._shape[axis]) <= 1 for axis in (0, 1))
+        self._scale = (1.0, 1.0) if as_it_was else ratios  # encoders need even numbers of pixels
         windows = [message for message in messages if message.topic == "window"]
         corners = ((m.time, self._corner(m.data.get("rect"))) for m in windows)
         self._corners = [(time, corner) for time, corner in corners if corner is not None]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from demo_pipeline.cli.console import print_error, print_line
-from demo_pipeline.cli.environment import INVALID, refuse, usable_settings
+from demo_pipeline.cli.environment import INVALID, open_workspace, refuse, usable_settings
 
 if TYPE_CHECKING:
     from demo_pipeline.importers.source_recording import FoundRecording, Importer
@@ -60,11 +60,16 @@ def _import_all(
     """Import each, with a bar and a sentence for what is wrong; whether nothing is."""
     from demo_pipeline.cli.tables import progress_bar
     from demo_pipeline.importers.import_recordings import ImportState, import_recording
+    from demo_pipeline.runs.imported_trajectories import import_trajectory
 
-    notes, counts = Counter[str](), Counter[ImportState]()
+    notes, counts, workspace = Counter[str](), Counter[ImportState](), None
     with progress_bar() as bar:
         for importer, recording in bar.track(found, description="importing"):
-            outcome = import_recording(importer, recording, uploads, options)
+            if importer.read is None:
+                workspace = workspace or open_workspace()
+                outcome = import_trajectory(workspace, recording)
+            else:
+                outcome = import_recording(importer, recording, uploads, options)
             counts[outcome.state] += 1
             if outcome.state is ImportState.IMPORTED:
                 notes.update(outcome.sentences)

@@ -392,7 +392,7 @@ SFT_SCHEMA = described_schema(
         "step_index": COUNT,
         "split": one_of(*Split),
         "action_type": one_of(*ActionType),
-        "reasoning_source": one_of("template", "human", "model", "rule"),
+        "reasoning_source": one_of("template", "imported", "human", "model", "rule"),
         "freshness": one_of(*FRESHNESS),
         "tree_agreement": one_of(*AGREEMENTS),
     },

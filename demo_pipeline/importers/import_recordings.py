@@ -12,6 +12,7 @@ from pathlib import Path
 from demo_pipeline.files.system_errors import system_trouble
 from demo_pipeline.importers.agentnet_tool import AGENTNET
 from demo_pipeline.importers.crowd_cast import CROWD_CAST
+from demo_pipeline.importers.desktopd_trajectories import DESKTOPD
 from demo_pipeline.importers.openadapt import OPENADAPT
 from demo_pipeline.importers.owamcap import OWAMCAP
 from demo_pipeline.importers.source_recording import (
@@ -30,7 +31,7 @@ from demo_pipeline.importers.upload_folder import (
 _NO_TASK = "--task was not said: without a task it ends in the quarantine"
 _NO_STATUS = "--status was not said: without an outcome it does not count as successful"
 # To add a tool, add its importer here.
-IMPORTERS: tuple[Importer, ...] = (OWAMCAP, AGENTNET, OPENADAPT, CROWD_CAST)
+IMPORTERS: tuple[Importer, ...] = (OWAMCAP, AGENTNET, OPENADAPT, CROWD_CAST, DESKTOPD)
 
 
 class ImportState(StrEnum):
@@ -82,7 +83,7 @@ def find_recordings(paths: Iterable[Path]) -> Iterator[tuple[Importer, FoundReco
 def _in_folder(top: Path) -> Iterator[tuple[Importer, FoundRecording]]:
     """Yield the recordings in a folder and the folders below it; hidden ones are skipped."""
     for folder, below, names in os.walk(top):
-        below[:] = sorted(name for name in below if not name.startswith("."))
+        below[:] = sorted(name for name in below if name[0] != "." and name != "steps")
         for importer in IMPORTERS:
             yield from ((importer, found) for found in importer.find(Path(folder), names))
 
@@ -107,6 +108,8 @@ def import_recording(
         OSError: of the disk, which no other recording could be written to either.
     """
     place = found.place
+    if importer.read is None:
+        raise ValueError(f"{importer.tool}: published as trajectories, not written as uploads")
     try:
         given, name = given_for(found, options), import_id(found)
         folder = uploads / name

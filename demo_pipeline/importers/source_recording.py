@@ -118,13 +118,14 @@ class Importer:
         tool: its name for people.
         files: by which files it is recognised, for people.
         find: the recordings in a folder with files of these names, in order.
-        read: one of them. Raises `UnreadableSourceError`.
+        read: one of them; None: it has no recording, and is published as a trajectory. Raises
+            `UnreadableSourceError`.
     """
 
     tool: str
     files: str
     find: Callable[[Path, Sequence[str]], list[FoundRecording]]
-    read: Callable[[FoundRecording], SourceRecording]
+    read: Callable[[FoundRecording], SourceRecording] | None
 
 
 def wheel(notches: float, platform: str) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from demo_pipeline.osworld import task_files
 from demo_pipeline.osworld.task_matching import NO_CATALOG, TaskIndex, TaskMatch
 from demo_pipeline.problems import Problem, Severity
 from demo_pipeline.recording.manifest import RecordingManifest
+from demo_pipeline.recording.meta import Meta
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.stage import Check, SourceInput, Stage, Summary, built_again
 from demo_pipeline.store.errors import MissingOutput
@@ -42,7 +43,12 @@ def _verify_task_files(_inputs: DatasetInputs, out: Path) -> list[Problem]:
 
 
 def match_task(workspace: Workspace, recording: RecordingManifest) -> TaskMatch:
-    """The task of a demonstration, by the committed catalog.
+    """The task of a demonstration, by the committed catalog; errors as of `match_meta`."""
+    return match_meta(workspace, recording.parsed_meta())
+
+
+def match_meta(workspace: Workspace, meta: Meta) -> TaskMatch:
+    """The task that meta.json tells of, by the committed catalog.
 
     Raises:
         MissingOutput: the committed catalog is damaged.
@@ -50,7 +56,7 @@ def match_task(workspace: Workspace, recording: RecordingManifest) -> TaskMatch:
     if workspace.store.current(CATALOG_OUTPUT) is None:
         return NO_CATALOG
     folder, version = workspace.store.open(CATALOG_OUTPUT)
-    return _index(folder, version.content).match(recording.parsed_meta())
+    return _index(folder, version.content).match(meta)
 
 
 @lru_cache(maxsize=2)

@@ -78,7 +78,7 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
         "clock_method",
         pa.string(),
         False,
-        "ffmpeg_start, pixels, typing, click_onsets, meta_timestamp",
+        "ffmpeg_start, pixels, typing, click_onsets, meta_timestamp; none: there is no recording",
     ),
     ("clock_uncertainty_ms", pa.float64(), False, "of the video clock, milliseconds"),
     ("tree_age_ms", pa.int64(), True, "end of the scan to the press, milliseconds; null: no scan"),
@@ -99,7 +99,12 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("pad_x", pa.float64(), False, "canvas pixels"),
     ("pad_y", pa.float64(), False, "canvas pixels"),
     ("instruction_source", pa.string(), False, "the meta.json field the instruction came from"),
-    ("reasoning_source", pa.string(), False, "template: the program wrote the reasoning"),
+    (
+        "reasoning_source",
+        pa.string(),
+        False,
+        "template: the program wrote the reasoning; imported: it came so",
+    ),
     ("split_group", pa.string(), False, "task group; no group is in two splits"),
     ("platform", pa.string(), False, "windows, macos, linux"),
     ("recorded_at", pa.string(), False, "meta.timestamp in UTC, ISO 8601"),
@@ -125,10 +130,10 @@ PROVENANCE_SCHEMA = described_schema(
         "lead_ms": ANY.where("pts"),
         "settle_ms pointer_distance_px": COUNT.only_where("pts"),
         "reason_code": one_of(
-            "pre_move", "settled", "backoff", "first_frame", "waiting", "missing"
+            *("pre_move", "settled", "backoff", "first_frame", "waiting", "missing", "imported")
         ),
         "clock_method": one_of(
-            "ffmpeg_start", "pixels", "typing", "click_onsets", "meta_timestamp"
+            "ffmpeg_start", "pixels", "typing", "click_onsets", "meta_timestamp", "none"
         ),
         "freshness": one_of(*FRESHNESS),
         "tree_agreement": one_of(*AGREEMENTS),
@@ -145,8 +150,10 @@ PROVENANCE_SCHEMA = described_schema(
             "action_type", "scroll"
         ),
         "wheel_disagrees": ANY.only_where("action_type", "scroll"),
-        "instruction_source": one_of("quest.content", "quest.title", "title", "description"),
-        "reasoning_source": one_of("template"),
+        "instruction_source": one_of(
+            "quest.content", "quest.title", "title", "description", "task.json"
+        ),
+        "reasoning_source": one_of("template", "imported"),
         "platform": one_of("windows", "macos", "linux", ""),
         "recorded_at": fitting(r"\d{4}-\d\d-\d\dT.*\+00:00"),
         "osworld_match": one_of("id", "instruction").where(_MATCHED),

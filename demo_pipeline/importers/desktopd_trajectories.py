@@ -1,0 +1,171 @@
+"""OSWorld-Desktopd trajectories that were made elsewhere: there is no recording of them.
+
+Belongs here: finding their folders, and the output of the stage `trajectories` made of one: the
+files as they are, and provenance that says nothing which nobody measured. It is published by
+runs/imported_trajectories.py.
+"""
+
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from demo_pipeline.desktopd.trajectory_reader import Trajectory, read_trajectory, step_folders
+from demo_pipeline.files.json_files import JsonFileError, dump_json, load_json
+from demo_pipeline.importers.source_recording import FoundRecording, Importer
+from demo_pipeline.osworld.task_matching import TaskMatch
+from demo_pipeline.trajectories.provenance import (
+    PROVENANCE_SCHEMA,
+    action_columns,
+    write_hidden_actions,
+    write_provenance,
+)
+from demo_pipeline.trajectories.trajectories import PROVENANCE_FILE
+
+_DOCUMENTS = ("task.json", "result.json", "final_screenshot.png")
+_OF_A_STEP = ("screenshot.png", "ui_tree.json", "action.json")
+_TARGET_BOX = ("target_x", "target_y", "target_width", "target_height")
+_UNKNOWN_TIME = datetime.fromtimestamp(0, UTC)
+
+
+def _find(folder: Path, names: Sequence[str]) -> list[FoundRecording]:
+    """The folder, if it holds a task, a result and steps."""
+    if not ({"task.json", "result.json"} & set(names) and (folder / "steps").is_dir()):
+        return []
+    logs = tuple(folder / name for name in _DOCUMENTS[:2] if name in names)
+    return [FoundRecording(folder=folder, name=folder.resolve().name, logs=logs)]
+
+
+def files_of(folder: Path) -> Iterator[str]:
+    """Yield the format's files that are there, relative to the folder; links are left out."""
+    steps = [f"steps/{step.name}/{name}" for _, step in step_folders(folder) for name in _OF_A_STEP]
+    for name in (*_DOCUMENTS, *steps):
+        if (folder / name).is_file() and not (folder / name).is_symlink():
+            yield name
+
+
+def copy_trajectory(folder: Path, demonstration: str, out: Path) -> None:
+    """Copy the format's files; result.json gets the id that the folder has here."""
+    for name in files_of(folder):
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(folder / name, out / name)
+    with suppress(JsonFileError):  # the validation reports it
+        result = load_json(out / "result.json")
+        if isinstance(result, dict):
+            dump_json(out / "result.json", result | {"trajectory_id": demonstration})
+
+
+def write_origin(out: Path, match: TaskMatch) -> dict[str, Any]:
+    """Write the two tables of a copied trajectory, and return a summary of it.
+
+    Raises `DemonstrationError` when it cannot be read.
+    """
+    trajectory = read_trajectory(out)
+    rows = [_row(trajectory, number, match) for number in range(len(trajectory.steps))]
+    write_provenance(out / PROVENANCE_FILE, rows)
+    write_hidden_actions(out, trajectory.id, [])
+    task, result = trajectory.task, trajectory.result
+    return {
+        "imported": True,
+        "instruction_chars": len(task.instruction),
+        "task_id": task.task_id,
+        "osworld_task_id": match.task_id,
+        "application": task.application,
+        "steps": len(rows),
+        "complete": True,
+        "success": result.success,
+        "error_message": result.error_message,
+        "targets": sum(row["target_x"] is not None for row in rows),
+    }
+
+
+def _row(trajectory: Trajectory, number: int, match: TaskMatch) -> dict[str, Any]:
+    """The provenance of a step: no film, no clock, and of the tree only that it is there."""
+    step, task = trajectory.steps[number], trajectory.task
+    tree = _tree(step.ui_tree)
+    at = _time(tree)
+    milliseconds = round(at.timestamp() * 1000)
+    target = step.action.target_element
+    box = _box(tree.get("root"), target.id) if target else None
+    nodes = isinstance(root := tree.get("root"), dict) and root.get("children")
+    return dict.fromkeys(PROVENANCE_SCHEMA.names) | {
+        "trajectory_id": trajectory.id,
+        "step_index": number,
+        "action_index": number,
+        "action_type": str(step.action.action_type),
+        "press_ms": milliseconds,
+        "end_ms": milliseconds,
+        "end_filmed": True,  # the final screenshot shows what came after
+        "reason_code": "imported",
+        "leak": False,
+        "unavoidable": False,
+        "clock_method": "none",
+        "clock_uncertainty_ms": 0.0,
+        "freshness": "fresh" if nodes else "none",
+        "tree_agreement": "unknown",
+        **dict(zip(_TARGET_BOX, box or (), strict=False)),
+        **action_columns(step.action),
+        "off_screen": False,
+        "hidden_before": 0,
+        "complete": True,
+        "scale": 1.0,
+        "pad_x": 0.0,
+        "pad_y": 0.0,
+        "instruction_source": "task.json",
+        "reasoning_source": "imported",
+        "split_group": task.task_id,
+        "platform": "",
+        "recorded_at": at.isoformat(),
+        "status": "completed",
+        "reason": "done" if trajectory.result.success else "fail",
+        "osworld_task_id": match.task_id,
+        "osworld_match": match.match,
+        "osworld_match_field": match.field,
+        "osworld_task_kind": match.kind,
+        "osworld_matches": match.matches,
+    }
+
+
+def _tree(path: Path) -> dict[str, Any]:
+    """A step's tree; empty when it cannot be read, which the validation reports."""
+    with suppress(OSError, ValueError, RecursionError):
+        tree = json.loads(path.read_bytes())
+        return tree if isinstance(tree, dict) else {}
+    return {}
+
+
+def _time(tree: dict[str, Any]) -> datetime:
+    """When the tree was read, which is all that the format says of time; else 1970."""
+    with suppress(ValueError, TypeError, OverflowError):
+        at = datetime.fromisoformat(tree["timestamp"]) if "timestamp" in tree else _UNKNOWN_TIME
+        return at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
+    return _UNKNOWN_TIME
+
+
+def _box(root: Any, wanted: str) -> tuple[int, int, int, int] | None:
+    """x, y, width and height of the node with this id."""
+    pending = [root]
+    while pending:
+        node = pending.pop()
+        if not isinstance(node, dict):
+            continue
+        if node.get("id") == wanted:
+            with suppress(KeyError, TypeError, ValueError):
+                bounds = node["bounds"]
+                x, y, width, height = (round(bounds[s]) for s in ("x", "y", "width", "height"))
+                return x, y, width, height
+            return None
+        below = node.get("children")
+        pending += below if isinstance(below, list) else []
+    return None
+
+
+DESKTOPD = Importer(
+    tool="OSWorld-Desktopd trajectories",
+    files="task.json, result.json and steps/NNN in one folder",
+    find=_find,
+    read=None,
+)

@@ -1,0 +1,96 @@
+"""Trajectories of other origin, published at the stage `trajectories`; they have no recording.
+
+Belongs here: the version that such a trajectory becomes, and building what follows from it alone.
+Its recipe names the files it was copied from instead of a recording, so that nobody takes it for
+one; the stages before it have no output, and `run`, which goes by uploads, leaves it alone.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from demo_pipeline.desktopd.trajectory_reader import read_trajectory
+from demo_pipeline.desktopd.validator import validate_trajectory
+from demo_pipeline.files.atomic_write import combined_digest, file_digest
+from demo_pipeline.importers.desktopd_trajectories import copy_trajectory, files_of, write_origin
+from demo_pipeline.importers.import_recordings import ImportOutcome, ImportState
+from demo_pipeline.importers.source_recording import FoundRecording
+from demo_pipeline.problems import DemonstrationError, errors
+from demo_pipeline.recording.meta import Meta
+from demo_pipeline.runs.build import build_if_stale
+from demo_pipeline.runs.results import Status
+from demo_pipeline.runs.stage_runs import run_stage
+from demo_pipeline.runs.stages import STAGES
+from demo_pipeline.runs.task_catalog import match_meta
+from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline.store.names import safe_id
+from demo_pipeline.store.version_manifest import CheckOutcome, Recipe
+from demo_pipeline.store.versions import Staging
+from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
+
+_FILES = "imported_files"  # in the recipe; a trajectory of a recording has its stages there
+_FORM = "1"  # of what is written of an imported trajectory; raised when it is other bytes
+
+
+def import_trajectory(workspace: Workspace, found: FoundRecording) -> ImportOutcome:
+    """Publish a trajectory, and build what needs nothing but trajectories: records, annotations.
+
+    What is wrong with it is in the outcome; nothing of it is published then.
+    """
+    key = safe_id(found.name)
+    output = TRAJECTORIES_STAGE.output(key)
+    current = workspace.store.published(output)
+    if current is not None and _FILES not in current.manifest.recipe.inputs:
+        sentence = f"the store has a demonstration of the id {key}, made from a recording"
+        return ImportOutcome(found.folder, ImportState.REFUSED, sentences=(sentence,))
+    files = ((name, file_digest(found.folder / name).sha256) for name in files_of(found.folder))
+    try:
+        match = match_meta(workspace, _as_meta(found.folder))
+        inputs = {_FILES: combined_digest(files), "osworld": match.fingerprint}
+        recipe = Recipe(TRAJECTORIES_STAGE.name, f"imported-{_FORM}", "", inputs)
+
+        def build(staging: Staging) -> Mapping[str, Any]:
+            copy_trajectory(found.folder, key, staging.path)
+            _require_valid(staging.path, key)
+            return write_origin(staging.path, match)
+
+        def check(out: Path) -> list[CheckOutcome]:
+            problems = tuple(validate_trajectory(out, key))
+            return [CheckOutcome("desktopd_trajectory", not errors(problems), problems)]
+
+        status = build_if_stale(workspace.store, output, recipe, build, check, force=False).status
+        for stage in _following():
+            run_stage(workspace, stage, key)
+    except DemonstrationError as error:
+        shown = error.problems[:3]
+        more = (f"and {len(error.problems) - 3} more problems",) if error.problems[3:] else ()
+        sentences = (*(str(replace(problem, demonstration="")) for problem in shown), *more)
+        return ImportOutcome(found.folder, ImportState.REFUSED, sentences=sentences)
+    state = ImportState.KNOWN if status is Status.CACHED else ImportState.IMPORTED
+    return ImportOutcome(found.folder, state, key, ("there is no recording of it",))
+
+
+def _require_valid(folder: Path, key: str) -> None:
+    """Raise `DemonstrationError` with what deviates from the format."""
+    if problems := errors(validate_trajectory(folder, key)):
+        raise DemonstrationError(problems)
+
+
+def _following() -> list[Any]:
+    """The stages after `trajectories` that need nothing of a recording, in order."""
+    built = {TRAJECTORIES_STAGE.name}
+    found = []
+    for stage in STAGES:
+        if stage.inputs and set(stage.inputs) <= built:
+            found.append(stage)
+            built.add(stage.name)
+    return found
+
+
+def _as_meta(folder: Path) -> Meta:
+    """The task in the form in which recordings have it, to find the benchmark's task it may be."""
+    task = read_trajectory(folder).task
+    named = {"osworld_task_id": task.osworld_task_id} if task.osworld_task_id else {}
+    quest = {"title": task.instruction, "content": task.instruction, "app": task.application}
+    return Meta.model_validate({"timestamp": "1970-01-02T00:00:00+00:00", "quest": quest | named})

@@ -33,6 +33,7 @@ def inspect(
     from demo_pipeline.actions.action_stages import ACTIONS_STAGE
     from demo_pipeline.recording.manifest import read_manifest
     from demo_pipeline.recording.recording_stages import EVENTS_STAGE, RAW_RECORDINGS_STAGE
+    from demo_pipeline.runs.imported_trajectories import is_imported_trajectory
     from demo_pipeline.runs.inspection import (
         absence,
         dataset_lines,
@@ -49,15 +50,19 @@ def inspect(
     for line in quarantined:
         print_line(line)
     stages = (RAW_RECORDINGS_STAGE, EVENTS_STAGE, ACTIONS_STAGE)
-    if not all(store.current(stage.output(key)) for stage in stages):
+    output = TRAJECTORIES_STAGE.output(key)
+    recorded = all(store.current(stage.output(key)) for stage in stages)
+    if not recorded and not is_imported_trajectory(store, key):
         if not quarantined:
             refuse(absence(workspace, key))
         raise typer.Exit(USAGE)
     if quarantined:
         print_line("")
-    raw, events, actions = (store.open(s.output(key))[0] for s in stages)
-    lines = [*timeline_lines(events, actions, read_manifest(raw))]
-    if store.current(output := TRAJECTORIES_STAGE.output(key)):
+    lines = ["no recording: the trajectory was imported"]
+    if recorded:
+        raw, events, actions = (store.open(s.output(key))[0] for s in stages)
+        lines = [*timeline_lines(events, actions, read_manifest(raw))]
+    if store.current(output):
         folder = store.open(output)[0]
         shown = f"{folder}" if is_bucket(store.url) else f"{store.url}/{output}"
         lines += ["", *step_lines(folder, shown), "", *dataset_lines(store, key)]

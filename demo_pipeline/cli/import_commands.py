@@ -67,7 +67,7 @@ def _import_all(
         for importer, recording in bar.track(found, description="importing"):
             if importer.read is None:
                 workspace = workspace or open_workspace()
-                outcome = import_trajectory(workspace, recording)
+                outcome = import_trajectory(workspace, recording, options)
             else:
                 outcome = import_recording(importer, recording, uploads, options)
             counts[outcome.state] += 1

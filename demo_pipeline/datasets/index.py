@@ -40,6 +40,7 @@ from demo_pipeline.trajectories.provenance import (
     QUEST_NAMES,
     HiddenReason,
     ProvenanceRow,
+    has_picture,
     hidden_rows,
 )
 from demo_pipeline.trajectories.trajectory_loading import (
@@ -405,7 +406,7 @@ class _Tally:
             count["reasons"][row["reason_code"]] += 1
             count["freshness"][row["freshness"]] += 1
             count["flags"]["off_screen"] += row["off_screen"]
-            count["flags"]["missing_frames"] += row["pts"] is None
+            count["flags"]["missing_frames"] += not has_picture(row)
 
     def outcomes(self) -> dict[str, int]:
         """How many trajectories succeeded and failed."""

@@ -73,7 +73,7 @@ from demo_pipeline.files.shown_text import replace_surrogates
 from demo_pipeline.problems import Problem, errors
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.pointer_leaks import LEAK_EXCLUSIONS, leak_exclusion
-from demo_pipeline.trajectories.provenance import INCOMPLETE
+from demo_pipeline.trajectories.provenance import INCOMPLETE, has_picture
 from demo_pipeline.trajectories.step_sentences import TypedTexts
 
 GROUNDING_SCHEMA_FILE = "grounding.schema.json"
@@ -302,7 +302,7 @@ def _records(made_of: RecordSource) -> Iterator[Record | Excluded]:
 def _screen_exclusion(made_of: RecordSource, step: StepFiles) -> str:
     """Why a step's tree may not say what its screenshot shows; empty when it does."""
     candidate, row = made_of.candidate, made_of.rows[step.index]
-    if row["pts"] is None or not step.screenshot.is_file() or not step.ui_tree.is_file():
+    if not has_picture(row) or not step.screenshot.is_file() or not step.ui_tree.is_file():
         return "missing_frame"
     if step.index in candidate.bad_steps | candidate.incomplete:
         return BAD_STEP if step.index in candidate.bad_steps else INCOMPLETE

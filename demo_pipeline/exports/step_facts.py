@@ -16,7 +16,7 @@ from demo_pipeline.files.image_files import png_size
 from demo_pipeline.files.system_errors import raise_system_trouble
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.pointer_leaks import LEAK_EXCLUSIONS, leak_exclusion
-from demo_pipeline.trajectories.provenance import ProvenanceRow
+from demo_pipeline.trajectories.provenance import ProvenanceRow, has_picture
 
 CANVAS: Pixel = (CANVAS_WIDTH, CANVAS_HEIGHT)
 STEP_EXCLUSIONS = ("off_screen", "missing_frame", *LEAK_EXCLUSIONS)
@@ -36,7 +36,7 @@ def step_exclusion(
     """
     if is_off_screen(step.action, row, size or CANVAS):
         return "off_screen"
-    if size is None or row["pts"] is None:
+    if size is None or not has_picture(row):
         return "missing_frame"
     return leak_exclusion(row, settings)
 

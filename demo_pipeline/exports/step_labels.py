@@ -51,7 +51,7 @@ from demo_pipeline.exports.step_facts import CANVAS, is_off_screen
 from demo_pipeline.files.base_model import Document
 from demo_pipeline.problems import Problem
 from demo_pipeline.settings import DatasetSettings
-from demo_pipeline.trajectories.provenance import INCOMPLETE
+from demo_pipeline.trajectories.provenance import INCOMPLETE, has_picture
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 
 STEP_LABELS_SCHEMA_FILE = "step_labels.schema.json"
@@ -254,7 +254,7 @@ def _exclusion(made_of: RecordSource) -> str:
     if any(is_off_screen(step.action, rows[step.index], CANVAS) for step in steps):
         return "off_screen"
     files = [step.screenshot for step in steps] + [made_of.trajectory.final_screenshot]
-    without = any(rows[step.index]["pts"] is None for step in steps)
+    without = not all(has_picture(rows[step.index]) for step in steps)
     return "missing_frame" if without or not all(file.is_file() for file in files) else ""
 
 

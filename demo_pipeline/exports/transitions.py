@@ -39,7 +39,7 @@ from demo_pipeline.files.base_model import Document
 from demo_pipeline.files.shown_text import replace_surrogates
 from demo_pipeline.problems import Problem
 from demo_pipeline.trajectories.pointer_leaks import LEAK_EXCLUSIONS
-from demo_pipeline.trajectories.provenance import INCOMPLETE
+from demo_pipeline.trajectories.provenance import IMPORTED, INCOMPLETE
 
 TRANSITIONS_SCHEMA_FILE = "transitions.schema.json"
 
@@ -134,6 +134,8 @@ def _spanned(made_of: RecordSource, step: StepFiles, waits: int, after: StepFile
     if after is None:  # the final picture is the last frame if the video ends before the action
         return "" if rows[step.index]["end_filmed"] else "early_after"
     row, shown = rows[step.index], rows[after.index]
+    if after.index == next_index and shown["reason_code"] == IMPORTED:
+        return ""  # a step's screenshot is what the step before it led to
     if after.index != next_index or shown["pts"] is None or shown["lead_ms"] is None:
         return "missing_frame"
     ended = shown["press_ms"] - shown["lead_ms"] >= row["end_ms"] - _ROUNDING_MS

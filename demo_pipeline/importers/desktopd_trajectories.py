@@ -18,6 +18,7 @@ from demo_pipeline.files.json_files import JsonFileError, dump_json, load_json
 from demo_pipeline.importers.source_recording import FoundRecording, Importer
 from demo_pipeline.osworld.task_matching import TaskMatch
 from demo_pipeline.trajectories.provenance import (
+    IMPORTED,
     PROVENANCE_SCHEMA,
     action_columns,
     write_hidden_actions,
@@ -58,13 +59,18 @@ def copy_trajectory(folder: Path, demonstration: str, out: Path) -> None:
             dump_json(out / "result.json", result | {"trajectory_id": demonstration})
 
 
-def write_origin(out: Path, match: TaskMatch) -> dict[str, Any]:
+def write_origin(out: Path, match: TaskMatch, platform: str) -> dict[str, Any]:
     """Write the two tables of a copied trajectory, and return a summary of it.
+
+    `platform` is windows, macos, linux, or empty: the format does not say it.
 
     Raises `DemonstrationError` when it cannot be read.
     """
     trajectory = read_trajectory(out)
-    rows = [_row(trajectory, number, match) for number in range(len(trajectory.steps))]
+    rows = [
+        _row(trajectory, number, match) | {"platform": platform}
+        for number in range(len(trajectory.steps))
+    ]
     write_provenance(out / PROVENANCE_FILE, rows)
     write_hidden_actions(out, trajectory.id, [])
     task, result = trajectory.task, trajectory.result
@@ -99,7 +105,7 @@ def _row(trajectory: Trajectory, number: int, match: TaskMatch) -> dict[str, Any
         "press_ms": milliseconds,
         "end_ms": milliseconds,
         "end_filmed": True,  # the final screenshot shows what came after
-        "reason_code": "imported",
+        "reason_code": IMPORTED,
         "leak": False,
         "unavoidable": False,
         "clock_method": "none",
@@ -117,7 +123,6 @@ def _row(trajectory: Trajectory, number: int, match: TaskMatch) -> dict[str, Any
         "instruction_source": "task.json",
         "reasoning_source": "imported",
         "split_group": task.task_id,
-        "platform": "",
         "recorded_at": at.isoformat(),
         "status": "completed",
         "reason": "done" if trajectory.result.success else "fail",

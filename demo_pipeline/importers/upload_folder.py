@@ -34,6 +34,7 @@ OUTCOMES = {
     "aborted": ("aborted", None),
 }
 """What a person says of a recording → `status` and `reason` of meta.json."""
+PLATFORMS = ("windows", "macos", "linux")
 _FORM = 1  # of what this module writes; raised when it writes other bytes
 _ADDRESS = re.compile(r"[^\s@_]+@[^\s@_]+\.[^\s@_]+")  # uploaders' e-mail in names of folders
 _UNSAFE = re.compile(r"[^A-Za-z0-9]+")
@@ -42,11 +43,15 @@ _MOST_NAME = 60
 
 @dataclass(frozen=True)
 class Given:
-    """What a person says of a recording; empty: nothing. `status` is one of `OUTCOMES`."""
+    """What a person says of a recording; empty: nothing.
+
+    `status` is one of `OUTCOMES`, `platform` one of `PLATFORMS`.
+    """
 
     task: str = ""
     status: str = ""
     application: str = ""
+    platform: str = ""
 
 
 def given_for(found: FoundRecording, options: Given) -> Given:
@@ -59,9 +64,10 @@ def given_for(found: FoundRecording, options: Given) -> Given:
         if not path.is_file():
             continue
         value = json_object(path)
-        said = {name: plain_text(value.get(name)) for name in ("task", "status", "application")}
-        if said["status"] not in {"", *OUTCOMES}:
-            raise UnreadableSourceError(f"{path}: status: expected one of {', '.join(OUTCOMES)}")
+        said = {name: plain_text(value.get(name)) for name in vars(options)}
+        for name, known in (("status", OUTCOMES), ("platform", PLATFORMS)):
+            if said[name] not in {"", *known}:
+                raise UnreadableSourceError(f"{path}: {name}: expected one of {', '.join(known)}")
         return replace(options, **{name: text for name, text in said.items() if text})
     return options
 
@@ -184,7 +190,7 @@ def _meta(name: str, recording: SourceRecording, film: FilmFacts, given: Given) 
         "status": status,
         "title": task,
         "description": "",
-        "platform": recording.platform,
+        "platform": recording.platform or given.platform,
         "arch": recording.arch,
         "version": recording.version,
         "locale": "",

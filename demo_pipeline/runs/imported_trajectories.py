@@ -15,7 +15,8 @@ from demo_pipeline.desktopd.validator import validate_trajectory
 from demo_pipeline.files.atomic_write import combined_digest, file_digest
 from demo_pipeline.importers.desktopd_trajectories import copy_trajectory, files_of, write_origin
 from demo_pipeline.importers.import_recordings import ImportOutcome, ImportState
-from demo_pipeline.importers.source_recording import FoundRecording
+from demo_pipeline.importers.source_recording import FoundRecording, UnreadableSourceError
+from demo_pipeline.importers.upload_folder import Given, given_for
 from demo_pipeline.problems import DemonstrationError, errors
 from demo_pipeline.recording.meta import Meta
 from demo_pipeline.runs.build import build_if_stale
@@ -25,35 +26,40 @@ from demo_pipeline.runs.stages import STAGES
 from demo_pipeline.runs.task_catalog import match_meta
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.store.names import safe_id
-from demo_pipeline.store.version_manifest import CheckOutcome, Recipe
-from demo_pipeline.store.versions import Staging
+from demo_pipeline.store.store import Store
+from demo_pipeline.store.versions import CheckOutcome, Recipe, Staging
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
 _FILES = "imported_files"  # in the recipe; a trajectory of a recording has its stages there
 _FORM = "1"  # of what is written of an imported trajectory; raised when it is other bytes
 
 
-def import_trajectory(workspace: Workspace, found: FoundRecording) -> ImportOutcome:
+def import_trajectory(workspace: Workspace, found: FoundRecording, options: Given) -> ImportOutcome:
     """Publish a trajectory, and build what needs nothing but trajectories: records, annotations.
 
     What is wrong with it is in the outcome; nothing of it is published then.
     """
     key = safe_id(found.name)
     output = TRAJECTORIES_STAGE.output(key)
-    current = workspace.store.published(output)
-    if current is not None and _FILES not in current.manifest.recipe.inputs:
+    known = workspace.store.published(output) is not None
+    if known and not is_imported_trajectory(workspace.store, key):
         sentence = f"the store has a demonstration of the id {key}, made from a recording"
         return ImportOutcome(found.folder, ImportState.REFUSED, sentences=(sentence,))
     files = ((name, file_digest(found.folder / name).sha256) for name in files_of(found.folder))
     try:
+        given = given_for(found, options)
         match = match_meta(workspace, _as_meta(found.folder))
-        inputs = {_FILES: combined_digest(files), "osworld": match.fingerprint}
+        inputs = {
+            _FILES: combined_digest(files),
+            "osworld": match.fingerprint,
+            "given": given.platform,
+        }
         recipe = Recipe(TRAJECTORIES_STAGE.name, f"imported-{_FORM}", "", inputs)
 
         def build(staging: Staging) -> Mapping[str, Any]:
             copy_trajectory(found.folder, key, staging.path)
             _require_valid(staging.path, key)
-            return write_origin(staging.path, match)
+            return write_origin(staging.path, match, given.platform)
 
         def check(out: Path) -> list[CheckOutcome]:
             problems = tuple(validate_trajectory(out, key))
@@ -62,6 +68,8 @@ def import_trajectory(workspace: Workspace, found: FoundRecording) -> ImportOutc
         status = build_if_stale(workspace.store, output, recipe, build, check, force=False).status
         for stage in _following():
             run_stage(workspace, stage, key)
+    except UnreadableSourceError as error:
+        return ImportOutcome(found.folder, ImportState.REFUSED, sentences=(str(error),))
     except DemonstrationError as error:
         shown = error.problems[:3]
         more = (f"and {len(error.problems) - 3} more problems",) if error.problems[3:] else ()
@@ -69,6 +77,12 @@ def import_trajectory(workspace: Workspace, found: FoundRecording) -> ImportOutc
         return ImportOutcome(found.folder, ImportState.REFUSED, sentences=sentences)
     state = ImportState.KNOWN if status is Status.CACHED else ImportState.IMPORTED
     return ImportOutcome(found.folder, state, key, ("there is no recording of it",))
+
+
+def is_imported_trajectory(store: Store, demonstration: str) -> bool:
+    """Whether the trajectory of this id was imported, so that it has no recording."""
+    current = store.published(TRAJECTORIES_STAGE.output(demonstration))
+    return current is not None and _FILES in current.manifest.recipe.inputs
 
 
 def _require_valid(folder: Path, key: str) -> None:

@@ -44,6 +44,7 @@ QUEST_COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("reward_time_ms", pa.int64(), True, "when it was calculated, epoch milliseconds"),
 )
 QUEST_NAMES = tuple(name for name, *_ in QUEST_COLUMNS)
+IMPORTED = "imported"  # a reason code: the picture came with a trajectory of other origin
 # What action.json says, as plain columns.
 _ACTION_COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("x", pa.int32(), True, "of the action on the canvas, pixels; a drag's start"),
@@ -78,7 +79,7 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
         "clock_method",
         pa.string(),
         False,
-        "ffmpeg_start, pixels, typing, click_onsets, meta_timestamp; none: there is no recording",
+        "ffmpeg_start, pixels, typing, click_onsets, meta_timestamp",
     ),
     ("clock_uncertainty_ms", pa.float64(), False, "of the video clock, milliseconds"),
     ("tree_age_ms", pa.int64(), True, "end of the scan to the press, milliseconds; null: no scan"),
@@ -103,7 +104,7 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
         "reasoning_source",
         pa.string(),
         False,
-        "template: the program wrote the reasoning; imported: it came so",
+        "template: the program wrote the reasoning",
     ),
     ("split_group", pa.string(), False, "task group; no group is in two splits"),
     ("platform", pa.string(), False, "windows, macos, linux"),
@@ -130,7 +131,7 @@ PROVENANCE_SCHEMA = described_schema(
         "lead_ms": ANY.where("pts"),
         "settle_ms pointer_distance_px": COUNT.only_where("pts"),
         "reason_code": one_of(
-            *("pre_move", "settled", "backoff", "first_frame", "waiting", "missing", "imported")
+            *("pre_move", "settled", "backoff", "first_frame", "waiting", "missing", IMPORTED)
         ),
         "clock_method": one_of(
             "ffmpeg_start", "pixels", "typing", "click_onsets", "meta_timestamp", "none"
@@ -162,6 +163,11 @@ PROVENANCE_SCHEMA = described_schema(
         "osworld_matches": between(1).where(_MATCHED),
     },
 )
+
+
+def has_picture(row: ProvenanceRow) -> bool:
+    """Whether a step has a screenshot: a frame of its film, or one that was imported with it."""
+    return row["pts"] is not None or row["reason_code"] == IMPORTED
 
 
 def action_columns(action: StepAction) -> dict[str, Any]:

@@ -32,8 +32,13 @@ def form(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run_import(*arguments: str | Path) -> Any:
-    """The command; the environment has no setting."""
-    return CliRunner().invoke(app, ["import", *map(str, arguments)])
+    """The command; the environment has no setting, unless a test sets it."""
+    return run_command("import", *map(str, arguments))
+
+
+def run_command(*arguments: str) -> Any:
+    """What a command prints, and its exit code."""
+    return CliRunner().invoke(app, arguments)
 
 
 @pytest.fixture

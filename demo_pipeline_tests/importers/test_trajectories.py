@@ -1,0 +1,94 @@
+"""Trajectories of other origin: in at the trajectory stage, and out in every form."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from demo_pipeline.desktopd.trajectory_reader import read_trajectory
+from demo_pipeline.runs.datasets import run_dataset_stage
+from demo_pipeline.runs.imported_trajectories import is_imported_trajectory
+from demo_pipeline.trajectories.provenance import read_provenance
+from demo_pipeline_tests.importers.conftest import run_command, run_import
+from demo_pipeline_tests.named_stages import SFT_STAGE
+from demo_pipeline_tests.sample_workspace import open_workspace
+
+
+@pytest.fixture
+def foreign(made_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A trajectory as somebody else has it, without our tables, and roots that are empty."""
+    folder = tmp_path / "theirs" / "trajectories" / "traj_form_001"
+    shutil.copytree(made_root / "store" / "trajectories" / "first", folder)
+    for table in folder.glob("*.parquet"):
+        table.unlink()
+    result = json.loads((folder / "result.json").read_text())
+    result |= {"trajectory_id": "traj_001", "model_info": {"name": "qwen-vl-7b", "version": "1.0"}}
+    (folder / "result.json").write_text(json.dumps(result))
+    for name in ("uploads", "store", "tasks"):
+        (tmp_path / name).mkdir()
+        variable = "OSWORLD_TASKS" if name == "tasks" else name.upper()
+        monkeypatch.setenv(f"DEMO_PIPELINE_{variable}", str(tmp_path / name))
+    return folder
+
+
+def test_it_is_published_and_a_dataset_has_it(foreign: Path, tmp_path: Path) -> None:
+    (foreign / "import.json").write_text('{"platform": "linux"}')
+    result = run_import(foreign.parents[1])
+    assert result.exit_code == 0, result.output
+    assert "1 of 1: there is no recording of it" in result.stderr
+    workspace = open_workspace(tmp_path)
+    folder, version = workspace.store.open("trajectories/traj_form_001")
+    assert is_imported_trajectory(workspace.store, "traj_form_001")
+    assert "imported_files" in version.manifest.recipe.inputs
+    theirs, ours = read_trajectory(foreign), read_trajectory(folder)
+    assert [step.action for step in ours.steps] == [step.action for step in theirs.steps]
+    assert (ours.result.trajectory_id, ours.result.model_info.name) == (
+        "traj_form_001",
+        "qwen-vl-7b",
+    )
+    pictures = [step.screenshot.read_bytes() for step in ours.steps]
+    assert pictures == [step.screenshot.read_bytes() for step in theirs.steps]
+    rows = read_provenance(folder / "provenance.parquet")
+    assert {(row["reason_code"], row["clock_method"], row["pts"]) for row in rows} == {
+        ("imported", "none", None)
+    }
+    assert {row["platform"] for row in rows} == {"linux"}
+    with_target = [step for step in ours.steps if step.action.target_element]
+    assert sum(row["target_x"] is not None for row in rows) == len(with_target) > 0
+    made = run_dataset_stage(workspace, SFT_STAGE)
+    assert made.summary["samples"] == len(ours.steps)
+
+
+def test_again_it_is_there_and_a_recording_of_its_name_stays(
+    foreign: Path, made_root: Path, tmp_path: Path
+) -> None:
+    assert run_import(foreign).exit_code == 0
+    assert run_import(foreign).stdout.strip().endswith("1 already there")
+    shutil.rmtree(tmp_path / "store")
+    shutil.copytree(made_root / "store", tmp_path / "store", symlinks=True)
+    other = foreign.rename(foreign.with_name("first"))
+    result = run_import(other)
+    assert result.exit_code == 1
+    assert "the store has a demonstration of the id first, made from a recording" in result.stderr
+
+
+def test_inspect_says_that_there_is_no_recording(foreign: Path) -> None:
+    run_import(foreign)
+    shown = run_command("inspect", "traj_form_001").stdout
+    assert "no recording: the trajectory was imported" in shown
+    assert "steps/000/screenshot.png" in shown
+
+
+def test_one_that_does_not_fit_the_format_is_named_and_not_published(
+    foreign: Path, tmp_path: Path
+) -> None:
+    (foreign / "steps" / "000" / "screenshot.png").write_bytes(b"no picture")
+    result = run_import(foreign)
+    assert result.exit_code == 1
+    assert "steps/000/screenshot.png" in result.stderr
+    (foreign / "task.json").write_text("{")
+    assert run_import(foreign).exit_code == 1
+    (foreign / "result.json").unlink()
+    assert "result.json" in run_import(foreign).stderr
+    assert open_workspace(tmp_path).store.outputs("trajectories") == []

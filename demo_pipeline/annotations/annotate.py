@@ -7,7 +7,7 @@ was killed goes on where it was.
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 
 from demo_pipeline.annotations.annotation_sources import ModelProvider, Provider
@@ -38,7 +38,7 @@ class AnnotateCounts:
     """What happened.
 
     Attributes:
-        written: new documents.
+        written: new documents that say something.
         known: those that were there already.
         escaped: tags and unseen characters in them.
         refused: answers, by reason.
@@ -56,13 +56,13 @@ class AnnotateCounts:
 
 def estimate(store: Store, ids: Sequence[str], models: Sequence[ModelProvider]) -> Estimate:
     """What `annotate_all` would ask now. Nothing is sent."""
-    found, reviews = Estimate(), Reviews(store)
+    found, reviews, budget = Estimate(), Reviews(store), replace(models[0].budget)
     for name in ids:
         try:
             judged = open_judged(store, name, reviews)
         except (MissingOutput, DemonstrationError):
             continue
-        questions = [one for model in models for one in model.questions(judged)]
+        questions = budget.take([one for model in models for one in model.questions(judged)])
         found.demonstrations += bool(questions)
         found.requests += len(questions)
         found.tokens += sum(one.tokens for one in questions)
@@ -92,7 +92,7 @@ def annotate_all(
             new = document.key not in judged.documents and store.add_document(
                 document.key, json_bytes(document)
             )
-            counts.written += new
+            counts.written += new and bool(document.values)
             counts.known += not new
             if new:
                 counts.escaped += document.escaped

@@ -44,6 +44,20 @@ Provider = Callable[[JudgedDemonstration], Iterator[AnnotationDocument]]
 
 
 @dataclass
+class Budget:
+    """How many questions may still be asked; None: any number."""
+
+    left: int | None = None
+
+    def take(self, questions: "list[ModelQuestion]") -> "list[ModelQuestion]":
+        """The first questions, as many as are left, which they use up."""
+        taken = questions if self.left is None else questions[: self.left]
+        if self.left is not None:
+            self.left -= len(taken)
+        return taken
+
+
+@dataclass
 class ModelProvider:
     """Asks a server.
 
@@ -54,6 +68,7 @@ class ModelProvider:
         at_once: requests under way.
         objectives: of a demonstration's quest.
         unanswered: why questions have no answer: they are asked again by the next run.
+        budget: of questions.
     """
 
     server: Endpoint
@@ -62,6 +77,7 @@ class ModelProvider:
     at_once: int = 4
     objectives: Callable[[str], Sequence[str]] = lambda _: ()
     unanswered: Counter[str] = field(default_factory=Counter)
+    budget: Budget = field(default_factory=Budget)
 
     def questions(self, judged: JudgedDemonstration) -> list[ModelQuestion]:
         """What the server would be asked; what was answered before is not among it."""
@@ -77,7 +93,7 @@ class ModelProvider:
 
     def __call__(self, judged: JudgedDemonstration) -> Iterator[AnnotationDocument]:
         """See `Provider`; raises what the server's `ask` raises."""
-        questions = self.questions(judged)
+        questions = self.budget.take(self.questions(judged))
         with closing(each_result(questions, self._answer, self.at_once)) as answers:
             for answer in answers:
                 if isinstance(answer, str):

@@ -5,6 +5,7 @@ alone; what was asked and answered is in no line.
 """
 
 import os
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from demo_pipeline.annotations.annotation_sources import FileProvider, ModelProvider
     from demo_pipeline.store.store import Store
 
+_MANY = 20  # requests: more are sent after a question
 _PROVIDERS = ("openai", "rule", "import", "opencua")
 
 
@@ -38,13 +40,15 @@ def annotate_demonstrations(
     model: Annotated[str, typer.Option(help="openai, opencua: the model's name.")] = "",
     file: Annotated[Path | None, typer.Option(help="import, opencua: JSON Lines.")] = None,
     at_once: Annotated[int, typer.Option(min=1, max=256, help="Requests under way.")] = 4,
-    yes: Annotated[bool, typer.Option("--yes", help="Send them to another host.")] = False,
+    limit: Annotated[int | None, typer.Option(min=1, help="Requests, at most.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be asked.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask; also to another host.")] = False,
 ) -> None:
     """Annotate steps and demonstrations, and keep it in the store; the next `run` uses it.
 
     `openai` asks an OpenAI-compatible server, what was answered before never again. The key is read
     from `OPENAI_API_KEY` alone. Hosts other than this machine need `--yes`: the requests hold
-    screens and typed text.
+    screens and typed text. At a terminal, more than 20 requests are sent after a question.
     """
     from demo_pipeline.annotations.annotate import annotate_all, undone_steps
     from demo_pipeline.annotations.annotation_sources import rule_provider
@@ -56,6 +60,12 @@ def annotate_demonstrations(
             raise ValueError(f"--provider is one of {', '.join(_PROVIDERS)}")
         if provider == "openai":
             models = _models(store, endpoint, model, kind or (), at_once)
+            for one in models[1:]:
+                one.budget = models[0].budget
+            models[0].budget.left = limit
+            if dry_run:
+                _estimated(store, names, models)
+                return
             with _asking(store, names, models, yes=yes) as answered:
                 counts = annotate_all(store, names, models, answered)
             unanswered = sum((one.unanswered for one in models), Counter[str]())
@@ -81,8 +91,9 @@ def _reported(
     problems = [*map(str, counts.problems), *told]
     for problem in problems:
         print_error(problem)
+    refused = f"{counts.gave_up} refused, " if counts.gave_up else ""
     print_line(
-        f"{counts.written} written, {counts.known} known before, {counts.escaped} tags or "
+        f"{counts.written} written, {refused}{counts.known} known before, {counts.escaped} tags or "
         "characters escaped"
     )
     for reason, number in [*counts.refused.items(), *sorted((unanswered or {}).items())]:
@@ -118,18 +129,27 @@ def _asking(
     store: "Store", names: Sequence[str], models: "Sequence[ModelProvider]", *, yes: bool
 ) -> Iterator[Callable[[], object]]:
     """Say what will be asked, refuse to send it to a host without consent, and show progress."""
-    from demo_pipeline.annotations.annotate import estimate
     from demo_pipeline.cli.tables import progress_bar
 
-    server, asked = models[0].server, estimate(store, names, models)
-    print_line(
-        f"{server.url}: {asked.requests} requests about {asked.demonstrations} demonstrations, "
-        f"about {asked.tokens} tokens without answers, {asked.pictures} pictures"
-    )
-    server.require_consent(yes=yes)
+    requests = _estimated(store, names, models)
+    models[0].server.require_consent(yes=yes)
+    if requests > _MANY and not yes and sys.stdin.isatty():
+        typer.confirm(f"Send {requests} requests?", abort=True)
     with progress_bar() as bar:
-        task = bar.add_task("annotations", total=asked.requests)
+        task = bar.add_task("annotations", total=requests)
         yield lambda: bar.advance(task)
+
+
+def _estimated(store: "Store", names: Sequence[str], models: "Sequence[ModelProvider]") -> int:
+    """Say what would be asked; returns how many requests."""
+    from demo_pipeline.annotations.annotate import estimate
+
+    asked = estimate(store, names, models)
+    print_line(
+        f"{models[0].server.url}: {asked.requests} requests about {asked.demonstrations} "
+        f"demonstrations, about {asked.tokens} tokens without answers, {asked.pictures} pictures"
+    )
+    return asked.requests
 
 
 def _file_provider(name: str, file: Path | None, model: str) -> "FileProvider":

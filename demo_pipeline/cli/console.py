@@ -7,7 +7,9 @@ imported when a table or a bar is drawn.
 
 import csv
 import json
+import shutil
 import sys
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, TextIO
 
@@ -19,7 +21,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print a report as JSON.")]
 
 
 def print_line(text: str) -> None:
-    """Write a line that tools may read: never wrapped, and without markup."""
+    """Write a line that tools may read: without markup, and wrapped on a terminal alone."""
     _write(sys.stdout, text)
 
 
@@ -29,7 +31,14 @@ def print_error(text: str) -> None:
 
 
 def _write(stream: TextIO, text: str) -> None:
-    stream.write(f"{plain_line(text)}\n")
+    line = plain_line(text)
+    width = shutil.get_terminal_size().columns if stream.isatty() else len(line)
+    if len(line) > width:  # between words: a path or a command stays whole
+        parts = textwrap.wrap(
+            line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+        )
+        line = "\n".join(parts)
+    stream.write(f"{line}\n")
     stream.flush()
 
 

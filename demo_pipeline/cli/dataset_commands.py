@@ -157,6 +157,7 @@ def stats(
         str | None, typer.Argument(help="One SELECT over the views (default: the statistics).")
     ] = None,
     *,
+    all_tables: Annotated[bool, typer.Option("--all", help="Print every table.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the tables as JSON.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print the answer as CSV.")] = False,
     views: Annotated[
@@ -188,7 +189,7 @@ def stats(
     except duckdb.Error as error:
         if query is None:
             raise
-        refuse(*str(error).splitlines())
+        refuse(str(error).partition("\n")[0])
     if not tables:
         url = workspace.store.url
         print_error(f"{url} has no dataset yet; build the datasets with `demo-pipeline run`")
@@ -198,8 +199,11 @@ def stats(
     elif as_csv:
         print_csv(tables["answer"])
     else:
-        from demo_pipeline.cli.tables import print_records
+        from demo_pipeline.cli.tables import print_overview, print_records
 
+        if query is None and not all_tables:
+            print_overview(tables)
+            return
         for name, rows in tables.items():
             print_records(name.replace("_", " "), rows)
 

@@ -128,10 +128,15 @@ def score(
         Path | None, typer.Option("--out", help="A folder for the tables as Parquet.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the bootstrap.")] = 0,
+    baselines: Annotated[
+        bool, typer.Option("--baselines", help="Show what answers score that need no model.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
 ) -> None:
-    """Score predictions, beside baselines that need no model."""
+    """Score predictions."""
     from demo_pipeline.evaluation.requests import readable_by_others
+    from demo_pipeline.evaluation.rules import FOOTNOTES
+    from demo_pipeline.evaluation.scoring import PREDICTIONS
     from demo_pipeline.runs.evaluations import Evaluation, report_summary, score_file
 
     with explained():
@@ -140,13 +145,16 @@ def score(
         if predictions.is_file() and readable_by_others(predictions):
             print_error(f"{predictions}: others can read it; `chmod 600` keeps answers private")
         report = score_file(open_workspace(), predictions, asked, dest)
+    shown = [row for row in report.rows if baselines or row["answers"] == PREDICTIONS]
     if as_json:
-        print_json({**report_summary(report, asked), "scores": report.rows}, indent=None)
+        print_json({**report_summary(report, asked), "scores": shown}, indent=None)
         return
     from demo_pipeline.cli.tables import print_scores
 
     for name in asked.presets:
-        print_scores(name, [row for row in report.rows if row["preset"] == name])
+        print_scores(name, [row for row in shown if row["preset"] == name])
+        if name in FOOTNOTES:
+            print_line(FOOTNOTES[name])
     _print_counts(report, split)
 
 

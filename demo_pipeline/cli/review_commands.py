@@ -7,6 +7,7 @@ named by its kind and its step; `reviews export` writes it to a file that only i
 import getpass
 import os
 import socket
+from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
@@ -62,7 +63,8 @@ def list_reviews(ids: _Ids = None) -> None:
     """List the decisions: time, author, what, and whether it holds; then counts."""
     from demo_pipeline.review.review_store import judged_decisions
 
-    counts = {"holds": 0, "stale": 0, "undone": 0, "no trajectory": 0}
+    counts = Counter({"holds": 0})
+    # Of an undone decision and its undo, and of what a later one replaces, nothing holds.
     for decision, state in judged_decisions(open_workspace().store, ids or ()):
         counts[state] += 1
         step = "" if decision.step is None else f" step {decision.step}"

@@ -39,6 +39,9 @@ def cell(value: object, style: str = "") -> Text:
     return Text("" if value is None else plain_line(str(value)), style)
 
 
+_LISTED = 12  # rows of a table in the overview: two lines of 80 columns
+
+
 def print_records(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
     """Print a table; records that are wider than the terminal stand one below the other."""
     table = Table(title=title, title_justify="left")
@@ -55,6 +58,27 @@ def print_records(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
         print_line(f"{title} {place} of {len(rows)}")
         for name, value in row.items():
             print_line(f"  {plain_line(name):<{width}}  {plain_value(value)}".rstrip())
+
+
+def print_overview(tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+    """Print the statistics that fit a screen of 24 lines; what counts nothing is left out."""
+    for row in tables.get("overview", ()):
+        said = [f"{plain_value(value)} {name.replace('_', ' ')}" for name, value in row.items()]
+        print_line(", ".join(said))
+    lists = {
+        "applications": ("application", "trajectories"),
+        "actions": ("action_type", "steps"),
+        "leak_rates": ("action_type", "leak_rate"),
+        "exports": ("export", "records"),
+        "doubt": ("signal", "steps"),
+    }
+    for table, (name, number) in lists.items():
+        rows = [row for row in tables.get(table, ()) if row.get(number)]
+        rows = sorted(rows, key=lambda row: -row[number])[:_LISTED]
+        said = [f"{plain_line(str(row[name]))} {plain_value(row[number])}" for row in rows]
+        if said:
+            print_line(f"{table.replace('_', ' ')} ({number.replace('_', ' ')}): {', '.join(said)}")
+    print_line("`demo-pipeline stats --all` prints every table, `--help` how to ask in SQL")
 
 
 class _TimeColumn(ProgressColumn):

@@ -362,3 +362,8 @@ PRESETS: Mapping[str, Rule] = {
     "screenspot": score_step_screenspot,
     "cudag": score_step_cudag,
 }
+FOOTNOTES: Mapping[str, str] = dict.fromkeys(
+    ("agentnetbench", "agentnetbench_revised"),
+    "The script of this rule does not know waits: a wait scores 0, also in the truth.",
+)
+"""Rule → why the truth itself scores less than 1 by it."""

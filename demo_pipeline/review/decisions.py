@@ -274,6 +274,14 @@ class Judgement:
     undone: tuple[Decision, ...] = ()
 
     @property
+    def replaced(self) -> tuple[Decision, ...]:
+        """Those of `applied` that a later one on the same subject replaces."""
+        kinds = {"approve": "verdict", "reject": "verdict"}
+        told = [one for one in self.applied if one.kind not in {"note", "bad_step"}]
+        latest = {(kinds.get(one.kind, one.kind), one.step): one.id for one in told}
+        return tuple(one for one in told if one.id not in latest.values())
+
+    @property
     def status(self) -> Literal["approved", "rejected", "open"]:
         """What `datasets.require_review` asks for."""
         if self.verdict is None:

@@ -279,7 +279,9 @@ def read_exchange(path: Path) -> tuple[list[Decision], list[Problem]]:
 
 
 def judged_decisions(store: Store, ids: Collection[str]) -> Iterator[tuple[Decision, str]]:
-    """Yield each decision with `holds`, `stale`, `undone` or `no trajectory`.
+    """Yield each decision with `holds`, `replaced`, `stale`, `undone`, `undo` or `no trajectory`.
+
+    A later decision on the same replaces an earlier one; an undo holds for nothing by itself.
 
     Args:
         store: of the pipeline.
@@ -297,6 +299,8 @@ def judged_decisions(store: Store, ids: Collection[str]) -> Iterator[tuple[Decis
         judgement = judge(decisions, subject_of(version, name))
         states = dict.fromkeys((one.id for one in judgement.stale), "stale")
         states |= dict.fromkeys((one.id for one in judgement.undone), "undone")
+        states |= {one.id: "undo" for one in decisions if isinstance(one.value, Undo)}
+        states |= dict.fromkeys((one.id for one in judgement.replaced), "replaced")
         yield from ((one, states.get(one.id, "holds")) for one in decisions)
 
 

@@ -31,11 +31,15 @@ def call(*arguments: object) -> Result:
 def test_it_says_what_it_will_cost_asks_and_asks_nothing_again() -> None:
     with fake_server(good) as server:
         given = ("--provider", "openai", "--endpoint", server.url, "--model", "stub")
+        planned = call(*given, "one", "--kind", "thought", "--dry-run", "--limit", "2")
+        assert "2 requests about 1 demonstrations" in planned.output
+        assert server.bodies == []
+        assert call(*given, "one", "--kind", "thought", "--limit", "1").exit_code == 0
+        assert len(server.bodies) == 1
         done = call(*given, "one", "--kind", "thought")
-        assert "3 requests about 1 demonstrations, about " in done.output
-        assert " 7 pictures" in done.output
+        assert "2 requests about 1 demonstrations, about " in done.output
         assert (done.exit_code, len(server.bodies)) == (0, 3)
-        assert "3 written, 0 known before" in done.output
+        assert "2 written, 0 known before" in done.output
         assert call(*given).exit_code == 0
         assert len(server.bodies) == 2 * CALLS
         again = call(*given)

@@ -51,7 +51,11 @@ def lines(path: Path) -> list[dict]:
 def test_right_answers_in_every_form_are_right(root: Path, form: str) -> None:
     path = root / "truth.jsonl"
     assert call("truth", path, "--split", "any", "--form", form).exit_code == 0
-    done = call("score", path, "--split", "any", "--form", form, "--json")
+    asked = ("score", path, "--split", "any", "--form", form)
+    plain = call(*asked).stdout
+    assert "does not know waits" in plain
+    assert "screen centre" not in plain
+    done = call(*asked, "--baselines", "--json")
     assert done.exit_code == 0
     report = json.loads(done.stdout)
     assert (report["steps"], report["unusable_steps"]) == (3 * 14, {})
@@ -218,6 +222,7 @@ def test_the_tables_fit_eighty_columns_with_whole_numbers(root: Path) -> None:
     path = root / "truth.jsonl"
     call("truth", path, "--split", "any")
     arguments = ["eval", "score", str(path), "--split", "any", "--preset", "strict"]
+    arguments.append("--baselines")
     shown = CliRunner().invoke(app, arguments, env={"COLUMNS": "80"}).stdout.splitlines()
     assert max(len(line) for line in shown if not line.startswith("split any:")) <= 80
     (row,) = (line.split() for line in shown if line.split()[:1] == ["double_click"])

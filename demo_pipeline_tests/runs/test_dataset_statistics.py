@@ -223,7 +223,11 @@ def stats(workspace: Workspace, *arguments: str) -> Result:
 
 
 def test_stats_prints_tables_json_views_and_answers(counted: Workspace) -> None:
-    assert "overview" in stats(counted).stdout
+    shown = stats(counted).stdout
+    assert shown.startswith("2 trajectories, ")
+    assert len(shown.splitlines()) < 20
+    assert not [word for word in ("disabled", " 0,", "\n0 ") if word in shown.partition("\n")[2]]
+    assert "overview" in stats(counted, "--all").stdout
     assert json.loads(stats(counted, "--json").stdout)["overview"][0]["trajectories"] == 2
     answer = stats(counted, "SELECT count(*) AS n FROM steps", "--json").stdout
     assert json.loads(answer)["answer"][0]["n"] > 0

@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -59,17 +60,8 @@ def annotate_demonstrations(
         if provider not in _PROVIDERS:
             raise ValueError(f"--provider is one of {', '.join(_PROVIDERS)}")
         if provider == "openai":
-            models = _models(store, endpoint, model, kind or (), at_once)
-            for one in models[1:]:
-                one.budget = models[0].budget
-            models[0].budget.left = limit
-            if dry_run:
-                _estimated(store, names, models)
-                return
-            with _asking(store, names, models, yes=yes) as answered:
-                counts = annotate_all(store, names, models, answered)
-            unanswered = sum((one.unanswered for one in models), Counter[str]())
-            well = _reported(counts, [], unanswered)
+            models = _models(store, endpoint, model, kind or (), at_once, limit=limit)
+            well = _ask(store, names, models, dry_run=dry_run, yes=yes)
         elif provider == "rule":
             rules = rule_provider(lambda one: undone_steps(store, one))
             well = _reported(annotate_all(store, names, [rules]), [])
@@ -82,6 +74,25 @@ def annotate_demonstrations(
             well = _reported(counts, told)
     if not well:
         raise typer.Exit(INVALID)
+
+
+def _ask(
+    store: "Store",
+    names: Sequence[str],
+    models: "Sequence[ModelProvider]",
+    *,
+    dry_run: bool,
+    yes: bool,
+) -> bool:
+    """Ask a server, or say what it would be asked; whether everything went well."""
+    from demo_pipeline.annotations.annotate import annotate_all
+
+    if dry_run:
+        _estimated(store, names, models)
+        return True
+    with _asking(store, names, models, yes=yes) as answered:
+        counts = annotate_all(store, names, models, answered)
+    return _reported(counts, [], sum((one.unanswered for one in models), Counter[str]()))
 
 
 def _reported(
@@ -106,19 +117,20 @@ def _reported(
 
 
 def _models(
-    store: "Store", url: str, model: str, kinds: Sequence[str], at_once: int
+    store: "Store", url: str, model: str, kinds: Sequence[str], at_once: int, *, limit: int | None
 ) -> "list[ModelProvider]":
     """What asks about steps, then what asks about the whole with the captions of the steps."""
     from demo_pipeline.annotations.annotate import quest_objectives
-    from demo_pipeline.annotations.annotation_sources import ModelProvider
+    from demo_pipeline.annotations.annotation_sources import Budget, ModelProvider
     from demo_pipeline.annotations.model_prompts import wanted_prompts
     from demo_pipeline.files.chat_server import KEY_VARIABLE, Endpoint
 
     if not url or not model:
         raise ValueError("openai needs --endpoint and --model")
     server, prompts = Endpoint(url, os.environ.get(KEY_VARIABLE, "")), wanted_prompts(kinds)
+    budget, objectives = Budget(limit), partial(quest_objectives, store)
     return [
-        ModelProvider(server, model, some, at_once, lambda one: quest_objectives(store, one))
+        ModelProvider(server, model, some, at_once, objectives, budget=budget)
         for some in ([one for one in prompts if one.of == of] for of in ("step", "whole"))
         if some
     ]

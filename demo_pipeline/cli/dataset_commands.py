@@ -199,13 +199,9 @@ def stats(
     elif as_csv:
         print_csv(tables["answer"])
     else:
-        from demo_pipeline.cli.tables import print_overview, print_records
+        from demo_pipeline.cli.tables import print_statistics
 
-        if query is None and not all_tables:
-            print_overview(tables)
-            return
-        for name, rows in tables.items():
-            print_records(name.replace("_", " "), rows)
+        print_statistics(tables, everything=all_tables or query is not None)
 
 
 def _format_name(value: str) -> str:

@@ -60,8 +60,14 @@ def print_records(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
             print_line(f"  {plain_line(name):<{width}}  {plain_value(value)}".rstrip())
 
 
-def print_overview(tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
-    """Print the statistics that fit a screen of 24 lines; what counts nothing is left out."""
+def print_statistics(
+    tables: Mapping[str, Sequence[Mapping[str, Any]]], *, everything: bool
+) -> None:
+    """Print every table, or what fits a screen of 24 lines, without what counts nothing."""
+    for title, rows in tables.items() if everything else ():
+        print_records(title.replace("_", " "), rows)
+    if everything:
+        return
     for row in tables.get("overview", ()):
         said = [f"{plain_value(value)} {name.replace('_', ' ')}" for name, value in row.items()]
         print_line(", ".join(said))

@@ -52,6 +52,7 @@ class Material:
         self.reviews = Reviews(store)
         self._opened: dict[tuple[str, str], Opened] = {}
         self._rows: dict[str, tuple[str, Json]] = {}
+        self._steps: dict[str, tuple[str, list[Json]]] = {}
 
     def opened(self, demonstration: str, version: str = "") -> Opened | None:
         """A version of a trajectory; the published one for an empty `version`.
@@ -104,6 +105,47 @@ class Material:
             "stale": len(judgement.stale),
             "corrected": judgement.corrections != NO_CORRECTIONS,
         }
+
+    def steps(self) -> list[Json]:
+        """Every step of every demonstration, for the grid: what its filters ask for."""
+        self.reviews.refresh()
+        of, found = self.reviews.by_demonstration(), list[Json]()
+        for output in sorted(self._store.outputs(TRAJECTORIES_STAGE.folder)):
+            name = output.partition("/")[2]
+            if (opened := self.opened(name)) is not None:
+                judged = judge(of.get(name, ()), opened[1])
+                bad = judged.corrections.bad_steps
+                known = self._known_steps(name, opened)
+                found += [
+                    one | {"review": judged.status, "bad": one["index"] in bad} for one in known
+                ]
+        return found
+
+    def _known_steps(self, name: str, opened: tuple[Path, Subject]) -> list[Json]:
+        """The steps of a version, which are read once."""
+        folder, subject = opened
+        if self._steps.get(name, ("", []))[0] != subject.version:
+            row = self._row(name) or {}
+            doubt = {
+                one["step_index"]: one["doubt"]
+                for one in self._table(TRIAGE_STAGE.output(name), STEPS_FILE)
+            }
+            rows = [
+                {
+                    "demo": name,
+                    "version": subject.version,
+                    "place": place,
+                    "index": one["step_index"],
+                    "action": one["action_type"],
+                    "application": row.get("application", ""),
+                    "leak": one["leak"],
+                    "says": one["target_name"] or one["text"] or " ".join(one["keys"] or ()),
+                    "doubt": doubt.get(one["step_index"], 0.0),
+                }
+                for place, one in enumerate(read_provenance(folder / "provenance.parquet"))
+            ]
+            self._steps[name] = subject.version, rows
+        return self._steps[name][1]
 
     def _row(self, demonstration: str) -> Json | None:
         """The triage of a demonstration, or its task alone when it has none; None: it is gone."""

@@ -7,7 +7,7 @@ const base = location.pathname;
 const $ = (id) => document.getElementById(id);
 const state = {
   queue: null, rows: [], demo: null, step: 0, film: false, picking: "", hover: null, loads: 0,
-  frames: null, filmTime: null,
+  frames: null, filmTime: null, zoom: null, pointer: null,
 };
 const canvas = $("canvas"), film = $("film"), timeline = $("timeline");
 const images = new Map(), trees = new Map();
@@ -322,12 +322,22 @@ function showDecisions() {
       onclick: () => (one.undone ? redo(one) : decide("undo", { decision: one.id })) }));
     return item;
   });
+  showInForce();
   fill("decisions", ...waiting, ...(made.length || waiting.length ? made
     : [element("li", { className: "faint", text: "None yet." })]));
 }
 
+// What holds, and the last decision with its undo: always in sight.
+function showInForce() {
+  const { status } = state.demo.judgement, last = own().filter((one) => !one.undone).at(-1);
+  fill("in-force", element("b", { className: status, text: status === "open" ? "not reviewed" : status }),
+    element("span", { className: "faint", text: last ? told(last) : "", title: last ? told(last) : "" }),
+    ...(last ? [button("Undo", "u", undoLast)] : []));
+}
+
 function told({ kind, value }) {
   switch (kind) {
+    case "approve": return "approve";
     case "reject": return `reject: ${plain(value.reason)}${value.text ? ` (${value.text})` : ""}`;
     case "outcome": return value.success ? "task done" : "task not done";
     case "instruction": return `instruction: ${value.text}`;
@@ -380,6 +390,7 @@ function showSteps() {
     item.onclick = () => goTo(place);
     return item;
   }));
+  $("steps").children[state.step]?.scrollIntoView({ block: "nearest", inline: "center" });
 }
 
 function isCut(step) {
@@ -395,7 +406,7 @@ function goTo(place) {
   film.pause();
   history.replaceState(null, "", `#${encodeURIComponent(demo.id)}/${demo.steps[place].index}`);
   [...$("steps").children].forEach((item, at) => item.classList.toggle("chosen", at === place));
-  $("steps").children[place]?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  $("steps").children[place]?.scrollIntoView({ block: "nearest", inline: "center" });
   showStep();
   for (const at of [place, place + 1, place - 1, place + 2]) {
     if (demo.steps[at]) picture(demo.steps[at]);
@@ -739,6 +750,79 @@ async function frameBy(by) {
   if (state.frames) seek(state.frames.findLastIndex((pts) => pts <= (state.filmTime ?? 0) + 0.0005) + by);
 }
 
+// --- 100 % around the pointer, and panning
+
+function toggleZoom() {
+  if (state.zoom) return setZoom(null);
+  const box = $("screen").getBoundingClientRect(), at = effective(current()).parameters;
+  const [x, y] = state.pointer ? placeOf(state.pointer)
+    : [at.x ?? at.start_x ?? CANVAS.width / 2, at.y ?? at.start_y ?? CANVAS.height / 2];
+  const [left, top] = state.pointer ? [state.pointer.clientX - box.left, state.pointer.clientY - box.top] : [box.width / 2, box.height / 2];
+  return setZoom([left - x, top - y]);
+}
+
+function setZoom(place) {
+  const { clientWidth: width, clientHeight: height } = $("screen");
+  const within = (value, seen, whole) => (seen > whole ? (seen - whole) / 2 : Math.max(seen - whole, Math.min(0, value)));
+  state.zoom = place && [within(place[0], width, CANVAS.width), within(place[1], height, CANVAS.height)];
+  $("screen").classList.toggle("zoomed", Boolean(place));
+  $("zoom-button").classList.toggle("on", Boolean(place));
+  canvas.style.left = state.zoom ? `${state.zoom[0]}px` : "";
+  canvas.style.top = state.zoom ? `${state.zoom[1]}px` : "";
+  draw();
+}
+
+let dragged = null;
+canvas.onpointerdown = (event) => {
+  dragged = state.zoom && { x: event.clientX, y: event.clientY, from: state.zoom, moved: false };
+  if (dragged) canvas.setPointerCapture(event.pointerId);
+};
+canvas.onpointermove = (event) => {
+  state.pointer = event;
+  if (!dragged || !event.buttons) return;
+  const [dx, dy] = [event.clientX - dragged.x, event.clientY - dragged.y];
+  dragged.moved ||= Math.hypot(dx, dy) > 4;
+  if (dragged.moved) setZoom([dragged.from[0] + dx, dragged.from[1] + dy]);
+};
+canvas.onpointerleave = () => { state.pointer = null; };
+
+// --- all steps in a grid, with filters
+
+const FILTERS = [
+  ["action", (step) => [plain(step.action)]],
+  ["application", (step) => [step.application]],
+  ["leak", (step) => [step.leak ? "leak" : "no leak"]],
+  ["doubt", (step) => [step.doubt >= 1 ? "doubtful" : "not doubtful"]],
+  ["decision", (step) => [step.review === "open" ? "not reviewed" : step.review, ...(step.bad ? ["bad step"] : [])]],
+];
+const SHOWN = 600; // tiles: more are asked for by a filter
+let allSteps = [];
+
+async function toggleGrid() {
+  if (!$("grid").hidden) { $("grid").hidden = true; fill("tiles"); return; }
+  try { allSteps = (await read("api/steps")).steps; } catch (error) { toast(error.message); return; }
+  $("grid").hidden = false;
+  fill("grid-filters", ...FILTERS.map(([name, of]) => {
+    const before = $(`by-${name}`)?.value ?? "";
+    const values = [...new Set(allSteps.flatMap(of))].sort();
+    const select = element("select", { id: `by-${name}`, onchange: showTiles, ariaLabel: name },
+      element("option", { value: "", text: `any ${name}` }), ...values.map((text) => element("option", { value: text, text })));
+    select.value = values.includes(before) ? before : "";
+    return select;
+  }), element("span", { id: "tile-count", className: "faint" }), button("Close", "g", toggleGrid));
+  showTiles();
+}
+
+function showTiles() {
+  const fits = allSteps.filter((step) => FILTERS.every(([name, of]) => !$(`by-${name}`).value || of(step).includes($(`by-${name}`).value)));
+  $("tile-count").textContent = counted(fits.length, "step") + (fits.length > SHOWN ? `, the first ${SHOWN} shown` : "");
+  fill("tiles", ...fits.slice(0, SHOWN).map((step) => element("li", { title: `${step.demo} step ${step.index}`,
+    onclick: async () => { await toggleGrid(); await open(step.demo, step.place); } },
+    element("img", { loading: "lazy", alt: "", src: `${base}files/${step.demo}/${step.version}/${step.index}/screenshot` }),
+    element("div", { text: `${step.demo} · ${step.index} ${plain(step.action)}` }),
+    element("div", { className: "faint", text: [step.says, step.leak && "leak", step.bad && "bad step", step.doubt >= 1 && "doubtful"].filter(Boolean).join(" · ") }))));
+}
+
 // --- picking a target or a point in the picture
 
 function pick(what) {
@@ -772,6 +856,7 @@ canvas.onmousemove = (event) => {
 };
 
 canvas.onclick = (event) => {
+  if (dragged?.moved) return;
   if (state.picking === "target") {
     const node = nodeAt(placeOf(event));
     if (node) choose(node);
@@ -867,6 +952,9 @@ const KEYS = [
   [["c"], "c", "note on this step; Enter saves", () => $("remark").focus()],
   [["u"], "u", "undo the last decision", undoLast],
   [["U"], "U", "redo it", redoLast],
+  [["z"], "z", "picture at 100 % around the pointer, drag moves it; again: whole", toggleZoom],
+  [["l"], "l", "list of demonstrations, or not", toggleList],
+  [["g"], "g", "all steps in a grid, with filters", toggleGrid],
   [["f"], "f", "film at this step, or screenshot", toggleFilm],
   [[" "], "Space", "play or pause the film", play],
   [[","], ",", "film: one frame back", () => frameBy(-1)],
@@ -878,6 +966,7 @@ const KEYS = [
 document.addEventListener("keydown", (event) => {
   const typing = event.target.matches("input, textarea, select");
   if (event.key === "Escape") {
+    if (!$("grid").hidden) { toggleGrid(); return; }
     if (typing) event.target.blur();
     stopPicking();
     draw();
@@ -885,7 +974,7 @@ document.addEventListener("keydown", (event) => {
   }
   if (typing || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
   const known = KEYS.find(([keys]) => keys.includes(event.key));
-  if (!known || (!state.demo && event.key !== "?")) return;
+  if (!known || (!state.demo && event.key !== "?") || (!$("grid").hidden && !"g?".includes(event.key))) return;
   event.preventDefault();
   known[3]();
 });
@@ -897,7 +986,17 @@ fill("keys", ...KEYS.map(([, shown, meaning]) => element("tr", {},
 $("help-button").onclick = () => $("help").showModal();
 $("filter").oninput = $("show").onchange = () => { if (state.queue) showQueue(); };
 $("tree-filter").oninput = () => { if (state.demo) showTree(current()); };
-window.onresize = () => draw();
+window.onresize = () => setZoom(state.zoom);
+
+function toggleList(show = !document.body.classList.contains("list")) {
+  document.body.classList.toggle("list", show);
+  localStorage.setItem("list", show ? "1" : "");
+  setZoom(state.zoom);
+}
+toggleList((localStorage.getItem("list") ?? (innerWidth >= 1700 ? "1" : "")) === "1");
+for (const [name, act] of [["list", () => toggleList()], ["grid", toggleGrid], ["zoom", () => { if (state.demo) toggleZoom(); }]]) {
+  $(`${name}-button`).onclick = () => { act(); $(`${name}-button`).blur(); };
+}
 matchMedia("(prefers-color-scheme: dark)").onchange = () => draw();
 window.onhashchange = () => start();
 

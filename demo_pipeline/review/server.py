@@ -116,6 +116,7 @@ def build_app(material: Material, author: str, token: str, port: int) -> ASGIApp
         Route("/page.js", lambda _: _sent(page("page.js"))),
         Route("/page.css", lambda _: _sent(page("page.css"))),
         Route("/api/queue", lambda _: _json({**material.queue(), **known})),
+        Route("/api/steps", lambda _: _json({"steps": material.steps()})),
         Route(api, lambda asked: _json(material.demonstration(_name(asked)))),
         Route(f"{api}/frames", lambda asked: _json(material.frames(_name(asked)))),
         Route(f"{api}/film", lambda asked: _sent(material.film(_name(asked)))),

@@ -154,6 +154,45 @@ def test_parameters_notes_and_rejection_with_a_reason(root: Path, page: Page) ->
     assert [note.text for note in notes] == ["look here"]  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("size", [(1440, 900), (1024, 700)])
+def test_picture_decision_and_undo_are_in_sight_and_the_picture_is_looked_at_closely(
+    root: Path, browser: Browser, size: tuple[int, int]
+) -> None:
+    page = browser.new_page(viewport={"width": size[0], "height": size[1]})
+    with served(open_workspace(root)) as running:
+        page.goto(f"{running.url}#first/0")
+        shown(page, "first/0")
+        press(page, "b")
+        saved(page)
+        for place in ("#canvas", "#in-force button", "#steps li.chosen", "#verdict-buttons"):
+            box = page.locator(place).bounding_box()
+            assert box is not None
+            assert box["y"] + box["height"] <= size[1], place
+        canvas = page.locator("#canvas").bounding_box()
+        assert canvas is not None
+        assert canvas["width"] >= 0.7 * size[0]
+        x, y = canvas["x"] + canvas["width"] / 4, canvas["y"] + canvas["height"] / 4
+        page.mouse.move(x, y)
+        press(page, "z")
+        at = page.locator("#canvas").bounding_box()
+        assert at is not None
+        assert (at["width"], at["height"]) == (1920, 1080)
+        assert abs((x - at["x"]) - 1920 / 4) <= 2  # the same point is under the pointer
+        page.mouse.down()
+        page.mouse.move(x - 60, y - 40, steps=3)
+        page.mouse.up()
+        after = page.locator("#canvas").bounding_box()
+        assert after is not None
+        assert (round(at["x"] - after["x"]), round(at["y"] - after["y"])) == (60, 40)
+        press(page, "z", "g")
+        expect(page.locator("#tiles li")).not_to_have_count(0)
+        page.select_option("#by-decision", "bad step")
+        page.locator("#tiles li").click()
+        shown(page, "first/0")
+        expect(page.locator("#grid")).to_be_hidden()
+    page.close()
+
+
 def test_a_draft_survives_a_reload(root: Path, page: Page) -> None:
     with served(open_workspace(root)) as running:
         page.goto(f"{running.url}#second")

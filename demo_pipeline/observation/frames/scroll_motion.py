@@ -173,7 +173,7 @@ def _texture(luma: Luma) -> Floats32:
 def _correlations(before: Floats32, after: Floats32) -> Floats32:
     """(2n - 1,): normalised correlation of n rows with n rows moved down by -(n - 1) … n - 1."""
     rows = len(before)
-    length = 2 * rows
+    length = cv2.getOptimalDFTSize(2 * rows)
     spectrum = np.fft.rfft(before, length, axis=0).conj() * np.fft.rfft(after, length, axis=0)
     cross = np.fft.irfft(spectrum.sum(axis=1), length)
     products = np.concatenate([cross[length - rows + 1 :], cross[:rows]])

@@ -5,12 +5,16 @@ here: the fit of a scan's boxes to the picture, and the parts of a recording tha
 """
 
 from bisect import bisect_right, insort
+from typing import Any
 
+import cv2
 import numpy as np
 
 from demo_pipeline.observation.clock.canvas import Boxes
 from demo_pipeline.observation.frames.changes import DETAIL_STEP
 from demo_pipeline.observation.frames.video_reader import Luma
+
+Counts = np.ndarray[Any, np.dtype[np.int16]]
 
 USUAL_SCALES = (1.25, 1.5, 1.75, 2.0, 2.5, 3.0)  # that systems offer for their displays
 _SCALES = (*USUAL_SCALES, *(1 / scale for scale in USUAL_SCALES))
@@ -29,32 +33,41 @@ def fitting_scale(detail: Luma, marks: Boxes) -> float | None:
         detail: the screen at the scan, as `ScreenPicture.detail`.
         marks: (elements, 4) x, y, width, height of small named elements, video pixels.
     """
-    own = _fit(detail, marks)
+    steps = _steps(detail), _steps(detail.T)
+    own = _fit(detail, steps, marks)
     if own >= FIT_SHARE:
         return 1.0
-    best = max(_SCALES, key=lambda scale: _fit(detail, marks * scale))
-    if _fit(detail, marks * best) >= max(FIT_SHARE, 2 * own):
+    shares = {scale: _fit(detail, steps, marks * scale) for scale in _SCALES}
+    best = max(_SCALES, key=lambda scale: shares[scale])
+    if shares[best] >= max(FIT_SHARE, 2 * own):
         return best
     return None if own < MISFIT_SHARE else 1.0
 
 
-def _fit(detail: Luma, marks: Boxes) -> float:
+def _steps(detail: Luma) -> Counts:
+    """(rows, columns): how many steps in brightness are along each row before each sample."""
+    steps = np.zeros(detail.shape, np.int16)
+    differs = cv2.absdiff(detail[:, 1:], detail[:, :-1]) > CUT_LEVELS
+    np.cumsum(differs, axis=1, out=steps[:, 1:])
+    return steps
+
+
+def _fit(detail: Luma, steps: tuple[Counts, Counts], marks: Boxes) -> float:
     """The share of boxes that hold something and cut nothing."""
     rows, columns = detail.shape
     corners = np.rint(np.hstack([marks[:, :2], marks[:, :2] + marks[:, 2:]]) / DETAIL_STEP)
+    inside = (corners[:, :2] >= 0) & (corners[:, 2:] < (columns, rows))
+    corners = corners[inside.all(axis=1)]
+    left, top, right, bottom = corners.astype(int).T
+    across, below = np.maximum(right - 1, left), np.maximum(bottom - 1, top)
+    along, down = steps
+    cuts = sum(along[row, across] - along[row, left] for row in (top, bottom))
+    cuts += sum(down[column, below] - down[column, top] for column in (left, right))
+    whole = cuts <= CUT_SHARE * 2 * (right - left + bottom - top)
     fits = 0
-    for left, top, right, bottom in corners.astype(int).tolist():
-        if left < 0 or top < 0 or right >= columns or bottom >= rows:
-            continue
-        inside = detail[top:bottom, left:right]
-        edges = (detail[top, left:right], detail[bottom, left:right])
-        sides = (detail[top:bottom, left], detail[top:bottom, right])
-        cuts = sum(
-            int(np.count_nonzero(np.abs(np.diff(edge.astype(np.int16))) > CUT_LEVELS))
-            for edge in (*edges, *sides)
-        )
-        has_ink = inside.size and int(inside.max()) - int(inside.min()) > INK_LEVELS
-        fits += bool(has_ink) and cuts <= CUT_SHARE * 2 * (right - left + bottom - top)
+    for x, y, end, lower in corners[whole].astype(int).tolist():
+        shown = detail[y:lower, x:end]
+        fits += bool(shown.size and int(shown.max()) - int(shown.min()) > INK_LEVELS)
     return fits / len(marks)
 
 

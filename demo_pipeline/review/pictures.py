@@ -1,71 +1,23 @@
 """What screenshots alone tell: whether two differ, faults of one, and near-duplicates.
 
-Belongs here: reading a screenshot once into the little that is compared. Coordinates are canvas
+What is compared of a screenshot is in observation/frames/picture_files.py. Coordinates are canvas
 pixels.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import cv2
 import numpy as np
 
-from demo_pipeline.desktopd.models import CANVAS_HEIGHT, CANVAS_WIDTH
+from demo_pipeline.observation.frames.picture_files import CELL, PictureFacts
 
-_Grey = np.ndarray[Any, np.dtype[np.uint8]]
-
-CELL = 8  # pixels
 CHANGED = 8  # of 255, a cell's mean: above the noise of x264 at the recorders' quality
 POINTER = (-10, -6, 24, 34)  # pixels around the hot spot that an arrow or a hand covers
-BLACK_LEVEL = 16  # of 255; limited-range video has its black there
 TORN_OTHER, TORN_SAME = 0.3, 0.03  # of the cells of a part that differ, and of one that does not
 TORN_ROWS = 8  # cells; smaller parts are bars
-_KEPT = 1024  # pictures of 32 kB; with fewer than a recording has, none is found again
 NEAR_BITS, NEAR_MEAN_BITS = 8, 3.0  # of 64, of any step and of their mean
-
-
-@dataclass(frozen=True)
-class PictureFacts:
-    """What is kept of a screenshot.
-
-    Attributes:
-        cells: (135, 240) mean grey of cells of 8 pixels.
-        black: nothing is brighter than a video's black.
-        hash: 64 bits; pictures that look alike differ in few of them.
-        missing: the file cannot be read.
-    """
-
-    cells: _Grey
-    black: bool
-    hash: int
-    missing: bool = False
-
-
-def read_picture(path: Path) -> PictureFacts:
-    """Read a screenshot; one that is missing or damaged counts as `missing`."""
-    status = path.stat() if path.is_file() else None
-    return _read(str(path), (status.st_ino, status.st_mtime_ns) if status else None)
-
-
-@lru_cache(_KEPT)  # a check reads those of the build again, which would take 0.2 CPU s
-def _read(path: str, written: tuple[int, int] | None) -> PictureFacts:
-    grey = cv2.imread(path, cv2.IMREAD_GRAYSCALE) if written else None
-    if grey is None:
-        empty = np.zeros((CANVAS_HEIGHT // CELL, CANVAS_WIDTH // CELL), np.uint8)
-        return PictureFacts(empty, black=False, hash=0, missing=True)
-    size = (CANVAS_WIDTH // CELL, CANVAS_HEIGHT // CELL)
-    cells = cv2.resize(grey, size, interpolation=cv2.INTER_AREA)
-    return PictureFacts(cells, bool((grey > BLACK_LEVEL).mean() < 0.001), _hash(cells))
-
-
-def _hash(cells: _Grey) -> int:
-    small = cv2.resize(cells, (9, 8), interpolation=cv2.INTER_AREA).astype(np.int16)
-    bits = (small[:, 1:] > small[:, :-1]).reshape(-1)
-    return int.from_bytes(np.packbits(bits).tobytes(), "big")
 
 
 def different_cells(

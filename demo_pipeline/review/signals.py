@@ -17,8 +17,9 @@ from typing import Any
 from demo_pipeline.actions.action_tables import POINTER_TYPES, Action
 from demo_pipeline.actions.inputs import Input
 from demo_pipeline.desktopd.models import ActionType, Role, StepAction, points
+from demo_pipeline.observation.frames.picture_files import PictureFacts
 from demo_pipeline.observation.trees.recorder_control import name_pattern
-from demo_pipeline.review.pictures import PictureFacts, different_cells, torn
+from demo_pipeline.review.pictures import different_cells, torn
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,12 +30,13 @@ from demo_pipeline.files.parquet import (
     write_rows,
 )
 from demo_pipeline.observation.frames.evidence import Evidence
+from demo_pipeline.observation.frames.last_action import FINAL_FILE
+from demo_pipeline.observation.frames.picture_files import read_picture, read_picture_facts
 from demo_pipeline.observation.frames.screenshots import read_evidence
 from demo_pipeline.observation.trees.recorder_control import unmentioned
 from demo_pipeline.problems import Problem
 from demo_pipeline.recording.events import read_events
 from demo_pipeline.recording.recording_stages import RecordingInputs
-from demo_pipeline.review.pictures import read_picture
 from demo_pipeline.review.signals import (
     DEMONSTRATION_SIGNALS,
     FLAGGED,
@@ -179,7 +180,10 @@ def _step_row(demonstration: str, step: StepFacts, found: Found) -> dict[str, An
 
 
 def read_facts(inputs: RecordingInputs) -> tuple[Trajectory, Facts]:
-    """The trajectory, and what the signals are found in; every screenshot is read once."""
+    """The trajectory, and what the signals are found in.
+
+    Of the pictures that is kept in a table; one that is not in it is read.
+    """
     folders, manifest = inputs.folders, inputs.recording
     trajectory = read_trajectory(folders["trajectories"])
     provenance = read_provenance(folders["trajectories"] / "provenance.parquet")
@@ -189,6 +193,7 @@ def read_facts(inputs: RecordingInputs) -> tuple[Trajectory, Facts]:
     actions = {one.action_index: one for one in _whole(read_actions(folders["actions"]), shown)}
     events = inputs_of(read_events(folders["events"]))
     evidence = read_evidence(folders["screenshots"])
+    shown = read_picture_facts(folders["screenshots"])
     clock, meta, video = evidence.clock, manifest.parsed_meta(), manifest.video
     places = [item for item in events if item.x is not None and item.y is not None]
     steps = [
@@ -196,7 +201,8 @@ def read_facts(inputs: RecordingInputs) -> tuple[Trajectory, Facts]:
             step.action,
             rows[step.index],
             actions[rows[step.index]["action_index"]],
-            read_picture(step.screenshot),
+            shown.get(f"{rows[step.index]['action_index']:03d}.png")
+            or read_picture(step.screenshot),
             target_window(step),
             _pointer(places, rows[step.index], evidence),
         )
@@ -207,7 +213,7 @@ def read_facts(inputs: RecordingInputs) -> tuple[Trajectory, Facts]:
     words += [quest.title, quest.app, *quest.objectives] if quest else []
     return trajectory, Facts(
         steps,
-        read_picture(trajectory.final_screenshot),
+        shown.get(FINAL_FILE) or read_picture(trajectory.final_screenshot),
         events,
         sorted(clock.event_time(time_s) for time_s in evidence.screen_changes_s),
         " ".join(words),

@@ -16,7 +16,7 @@ import numpy as np
 
 from demo_pipeline.desktopd.models import CANVAS_HEIGHT, CANVAS_WIDTH, StepAction
 from demo_pipeline.desktopd.trajectory_reader import StepFiles
-from demo_pipeline.observation.frames.screenshot_writer import read_thumbnails
+from demo_pipeline.observation.frames.picture_files import read_thumbnails
 from demo_pipeline.trajectories.overlay import (
     DARK,
     RED,
@@ -205,11 +205,11 @@ def _title(demonstration: str, rows: Sequence[ProvenanceRow]) -> str:
 
 
 def step_tiles(
-    demonstration: str, folder: Path, thumbnails: Mapping[int, bytes] | None = None
+    demonstration: str, folder: Path, thumbnails: Mapping[str, bytes] | None = None
 ) -> tuple[list[Tile], list[ProvenanceRow]]:
     """The tile and the provenance of every step. No screenshot is opened.
 
-    `thumbnails`: action index → JPEG; None: the tiles show the screenshots themselves.
+    `thumbnails`: name of a picture → JPEG; None: the tiles show the screenshots themselves.
 
     Raises:
         DemonstrationError: the folder cannot be read as a trajectory.
@@ -220,7 +220,7 @@ def step_tiles(
 
 
 def step_tile(
-    step: StepFiles, row: ProvenanceRow, thumbnails: Mapping[int, bytes] = MappingProxyType({})
+    step: StepFiles, row: ProvenanceRow, thumbnails: Mapping[str, bytes] = MappingProxyType({})
 ) -> Tile:
     """The tile of one step; `thumbnails` as of `step_tiles`."""
     target = [row[f"target_{name}"] for name in ("x", "y", "width", "height")]
@@ -232,5 +232,5 @@ def step_tile(
         step.action,
         None if None in target else (target[0], target[1], target[2], target[3]),
         ("UNAVOIDABLE" if row["unavoidable"] else "LEAK") if row["leak"] else "",
-        thumbnails.get(row["action_index"]),
+        thumbnails.get(f"{row['action_index']:03d}.png"),
     )

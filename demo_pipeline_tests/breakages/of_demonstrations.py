@@ -57,7 +57,7 @@ def exchanged_tiles(pixels: Any) -> Any:
 MANIFEST = "manifest.json"
 EVENTS, REJECTED, SCANS = "events.parquet", "rejected.parquet", "trees.parquet"
 ACTIONS, LEDGER = "actions.parquet", "ledger.parquet"
-FRAMES, THUMBNAILS, EVIDENCE = "frames.parquet", "thumbnails.parquet", "evidence.json"
+FRAMES, PICTURES, EVIDENCE = "frames.parquet", "pictures.parquet", "evidence.json"
 TREES = "trees.parquet"
 PROVENANCE, HIDDEN = "provenance.parquet", "hidden_actions.parquet"
 TASK, RESULT, CLICK = "task.json", "result.json", "steps/000/action.json"
@@ -181,9 +181,9 @@ SCREENSHOTS: Mapping[str, Damage] = {
     "another lead": cell(FRAMES, "lead_ms", lambda lead: lead + 900, with_picture),
     "an unavoidable leak that is none": cell(FRAMES, "unavoidable", True, with_picture),
     "null as a leak": null(FRAMES, "leak", 2),
-    "a thumbnail less": drop(THUMBNAILS),
-    "thumbnails exchanged": exchange(THUMBNAILS, "jpeg"),
-    "half a thumbnail": cell(THUMBNAILS, "jpeg", lambda jpeg: jpeg[: len(jpeg) // 2]),
+    "a thumbnail less": drop(PICTURES),
+    "thumbnails exchanged": exchange(PICTURES, "jpeg"),
+    "half a thumbnail": cell(PICTURES, "jpeg", lambda jpeg: jpeg[: len(jpeg) // 2]),
     "a clock by magic": put(EVIDENCE, "clock.method", "magic"),
     "a clock surer than sure": put(EVIDENCE, "clock.uncertainty_ms", -1.0),
     "no canvas": put(EVIDENCE, "canvas.width", 0),

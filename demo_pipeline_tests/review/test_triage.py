@@ -16,8 +16,9 @@ from demo_pipeline.actions.action_tables import (
 )
 from demo_pipeline.datasets.splits import assign_splits, connected_groups
 from demo_pipeline.files.parquet import read_rows, schema_problems
+from demo_pipeline.observation.frames.picture_files import read_picture
 from demo_pipeline.review import triage
-from demo_pipeline.review.pictures import groups, read_picture, torn
+from demo_pipeline.review.pictures import groups, torn
 from demo_pipeline.review.signals import DEMONSTRATION_SIGNALS, STEP_SIGNALS, doubt
 from demo_pipeline.review.triage import (
     TRIAGE_SCHEMA,

@@ -21,7 +21,7 @@ from demo_pipeline.datasets.index import EXPORTS_SCHEMA, TRAJECTORIES_SCHEMA
 from demo_pipeline.defs.code_location import build_defs
 from demo_pipeline.evaluation.scoring import SCORES_SCHEMA, STEPS_SCHEMA
 from demo_pipeline.exports.sft import SFT_SCHEMA
-from demo_pipeline.observation.frames.screenshot_writer import THUMBNAILS_SCHEMA
+from demo_pipeline.observation.frames.picture_files import PICTURES_SCHEMA
 from demo_pipeline.observation.frames.screenshots import FRAMES_SCHEMA
 from demo_pipeline.observation.trees.ui_trees import UI_TREES_SCHEMA
 from demo_pipeline.osworld.task_files import CATALOG_SCHEMA, PROBLEMS_SCHEMA
@@ -40,7 +40,7 @@ TABLES = {
     "actions/<id>/actions.parquet": ACTIONS_SCHEMA,
     "actions/<id>/ledger.parquet": ACCOUNTING_SCHEMA,
     "screenshots/<id>/frames.parquet": FRAMES_SCHEMA,
-    "screenshots/<id>/thumbnails.parquet": THUMBNAILS_SCHEMA,
+    "screenshots/<id>/pictures.parquet": PICTURES_SCHEMA,
     "ui_trees/<id>/trees.parquet": UI_TREES_SCHEMA,
     "trajectories/<id>/provenance.parquet": PROVENANCE_SCHEMA,
     "dataset/steps.parquet": PROVENANCE_SCHEMA,

@@ -9,7 +9,7 @@ import pytest
 
 from demo_pipeline.desktopd.models import CANVAS_HEIGHT, CANVAS_WIDTH
 from demo_pipeline.files.comparison import differing_build
-from demo_pipeline.observation.frames.screenshot_writer import open_thumbnails
+from demo_pipeline.observation.frames.picture_files import open_pictures
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.trajectories import contact_sheets
 from demo_pipeline.trajectories.contact_sheets import (
@@ -44,8 +44,8 @@ def folder(tmp_path_factory) -> Path:
 def pictures(tmp_path_factory) -> Path:
     """Thumbnails of some steps only: those of the others are made from their screenshots."""
     folder = tmp_path_factory.mktemp("pictures")
-    with open_thumbnails(folder) as thumbnails:
-        thumbnails.add(1, np.full((CANVAS_HEIGHT, CANVAS_WIDTH, 3), PINK, np.uint8))
+    with open_pictures(folder) as made:
+        made.write("001.png", np.full((CANVAS_HEIGHT, CANVAS_WIDTH, 3), PINK, np.uint8))
     return folder
 
 

@@ -36,6 +36,7 @@ from demo_pipeline.observation.frames.frame_requests import (
     merge_spans,
 )
 from demo_pipeline.observation.frames.last_action import FinalFrame, StopEffect
+from demo_pipeline.observation.frames.picture_files import open_pictures
 from demo_pipeline.observation.frames.pointer_path import Point, PointerPath
 from demo_pipeline.observation.frames.scan_comparisons import (
     ActionPictures,
@@ -45,7 +46,6 @@ from demo_pipeline.observation.frames.scan_comparisons import (
 from demo_pipeline.observation.frames.screenshot_writer import (
     Screenshot,
     ScreenshotWriter,
-    open_thumbnails,
 )
 from demo_pipeline.observation.frames.scroll_motion import ScrollMotion
 from demo_pipeline.observation.frames.video_pointer import FrameDiff, VideoPointer
@@ -337,6 +337,7 @@ class DecodeResult:
         stopped: whether the action that may have stopped the recorder did so.
         screen_suspect: whether the screen may have changed its resolution or scale.
         decoded: number of frames decoded.
+        digests: SHA-256 of the pictures, by their names.
     """
 
     evidence: Evidence
@@ -344,6 +345,7 @@ class DecodeResult:
     stopped: bool
     screen_suspect: bool
     decoded: int
+    digests: dict[str, str]
 
 
 def run_decode_pass(
@@ -358,7 +360,7 @@ def run_decode_pass(
     possible_stop: Action | None = None,
     stopped_ms: int | None = None,
 ) -> DecodeResult:
-    """Answer the requests of all `actions`; write NNN.png, final.png and thumbnails into `folder`.
+    """Answer the requests of all `actions`; write NNN.png, final.png and their table into `folder`.
 
     `requests` are for trees whose boxes fit the picture as they are, `rescaled` gives others.
     `possible_stop` is the last action, when it may have stopped the recorder; `stopped_ms` is when
@@ -379,8 +381,8 @@ def run_decode_pass(
     witness = _PointerWitness(pointer, calibration.canvas)
     final = _final_frame(video, clock, actions, stopped_ms)
     typed = TypedPlaces(actions, detector, near)
-    with open_thumbnails(folder) as thumbnails:
-        writer = ScreenshotWriter(video, requests, pointer, folder, thumbnails)
+    with open_pictures(folder) as pictures:
+        writer = ScreenshotWriter(video, requests, pointer, pictures)
         answers = _ActionFrames(requests, rescaled, waits, writer, (scanned, typed), video.frame_s)
         observers = (scanned, scrolls, answers, final, stop, witness)
         single: list[_Observer[Frame]] = [writer.fallbacks, waits]
@@ -393,6 +395,7 @@ def run_decode_pass(
         stop.result(),
         witness.suspicious,
         decoded,
+        pictures.digests,
     )
 
 

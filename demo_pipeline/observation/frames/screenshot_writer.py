@@ -1,22 +1,10 @@
-"""The screenshot of an action as a PNG, its thumbnail, and how the frame relates to the press.
+"""The screenshot of an action as a PNG, and how the frame relates to the press."""
 
-Belongs here: thumbnails.parquet, its writer and its reader. Reading a whole PNG again costs more
-than forty times as much as reading its thumbnail.
-"""
-
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-import av
-import cv2
 import numpy as np
-import pyarrow as pa
 
-from demo_pipeline.files.image_files import Pixels, PngWriter
-from demo_pipeline.files.parquet import TableWriter, described_schema, read_table
 from demo_pipeline.observation.clock.canvas import Canvas, fit_canvas
 from demo_pipeline.observation.clock.clock import DECIMALS
 from demo_pipeline.observation.frames.frame_choice import (
@@ -31,6 +19,7 @@ from demo_pipeline.observation.frames.frame_requests import (
     without_box,
 )
 from demo_pipeline.observation.frames.last_action import FINAL_FILE
+from demo_pipeline.observation.frames.picture_files import PictureFiles
 from demo_pipeline.observation.frames.video_pointer import VideoPointer
 from demo_pipeline.observation.frames.video_reader import (
     TIME_TOLERANCE_S,
@@ -38,95 +27,7 @@ from demo_pipeline.observation.frames.video_reader import (
     RecordedVideo,
     RgbConverter,
     number_at,
-    plane_rows,
-    rotation,
 )
-
-THUMBNAILS_FILE = "thumbnails.parquet"
-THUMBNAIL_WIDTH = 480  # pixels
-_QUALITY = 92  # of the JPEG; its artefacts do not show in the JPEG of a contact sheet
-_PLANES = "yuv420p"  # of nearly all recordings
-_BATCH = 64  # thumbnails held in memory
-
-THUMBNAILS_SCHEMA = described_schema(
-    (
-        ("action_index", pa.int32(), False, "row of actions.parquet"),
-        ("jpeg", pa.binary(), False, f"the screenshot as a JPEG of {THUMBNAIL_WIDTH} pixels width"),
-    )
-)
-
-
-class _ThumbnailWriter:
-    """Adds thumbnails to thumbnails.parquet.
-
-    A pause that was not a wait after all, and an action of the recorder, may leave a thumbnail
-    whose screenshot is gone.
-    """
-
-    def __init__(self, table: TableWriter) -> None:
-        self._colours = RgbConverter()
-        self._table = table
-
-    def add(self, action_index: int, rgb: Pixels, frame: Frame | None = None) -> None:
-        """Add the thumbnail of a screenshot.
-
-        Args:
-            action_index: row of actions.parquet.
-            rgb: the screenshot, (height, width, 3).
-            frame: shows the same pixels; None: the screenshot is not a frame as it is.
-        """
-        height = round(rgb.shape[0] * THUMBNAIL_WIDTH / rgb.shape[1])
-        planes = None if frame is None else _small_planes(frame, height)
-        size = (THUMBNAIL_WIDTH, height)
-        small = _resized_twice(rgb, size) if planes is None else self._colours.of_picture(planes)
-        bgr = cv2.cvtColor(small, cv2.COLOR_RGB2BGR)
-        _, data = cv2.imencode(".jpg", bgr, [cv2.IMWRITE_JPEG_QUALITY, _QUALITY])
-        self._table.append([action_index, data.tobytes()])
-
-
-@contextmanager
-def open_thumbnails(folder: Path) -> Iterator[_ThumbnailWriter]:
-    """A writer of thumbnails.parquet, which leaves no file after an error."""
-    with TableWriter(folder / THUMBNAILS_FILE, THUMBNAILS_SCHEMA, batch_rows=_BATCH) as table:
-        yield _ThumbnailWriter(table)
-
-
-def _resized_twice(picture: Pixels, size: tuple[int, int]) -> Pixels:
-    """A picture at a size of (width, height), by way of twice the size: a third of the cost."""
-    twice = (2 * size[0], 2 * size[1])
-    return _resized(cv2.resize(picture, twice, interpolation=cv2.INTER_AREA), size)
-
-
-def _resized(picture: Pixels, size: tuple[int, int]) -> Pixels:
-    return np.asarray(cv2.resize(picture, size, interpolation=cv2.INTER_AREA), np.uint8)
-
-
-def _small_planes(frame: Frame, height: int) -> Any:
-    """A picture whose planes are made smaller before their colours are computed, not after.
-
-    That takes a third of the time. None when the planes have another form.
-    """
-    picture = frame.picture
-    if picture.format.name != _PLANES or rotation(picture) or height % 2:
-        return None
-    small = av.VideoFrame(THUMBNAIL_WIDTH, height, _PLANES)
-    small.colorspace, small.color_range = picture.colorspace, picture.color_range
-    for number, (source, plane) in enumerate(zip(picture.planes, small.planes, strict=True)):
-        size = (plane.width, plane.height)
-        if number == 0 and frame.halved.shape == (2 * plane.height, 2 * plane.width):
-            reduced = _resized(frame.halved, size)
-        else:
-            reduced = _resized_twice(plane_rows(source)[: source.height, : source.width], size)
-        np.copyto(plane_rows(plane)[: plane.height, : plane.width], reduced)
-    return small
-
-
-def read_thumbnails(folder: Path) -> Mapping[int, bytes]:
-    """Action index → JPEG, from the folder of a demonstration's screenshots."""
-    table = read_table(folder / THUMBNAILS_FILE, THUMBNAILS_SCHEMA)
-    indexes, pictures = table["action_index"].to_pylist(), table["jpeg"].to_pylist()
-    return dict(zip(indexes, pictures, strict=True))
-
 
 MAX_STALE_S = 0.5  # seconds; a frame says nothing about a later screen unless a frame follows it
 MAX_STALE_FRAMES = 2  # frame distances; the same for a video with a low frame rate
@@ -149,14 +50,13 @@ class Screenshot:
 
 
 class ScreenshotWriter:
-    """Writes screenshots on the canvas as NNN.png and final.png into a folder.
+    """Writes screenshots on the canvas as NNN.png and final.png.
 
     Args:
         video: of the recording.
         requests: whose screenshots will be written, in order.
         pointer: where the pointer is.
-        folder: to write into.
-        thumbnails: takes the thumbnail of each screenshot.
+        pictures: takes them.
 
     Attributes:
         fallbacks: keeps the last frame before the limit for pauses, and for requests without one
@@ -168,11 +68,9 @@ class ScreenshotWriter:
         video: RecordedVideo,
         requests: Sequence[FrameRequest],
         pointer: VideoPointer,
-        folder: Path,
-        thumbnails: _ThumbnailWriter,
+        pictures: PictureFiles,
     ) -> None:
-        self._video, self._pointer = video, pointer
-        self._folder, self._thumbnails = folder, thumbnails
+        self._video, self._pointer, self._pictures = video, pointer, pictures
         numbers = ((request, number_at(video.times, request.limit)) for request in requests)
         lone = (
             max(0, number)
@@ -180,7 +78,6 @@ class ScreenshotWriter:
             if request.pause or number < 0 or video.times[number] < request.span.start
         )
         self.fallbacks: KeptFrames[Frame] = KeptFrames(video.times, lone, lambda frame: frame)
-        self._png = PngWriter()
         self._colours = RgbConverter()
         self._max_stale_s = max(MAX_STALE_S, MAX_STALE_FRAMES * video.frame_s)
 
@@ -204,9 +101,7 @@ class ScreenshotWriter:
         name = f"{request.action_index:03d}.png"
         rgb = self._colours.rgb(frame)
         picture = canvas.fit(rgb)
-        self._png.write(self._folder / name, picture)
-        as_it_is = frame if picture is rgb else None
-        self._thumbnails.add(request.action_index, picture, as_it_is)
+        self._pictures.write(name, picture, frame if picture is rgb else None)
         aimed = request if at_target else without_box(request)
         leak, unavoidable, distance = self._pointer.leak(aimed, frame.time)
         return Screenshot(
@@ -225,14 +120,14 @@ class ScreenshotWriter:
     def remove(self, screenshot: Screenshot) -> None:
         """Remove the PNG of a pause that was not a wait after all."""
         if screenshot.file is not None:
-            (self._folder / screenshot.file).unlink(missing_ok=True)
+            self._pictures.remove(screenshot.file)
 
     def write_final(self, frame: Frame) -> None:
         """Write final.png."""
         event_ms = self._pointer.clock.event_time(frame.time)
         canvas = _if_fitting(self._pointer.screen.at(event_ms).canvas, frame)
         canvas = canvas or fit_canvas(frame.size, 1.0)
-        self._png.write(self._folder / FINAL_FILE, canvas.fit(self._colours.rgb(frame)))
+        self._pictures.write(FINAL_FILE, canvas.fit(self._colours.rgb(frame)))
 
     def _canvas_of(self, request: FrameRequest, frame: Frame) -> Canvas | None:
         """The canvas that holds from the frame to the action; None: it is not known."""

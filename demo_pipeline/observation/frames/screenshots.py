@@ -43,12 +43,14 @@ from demo_pipeline.observation.frames.evidence import Evidence
 from demo_pipeline.observation.frames.frame_choice import Reason
 from demo_pipeline.observation.frames.frame_requests import FrameRequest, request_frames
 from demo_pipeline.observation.frames.last_action import FINAL_FILE
-from demo_pipeline.observation.frames.pointer_path import PointerPath, PointerTrack
-from demo_pipeline.observation.frames.screenshot_writer import (
-    THUMBNAILS_FILE,
-    THUMBNAILS_SCHEMA,
-    Screenshot,
+from demo_pipeline.observation.frames.picture_files import (
+    DIGESTS_FILE,
+    PICTURES_FILE,
+    PICTURES_SCHEMA,
+    digest_lines,
 )
+from demo_pipeline.observation.frames.pointer_path import PointerPath, PointerTrack
+from demo_pipeline.observation.frames.screenshot_writer import Screenshot
 from demo_pipeline.observation.frames.video_reader import RecordedVideo
 from demo_pipeline.observation.trees.recorder_control import actions_on_recorder, unmentioned
 from demo_pipeline.observation.trees.scans import LoggedScan, read_logged_scans
@@ -75,23 +77,27 @@ def without_recorder(
     kept = {action.action_index for action in actions if action.action_type != "pause"} - control
     if not control or not kept:  # a recording of nothing else: leave it to the person to judge
         return observed
+    digests = dict(observed.digests)
     screenshots, final = [], last.action_index if last is not None else None
     for shot in observed.screenshots:
         index, is_control = shot.action_index, shot.action_index in control
         screenshots.append(Screenshot(index, Reason.RECORDER) if is_control else shot)
         if is_control and shot.file is not None:
-            picture = folder / shot.file
-            picture.replace(folder / FINAL_FILE) if index == final else picture.unlink()
+            picture, digest = folder / shot.file, digests.pop(shot.file)
+            if index == final:
+                picture.replace(folder / FINAL_FILE)
+                digests[FINAL_FILE] = digest
+            else:
+                picture.unlink()
     evidence = observed.evidence
     waits = [wait for wait in evidence.waits if min(kept) < wait.action_index < max(kept)]
     changed = {"waits": tuple(waits), "recorder_control": tuple(sorted(control))}
     evidence = evidence.model_copy(update=changed)
-    return replace(observed, screenshots=screenshots, evidence=evidence)
+    return replace(observed, screenshots=screenshots, evidence=evidence, digests=digests)
 
 
 FRAMES_FILE = "frames.parquet"
 EVIDENCE_FILE = "evidence.json"
-DIGESTS_FILE = "pictures.sha256"
 _LOG = logging.getLogger(__package__)
 
 _FILE_TEXT = "NNN.png; null: no frame, a pause that was not a wait, or the recorder's own"
@@ -131,7 +137,7 @@ def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order 
     out: Path,
     settings: ObservationSettings,
 ) -> dict[str, Any]:
-    """Calibrate, decode the wanted frames; write PNGs, their thumbnails, a table and the evidence.
+    """Calibrate, decode the wanted frames; write PNGs, the tables and the evidence.
 
     Returns a summary.
     """
@@ -160,7 +166,7 @@ def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order 
     _log_decisions(rows, observed)
     write_rows(out / FRAMES_FILE, rows, FRAMES_SCHEMA)
     dump_json(out / EVIDENCE_FILE, observed.evidence.to_json())
-    (out / DIGESTS_FILE).write_text(picture_digests(out), encoding="utf-8")
+    (out / DIGESTS_FILE).write_text(digest_lines(out, observed.digests), encoding="utf-8")
     return _summary(rows, calibration, observed)
 
 
@@ -274,12 +280,6 @@ def _summary(
     }
 
 
-def picture_digests(folder: Path) -> str:
-    """A line for each picture, and for the thumbnails, as `sha256sum` writes it."""
-    files = [*sorted(folder.glob("*.png")), folder / THUMBNAILS_FILE]
-    return "".join(f"{read_digest(file).sha256}  {file.name}\n" for file in files)
-
-
 def read_frames(folder: Path) -> list[dict[str, Any]]:
     """Rows of frames.parquet, one for each action."""
     return read_rows(folder / FRAMES_FILE, FRAMES_SCHEMA)
@@ -296,7 +296,7 @@ _ROUNDING_S, _ROUNDING_MS = 1e-5, 0.05  # times are written in microseconds, lea
 def check_screenshot_files(folder: Path, actions_folder: Path) -> list[Problem]:
     """frames.parquet fits its schema and names, for each action, a PNG of the canvas's size."""
     problems = schema_problems(folder / FRAMES_FILE, FRAMES_SCHEMA)
-    problems += schema_problems(folder / THUMBNAILS_FILE, THUMBNAILS_SCHEMA)
+    problems += schema_problems(folder / PICTURES_FILE, PICTURES_SCHEMA)
     try:
         read_evidence(folder)
     except (OSError, ValidationError) as error:
@@ -331,9 +331,10 @@ def check_pictures(folder: Path, actions_folder: Path, video: Path) -> list[Prob
     rows, evidence = read_frames(folder), read_evidence(folder)
     presses = {action.action_index: action.press_ms for action in read_actions(actions_folder)}
     named = [row["file"] for row in rows if row["file"]]
-    tables = (FRAMES_FILE, THUMBNAILS_FILE, EVIDENCE_FILE, DIGESTS_FILE)
+    tables = (FRAMES_FILE, PICTURES_FILE, EVIDENCE_FILE, DIGESTS_FILE)
     problems = differing_files(folder, {}, (*named, FINAL_FILE, *tables))
-    if not problems and (folder / DIGESTS_FILE).read_text("utf-8") != picture_digests(folder):
+    written = {path.name: read_digest(path).sha256 for path in folder.glob("*.png")}
+    if not problems and (folder / DIGESTS_FILE).read_text("utf-8") != digest_lines(folder, written):
         problems.append(_problem("bad_picture", DIGESTS_FILE, "a picture is not as it was written"))
     canvas, clock, times = evidence.canvas, evidence.clock, read_packets(video).times.tolist()
     fitting = fit_canvas((canvas.video_width, canvas.video_height), canvas.event_scale)

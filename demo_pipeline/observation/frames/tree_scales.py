@@ -14,7 +14,7 @@ from demo_pipeline.observation.clock.canvas import Boxes
 from demo_pipeline.observation.frames.changes import DETAIL_STEP
 from demo_pipeline.observation.frames.video_reader import Luma
 
-Counts = np.ndarray[Any, np.dtype[np.int16]]
+_Counts = np.ndarray[Any, np.dtype[np.int16]]
 
 USUAL_SCALES = (1.25, 1.5, 1.75, 2.0, 2.5, 3.0)  # that systems offer for their displays
 _SCALES = (*USUAL_SCALES, *(1 / scale for scale in USUAL_SCALES))
@@ -44,7 +44,7 @@ def fitting_scale(detail: Luma, marks: Boxes) -> float | None:
     return None if own < MISFIT_SHARE else 1.0
 
 
-def _steps(detail: Luma) -> Counts:
+def _steps(detail: Luma) -> _Counts:
     """(rows, columns): how many steps in brightness are along each row before each sample."""
     steps = np.zeros(detail.shape, np.int16)
     differs = cv2.absdiff(detail[:, 1:], detail[:, :-1]) > CUT_LEVELS
@@ -52,7 +52,7 @@ def _steps(detail: Luma) -> Counts:
     return steps
 
 
-def _fit(detail: Luma, steps: tuple[Counts, Counts], marks: Boxes) -> float:
+def _fit(detail: Luma, steps: tuple[_Counts, _Counts], marks: Boxes) -> float:
     """The share of boxes that hold something and cut nothing."""
     rows, columns = detail.shape
     corners = np.rint(np.hstack([marks[:, :2], marks[:, :2] + marks[:, 2:]]) / DETAIL_STEP)

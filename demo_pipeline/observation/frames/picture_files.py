@@ -1,0 +1,193 @@
+"""The pictures of a demonstration as PNG files, and what later stages need of each.
+
+Belongs here: pictures.parquet with its writer and readers, thumbnails, and a picture in coarse
+grey. Reading a whole PNG again costs more than forty times as much as reading its row.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import av
+import cv2
+import numpy as np
+import pyarrow as pa
+
+from demo_pipeline.files.atomic_write import read_digest
+from demo_pipeline.files.image_files import Pixels, PngWriter
+from demo_pipeline.files.parquet import TableWriter, described_schema, read_rows
+from demo_pipeline.observation.clock.canvas import CANVAS_SIZE
+from demo_pipeline.observation.frames.video_reader import (
+    Frame,
+    RgbConverter,
+    plane_rows,
+    rotation,
+)
+
+PICTURES_FILE = "pictures.parquet"
+DIGESTS_FILE = "pictures.sha256"
+THUMBNAIL_WIDTH = 480  # pixels
+CELL = 8  # pixels
+BLACK_LEVEL = 16  # of 255; limited-range video has its black there
+BLACK_SHARE = 0.001  # of the pixels may be brighter; one in each of 6 % of the cells
+_QUALITY = 92  # of the JPEG; its artefacts do not show in the JPEG of a contact sheet
+_PLANES = "yuv420p"  # of nearly all recordings
+_BATCH = 64  # pictures whose rows are held in memory
+_GRID = (CANVAS_SIZE[0] // CELL, CANVAS_SIZE[1] // CELL)
+
+PICTURES_SCHEMA = described_schema(
+    (
+        ("file", pa.string(), False, "the picture; not there: it was no screenshot after all"),
+        ("sha256", pa.string(), False, "of the PNG; the file may have another name by now"),
+        ("jpeg", pa.binary(), False, f"the picture as a JPEG of {THUMBNAIL_WIDTH} pixels width"),
+        ("cells", pa.binary(), False, f"mean grey of cells of {CELL} pixels, row by row"),
+        ("black", pa.bool_(), False, "nothing is brighter than a video's black"),
+    )
+)
+
+
+@dataclass(frozen=True)
+class PictureFacts:
+    """What is kept of a screenshot to compare it with others.
+
+    Attributes:
+        cells: (135, 240) mean grey of cells of 8 pixels.
+        black: nothing is brighter than a video's black.
+        missing: the file cannot be read.
+    """
+
+    cells: Pixels
+    black: bool
+    missing: bool = False
+
+    @property
+    def hash(self) -> int:
+        """64 bits; pictures that look alike differ in few of them."""
+        small = cv2.resize(self.cells, (9, 8), interpolation=cv2.INTER_AREA).astype(np.int16)
+        bits = (small[:, 1:] > small[:, :-1]).reshape(-1)
+        return 0 if self.missing else int.from_bytes(np.packbits(bits).tobytes(), "big")
+
+
+def picture_facts(rgb: Pixels) -> PictureFacts:
+    """The facts of a picture, (height, width, 3)."""
+    small = cv2.resize(rgb, _GRID, interpolation=cv2.INTER_AREA)
+    cells = np.asarray(cv2.cvtColor(small, cv2.COLOR_RGB2GRAY), np.uint8)
+    black = float((cells > BLACK_LEVEL).mean()) <= BLACK_SHARE * CELL**2
+    if black:
+        grey = np.asarray(cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY))
+        black = float((grey > BLACK_LEVEL).mean()) < BLACK_SHARE
+    return PictureFacts(cells, black)
+
+
+def read_picture(path: Path) -> PictureFacts:
+    """Read a screenshot; one that is missing or damaged counts as `missing`."""
+    bgr = cv2.imread(str(path), cv2.IMREAD_COLOR_RGB) if path.is_file() else None
+    if bgr is None:
+        return PictureFacts(np.zeros(_GRID[::-1], np.uint8), black=False, missing=True)
+    return picture_facts(np.asarray(bgr, np.uint8))
+
+
+class PictureFiles:
+    """Writes pictures into a folder, and a row of pictures.parquet for each.
+
+    Attributes:
+        digests: SHA-256 of the pictures that are in the folder, by their names.
+    """
+
+    def __init__(self, folder: Path, table: TableWriter) -> None:
+        self._folder, self._table = folder, table
+        self._png, self._colours = PngWriter(), RgbConverter()
+        self.digests: dict[str, str] = {}
+
+    def write(self, name: str, rgb: Pixels, frame: Frame | None = None) -> None:
+        """Write a picture.
+
+        Args:
+            name: of the file.
+            rgb: the picture, (height, width, 3).
+            frame: shows the same pixels; None: the picture is not a frame as it is.
+        """
+        data = self._png.encode(rgb)
+        (self._folder / name).write_bytes(data)
+        sha256, facts = hashlib.sha256(data).hexdigest(), picture_facts(rgb)
+        self.digests[name] = sha256
+        row = (name, sha256, self._thumbnail(rgb, frame), facts.cells.tobytes(), facts.black)
+        self._table.append(row)
+
+    def remove(self, name: str) -> None:
+        """Remove a picture; its row stays."""
+        (self._folder / name).unlink()
+        del self.digests[name]
+
+    def _thumbnail(self, rgb: Pixels, frame: Frame | None) -> bytes:
+        height = round(rgb.shape[0] * THUMBNAIL_WIDTH / rgb.shape[1])
+        planes = None if frame is None else _small_planes(frame, height)
+        size = (THUMBNAIL_WIDTH, height)
+        small = _resized_twice(rgb, size) if planes is None else self._colours.of_picture(planes)
+        bgr = cv2.cvtColor(small, cv2.COLOR_RGB2BGR)
+        return bytes(cv2.imencode(".jpg", bgr, [cv2.IMWRITE_JPEG_QUALITY, _QUALITY])[1])
+
+
+@contextmanager
+def open_pictures(folder: Path) -> Iterator[PictureFiles]:
+    """A writer of pictures, which leaves no table after an error."""
+    with TableWriter(folder / PICTURES_FILE, PICTURES_SCHEMA, batch_rows=_BATCH) as table:
+        yield PictureFiles(folder, table)
+
+
+def _resized_twice(picture: Pixels, size: tuple[int, int]) -> Pixels:
+    """A picture at a size of (width, height), by way of twice the size: a third of the cost."""
+    twice = (2 * size[0], 2 * size[1])
+    return _resized(cv2.resize(picture, twice, interpolation=cv2.INTER_AREA), size)
+
+
+def _resized(picture: Pixels, size: tuple[int, int]) -> Pixels:
+    return np.asarray(cv2.resize(picture, size, interpolation=cv2.INTER_AREA), np.uint8)
+
+
+def _small_planes(frame: Frame, height: int) -> Any:
+    """A picture whose planes are made smaller before their colours are computed, not after.
+
+    That takes a third of the time. None when the planes have another form.
+    """
+    picture = frame.picture
+    if picture.format.name != _PLANES or rotation(picture) or height % 2:
+        return None
+    small = av.VideoFrame(THUMBNAIL_WIDTH, height, _PLANES)
+    small.colorspace, small.color_range = picture.colorspace, picture.color_range
+    for number, (source, plane) in enumerate(zip(picture.planes, small.planes, strict=True)):
+        size = (plane.width, plane.height)
+        if number == 0 and frame.halved.shape == (2 * plane.height, 2 * plane.width):
+            reduced = _resized(frame.halved, size)
+        else:
+            reduced = _resized_twice(plane_rows(source)[: source.height, : source.width], size)
+        np.copyto(plane_rows(plane)[: plane.height, : plane.width], reduced)
+    return small
+
+
+def digest_lines(folder: Path, digests: Mapping[str, str]) -> str:
+    """A line for each picture, and for their table, as `sha256sum` writes it."""
+    every = {**digests, PICTURES_FILE: read_digest(folder / PICTURES_FILE).sha256}
+    return "".join(f"{every[name]}  {name}\n" for name in sorted(every))
+
+
+def read_thumbnails(folder: Path) -> Mapping[str, bytes]:
+    """Name of a picture → JPEG, from the folder of a demonstration's screenshots."""
+    return {row["file"]: row["jpeg"] for row in read_rows(folder / PICTURES_FILE, PICTURES_SCHEMA)}
+
+
+def read_picture_facts(folder: Path) -> Mapping[str, PictureFacts]:
+    """Name of a picture → its facts, likewise; empty without a table."""
+    if not (folder / PICTURES_FILE).is_file():
+        return {}
+    found = {
+        row["sha256"]: PictureFacts(
+            np.frombuffer(row["cells"], np.uint8).reshape(_GRID[::-1]), row["black"]
+        )
+        for row in read_rows(folder / PICTURES_FILE, PICTURES_SCHEMA)
+    }
+    lines = (line.split() for line in (folder / DIGESTS_FILE).read_text("utf-8").splitlines())
+    return {name: found[sha256] for sha256, name in lines if sha256 in found}

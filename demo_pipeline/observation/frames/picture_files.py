@@ -73,12 +73,10 @@ class PictureFacts:
 
 def picture_facts(rgb: Pixels) -> PictureFacts:
     """The facts of a picture, (height, width, 3)."""
-    small = cv2.resize(rgb, _GRID, interpolation=cv2.INTER_AREA)
-    cells = np.asarray(cv2.cvtColor(small, cv2.COLOR_RGB2GRAY), np.uint8)
-    black = float((cells > BLACK_LEVEL).mean()) <= BLACK_SHARE * CELL**2
-    if black:
-        grey = np.asarray(cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY))
-        black = float((grey > BLACK_LEVEL).mean()) < BLACK_SHARE
+    grey = cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY)
+    cells = np.asarray(cv2.resize(grey, _GRID, interpolation=cv2.INTER_AREA), np.uint8)
+    seems_black = float((cells > BLACK_LEVEL).mean()) <= BLACK_SHARE * CELL**2
+    black = seems_black and float((np.asarray(grey) > BLACK_LEVEL).mean()) < BLACK_SHARE
     return PictureFacts(cells, black)
 
 

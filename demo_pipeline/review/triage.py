@@ -193,7 +193,7 @@ def read_facts(inputs: RecordingInputs) -> tuple[Trajectory, Facts]:
     actions = {one.action_index: one for one in _whole(read_actions(folders["actions"]), shown)}
     events = inputs_of(read_events(folders["events"]))
     evidence = read_evidence(folders["screenshots"])
-    shown = read_picture_facts(folders["screenshots"])
+    kept = read_picture_facts(folders["screenshots"])
     clock, meta, video = evidence.clock, manifest.parsed_meta(), manifest.video
     places = [item for item in events if item.x is not None and item.y is not None]
     steps = [
@@ -201,7 +201,7 @@ def read_facts(inputs: RecordingInputs) -> tuple[Trajectory, Facts]:
             step.action,
             rows[step.index],
             actions[rows[step.index]["action_index"]],
-            shown.get(f"{rows[step.index]['action_index']:03d}.png")
+            kept.get(f"{rows[step.index]['action_index']:03d}.png")
             or read_picture(step.screenshot),
             target_window(step),
             _pointer(places, rows[step.index], evidence),
@@ -213,7 +213,7 @@ def read_facts(inputs: RecordingInputs) -> tuple[Trajectory, Facts]:
     words += [quest.title, quest.app, *quest.objectives] if quest else []
     return trajectory, Facts(
         steps,
-        shown.get(FINAL_FILE) or read_picture(trajectory.final_screenshot),
+        kept.get(FINAL_FILE) or read_picture(trajectory.final_screenshot),
         events,
         sorted(clock.event_time(time_s) for time_s in evidence.screen_changes_s),
         " ".join(words),

@@ -20,7 +20,7 @@ from demo_pipeline.evaluation.scoring import SCORES_SCHEMA, STEPS_SCHEMA, score_
 from demo_pipeline.evaluation.true_steps import TrueStep
 from demo_pipeline.exports.answers import Answer, AnsweredAction
 from demo_pipeline.exports.cudag.records import tool_calls
-from demo_pipeline.exports.cudag.tool_calls import render_tool_calls
+from demo_pipeline.exports.tool_calls import render_tool_calls
 from demo_pipeline.files.parquet import TableWriter, write_rows
 from demo_pipeline.settings import DatasetSettings
 

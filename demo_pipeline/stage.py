@@ -193,8 +193,6 @@ class TrainingExport(Generic[AnyInputs]):
     Attributes:
         stage: its stage, which is built only when `datasets.exports` has its name.
         name: in `datasets.exports`, and the value of `--kind` of `validate`.
-        files: glob pattern of the files that `records` reads, below the output.
-        records: trajectory → number of its records, from the output's folder.
         kept: the file of a demonstration's records that it is put together from; empty: none.
         validated_as: how `demo-pipeline validate` recognises and validates its output.
         hub_tables: each `HubTable` in the layout for the Hugging Face Hub; empty: it has none.
@@ -206,8 +204,6 @@ class TrainingExport(Generic[AnyInputs]):
 
     stage: Stage[AnyInputs]
     name: str
-    files: str
-    records: Callable[[Path], Mapping[str, int]]
     validated_as: ValidatedFormat
     kept: str = ""
     hub_tables: tuple[Any, ...] = ()

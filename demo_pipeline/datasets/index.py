@@ -14,9 +14,8 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import pyarrow as pa
 
-from demo_pipeline.datasets.export_loop import plan_splits
 from demo_pipeline.datasets.selection import TRAJECTORY_FILE, Head, facts_of, load_corrected
-from demo_pipeline.datasets.splits import Split
+from demo_pipeline.datasets.splits import Split, plan_splits
 from demo_pipeline.desktopd.models import Creator, Difficulty, Index, Metadata
 from demo_pipeline.files.json_files import dump_json, dump_long_json
 from demo_pipeline.files.parquet import (

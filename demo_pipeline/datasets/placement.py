@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from demo_pipeline.datasets.export_loop import plan_splits
 from demo_pipeline.datasets.selection import head_of
+from demo_pipeline.datasets.splits import plan_splits
 from demo_pipeline.files.recording_files import LOG_FILE, VIDEO_FILE
 from demo_pipeline.problems import DemonstrationError
 from demo_pipeline.recording.manifest import MANIFEST_FILE, read_manifest

@@ -353,7 +353,7 @@ def select(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings)
     task; each is
     counted under the first reason that holds. A trajectory that cannot be read is left out and
     reported; the others are not affected. Which of the chosen have too many hidden actions depends
-    on the export; `export_loop.plan_export` leaves them out.
+    on the export; `splits.plan_export` leaves them out.
     """
     chosen: list[Candidate] = []
     problems: list[Problem] = []

@@ -2,20 +2,24 @@
 
 Belongs here: grouping the demonstrations of a task and assigning groups by a stable hash, so that
 no task is in two splits and a new demonstration moves no old one unless it joins two tasks; and
-which instructions could be asked about the same screenshot in two splits.
+which trajectories an export is made of.
 """
 
 import hashlib
+import logging
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from datetime import datetime
 from enum import StrEnum
 
-from demo_pipeline.datasets.selection import Candidate
-from demo_pipeline.files.shown_text import escape_markers
+from demo_pipeline.datasets.selection import Candidate, Selection, select
 from demo_pipeline.osworld.task import normalise_app
 from demo_pipeline.settings import DatasetSettings
+from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
+
+_LOG = logging.getLogger(__package__)
 
 
 class Split(StrEnum):
@@ -199,27 +203,67 @@ def _can_spare(assigned: Mapping[str, Split]) -> Collection[str]:
     return [group for group, split in assigned.items() if groups[split] > 1]
 
 
-def shared_instructions(
-    candidates: Sequence[Candidate],
-    splits: Mapping[str, Split],
-    *,
-    instruction_in_prompt: bool = True,
-) -> frozenset[str]:
-    """The instructions that could give the same prompt in two splits.
+@dataclass(frozen=True, slots=True)
+class ExportPlan:
+    """What an export is made of: the trajectories that take part, and the split of each."""
 
-    Records of other instructions differ by their prompt; no other split has their question.
+    selection: Selection
+    splits: SplitPlan
+
+
+def plan_splits(
+    trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings
+) -> tuple[Selection, SplitPlan]:
+    """The selected trajectories and their splits, which are the same for every export.
+
+    Those with too many hidden actions for some kind of export are among them.
+    """
+    selection = select(trajectories, settings)
+    candidates = {candidate.source.id: candidate for candidate in selection.chosen}
+    oldest = sorted(selection.chosen, key=_age)
+    known = [one.source for one in oldest if one.source.group]
+    names = {source.id: source.group for source in known}
+    groups = connected_groups({one.source.id: one.split_groups for one in oldest}, names)
+    placed = {one.group: Split(one.split) for one in reversed(known) if one.split}
+    applications = {key: candidates[key].application for key in candidates}
+    sparse = {key for key, candidate in candidates.items() if not candidate.gives_steps}
+    return selection, assign_splits(groups, settings, applications, besides=sparse, placed=placed)
+
+
+def _age(one: Candidate) -> tuple[bool, datetime, str]:
+    """Sorts by age: what was in a split before is older than what was not."""
+    return not one.source.group, one.recorded, one.source.id
+
+
+def plan_export(
+    trajectories: Sequence[DatasetTrajectory],
+    settings: DatasetSettings,
+    *,
+    whole_trajectories: bool = False,
+) -> ExportPlan:
+    """Select trajectories and split them; the splits of all exports agree.
+
+    Trajectories with hidden actions are left out as `incomplete`: of exports of steps when every
+    step has more than `max_hidden_share` before it, of exports of whole trajectories when no
+    `min_steps` steps in a row are without a gap.
 
     Args:
-        candidates: the trajectories that take part.
-        splits: split of every trajectory, by id.
-        instruction_in_prompt: whether every prompt holds the instruction; when not, it is shared by
-            all.
+        trajectories: committed and valid ones, in any order.
+        settings: what takes part, and the splits.
+        whole_trajectories: the export is of whole trajectories, not of steps.
     """
-    prompts = {
-        one.instruction: escape_markers(one.instruction)[0] if instruction_in_prompt else ""
-        for one in candidates
-    }
-    used: dict[str, set[Split]] = {}
-    for one in candidates:
-        used.setdefault(prompts[one.instruction], set()).add(splits[one.source.id])
-    return frozenset(text for text, prompt in prompts.items() if len(used[prompt]) > 1)
+    selection, splits = plan_splits(trajectories, settings)
+    chosen = tuple(
+        candidate
+        for candidate in selection.chosen
+        if (candidate.stretch is not None if whole_trajectories else candidate.gives_steps)
+    )
+    for candidate in chosen:
+        split = splits.splits[candidate.source.id]
+        _LOG.debug("%s: split %s", candidate.source.id, split.value)
+    incomplete = Counter(incomplete=len(selection.chosen) - len(chosen))
+    excluded = Counter({**selection.excluded, **incomplete})
+    return ExportPlan(
+        replace(selection, chosen=chosen, excluded=excluded),
+        splits.only({candidate.source.id for candidate in chosen}),
+    )

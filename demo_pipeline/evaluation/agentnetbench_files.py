@@ -4,19 +4,32 @@ Source: OpenCUA, evaluation/agentnetbench/README.md. Belongs here: writing `task
 and `images/`, and the declaration of the training export.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
 
 from demo_pipeline.datasets.dataset_inputs import DatasetInputs
-from demo_pipeline.datasets.export_loop import ExportSummary, plan_export
-from demo_pipeline.datasets.splits import Split
+from demo_pipeline.datasets.splits import Split, plan_export
+from demo_pipeline.desktopd.models import Count, Text
+from demo_pipeline.desktopd.trajectory_reader import read_document
 from demo_pipeline.evaluation.answer_forms import answer_code
 from demo_pipeline.evaluation.rules import as_ground_truth, bench_truth
 from demo_pipeline.evaluation.true_steps import StepRecord, each_true_step
-from demo_pipeline.exports.agentnet import BENCH_IMAGES, BENCH_TASKS, validate_agentnetbench
+from demo_pipeline.exports.assemble import BY_TRAJECTORY, ExportSummary
+from demo_pipeline.exports.record_checks import (
+    REBUILD,
+    Fault,
+    NamedFiles,
+    RecordFormat,
+    record_faults,
+)
 from demo_pipeline.files.atomic_write import link_or_copy
-from demo_pipeline.files.json_files import dump_json, load_json
+from demo_pipeline.files.base_model import Document
+from demo_pipeline.files.json_files import dump_json
+from demo_pipeline.problems import Problem
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.stage import Check, Stage, Summary, TrainingExport, ValidatedFormat, built_again
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
@@ -34,6 +47,120 @@ the `tripleClick` that it has a rule for: all of them have 0 whatever is answere
 """
 
 
+_TASKS, _IMAGES = "tasks", "images"
+_PLACED = ("click", "doubleclick", "rightclick", "tripleclick", "moveto", "dragto")
+_NEEDED = {
+    **dict.fromkeys(_PLACED, "position"),
+    "press": "keys",
+    "hotkey": "keys",
+    "write": "text",
+    "scroll": "amount",
+    "hscroll": "amount",
+    "terminate": "status",
+    "middleclick": "",
+    "wait": "",
+}
+"""Type, in lower case as the script compares it → the parameter that it reads; empty: none."""
+_Share = Annotated[float, Field(ge=0, lt=1)]
+
+
+class _Position(Document):
+    x: _Share
+    y: _Share
+
+
+class _Parameters(Document):
+    position: _Position | None = None
+    text: str | None = None
+    keys: list[Text] | None = Field(default=None, min_length=1)
+    amount: float | None = None
+    status: Literal["success", "failure"] | None = None
+
+
+class _Box(Document):
+    rel_bbox: list[float] = Field(min_length=4, max_length=4)  # left, top, width, height, shares
+    category_id: int | None = None
+
+    @model_validator(mode="after")
+    def _has_a_size(self) -> Self:
+        if min(self.rel_bbox[2:]) < 0:
+            raise ValueError("rel_bbox is not [x, y, width, height]")
+        return self
+
+
+class _Targets(Document):
+    bboxes: list[_Box] = Field(default_factory=list)
+
+
+class _TrueAction(Document):
+    type: str
+    params: _Parameters
+    metadata: _Targets = Field(default_factory=_Targets)
+
+    @model_validator(mode="after")
+    def _has_its_parameter(self) -> Self:
+        needed = _NEEDED.get(self.type.lower())
+        if needed is None:
+            raise ValueError("type is none that the script knows")
+        if needed and getattr(self.params, needed) is None:
+            raise ValueError(f"params has no {needed}, which this type needs")
+        return self
+
+
+class _BenchStep(Document):
+    image: str = Field(pattern=r"^[^/\\\x00]+\.(png|jpg|jpeg)$")
+    ground_truth_actions: list[_TrueAction] = Field(min_length=1)
+    step_num: Count | None = None
+    action: str = ""
+    milestone: bool = False
+    inner_monologue: dict[str, Any] = Field(default_factory=dict)
+    alternative_options: list[list[_TrueAction]] = Field(default_factory=list)
+
+
+class _BenchTask(Document):
+    """A file of `tasks/`."""
+
+    task_id: Text
+    high_level_task_description: str
+    steps: list[_BenchStep] = Field(min_length=1)
+    user_task_description: str = ""
+    meta_info: dict[str, Any] = Field(default_factory=dict)
+
+
+def validate_agentnetbench(root: Path) -> list[Problem]:
+    """The problems of a folder with `tasks/` and `images/`; no task is right: a split can be empty.
+
+    Args:
+        root: what `--data` and `--image_dir` of AgentNetBench's script lie in.
+    """
+    absent = [name for name in (_TASKS, _IMAGES) if not (root / name).is_dir()]
+    if absent:
+        message = "the folder is missing"
+        return [Problem("missing_file", name, message, remedy=REBUILD) for name in absent]
+    problems, files = list[Problem](), NamedFiles.below(root / _IMAGES)
+    for path in sorted((root / _TASKS).glob("*.json")):
+        file = f"{_TASKS}/{path.name}"
+        task, found = read_document(_BenchTask, path, file)
+        problems += found
+        if task is not None:
+            problems += (fault.at(file, None) for fault in record_faults(_FORMAT, task, files))
+    return problems
+
+
+def _bench_faults(task: _BenchTask, _files: NamedFiles) -> Iterator[Fault]:
+    numbers = [step.step_num for step in task.steps if step.step_num is not None]
+    if any(after <= before for before, after in pairwise(numbers)):
+        yield Fault("step_num", "steps: their step_num do not rise")
+
+
+_FORMAT = RecordFormat(
+    _BenchTask,
+    lambda task: ((f"steps[{n}].image", step.image) for n, step in enumerate(task.steps)),
+    _bench_faults,
+    id_field="task_id",
+)
+
+
 def build_agentnetbench(
     trajectories: Sequence[DatasetTrajectory], out: Path, settings: DatasetSettings
 ) -> ExportSummary:
@@ -44,13 +171,13 @@ def build_agentnetbench(
         out: directory to write into.
         settings: what takes part, and the splits.
     """
-    for folder in (BENCH_TASKS, BENCH_IMAGES):
+    for folder in (_TASKS, _IMAGES):
         (out / folder).mkdir(parents=True, exist_ok=True)
     task: dict[str, Any] = {}  # of the trajectory whose steps come
 
     def end() -> None:
         if task:
-            dump_json(out / BENCH_TASKS / f"{task['task_id']}.json", task)
+            dump_json(out / _TASKS / f"{task['task_id']}.json", task)
             task.clear()
 
     def add(record: StepRecord) -> None:
@@ -58,7 +185,7 @@ def build_agentnetbench(
             end()
             task.update(_head(record))
         image = f"{record.step.trajectory_id}_{record.step.step_index}.png"
-        link_or_copy(record.step.screenshot, out / BENCH_IMAGES / image)
+        link_or_copy(record.step.screenshot, out / _IMAGES / image)
         task["steps"].append(_step(record, image))
 
     summary = each_true_step(plan_export(trajectories, settings), settings, [Split.TEST], add)
@@ -99,15 +226,10 @@ def _head(record: StepRecord) -> dict[str, Any]:
     }
 
 
-def agentnetbench_counts(folder: Path) -> Mapping[str, int]:
-    """Trajectory → number of its steps."""
-    files = sorted((folder / BENCH_TASKS).glob("*.json"))
-    return {file.stem: len(load_json(file)["steps"]) for file in files}
-
-
 def _run(inputs: DatasetInputs, out: Path) -> Summary:
     trajectories, settings = inputs.committed.trajectories, inputs.settings.datasets
-    return build_agentnetbench(trajectories, out, settings).as_dict()
+    summary = build_agentnetbench(trajectories, out, settings)
+    return {**summary.as_dict(), BY_TRAJECTORY: summary.by_trajectory}
 
 
 _STAGE: Stage[DatasetInputs] = Stage(
@@ -116,7 +238,7 @@ _STAGE: Stage[DatasetInputs] = Stage(
     description="The test split in AgentNetBench's own form, a file per trajectory with the true "
     "actions and their targets' boxes, so that its script can score a model on it.",
     kinds=frozenset({"json"}),
-    code_version="15",
+    code_version="16",
     section=lambda settings: settings.datasets,
     build=_run,
     checks=(
@@ -131,11 +253,9 @@ _STAGE: Stage[DatasetInputs] = Stage(
 AGENTNETBENCH_EXPORT = TrainingExport(
     stage=_STAGE,
     name="agentnetbench",
-    files="tasks/*.json",
-    records=agentnetbench_counts,
     validated_as=ValidatedFormat(
         name="agentnetbench",
-        files=(BENCH_TASKS,),
+        files=(_TASKS,),
         validate=lambda path, _: validate_agentnetbench(path),
     ),
 )

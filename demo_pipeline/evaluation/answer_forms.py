@@ -16,13 +16,13 @@ from demo_pipeline.exports.agentnet_code import (
 )
 from demo_pipeline.exports.answers import AnswerDecoder, AnsweredAction
 from demo_pipeline.exports.cudag.records import wheel_units
-from demo_pipeline.exports.cudag.tool_calls import WheelUnits, cudag_decoder, render_tool_calls
 from demo_pipeline.exports.messages import messages_decoder
 from demo_pipeline.exports.prompts import (
     end_sentence,
     hidden_words,
     system_prompt,
 )
+from demo_pipeline.exports.tool_calls import WheelUnits, cudag_decoder, render_tool_calls
 from demo_pipeline.exports.whole_trajectories import sentence
 from demo_pipeline.files.shown_text import escape_markers
 from demo_pipeline.settings import DatasetSettings

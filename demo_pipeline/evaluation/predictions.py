@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from demo_pipeline.exports.answers import AnswerFormatError
-from demo_pipeline.exports.cudag.tool_calls import is_int
+from demo_pipeline.exports.tool_calls import is_int
 from demo_pipeline.files.json_files import JsonFileError, json_bytes, parse_json
 
 StepKey = tuple[str, int]

@@ -4,14 +4,12 @@ They are chosen by the loop of the training exports, so that they are the steps 
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from demo_pipeline.datasets.export_loop import ExportPlan, ExportSummary, export_records
-from demo_pipeline.datasets.record_forms import Excluded, RecordSource, question
 from demo_pipeline.datasets.selection import BAD_STEP, Candidate, load_corrected
-from demo_pipeline.datasets.splits import Split
+from demo_pipeline.datasets.splits import ExportPlan, Split
 from demo_pipeline.desktopd.models import (
     ActionType,
     ClickParameters,
@@ -20,7 +18,9 @@ from demo_pipeline.desktopd.models import (
 )
 from demo_pipeline.desktopd.trajectory_reader import StepFiles, Trajectory
 from demo_pipeline.exports.answers import Answer, AnsweredAction, ForeignAction, answered_key
+from demo_pipeline.exports.assemble import ExportSummary, each_row
 from demo_pipeline.exports.cudag.records import DRAFT_EXCLUSIONS, RecordDraft, record_drafts
+from demo_pipeline.exports.form import Excluded, Source, question
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.provenance import ProvenanceRow
 
@@ -103,49 +103,6 @@ class StepRecord:
     trajectory: Trajectory
 
 
-@dataclass(frozen=True, slots=True)
-class _TrueStepExporter:
-    """Hands on the records of some splits instead of writing them; see `_Exporter`."""
-
-    settings: DatasetSettings
-    tasks: Mapping[str, str]
-    splits: Collection[Split]
-    receive: Callable[[StepRecord], None]
-    instruction_in_prompt: bool
-    unit: str = "steps"
-    exclusions: Sequence[str] = (*DRAFT_EXCLUSIONS, OTHER_SPLIT)
-
-    def records(self, candidate: Candidate) -> tuple[Mapping[str, int], Iterator[StepRecord]]:
-        """A record of every step that the exports of steps write."""
-        loaded = load_corrected(candidate.source)
-        trajectory, rows = loaded.trajectory, loaded.rows
-        made_of = RecordSource(candidate, trajectory, rows, self.settings)
-        steps = {step.index: step for step in trajectory.steps}
-        task, excluded, found = self.tasks[candidate.source.id], Counter[str](), []
-        for draft in record_drafts(made_of):
-            if isinstance(draft, Excluded):
-                excluded[draft.reason] += 1
-                continue
-            if draft.metadata.step_index in candidate.bad_steps:
-                excluded[BAD_STEP] += 1
-                continue
-            files = steps.get(draft.metadata.step_index)
-            step = _true_step(draft, files, task, trajectory, rows)
-            found.append(StepRecord(step, draft, candidate, trajectory))
-        return excluded, iter(found)
-
-    def question(self, record: StepRecord) -> str:
-        """See `_Exporter`."""
-        return question(record.draft.prompt, record.draft.screenshot)
-
-    def write(self, _candidate: Candidate, split: Split, record: StepRecord) -> str:
-        """Hand on a record of a wanted split."""
-        if split not in self.splits:
-            return OTHER_SPLIT
-        self.receive(record)
-        return ""
-
-
 def each_true_step(
     plan: ExportPlan,
     settings: DatasetSettings,
@@ -157,9 +114,41 @@ def each_true_step(
     They are the steps that the messages export and the CUDAG dataset hold. One trajectory is in
     memory at a time.
     """
-    by_step = settings.prompt_style != "grounding"
-    exporter = _TrueStepExporter(settings, plan.splits.members, splits, receive, by_step)
-    return export_records(plan, exporter)
+
+    def take(_candidate: Candidate, split: Split, record: StepRecord) -> str:
+        if split not in splits:
+            return OTHER_SPLIT
+        receive(record)
+        return ""
+
+    tally = each_row(
+        plan,
+        lambda candidate: _records(candidate, settings, plan.splits.members[candidate.source.id]),
+        lambda record: question(record.draft.prompt, record.draft.screenshot),
+        take,
+    )
+    return tally.summary(plan, "steps", (*DRAFT_EXCLUSIONS, OTHER_SPLIT))
+
+
+def _records(
+    candidate: Candidate, settings: DatasetSettings, task: str
+) -> tuple[Mapping[str, int], Iterator[StepRecord]]:
+    """A record of every step that the exports of steps write, and what is left out by reason."""
+    loaded = load_corrected(candidate.source)
+    trajectory, rows = loaded.trajectory, loaded.rows
+    made_of = Source(candidate, trajectory, rows, settings)
+    steps = {step.index: step for step in trajectory.steps}
+    excluded, found = Counter[str](), list[StepRecord]()
+    for draft in record_drafts(made_of):
+        if isinstance(draft, Excluded):
+            excluded[draft.reason] += 1
+        elif draft.metadata.step_index in candidate.bad_steps:
+            excluded[BAD_STEP] += 1
+        else:
+            files = steps.get(draft.metadata.step_index)
+            step = _true_step(draft, files, task, trajectory, rows)
+            found.append(StepRecord(step, draft, candidate, trajectory))
+    return excluded, iter(found)
 
 
 def _true_step(

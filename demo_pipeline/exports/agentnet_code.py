@@ -310,11 +310,6 @@ def decode_agentnet_answer(text: str, size: Pixel) -> Answer:
     return _decoded(read_code(code, tolerant=True), size, thought)
 
 
-def decode_code(code: str, size: Pixel) -> Answer:
-    """Read the code of one step, as AgentNet's own readers would; the errors are the same."""
-    return _decoded(read_code(code), size, "")
-
-
 def _parts(text: str) -> tuple[str, str]:
     """The code and the words of an answer."""
     headings = list(_HEADING.finditer(text))

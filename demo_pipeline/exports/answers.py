@@ -15,8 +15,6 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Literal
 
-from pydantic import ValidationError
-
 from demo_pipeline.desktopd.models import (
     PARAMETERS,
     ActionType,
@@ -34,8 +32,6 @@ from demo_pipeline.desktopd.models import (
     pixel_at,
     shares_of,
 )
-from demo_pipeline.files.base_model import unknown_fields
-from demo_pipeline.files.json_files import JsonFileError, parse_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +89,6 @@ Raises `AnswerFormatError` and nothing else, for any text.
 """
 
 
-_MOST_CHARACTERS = 1_000_000
 _POINT_TYPES: Mapping[tuple[Button, int], ActionType] = {
     ("left", 2): ActionType.DOUBLE_CLICK,
     ("right", 1): ActionType.RIGHT_CLICK,
@@ -133,55 +128,6 @@ def action_text(action_type: ActionType, parameters: Parameters) -> str:
     value = {"action_type": action_type.value, "parameters": parameters.model_dump(mode="json")}
     text = json.dumps(value, ensure_ascii=False)
     return text.encode("utf-8", "replace").decode("utf-8")
-
-
-def decode_action_text(text: str, _size: tuple[int, int]) -> Answer:
-    """The answer in a line of our own form.
-
-    Raises:
-        AnswerFormatError: it is not a JSON object, or not of an action.
-    """
-    value = parse_answer(text)
-    if not isinstance(value, dict) or set(value) != {"action_type", "parameters"}:
-        raise AnswerFormatError("no object of action_type and parameters")
-    unfit = "parameters that do not fit the action_type"
-    return Answer(
-        (own_action(value["action_type"], value["parameters"], "unknown action_type", unfit),)
-    )
-
-
-def own_action(name: object, parameters: object, unknown: str, unfit: str) -> AnsweredAction:
-    """An action of the name and the parameters of ours.
-
-    Raises:
-        AnswerFormatError: `unknown` when there is no such name, `unfit` for other parameters.
-    """
-    try:
-        kind = ActionType(str(name))
-    except ValueError:
-        raise AnswerFormatError(unknown) from None
-    try:
-        known = PARAMETERS[kind].model_validate(parameters)
-        strangers = unknown_fields(known)
-    except (ValidationError, RecursionError):
-        raise AnswerFormatError(unfit) from None
-    if strangers:
-        raise AnswerFormatError(unfit)
-    return AnsweredAction(kind, known)
-
-
-def parse_answer(text: str) -> Any:
-    """The JSON value of an answer.
-
-    Raises:
-        AnswerFormatError: it is not JSON, or too long to be an answer.
-    """
-    if len(text) > _MOST_CHARACTERS:
-        raise AnswerFormatError("too long")
-    try:
-        return parse_json(text.strip(), "answer", any_depth=False)
-    except (JsonFileError, RecursionError, ValueError):
-        raise AnswerFormatError("not JSON") from None
 
 
 Share = tuple[float, float]

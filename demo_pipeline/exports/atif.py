@@ -1,13 +1,12 @@
 """Exports trajectories as ATIF: every action that can be shown is a call, the others are words.
 
 Belongs here: the models with the rules of the format that concern one file, the rules that they
-cannot express, reading an answer, and the steps of a file. The tools are the actions of
+cannot express, and the steps of a file. The tools are the actions of
 OSWorld-Desktopd: `function_name` is an action type, `arguments` are its parameters, and points are
 pixels of the screenshot. The form has words for what no screenshot shows, so that no trajectory is
 cut.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import takewhile
@@ -16,29 +15,20 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from demo_pipeline.datasets.record_forms import Excluded, Form, Record, RecordSource
 from demo_pipeline.datasets.selection import BAD_STEP
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.models import Pixel, Text
-from demo_pipeline.desktopd.trajectory_reader import StepFiles, read_document
+from demo_pipeline.desktopd.trajectory_reader import StepFiles
 from demo_pipeline.exports.answers import (
-    Answer,
     AnsweredAction,
-    AnswerFormatError,
-    own_action,
-    parse_answer,
 )
+from demo_pipeline.exports.form import Excluded, File, Form, Row, Source
 from demo_pipeline.exports.prompts import hidden_words
 from demo_pipeline.exports.record_checks import (
-    REBUILD,
-    ExportReader,
     Fault,
     NamedFiles,
     RecordFormat,
     StrictDocument,
-    checked_records,
-    missing,
-    record_faults,
 )
 from demo_pipeline.exports.step_facts import (
     STEP_EXCLUSIONS,
@@ -50,13 +40,11 @@ from demo_pipeline.exports.whole_trajectories import (
     NO_STEPS,
     SaidStep,
     finish_losses,
-    lines_of,
     said_step,
     sentence,
 )
 from demo_pipeline.files.json_files import json_bytes
 from demo_pipeline.files.shown_text import escape_markers, replace_surrogates
-from demo_pipeline.problems import Problem, errors
 from demo_pipeline.trajectories.pointer_leaks import LEAK_EXCLUSIONS
 from demo_pipeline.trajectories.provenance import INCOMPLETE, HiddenAction, HiddenReason
 
@@ -182,112 +170,12 @@ class _Entry(StrictDocument):
     file: Text
 
 
-def decode_atif_answer(text: str, size: Pixel) -> Answer:
-    """Read an answer; see `answers.AnswerDecoder`.
-
-    It is JSON: a step of the agent, its list of calls, or one call.
-
-    Raises:
-        AnswerFormatError: it is something else, or a call is none of our actions on this screen.
-    """
-    value = parse_answer(text)
-    calls = _calls(value)
-    if not calls:
-        raise AnswerFormatError("no tool call")
-    message = value.get("message") if isinstance(value, dict) else None
-    words = message if isinstance(message, str) else ""
-    return Answer(tuple(_decoded_call(call, size) for call in calls), thought=words)
-
-
-def _calls(value: Any) -> Sequence[Any]:
-    if isinstance(value, dict):
-        value = [value] if "function_name" in value else value.get("tool_calls")
-    return value if isinstance(value, list) else ()
-
-
-def _decoded_call(call: Any, size: Pixel) -> AnsweredAction:
-    """Our action in one call."""
-    if not isinstance(call, dict):
-        raise AnswerFormatError("not a tool call")
-    name, arguments = call.get("function_name"), call.get("arguments")
-    action = own_action(name, arguments, "unknown tool", "wrong arguments")
-    given = action.parameters.members()
-    sides = {"x": size[0], "start_x": size[0], "end_x": size[0]}
-    sides |= {"y": size[1], "start_y": size[1], "end_y": size[1]}
-    if not all(0 <= given[name] < side for name, side in sides.items() if name in given):
-        raise AnswerFormatError("place outside the screen")
-    return action
-
-
-def validate_atif(root: Path) -> list[Problem]:
-    """The problems of a folder with `atif_trajectories.jsonl` and the files that it names."""
-    if not (root / ATIF_LIST).is_file():
-        return [missing(ATIF_LIST)]
-    problems, listed = list[Problem](), set[str]()
-    for entry, found in ExportReader(root).records(_ENTRY_FORMAT, ATIF_LIST):
-        problems += found
-        listed |= {entry.file} if entry else set()
-        if entry is not None and entry.file == _file_of(entry.split, entry.trajectory_id):
-            problems += validate_atif_file(root / entry.file, entry.file, entry.trajectory_id)
-    written = {file.relative_to(root).as_posix() for file in root.rglob(ATIF_FILE)}
-    if written - listed and not errors(problems):
-        message = "does not name every trajectory of the folder"
-        problems.append(Problem("unlisted", ATIF_LIST, message, remedy=REBUILD))
-    return problems
-
-
-def _file_of(split: str, name: str) -> str:
-    return f"{split}/{name}/{ATIF_FILE}"
-
-
-def _entry_faults(entry: _Entry, _files: NamedFiles) -> Iterator[Fault]:
-    if entry.file != _file_of(entry.split, entry.trajectory_id):
-        yield Fault("layout", f"file: is not <split>/<trajectory_id>/{ATIF_FILE}")
-
-
-def validate_atif_file(path: Path, file: str | None = None, trajectory: str = "") -> list[Problem]:
-    """The problems of one trajectory; its images are relative to its folder.
-
-    Args:
-        path: trajectory.json.
-        file: its name in the problems.
-        trajectory: the id that it must have; empty: any.
-    """
-    name = file or path.name
-    document, problems = read_document(_AtifTrajectory, path, name)
-    if document is None:
-        return problems
-    files = NamedFiles.below(path.parent)
-    faults = list(record_faults(ATIF_FORMAT, document, files))
-    if trajectory and document.trajectory_id != trajectory:
-        faults.append(Fault("trajectory_id", "trajectory_id: is not the folder's name"))
-    below = (one for one in path.parent.rglob("*") if one.is_file())
-    shipped = {one.relative_to(path.parent).as_posix() for one in below}
-    if unused := shipped - files.pictures.keys() - {ATIF_FILE}:
-        faults.append(
-            Fault("unused_file", f"no step names {len(unused)} of the files in its folder")
-        )
-    return [*problems, *(fault.at(name, None) for fault in faults)]
-
-
-def _faults(document: _AtifTrajectory, files: NamedFiles) -> Iterator[Fault]:
+def _faults(document: _AtifTrajectory, _files: NamedFiles) -> Iterator[Fault]:
     if document.steps[0].source != "user":
         yield Fault("first_step", "steps[0]: must be the user's")
     calls = [call.tool_call_id for step in document.steps for call in step.tool_calls or ()]
     if len(set(calls)) < len(calls):
         yield Fault("call_id", "steps: two calls have the same id")
-    size: Pixel | None = None  # of the screen that was last shown
-    for number, step in enumerate(document.steps):
-        for call in step.tool_calls or ():
-            if size is None:
-                yield Fault("no_screen", f"steps[{number}]: a call before any screen was shown")
-                break
-            try:
-                _decoded_call(call.members(), size)
-            except AnswerFormatError as error:
-                yield Fault("tool_call", f"steps[{number}].tool_calls: {error.reason}")
-        for found in map(files.picture, _paths(step)):
-            size = size if isinstance(found, str) else (found.width, found.height)
 
 
 def _paths(step: _AtifStep) -> Iterator[str]:
@@ -306,7 +194,11 @@ ATIF_FORMAT = RecordFormat(
     _faults,
     id_field="trajectory_id",
 )
-_ENTRY_FORMAT = RecordFormat(_Entry, faults=_entry_faults, id_field="trajectory_id")
+_ENTRY_FORMAT = RecordFormat(_Entry, id_field="trajectory_id")
+
+
+def _file_of(split: str, name: str) -> str:
+    return f"{split}/{name}/{ATIF_FILE}"
 
 
 _NOTES = (
@@ -326,7 +218,7 @@ def atif_call(action: AnsweredAction, _size: Pixel) -> dict[str, Any]:
     return {"function_name": action.action_type.value, "arguments": arguments}
 
 
-def _records(made_of: RecordSource) -> Iterator[Record | Excluded]:
+def _rows(made_of: Source) -> Iterator[Row | Excluded]:
     """Yield the file of a trajectory, and an `Excluded` for each step that is words."""
     candidate, trajectory, rows = made_of.candidate, made_of.trajectory, made_of.rows
     shown = [
@@ -362,10 +254,10 @@ def _records(made_of: RecordSource) -> Iterator[Record | Excluded]:
     }
     parts["document"] = json_bytes(_document(made_of, turns.steps)).decode()
     screenshot, counts = calls[0].files.screenshot, {"steps": len(calls)}
-    yield Record(made_of.id, turns.instruction, screenshot, parts, turns.images, counts)
+    yield Row(made_of.id, turns.instruction, screenshot, parts, turns.images, counts)
 
 
-def _document(made_of: RecordSource, steps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _document(made_of: Source, steps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     trajectory = made_of.trajectory
     model = trajectory.result.model_info
     return {
@@ -444,24 +336,29 @@ class _Turns:
 
 # `<split>/<trajectory>/trajectory.json` with its `images/`, and a list of all. `metadata.json` says
 # which steps are words, by reason.
-ATIF_FORM = Form(
+FORM = Form(
     name="atif",
-    code_version="7",
+    asset="atif_trajectories",
+    folder="atif",
+    description="Trajectories in the Agent Trajectory Interchange Format 1.8, a file each with its "
+    "images. What no screenshot shows is said in words.",
+    code_version="8",
     settings=("max_hidden_share", *STEP_SETTINGS),
-    unit="steps",
     exclusions=(*STEP_EXCLUSIONS[:2], INCOMPLETE, *LEAK_EXCLUSIONS, NO_STEPS),
-    records=_records,
-    files=lambda split, _: {split.value: (ATIF_LIST,)},
-    documents=lambda split, record: {_file_of(split.value, record.id): record.parts["document"]},
-    pictures=lambda candidate, split, record, _settings: {
-        f"{split.value}/{record.id}/{name}": f"{candidate.source.folder}/{path}"
-        for name, path in record.files.items()
+    unit="steps",
+    rows=_rows,
+    files=(
+        *(
+            File(split.value, ATIF_LIST, checked=_ENTRY_FORMAT, only=frozenset({split}))
+            for split in Split
+        ),
+        File("document", f"{{split}}/{{id}}/{ATIF_FILE}", checked=ATIF_FORMAT),
+    ),
+    check="atif_files",
+    marks=(ATIF_LIST,),
+    pictures=lambda candidate, split, row, _settings: {
+        f"{split.value}/{row.id}/{name}": f"{candidate.source.folder}/{path}"
+        for name, path in row.files.items()
     },
     finish=finish_losses,
-    problems=checked_records(document=ATIF_FORMAT),
 )
-
-
-def atif_record_counts(folder: Path) -> Mapping[str, int]:
-    """Records by trajectory of an ATIF export."""
-    return Counter(str(line["trajectory_id"]) for line in lines_of(folder / ATIF_LIST))

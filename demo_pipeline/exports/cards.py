@@ -8,7 +8,7 @@ the fonts of the machine do not matter; it is ASCII only, and other characters o
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -19,16 +19,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from demo_pipeline import __version__
+from demo_pipeline.datasets.dataset_inputs import WrittenDataset
+from demo_pipeline.datasets.splits import Split
+from demo_pipeline.exports.assemble import ExportSummary
 from demo_pipeline.exports.dataset_statistics import (
     DatasetStats,
-    cudag_stats,
     hidden_action_counts,
     index_stats,
-    sft_stats,
-    table_stats,
+    row_stats,
 )
+from demo_pipeline.exports.form import Form
 from demo_pipeline.exports.prompts import scroll_rule
-from demo_pipeline.exports.step_labels import OUTCOME_FOLDER
 from demo_pipeline.files.atomic_write import read_digest
 from demo_pipeline.files.parquet import row_count
 from demo_pipeline.files.shown_text import markdown_text
@@ -111,7 +112,6 @@ CARD = "README.md"
 Counts = Mapping[str, Mapping[str, int]]
 _MOST_ROWS = 20
 _CHARTS = ("actions", "lengths", "applications", "resolutions", "splits")
-_SPLITS = ("train", "val", "test", "held_out")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,92 +120,74 @@ class _CardConfig:
 
     Attributes:
         name: of the configuration.
-        path: of its file; with `{split}` for the name of a split when it has a file per split.
-        splits: the splits that it may have; none: a table without splits, which loads as `train`.
+        path: of its file.
+        splits: that the file is of; none: a table without splits, which loads as `train`.
     """
 
     name: str
     path: str
-    splits: tuple[str, ...] = _SPLITS
+    splits: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class CardKind:
-    """The template of a card, what counts the records, and what `load_dataset` can load."""
-
-    template: str
-    count: Callable[[Path, Provenance], DatasetStats]
-    configs: tuple[_CardConfig, ...] = (_CardConfig("default", "{split}.parquet"),)
-
-
-def _by_split(name: str, folder: str) -> tuple[_CardConfig, ...]:
-    """The tables of the splits, and further ones in a folder."""
-    further = _CardConfig(name, f"{folder}/{{split}}.parquet")
-    return _CardConfig("default", "{split}.parquet"), further
-
-
-_TABLES = ("trajectories", "steps", "hidden_actions")
-INDEX = CardKind(
-    "index",
-    lambda out, _: index_stats(out),
-    tuple(_CardConfig(name, f"{name}.parquet", ()) for name in _TABLES),
-)
-SFT = CardKind("sft", sft_stats)
-MESSAGES = CardKind(
-    "messages",
-    lambda out, provenance: table_stats(out, provenance, "task_type"),
-    _by_split("prompt_completion", "prompt_completion"),
-)
-CUDAG = CardKind(
-    "cudag",
-    cudag_stats,
-    (
-        _CardConfig("default", "{split}.jsonl", ("train", "val", "held_out")),
-        _CardConfig("test", "test/test.json", ("test",)),
-    ),
-)
-GROUNDING = CardKind("grounding", lambda out, known: table_stats(out, known, "role"))
-TRANSITIONS = CardKind("transitions", lambda out, known: table_stats(out, known, "action_type"))
-STEP_LABELS = CardKind(
-    "step_labels",
-    lambda out, provenance: table_stats(out / OUTCOME_FOLDER, provenance, "outcome"),
-    _by_split("outcome", OUTCOME_FOLDER),
+_INDEX = tuple(
+    _CardConfig(name, f"{name}.parquet", ()) for name in ("trajectories", "steps", "hidden_actions")
 )
 
 
-def describe(
-    kind: CardKind,
+def describe_form(
+    form: Form,
     out: Path,
     settings: DatasetSettings,
-    provenance: Provenance,
-    left_out: Counts,
+    made_of: tuple[WrittenDataset, Provenance],
+    summary: ExportSummary,
 ) -> DatasetStats:
-    """Write the card and the charts of a dataset; returns what is in it.
+    """Write the card and the charts of a dataset in a form; returns what is in it.
 
-    Args: see `card_text`; `provenance` is of the trajectories that it was made from.
+    Args:
+        form: of the dataset.
+        out: its folder.
+        settings: that it was made with; they name the license.
+        made_of: what the build has written, and the provenance of the trajectories.
+        summary: of the build.
     """
-    stats = kind.count(out, provenance)
+    written, provenance = made_of
+    stats = row_stats(written.rows, provenance)
+    configs = [
+        _CardConfig(file.config, file.at(split, settings), (split.value,))
+        for file in form.files
+        for split in Split
+        if file.config and split in file.only
+    ]
+    text = card_text(form, stats, settings, summary.left_out, (configs, out))
     write_charts(out, stats)
-    (out / CARD).write_text(card_text(kind, stats, settings, left_out, out), encoding="utf-8")
+    (out / CARD).write_text(text, encoding="utf-8")
     return stats
 
 
 def card_text(
-    kind: CardKind, stats: DatasetStats, settings: DatasetSettings, left_out: Counts, root: Path
+    form: Form | None,
+    stats: DatasetStats,
+    settings: DatasetSettings,
+    left_out: Counts,
+    loaded: tuple[Sequence[_CardConfig], Path],
 ) -> str:
     """The text of a card.
 
     Args:
-        kind: which dataset.
+        form: of the dataset, which may have a template; None: it is the index.
         stats: what is in it.
         settings: the settings that it was made with; they name the license.
         left_out: how many were left out, by unit (trajectories, samples …) and reason.
-        root: the dataset's folder, with the files that the configurations name.
+        loaded: the configurations that `load_dataset` may find, and the dataset's folder.
     """
+    (configs, root), name = loaded, form.name if form else "index"
+    has_own = Path(__file__).with_name("card_templates").joinpath(f"{name}.md.jinja").is_file()
     return render_card(
-        kind.template,
+        name if has_own else "form",
         settings,
-        configs=[found for config in kind.configs for found in _loadable(config, stats, root)],
+        form=form,
+        paths=[file.at(Split.TRAIN, settings) for file in form.files] if form else [],
+        configs=list(_loadable(configs, stats, root)),
         stats=stats,
         left_out=left_out,
         charts=[name for name in _CHARTS if name != "splits" or stats.splits],
@@ -239,24 +221,28 @@ def _templates() -> "Environment":
     return environment
 
 
-def _loadable(config: _CardConfig, stats: DatasetStats, root: Path) -> Iterator[dict[str, Any]]:
-    """Yield a configuration unless it has no row, which `datasets` cannot load.
+def _loadable(
+    configs: Sequence[_CardConfig], stats: DatasetStats, root: Path
+) -> Iterator[dict[str, Any]]:
+    """Yield the configurations, each with the files that have a row: `datasets` loads no others.
 
     `datasets` keys its cache by the folder's name and these lines, not by the data. The hash makes
     it read the files again when they have changed.
     """
-    names = [name for name in stats.splits if name in config.splits] if config.splits else ["train"]
-    named = {name: config.path.format(split=name) for name in names}
-    paths = {
-        name: path
-        for name, path in named.items()
-        if not path.endswith(".parquet") or row_count(root / path) > 0
-    }
-    digest = hashlib.sha256()
-    for path in paths.values():
-        digest.update(read_digest(root / path).sha256.encode())
-    if paths:
-        yield {"name": config.name, "paths": paths, "digest": digest.hexdigest()}
+    found: dict[str, dict[str, str]] = {}
+    for config in configs:
+        for split in config.splits or ("train",):
+            path = root / config.path
+            has_rows = split in stats.splits or not config.splits
+            if has_rows and path.suffix == ".parquet":
+                has_rows = path.is_file() and row_count(path) > 0
+            if has_rows and path.is_file():
+                found.setdefault(config.name, {})[split] = config.path
+    for name, paths in found.items():
+        digest = hashlib.sha256()
+        for path_name in paths.values():
+            digest.update(read_digest(root / path_name).sha256.encode())
+        yield {"name": name, "paths": paths, "digest": digest.hexdigest()}
 
 
 def yaml_text(text: str) -> str:
@@ -273,5 +259,9 @@ def _most_frequent(counts: Mapping[str, int]) -> list[tuple[str, int]]:
 
 def describe_index(out: Path, settings: DatasetSettings) -> DatasetStats:
     """Write the card and the charts of a trajectory dataset; returns what is in it."""
+    stats = index_stats(out)
     left_out = {"actions": hidden_action_counts(out / HIDDEN_ACTIONS_FILE)}
-    return describe(INDEX, out, settings, (), left_out)
+    write_charts(out, stats)
+    text = card_text(None, stats, settings, left_out, (_INDEX, out))
+    (out / CARD).write_text(text, encoding="utf-8")
+    return stats

@@ -6,7 +6,6 @@ that the datasets agree with each other.
 Asking a store directly is in runs/queries.py.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -20,10 +19,10 @@ from demo_pipeline.actions.action_tables import POINTER_TYPES
 from demo_pipeline.datasets.dataset_inputs import DatasetInputs
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.datasets.sql_views import create_views, quoted, views_sql
-from demo_pipeline.exports.cudag.records import counted_rows
 from demo_pipeline.files.comparison import differing_files
 from demo_pipeline.files.json_files import dump_json, json_bytes, load_json
-from demo_pipeline.files.parquet import read_schema, read_table
+from demo_pipeline.files.parquet import read_schema, rows_table
+from demo_pipeline.files.shown_text import replace_surrogates
 from demo_pipeline.problems import Problem
 from demo_pipeline.review.signals import DEMONSTRATION_SIGNALS, STEP_SIGNALS
 from demo_pipeline.review.triage import TRIAGE_STAGE
@@ -59,8 +58,15 @@ def _queries(file: str) -> tuple[_Query, ...]:
 
 QUERIES, _AGREEMENTS = _queries("statistics.sql"), _queries("agreements.sql")
 _NUMBERS = {query.name: query.sql for query in _queries("numbers.sql")}
-# The table of samples has these columns; `split` is NULL when a dataset has no splits.
-_SFT = "SELECT trajectory_id, step_index, split, application, action_type AS kind FROM {files}"
+_TEXT = pa.dictionary(pa.int32(), pa.string())
+_ROW_SCHEMA = pa.schema(
+    [
+        ("trajectory_id", _TEXT),
+        ("step_index", pa.int64()),
+        *((name, _TEXT) for name in ("application", "kind", "split")),
+    ]
+)
+# The samples have these columns; `split` is NULL when a dataset has no splits.
 _INDEX = (
     "SELECT s.trajectory_id, s.step_index, NULL::VARCHAR AS split, t.application,"
     " s.action_type AS kind FROM {files} s JOIN {trajectories} t USING (trajectory_id)"
@@ -124,14 +130,13 @@ def _table(paths: Sequence[Path], options: str = "") -> str:
     return f"read_parquet({quoted(paths)}{options})"
 
 
-def sft_stats(out: Path, provenance: Provenance) -> DatasetStats:
-    """The numbers of `samples.parquet`."""
-    return _measure(_SFT.format(files=_table([out / "samples.parquet"])), provenance)
-
-
-def cudag_stats(out: Path, provenance: Provenance) -> DatasetStats:
-    """The same for the JSON files of a CUDAG dataset."""
-    return _measure(counted_rows(out), provenance)
+def row_stats(
+    written: Sequence[tuple[str, int, str, str, str]], provenance: Provenance
+) -> DatasetStats:
+    """The numbers of a dataset, of trajectory, step, application, kind and split of its rows."""
+    shown = ((replace_surrogates(key), *rest) for key, *rest in written)
+    columns = [list(column) for column in zip(*shown, strict=True)] or [[]] * len(_ROW_SCHEMA)
+    return _measure(rows_table(columns, _ROW_SCHEMA), provenance)
 
 
 def table_stats(out: Path, provenance: Provenance, kind: str) -> DatasetStats:
@@ -234,19 +239,6 @@ _PROVENANCE = {
 _NO_PROVENANCE = (
     f"CREATE TABLE provenance ({', '.join(f'{name} {kind}' for name, kind in _PROVENANCE.items())})"
 )
-
-
-def table_record_counts(folder: Path, pattern: str) -> Mapping[str, int]:
-    """Records by trajectory in the Parquet files of an export; `pattern`: of their paths."""
-    tables = (read_table(path, columns=["trajectory_id"]) for path in sorted(folder.glob(pattern)))
-    counts = Counter(name for table in tables for name in table["trajectory_id"].to_pylist())
-    return dict(sorted(counts.items()))
-
-
-def cudag_record_counts(folder: Path) -> Mapping[str, int]:
-    """Records by trajectory of a CUDAG dataset."""
-    names = counted_rows(folder)["trajectory_id"].to_pylist()
-    return dict(sorted(Counter(names).items()))
 
 
 def statistics(sql: "DuckDBPyConnection", present: frozenset[str]) -> Tables:

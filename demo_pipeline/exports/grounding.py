@@ -2,75 +2,50 @@
 
 Belongs here: the model of a row of `<split>.parquet`, the entry of `screenspot/<split>.json` that
 every row has, which steps have a tree that says what their screenshot shows, the rows, the same
-rows in CUA-Lite's form (calls `point` and `bbox`), and reading an answer. The box convention is
+rows in CUA-Lite's form (calls `point` and `bbox`). The box convention is
 ScreenSpot-Pro's: [x1, y1, x2, y2] in pixels, both ends inside the element; a refusal is `null`.
 Which elements are asked for is decided in grounding_elements.py.
 """
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field
 
-from demo_pipeline.datasets.record_forms import (
-    Excluded,
-    Form,
-    KeptRecord,
-    Record,
-    RecordSource,
-    Table,
-)
 from demo_pipeline.datasets.selection import BAD_STEP, Candidate
 from demo_pipeline.datasets.splits import Split
-from demo_pipeline.desktopd.models import ActionType, ClickParameters, Role, TypeParameters
-from demo_pipeline.desktopd.trajectory_reader import StepFiles, json_problem
-from demo_pipeline.exports.answers import (
-    Answer,
-    AnswerFormatError,
-    ForeignAction,
-    answered,
-    parse_answer,
-)
+from demo_pipeline.desktopd.models import ActionType, Role, TypeParameters
+from demo_pipeline.desktopd.trajectory_reader import StepFiles
 from demo_pipeline.exports.cua_lite import (
     LITE_SYSTEMS,
-    LITE_TABLE,
     content_name,
-    kept_lite,
     lite_call,
-    lite_files,
+    lite_file,
     lite_image,
     lite_row,
     placed_row,
-    validate_cua_lite,
 )
-from demo_pipeline.exports.cua_lite_actions import BBOX, POINT, decode_cua_lite_answer
+from demo_pipeline.exports.cua_lite_actions import BBOX, POINT
 from demo_pipeline.exports.cudag.models import GENERATOR, cudag_id, to_ru
+from demo_pipeline.exports.form import Excluded, File, Form, Kept, Row, Source, Table, of_row
 from demo_pipeline.exports.grounding_elements import (
     ELEMENT_EXCLUSIONS,
     NamedElement,
     choose_elements,
     read_screen,
 )
+from demo_pipeline.exports.hub_layout import HubTable
 from demo_pipeline.exports.record_checks import (
-    REBUILD,
     Fault,
     NamedFiles,
     RecordFormat,
-    checked_records,
     row_schema,
     schema_writer,
-    split_files,
-    validate_split_tables,
 )
 from demo_pipeline.exports.step_facts import CANVAS, STEP_SETTINGS
-from demo_pipeline.files.base_model import Document, limited
-from demo_pipeline.files.json_files import JsonFileError, load_json
-from demo_pipeline.files.parquet import open_rows
+from demo_pipeline.files.base_model import Document
 from demo_pipeline.files.shown_text import replace_surrogates
-from demo_pipeline.problems import Problem, errors
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.pointer_leaks import LEAK_EXCLUSIONS, leak_exclusion
 from demo_pipeline.trajectories.provenance import INCOMPLETE, has_picture
@@ -107,29 +82,6 @@ def box_centre(box: InclusiveBox) -> tuple[int, int]:
     return (box[0] + box[2]) // 2, (box[1] + box[3]) // 2
 
 
-def decode_point_text(text: str, size: tuple[int, int]) -> Answer:
-    """The left click that an answer means: at the point, or in the middle of the box.
-
-    A refusal is a `failure` without an action.
-
-    Raises:
-        AnswerFormatError: the text is nothing of these, or not in the picture.
-    """
-    value = parse_answer(text)
-    if value is None:
-        return Answer((), status="failure")
-    if not isinstance(value, list) or len(value) not in {2, 4} or not all(map(_is_finite, value)):
-        raise AnswerFormatError("no list of two or four numbers")
-    corners = [value[:2], value[-2:]]
-    if not all(0 <= x < size[0] and 0 <= y < size[1] for x, y in corners):
-        raise AnswerFormatError("not in the picture")
-    (left, top), (right, bottom) = corners
-    if left > right or top > bottom:
-        raise AnswerFormatError("a box that ends before it begins")
-    x, y = math.floor((left + right) / 2), math.floor((top + bottom) / 2)
-    return Answer((answered(ClickParameters(x=x, y=y)),))
-
-
 def lite_point(point: Sequence[int], size: Sequence[int]) -> list[int]:
     """A point as the coordinate of CUA-Lite's `point`, 0 to 1000 on each axis."""
     return list(to_ru(point[0], point[1], (size[0], size[1])))
@@ -138,41 +90,6 @@ def lite_point(point: Sequence[int], size: Sequence[int]) -> list[int]:
 def lite_box(box: Sequence[int], size: Sequence[int]) -> list[int]:
     """A box as the coordinate of CUA-Lite's `bbox`, 0 to 1000 on each axis."""
     return [*lite_point(box[:2], size), *lite_point(box[2:], size)]
-
-
-def decode_lite_grounding(text: str, size: tuple[int, int]) -> Answer:
-    """The left click that an answer in CUA-Lite's form means: a `point`, a `bbox` or a `computer`.
-
-    Raises:
-        AnswerFormatError: as `decode_cua_lite_answer`; also for more than one place.
-    """
-    answer = decode_cua_lite_answer(text, size)
-    places = [
-        action.point
-        for action in answer.actions
-        if isinstance(action, ForeignAction) and action.name in {POINT, BBOX}
-    ]
-    if not places:
-        return answer
-    if len(answer.actions) > 1 or places[0] is None:
-        raise AnswerFormatError("more than one place")
-    x, y = map(round, places[0])
-    return replace(answer, actions=(answered(ClickParameters(x=x, y=y)),))
-
-
-def _is_finite(value: Any) -> bool:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return number and abs(value) < 2**31
-
-
-def validate_grounding(root: Path) -> list[Problem]:
-    """The problems of a grounding export."""
-    problems = validate_split_tables(root, {"*.parquet": GROUNDING_FORMAT})
-    if errors(problems):
-        return problems
-    for split, _ in split_files(root, "*.parquet"):
-        problems += limited(list(_entry_problems(root, split)))
-    return [*problems, *validate_cua_lite(root / LITE_FOLDER)]
 
 
 def _faults(row: GroundingRow, files: NamedFiles) -> Iterator[Fault]:
@@ -192,25 +109,6 @@ def _faults(row: GroundingRow, files: NamedFiles) -> Iterator[Fault]:
 
 
 GROUNDING_FORMAT = RecordFormat(GroundingRow, lambda row: [("image", row.image)], _faults)
-
-
-def _entry_problems(root: Path, split: str) -> Iterator[Problem]:
-    """Yield how a task file differs from the table of its split."""
-    name = f"{SCREENSPOT_FOLDER}/{split}.json"
-    try:
-        entries = load_json(root / name, name)
-    except JsonFileError as error:
-        yield json_problem(error, exists=(root / name).is_file())
-        return
-    with open_rows(root / f"{split}.parquet", 512) as (count, rows):
-        if not isinstance(entries, list) or len(entries) != count:
-            message = f"must be a list of {count} entries, one per row of the table"
-            yield Problem("entries_differ", name, message, remedy=REBUILD)
-            return
-        for number, (entry, row) in enumerate(zip(entries, rows, strict=True), start=1):
-            if entry != _screenspot_entry(row):
-                message = f"entry {number}: differs from row {number} of the table"
-                yield Problem("entries_differ", name, message, number, remedy=REBUILD)
 
 
 def _lite_rows(row: Mapping[str, Any], screenshot: Path) -> Mapping[str, Any]:
@@ -275,7 +173,7 @@ _SCREEN_EXCLUSIONS = (
 _REPEATED = "repeated"  # the same element was asked for at an earlier step
 
 
-def _records(made_of: RecordSource) -> Iterator[Record | Excluded]:
+def _rows(made_of: Source) -> Iterator[Row | Excluded]:
     """Yield a row per element that is asked for."""
     seen: set[tuple[str, tuple[int, ...]]] = set()
     settings = made_of.settings
@@ -295,11 +193,11 @@ def _records(made_of: RecordSource) -> Iterator[Record | Excluded]:
         yield from map(Excluded, left_out.elements())
         for node, words in elements:
             key = (words, node.box)
-            yield Excluded(_REPEATED) if key in seen else _record(made_of, step, (node, words))
+            yield Excluded(_REPEATED) if key in seen else _row(made_of, step, (node, words))
             seen.add(key)
 
 
-def _screen_exclusion(made_of: RecordSource, step: StepFiles) -> str:
+def _screen_exclusion(made_of: Source, step: StepFiles) -> str:
     """Why a step's tree may not say what its screenshot shows; empty when it does."""
     candidate, row = made_of.candidate, made_of.rows[step.index]
     if not has_picture(row) or not step.screenshot.is_file() or not step.ui_tree.is_file():
@@ -317,7 +215,7 @@ def _screen_exclusion(made_of: RecordSource, step: StepFiles) -> str:
     return "" if age is not None and lead is not None and age >= lead else "scan_after_frame"
 
 
-def _record(made_of: RecordSource, step: StepFiles, element: NamedElement) -> Record:
+def _row(made_of: Source, step: StepFiles, element: NamedElement) -> Row:
     (node, words), image = element, made_of.name(step.screenshot)
     left, top, right, bottom = node.box
     box = left, top, right - 1, bottom - 1
@@ -338,11 +236,11 @@ def _record(made_of: RecordSource, step: StepFiles, element: NamedElement) -> Re
     parts = {"row": row, "entry": _screenspot_entry(row), **_lite_rows(row, step.screenshot)}
     content = {f"{LITE_FOLDER}/{content_name(step.screenshot)}": step.screenshot}
     files = {image: step.screenshot, **content}
-    return Record(row["id"], text, step.screenshot, parts, files)
+    return Row(row["id"], text, step.screenshot, parts, files)
 
 
 def _pictures(
-    candidate: Candidate, split: Split, record: KeptRecord, settings: DatasetSettings
+    candidate: Candidate, split: Split, record: Kept, settings: DatasetSettings
 ) -> Mapping[str, str]:
     """The screenshot by its name, and by its content for CUA-Lite."""
     found = {}
@@ -354,33 +252,43 @@ def _pictures(
     return found
 
 
-_TOOLS = (POINT, BBOX)
-GROUNDING_FORM = Form(
+FORM = Form(
     name="grounding",
-    code_version="7",
+    asset="grounding_dataset",
+    folder="grounding",
+    description="A screenshot, words that name one element of it, its box and point: the elements "
+    "of trees that agree with their screenshot, as far as they can be seen and told apart.",
+    code_version="8",
+    kinds=frozenset({"json", "parquet"}),
     settings=("max_hidden_share", *STEP_SETTINGS, "grounding_per_screen", "grounding_min_side"),
-    unit="samples",
     exclusions=(*_SCREEN_EXCLUSIONS, *ELEMENT_EXCLUSIONS, _REPEATED),
-    records=_records,
-    files=lambda split, settings: {
-        "row": (f"{split.value}.parquet",),
-        "entry": (f"{SCREENSPOT_FOLDER}/{split.value}.json",),
-        **{
-            tool: (f"{LITE_FOLDER}/{lite_files(settings.name_prefix, _dims(tool), split)}",)
-            for tool in _TOOLS
-        },
-    },
-    written=lambda split, part: (
-        split is Split.TRAIN or (split is not Split.HELD_OUT and part not in _TOOLS)
+    rows=_rows,
+    files=(
+        File(
+            "row",
+            "{split}.parquet",
+            lambda _: Table(row_schema(GroundingRow)),
+            checked=GROUNDING_FORMAT,
+            config="default",
+        ),
+        File("entry", f"{SCREENSPOT_FOLDER}/{{split}}.json"),
+        *(lite_file(tool, _dims(tool), LITE_FOLDER) for tool in (POINT, BBOX)),
     ),
-    tables=lambda _: {"row": Table(row_schema(GroundingRow)), **dict.fromkeys(_TOOLS, LITE_TABLE)},
-    row=lambda row, split, settings, folder: (
+    check="grounding_schema",
+    kind_of=of_row("row", "role"),
+    marks=(GROUNDING_SCHEMA_FILE,),
+    place=lambda row, split, settings, folder: (
         placed_row(row, split, settings, folder) if "images" in row else row
     ),
     pictures=_pictures,
-    instruction_in_prompt=lambda _: False,
     finish=schema_writer(GROUNDING_SCHEMA_FILE, GroundingRow),
-    problems=checked_records(
-        row=GROUNDING_FORMAT, **{tool: kept_lite(_dims(tool)) for tool in _TOOLS}
+    hub=(
+        HubTable(
+            "grounding",
+            "a named element of a screenshot with its box (`[x1, y1, x2, y2]` in pixels, both "
+            "ends inside) and centre",
+            pictures=("image",),
+            task_categories=("image-text-to-text", "zero-shot-object-detection"),
+        ),
     ),
 )

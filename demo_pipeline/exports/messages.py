@@ -1,23 +1,20 @@
 """The messages export: CUDAG records as chats, in the form that qwen-vl-utils reads.
 
 Belongs here: the models, from which the JSON Schema of a line is made (their docstrings are its
-descriptions), what a line and the rows hold, the rules, and reading an answer. The system's and the
+descriptions), what a line and the rows hold, and reading an answer. The system's and the
 assistant's content is text; the user's is a list of parts, and an image part names its file. The
 calls are those of the CUDAG records. Why the rows differ from the line is in docs/trainers.md.
 """
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pyarrow as pa
 from pydantic import Field, Tag
 
-from demo_pipeline.datasets.export_loop import build_form
-from demo_pipeline.datasets.record_forms import Excluded, Form, Record, RecordSource, Table
 from demo_pipeline.datasets.splits import Split
+from demo_pipeline.datasets.sql_views import OF_SPLIT, View
 from demo_pipeline.exports.answers import Answer, AnswerDecoder
 from demo_pipeline.exports.cudag.records import (
     DRAFT_EXCLUSIONS,
@@ -25,7 +22,16 @@ from demo_pipeline.exports.cudag.records import (
     RecordDraft,
     record_drafts,
 )
-from demo_pipeline.exports.cudag.tool_calls import (
+from demo_pipeline.exports.form import Excluded, File, Form, Row, Source, Table, of_row
+from demo_pipeline.exports.hub_layout import PICTURE, HubTable, with_hub_features
+from demo_pipeline.exports.prompts import action_sentence, system_prompt
+from demo_pipeline.exports.record_checks import (
+    Fault,
+    NamedFiles,
+    RecordFormat,
+    schema_writer,
+)
+from demo_pipeline.exports.tool_calls import (
     ACTION_LINE,
     THOUGHT_LINE,
     ToolCallError,
@@ -35,24 +41,8 @@ from demo_pipeline.exports.cudag.tool_calls import (
     parse_tool_calls,
     render_tool_calls,
 )
-from demo_pipeline.exports.hub_layout import PICTURE, with_hub_features
-from demo_pipeline.exports.prompts import action_sentence, system_prompt
-from demo_pipeline.exports.record_checks import (
-    ExportReader,
-    Fault,
-    NamedFiles,
-    RecordFormat,
-    checked_records,
-    missing,
-    no_records,
-    schema_writer,
-    split_files,
-    table_problems,
-)
-from demo_pipeline.exports.sft import step_of
 from demo_pipeline.files.base_model import Document
-from demo_pipeline.files.shown_text import MARKER, escape_markers, replace_surrogates
-from demo_pipeline.problems import Problem
+from demo_pipeline.files.shown_text import MARKER, replace_surrogates
 from demo_pipeline.settings import DatasetSettings
 
 SCHEMA_FILE = "messages.schema.json"
@@ -147,7 +137,7 @@ _IDENTITY = (
 )
 
 
-def _records(made_of: RecordSource) -> Iterator[Record | Excluded]:
+def _rows(made_of: Source) -> Iterator[Row | Excluded]:
     """Yield the chat of every CUDAG record."""
     settings, trajectory = made_of.settings, made_of.trajectory
     for draft in record_drafts(made_of):
@@ -175,7 +165,7 @@ def _records(made_of: RecordSource) -> Iterator[Record | Excluded]:
             "messages": [{"role": role, "content": content} for role, content in said.items()],
         }
         rows = {"line": line, "chat": _chat(line), "pair": _pair(line)}
-        yield Record(draft.id, draft.prompt, draft.screenshot, rows, {image: draft.screenshot})
+        yield Row(draft.id, draft.prompt, draft.screenshot, rows, {image: draft.screenshot})
 
 
 def _chat(line: Mapping[str, Any]) -> dict[str, Any]:
@@ -204,21 +194,22 @@ def _pair(line: Mapping[str, Any]) -> dict[str, Any]:
     return {**row, "prompt": turns[:-1], "completion": turns[-1:]}
 
 
-def _tables(settings: DatasetSettings) -> Mapping[str, Table]:
-    """Of a chat whose content is text, and of the same without and with the answer."""
-    embeds = settings.embed_images
-    tables = {}
-    for name, turns in {"chat": ("messages",), "pair": ("prompt", "completion")}.items():
+def _table(*turns: str) -> Callable[[DatasetSettings], Table]:
+    """Of a chat whose content is text, in one column or in that of the question and the answer."""
+
+    def table(settings: DatasetSettings) -> Table:
+        embeds = settings.embed_images
         pictures = ("images", pa.list_(PICTURE if embeds else pa.string()))
         columns = [*_IDENTITY, *((turn, _TURNS) for turn in turns), pictures]
         schemas = [pa.schema(some) for some in (columns, [*columns, (SOURCE, pa.string())])]
         schema, annotated = map(with_hub_features, schemas) if embeds else schemas
         rows = _PICTURES_IN_MEMORY if embeds else 512
-        tables[name] = Table(schema, rows, annotated=annotated, notes=frozenset({"thought"}))
-    return tables
+        return Table(schema, rows, annotated=annotated, notes=frozenset({"thought"}))
+
+    return table
 
 
-def _row(
+def _placed(
     row: Mapping[str, Any], _split: Split, settings: DatasetSettings, folder: str
 ) -> Mapping[str, Any]:
     """A row with its picture, if pictures are embedded."""
@@ -237,11 +228,6 @@ def _answer(draft: RecordDraft, settings: DatasetSettings) -> str:
     return f"{ACTION_LINE}{words}\n{calls}"
 
 
-_HISTORY = "\n\nPrevious actions:\n"
-_FINAL = re.compile(r"(?:.*/)?trajectories/([^/]+)/final_screenshot\.png")
-_NUMBER = re.compile(r"([0-9]+)\. ", re.ASCII)
-
-
 def _pictures(record: MessagesRecord) -> Iterator[tuple[str, str]]:
     for turn, message in enumerate(record.messages):
         for number, part in enumerate(message.content if isinstance(message, UserMessage) else ()):
@@ -249,7 +235,7 @@ def _pictures(record: MessagesRecord) -> Iterator[tuple[str, str]]:
                 yield f"messages[{turn}].content[{number}].image", part.image
 
 
-def _faults(record: MessagesRecord, files: NamedFiles) -> Iterator[Fault]:
+def _faults(record: MessagesRecord, _files: NamedFiles) -> Iterator[Fault]:
     roles = [message.role for message in record.messages]
     turns = roles[1:] if roles[0] == "system" else roles
     if not turns or turns != ["user", "assistant"] * (len(turns) // 2):
@@ -267,7 +253,6 @@ def _faults(record: MessagesRecord, files: NamedFiles) -> Iterator[Fault]:
             yield Fault(
                 "tool_call", f"messages[{number}]: {fault}", "follow the schema of the tool"
             )
-    yield from _step_faults(record, users[-1].content if users else (), files)
 
 
 MESSAGES_FORMAT: RecordFormat[MessagesRecord] = RecordFormat(MessagesRecord, _pictures, _faults)
@@ -287,114 +272,41 @@ def _answer_fault(text: str) -> str:
     return ""
 
 
-def _step_faults(
-    record: MessagesRecord, asked: Sequence[ImagePart | TextPart], files: NamedFiles
-) -> Iterator[Fault]:
-    """Yield how a record differs from its trajectory, and a gap in its history.
-
-    Args:
-        record: the record.
-        asked: the parts of its last question.
-        files: of the trajectory.
-    """
-    images = [part.image for part in asked if isinstance(part, ImagePart)]
-    if images and (fault := _image_fault(images[-1], record)):
-        message = f"images: the last one is {fault}"
-        yield Fault("wrong_step", message, "name the screenshot of the record's step")
-    text = "".join(part.text for part in asked if isinstance(part, TextPart))
-    said, _, history = text.partition(_HISTORY)
-    if history:
-        lines = history.removesuffix("\n").split("\n")  # typed text may hold other line ends
-        numbers = [found and int(found[1]) for found in map(_NUMBER.match, lines)]
-        earlier = record.step_index - record.first_step
-        if numbers != list(range(1, len(lines) + 1)) or len(lines) < earlier:
-            step = f"step {record.step_index}"
-            message = f"messages: the previous actions are not all of those before {step}"
-            yield Fault("history_gap", message, "number every earlier action from 1, without a gap")
-    task = files.document(f"trajectories/{record.trajectory_id}/task.json")
-    wanted = task.get("instruction")
-    if not isinstance(wanted, str) or said == escape_markers(replace_surrogates(wanted))[0]:
-        return
-    if history or not _names_target(said, record, files):
-        message = "messages: the instruction differs from that of the trajectory"
-        yield Fault("instruction_differs", message, "copy the instruction of task.json")
-
-
-def _image_fault(path: str, record: MessagesRecord) -> str:
-    """What the last image is, when it is not the screenshot of the record's step."""
-    where, final = step_of(path), _FINAL.fullmatch(path)
-    trajectory = where[0] if where else final[1] if final else record.trajectory_id
-    if trajectory != record.trajectory_id:
-        return "of another trajectory"
-    if where is not None and where[1] != record.step_index:
-        return f"of step {where[1]}, expected step {record.step_index}"
-    if final and record.task_type != "terminate":
-        return "the final screenshot, which no action follows"
-    return ""
-
-
-def _names_target(said: str, record: MessagesRecord, files: NamedFiles) -> bool:
-    """Whether a record asks for its target by name instead of giving the instruction."""
-    step = f"trajectories/{record.trajectory_id}/steps/{record.step_index:03d}/action.json"
-    target = files.document(step).get("target_element")
-    name = target.get("name") if isinstance(target, dict) else None
-    words = " ".join(name.split()) if isinstance(name, str) else ""
-    return bool(words) and escape_markers(words)[0] in said
-
-
-def _plain(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A row with the paths of its pictures, which may be in it themselves."""
-    images = [one["path"] if isinstance(one, dict) else one for one in row.get("images") or ()]
-    return {**row, "images": images}
-
-
-def validate_messages(root: Path) -> list[Problem]:
-    """The problems of a messages export, with line numbers: of its lines and of its tables."""
-    reader, problems = ExportReader(root), list[Problem]()
-    present = list(split_files(root, "*.jsonl"))
-    has_tables = any((root / f"{split}.parquet").is_file() for split, _ in present)
-    folders = {"": _chat, f"{PROMPT_COMPLETION}/": _pair}
-    folders = {name: columns for name, columns in folders.items() if (root / name).is_dir()}
-    for split, file in present:
-        if isinstance(file, Problem):
-            problems.append(file)
-            continue
-        problems += [one for _, found in reader.records(MESSAGES_FORMAT, file) for one in found]
-        for folder, columns in folders.items() if has_tables else ():
-            name = f"{folder}{split}.parquet"
-            if (root / name).is_file():
-                problems += table_problems(root / file, root / name, columns, _plain)
-            else:
-                problems.append(missing(name))
-    return problems
-
-
-def validate_messages_file(path: Path) -> list[Problem]:
-    """The problems of one file of lines; images and trajectories are in its folder."""
-    if not path.is_file():
-        return [missing(path.name)]
-    read = list(ExportReader(path.parent).records(MESSAGES_FORMAT, path.name))
-    return [one for _, found in read for one in found] if read else [no_records(path.name)]
-
-
-# The same steps, prompts and splits as the CUDAG dataset. `prompt_completion/` has the same records
-# again as TRL's rows.
-MESSAGES_FORM = Form(
+# The same steps, prompts and splits as the CUDAG dataset. `prompt_completion/` has the same rows
+# again as TRL's.
+FORM = Form(
     name="messages",
-    code_version="15",
+    asset="messages_dataset",
+    folder="messages",
+    description="The same steps as chats: lines as qwen-vl-utils and ms-swift read them, tables as "
+    "TRL, Axolotl and ms-swift do. The splits are those of the other exports.",
+    code_version="16",
+    kinds=frozenset({"json", "parquet"}),
     settings=(*DRAFT_SETTINGS, "action_line"),
-    unit="samples",
     exclusions=DRAFT_EXCLUSIONS,
-    records=_records,
-    files=lambda split, _: {
-        "line": (f"{split.value}.jsonl",),
-        "chat": (f"{split.value}.parquet",),
-        "pair": (f"{PROMPT_COMPLETION}/{split.value}.parquet",),
-    },
-    tables=_tables,
-    row=_row,
-    instruction_in_prompt=lambda settings: settings.prompt_style != "grounding",
+    rows=_rows,
+    files=(
+        File("line", "{split}.jsonl", checked=MESSAGES_FORMAT),
+        File("chat", "{split}.parquet", _table("messages"), config="default"),
+        File(
+            "pair",
+            f"{PROMPT_COMPLETION}/{{split}}.parquet",
+            _table("prompt", "completion"),
+            config=PROMPT_COMPLETION,
+        ),
+    ),
+    check="messages_schema",
+    kind_of=of_row("chat", "task_type"),
+    place=_placed,
+    marks=(SCHEMA_FILE,),
+    line_key="messages",
     finish=schema_writer(SCHEMA_FILE, MessagesRecord, _SCHEMA_HEAD),
-    problems=checked_records(line=MESSAGES_FORMAT),
+    hub=(
+        HubTable(
+            "messages",
+            "a step as a chat: `messages` and `images`; the answer is calls of `computer_use`",
+            pictures=("images",),
+        ),
+    ),
+    views=(View("messages", "a chat record with its split", "messages/*.parquet", OF_SPLIT),),
 )
-build_messages = partial(build_form, MESSAGES_FORM)

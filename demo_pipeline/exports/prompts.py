@@ -1,7 +1,7 @@
 """The prompts of the CUDAG and messages exports: the system prompt and the human turn.
 
 Belongs here: texts for a model. Records are made in cudag/records.py; the text form of tool calls
-is in cudag/tool_calls.py.
+is in tool_calls.py.
 """
 
 import json
@@ -16,7 +16,7 @@ from demo_pipeline.desktopd.models import (
     ScrollParameters,
     StepAction,
 )
-from demo_pipeline.exports.cudag.tool_calls import (
+from demo_pipeline.exports.tool_calls import (
     ACTION_LINE,
     RU_MAX,
     THOUGHT_LINE,

@@ -1,15 +1,15 @@
-"""Validating the records of any form and the files of an export.
+"""Checking the rows of any form, kept ones and those of a dataset.
 
-Belongs here: what a form says of its records, the problems of one of them, and what is the same for
-every form: missing splits, values that cannot be read, ids that repeat, trajectories in two splits,
-files that no record names, tables beside lines.
+Belongs here: what a form says of its values, the problems of one of them, and what is the same for
+every form: missing files, values that cannot be read, pictures that are not there, ids that repeat,
+trajectories in two splits, tables beside lines.
 """
 
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import zip_longest
 from pathlib import Path, PurePosixPath
 from typing import Any, Generic, Literal, NamedTuple, TypeVar, get_origin
@@ -17,15 +17,17 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar, get_origin
 import pyarrow as pa
 from pydantic import ConfigDict
 
-from demo_pipeline.datasets.record_forms import KeptRecord
 from demo_pipeline.datasets.selection import corrected_documents
+from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.trajectory_reader import json_problem
+from demo_pipeline.exports.form import File, Form, Kept
 from demo_pipeline.files.base_model import MAX_PROBLEMS, Document, check, limited
 from demo_pipeline.files.image_files import ImageInfo, probe_image_file
 from demo_pipeline.files.json_files import JsonFileError, decode, dump_json, load_json, parse_json
 from demo_pipeline.files.parquet import open_rows
 from demo_pipeline.files.system_errors import raise_system_trouble
 from demo_pipeline.problems import Problem, Severity
+from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 
 REBUILD = "build the export again"
@@ -182,47 +184,50 @@ Checked = Callable[[Any, str, int | None, NamedFiles], Iterable[Problem]]
 _OF_TRAJECTORY = re.compile(r"trajectories/[^/]+/")
 
 
-def checked_records(
-    **forms: RecordFormat[Any] | Checked,
-) -> Callable[[Sequence[tuple[int | None, KeptRecord]], str, DatasetTrajectory], list[Problem]]:
-    """The check of the kept records of a trajectory; see `Form.problems`.
+def kept_problems(
+    form: Form, rows: Sequence[tuple[int | None, Kept]], file: str, source: DatasetTrajectory
+) -> list[Problem]:
+    """What is wrong with kept rows of a trajectory, as far as the form describes their parts.
 
     Args:
-        forms: part of a record → what describes it; records without the part are not checked.
+        form: of the rows.
+        rows: each with its line.
+        file: that problems name.
+        source: the trajectory.
     """
-    checks = {
-        part: partial(record_problems, form) if isinstance(form, RecordFormat) else form
-        for part, form in forms.items()
+    checked = {one.part: one.checked for one in form.files if one.checked is not None}
+    places = {
+        known: path
+        for _, row in rows
+        for name, path in row.files.items()
+        for known in (name, name.partition("/")[2])
     }
 
-    def problems(
-        records: Sequence[tuple[int | None, KeptRecord]], file: str, source: DatasetTrajectory
-    ) -> list[Problem]:
-        places = {
-            known: path
-            for _, record in records
-            for name, path in record.files.items()
-            for known in (name, name.partition("/")[2])
-        }
+    def locate(name: str) -> Path:
+        known = PurePosixPath(name)
+        tails = ("/".join(known.parts[n:]) for n in range(len(known.parts)))
+        found = filter(None, (places.get(one) for one in (*tails, known.stem)))
+        return source.path / next(found, _OF_TRAJECTORY.sub("", name, count=1))
 
-        def locate(name: str) -> Path:
-            known = PurePosixPath(name)
-            tails = ("/".join(known.parts[n:]) for n in range(len(known.parts)))
-            found = filter(None, (places.get(one) for one in (*tails, known.stem)))
-            return source.path / next(found, _OF_TRAJECTORY.sub("", name, count=1))
+    files = NamedFiles(locate, corrected_documents(source))
+    return [
+        problem
+        for line, row in rows
+        for part, how in checked.items()
+        if (value := row.parts.get(part)) is not None
+        for problem in _value_problems(
+            how, decode(value) if isinstance(value, str) else value, file, line, files
+        )
+    ]
 
-        files = NamedFiles(locate, corrected_documents(source))
-        return [
-            problem
-            for line, record in records
-            for part, check_part in checks.items()
-            if (value := record.parts.get(part)) is not None
-            for problem in check_part(
-                decode(value) if isinstance(value, str) else value, file, line, files
-            )
-        ]
 
-    return problems
+def _value_problems(
+    checked: Any, value: Any, file: str, line: int | None, files: NamedFiles
+) -> Iterable[Problem]:
+    if isinstance(checked, RecordFormat):
+        return record_problems(checked, value, file, line, files)
+    how: Checked = checked
+    return how(value, file, line, files)
 
 
 _COLUMN_TYPES: Mapping[Any, pa.DataType] = {
@@ -269,16 +274,6 @@ def no_records(file: str) -> Problem:
     return Problem("no_records", file, "the file has no record", severity=Severity.WARNING)
 
 
-def split_files(root: Path, pattern: str) -> Iterator[tuple[str, str | Problem]]:
-    """Yield split and file of each split that is there; a problem for one that must be."""
-    for split in (*REQUIRED_SPLITS, *OPTIONAL_SPLITS):
-        file = pattern.replace("*", split)
-        if (root / file).is_file():
-            yield split, file
-        elif split in REQUIRED_SPLITS:
-            yield split, missing(file)
-
-
 def line_value(line: bytes, file: str, number: int) -> Any:
     """The value of a line, or the problem of one that has none."""
     if not line.strip():
@@ -289,60 +284,110 @@ def line_value(line: bytes, file: str, number: int) -> Any:
         return replace(json_problem(error), line=number)
 
 
-def values_of(path: Path, file: str) -> Iterator[tuple[int | None, Any]]:
-    """Yield number and value of every line or row, with a problem for one that cannot be read."""
-    if path.suffix != ".parquet":
+def values_of(path: Path, file: str, *, array: bool = True) -> Iterator[tuple[int | None, Any]]:
+    """Yield number and value of every line or row, with a problem for one that cannot be read.
+
+    `array`: a JSON document is an array whose members are the values.
+    """
+    if path.suffix == ".json":
+        yield from _members(path, file, array=array)
+    elif path.suffix != ".parquet":
         with path.open("rb") as lines:
             for number, line in enumerate(lines, start=1):
                 yield number, line_value(line, file, number)
-        return
+    else:
+        try:
+            with open_rows(path, _ROWS_IN_MEMORY) as (_, rows):
+                yield from enumerate(rows, start=1)
+        except (OSError, pa.ArrowException) as error:
+            raise_system_trouble(error)
+            message = f"cannot be read as Parquet: {type(error).__name__}"
+            yield None, Problem("unreadable_table", file, message, remedy=REBUILD)
+
+
+def _members(path: Path, file: str, *, array: bool) -> Iterator[tuple[int | None, Any]]:
     try:
-        with open_rows(path, _ROWS_IN_MEMORY) as (_, rows):
-            yield from enumerate(rows, start=1)
-    except (OSError, pa.ArrowException) as error:
-        raise_system_trouble(error)
-        message = f"cannot be read as Parquet: {type(error).__name__}"
-        yield None, Problem("unreadable_table", file, message, remedy=REBUILD)
+        value = load_json(path, file)
+    except JsonFileError as error:
+        yield None, json_problem(error)
+        return
+    if not array:
+        yield None, value
+    elif isinstance(value, list):
+        yield from enumerate(value, start=1)
+    else:
+        yield None, Problem("not_an_array", file, "is not a JSON array", remedy=REBUILD)
 
 
-class ExportReader:
-    """Reads the records of an export, and remembers what must not repeat.
+def validate_form(form: Form, root: Path) -> list[Problem]:
+    """What is wrong with a dataset in a form, as far as the form describes its files.
 
-    Args:
-        root: the folder of the export.
+    Files that must be there, what each value's model rejects, pictures that a value names and that
+    do not open, ids that repeat, and trajectories in two splits.
+    """
+    settings, problems = DatasetSettings(name_prefix="PREFIX"), list[Problem]()
+    for file in form.files:
+        reader, read = _FileReader(file, root), set[Path]()
+        for split in sorted(file.only):
+            pattern = file.at(split, settings).replace("PREFIX", "*").replace("{id}", "*")
+            found = sorted(root.glob(pattern))
+            if not found and split in file.empty and "{id}" not in str(file.path):
+                problems.append(missing(pattern))
+            for path in found:
+                if path not in read:
+                    problems += limited(list(reader.problems(path, split.value)))
+            read.update(found)
+    return problems
+
+
+def validate_form_file(form: Form, path: Path) -> list[Problem]:
+    """What is wrong with one file of a dataset in a form; names in it are below its folder."""
+    if not path.is_file():
+        return [missing(path.name)]
+    same = [one for one in form.files if one.checked and _suffix(one) == path.suffix]
+    if not same:
+        return [Problem("unknown_file", path.name, f"is no file of {form.name} with records")]
+    reader = _FileReader(replace(same[0], base=""), path.parent)
+    found = list(reader.problems(path, ""))
+    return found if found or reader.count else [no_records(path.name)]
+
+
+def _suffix(file: File) -> str:
+    return PurePosixPath(file.at(Split.TRAIN, DatasetSettings())).suffix
+
+
+class _FileReader:
+    """Checks the values of the files of a part, and remembers what must not repeat.
 
     Attributes:
-        files: that its records name.
-        places: id → the place of the first record that has it.
+        count: of the values that were read.
     """
 
-    def __init__(self, root: Path) -> None:
-        self.root, self.files = root, NamedFiles.below(root)
-        self.places: dict[str, str] = {}
-        self._splits: dict[str, str] = {}
+    def __init__(self, file: File, root: Path) -> None:
+        self._file, self._root, self.count = file, root, 0
+        self._places, self._splits = dict[str, str](), dict[str, str]()
+        self._files = NamedFiles.below(root / file.base)
 
-    def records(
-        self, form: RecordFormat[FormRecordT], file: str, split: str = ""
-    ) -> Iterator[tuple[FormRecordT | None, list[Problem]]]:
-        """Yield every record of a file with its problems; None: the model rejects it.
-
-        The file is JSON Lines or Parquet. Trajectories of a `split`, if given, are in no other.
-        """
-        for number, value in values_of(self.root / file, file):
+    def problems(self, path: Path, split: str) -> Iterator[Problem]:
+        """Yield the problems of a file; trajectories of a `split`, if given, are in no other."""
+        name, files, checked = (
+            path.relative_to(self._root).as_posix(),
+            self._files,
+            self._file.checked,
+        )
+        if "{id}" in str(self._file.path):
+            files = NamedFiles.below(path.parent)
+        for number, value in values_of(path, name, array="{id}" not in str(self._file.path)):
+            self.count += 1
             if isinstance(value, Problem):
-                yield None, [value]
-                continue
-            record, problems = read_record(form, value, file, number, self.files)
-            if record is not None:
-                problems += self._repeated(form, record, (file, number), split)
-            yield record, problems
-
-    def document_problems(
-        self, form: RecordFormat[FormRecordT], record: FormRecordT, file: str
-    ) -> Iterator[Problem]:
-        """Yield the problems of a record that is a file of its own and fits its model."""
-        yield from self._repeated(form, record, (file, None), "")
-        yield from (f.at(file, None) for f in record_faults(form, record, self.files))
+                yield value
+            elif isinstance(checked, RecordFormat):
+                record, found = read_record(checked, value, name, number, files)
+                yield from found
+                if record is not None:
+                    yield from self._repeated(checked, record, (name, number), split)
+            elif checked is not None:
+                yield from checked(value, name, number, files)
 
     def _repeated(
         self,
@@ -352,7 +397,7 @@ class ExportReader:
         split: str,
     ) -> Iterator[Problem]:
         place, key = ":".join(str(part) for part in at if part), getattr(record, form.id_field)
-        if key is not None and (first := self.places.setdefault(key, place)) != place:
+        if key is not None and (first := self._places.setdefault(key, place)) != place:
             message = f"{form.id_field}: is not unique, first at {first}"
             yield Fault("duplicate_id", message, "change one of the ids").at(*at)
         trajectory = getattr(record, "trajectory_id", None)
@@ -360,48 +405,6 @@ class ExportReader:
             other = self._splits[trajectory]
             message = f"trajectory_id: the trajectory is in the split {other} too"
             yield Fault("split_leak", message).at(*at)
-
-    def split_problems(self, form: RecordFormat[FormRecordT], pattern: str) -> Iterator[Problem]:
-        """Yield the problems of the files of all splits; ids are unique among these."""
-        self.places.clear()
-        for split, file in split_files(self.root, pattern):
-            if isinstance(file, Problem):
-                yield file
-            else:
-                read = self.records(form, file, split)
-                yield from limited([problem for _, found in read for problem in found])
-
-    def unnamed(self, folder: str) -> list[str]:
-        """The files below a folder that no record names, sorted."""
-        below = (path for path in (self.root / folder).rglob("*") if path.is_file())
-        names = {path.relative_to(self.root).as_posix() for path in below}
-        return sorted(names - self.files.pictures.keys())
-
-
-def validate_split_tables(
-    root: Path, forms: Mapping[str, RecordFormat[Any]], pictures: str = "trajectories"
-) -> list[Problem]:
-    """The problems of an export that is tables by split and the pictures that their rows name.
-
-    Args:
-        root: the folder of the export.
-        forms: pattern of the tables' paths, as of `split_files` → the form of their rows.
-        pictures: the folder of pictures, in which each file must be named.
-    """
-    reader = ExportReader(root)
-    problems = [p for pattern, form in forms.items() for p in reader.split_problems(form, pattern)]
-    unnamed = [
-        Problem("unnamed_file", name, "no row names the file", remedy="remove it")
-        for name in reader.unnamed(pictures)
-    ]
-    return [*problems, *limited(unnamed)]
-
-
-def unused_images(count: int, file: str, naming: str) -> Iterator[Problem]:
-    """Yield a problem when there are images that nothing names: nothing else may be handed on."""
-    if count:
-        message = f"no {naming} names {count} of the images"
-        yield Problem("unused_image", file, message, remedy=REBUILD)
 
 
 def table_problems(

@@ -3,8 +3,7 @@
 People's corrections and annotations enter here, and nowhere before: it writes them beside the
 records, and every form gets the trajectory as corrected, with notes (`selection.load_corrected`).
 
-Belongs here: its declaration, and the list of the forms. What a record holds is decided in its
-form.
+Belongs here: its declaration. What a record holds is decided in its form.
 """
 
 import hashlib
@@ -16,17 +15,9 @@ import msgspec
 
 from demo_pipeline.annotations.annotation_store import ANNOTATIONS
 from demo_pipeline.annotations.annotations import ANNOTATIONS_FILE, row_notes, written_notes
-from demo_pipeline.datasets.record_forms import Form, KeptRecord, write_records
 from demo_pipeline.datasets.selection import CORRECTIONS_FILE, NOTES_FILE
-from demo_pipeline.exports.agentnet import AGENTNET_FORM
-from demo_pipeline.exports.atif import ATIF_FORM
-from demo_pipeline.exports.cua_lite import CUA_LITE_FORM
-from demo_pipeline.exports.cudag.dataset import CUDAG_FORM
-from demo_pipeline.exports.grounding import GROUNDING_FORM
-from demo_pipeline.exports.messages import MESSAGES_FORM
-from demo_pipeline.exports.sft import SFT_FORM
-from demo_pipeline.exports.step_labels import STEP_LABELS_FORM
-from demo_pipeline.exports.transitions import TRANSITIONS_FORM
+from demo_pipeline.exports.form import Form, Kept, form_of, write_rows
+from demo_pipeline.exports.record_checks import kept_problems
 from demo_pipeline.files.atomic_write import read_digest
 from demo_pipeline.files.comparison import differing_files, files_below
 from demo_pipeline.files.json_files import json_bytes
@@ -40,24 +31,14 @@ from demo_pipeline.stage import RECORDS, Check, Need, SourceInput, Stage, Summar
 from demo_pipeline.store.versions import Version
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 
-FORMS = (
-    SFT_FORM,
-    MESSAGES_FORM,
-    CUDAG_FORM,
-    CUA_LITE_FORM,
-    AGENTNET_FORM,
-    ATIF_FORM,
-    GROUNDING_FORM,
-    TRANSITIONS_FORM,
-    STEP_LABELS_FORM,
-)
 _TRAJECTORIES = "trajectories"
 RECORD_DIGESTS = "files.sha256"
+WITHOUT_FORM = frozenset({"agentnetbench"})  # exports that are not made of kept rows
 
 
 def built_forms(settings: Settings) -> list[Form]:
     """The forms whose datasets are built."""
-    return [form for form in FORMS if form.name in settings.datasets.exports]
+    return [form_of(name) for name in settings.datasets.exports if name not in WITHOUT_FORM]
 
 
 def record_fingerprints(settings: Settings) -> Mapping[str, str]:
@@ -93,7 +74,7 @@ def _run_records(inputs: RecordingInputs, out: Path) -> Summary:
     if notes := row_notes(read_rows(inputs.folders[ANNOTATIONS] / ANNOTATIONS_FILE)):
         (out / NOTES_FILE).write_bytes(written_notes(notes))
     source, forms = _trajectory(inputs, out), built_forms(inputs.settings)
-    records = write_records(source, forms, out, inputs.settings.datasets)
+    records = write_rows(source, forms, out, inputs.settings.datasets)
     (out / RECORD_DIGESTS).write_text(_digests(out), encoding="utf-8")
     return {"records": records}
 
@@ -112,16 +93,16 @@ def _verify_records(inputs: RecordingInputs, out: Path) -> list[Problem]:
     return [
         problem
         for form in built_forms(inputs.settings)
-        for problem in form.problems(list(_kept(out / form.file)), form.file, trajectory)
+        for problem in kept_problems(form, list(_kept(out / form.file)), form.file, trajectory)
     ]
 
 
-def _kept(path: Path) -> Iterator[tuple[int, KeptRecord]]:
+def _kept(path: Path) -> Iterator[tuple[int, Kept]]:
     """Yield the records of a file that can be read, with their lines."""
     lines = path.read_bytes().split(b"\n")[1:-1] if path.is_file() else []
     for number, line in enumerate(lines, start=2):
         try:
-            yield number, msgspec.json.decode(line, type=KeptRecord)
+            yield number, msgspec.json.decode(line, type=Kept)
         except msgspec.DecodeError:  # written so, it would have failed the build
             continue
 

@@ -20,16 +20,8 @@ import pyarrow as pa
 from pydantic import Field
 
 from demo_pipeline.annotations.annotations import VARIANTS, wordings
-from demo_pipeline.datasets.export_loop import build_form
-from demo_pipeline.datasets.record_forms import (
-    Excluded,
-    Form,
-    Record,
-    RecordSource,
-    Table,
-    json_text,
-)
 from demo_pipeline.datasets.splits import Split
+from demo_pipeline.datasets.sql_views import View
 from demo_pipeline.desktopd.models import (
     AGREEMENTS,
     FRESHNESS,
@@ -41,13 +33,14 @@ from demo_pipeline.desktopd.models import (
 )
 from demo_pipeline.desktopd.trajectory_reader import StepFiles, json_problem
 from demo_pipeline.desktopd.validator import Nodes, check_action, check_tree, check_tree_bytes
+from demo_pipeline.exports.form import Excluded, File, Form, Row, Source, Table, json_text, of_row
+from demo_pipeline.exports.hub_layout import HubTable
 from demo_pipeline.exports.prompts import hidden_words
 from demo_pipeline.exports.record_checks import (
     REQUIRED_SPLITS,
     Fault,
     NamedFiles,
     RecordFormat,
-    checked_records,
     line_value,
     missing,
     record_problems,
@@ -409,7 +402,7 @@ _TABLE = Table(
 )
 
 
-def _records(made_of: RecordSource) -> Iterator[Record | Excluded]:
+def _rows(made_of: Source) -> Iterator[Row | Excluded]:
     """Yield a sample per step, and one for each other wording of the instruction."""
     yield from _samples(made_of)
     trajectory = made_of.trajectory
@@ -418,13 +411,13 @@ def _records(made_of: RecordSource) -> Iterator[Record | Excluded]:
         candidate = replace(made_of.candidate, instruction=words)
         worded = replace(made_of, candidate=candidate, trajectory=replace(trajectory, task=task))
         for record in _samples(worded):
-            if isinstance(record, Record):
+            if isinstance(record, Row):
                 worded_by = {"instruction_source": source}
                 parts = {part: {**value, **worded_by} for part, value in record.parts.items()}
                 yield replace(record, id=f"{record.id}/{name}", parts=parts)
 
 
-def _samples(made_of: RecordSource) -> Iterator[Record | Excluded]:
+def _samples(made_of: Source) -> Iterator[Row | Excluded]:
     """Yield a sample per step; its history holds all steps and gaps before it."""
     trajectory, candidate = made_of.trajectory, made_of.candidate
     history: list[dict[str, Any]] = []
@@ -448,12 +441,12 @@ def _samples(made_of: RecordSource) -> Iterator[Record | Excluded]:
             }
             prompt = f"{candidate.instruction}\n{json.dumps(history)}"
             name = f"{trajectory.id}/{step.index:03d}"
-            yield Record(name, prompt, step.screenshot, {"line": sample, "row": row}, files)
+            yield Row(name, prompt, step.screenshot, {"line": sample, "row": row}, files)
         history = [*history, step.action.model_dump(mode="json")]
 
 
 def _sample(
-    made_of: RecordSource, step: StepFiles, history: Sequence[Mapping[str, Any]]
+    made_of: Source, step: StepFiles, history: Sequence[Mapping[str, Any]]
 ) -> tuple[dict[str, Any], dict[str, Path]] | str:
     """The sample of a step with the files that it names, or why there is none."""
     known, settings = made_of.rows[step.index], made_of.settings
@@ -519,19 +512,39 @@ def _columns(sample: Mapping[str, Any]) -> dict[str, Any]:
 # screen, without a frame or with one that leaks avoidably give no sample and stay in the history,
 # whose actions are those of action.json; hidden actions are gaps in it. A tree that differs from
 # its screenshot is left out unless `include_stale_trees`.
-SFT_FORM = Form(
+FORM = Form(
     name="sft",
-    code_version="14",
+    asset="sft_samples",
+    folder="sft",
+    description="OSWorld-Desktopd SFT samples: one per step with instruction, screenshot, tree, "
+    "history, action and reasoning, together and by split. Failed demonstrations are left out and "
+    "counted.",
+    code_version="15",
+    kinds=frozenset({"json", "parquet"}),
     settings=("max_hidden_share", *STEP_SETTINGS, "include_stale_trees", "sft_trees"),
-    unit="samples",
     exclusions=(*STEP_EXCLUSIONS[:2], INCOMPLETE, *LEAK_EXCLUSIONS),
-    records=_records,
-    files=lambda split, _: {
-        "line": (f"{_ALL}.jsonl", f"{split.value}.jsonl"),
-        "row": (f"{_ALL}.parquet", f"{split.value}.parquet"),
-    },
-    tables=lambda _: {"row": _TABLE},
-    row=lambda row, split, _settings, _folder: {**row, "split": split.value},
-    problems=checked_records(line=SFT_FORMAT),
+    rows=_rows,
+    files=(
+        File("line", f"{_ALL}.jsonl", checked=SFT_FORMAT),
+        File("line", "{split}.jsonl", checked=SFT_FORMAT),
+        File("row", f"{_ALL}.parquet", lambda _: _TABLE),
+        File("row", "{split}.parquet", lambda _: _TABLE, config="default"),
+    ),
+    check="sft_schema",
+    kind_of=of_row("row", "action_type"),
+    place=lambda row, split, _settings, _folder: {**row, "split": split.value},
+    marks=(f"{_ALL}.jsonl",),
+    line_key="input",
+    validate=validate_sft_folder,
+    validate_file=validate_sft,
+    hub=(
+        HubTable(
+            "sft",
+            "a step: instruction, screenshot, tree and earlier actions, with the action that "
+            "the person took (OSWorld-Desktopd's SFT samples; nested values are JSON text)",
+            pictures=("screenshot",),
+            trees=("ui_tree",),
+        ),
+    ),
+    views=(View("sft", "an SFT sample with its split", "sft/samples.parquet"),),
 )
-build_sft = partial(build_form, SFT_FORM)

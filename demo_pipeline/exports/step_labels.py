@@ -17,39 +17,34 @@ demonstrations take part unless they are of no use at all.
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field
 
-from demo_pipeline.datasets.export_loop import ExportPlan, build_form, plan_export, plan_splits
-from demo_pipeline.datasets.record_forms import (
-    Excluded,
-    Form,
-    KeptRecord,
-    Record,
-    RecordSource,
-    Table,
-)
 from demo_pipeline.datasets.selection import NOT_APPROVED, Candidate
-from demo_pipeline.datasets.splits import Split, assign_splits, connected_groups
+from demo_pipeline.datasets.splits import (
+    ExportPlan,
+    Split,
+    assign_splits,
+    connected_groups,
+    plan_export,
+    plan_splits,
+)
 from demo_pipeline.desktopd.trajectory_reader import Trajectory
-from demo_pipeline.exports.answers import AnswerFormatError, action_text, decode_action_text
+from demo_pipeline.exports.answers import action_text
 from demo_pipeline.exports.cudag.models import cudag_id
+from demo_pipeline.exports.form import Excluded, File, Form, Kept, Row, Source, Table, of_row
+from demo_pipeline.exports.hub_layout import HubTable
 from demo_pipeline.exports.prompts import hidden_words
 from demo_pipeline.exports.record_checks import (
     Fault,
     NamedFiles,
     RecordFormat,
-    checked_records,
     row_schema,
     schema_writer,
-    validate_split_tables,
 )
 from demo_pipeline.exports.step_facts import CANVAS, is_off_screen
 from demo_pipeline.files.base_model import Document
-from demo_pipeline.problems import Problem
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.provenance import INCOMPLETE, has_picture
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
@@ -80,12 +75,6 @@ class StepLabelsRow(Document):
     )
 
 
-def validate_step_labels(root: Path) -> list[Problem]:
-    """The problems of a step labels export."""
-    forms = {"*.parquet": STEP_LABELS_FORMAT, f"{OUTCOME_FOLDER}/*.parquet": OUTCOME_FORMAT}
-    return validate_split_tables(root, forms)
-
-
 def _pictures(row: StepLabelsRow) -> Iterator[tuple[str, str]]:
     return ((f"images[{number}]", name) for number, name in enumerate(row.images))
 
@@ -96,8 +85,6 @@ def _step_faults(row: StepLabelsRow, _files: NamedFiles) -> Iterator[Fault]:
     if row.outcome != "success" and (all(row.labels) or not all(row.labels[:-1])):
         message = "labels: of a task that was not done, only the first bad step and those before it"
         yield Fault("unknown_label", message)
-    for number, completion in enumerate(row.completions):
-        yield from _action_fault(completion, f"completions[{number}]")
 
 
 def _outcome_faults(row: StepLabelsRow, _files: NamedFiles) -> Iterator[Fault]:
@@ -109,16 +96,6 @@ def _outcome_faults(row: StepLabelsRow, _files: NamedFiles) -> Iterator[Fault]:
     actions = [line for line in row.completions[0].split("\n") if line.startswith("{")]
     if len(actions) != row.steps:
         yield Fault("lengths", "completions[0]: must have a line of JSON per step")
-    for line in actions:
-        yield from _action_fault(line, "completions[0]")
-
-
-def _action_fault(text: str, name: str) -> Iterator[Fault]:
-    """Yield why the last line of a completion is not an action; hidden ones are words before it."""
-    try:
-        decode_action_text(text.rsplit("\n", maxsplit=1)[-1], CANVAS)
-    except AnswerFormatError as error:
-        yield Fault("action", f"{name}: {error.reason}")
 
 
 STEP_LABELS_FORMAT = RecordFormat(StepLabelsRow, _pictures, _step_faults)
@@ -189,7 +166,7 @@ def _joined(hashed: Split, placed: Collection[Split]) -> Split | None:
     return next(iter(wanted))
 
 
-def _records(made_of: RecordSource) -> Iterator[Record | Excluded]:
+def _rows(made_of: Source) -> Iterator[Row | Excluded]:
     """Yield the record of a demonstration: one that did its task gives two rows."""
     trajectory, candidate = made_of.trajectory, made_of.candidate
     reason = _exclusion(made_of)
@@ -201,7 +178,7 @@ def _records(made_of: RecordSource) -> Iterator[Record | Excluded]:
         return
     pictures = [step.screenshot for step in trajectory.steps] + [trajectory.final_screenshot]
     files = {made_of.name(path): path for path in pictures}
-    row = _row(made_of) | {"images": list(files)}
+    row = _labelled(made_of) | {"images": list(files)}
     done, trailing = row["outcome"] == "success", map(hidden_words, candidate.hidden.before(end))
     whole = "\n".join([*row["completions"], *trailing])
     parts = {"outcome": row | {"completions": [whole], "labels": [done]}}
@@ -210,7 +187,7 @@ def _records(made_of: RecordSource) -> Iterator[Record | Excluded]:
     if done or (not all(labels) and _passed_before(trajectory, labels.index(False))):
         steps = row | {"labels": labels, "images": row["images"][:-1]}
         parts["steps"] = steps if done else _until_bad(steps)
-    yield Record(row["id"], row["prompt"], pictures[0], parts, files)
+    yield Row(row["id"], row["prompt"], pictures[0], parts, files)
 
 
 def _passed_before(trajectory: Trajectory, place: int) -> bool:
@@ -230,7 +207,7 @@ def _until_bad(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _reviewed_parts(
-    candidate: Candidate, record: KeptRecord, settings: DatasetSettings
+    candidate: Candidate, record: Kept, settings: DatasetSettings
 ) -> Mapping[str, Any]:
     """Of a rejected demonstration: that its task was not done, and no label of an unmarked step."""
     if settings.require_review == "none" or not candidate.source.rejected_for:
@@ -246,7 +223,7 @@ def _reviewed_parts(
     return parts
 
 
-def _exclusion(made_of: RecordSource) -> str:
+def _exclusion(made_of: Source) -> str:
     """Why a demonstration has no row; empty when it has."""
     steps, rows = made_of.trajectory.steps, made_of.rows
     if not steps:
@@ -258,7 +235,7 @@ def _exclusion(made_of: RecordSource) -> str:
     return "missing_frame" if without or not all(file.is_file() for file in files) else ""
 
 
-def _row(made_of: RecordSource) -> dict[str, Any]:
+def _labelled(made_of: Source) -> dict[str, Any]:
     """The row of all steps without labels and pictures."""
     trajectory, hidden = made_of.trajectory, made_of.candidate.hidden
     completions = []
@@ -278,22 +255,54 @@ def _row(made_of: RecordSource) -> dict[str, Any]:
     }
 
 
-STEP_LABELS_FORM = Form(
+def _table(_settings: DatasetSettings) -> Table:
+    return Table(row_schema(StepLabelsRow))
+
+
+FORM = Form(
     name="step_labels",
-    code_version="7",
+    asset="step_labels_dataset",
+    folder="step_labels",
+    description="Demonstrations for reward models, in TRL's form of stepwise supervision: a label "
+    "per step of those that did their task or were reviewed, and a label per demonstration of all. "
+    "Failed and rejected demonstrations are in this export, and in no other.",
+    code_version="8",
+    kinds=frozenset({"parquet"}),
     settings=("max_hidden_share",),
-    unit="samples",
     exclusions=("off_screen", "missing_frame", "no_step", INCOMPLETE),
-    records=_records,
-    files=lambda split, _: {
-        "steps": (f"{split.value}.parquet",),
-        "outcome": (f"{OUTCOME_FOLDER}/{split.value}.parquet",),
-    },
-    tables=lambda _: dict.fromkeys(("steps", "outcome"), Table(row_schema(StepLabelsRow))),
-    of_steps=False,
-    parts=_reviewed_parts,
-    plan=plan_labels,
+    rows=_rows,
+    files=(
+        File("steps", "{split}.parquet", _table, checked=STEP_LABELS_FORMAT, config="default"),
+        File(
+            "outcome",
+            f"{OUTCOME_FOLDER}/{{split}}.parquet",
+            _table,
+            checked=OUTCOME_FORMAT,
+            config="outcome",
+        ),
+    ),
+    check="step_labels_schema",
+    kind_of=of_row("outcome", "outcome"),
+    marks=(STEP_LABELS_SCHEMA_FILE,),
     finish=schema_writer(STEP_LABELS_SCHEMA_FILE, StepLabelsRow),
-    problems=checked_records(outcome=OUTCOME_FORMAT, steps=STEP_LABELS_FORMAT),
+    hub=(
+        HubTable(
+            "step_labels",
+            "a demonstration, as TRL's stepwise supervision: true says that the task could still "
+            "be done after the step, false that a reviewer found it bad; without pictures",
+            without=("images",),
+            task_categories=("text-classification",),
+        ),
+        HubTable(
+            "outcome_labels",
+            "a demonstration, also one that failed, with one label: whether its task was done; "
+            "without pictures",
+            folder=OUTCOME_FOLDER,
+            without=("images",),
+            task_categories=("text-classification",),
+        ),
+    ),
+    plan=plan_labels,
+    parts=_reviewed_parts,
+    skips_bad_steps=False,
 )
-build_step_labels = partial(build_form, STEP_LABELS_FORM)

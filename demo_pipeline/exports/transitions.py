@@ -10,24 +10,20 @@ from typing import Any
 
 from pydantic import Field
 
-from demo_pipeline.datasets.record_forms import Excluded, Form, Record, RecordSource, Table
 from demo_pipeline.desktopd.models import WaitParameters
 from demo_pipeline.desktopd.trajectory_reader import StepFiles
 from demo_pipeline.exports.answers import (
-    AnsweredAction,
-    AnswerFormatError,
     action_text,
-    decode_action_text,
 )
 from demo_pipeline.exports.cudag.models import cudag_id
+from demo_pipeline.exports.form import Excluded, File, Form, Row, Source, Table, of_row
+from demo_pipeline.exports.hub_layout import HubTable
 from demo_pipeline.exports.record_checks import (
     Fault,
     NamedFiles,
     RecordFormat,
-    checked_records,
     row_schema,
     schema_writer,
-    validate_split_tables,
 )
 from demo_pipeline.exports.step_facts import (
     CANVAS,
@@ -37,7 +33,6 @@ from demo_pipeline.exports.step_facts import (
 )
 from demo_pipeline.files.base_model import Document
 from demo_pipeline.files.shown_text import replace_surrogates
-from demo_pipeline.problems import Problem
 from demo_pipeline.trajectories.pointer_leaks import LEAK_EXCLUSIONS
 from demo_pipeline.trajectories.provenance import IMPORTED, INCOMPLETE
 
@@ -61,20 +56,8 @@ class TransitionRow(Document):
     after_is_final: bool = Field(description="no input follows")
 
 
-def validate_transitions(root: Path) -> list[Problem]:
-    """The problems of a transitions export."""
-    return validate_split_tables(root, {"*.parquet": TRANSITIONS_FORMAT})
-
-
 def _faults(row: TransitionRow, files: NamedFiles) -> Iterator[Fault]:
     before, after = files.picture(row.before), files.picture(row.after)
-    try:
-        (action,) = decode_action_text(row.action, CANVAS).actions
-    except AnswerFormatError as error:
-        yield Fault("action", f"action: {error.reason}")
-        return
-    if isinstance(action, AnsweredAction) and action.action_type != row.action_type:
-        yield Fault("action", "action_type differs from that of the action")
     if row.before == row.after:
         yield Fault("no_transition", "after: is the same file as before")
     if before != after and not isinstance(before, str) and not isinstance(after, str):
@@ -92,7 +75,7 @@ TRANSITIONS_FORMAT = RecordFormat(
 _ROUNDING_MS = 1.0  # times of frames are fractions of a millisecond, times of input are not
 
 
-def _records(made_of: RecordSource) -> Iterator[Record | Excluded]:
+def _rows(made_of: Source) -> Iterator[Row | Excluded]:
     """Yield a transition per step whose effect is in a picture.
 
     A wait is not a transition of its own: its screenshot is from before its action's effect, and it
@@ -112,7 +95,7 @@ def _records(made_of: RecordSource) -> Iterator[Record | Excluded]:
             or _spanned(made_of, step, len(waits), after)
             or ("" if picture.is_file() else "missing_frame")
         )
-        yield Excluded(reason) if reason else _record(made_of, step, waits, picture)
+        yield Excluded(reason) if reason else _row(made_of, step, waits, picture)
 
 
 def _until_next(steps: Sequence[StepFiles]) -> tuple[list[float], StepFiles | None]:
@@ -125,7 +108,7 @@ def _until_next(steps: Sequence[StepFiles]) -> tuple[list[float], StepFiles | No
     return seconds, None
 
 
-def _spanned(made_of: RecordSource, step: StepFiles, waits: int, after: StepFiles | None) -> str:
+def _spanned(made_of: Source, step: StepFiles, waits: int, after: StepFiles | None) -> str:
     """Why the next picture does not show what a step did; empty when it does."""
     rows, hidden = made_of.rows, made_of.candidate.hidden
     next_index = step.index + waits + 1
@@ -143,7 +126,7 @@ def _spanned(made_of: RecordSource, step: StepFiles, waits: int, after: StepFile
     return "" if ended and later else "early_after"
 
 
-def _record(made_of: RecordSource, step: StepFiles, waits: Sequence[float], after: Path) -> Record:
+def _row(made_of: Source, step: StepFiles, waits: Sequence[float], after: Path) -> Row:
     action = step.action
     text = action_text(action.action_type, action.parameters)
     files = {made_of.name(path): path for path in (step.screenshot, after)}
@@ -162,22 +145,41 @@ def _record(made_of: RecordSource, step: StepFiles, waits: Sequence[float], afte
         "after": after_name,
         "after_is_final": after == made_of.trajectory.final_screenshot,
     }
-    return Record(row["id"], text, step.screenshot, {"row": row}, files)
+    return Row(row["id"], text, step.screenshot, {"row": row}, files)
 
 
-TRANSITIONS_FORM = Form(
+FORM = Form(
     name="transitions",
-    code_version="7",
+    asset="transitions_dataset",
+    folder="transitions",
+    description="The screenshot before a step, its action, and the screenshot after it. No "
+    "transition spans an action that no screenshot shows.",
+    code_version="8",
+    kinds=frozenset({"parquet"}),
     settings=("max_hidden_share", *STEP_SETTINGS),
-    unit="samples",
     exclusions=(
         *(*STEP_EXCLUSIONS[:2], INCOMPLETE, *LEAK_EXCLUSIONS),
         *("wait", "hidden_after", "early_after"),
     ),
-    records=_records,
-    files=lambda split, _: {"row": (f"{split.value}.parquet",)},
-    tables=lambda _: {"row": Table(row_schema(TransitionRow))},
-    instruction_in_prompt=lambda _: False,  # what an action does is asked without the task
+    rows=_rows,
+    files=(
+        File(
+            "row",
+            "{split}.parquet",
+            lambda _: Table(row_schema(TransitionRow)),
+            checked=TRANSITIONS_FORMAT,
+            config="default",
+        ),
+    ),
+    check="transitions_schema",
+    kind_of=of_row("row", "action_type"),
+    marks=(TRANSITIONS_SCHEMA_FILE,),
     finish=schema_writer(TRANSITIONS_SCHEMA_FILE, TransitionRow),
-    problems=checked_records(row=TRANSITIONS_FORMAT),
+    hub=(
+        HubTable(
+            "transitions",
+            "the screenshot before an action, the action as JSON, and the screenshot after it",
+            pictures=("before", "after"),
+        ),
+    ),
 )

@@ -5,14 +5,11 @@ say an action; the longest stretch is exported. An action that a form cannot say
 that the export counts; it is never written as another one.
 """
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from demo_pipeline.datasets.export_loop import ExportSummary
-from demo_pipeline.datasets.record_forms import Excluded, Record, RecordSource
 from demo_pipeline.datasets.selection import BAD_STEP
 from demo_pipeline.desktopd.models import Pixel, StepAction, points
 from demo_pipeline.desktopd.trajectory_reader import StepFiles
@@ -24,6 +21,8 @@ from demo_pipeline.exports.answers import (
     AnsweredAction,
     InexpressibleError,
 )
+from demo_pipeline.exports.assemble import ExportSummary
+from demo_pipeline.exports.form import Excluded, Row, Source
 from demo_pipeline.exports.prompts import hidden_words, said_with
 from demo_pipeline.exports.step_facts import (
     STEP_EXCLUSIONS,
@@ -89,12 +88,12 @@ class Stretch:
         return self.final is not None and not self.before
 
 
-Records = Iterator[Record | Excluded]
+Rows = Iterator[Row | Excluded]
 
 
-def stretch_records(
-    encode: ActionEncoder, make: Callable[[Stretch, RecordSource], Records]
-) -> Callable[[RecordSource], Records]:
+def stretch_rows(
+    encode: ActionEncoder, make: Callable[[Stretch, Source], Rows]
+) -> Callable[[Source], Rows]:
     """What yields an `Excluded` for each step outside the longest stretch, and what `make` makes.
 
     Of equally long ones the earliest is taken. A trajectory without a cut is taken however short it
@@ -105,7 +104,7 @@ def stretch_records(
         make: yields the record of a stretch.
     """
 
-    def records(made_of: RecordSource) -> Records:
+    def rows(made_of: Source) -> Rows:
         candidate, steps = made_of.candidate, made_of.trajectory.steps
         runs: list[list[SaidStep]] = [[]]
         for step in steps:
@@ -128,10 +127,10 @@ def stretch_records(
         before, final = tuple(_before(made_of, first)), _final(made_of, last)
         yield from make(Stretch(tuple(best), before, final), made_of)
 
-    return records
+    return rows
 
 
-def said_step(made_of: RecordSource, step: StepFiles, encode: ActionEncoder) -> SaidStep | str:
+def said_step(made_of: Source, step: StepFiles, encode: ActionEncoder) -> SaidStep | str:
     """The step in the form, or why it cannot be shown."""
     size = readable_size(step.screenshot)
     reason = step_exclusion(step, made_of.rows[step.index], made_of.settings, size)
@@ -144,7 +143,7 @@ def said_step(made_of: RecordSource, step: StepFiles, encode: ActionEncoder) -> 
         return error.reason
 
 
-def _before(made_of: RecordSource, first: int) -> Iterator[str]:
+def _before(made_of: Source, first: int) -> Iterator[str]:
     """Yield what was done before a step: hidden actions and steps, in words."""
     for step in made_of.trajectory.steps:
         if step.index > first:
@@ -154,7 +153,7 @@ def _before(made_of: RecordSource, first: int) -> Iterator[str]:
             yield replace_surrogates(said_with(step.action.reasoning, {}, "a place"))
 
 
-def _final(made_of: RecordSource, last: int) -> Path | None:
+def _final(made_of: Source, last: int) -> Path | None:
     steps, final = made_of.trajectory.steps, made_of.trajectory.final_screenshot
     ended = last == steps[-1].index and not made_of.candidate.hidden.follow(last)
     ended = ended and is_last_end_filmed(steps, made_of.rows)
@@ -192,10 +191,3 @@ def finish_losses(
     shown = {name: value for name, value in known.items() if name != "problems"}
     dump_json(out / "metadata.json", {**shown, "excluded_steps": left_out})
     return details
-
-
-def lines_of(path: Path) -> Iterator[Mapping[str, object]]:
-    """Yield the objects of a file of JSON Lines; none when there is no file."""
-    if path.is_file():
-        with path.open(encoding="utf-8") as lines:
-            yield from map(json.loads, lines)

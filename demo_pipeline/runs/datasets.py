@@ -8,16 +8,17 @@ import hashlib
 import json
 import logging
 from collections import Counter
-from collections.abc import Collection, Container, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from demo_pipeline.datasets.dataset_inputs import CommittedTrajectories, DatasetInputs
 from demo_pipeline.datasets.index import ExportState
 from demo_pipeline.datasets.placement import place, splits_fingerprint
 from demo_pipeline.datasets.selection import CORRECTIONS_FILE, NOTES_FILE, TRAJECTORY_FILE
+from demo_pipeline.exports.assemble import BY_TRAJECTORY
 from demo_pipeline.exports.record_stages import RECORDS_STAGE, record_fingerprints
 from demo_pipeline.files.json_files import json_bytes
 from demo_pipeline.files.processes import reduced_python_gc
@@ -191,32 +192,22 @@ def _damaged_output(store: Store, records: str) -> str:
 _FOLDER = "failed_exports"
 
 
-def export_states(
-    workspace: Workspace, context: DatasetInputs, *, count: bool = True
-) -> tuple[ExportState, ...]:
-    """The state of every training export, for the trajectories and settings of `context`.
-
-    `count`: count the records of each trajectory, which no fingerprint needs; of a bucket only the
-    files for that are downloaded.
-    """
-    return tuple(
-        _state(workspace, context, export, count=count) for export in TRAINING_EXPORTS.values()
-    )
+def export_states(workspace: Workspace, context: DatasetInputs) -> tuple[ExportState, ...]:
+    """The state of every training export, for the trajectories and settings of `context`."""
+    return tuple(_state(workspace, context, export) for export in TRAINING_EXPORTS.values())
 
 
 def _state(
     workspace: Workspace,
     context: DatasetInputs,
     export: TrainingExport[DatasetInputs],
-    *,
-    count: bool,
 ) -> ExportState:
     stage = export.stage
     if not is_built(stage, workspace.settings):
         return ExportState(export.name, stage.name, "disabled")
     output = dataset_output(stage, context)
     reason = failed_before(workspace.store, stage)
-    version, records = _counted(workspace, export, output, context.committed.whole, count=count)
+    version = workspace.store.current(output)
     if version is None:
         return ExportState(
             export.name, stage.name, "failed" if reason else "missing", reason=reason
@@ -230,27 +221,16 @@ def _state(
         output=output,
         version=version.id,
         size=version.manifest.size,
-        records=records,
+        records=_counted(version),
         reason="" if built else reason,
     )
 
 
-def _counted(
-    workspace: Workspace,
-    export: TrainingExport[DatasetInputs],
-    output: str,
-    whole: Container[VersionKey],
-    *,
-    count: bool,
-) -> tuple[Version | None, Mapping[str, int]]:
-    """The current version of an export, and with `count` its records of each trajectory."""
-    if not count:
-        return workspace.store.current(output), {}
-    try:
-        folder, version = workspace.store.open(output, export.files, whole)
-        return version, export.records(folder)
-    except MissingOutput:
-        return None, {}
+def _counted(version: Version) -> Mapping[str, int]:
+    """Trajectory → number of its records."""
+    counts: Any = version.manifest.summary.get(BY_TRAJECTORY, {})
+    known: Mapping[str, int] = counts
+    return known
 
 
 def note_result(store: Store, stage: Stage[DatasetInputs], result: BuildResult) -> None:
@@ -367,7 +347,7 @@ def rebuild_cause(
     store = workspace.store
     if stage.name in TRAINING_EXPORTS and failed_before(store, stage):
         return stage.folder, "it failed before"
-    context, fingerprints = _opened(workspace, stage, committed, count=False)
+    context, fingerprints = _opened(workspace, stage, committed)
     output, recipe = dataset_output(stage, context), dataset_recipe(stage, context, fingerprints)
     current = store.current(output)
     if current is None or current.manifest.recipe != recipe:
@@ -382,12 +362,10 @@ def _opened(
     workspace: Workspace,
     stage: Stage[DatasetInputs],
     opened: CommittedTrajectories | None = None,
-    *,
-    count: bool = True,
 ) -> tuple[DatasetInputs, dict[str, str]]:
     """The stage's inputs, and the fingerprints of those that are not trajectories.
 
-    `opened`: the committed trajectories, if they are open already; `count`: see `export_states`.
+    `opened`: the committed trajectories, if they are open already.
     """
     committed = CommittedTrajectories()
     folders: dict[str, Path] = {}
@@ -420,7 +398,7 @@ def _opened(
         code_version=stage.code_version,
     )
     if Need.EXPORTS in stage.needs:
-        context = replace(context, exports=export_states(workspace, context, count=count))
+        context = replace(context, exports=export_states(workspace, context))
         states = {f"export: {state.name}": state.fingerprint for state in context.exports}
         fingerprints.update(states)
     return context, fingerprints

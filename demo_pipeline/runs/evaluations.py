@@ -15,10 +15,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, ValidationError
 
-from demo_pipeline.datasets.export_loop import plan_export
 from demo_pipeline.datasets.placement import splits_fingerprint
 from demo_pipeline.datasets.selection import CORRECTIONS_FILE, NOTES_FILE
-from demo_pipeline.datasets.splits import Split
+from demo_pipeline.datasets.splits import Split, plan_export
 from demo_pipeline.evaluation.answer_forms import ANSWER_FORMS
 from demo_pipeline.evaluation.predictions import read_predictions
 from demo_pipeline.evaluation.requests import (

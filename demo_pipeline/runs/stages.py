@@ -5,7 +5,7 @@ subject. Assets, jobs, `export`, `validate`, `stats`, pruning and error messages
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 from demo_pipeline.actions.action_stages import ACTIONS_STAGE
 from demo_pipeline.annotations.annotation_stage import ANNOTATIONS_STAGE
@@ -13,20 +13,13 @@ from demo_pipeline.datasets.dataset_inputs import DatasetInputs
 from demo_pipeline.datasets.sql_views import DEMONSTRATION_VIEWS, View
 from demo_pipeline.evaluation.agentnetbench_files import AGENTNETBENCH_EXPORT
 from demo_pipeline.exports.dataset_stages import (
-    AGENTNET_EXPORT,
-    ATIF_EXPORT,
-    CUA_LITE_EXPORT,
-    CUDAG_EXPORT,
-    GROUNDING_EXPORT,
     INDEX_STAGE,
     INDEX_VIEWS,
-    MESSAGES_EXPORT,
     QUESTS_STAGE,
-    SFT_EXPORT,
-    STEP_LABELS_EXPORT,
-    TRANSITIONS_EXPORT,
+    export_of,
 )
 from demo_pipeline.exports.dataset_statistics import STATISTICS_STAGE
+from demo_pipeline.exports.form import form_of
 from demo_pipeline.exports.record_stages import RECORDS_STAGE
 from demo_pipeline.observation.observation_stages import SCREENSHOTS_STAGE, UI_TREES_STAGE
 from demo_pipeline.recording.recording_stages import (
@@ -37,7 +30,7 @@ from demo_pipeline.recording.recording_stages import (
 from demo_pipeline.review.triage import TRIAGE_STAGE
 from demo_pipeline.runs.quarantine_table import QUARANTINE_STAGE
 from demo_pipeline.runs.task_catalog import TASKS_STAGE
-from demo_pipeline.settings import Settings
+from demo_pipeline.settings import ExportName, Settings
 from demo_pipeline.stage import DATASETS_JOB, Need, Stage, TrainingExport
 from demo_pipeline.trajectories.trajectory_stages import CONTACT_SHEETS_STAGE, TRAJECTORIES_STAGE
 
@@ -56,21 +49,12 @@ STAGES: tuple[Stage[RecordingInputs], ...] = (
 )
 STAGE_BY_NAME: Mapping[str, Stage[RecordingInputs]] = {stage.name: stage for stage in STAGES}
 
-# In the order of `export` and of the views.
+# In the order of the settings, which is that of `export` and of the views.
+_OTHERS = {AGENTNETBENCH_EXPORT.name: AGENTNETBENCH_EXPORT}
 TRAINING_EXPORTS: Mapping[str, TrainingExport[DatasetInputs]] = {
     export.stage.name: export
-    for export in (
-        SFT_EXPORT,
-        MESSAGES_EXPORT,
-        CUDAG_EXPORT,
-        CUA_LITE_EXPORT,
-        AGENTNET_EXPORT,
-        ATIF_EXPORT,
-        GROUNDING_EXPORT,
-        TRANSITIONS_EXPORT,
-        STEP_LABELS_EXPORT,
-        AGENTNETBENCH_EXPORT,
-    )
+    for name in get_args(ExportName)
+    for export in [_OTHERS.get(name) or export_of(form_of(name))]
 }
 """By the name of the stage."""
 

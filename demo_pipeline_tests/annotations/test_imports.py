@@ -14,14 +14,14 @@ from demo_pipeline.annotations.annotation_sources import (
     rule_provider,
 )
 from demo_pipeline.annotations.annotation_store import open_judged
-from demo_pipeline.datasets.export_loop import build_form
-from demo_pipeline.exports.agentnet import AGENTNET_FORM
 from demo_pipeline.exports.agentnet_code import step_code
+from demo_pipeline.exports.assemble import build_form
 from demo_pipeline.review.review_store import Reviews
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline_tests.annotations.made import ACTIONS, TYPED, made_store
 from demo_pipeline_tests.datasets.builders import make_trajectory
+from demo_pipeline_tests.exports.forms import AGENTNET_FORM
 
 LINE = {
     "demonstration": "demo",

@@ -12,7 +12,6 @@ from demo_pipeline.annotations.annotate import annotate_all
 from demo_pipeline.annotations.annotation_sources import FileProvider, import_lines
 from demo_pipeline.annotations.annotation_stage import ANNOTATIONS_STAGE
 from demo_pipeline.exports.record_stages import RECORDS_STAGE
-from demo_pipeline.exports.step_labels import validate_step_labels
 from demo_pipeline.files.parquet import read_rows
 from demo_pipeline.files.shown_text import MARKER
 from demo_pipeline.osworld.task_files import instruction_key
@@ -25,6 +24,7 @@ from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline_tests.annotations.made import ACTIONS, TYPED
 from demo_pipeline_tests.datasets.builders import make_trajectory
 from demo_pipeline_tests.datasets.stores import commit_trajectory, every_file
+from demo_pipeline_tests.exports.forms import validate_step_labels
 from demo_pipeline_tests.sample_workspace import open_workspace
 
 FORMS = ("sft", "messages", "cudag", "cua_lite", "agentnet", "atif", "step_labels")

@@ -8,9 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from demo_pipeline.exports.sft import build_sft, validate_sft_folder
+from demo_pipeline.exports.sft import validate_sft_folder
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory, read_lines
+from demo_pipeline_tests.exports.forms import build_sft
 
 
 @pytest.fixture

@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from demo_pipeline.datasets.export_loop import plan_export
-from demo_pipeline.datasets.splits import Split
+from demo_pipeline.datasets.splits import Split, plan_export
 from demo_pipeline.evaluation.answer_forms import answer_opencua, ask_opencua
 from demo_pipeline.evaluation.true_steps import StepRecord, each_true_step
 from demo_pipeline.files.json_files import load_json

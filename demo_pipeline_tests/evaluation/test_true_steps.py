@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from demo_pipeline.datasets.export_loop import plan_export
-from demo_pipeline.datasets.splits import Split
+from demo_pipeline.datasets.splits import Split, plan_export
 from demo_pipeline.evaluation.answer_forms import ANSWER_FORMS
 from demo_pipeline.evaluation.rules import PRESETS
 from demo_pipeline.evaluation.true_steps import StepRecord, each_true_step

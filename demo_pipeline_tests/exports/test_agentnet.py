@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from demo_pipeline.datasets.export_loop import build_form
-from demo_pipeline.exports.agentnet import AGENTNET_FORM, validate_agentnet
-from demo_pipeline.exports.agentnet_code import decode_code
+from demo_pipeline.exports.agentnet_code import decode_agentnet_answer
 from demo_pipeline.exports.answers import AnsweredAction
+from demo_pipeline.exports.assemble import build_form
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline_tests.datasets.builders import (
     CLICK,
@@ -17,6 +16,7 @@ from demo_pipeline_tests.datasets.builders import (
     read_lines,
     snapshot,
 )
+from demo_pipeline_tests.exports.forms import AGENTNET_FORM, validate_agentnet
 
 HELD = ("click", {"x": 960, "y": 540, "button": "left", "modifiers": ["ctrl"]})
 MIDDLE = ("click", {"x": 960, "y": 540, "button": "middle", "clicks": 3})
@@ -38,7 +38,7 @@ def test_every_action_is_the_recorded_one_and_the_end_is_said(tmp_path: Path) ->
     [line] = build(tmp_path, make_trajectory(tmp_path, "demo", TABLE))
     *codes, end = codes_of(line)
     for code, (kind, parameters) in zip(codes, TABLE, strict=True):
-        [action] = decode_code(code, (1920, 1080)).actions
+        [action] = decode_agentnet_answer(code, (1920, 1080)).actions
         assert isinstance(action, AnsweredAction)
         read = action.parameters.members()
         assert (action.action_type, read) == (kind, {**read, **parameters})
@@ -175,7 +175,7 @@ def test_an_unmoved_target_stays_though_the_tree_differs_elsewhere(tmp_path: Pat
 def test_typed_text_of_any_kind_is_code_that_is_read_again(tmp_path: Path) -> None:
     text = 'it\'s "so"\\\n\t\u2028é\x00'
     [line] = build(tmp_path, make_trajectory(tmp_path, "demo", [("type", {"text": text})]))
-    [action] = decode_code(codes_of(line)[0], (1920, 1080)).actions
+    [action] = decode_agentnet_answer(codes_of(line)[0], (1920, 1080)).actions
     assert isinstance(action, AnsweredAction)
     assert action.parameters.members() == {"text": text}
 

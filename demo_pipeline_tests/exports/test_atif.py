@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from demo_pipeline.datasets.export_loop import build_form
-from demo_pipeline.exports.answers import AnsweredAction
-from demo_pipeline.exports.atif import ATIF_FORM, decode_atif_answer, validate_atif
+from demo_pipeline.exports.assemble import build_form
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline_tests.datasets.builders import (
     CLICK,
@@ -17,6 +15,7 @@ from demo_pipeline_tests.datasets.builders import (
     read_lines,
     snapshot,
 )
+from demo_pipeline_tests.exports.forms import ATIF_FORM, validate_atif
 
 
 def build(tmp_path: Path, *demos: Any, **settings: Any) -> list[dict[str, Any]]:
@@ -48,10 +47,9 @@ def test_every_action_is_a_call_with_the_screens_before_and_after(tmp_path: Path
     names = [*(f"{n:03d}" for n in range(len(TABLE))), "final"]
     assert [images(step) for step in (first, *steps)] == [[name] for name in names]
     for step, (kind, parameters) in zip(steps, TABLE, strict=True):
-        [action] = decode_atif_answer(json.dumps(step), (1920, 1080)).actions
-        assert isinstance(action, AnsweredAction)
-        read = action.parameters.members()
-        assert (action.action_type, read) == (kind, {**read, **parameters})
+        [call] = step["tool_calls"]
+        assert call["function_name"] == kind
+        assert call["arguments"] == {**call["arguments"], **parameters}
         assert step["llm_call_count"] == 0
     folder = tmp_path / "out/train/demo/images"
     assert (folder / "000.png").samefile(demo.path / "steps/000/screenshot.png")

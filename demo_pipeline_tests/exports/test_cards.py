@@ -13,31 +13,29 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from demo_pipeline.datasets.index import build_index
-from demo_pipeline.exports.cards import (
-    CUDAG,
-    MESSAGES,
-    SFT,
-    bar_chart,
-    card_text,
-    describe,
-    describe_index,
-)
-from demo_pipeline.exports.cudag.dataset import build_cudag
+from demo_pipeline.exports.cards import bar_chart, card_text, describe_index
 from demo_pipeline.exports.cudag.validator import validate_cudag
-from demo_pipeline.exports.dataset_statistics import DatasetStats, cudag_stats, sft_stats
-from demo_pipeline.exports.messages import build_messages
-from demo_pipeline.exports.sft import build_sft
+from demo_pipeline.exports.dataset_statistics import DatasetStats, row_stats
+from demo_pipeline.exports.form import form_of
 from demo_pipeline.problems import errors
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.pointer_leaks import LeakRates
 from demo_pipeline_tests.datasets.builders import CLICK, TABLE, make_trajectory, snapshot
+from demo_pipeline_tests.exports.forms import build_described
 
+CUDAG = form_of("cudag")
 SETTINGS = DatasetSettings(license="cc-by-4.0", include_avoidable_leaks=True)
 NOTHING = DatasetStats(0, 0, 0, LeakRates(), {}, {}, {}, {}, {}, {})
 
 
 @pytest.fixture(scope="module")
-def described(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def facts() -> dict[str, DatasetStats]:
+    """What is in each described dataset."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def described(tmp_path_factory: pytest.TempPathFactory, facts: dict[str, DatasetStats]) -> Path:
     """The four datasets of one set of demonstrations, with cards and charts."""
     root = tmp_path_factory.mktemp("described")
     half = {"scale": 0.5, "pad_x": 0.0, "pad_y": 0.0}
@@ -52,17 +50,11 @@ def described(tmp_path_factory: pytest.TempPathFactory) -> Path:
         )
         for n in range(8)
     ]
-    provenance = [demo.provenance for demo in demos]
-    left_out = {"trajectories": {"failed": 3}}
+    failed = [make_trajectory(root, f"failed{n}", success=False) for n in range(3)]
     build_index(demos, root / "dataset", SETTINGS, ("demo_pipeline", "0"))
     describe_index(root / "dataset", SETTINGS)
-    for name, build, kind in (
-        ("sft", build_sft, SFT),
-        ("messages", build_messages, MESSAGES),
-        ("cudag", build_cudag, CUDAG),
-    ):
-        build(demos, root / name, SETTINGS)
-        describe(kind, root / name, SETTINGS, provenance, left_out)
+    for name in ("sft", "messages", "cudag"):
+        facts[name] = build_described(name, [*demos, *failed], root / name, SETTINGS)
     return root
 
 
@@ -86,19 +78,23 @@ def test_a_card_has_license_tags_sections_and_counts(described: Path, name: str)
             assert cv2.imread(str(described / name / line.split("(")[1].strip(")"))) is not None
 
 
-def test_splits_leak_rates_and_exclusions_match_the_files(described: Path) -> None:
+def test_splits_leak_rates_and_exclusions_match_the_files(
+    described: Path, facts: dict[str, DatasetStats]
+) -> None:
     _, text = card(described, "sft")
-    facts = sft_stats(described / "sft", sorted((described / "provenance").iterdir()))
-    assert sum(split.samples for split in facts.splits.values()) == facts.samples == 24
-    for name, split in facts.splits.items():
+    known = facts["sft"]
+    assert sum(split.samples for split in known.splits.values()) == known.samples == 24
+    for name, split in known.splits.items():
+        lines = (described / "sft" / f"{name}.jsonl").read_text().splitlines()
+        assert len(lines) == split.samples
         assert f"| {name} | {split.samples} | {split.trajectories} | {split.tasks} |" in text
-    assert facts.leaks == LeakRates(16, 2, 1)
+    assert known.leaks == LeakRates(16, 2, 1)
     assert "Leak rate: 12.50% (in 2 of 16 samples of pointing actions" in text
     assert "Unavoidable leak rate: 6.25% (in 1 the pointer was already at the target" in text
-    assert facts.as_dict()["leak_rate"] == 0.125
+    assert known.as_dict()["leak_rate"] == 0.125
     assert "| trajectories left out: failed | 3 |" in text
-    assert facts.resolutions == {"3840x2160": 8}
-    assert facts.actions["type"] == 8 + sum(kind == "type" for kind, _ in TABLE[:9])
+    assert known.resolutions == {"3840x2160": 8}
+    assert known.actions["type"] == 8 + sum(kind == "type" for kind, _ in TABLE[:9])
 
 
 @pytest.mark.parametrize(
@@ -126,14 +122,7 @@ def test_a_cudag_dataset_with_its_card_is_still_valid(described: Path) -> None:
     front, text = card(described, "cudag")
     assert errors(validate_cudag(described / "cudag")) == []
     assert [config["config_name"] for config in front["configs"]] == ["default", "test"]
-    facts = cudag_stats(described / "cudag", sorted((described / "provenance").iterdir()))
-    assert card_text(
-        CUDAG,
-        facts,
-        SETTINGS,
-        {"trajectories": {"failed": 3}},
-        described / "cudag",
-    ).endswith(text)
+    assert "| records | 32 |" in text
 
 
 def test_the_card_of_cudag_says_what_the_numbers_of_a_scroll_mean(described: Path) -> None:
@@ -141,29 +130,30 @@ def test_the_card_of_cudag_says_what_the_numbers_of_a_scroll_mean(described: Pat
     assert "`pixels` is positive to scroll up and negative to scroll down" in text
     assert "one notch of the wheel is 100" in text
     notches = DatasetSettings(cudag_scroll_unit="notches")
-    text = card_text(CUDAG, NOTHING, notches, {}, described)
+    text = card_text(CUDAG, NOTHING, notches, {}, ((), described))
     assert "counts notches of the wheel" in text
 
 
 def test_a_card_says_that_no_license_is_stated(tmp_path: Path) -> None:
-    assert "no license is stated" in card_text(CUDAG, NOTHING, DatasetSettings(), {}, tmp_path)
+    assert "no license is stated" in card_text(
+        CUDAG, NOTHING, DatasetSettings(), {}, ((), tmp_path)
+    )
 
 
 def test_a_damaged_provenance_file_is_skipped(tmp_path: Path) -> None:
     demos = [make_trajectory(tmp_path, name, [CLICK], shade=ord(name)) for name in "ab"]
-    build_sft(demos, tmp_path / "sft", DatasetSettings())
+    built = [("a", 0, "gimp", "click", "train"), ("b", 0, "gimp", "click", "train")]
     demos[0].provenance.write_bytes(b"#" * 100)
-    facts = sft_stats(tmp_path / "sft", [demo.provenance for demo in demos])
+    facts = row_stats(built, [demo.provenance for demo in demos])
     assert (facts.trajectories, facts.platforms) == (2, {"windows": 1})
 
 
-def test_cards_and_charts_are_reproducible(described: Path, tmp_path: Path) -> None:
-    provenance = sorted((described / "provenance").iterdir())
-    before = snapshot(described / "messages")
-    describe(
-        MESSAGES, described / "messages", SETTINGS, provenance, {"trajectories": {"failed": 3}}
-    )
-    assert snapshot(described / "messages") == before
+def test_cards_and_charts_are_reproducible(tmp_path: Path) -> None:
+    demos = [make_trajectory(tmp_path, "demo", TABLE)]
+    for name in ("one", "two"):
+        build_described("messages", demos, tmp_path / name, SETTINGS)
+    before = snapshot(tmp_path / "one")
+    assert snapshot(tmp_path / "two") == before
     assert tmp_path.as_posix() not in str(before["README.md"])
 
 
@@ -184,13 +174,15 @@ def test_any_labels_make_a_chart(bars: dict[str, int]) -> None:
 
 
 def test_an_empty_dataset_has_a_card(tmp_path: Path) -> None:
-    text = card_text(CUDAG, NOTHING, DatasetSettings(), {}, tmp_path)
+    text = card_text(CUDAG, NOTHING, DatasetSettings(), {}, ((), tmp_path))
     assert "configs" not in text
 
 
 def test_names_in_a_card_are_not_markup(tmp_path: Path) -> None:
     odd = {"![i](http://host/i.png)": 1, "<b>x</b>|": 2, "__main__": 3}
-    card = card_text(CUDAG, replace(NOTHING, applications=odd, actions=odd), SETTINGS, {}, tmp_path)
+    card = card_text(
+        CUDAG, replace(NOTHING, applications=odd, actions=odd), SETTINGS, {}, ((), tmp_path)
+    )
     lines = [line for line in card.splitlines() if "host" in line or "main" in line or "<b" in line]
     assert [line for line in lines if line.startswith("|")] == 2 * [
         r"| !\[i\](http\://host/i.png) | 1 |",

@@ -8,12 +8,11 @@ import cv2
 import pyarrow.parquet as pq
 import pytest
 
-from demo_pipeline.exports.cudag.dataset import build_cudag, dataset_directory_name
+from demo_pipeline.exports.cudag.dataset import dataset_directory_name
 from demo_pipeline.exports.cudag.models import to_ru
-from demo_pipeline.exports.cudag.tool_calls import parse_tool_calls
 from demo_pipeline.exports.cudag.validator import validate_cudag
 from demo_pipeline.exports.prompts import system_prompt
-from demo_pipeline.exports.sft import build_sft
+from demo_pipeline.exports.tool_calls import parse_tool_calls
 from demo_pipeline.problems import Severity, errors
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline_tests.datasets.builders import (
@@ -25,6 +24,7 @@ from demo_pipeline_tests.datasets.builders import (
     snapshot,
 )
 from demo_pipeline_tests.exports.cudag.editing import read_records, read_tests
+from demo_pipeline_tests.exports.forms import build_cudag, build_sft
 
 TRAIN = DatasetSettings(train_ratio=1.0, val_ratio=0.0, test_ratio=0.0)
 TEST = DatasetSettings(train_ratio=0.0, val_ratio=0.0, test_ratio=1.0)

@@ -6,7 +6,7 @@ from typing import Any
 import cv2
 import pytest
 
-from demo_pipeline.exports.cudag.dataset import build_cudag, dataset_directory_name
+from demo_pipeline.exports.cudag.dataset import dataset_directory_name
 from demo_pipeline.exports.cudag.validator import validate_cudag
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline_tests.datasets.builders import (
@@ -18,6 +18,7 @@ from demo_pipeline_tests.datasets.builders import (
 )
 from demo_pipeline_tests.datasets.seen_screens import element, write_tree
 from demo_pipeline_tests.exports.cudag.editing import read_records, read_tests
+from demo_pipeline_tests.exports.forms import build_cudag
 
 TRAIN = DatasetSettings(train_ratio=1.0, val_ratio=0.0, test_ratio=0.0)
 

@@ -1,6 +1,5 @@
 """What is written in another form and read again is the same action, or a declared loss."""
 
-import json
 import os
 import string
 from collections.abc import Sequence
@@ -11,21 +10,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from demo_pipeline.desktopd.models import KEY_NAMES, PARAMETERS, ActionType, StepAction, points
-from demo_pipeline.exports.agentnet_code import AGENTNET_LOSSES, agentnet_code, decode_code
+from demo_pipeline.exports.agentnet_code import (
+    AGENTNET_LOSSES,
+    agentnet_code,
+    decode_agentnet_answer,
+)
 from demo_pipeline.exports.answers import (
-    UNKNOWN_KEY,
     ActionEncoder,
     Answer,
     AnsweredAction,
     InexpressibleError,
 )
-from demo_pipeline.exports.atif import atif_call, decode_atif_answer
-from demo_pipeline.exports.cua_lite_actions import (
-    COMPUTER,
-    argument_faults,
-    decode_cua_lite_answer,
-    lite_actions,
-)
+from demo_pipeline.exports.cua_lite_actions import lite_actions
 
 pytestmark = pytest.mark.no_cover  # other tests run the same lines
 
@@ -129,21 +125,6 @@ def plain(action: AnsweredAction) -> tuple[str, dict[str, Any]]:
     return action.action_type.value, kept | ({"button": button} if with_button else {})
 
 
-@given(steps())
-@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
-def test_cua_lite_says_the_same_again(step: tuple[AnsweredAction, tuple[int, int]]) -> None:
-    action, size = step
-    written = said(lite_actions, step, [UNKNOWN_KEY])
-    if written is None:
-        return
-    assert not list(argument_faults(COMPUTER, {"actions": written}))
-    read = only(decode_cua_lite_answer(json.dumps({"actions": written}), size))
-    assert lite_actions(read, size) == written
-    one_key = [key.replace("command", "win") for key in _keys(action)]
-    assert _keys(read) == one_key
-    assert_same(_without_keys(action), _without_keys(read), (size[0] / 1000, size[1] / 1000))
-
-
 def _keys(action: AnsweredAction) -> list[str]:
     members = action.parameters.members()
     return [*(members.get("keys") or []), *(members.get("modifiers") or [])]
@@ -164,18 +145,9 @@ def test_agentnet_says_the_same_again(step: tuple[AnsweredAction, tuple[int, int
     code = said(agentnet_code, step, AGENTNET_LOSSES)
     if code is None:
         return
-    read = only(decode_code(code, size))
+    read = only(decode_agentnet_answer(code, size))
     assert agentnet_code(read, size) == code
     assert_same(action, read, (0, 0))  # a ten-thousandth is less than half a pixel
-
-
-@given(steps())
-@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
-def test_atif_says_the_same_again(step: tuple[AnsweredAction, tuple[int, int]]) -> None:
-    action, size = step
-    call = atif_call(action, size)
-    read = only(decode_atif_answer(json.dumps([call]), size))
-    assert (read, atif_call(read, size)) == (action, call)
 
 
 def action_of(kind: ActionType, **parameters: Any) -> AnsweredAction:
@@ -229,12 +201,12 @@ def test_agentnets_code_is_as_its_readers_know_it() -> None:
 @pytest.mark.parametrize("presses", [1000, 1001, 1500, 2000])
 def test_agentnets_readers_take_a_key_that_was_held_for_long(presses: int) -> None:
     key = action_of(ActionType.HOTKEY, keys=["down"], presses=presses)
-    assert decode_code(agentnet_code(key, SIZE), SIZE).actions == (key,)
+    assert decode_agentnet_answer(agentnet_code(key, SIZE), SIZE).actions == (key,)
 
 
 def test_agentnet_cannot_say_keys_together_that_were_held_for_long() -> None:
     keys = action_of(ActionType.HOTKEY, keys=["ctrl", "z"], presses=1000)
-    assert decode_code(agentnet_code(keys, SIZE), SIZE).actions == (keys,)
+    assert decode_agentnet_answer(agentnet_code(keys, SIZE), SIZE).actions == (keys,)
     with pytest.raises(InexpressibleError, match="held_keys"):
         agentnet_code(action_of(ActionType.HOTKEY, keys=["ctrl", "z"], presses=1001), SIZE)
 

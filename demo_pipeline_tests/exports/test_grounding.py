@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from demo_pipeline.datasets.export_loop import ExportSummary, build_form
-from demo_pipeline.exports.grounding import GROUNDING_FORM, validate_grounding
+from demo_pipeline.exports.assemble import ExportSummary, build_form
 from demo_pipeline.files.image_files import png_size
 from demo_pipeline.files.parquet import read_rows
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory, snapshot
 from demo_pipeline_tests.datasets.seen_screens import element, make_seen, timed, write_tree
+from demo_pipeline_tests.exports.forms import GROUNDING_FORM, validate_grounding
 
 SAVE = element("button", "Save", (100, 200, 80, 31))
 HELP = element("menuitem", "Help", (300, 0, 60, 30))

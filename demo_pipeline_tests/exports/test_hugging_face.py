@@ -11,25 +11,12 @@ import cv2
 import pytest
 
 from demo_pipeline.datasets.index import build_index
-from demo_pipeline.exports.cards import (
-    CUDAG,
-    MESSAGES,
-    SFT,
-    describe,
-    describe_index,
-)
-from demo_pipeline.exports.cudag.dataset import build_cudag
-from demo_pipeline.exports.messages import build_messages
-from demo_pipeline.exports.sft import build_sft
+from demo_pipeline.exports.cards import describe_index
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 from demo_pipeline_tests.datasets.builders import CLICK, TABLE, make_trajectory, read_lines
+from demo_pipeline_tests.exports.forms import build_described
 
-BUILD = {
-    "sft": (build_sft, SFT),
-    "messages": (build_messages, MESSAGES),
-    "cudag": (build_cudag, CUDAG),
-}
 CONFIGS = {
     "dataset": ("trajectories", "steps", "hidden_actions"),
     "sft": ("default",),
@@ -42,14 +29,11 @@ EMBEDDED = DatasetSettings(embed_images=True)
 
 def build_all(root: Path, demos: list[DatasetTrajectory]) -> None:
     """Every export with its card, and the messages once more with pictures in the tables."""
-    provenance = [demo.provenance for demo in demos]
     build_index(demos, root / "dataset", DatasetSettings(), ("demo_pipeline", "0"))
     describe_index(root / "dataset", DatasetSettings())
-    for name, (build, kind) in BUILD.items():
-        build(demos, root / name, DatasetSettings())
-        describe(kind, root / name, DatasetSettings(), provenance, {})
-    build_messages(demos, root / "embedded", EMBEDDED)
-    describe(MESSAGES, root / "embedded", EMBEDDED, provenance, {})
+    for name in ("sft", "messages", "cudag"):
+        build_described(name, demos, root / name, DatasetSettings())
+    build_described("messages", demos, root / "embedded", EMBEDDED)
     (root / "dataset" / "trajectories").symlink_to(root / "trajectories")
 
 
@@ -234,8 +218,7 @@ def test_samples_without_a_tree_load_as_text(tmp_path: Path, hub: Any, differing
         hidden=[(2, "click", "off_screen")],
     )
     settings = DatasetSettings(train_ratio=1, val_ratio=0, test_ratio=0, max_hidden_share=1)
-    build_sft([demo], tmp_path / "sft", settings)
-    describe(SFT, tmp_path / "sft", settings, [demo.provenance], {})
+    build_described("sft", [demo], tmp_path / "sft", settings)
     rows = hub(str(tmp_path / "sft"), cache_dir=str(tmp_path / "cache"))["train"]
     assert rows.features["ui_tree"].dtype == "string"
     assert {row["step_index"] for row in rows if row["ui_tree"] is None} == differing

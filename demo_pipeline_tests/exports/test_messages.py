@@ -6,13 +6,8 @@ from pathlib import Path
 import jsonschema
 import pyarrow.parquet as pq
 
-from demo_pipeline.exports.cudag.dataset import build_cudag
-from demo_pipeline.exports.cudag.tool_calls import ToolCall
-from demo_pipeline.exports.messages import (
-    build_messages,
-    validate_messages,
-)
 from demo_pipeline.exports.prompts import action_sentence
+from demo_pipeline.exports.tool_calls import ToolCall
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline_tests.datasets.builders import (
     CLICK,
@@ -21,6 +16,7 @@ from demo_pipeline_tests.datasets.builders import (
     read_lines,
     snapshot,
 )
+from demo_pipeline_tests.exports.forms import build_cudag, build_messages, validate_messages
 
 
 def all_lines(out: Path) -> list[dict]:

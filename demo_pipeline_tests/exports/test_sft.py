@@ -5,14 +5,7 @@ import json
 import pyarrow.parquet as pq
 import pytest
 
-from demo_pipeline.exports.cudag.dataset import build_cudag
-from demo_pipeline.exports.sft import (
-    SFT_SCHEMA,
-    SftSample,
-    build_sft,
-    validate_sft,
-    validate_sft_folder,
-)
+from demo_pipeline.exports.sft import SFT_SCHEMA, SftSample, validate_sft, validate_sft_folder
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline_tests.datasets.builders import (
     CLICK,
@@ -21,6 +14,7 @@ from demo_pipeline_tests.datasets.builders import (
     read_lines,
     snapshot,
 )
+from demo_pipeline_tests.exports.forms import build_cudag, build_sft
 
 
 def test_every_step_gives_a_sample_with_the_previous_actions(tmp_path):

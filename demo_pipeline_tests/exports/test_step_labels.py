@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
-from demo_pipeline.datasets.export_loop import ExportSummary, plan_export
-from demo_pipeline.exports.step_labels import build_step_labels, validate_step_labels
+from demo_pipeline.datasets.splits import plan_export
+from demo_pipeline.exports.assemble import ExportSummary
 from demo_pipeline.files.parquet import read_rows
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory, snapshot
+from demo_pipeline_tests.exports.forms import build_step_labels, validate_step_labels
 
 TYPE: tuple[str, dict[str, Any]] = ("type", {"text": "a\nb\u2028{c"})
 CLICKED = '{"action_type": "click", "parameters": {"x": 960, "y": 540, "button": "left"}}'

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from demo_pipeline.datasets.export_loop import ExportSummary, build_form
-from demo_pipeline.exports.transitions import TRANSITIONS_FORM, validate_transitions
+from demo_pipeline.exports.assemble import ExportSummary, build_form
 from demo_pipeline.files.parquet import read_rows
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 from demo_pipeline_tests.datasets.builders import CLICK, TABLE, make_trajectory, snapshot
 from demo_pipeline_tests.datasets.seen_screens import timed
+from demo_pipeline_tests.exports.forms import TRANSITIONS_FORM, validate_transitions
 
 WAIT: tuple[str, dict[str, Any]] = ("wait", {"seconds": 2.5})
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from demo_pipeline.datasets.export_loop import plan_export, plan_splits
 from demo_pipeline.datasets.selection import select
-from demo_pipeline.exports.step_labels import build_step_labels, validate_step_labels
+from demo_pipeline.datasets.splits import plan_export, plan_splits
 from demo_pipeline.files.parquet import read_rows
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
+from demo_pipeline_tests.exports.forms import build_step_labels, validate_step_labels
 
 ALL_TRAIN: dict[str, Any] = {"train_ratio": 1, "val_ratio": 0, "test_ratio": 0}
 

@@ -12,7 +12,6 @@ import pytest
 from demo_pipeline.desktopd.validator import validate_trajectory
 from demo_pipeline.exports.dataset_stages import INDEX_STAGE
 from demo_pipeline.exports.dataset_statistics import STATISTICS_STAGE, read_statistics
-from demo_pipeline.exports.sft import build_sft
 from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.results import BuildResult
 from demo_pipeline.runs.stage_runs import run_stage
@@ -23,6 +22,7 @@ from demo_pipeline.trajectories.provenance import HIDDEN_ACTIONS_FILE, read_prov
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 from demo_pipeline_tests.datasets.builders import read_lines
+from demo_pipeline_tests.exports.forms import build_sft
 from demo_pipeline_tests.named_stages import CUDAG_STAGE, MESSAGES_STAGE, SFT_STAGE
 from demo_pipeline_tests.sample_workspace import open_workspace, run_catalog
 from demo_pipeline_tests.simulator.form import SMALL, script

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from demo_pipeline.datasets.export_loop import plan_splits
+from demo_pipeline.datasets.splits import plan_splits
 from demo_pipeline.osworld.task_text import slug
 from demo_pipeline.recording.recording_stages import RAW_RECORDINGS_STAGE
 from demo_pipeline.review.review_store import forget_demonstration

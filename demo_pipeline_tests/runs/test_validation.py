@@ -11,9 +11,6 @@ from typing import Any
 import pytest
 
 from demo_pipeline.evaluation.agentnetbench_files import build_agentnetbench
-from demo_pipeline.exports.cudag.dataset import build_cudag
-from demo_pipeline.exports.messages import build_messages
-from demo_pipeline.exports.sft import build_sft
 from demo_pipeline.problems import DemonstrationError, Severity, errors
 from demo_pipeline.runs.validation import (
     FORMATS,
@@ -25,6 +22,7 @@ from demo_pipeline.runs.validation import (
 from demo_pipeline.settings import DatasetSettings, Settings
 from demo_pipeline_tests.datasets.builders import make_trajectory
 from demo_pipeline_tests.desktopd import good_dataset
+from demo_pipeline_tests.exports.forms import build_cudag, build_messages, build_sft
 from demo_pipeline_tests.sample_workspace import open_workspace, run_all_stages, write_demos
 from demo_pipeline_tests.uploads import BREAKING, TYPED, upload
 

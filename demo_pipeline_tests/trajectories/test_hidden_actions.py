@@ -10,16 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from demo_pipeline.datasets.export_loop import plan_export
 from demo_pipeline.datasets.index import build_index
-from demo_pipeline.datasets.splits import Split
+from demo_pipeline.datasets.splits import Split, plan_export
 from demo_pipeline.desktopd.validator import validate_trajectory
-from demo_pipeline.exports.cards import SFT, describe, describe_index
-from demo_pipeline.exports.cudag.dataset import build_cudag, dataset_directory_name
+from demo_pipeline.exports.cards import describe_index
+from demo_pipeline.exports.cudag.dataset import dataset_directory_name
 from demo_pipeline.exports.cudag.validator import validate_cudag
-from demo_pipeline.exports.messages import build_messages, validate_messages
 from demo_pipeline.exports.prompts import hidden_words
-from demo_pipeline.exports.sft import build_sft, validate_sft
+from demo_pipeline.exports.sft import validate_sft
 from demo_pipeline.problems import errors
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.provenance import (
@@ -32,6 +30,13 @@ from demo_pipeline.trajectories.provenance import (
 )
 from demo_pipeline_tests.datasets.builders import CLICK, hide, make_trajectory, read_lines
 from demo_pipeline_tests.exports.cudag.editing import read_records
+from demo_pipeline_tests.exports.forms import (
+    build_cudag,
+    build_described,
+    build_messages,
+    build_sft,
+    validate_messages,
+)
 
 ALL_TRAIN = DatasetSettings(train_ratio=1.0, val_ratio=0.0, test_ratio=0.0)
 ALL_SEEN = ALL_TRAIN.model_copy(update={"max_hidden_share": 1.0})
@@ -283,8 +288,7 @@ def test_a_card_names_them_only_when_there_are_any(tmp_path: Path) -> None:
     texts = {}
     for name, gaps in (("torn", GAPS), ("whole", [])):
         demo = make_trajectory(tmp_path / name, name, [CLICK] * 8, hidden=gaps)
-        summary = build_sft([demo], tmp_path / name, ALL_TRAIN)
-        describe(SFT, tmp_path / name, ALL_TRAIN, [demo.provenance], summary.left_out)
+        build_described("sft", [demo], tmp_path / name, ALL_TRAIN)
         texts[name] = (tmp_path / name / "README.md").read_text()
     assert "| actions left out: before video | 1 |" in texts["torn"]
     assert "on another display" in texts["torn"]

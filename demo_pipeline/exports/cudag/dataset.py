@@ -14,23 +14,23 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import cv2
 from pydantic import JsonValue
 
-from demo_pipeline.datasets.export_loop import ExportPlan, ExportSummary, build_form
-from demo_pipeline.datasets.record_forms import Excluded, Form, KeptRecord, Record, RecordSource
+from demo_pipeline.datasets.dataset_inputs import DatasetInputs
 from demo_pipeline.datasets.selection import EPOCH, Candidate, select
 from demo_pipeline.datasets.splits import (
+    ExportPlan,
     Split,
     SplitPlan,
     split_at,
     split_intervals,
     stable_position,
 )
+from demo_pipeline.exports.assemble import ExportSummary
 from demo_pipeline.exports.cudag.models import (
     DIRECTORY_PATTERN,
     GENERATOR,
@@ -39,20 +39,23 @@ from demo_pipeline.exports.cudag.models import (
     REPORT_FILE,
     CudagMetadata,
 )
-from demo_pipeline.exports.cudag.record_rules import cudag_record_problems, member
+from demo_pipeline.exports.cudag.record_rules import cudag_record_problems
 from demo_pipeline.exports.cudag.records import (
     DRAFT_EXCLUSIONS,
     DRAFT_SETTINGS,
     DRAG,
     record_drafts,
 )
-from demo_pipeline.exports.cudag.tool_calls import RU_MAX, render_tool_calls
+from demo_pipeline.exports.cudag.validator import validate_cudag, validate_cudag_file
+from demo_pipeline.exports.form import Excluded, File, Form, Kept, Row, Source
 from demo_pipeline.exports.prompts import scroll_rule, system_prompt, tool_schema, units_per_notch
-from demo_pipeline.exports.record_checks import checked_records
+from demo_pipeline.exports.tool_calls import RU_MAX, render_tool_calls
 from demo_pipeline.files.image_files import Pixels, PngWriter
 from demo_pipeline.files.json_files import dump_json
 from demo_pipeline.files.shown_text import escape_markers
+from demo_pipeline.problems import Problem
 from demo_pipeline.settings import NAME_PART, DatasetSettings
+from demo_pipeline.stage import Check
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 
 MADE = "cudag"  # the folder of images beside the kept records
@@ -67,7 +70,7 @@ def image_suffix(settings: DatasetSettings) -> str:
 
 
 def cudag_pictures(
-    candidate: Candidate, split: Split, record: KeptRecord, settings: DatasetSettings
+    candidate: Candidate, split: Split, record: Kept, settings: DatasetSettings
 ) -> Mapping[str, str]:
     """The pictures of a record; see `Form.pictures`. A JPEG may be made of a screenshot."""
     (path,) = record.files.values()
@@ -90,7 +93,7 @@ def _first(source: DatasetTrajectory, image: str, screenshot: str) -> str:
 
 
 def make_cudag_picture(
-    source: str, target: str, record: KeptRecord, settings: DatasetSettings
+    source: str, target: str, record: Kept, settings: DatasetSettings
 ) -> bool | None:
     """Write what is not a link; see `Form.make`.
 
@@ -114,7 +117,7 @@ def make_cudag_picture(
 
 
 def prepare_cudag_pictures(
-    candidate: Candidate, records: Sequence[KeptRecord], settings: DatasetSettings, out: Path
+    candidate: Candidate, records: Sequence[Kept], settings: DatasetSettings, out: Path
 ) -> None:
     """Make the JPEGs, and what the hash of the task puts into the test split; see `Form.prepare`.
 
@@ -263,24 +266,6 @@ def decisive_settings(settings: DatasetSettings) -> dict[str, JsonValue]:
     return _values(settings, _DECISIVE) | {"image_mode": _images(settings)}
 
 
-_RECORDED: Mapping[str, tuple[str, ...]] = {  # setting → its place in config.json
-    **{name: (name,) for name in ("name_prefix", "user", "seed", *_CHOICES)},
-    **{f"{name}_ratio": ("split_ratios", name) for name in HASHED},
-    "cudag_scroll_sign": ("scroll", "positive"),
-    "cudag_scroll_unit": ("scroll", "unit"),
-    "cudag_pixels_per_notch": ("scroll", "pixels_per_notch"),
-}
-
-
-def recorded_settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of the settings that a config.json holds; those that it lacks are left out."""
-    known = {name: member(config, *place) for name, place in _RECORDED.items()}
-    if isinstance(time := config.get("generated_at"), str):
-        known["timestamp"] = re.sub("[-:Z]", "", time).replace("T", "_")
-    known["image_mode"] = "jpeg" if member(config, "images", "format") == "jpeg" else "link"
-    return {name: value for name, value in known.items() if value is not None}
-
-
 def _values(settings: DatasetSettings, names: Sequence[str]) -> dict[str, JsonValue]:
     values: dict[str, JsonValue] = settings.model_dump(mode="json", include=set(names))
     return {name: values[name] for name in names}
@@ -365,38 +350,11 @@ def _derived_files(
     }
 
 
-def derived_again(
-    root: Path, config: Any, report: Any, records: dict[str, int], tasks: Mapping[str, int]
-) -> dict[str, Any]:
-    """The same for a dataset that was written, of its counted records and its stated settings.
-
-    The groups, what was left out and what filled a split are as its split report states them.
-
-    Raises:
-        AttributeError, LookupError, TypeError, ValueError: the report has not the form of ours.
-    """
-    settings = DatasetSettings(**recorded_settings(config))
-    known = member(report, "trajectories") or {}
-    splits = {key: Split(one["split"]) for key, one in known.items()}
-    members = {key: one["group"] for key, one in known.items()}
-    groups = {members[key]: split for key, split in splits.items()}
-    filled = tuple((one["group"], Split(one["split"])) for one in member(report, "filled") or ())
-    empty = tuple(map(Split, member(report, "empty") or ()))
-    absent = tuple(member(report, "held_out_applications_absent") or ())
-    plan = SplitPlan(splits, groups, members, filled, empty, absent)
-    left_out = [member(report, "excluded", n) or {} for n in ("trajectories", "records", "actions")]
-    summary = ExportSummary("records", records, 0, left_out[0], left_out[1], left_out[2], ())
-    escaped = {n: member(config, "escaped_markers", n) or 0 for n in ("prompts", "tool_calls")}
-    time = _generated_at(EPOCH, settings)
-    made = _configuration(settings, time, dict(sorted(tasks.items())), plan, escaped)
-    return _derived_files(root, settings, made, _split_report(plan, settings, summary))
-
-
 _DATA = ("train", "val", "held_out")  # of which data.jsonl is the union, byte for byte
 _PROMPTS, _CALLS, _TASK = "markers of prompts", "markers of calls", "task "  # what is counted
 
 
-def _records(made_of: RecordSource) -> Iterator[Record | Excluded]:
+def _rows(made_of: Source) -> Iterator[Row | Excluded]:
     """Yield the drafts of a trajectory as lines of all kinds of splits."""
     for draft in record_drafts(made_of):
         if isinstance(draft, Excluded):
@@ -414,10 +372,10 @@ def _records(made_of: RecordSource) -> Iterator[Record | Excluded]:
             f"{_TASK}{draft.metadata.task_type}": 1,
         }
         files = {draft.id: draft.screenshot}
-        yield Record(draft.id, draft.prompt, draft.screenshot, parts, files, counts)
+        yield Row(draft.id, draft.prompt, draft.screenshot, parts, files, counts)
 
 
-def _instruction_markers(made_of: RecordSource) -> Mapping[str, int]:
+def _instruction_markers(made_of: Source) -> Mapping[str, int]:
     in_prompt = made_of.settings.prompt_style != "grounding"
     instruction = made_of.trajectory.task.instruction
     return {_PROMPTS: escape_markers(instruction)[1] if in_prompt else 0}
@@ -470,27 +428,107 @@ def _finish(
     }
 
 
-CUDAG_FORM = Form(
+def _kind_of(row: Kept) -> tuple[int, str]:
+    kind = next(name.removeprefix(_TASK) for name in row.counts if name.startswith(_TASK))
+    return int(row.id.rpartition("_")[2]), kind
+
+
+def replaced_directories(
+    inputs: DatasetInputs, directory: str, published: Collection[str]
+) -> list[str]:
+    """The published directories that a new one replaces: of its prefix and user, at another time.
+
+    Args:
+        inputs: for the setting `keep_previous`, with which there are none.
+        directory: name of the new output.
+        published: names of the stage's published outputs.
+    """
+    if inputs.settings.datasets.keep_previous:
+        return []
+    return [name for name in published if name != directory and _family(name) == _family(directory)]
+
+
+def verify_one_configuration(inputs: DatasetInputs, _out: Path) -> list[Problem]:
+    """A problem for each directory of the same prefix and user that other settings have made.
+
+    Directories of another code version are not compared: an update may change a default.
+    """
+    settings = inputs.settings.datasets
+    family, wanted = f"{settings.name_prefix}--{settings.user}", decisive_settings(settings)
+    problems = []
+    for name, version in inputs.published.items():
+        is_comparable = version.manifest.recipe.code_version == inputs.code_version
+        built = version.manifest.summary.get(SETTINGS_DETAIL)
+        is_family = _family(name.rpartition("/")[2]) == family
+        if not is_family or not is_comparable or not isinstance(built, Mapping):
+            continue
+        if differing := [key for key in wanted if key in built and built[key] != wanted[key]]:
+            keys = ", ".join(f"datasets.{key}" for key in differing)
+            message = (
+                f"{name} has the same prefix and user, but was built with other values of {keys}; "
+                "it stays published"
+            )
+            remedy = (
+                "give these settings another datasets.name_prefix, so that both can be told apart"
+            )
+            problems.append(Problem("other_settings", "config.json", message, remedy=remedy))
+    return problems
+
+
+def _family(directory: str) -> str:
+    """Prefix and user of `<prefix>--<user>--<timestamp>`."""
+    return directory.rpartition("--")[0]
+
+
+_CONVERSED = frozenset({Split.TRAIN, Split.VAL, Split.HELD_OUT})
+_TESTED = frozenset({Split.TEST})
+FORM = Form(
     name="cudag",
-    code_version="15",
+    asset="cudag_dataset",
+    folder="datasets",
+    description="A CUDAG dataset: data, train and val as JSONL, test with images. No task and no "
+    "demonstration is in two splits.",
+    code_version="16",
     settings=(
         *DRAFT_SETTINGS,
         *("image_mode", "jpeg_quality", "seed", "train_ratio", "val_ratio", "test_ratio"),
     ),
-    unit="records",
     exclusions=DRAFT_EXCLUSIONS,
-    records=_records,
-    files=lambda split, _: (
-        {"test": ("test/test.json",), "test_line": (RECORD_FILES["test"],)}
-        if split is Split.TEST
-        else {"line": (f"{split.value}.jsonl",)}
+    unit="records",
+    rows=_rows,
+    files=(
+        File(
+            "line",
+            "{split}.jsonl",
+            checked=cudag_record_problems,
+            only=_CONVERSED,
+            config="default",
+        ),
+        File("test", "test/test.json", only=_TESTED, config="test"),
+        File("test_line", RECORD_FILES["test"], only=_TESTED),
     ),
+    check="cudag_schema",
+    kind_of=_kind_of,
     pictures=cudag_pictures,
     make=make_cudag_picture,
     prepare=prepare_cudag_pictures,
-    instruction_in_prompt=lambda settings: settings.prompt_style != "grounding",
     of_trajectory=_instruction_markers,
     finish=_finish,
-    problems=checked_records(line=cudag_record_problems),
+    marks=("data.jsonl", "train.jsonl", "val.jsonl", "config.json", "images", "test"),
+    decisive=False,
+    line_key="conversations",
+    validate=validate_cudag,
+    validate_file=validate_cudag_file,
+    checks=(
+        Check(
+            "one_configuration",
+            "No published directory of the same prefix and user was built with other settings.",
+            verify_one_configuration,
+            compared=("records",),
+        ),
+    ),
+    subfolder=lambda inputs: dataset_directory_name(
+        inputs.committed.trajectories, inputs.settings.datasets
+    ),
+    replaces=replaced_directories,
 )
-build_cudag = partial(build_form, CUDAG_FORM)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from demo_pipeline.desktopd.models import DragParameters, ScrollParameters, StepAction, points
-from demo_pipeline.exports.cudag.tool_calls import RU_MAX
+from demo_pipeline.exports.tool_calls import RU_MAX
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.provenance import ProvenanceRow
 

@@ -17,7 +17,8 @@ from pydantic import BaseModel, Field, ValidationError
 
 from demo_pipeline.desktopd.models import Text
 from demo_pipeline.exports.cudag.models import ID_PATTERN, IMAGE_TOKEN, to_ru
-from demo_pipeline.exports.cudag.tool_calls import (
+from demo_pipeline.exports.record_checks import NamedFiles, StrictDocument
+from demo_pipeline.exports.tool_calls import (
     RU_MAX,
     TOOL_NAME,
     ToolCallError,
@@ -27,7 +28,6 @@ from demo_pipeline.exports.cudag.tool_calls import (
     is_pair,
     parse_tool_calls,
 )
-from demo_pipeline.exports.record_checks import NamedFiles, StrictDocument
 from demo_pipeline.files.base_model import Document, explain, field_name
 from demo_pipeline.files.json_files import JsonFileError, parse_json
 from demo_pipeline.problems import Problem, Severity

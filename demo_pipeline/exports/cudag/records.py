@@ -1,4 +1,4 @@
-"""Makes CUDAG records of the steps of a trajectory, and rows of records for statistics.
+"""Makes CUDAG records of the steps of a trajectory.
 
 Belongs here: the screenshot, prompt and answer of a record, and what calls cannot say of an action:
 held modifiers, a drag with another button, a place outside the screen. Steps that give no record
@@ -9,14 +9,9 @@ read a few lines at a time: DuckDB would keep each JSON file as a whole in memor
 
 import json
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import msgspec
-import pyarrow as pa
-
-from demo_pipeline.datasets.record_forms import Excluded, RecordSource
 from demo_pipeline.desktopd.models import (
     ActionType,
     DragParameters,
@@ -34,12 +29,7 @@ from demo_pipeline.exports.cudag.models import (
     cudag_id,
     target_tolerance,
 )
-from demo_pipeline.exports.cudag.tool_calls import (
-    ToolCall,
-    WheelUnits,
-    render_tool_calls,
-    write_calls,
-)
+from demo_pipeline.exports.form import Excluded, Source
 from demo_pipeline.exports.grounding_elements import names_one_element
 from demo_pipeline.exports.prompts import (
     grounding_prompt,
@@ -57,7 +47,12 @@ from demo_pipeline.exports.step_facts import (
     readable_size,
     step_exclusion,
 )
-from demo_pipeline.files.parquet import rows_table
+from demo_pipeline.exports.tool_calls import (
+    ToolCall,
+    WheelUnits,
+    render_tool_calls,
+    write_calls,
+)
 from demo_pipeline.files.shown_text import escape_markers
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.pointer_leaks import LEAK_EXCLUSIONS
@@ -161,7 +156,7 @@ class RecordDraft(NamedTuple):
         return json.dumps(entry, ensure_ascii=False)
 
 
-def record_drafts(made_of: RecordSource) -> Iterator[RecordDraft | Excluded]:
+def record_drafts(made_of: Source) -> Iterator[RecordDraft | Excluded]:
     """Yield a record per step, then the `terminate` record on the final screenshot.
 
     A step that gives no record is yielded as `Excluded`, for a reason of `DRAFT_EXCLUSIONS`. There
@@ -192,7 +187,7 @@ def record_drafts(made_of: RecordSource) -> Iterator[RecordDraft | Excluded]:
     yield _end_draft(made_of, history)
 
 
-def _end_draft(made_of: RecordSource, history: Sequence[str]) -> RecordDraft | Excluded:
+def _end_draft(made_of: Source, history: Sequence[str]) -> RecordDraft | Excluded:
     """The `terminate` record, whose step index follows that of the last step."""
     trajectory, settings = made_of.trajectory, made_of.settings
     screenshot, success = trajectory.final_screenshot, trajectory.result.success
@@ -233,7 +228,7 @@ def _prompt(
 
 
 def _metadata(
-    made_of: RecordSource, step: StepFiles, calls: Sequence[ToolCall], size: Pair
+    made_of: Source, step: StepFiles, calls: Sequence[ToolCall], size: Pair
 ) -> CudagMetadata:
     """The metadata of a step."""
     action, positions, given = step.action, points(step.action), step.action.parameters
@@ -256,39 +251,3 @@ def _metadata(
         reasoning=action.reasoning,
         target_bbox=box,
     )
-
-
-_FILES = ("train.jsonl", "val.jsonl", "held_out.jsonl", "test/test.json")
-_COLUMNS = ("trajectory_id", "step_index", "application", "task_type")
-_TEXT = pa.dictionary(pa.int32(), pa.string())
-_TYPES = (_TEXT, pa.int64(), _TEXT, _TEXT, _TEXT)
-_SCHEMA = pa.schema(zip((*_COLUMNS[:3], "kind", "split"), _TYPES, strict=True))
-_LINES_AT_ONCE = 4096
-
-
-class _Record(msgspec.Struct):
-    metadata: dict[str, Any]
-
-
-def counted_rows(out: Path) -> pa.Table:
-    """Trajectory, step, application, kind of action and split of every record.
-
-    Args:
-        out: a dataset that this pipeline has written: each record is on a line of its own.
-
-    Raises:
-        msgspec.DecodeError: a line is not a record.
-        OSError: a file cannot be read.
-    """
-    files = [out / name for name in _FILES if (out / name).is_file()]
-    return pa.concat_tables([_SCHEMA.empty_table(), *(t for file in files for t in _rows(file))])
-
-
-def _rows(path: Path) -> Iterator[pa.Table]:
-    split, decoder = path.name.partition(".")[0], msgspec.json.Decoder(_Record)
-    with path.open("rb") as lines:
-        found = (line.strip().removesuffix(b",") for line in lines)
-        records = (decoder.decode(line).metadata for line in found if line.startswith(b"{"))
-        while some := list(islice(records, _LINES_AT_ONCE)):
-            columns = [[one[name] for one in some] for name in _COLUMNS]
-            yield rows_table([*columns, [split] * len(some)], _SCHEMA)

@@ -2,7 +2,7 @@
 
 Belongs here: which directories and files must be there; what must not repeat over records, splits
 and images; the extra files that this pipeline writes, which datasets of other generators need not
-have, compared with what dataset.py makes of the records. Rules for one record are in
+have. Rules for one record are in
 record_rules.py.
 
 Locations are those of the CUDAG document: `train.jsonl:42` is line 42 of the file; `test.json:5` is
@@ -10,14 +10,12 @@ the fifth entry of the array in `test/test.json`, counted from 1; `test/` and `.
 """
 
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from demo_pipeline.exports.cudag.dataset import derived_again, recorded_settings
 from demo_pipeline.exports.cudag.models import (
     DIRECTORY_PATTERN,
     GENERATOR,
@@ -38,17 +36,14 @@ from demo_pipeline.exports.cudag.record_rules import (
     printable,
     shared,
     training_faults,
-    typed,
 )
-from demo_pipeline.exports.cudag.tool_calls import ToolCallError, is_number, parse_tool_calls
 from demo_pipeline.exports.record_checks import NamedFiles, no_records
+from demo_pipeline.exports.tool_calls import ToolCallError, is_number, parse_tool_calls
 from demo_pipeline.files.json_files import JsonFileError, load_json, parse_json
 from demo_pipeline.problems import Problem, Severity
-from demo_pipeline.settings import DatasetSettings
 
 _REMEDY = "build the dataset again"
 _UNION_REMEDY = "make data.jsonl the union of train, val and held_out"
-_NOTHING, _SHOWN = "missing", 80  # a value that is not there; characters of one in a message
 _OF_OURS = (REPORT_FILE, "system_prompt.txt", "tools.json", "dataset_info.json")
 _TESTS = RECORD_FILES["test"]
 _REQUIRED = (  # kind, the directory that problems name, name
@@ -336,32 +331,10 @@ class _Validation:
             self._report("./", None, CudagFault("shared_image", message, remedy, Scope.NOTE))
         if not self._ours:
             return
-        values: dict[str, Any] = {"config.json": self._config}
         for name in filter(self._require, _OF_OURS):
-            is_json, path = name.endswith(".json"), self.root / name
-            text = "" if is_json else path.read_text("utf-8", "replace")
-            values[name] = self._load(name, name, Scope.OURS) if is_json else text
-        if (report := values.get(REPORT_FILE)) is not None:
-            self._report(REPORT_FILE, None, *self._report_faults(report))
-        self._compare_derived(values, report)
-
-    def _compare_derived(self, values: Mapping[str, Any], report: Any) -> None:
-        """Compare the files beside the records with what records and settings give."""
-        faults = list(typed(recorded_settings(self._config), DatasetSettings, "config"))
-        self._report("config.json", None, *faults)
-        if faults:
-            return
-        try:
-            made = derived_again(self.root, self._config, report, self.records, self._tasks)
-        except (AttributeError, LookupError, TypeError, ValueError):
-            fault = ours("split_report", "has not the form of a split report", _REMEDY)
-            self._report(REPORT_FILE, None, fault)
-            return
-        for name in [name for name, value in values.items() if value is not None]:
-            for place, one, other in _differences(values[name], made[name]):
-                if other != _NOTHING or name != "dataset_info.json":  # which may list others
-                    message = f"{place} is {one}, but records and settings give {other}".strip()
-                    self._report(name, None, ours("derived_file", message, _REMEDY))
+            value = self._load(name, name, Scope.OURS) if name.endswith(".json") else None
+            if name == REPORT_FILE and value is not None:
+                self._report(name, None, *self._report_faults(value))
 
     def _report_faults(self, report: Any) -> Iterator[CudagFault]:
         """Yield where the split report differs from the records, task groups in two splits.
@@ -393,19 +366,6 @@ class _Validation:
             message = f"{split} is empty: {reason}"
             remedy = f"record more tasks, or set datasets.{split}_ratio to 0"
             yield CudagFault("empty_split", message, remedy, Scope.NOTE)
-
-
-def _differences(found: Any, made: Any, *place: str) -> Iterator[tuple[str, str, str]]:
-    """Yield the place and both values where JSON values differ, long ones from there on."""
-    if isinstance(found, dict) and isinstance(made, dict):
-        for key in found | made:
-            values = found.get(key, _NOTHING), made.get(key, _NOTHING)
-            yield from _differences(*values, *place, printable(key))
-    elif found != made:
-        one, other = (v if v == _NOTHING else json.dumps(v) for v in (found, made))
-        same = next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), 0)
-        start = max(0, same - _SHOWN // 4) if max(len(one), len(other)) > _SHOWN else 0
-        yield ".".join(place), one[start:][:_SHOWN], other[start:][:_SHOWN]
 
 
 def _is_kind(path: Path, wanted: str) -> bool:

@@ -11,8 +11,8 @@ from demo_pipeline.desktopd.models import PARAMETERS, ActionType, StepAction
 from demo_pipeline.evaluation.true_steps import places
 from demo_pipeline.exports.answers import AnsweredAction, AnswerFormatError, ForeignAction
 from demo_pipeline.exports.cudag.records import tool_calls
-from demo_pipeline.exports.cudag.tool_calls import WheelUnits, cudag_decoder, render_tool_calls
 from demo_pipeline.exports.messages import messages_decoder
+from demo_pipeline.exports.tool_calls import WheelUnits, cudag_decoder, render_tool_calls
 from demo_pipeline.settings import DatasetSettings
 
 SIZE = (1920, 1080)

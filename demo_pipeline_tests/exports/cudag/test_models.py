@@ -16,7 +16,7 @@ from demo_pipeline.exports.cudag.models import (
     tolerance_ru,
 )
 from demo_pipeline.exports.cudag.records import RecordDraft
-from demo_pipeline.exports.cudag.tool_calls import (
+from demo_pipeline.exports.tool_calls import (
     ARGUMENTS,
     ToolCall,
     ToolCallError,

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from demo_pipeline.exports.cudag.dataset import build_cudag
 from demo_pipeline.exports.cudag.validator import validate_cudag
 from demo_pipeline.problems import errors
 from demo_pipeline.settings import DatasetSettings
@@ -22,6 +21,7 @@ from demo_pipeline_tests.exports.cudag.editing import (
     edit_test,
     put,
 )
+from demo_pipeline_tests.exports.forms import build_cudag
 from demo_pipeline_tests.places import file_and_line
 
 NAME = "calendar--mike--20251203_123456"
@@ -480,14 +480,6 @@ TESTS: list[Mutation] = [
     asked(14, lambda _: 3, "record must be a JSON object"),
 ]
 
-GIVE = "but records and settings give"
-
-
-def derived(file: str, change: Change, message: str) -> Mutation:
-    """A change of a file that records and settings give."""
-    return held(file, change), file, message
-
-
 CONFIGS: list[Mutation] = [
     (
         held("splits.json", lambda _: [1]),
@@ -508,76 +500,6 @@ CONFIGS: list[Mutation] = [
         held("splits.json", put("trajectories", "demo_1", "group", value="task_demo_0")),
         "splits.json",
         "group 'task_demo_0' is in val (val.jsonl:1) and in test (test.json:1)",
-    ),
-    derived("config.json", drop("seed"), f"seed is missing, {GIVE} 0"),
-    derived("config.json", put("seed", value="0"), f'seed is "0", {GIVE} 0'),
-    derived("config.json", put("seed", value=[]), "seed: Input should be a valid integer"),
-    derived("config.json", put("train_split", value=None), f"train_split is null, {GIVE} 0.8"),
-    derived("config.json", put("generated_at", value="2025-12-03"), "timestamp: String should"),
-    derived("config.json", put("task_counts", "drag", value=99), f"task_counts.drag is 99, {GIVE}"),
-    derived(
-        "config.json", put("task_counts", "tap", value=1), f"task_counts.tap is 1, {GIVE} miss"
-    ),
-    derived(
-        "config.json", put("task_types", value=["drag"]), f'task_types is ["drag"], {GIVE} ["do'
-    ),
-    derived("config.json", drop("scroll"), f"scroll is missing, {GIVE} "),
-    derived("config.json", put("system_prompt", value="Hi"), f'system_prompt is "Hi", {GIVE} "You'),
-    derived(
-        "config.json", put("split_ratios", "val", value=0.3), ": train_ratio, val_ratio and test"
-    ),
-    derived("config.json", put("split_filled", value=3), f"split_filled is 3, {GIVE} ["),
-    (held("splits.json", put("filled", value=[])), "config.json", "split_filled is [{"),
-    derived(
-        "splits.json",
-        drop("splits", "val", "groups"),
-        f"splits.val.groups is missing, {GIVE} 1",
-    ),
-    derived(
-        "splits.json",
-        put("splits", "val", "records", value=3),
-        f"splits.val.records is 3, {GIVE} 14",
-    ),
-    derived(
-        "splits.json",
-        put("splits", "test", "trajectories", value=3),
-        f"splits.test.trajectories is 3, {GIVE} 1",
-    ),
-    derived(
-        "splits.json",
-        put("splits", "test", "share", value=0.9),
-        f"splits.test.share is 0.9, {GIVE} 0.333333",
-    ),
-    derived(
-        "splits.json",
-        put("splits", "val", "ratio", value=0.5),
-        f"splits.val.ratio is 0.5, {GIVE} 0.1",
-    ),
-    derived(
-        "splits.json", drop("excluded", "records"), f"excluded.records is missing, {GIVE} {{}}"
-    ),
-    derived("splits.json", drop("trajectories"), f"trajectories is missing, {GIVE} {{}}"),
-    derived(
-        "splits.json",
-        put("trajectories", "demo_1", "split", value="x"),
-        "has not the form of a split report",
-    ),
-    derived("tools.json", lambda _: {"a": 1}, f'is {{"a": 1}}, {GIVE} [{{"type": "function"'),
-    derived(
-        "tools.json",
-        put(0, "function", "parameters", value={}),
-        'is d.", "parameters": {}}}], but records and settings give d.", "parameters": {"type"',
-    ),
-    derived("dataset_info.json", lambda _: [1], f'is [1], {GIVE} {{"demonstrations_train"'),
-    derived(
-        "dataset_info.json",
-        drop("demonstrations_val"),
-        f"demonstrations_val is missing, {GIVE}",
-    ),
-    (
-        appended("system_prompt.txt", b"Be quick."),
-        "system_prompt.txt",
-        "is ",
     ),
 ]
 

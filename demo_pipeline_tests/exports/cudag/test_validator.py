@@ -8,7 +8,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from demo_pipeline.exports.cudag.dataset import build_cudag
 from demo_pipeline.exports.cudag.validator import validate_cudag
 from demo_pipeline.problems import Severity, errors
 from demo_pipeline.settings import DatasetSettings
@@ -21,6 +20,7 @@ from demo_pipeline_tests.exports.cudag.editing import (
     problem_lines,
     put,
 )
+from demo_pipeline_tests.exports.forms import build_cudag
 from demo_pipeline_tests.places import file_and_line
 
 NAME = "calendar--mike--20251203_123456"

@@ -5,11 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from demo_pipeline.datasets.export_loop import build_form
-from demo_pipeline.datasets.record_forms import Excluded, Form, Record, RecordSource
-from demo_pipeline.exports.cudag.dataset import build_cudag
-from demo_pipeline.exports.messages import build_messages
-from demo_pipeline.exports.sft import build_sft
+from demo_pipeline.exports.assemble import build_form
+from demo_pipeline.exports.form import Excluded, File, Form, Row, Source
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline_tests.datasets.builders import (
     CLICK,
@@ -17,12 +14,13 @@ from demo_pipeline_tests.datasets.builders import (
     make_trajectory,
     read_lines,
 )
+from demo_pipeline_tests.exports.forms import build_cudag, build_messages, build_sft
 
 LINES = {"samples", "trajectories", "records", "excluded_trajectories", "excluded_samples"}
 CUDAG = {"name", "trajectories", "records", "excluded_trajectories", "excluded_records"}
 
 
-def _episodes(made_of: RecordSource) -> Iterator[Record | Excluded]:
+def _episodes(made_of: Source) -> Iterator[Row | Excluded]:
     """A whole trajectory as one record, unless it is long."""
     trajectory = made_of.trajectory
     assert set(made_of.rows) == {step.index for step in trajectory.steps}
@@ -31,18 +29,21 @@ def _episodes(made_of: RecordSource) -> Iterator[Record | Excluded]:
     else:
         first = trajectory.steps[0].screenshot
         parts = {"line": {"id": trajectory.id}}
-        yield Record(trajectory.id, made_of.candidate.instruction, first, parts, {})
+        yield Row(trajectory.id, made_of.candidate.instruction, first, parts, {})
 
 
 EPISODES = Form(
     name="atif",
+    asset="episodes",
+    folder="episodes",
+    description="",
+    check="",
     code_version="1",
     settings=(),
     unit="episodes",
     exclusions=("too_long", "disk_full"),
-    records=_episodes,
-    files=lambda split, _: {"line": (f"{split.value}.jsonl", "all.jsonl")},
-    make=lambda _source, _target, _record, _settings: None,
+    rows=_episodes,
+    files=(File("line", "{split}.jsonl"), File("line", "all.jsonl")),
 )
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from demo_pipeline.exports.agentnet_code import decode_agentnet_answer, decode_code
+from demo_pipeline.exports.agentnet_code import decode_agentnet_answer, read_code
 from demo_pipeline.exports.answers import AnsweredAction, AnswerFormatError, ForeignAction
 
 SIZE = (1920, 1080)
@@ -180,7 +180,7 @@ def test_what_is_no_answer_is_refused_for_a_reason(code: str) -> None:
 def test_the_strict_reading_takes_no_other_spellings(code: str) -> None:
     assert decode_agentnet_answer(code, SIZE)
     with pytest.raises(AnswerFormatError):
-        decode_code(code, SIZE)
+        read_code(code)
 
 
 _PIECES = st.sampled_from(

@@ -1,0 +1,442 @@
+"""What a form is, and its rows of one trajectory: made once, kept as lines, put together later.
+
+Belongs here: the types that the module of a form uses, the lines that keep its rows, and finding a
+form by its name. Which rows a dataset holds, and in which split, is decided in assemble.py.
+"""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import pyarrow as pa
+
+from demo_pipeline.datasets.selection import (
+    BAD_STEP,
+    TRAJECTORY_FILE,
+    Candidate,
+    Head,
+    candidate_of,
+    head_of,
+    kept_lines,
+    load_corrected,
+    read_head,
+    trajectory_lines,
+)
+from demo_pipeline.datasets.splits import Split
+from demo_pipeline.desktopd.trajectory_reader import Trajectory
+from demo_pipeline.files import json_files
+from demo_pipeline.files.atomic_write import file_digest
+from demo_pipeline.files.shown_text import replace_surrogates
+from demo_pipeline.problems import Problem
+from demo_pipeline.review.decisions import Corrected
+from demo_pipeline.settings import DatasetSettings, ExportName
+from demo_pipeline.trajectories.provenance import ProvenanceRow
+from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
+
+SHARED_SPLITS = frozenset({Split.TRAIN, Split.VAL, Split.TEST})
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What one record of a step, or of a whole trajectory, puts into a dataset of any split.
+
+    Attributes:
+        id: no two rows of a dataset have the same.
+        prompt: what is asked about the screenshot; the same screenshot with the same prompt is
+            never written to two splits.
+        screenshot: a file of the trajectory, of a whole trajectory that of its first step.
+        parts: part → row of a table, or else a line: text or JSON value.
+        files: name in the dataset, or what `Form.pictures` makes one of → file of the trajectory.
+        counts: what the dataset counts over its rows.
+        documents: name → text of a file of its own. Names here and in `files` may begin with
+            `{split}/`.
+    """
+
+    id: str
+    prompt: str
+    screenshot: Path
+    parts: Mapping[str, Any]
+    files: Mapping[str, Path]
+    counts: Mapping[str, int] = field(default_factory=dict)
+    documents: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Excluded:
+    """Stands for a row that is not written.
+
+    Attributes:
+        reason: one of the form's `exclusions`.
+    """
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What the rows of a trajectory are made of.
+
+    Attributes:
+        candidate: what datasets know of it.
+        trajectory: as people corrected it, with notes.
+        rows: its provenance, by step.
+        settings: those that the form declares; reading another one raises `AttributeError`.
+    """
+
+    candidate: Candidate
+    trajectory: Trajectory
+    rows: Mapping[int, ProvenanceRow]
+    settings: DatasetSettings
+
+    @property
+    def id(self) -> str:
+        """The trajectory's id, as rows have it."""
+        return replace_surrogates(self.trajectory.id)
+
+    @property
+    def application(self) -> str:
+        """The application of its task, as rows have it."""
+        return replace_surrogates(self.trajectory.task.application)
+
+    @property
+    def instruction(self) -> str:
+        """The instruction of its task, as rows have it."""
+        return replace_surrogates(self.trajectory.task.instruction)
+
+    def name(self, file: Path) -> str:
+        """A file as rows name it: `trajectories/<id>/steps/000/screenshot.png`."""
+        path = file.relative_to(self.candidate.source.path).as_posix()
+        return f"trajectories/{self.candidate.source.id}/{path}"
+
+
+class Kept(msgspec.Struct):
+    """A row as its line keeps it.
+
+    Attributes:
+        id, counts, documents: see `Row`.
+        question: SHA-256 over the prompt and the screenshot's SHA-256.
+        files: name → path below the trajectory's folder.
+        parts: name → row, or the text of a line.
+    """
+
+    id: str
+    question: str
+    files: dict[str, str]
+    parts: dict[str, Any]
+    counts: dict[str, int]
+    documents: dict[str, str] = {}  # a struct copies it
+
+
+class _KeptHead(msgspec.Struct):
+    """The first line: rows that a trajectory does not give, by reason, and what it counts."""
+
+    excluded: dict[str, int]
+    counts: dict[str, int]
+
+
+_KEPT, _HEAD = msgspec.json.Decoder(Kept), msgspec.json.Decoder(_KeptHead)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The columns of a Parquet file.
+
+    Attributes:
+        schema: the columns.
+        rows: that are held in memory and become a row group.
+        characters: of text that end a row group earlier; None: no limit.
+        annotated: the columns where some trajectory of the dataset has one of `notes`.
+        notes: kinds of annotations, and names of other wordings of the instruction.
+    """
+
+    schema: pa.Schema
+    rows: int = 512
+    characters: int | None = None
+    annotated: pa.Schema | None = None
+    notes: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """The files of a part, one a split: `.jsonl` lines, `.json` an array, `.parquet` a table.
+
+    Attributes:
+        part: whose values are written.
+        path: with `{split}`; with `{id}` each row has a file, which is the text of the part.
+        table: of a Parquet file, by the settings.
+        checked: what describes a value, for the check of the rows and for `validate`: a
+            `RecordFormat`, or what yields its problems.
+        empty: the splits whose file is written without a row, too.
+        only: the splits that have the file.
+        config: the configuration of the card that loads it; empty: none does.
+        base: the folder that names in its values are relative to; with `{id}` its own.
+    """
+
+    part: str
+    path: str | Callable[[DatasetSettings, Split], str]
+    table: Callable[[DatasetSettings], Table] | None = None
+    checked: Any = None
+    empty: frozenset[Split] = SHARED_SPLITS
+    only: frozenset[Split] = frozenset(Split)
+    config: str = ""
+    base: str = ""
+
+    def at(self, split: Split, settings: DatasetSettings) -> str:
+        """Its path in a split."""
+        path = self.path if isinstance(self.path, str) else self.path(settings, split)
+        return path.replace("{split}", split.value)
+
+
+Pictures = Callable[[Candidate, Split, Kept, DatasetSettings], Mapping[str, str]]
+Validate = Callable[[Path], Sequence[Problem]]
+
+
+def linked_pictures(
+    candidate: Candidate, split: Split, row: Kept, _settings: DatasetSettings
+) -> Mapping[str, str]:
+    """The files of a row under their names; see `Form.pictures`."""
+    folder = candidate.source.folder
+    return {
+        name.replace("{split}", split.value, 1): f"{folder}/{path}"
+        for name, path in row.files.items()
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Form:
+    """All that the package knows of a form: `FORM` of its module. Defaults suit most forms.
+
+    Attributes:
+        name: in `datasets.exports`, and of its module.
+        asset: name of the stage.
+        folder: of the dataset in the store.
+        description: what it is, for people.
+        code_version: increased whenever the code writes other bytes for the same inputs.
+        settings: names of those in `datasets` that its rows depend on.
+        exclusions: why a row may be left out; each reason is counted from 0.
+        rows: yields the rows of a trajectory, and an `Excluded` for each that is left out. When a
+            hidden action follows the last step, the final screenshot is not its doing.
+        files: what its rows are written to.
+        check: name of the check that compares the dataset with the rows.
+        unit: what is counted: `samples`, `records`, or `steps` of whole trajectories.
+        kinds: tags of the asset.
+        kind_of: step (-1: of the whole) and kind of what is done, for the numbers of the card.
+        place: a row of a table as a split has it; gets the folder of its trajectory.
+        pictures: where a row's pictures are written, and their files.
+        whole: it is of whole trajectories, not of steps.
+        finish: writes the other files; returns details of the summary.
+        marks: names in its folder by which `validate` recognises it.
+        decisive: one of `marks` is enough.
+        line_key: a key that each of its lines has, and no line of another form.
+        validate: of a seed's format, the problems of a dataset of anybody's; None: `validate` asks
+            what `files` say.
+        validate_file: the same of one file.
+        hub: each `HubTable` in the layout for the Hugging Face Hub.
+        views: each `View` over its tables, for `demo-pipeline stats`.
+        checks: further checks of the dataset.
+        subfolder, replaces: see `TrainingExport`.
+        make, prepare, of_trajectory: CUDAG's alone. Writes a picture that is not a link (None: it
+            is one; False: it cannot be written); writes such pictures beside the kept rows already;
+            what a trajectory as a whole counts.
+        plan, parts, skips_bad_steps: step labels' alone. Another plan than that of most forms; what
+            a dataset takes of a row, when reviews say more than the row; a bad step gives no row.
+    """
+
+    name: ExportName
+    asset: str
+    folder: str
+    description: str
+    code_version: str
+    settings: tuple[str, ...]
+    exclusions: Sequence[str]
+    rows: Callable[[Source], Iterator[Row | Excluded]]
+    files: tuple[File, ...]
+    check: str
+    unit: str = "samples"
+    kinds: frozenset[str] = frozenset({"json"})
+    kind_of: Callable[[Kept], tuple[int, str]] = lambda _: (-1, "trajectory")
+    place: Callable[[Mapping[str, Any], Split, DatasetSettings, str], Mapping[str, Any]] = (
+        lambda row, _split, _settings, _folder: row
+    )
+    pictures: Pictures = linked_pictures
+    whole: bool = False
+    finish: Callable[..., Mapping[str, Any]] = lambda *_: {}
+    marks: tuple[str, ...] = ()
+    decisive: bool = True
+    line_key: str = ""
+    validate: Validate | None = None
+    validate_file: Validate | None = None
+    hub: tuple[Any, ...] = ()
+    views: tuple[Any, ...] = ()
+    checks: tuple[Any, ...] = ()
+    subfolder: Callable[[Any], str] | None = None
+    replaces: Callable[..., Sequence[str]] | None = None
+    make: Callable[[str, str, Kept, DatasetSettings], bool | None] = lambda *_: None
+    prepare: Callable[[Candidate, Sequence[Kept], DatasetSettings, Path], None] = lambda *_: None
+    of_trajectory: Callable[[Source], Mapping[str, int]] = lambda _: {}
+    plan: Callable[..., Any] | None = None
+    parts: Callable[[Candidate, Kept, DatasetSettings], Mapping[str, Any]] = (
+        lambda _candidate, row, _settings: row.parts
+    )
+    skips_bad_steps: bool = True
+
+    @property
+    def file(self) -> str:
+        """The name of the file that keeps the rows of a trajectory."""
+        return f"{self.name}.jsonl"
+
+    def own(self, settings: DatasetSettings) -> DatasetSettings:
+        """The settings that rows are made with: all but the declared ones have their default."""
+        names = (*self.settings, "exclude_steps")
+        return DatasetSettings.model_construct(**{n: getattr(settings, n) for n in names})
+
+    def fingerprint(self, settings: DatasetSettings) -> str:
+        """What its rows depend on besides the trajectory."""
+        return f"{self.code_version} {self.own(settings).fingerprint()}"
+
+
+def of_row(part: str, kind: str) -> Callable[[Kept], tuple[int, str]]:
+    """What finds step and kind in the columns of a part; see `Form.kind_of`."""
+
+    def find(row: Kept) -> tuple[int, str]:
+        return row.parts[part].get("step_index", -1), row.parts[part][kind]
+
+    return find
+
+
+class _Declared:
+    """The settings of a form, as `Source` has them."""
+
+    def __init__(self, form: Form, own: DatasetSettings) -> None:
+        self._form, self._own = form, own
+
+    def __getattr__(self, name: str) -> Any:
+        if name in DatasetSettings.model_fields and name not in self._form.settings:
+            raise AttributeError(f"{self._form.name} reads datasets.{name}; name it in `settings`")
+        return getattr(self._own, name)
+
+
+def form_of(name: str) -> Form:
+    """The form of a name, from its module, which is loaded when it is first needed.
+
+    The module is `exports/<name>.py`, or `dataset.py` in the folder of that name.
+    """
+    module = import_module(f"{__package__}.{name}")
+    if not hasattr(module, "FORM"):
+        module = import_module(f"{module.__name__}.dataset")
+    form: Form = module.FORM
+    return form
+
+
+def json_text(value: Any) -> str:
+    """JSON on one line, of any depth: a tree inside a row can be deep."""
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except RecursionError:
+        return json_files.encode(value, indent=None)
+
+
+def write_rows(
+    source: DatasetTrajectory, forms: Sequence[Form], out: Path, settings: DatasetSettings
+) -> Mapping[str, int]:
+    """Write what datasets need of a trajectory, and its rows in some forms.
+
+    The rows are of the trajectory as people corrected it.
+
+    Returns:
+        Form → number of rows.
+
+    Raises:
+        DemonstrationError: the trajectory cannot be read.
+    """
+    recorded, rows = read_head(source)
+    (out / TRAJECTORY_FILE).write_bytes(b"".join(trajectory_lines(recorded, rows)))
+    head, loaded = head_of(source), load_corrected(source, rows)
+    counts: dict[str, int] = {}
+    for form in forms:
+        own = form.own(settings)
+        lines = list(row_lines(form, source, head, loaded, own))
+        (out / form.file).write_bytes(b"".join(lines))
+        kept = [_KEPT.decode(line) for line in lines[1:]]
+        form.prepare(candidate_of(source, head, own), kept, own, out)
+        counts[form.name] = len(kept)
+    return counts
+
+
+def row_lines(
+    form: Form,
+    source: DatasetTrajectory,
+    head: Head,
+    loaded: Corrected,
+    own: DatasetSettings,
+) -> Iterator[bytes]:
+    """Yield the lines that keep the rows of a trajectory: a head, then `Kept`.
+
+    `own`: see `Form.own`.
+    """
+    tables = {file.part for file in form.files if file.table}
+    trajectory, candidate = loaded.trajectory, candidate_of(source, head, own)
+    bad = {step.screenshot for step in trajectory.steps if step.index in candidate.bad_steps}
+    declared = cast("DatasetSettings", _Declared(form, own))
+    made_of = Source(candidate, trajectory, loaded.rows, declared)
+    lines, excluded = [], Counter[str]()
+    for row in form.rows(made_of):
+        if isinstance(row, Excluded):
+            excluded[row.reason] += 1
+        elif form.skips_bad_steps and row.screenshot in bad:
+            excluded[BAD_STEP] += 1
+        else:
+            lines.append(_line(row, candidate, tables))
+    yield _encoded({"excluded": excluded, "counts": dict(form.of_trajectory(made_of))})
+    yield from lines
+
+
+def _line(row: Row, candidate: Candidate, tables: set[str]) -> bytes:
+    top = len(candidate.source.folder) + 1
+    return _encoded(
+        {
+            "id": row.id,
+            "question": question(row.prompt, row.screenshot),
+            "files": {name: str(path)[top:] for name, path in row.files.items()},
+            "counts": row.counts,
+            "parts": {
+                name: value if name in tables or isinstance(value, str) else json_text(value)
+                for name, value in row.parts.items()
+            },
+            **({"documents": row.documents} if row.documents else {}),
+        }
+    )
+
+
+def question(prompt: str, screenshot: Path) -> str:
+    """SHA-256, in hex, of a prompt and the SHA-256 of the screenshot that it is about."""
+    digest = hashlib.sha256(prompt.encode(errors="replace"))
+    digest.update(bytes.fromhex(file_digest(screenshot).sha256))
+    return digest.hexdigest()
+
+
+def _encoded(value: Mapping[str, Any]) -> bytes:
+    # Lone surrogates, which no trainer's JSON reader accepts, become "?".
+    return f"{json.dumps(value, ensure_ascii=False)}\n".encode("utf-8", "replace")
+
+
+def kept_rows(
+    form: Form, source: DatasetTrajectory, settings: DatasetSettings
+) -> tuple[_KeptHead, Iterator[Kept]]:
+    """The rows of a trajectory, from the file that keeps them if it has one.
+
+    Raises:
+        DemonstrationError: the trajectory cannot be read.
+        ChangedOutput: the file is not the one that was committed.
+    """
+    lines = kept_lines(source, form.file)
+    if lines is None:
+        head, own = head_of(source), form.own(settings)
+        lines = list(row_lines(form, source, head, load_corrected(source), own))
+    return _HEAD.decode(lines[0]), map(_KEPT.decode, lines[1:])

@@ -1,0 +1,46 @@
+"""The forms and what builds and validates their datasets, by the names that tests use."""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from demo_pipeline.datasets.dataset_inputs import WrittenDataset
+from demo_pipeline.exports.assemble import build_form
+from demo_pipeline.exports.cards import describe_form
+from demo_pipeline.exports.dataset_stages import export_of
+from demo_pipeline.exports.dataset_statistics import DatasetStats
+from demo_pipeline.exports.form import form_of
+from demo_pipeline.problems import Problem
+from demo_pipeline.settings import DatasetSettings, Settings
+from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
+
+
+def validate_as(name: str, path: Path) -> list[Problem]:
+    """What `demo-pipeline validate` finds in a folder, or a file, of a form."""
+    return list(export_of(form_of(name)).validated_as.validate(path, Settings()))
+
+
+build_sft, build_messages, build_cudag, build_step_labels = (
+    partial(build_form, form_of(name)) for name in ("sft", "messages", "cudag", "step_labels")
+)
+AGENTNET_FORM, ATIF_FORM, CUA_LITE_FORM = map(form_of, ("agentnet", "atif", "cua_lite"))
+GROUNDING_FORM, TRANSITIONS_FORM = map(form_of, ("grounding", "transitions"))
+validate_agentnet, validate_atif, validate_cua_lite = (
+    partial(validate_as, name) for name in ("agentnet", "atif", "cua_lite")
+)
+validate_grounding, validate_transitions, validate_step_labels, validate_messages = (
+    partial(validate_as, name) for name in ("grounding", "transitions", "step_labels", "messages")
+)
+
+
+def build_described(
+    name: str,
+    demos: Sequence[DatasetTrajectory],
+    out: Path,
+    settings: DatasetSettings,
+) -> DatasetStats:
+    """A dataset with its card and charts; returns what is in it."""
+    form, written = form_of(name), WrittenDataset()
+    summary = build_form(form, demos, out, settings, written)
+    provenance = [demo.provenance for demo in demos]
+    return describe_form(form, out, settings, (written, provenance), summary)

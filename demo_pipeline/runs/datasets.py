@@ -43,7 +43,6 @@ from demo_pipeline.store.versions import (
     Recipe,
     Staging,
     Version,
-    VersionKey,
     VersionName,
 )
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory

@@ -1,4 +1,4 @@
-"""A new exporter is one entry in the registry of dataset stages, and nothing else."""
+"""A new exporter is a module and its name in the settings, and nothing else."""
 
 import json
 import os
@@ -15,40 +15,45 @@ from demo_pipeline_tests.dagster_homes import WITHOUT_OUTPUT_YAML
 from demo_pipeline_tests.sample_workspace import copy_of
 
 PACKAGE = Path(stages.__file__).parents[1]
-REGISTRY = Path(stages.__file__).relative_to(PACKAGE)
-ENTRY = '''
+MODULE = """
+from collections.abc import Iterator
 
-def _run_toy(context, out):
-    """One line and one Parquet row per trajectory, naming it."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+import pyarrow as pa
 
-    ids = [trajectory.id for trajectory in context.committed.trajectories]
-    (out / "toy.jsonl").write_text("".join(f'"{key}"\\n' for key in ids))
-    pq.write_table(pa.table({"trajectory_id": ids}), out / "toy.parquet")
-    return {"lines": len(ids)}
+from demo_pipeline.datasets.sql_views import View
+from demo_pipeline.exports.form import Excluded, File, Form, Row, Source, Table
+from demo_pipeline.exports.record_checks import RecordFormat, StrictDocument
 
 
-def _verify_toy(_context, out):
-    lines = (out / "toy.jsonl").read_text().splitlines()
-    return [] if lines else [Problem("empty_toy", "toy.jsonl", "has no line")]
+class ToyLine(StrictDocument):
+    id: str
 
 
-from demo_pipeline.problems import Problem
-from demo_pipeline.stage import Check
+def _rows(made_of: Source) -> Iterator[Row | Excluded]:
+    first = made_of.trajectory.steps[0].screenshot
+    parts = {"line": {"id": made_of.id}, "row": {"trajectory_id": made_of.id}}
+    yield Row(made_of.id, made_of.instruction, first, parts, {f"{made_of.id}.png": first})
 
-TOY_STAGE = Stage(
-    name="toy_dataset",
+
+FORM = Form(
+    name="toy",
+    asset="toy_dataset",
     folder="toy",
     description="A toy dataset: the id of every trajectory, one per line.",
-    kinds=frozenset({"json"}),
     code_version="1",
-    build=_run_toy,
-    checks=(
-        Check("toy_lines", "The file has at least one line.", _verify_toy, compared=("lines",)),
+    settings=(),
+    exclusions=(),
+    rows=_rows,
+    files=(
+        File("line", "{split}.jsonl", checked=RecordFormat(ToyLine)),
+        File("row", "toy.parquet", lambda _: Table(pa.schema([("trajectory_id", pa.string())]))),
     ),
+    check="toy_lines",
+    whole=True,
+    marks=("toy.parquet",),
+    views=(View("toy", "a trajectory of the toy dataset", "toy/toy.parquet"),),
 )
-'''
+"""
 ASK_DAGSTER = """
 import json
 from demo_pipeline.definitions import defs
@@ -79,7 +84,7 @@ with dg.DagsterInstance.get() as instance:
 
 @dataclass(frozen=True)
 class Checkout:
-    """A copy of the package with one more entry, and a store that its `run` has filled."""
+    """A copy of the package with one more form, and a store that its `run` has filled."""
 
     root: Path
     run_output: str
@@ -98,6 +103,7 @@ def execute(root: Path, *arguments: str) -> str:
         "DEMO_PIPELINE_UPLOADS": str(root / "made/uploads"),
         "DEMO_PIPELINE_STORE": str(root / "made/store"),
         "DEMO_PIPELINE_OSWORLD_TASKS": str(root / "made/tasks"),
+        "DEMO_PIPELINE_DATASETS__EXPORTS": '["sft", "toy"]',
         "COLUMNS": "160",
     }
     done = subprocess.run(
@@ -117,25 +123,26 @@ def checkout(made_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Check
     root = tmp_path_factory.mktemp("checkout")
     package = root / PACKAGE.name
     shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
-    text = (package / REGISTRY).read_text(encoding="utf-8")
-    before, opening, after = text.partition(
-        "DATASET_STAGES: tuple[Stage[DatasetInputs], ...] = (\n"
-    )
-    assert opening
-    extended = f"{before}{ENTRY}\n{opening}    TOY_STAGE,\n{after}"
-    (package / REGISTRY).write_text(extended, encoding="utf-8")
+    settings = package / "settings.py"
+    text = settings.read_text(encoding="utf-8")
+    assert '    "sft",\n' in text
+    settings.write_text(text.replace('    "sft",\n', '    "sft",\n    "toy",\n', 1))
+    (package / "exports/toy.py").write_text(MODULE, encoding="utf-8")
     copy_of(made_root, root / "made")
     (root / "home").mkdir()
     (root / "home/dagster.yaml").write_text(WITHOUT_OUTPUT_YAML)
     return Checkout(root, execute(root, "-m", "demo_pipeline.cli.app", "run"))
 
 
-def test_a_run_builds_it_and_lists_it_with_its_counts(checkout: Checkout) -> None:
-    assert "0 done, 0 quarantined, 2 up to date" in checkout.run_output
+def test_a_run_builds_it_with_its_card_and_lists_it(checkout: Checkout) -> None:
     [row] = [line for line in checkout.run_output.splitlines() if "toy_dataset" in line]
-    assert "2 lines" in row
-    lines = (checkout.root / "made/store/toy/toy.jsonl").read_text().splitlines()
-    assert lines == ['"first"', '"second"']
+    assert "train 1, val 1" in row
+    store = checkout.root / "made/store/toy"
+    files = [store / f"{split}.jsonl" for split in ("train", "val", "test")]
+    lines = [json.loads(line)["id"] for file in files for line in file.read_text().splitlines()]
+    assert sorted(lines) == ["first", "second"]
+    assert (store / "first.png").read_bytes()[1:4] == b"PNG"
+    assert "A toy dataset: the id of every trajectory" in (store / "README.md").read_text()
 
 
 def test_dagster_and_the_error_messages_know_it(checkout: Checkout) -> None:
@@ -150,9 +157,19 @@ def test_dagster_and_the_error_messages_know_it(checkout: Checkout) -> None:
     }
 
 
-def test_export_copies_it(checkout: Checkout, tmp_path: Path) -> None:
+def test_export_copies_it_and_validate_recognises_the_copy(
+    checkout: Checkout, tmp_path: Path
+) -> None:
     dest = tmp_path / "out"
     assert f"{dest}/toy\n" in checkout.command("export", str(dest))
+    assert f"{dest}/toy: toy valid, 0 warnings" in checkout.command("validate", str(dest / "toy"))
+    assert "toy valid" in checkout.command("validate", "--kind", "toy", str(dest / "toy"))
+
+
+def test_stats_queries_its_view(checkout: Checkout) -> None:
+    answer = checkout.command("stats", "--json", "SELECT count(*) AS n FROM toy")
+    assert json.loads(answer) == {"answer": [{"n": 2}]}
+    assert "-- toy: a trajectory of the toy dataset\n" in checkout.command("stats", "--views")
 
 
 def test_pruning_keeps_the_run_that_built_it(checkout: Checkout) -> None:

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from demo_pipeline.datasets.dataset_inputs import WrittenDataset
 from demo_pipeline.datasets.selection import Candidate, notes_of
 from demo_pipeline.datasets.splits import ExportPlan, Split, plan_export
-from demo_pipeline.exports.form import File, Form, Kept, kept_rows
+from demo_pipeline.exports.form import File, Form, KeptRow, kept_rows
 from demo_pipeline.exports.record_checks import kept_problems
 from demo_pipeline.files.comparison import differing_files, silence
 from demo_pipeline.files.parquet import TableWriter
@@ -179,7 +179,7 @@ def build_form(
     said = {n for one in plan.selection.chosen for of in notes_of(one.source).values() for n in of}
     counts = Counter[str]()
 
-    def rows_of(candidate: Candidate) -> tuple[Mapping[str, int], Iterator[Kept]]:
+    def rows_of(candidate: Candidate) -> tuple[Mapping[str, int], Iterator[KeptRow]]:
         head, rows = kept_rows(form, candidate.source, settings)
         counts.update(head.counts)
         return head.excluded, rows
@@ -230,7 +230,7 @@ class _Files:
                 if split in file.empty & file.only and "{id}" not in file.at(split, settings):
                     self._writer(file, file.at(split, settings))
 
-    def take(self, candidate: Candidate, split: Split, row: Kept) -> str:
+    def take(self, candidate: Candidate, split: Split, row: KeptRow) -> str:
         """Write a row with its pictures; returns why it cannot be written, or nothing."""
         form, settings, folder = self._form, self._settings, candidate.source.folder
         pictures = form.pictures(candidate, split, row, settings)
@@ -259,7 +259,7 @@ class _Files:
             self._written.problems += found
         return ""
 
-    def _picture(self, name: str, source: str, row: Kept, candidate: Candidate) -> bool:
+    def _picture(self, name: str, source: str, row: KeptRow, candidate: Candidate) -> bool:
         """Write a picture, if it is not there; returns whether it could be."""
         made = self._form.make(source, f"{self._out}/{name}", row, self._settings)
         if made:

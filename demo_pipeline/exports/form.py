@@ -115,7 +115,7 @@ class Source:
         return f"trajectories/{self.candidate.source.id}/{path}"
 
 
-class Kept(msgspec.Struct):
+class KeptRow(msgspec.Struct):
     """A row as its line keeps it.
 
     Attributes:
@@ -140,7 +140,7 @@ class _KeptHead(msgspec.Struct):
     counts: dict[str, int]
 
 
-_KEPT, _HEAD = msgspec.json.Decoder(Kept), msgspec.json.Decoder(_KeptHead)
+_KEPT, _HEAD = msgspec.json.Decoder(KeptRow), msgspec.json.Decoder(_KeptHead)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,12 +193,12 @@ class File:
         return path.replace("{split}", split.value)
 
 
-Pictures = Callable[[Candidate, Split, Kept, DatasetSettings], Mapping[str, str]]
+Pictures = Callable[[Candidate, Split, KeptRow, DatasetSettings], Mapping[str, str]]
 Validate = Callable[[Path], Sequence[Problem]]
 
 
 def linked_pictures(
-    candidate: Candidate, split: Split, row: Kept, _settings: DatasetSettings
+    candidate: Candidate, split: Split, row: KeptRow, _settings: DatasetSettings
 ) -> Mapping[str, str]:
     """The files of a row under their names; see `Form.pictures`."""
     folder = candidate.source.folder
@@ -260,7 +260,7 @@ class Form:
     check: str
     unit: str = "samples"
     kinds: frozenset[str] = frozenset({"json"})
-    kind_of: Callable[[Kept], tuple[int, str]] = lambda _: (-1, "trajectory")
+    kind_of: Callable[[KeptRow], tuple[int, str]] = lambda _: (-1, "trajectory")
     place: Callable[[Mapping[str, Any], Split, DatasetSettings, str], Mapping[str, Any]] = (
         lambda row, _split, _settings, _folder: row
     )
@@ -277,11 +277,11 @@ class Form:
     checks: tuple[Any, ...] = ()
     subfolder: Callable[[Any], str] | None = None
     replaces: Callable[..., Sequence[str]] | None = None
-    make: Callable[[str, str, Kept, DatasetSettings], bool | None] = lambda *_: None
-    prepare: Callable[[Candidate, Sequence[Kept], DatasetSettings, Path], None] = lambda *_: None
+    make: Callable[[str, str, KeptRow, DatasetSettings], bool | None] = lambda *_: None
+    prepare: Callable[[Candidate, Sequence[KeptRow], DatasetSettings, Path], None] = lambda *_: None
     of_trajectory: Callable[[Source], Mapping[str, int]] = lambda _: {}
     plan: Callable[..., Any] | None = None
-    parts: Callable[[Candidate, Kept, DatasetSettings], Mapping[str, Any]] = (
+    parts: Callable[[Candidate, KeptRow, DatasetSettings], Mapping[str, Any]] = (
         lambda _candidate, row, _settings: row.parts
     )
     skips_bad_steps: bool = True
@@ -301,10 +301,10 @@ class Form:
         return f"{self.code_version} {self.own(settings).fingerprint()}"
 
 
-def of_row(part: str, kind: str) -> Callable[[Kept], tuple[int, str]]:
+def of_row(part: str, kind: str) -> Callable[[KeptRow], tuple[int, str]]:
     """What finds step and kind in the columns of a part; see `Form.kind_of`."""
 
-    def find(row: Kept) -> tuple[int, str]:
+    def find(row: KeptRow) -> tuple[int, str]:
         return row.parts[part].get("step_index", -1), row.parts[part][kind]
 
     return find
@@ -342,7 +342,7 @@ def json_text(value: Any) -> str:
         return json_files.encode(value, indent=None)
 
 
-def write_rows(
+def write_form_rows(
     source: DatasetTrajectory, forms: Sequence[Form], out: Path, settings: DatasetSettings
 ) -> Mapping[str, int]:
     """Write what datasets need of a trajectory, and its rows in some forms.
@@ -376,7 +376,7 @@ def row_lines(
     loaded: Corrected,
     own: DatasetSettings,
 ) -> Iterator[bytes]:
-    """Yield the lines that keep the rows of a trajectory: a head, then `Kept`.
+    """Yield the lines that keep the rows of a trajectory: a head, then `KeptRow`.
 
     `own`: see `Form.own`.
     """
@@ -428,7 +428,7 @@ def _encoded(value: Mapping[str, Any]) -> bytes:
 
 def kept_rows(
     form: Form, source: DatasetTrajectory, settings: DatasetSettings
-) -> tuple[_KeptHead, Iterator[Kept]]:
+) -> tuple[_KeptHead, Iterator[KeptRow]]:
     """The rows of a trajectory, from the file that keeps them if it has one.
 
     Raises:

@@ -28,7 +28,7 @@ from demo_pipeline.exports.cua_lite import (
 )
 from demo_pipeline.exports.cua_lite_actions import BBOX, POINT
 from demo_pipeline.exports.cudag.models import GENERATOR, cudag_id, to_ru
-from demo_pipeline.exports.form import Excluded, File, Form, Kept, Row, Source, Table, of_row
+from demo_pipeline.exports.form import Excluded, File, Form, KeptRow, Row, Source, Table, of_row
 from demo_pipeline.exports.grounding_elements import (
     ELEMENT_EXCLUSIONS,
     NamedElement,
@@ -240,7 +240,7 @@ def _row(made_of: Source, step: StepFiles, element: NamedElement) -> Row:
 
 
 def _pictures(
-    candidate: Candidate, split: Split, record: Kept, settings: DatasetSettings
+    candidate: Candidate, split: Split, record: KeptRow, settings: DatasetSettings
 ) -> Mapping[str, str]:
     """The screenshot by its name, and by its content for CUA-Lite."""
     found = {}

@@ -20,7 +20,7 @@ from pydantic import ConfigDict
 from demo_pipeline.datasets.selection import corrected_documents
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.trajectory_reader import json_problem
-from demo_pipeline.exports.form import File, Form, Kept
+from demo_pipeline.exports.form import File, Form, KeptRow
 from demo_pipeline.files.base_model import MAX_PROBLEMS, Document, check, limited
 from demo_pipeline.files.image_files import ImageInfo, probe_image_file
 from demo_pipeline.files.json_files import JsonFileError, decode, dump_json, load_json, parse_json
@@ -185,7 +185,7 @@ _OF_TRAJECTORY = re.compile(r"trajectories/[^/]+/")
 
 
 def kept_problems(
-    form: Form, rows: Sequence[tuple[int | None, Kept]], file: str, source: DatasetTrajectory
+    form: Form, rows: Sequence[tuple[int | None, KeptRow]], file: str, source: DatasetTrajectory
 ) -> list[Problem]:
     """What is wrong with kept rows of a trajectory, as far as the form describes their parts.
 

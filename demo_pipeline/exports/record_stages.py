@@ -16,7 +16,7 @@ import msgspec
 from demo_pipeline.annotations.annotation_store import ANNOTATIONS
 from demo_pipeline.annotations.annotations import ANNOTATIONS_FILE, row_notes, written_notes
 from demo_pipeline.datasets.selection import CORRECTIONS_FILE, NOTES_FILE
-from demo_pipeline.exports.form import Form, Kept, form_of, write_rows
+from demo_pipeline.exports.form import Form, KeptRow, form_of, write_form_rows
 from demo_pipeline.exports.record_checks import kept_problems
 from demo_pipeline.files.atomic_write import read_digest
 from demo_pipeline.files.comparison import differing_files, files_below
@@ -74,7 +74,7 @@ def _run_records(inputs: RecordingInputs, out: Path) -> Summary:
     if notes := row_notes(read_rows(inputs.folders[ANNOTATIONS] / ANNOTATIONS_FILE)):
         (out / NOTES_FILE).write_bytes(written_notes(notes))
     source, forms = _trajectory(inputs, out), built_forms(inputs.settings)
-    records = write_rows(source, forms, out, inputs.settings.datasets)
+    records = write_form_rows(source, forms, out, inputs.settings.datasets)
     (out / RECORD_DIGESTS).write_text(_digests(out), encoding="utf-8")
     return {"records": records}
 
@@ -97,12 +97,12 @@ def _verify_records(inputs: RecordingInputs, out: Path) -> list[Problem]:
     ]
 
 
-def _kept(path: Path) -> Iterator[tuple[int, Kept]]:
+def _kept(path: Path) -> Iterator[tuple[int, KeptRow]]:
     """Yield the records of a file that can be read, with their lines."""
     lines = path.read_bytes().split(b"\n")[1:-1] if path.is_file() else []
     for number, line in enumerate(lines, start=2):
         try:
-            yield number, msgspec.json.decode(line, type=Kept)
+            yield number, msgspec.json.decode(line, type=KeptRow)
         except msgspec.DecodeError:  # written so, it would have failed the build
             continue
 

@@ -33,7 +33,7 @@ from demo_pipeline.datasets.splits import (
 from demo_pipeline.desktopd.trajectory_reader import Trajectory
 from demo_pipeline.exports.answers import action_text
 from demo_pipeline.exports.cudag.models import cudag_id
-from demo_pipeline.exports.form import Excluded, File, Form, Kept, Row, Source, Table, of_row
+from demo_pipeline.exports.form import Excluded, File, Form, KeptRow, Row, Source, Table, of_row
 from demo_pipeline.exports.hub_layout import HubTable
 from demo_pipeline.exports.prompts import hidden_words
 from demo_pipeline.exports.record_checks import (
@@ -207,7 +207,7 @@ def _until_bad(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _reviewed_parts(
-    candidate: Candidate, record: Kept, settings: DatasetSettings
+    candidate: Candidate, record: KeptRow, settings: DatasetSettings
 ) -> Mapping[str, Any]:
     """Of a rejected demonstration: that its task was not done, and no label of an unmarked step."""
     if settings.require_review == "none" or not candidate.source.rejected_for:

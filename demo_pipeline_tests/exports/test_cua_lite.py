@@ -10,7 +10,7 @@ import pytest
 
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.exports.assemble import build_form
-from demo_pipeline.exports.form import Kept, write_rows
+from demo_pipeline.exports.form import KeptRow, write_form_rows
 from demo_pipeline.exports.record_checks import kept_problems
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline_tests.datasets.builders import (
@@ -263,9 +263,9 @@ class TestHardRules:
 def test_a_kept_row_is_checked_before_its_split_is_known(tmp_path: Path) -> None:
     demo, out = make_trajectory(tmp_path, "demo", TABLE), tmp_path / "records"
     out.mkdir()
-    write_rows(demo, [CUA_LITE_FORM], out, DatasetSettings())
+    write_form_rows(demo, [CUA_LITE_FORM], out, DatasetSettings())
     line = (out / CUA_LITE_FORM.file).read_bytes().split(b"\n")[1]
-    record = msgspec.json.decode(line, type=Kept)
+    record = msgspec.json.decode(line, type=KeptRow)
     assert kept_problems(CUA_LITE_FORM, [(2, record)], "cua_lite.jsonl", demo) == []
     row = record.parts["row"]
     row["messages"] = row["messages"].replace('"index": 1', '"index": 3')

@@ -47,7 +47,7 @@ from demo_pipeline.exports.cudag.records import (
     record_drafts,
 )
 from demo_pipeline.exports.cudag.validator import validate_cudag, validate_cudag_file
-from demo_pipeline.exports.form import Excluded, File, Form, Kept, Row, Source
+from demo_pipeline.exports.form import Excluded, File, Form, KeptRow, Row, Source
 from demo_pipeline.exports.prompts import scroll_rule, system_prompt, tool_schema, units_per_notch
 from demo_pipeline.exports.tool_calls import RU_MAX, render_tool_calls
 from demo_pipeline.files.image_files import Pixels, PngWriter
@@ -70,7 +70,7 @@ def image_suffix(settings: DatasetSettings) -> str:
 
 
 def cudag_pictures(
-    candidate: Candidate, split: Split, record: Kept, settings: DatasetSettings
+    candidate: Candidate, split: Split, record: KeptRow, settings: DatasetSettings
 ) -> Mapping[str, str]:
     """The pictures of a record; see `Form.pictures`. A JPEG may be made of a screenshot."""
     (path,) = record.files.values()
@@ -93,7 +93,7 @@ def _first(source: DatasetTrajectory, image: str, screenshot: str) -> str:
 
 
 def make_cudag_picture(
-    source: str, target: str, record: Kept, settings: DatasetSettings
+    source: str, target: str, record: KeptRow, settings: DatasetSettings
 ) -> bool | None:
     """Write what is not a link; see `Form.make`.
 
@@ -117,7 +117,7 @@ def make_cudag_picture(
 
 
 def prepare_cudag_pictures(
-    candidate: Candidate, records: Sequence[Kept], settings: DatasetSettings, out: Path
+    candidate: Candidate, records: Sequence[KeptRow], settings: DatasetSettings, out: Path
 ) -> None:
     """Make the JPEGs, and what the hash of the task puts into the test split; see `Form.prepare`.
 
@@ -428,7 +428,7 @@ def _finish(
     }
 
 
-def _kind_of(row: Kept) -> tuple[int, str]:
+def _kind_of(row: KeptRow) -> tuple[int, str]:
     kind = next(name.removeprefix(_TASK) for name in row.counts if name.startswith(_TASK))
     return int(row.id.rpartition("_")[2]), kind
 

@@ -79,15 +79,11 @@ class _TimeOfDay:
             self._origin = seconds
         return self.began.timestamp() * 1000 + (seconds - self._origin - self.paused) * 1000
 
-    def pause(self, seconds: float) -> None:
-        """The recording, and OBS, paused."""
-        self._paused_at = self._paused_at or seconds
-
-    def resume(self, seconds: float) -> None:
-        """They went on."""
-        if self._paused_at is not None:
+    def pause(self, seconds: float, *, begins: bool) -> None:
+        """The recording, and OBS, paused, or went on."""
+        if not begins and self._paused_at is not None:
             self.paused += max(seconds - self._paused_at, 0.0)
-        self._paused_at = None
+        self._paused_at = seconds if begins else None
 
 
 def _read(found: FoundRecording) -> SourceRecording:
@@ -121,7 +117,6 @@ def _read(found: FoundRecording) -> SourceRecording:
         task=plain_text(task.get("task_name")) or plain_text(task.get("description")),
         arch=plain_text(metadata.get("machine")),
         version=plain_text(metadata.get("version")),
-        facts={"film_file": found.films[0].name},
         lost=lost,
         left_out=left_out,
         damaged=damaged,
@@ -132,12 +127,12 @@ def _lines(
     event: dict[str, Any], platform: str, clock: _TimeOfDay, left_out: Counter[str]
 ) -> Iterator[SourceLine]:
     """Yield the lines for an event, and count what has none in `left_out`."""
-    seconds, action = number(event.get("time_stamp")), event.get("action")
+    seconds, action = number(event.get("time_stamp")), plain_text(event.get("action"))
     if seconds is None:
         left_out["without time"] += 1
         return
     if action in {"pause", "resume"}:
-        (clock.pause if action == "pause" else clock.resume)(seconds)
+        clock.pause(seconds, begins=action == "pause")
         return
     time = clock.of(seconds)
     if action in {"press", "release"}:
@@ -164,7 +159,11 @@ def _node(value: dict[str, Any], levels: int) -> dict[str, Any] | None:
     role, box = plain_text(value.get("ControlType")), value.get("BoundingRectangle")
     if not role or not levels:
         return None
-    sides = [number(box.get(side)) for side in ("left", "top", "right", "bottom")] if box else []
+    sides = (
+        [number(box.get(side)) for side in ("left", "top", "right", "bottom")]
+        if isinstance(box, dict)
+        else []
+    )
     bbox = None
     if len(sides) == 4 and None not in sides:
         left, top, right, bottom = (side or 0.0 for side in sides)

@@ -96,7 +96,6 @@ def _read(found: FoundRecording) -> SourceRecording:
         lines=lines,
         film=parts,
         film_zero_ms=zero.timestamp() * 1000,
-        facts={"segments": len(parts)},
         lost=lost,
         left_out=left_out,
     )

@@ -5,7 +5,6 @@ files as they are, and provenance that says nothing which nobody measured. It is
 runs/imported_trajectories.py.
 """
 
-import json
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -13,7 +12,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from demo_pipeline.desktopd.trajectory_reader import Trajectory, read_trajectory, step_folders
+from demo_pipeline.desktopd.validator import decode_tree
 from demo_pipeline.files.json_files import JsonFileError, dump_json, load_json
 from demo_pipeline.importers.source_recording import FoundRecording, Importer
 from demo_pipeline.osworld.task_matching import TaskMatch
@@ -76,14 +78,12 @@ def write_origin(out: Path, match: TaskMatch, platform: str) -> dict[str, Any]:
     task, result = trajectory.task, trajectory.result
     return {
         "imported": True,
-        "instruction_chars": len(task.instruction),
         "task_id": task.task_id,
         "osworld_task_id": match.task_id,
         "application": task.application,
         "steps": len(rows),
         "complete": True,
         "success": result.success,
-        "error_message": result.error_message,
         "targets": sum(row["target_x"] is not None for row in rows),
     }
 
@@ -91,12 +91,12 @@ def write_origin(out: Path, match: TaskMatch, platform: str) -> dict[str, Any]:
 def _row(trajectory: Trajectory, number: int, match: TaskMatch) -> dict[str, Any]:
     """The provenance of a step: no film, no clock, and of the tree only that it is there."""
     step, task = trajectory.steps[number], trajectory.task
-    tree = _tree(step.ui_tree)
-    at = _time(tree)
-    milliseconds = round(at.timestamp() * 1000)
-    target = step.action.target_element
-    box = _box(tree.get("root"), target.id) if target else None
-    nodes = isinstance(root := tree.get("root"), dict) and root.get("children")
+    tree = decode_tree(step.ui_tree.read_bytes())  # validated before; None: of an odd form
+    nodes = tree.nodes if tree else {}
+    at = _time(tree.timestamp if tree else "")
+    milliseconds = max(round(at.timestamp() * 1000), 0)
+    target = nodes.get(step.action.target_element.id) if step.action.target_element else None
+    box = msgspec.structs.astuple(target.bounds) if target else ()
     return dict.fromkeys(PROVENANCE_SCHEMA.names) | {
         "trajectory_id": trajectory.id,
         "step_index": number,
@@ -110,9 +110,9 @@ def _row(trajectory: Trajectory, number: int, match: TaskMatch) -> dict[str, Any
         "unavoidable": False,
         "clock_method": "none",
         "clock_uncertainty_ms": 0.0,
-        "freshness": "fresh" if nodes else "none",
+        "freshness": "fresh" if len(nodes) > 1 else "none",
         "tree_agreement": "unknown",
-        **dict(zip(_TARGET_BOX, box or (), strict=False)),
+        **dict(zip(_TARGET_BOX, box, strict=False)),
         **action_columns(step.action),
         "off_screen": False,
         "hidden_before": 0,
@@ -134,38 +134,13 @@ def _row(trajectory: Trajectory, number: int, match: TaskMatch) -> dict[str, Any
     }
 
 
-def _tree(path: Path) -> dict[str, Any]:
-    """A step's tree; empty when it cannot be read, which the validation reports."""
-    with suppress(OSError, ValueError, RecursionError):
-        tree = json.loads(path.read_bytes())
-        return tree if isinstance(tree, dict) else {}
-    return {}
-
-
-def _time(tree: dict[str, Any]) -> datetime:
-    """When the tree was read, which is all that the format says of time; else 1970."""
-    with suppress(ValueError, TypeError, OverflowError):
-        at = datetime.fromisoformat(tree["timestamp"]) if "timestamp" in tree else _UNKNOWN_TIME
+def _time(text: str) -> datetime:
+    """When a tree was read, which is all that the format says of time; else 1970."""
+    try:
+        at = datetime.fromisoformat(text)
         return at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
-    return _UNKNOWN_TIME
-
-
-def _box(root: Any, wanted: str) -> tuple[int, int, int, int] | None:
-    """x, y, width and height of the node with this id."""
-    pending = [root]
-    while pending:
-        node = pending.pop()
-        if not isinstance(node, dict):
-            continue
-        if node.get("id") == wanted:
-            with suppress(KeyError, TypeError, ValueError):
-                bounds = node["bounds"]
-                x, y, width, height = (round(bounds[s]) for s in ("x", "y", "width", "height"))
-                return x, y, width, height
-            return None
-        below = node.get("children")
-        pending += below if isinstance(below, list) else []
-    return None
+    except (ValueError, OverflowError):
+        return _UNKNOWN_TIME
 
 
 DESKTOPD = Importer(

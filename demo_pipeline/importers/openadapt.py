@@ -9,7 +9,6 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -22,6 +21,7 @@ from demo_pipeline.importers.source_recording import (
     SourceLine,
     SourceRecording,
     UnreadableSourceError,
+    moment,
     number,
     plain_text,
     pointer_lines,
@@ -60,9 +60,7 @@ def _read(found: FoundRecording) -> SourceRecording:
         raise UnreadableSourceError(f"{database}: expected one recording, found {count}")
     recording = tables["recording"][0]
     began = number(recording.get("video_start_time"))
-    at = began or number(recording.get("timestamp"))
-    if not at or at < 0:
-        raise UnreadableSourceError(f"{database}: does not say when it was recorded")
+    at = began or number(recording.get("timestamp")) or -1.0
     platform = _PLATFORMS.get(plain_text(recording.get("platform")), "")
     left_out = Counter[str]()
     events = tables["action_event"]
@@ -76,14 +74,13 @@ def _read(found: FoundRecording) -> SourceRecording:
     scoped = any(scope in plain_text(recording.get("config")) for scope in _SCOPES)
     width, height = (number(recording.get(f"monitor_{side}")) for side in ("width", "height"))
     return SourceRecording(
-        recorded_at=datetime.fromtimestamp(at, UTC),
+        recorded_at=moment(at * 1000, database),
         platform=platform,
         lines=sorted(lines, key=lambda line: line.time),
         film=(FilmPart(found.films[0]),),
         film_zero_ms=None if began is None else began * 1000,
         screen=(round(width), round(height)) if width and height and not scoped else None,
         task=plain_text(recording.get("task_description")),
-        facts={"film_file": found.films[0].name, "captured_part": scoped},
         lost=lost,
         left_out=left_out,
     )
@@ -110,7 +107,7 @@ def _tables(database: Path) -> dict[str, list[_Row]]:
 
 def _lines(row: _Row, platform: str, left_out: Counter[str]) -> Iterator[SourceLine]:
     """Yield the lines for an action, and count what has none."""
-    seconds, kind = number(row.get("timestamp")), row.get("name")
+    seconds, kind = number(row.get("timestamp")), plain_text(row.get("name"))
     if seconds is None or row.get("disabled"):
         left_out["actions without time, or disabled"] += 1
         return

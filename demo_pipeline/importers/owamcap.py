@@ -11,7 +11,6 @@ moved; its message says when it was taken. So the film gets the times of the mes
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,10 +23,10 @@ from demo_pipeline.importers.source_recording import (
     SourceLine,
     SourceRecording,
     UnreadableSourceError,
+    moment,
     number,
     plain_text,
     pointer_lines,
-    wheel,
 )
 
 _MAGIC = b"\x89MCAP0\r\n"
@@ -35,9 +34,6 @@ _TOPICS = ("screen", "mouse", "mouse/raw", "keyboard", "window")
 _FILMS = (".mkv", ".mp4")
 # The invisible border of a window, pixels a side: 6 and 8 in recordings, 8 at 100 % of scaling.
 _MOST_BORDER = 20
-# RAWMOUSE.usButtonFlags: bit of the press, bit of the release, button.
-_RAW_BUTTONS = ((0x01, 0x02, "Left"), (0x04, 0x08, "Right"), (0x10, 0x20, "Middle"))
-_RAW_WHEEL, _RAW_NOTCH = 0x400, 120
 
 
 class _Message(NamedTuple):
@@ -76,23 +72,22 @@ def _read(found: FoundRecording) -> SourceRecording:
     place = _CapturedPlace(messages, frames, size)
     left_out = Counter[str]()
     lines = [line for message in messages for line in _lines(message, place, left_out)]
-    moved = any(message.topic == "mouse" for message in messages)
-    raw = [message for message in messages if message.topic == "mouse/raw"]
-    if not moved:
-        lines += [line for message in raw for line in _raw_lines(message)]
     lost = ["sound and subtitles of the film", "titles of windows, and the states once a second"]
-    if raw:
-        told = "all reports of the mouse" if moved else "the movements of the mouse's reports"
-        lost.append(f"{told}, {len(raw)} of the topic mouse/raw")
+    if raw := sum(message.topic == "mouse/raw" for message in messages):
+        lost.append(f"{raw} messages of mouse/raw: the same movements, without a place")
+    lost.append(
+        "what lies outside of the captured window"
+        if place.is_window
+        else "which display was captured: it is taken for the one at the desktop's origin"
+    )
     began = origin if origin is not None else messages[0].time
     return SourceRecording(
-        recorded_at=datetime.fromtimestamp(began / 1000, UTC),
+        recorded_at=moment(began, log),
         platform="windows",
         lines=sorted(lines, key=lambda line: line.time),
         film=(FilmPart(film, times_s=_in_film(taken)),),
         film_zero_ms=origin,
         screen=size,
-        facts={"film_file": film.name, "frames": len(frames)} | place.facts(),
         lost=lost,
         left_out=left_out,
         damaged=damaged,
@@ -206,11 +201,10 @@ class _CapturedPlace:
             return None
         return left + border, top + down - border
 
-    def facts(self) -> dict[str, Any]:
-        """Which part it is, for source.json."""
-        if not self._corners:
-            return {"captured": "a display, taken for the one at the desktop's origin"}
-        return {"captured": "a window", "window_corners": len({c for _, c in self._corners})}
+    @property
+    def is_window(self) -> bool:
+        """Whether the film is of a window."""
+        return bool(self._corners)
 
     def of(self, x: float, y: float, time: float) -> dict[str, float]:
         """A place of the desktop as pixels of the film, which may be outside it."""
@@ -233,7 +227,7 @@ def _lines(
 ) -> Iterator[SourceLine]:
     """Yield the lines for a message; none for a frame, a window, and what has no meaning."""
     topic, time, data = message
-    kind = data.get("event_type")
+    kind = plain_text(data.get("event_type"))
     if topic == "keyboard" and kind in {"press", "release"}:
         code = number(data.get("vk"))
         if code is not None:
@@ -243,18 +237,6 @@ def _lines(
         x, y = number(data.get("x")), number(data.get("y"))
         at = {} if x is None or y is None else place.of(x, y, time)
         yield from pointer_lines(kind, data | at, time, "windows", left_out)
-
-
-def _raw_lines(message: _Message) -> Iterator[SourceLine]:
-    """Yield the buttons and the wheel of a report of the mouse, which has no place."""
-    flags, time = int(number(message.data.get("button_flags")) or 0), message.time
-    for press, release, name in _RAW_BUTTONS:
-        if flags & press:
-            yield SourceLine("mousedown", {"button": name}, time)
-        if flags & release:
-            yield SourceLine("mouseup", {"button": name}, time)
-    if flags & _RAW_WHEEL and (turned := number(message.data.get("button_data"))):
-        yield SourceLine("mousewheel", wheel(turned / _RAW_NOTCH, "windows"), time)
 
 
 OWAMCAP = Importer(

@@ -7,7 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ from demo_pipeline.files.json_files import JsonFileError, load_json
 # The wheel of the log, which differs by platform: see `wheel`.
 _NOTCH, _PIXELS_OF_A_LINE = 120, 10
 _BUTTONS = {"left": "Left", "right": "Right", "middle": "Middle"}
+_YEAR_3000_MS = 32_503_680_000_000
 _LARGEST = 1e20  # of numbers; nanoseconds of the year 3000 have 3e19
 
 
@@ -89,7 +90,6 @@ class SourceRecording:
             source does not say it exactly, and the pipeline finds it in the pictures.
         screen: width and height of the space of positions; None: that of the film's pixels.
         task: what the person was to do; empty: not said.
-        facts: of the source, for source.json.
         lost: sentences: what was in the source and is not in the upload.
         left_out: the same for single events: kind → how many.
         damaged: sentences: what could not be read.
@@ -104,7 +104,6 @@ class SourceRecording:
     task: str = ""
     arch: str = ""
     version: str = ""
-    facts: dict[str, Any] = field(default_factory=dict)
     lost: list[str] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)
     damaged: list[str] = field(default_factory=list)
@@ -140,7 +139,7 @@ def wheel(notches: float, platform: str) -> dict[str, Any]:
 
 
 def pointer_lines(
-    kind: Any, event: Mapping[str, Any], time: float, platform: str, left_out: Counter[str]
+    kind: str, event: Mapping[str, Any], time: float, platform: str, left_out: Counter[str]
 ) -> Iterator[SourceLine]:
     """Yield the lines for an event of pynput's mouse listener, which most recorders have.
 
@@ -202,6 +201,13 @@ def number(value: Any) -> float | None:
     """A finite number; None for anything else."""
     plain = isinstance(value, int | float) and not isinstance(value, bool)
     return float(value) if plain and abs(value) < _LARGEST else None
+
+
+def moment(milliseconds: float, where: Path) -> datetime:
+    """A time of the epoch in UTC. Raises `UnreadableSourceError` outside the years 1970 to 2999."""
+    if not 0 <= milliseconds < _YEAR_3000_MS:
+        raise UnreadableSourceError(f"{where}: when it was recorded is not a time since 1970")
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)
 
 
 def plain_text(value: Any) -> str:

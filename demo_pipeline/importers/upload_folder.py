@@ -39,6 +39,7 @@ _FORM = 1  # of what this module writes; raised when it writes other bytes
 _ADDRESS = re.compile(r"[^\s@_]+@[^\s@_]+\.[^\s@_]+")  # uploaders' e-mail in names of folders
 _UNSAFE = re.compile(r"[^A-Za-z0-9]+")
 _MOST_NAME = 60
+_UNFILMED_MS = 5000  # recorders begin and end the film up to 2.5 s apart from the log
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,6 @@ def write_upload(
             "damaged": recording.damaged,
             "missing": missing,
             "film": film._asdict(),
-            **recording.facts,
         }
         dump_json(draft / SOURCE_FILE, source)
 
@@ -167,10 +167,16 @@ def _write_log(path: Path, recording: SourceRecording, film: FilmFacts) -> Count
             text = f"start: {first / 1000:.6f} (of the first picture, by the imported recording)"
             line = {"event": "ffmpeg_stderr", "data": {"output": text}, "time": round(first)}
             stream.write(json_bytes(line, compact=True))
+        begins = recording.film_zero_ms or recording.recorded_at.timestamp() * 1000
+        ends = last = begins + film.last_s * 1000
         for event, data, time in recording.lines:
             kinds[event] += 1
+            last = max(last, time)
             line = {"event": event, "data": data, "time": round(time)}
             stream.write(json_bytes(line, compact=True))
+    if last - ends > _UNFILMED_MS:
+        missing = f"the film ends {(last - ends) / 1000:.0f} s before the last event"
+        recording.damaged.append(f"{missing}: what it does not show becomes no step")
     return kinds
 
 

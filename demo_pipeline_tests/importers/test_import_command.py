@@ -163,6 +163,34 @@ def test_an_unknown_status_is_a_usage_error(tmp_path: Path) -> None:
     assert "--status won: expected one of completed, failed, aborted" in result.stderr
 
 
+def test_a_film_that_ends_early_is_imported_and_said(form: Path, tmp_path: Path) -> None:
+    source = source_forms.agentnet(form, tmp_path / "source")
+    lines = (source / "events.jsonl").read_text().splitlines()
+    late = json.loads(lines[-1])
+    late["time_stamp"] += 60
+    (source / "events.jsonl").write_text("\n".join([*lines, json.dumps(late)]))
+    result = run_import(source, "--to", tmp_path / "uploads")
+    assert result.exit_code == 1
+    assert "s before the last event: what it does not show becomes no step" in result.stderr
+    assert "1 imported in part" in result.stdout
+
+
+@pytest.mark.parametrize("value", [None, "x", [], {}, True, 1e300, -1e18, "\ud800"])
+def test_values_of_any_type_stop_no_import(form: Path, tmp_path: Path, value: object) -> None:
+    source = source_forms.agentnet(form, tmp_path / "source")
+    lines = [json.loads(line) for line in (source / "events.jsonl").read_text().splitlines()]
+    kinds = {line["action"]: line for line in lines}
+    odd = [line | {name: value} for line in kinds.values() for name in line]
+    trees = (source / "a11y.jsonl").read_text()
+    tree = json.loads(trees)
+    odd_trees = [tree | {"axtree": tree["axtree"] | {name: value}} for name in tree["axtree"]]
+    (source / "events.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines + odd))
+    (source / "a11y.jsonl").write_text("".join(json.dumps(line) + "\n" for line in odd_trees))
+    result = run_import(source, "--to", tmp_path / "uploads")
+    assert not result.exception or isinstance(result.exception, SystemExit)
+    assert len(visible(tmp_path / "uploads")) == 1
+
+
 def test_places_on_another_display_stay_negative(form: Path, tmp_path: Path, bring: Import) -> None:
     source = source_forms.openadapt(form, tmp_path / "source")
     with closing(sqlite3.connect(source / "recording.db")) as database:

@@ -139,20 +139,26 @@ def _gesture(kind: GestureKind, item: Input) -> Gesture:
 
 
 def is_multi_click(clicks: Sequence[Gesture], gesture: Gesture, settings: ActionSettings) -> bool:
-    """Whether a click belongs to the clicks before it: a double or triple click.
+    """Whether a click or drag belongs to the clicks before it: a double click, a drag by words.
 
     It comes soon enough after the last one, near the first one, with the left button and the same
     modifiers held.
     """
     last = clicks[-1]
     return (
-        gesture.kind is GestureKind.CLICK
+        gesture.kind in {GestureKind.CLICK, GestureKind.DRAG}
         and len(clicks) < MAX_CLICKS
         and gesture.button == last.button == "left"
         and last.modifiers == gesture.modifiers
         and gesture.start - last.start <= settings.multi_click_ms
         and distance(clicks[0], gesture) <= settings.click_radius_px
     )
+
+
+def _same_switch(last: Gesture, gesture: Gesture) -> bool:
+    """Whether Tab was pressed again before Alt or Command was let go, which chooses a window."""
+    switches = gesture.keys[-1] == "tab" and not {"alt", "command"}.isdisjoint(gesture.keys)
+    return switches and gesture.held_since == last.held_since
 
 
 _TYPING = frozenset({GestureKind.CHAR, GestureKind.BACKSPACE})
@@ -211,20 +217,23 @@ class _Grouper:
             paused = gesture.start - last.start > self._settings.typing_pause_ms
             split = paused and self._settings.split_typing_at_pauses
             return gesture.kind in _TYPING and not split
+        if last.kind is GestureKind.CLICK:
+            return is_multi_click(self._open, gesture, self._settings)
         if last.kind is not gesture.kind:
             return False
         if gesture.kind is GestureKind.HOTKEY:
             # A key is held, or tapped again before the person can look at the result.
             soon = gesture.key_press - last.key_press < self._settings.key_run_gap_ms
+            soon |= _same_switch(last, gesture)
             return sorted(gesture.keys) == sorted(last.keys) and (gesture.repeat or soon)
-        return is_multi_click(self._open, gesture, self._settings)
+        return False
 
     def _close(self) -> None:
         gestures, self._open = self._open, []
         typing, self._typing = self._typing, TypedText()
         if not gestures:
             return
-        kind = gestures[0].kind
+        kind = gestures[-1].kind
         if kind in _TYPING:
             for part in typing.parts():
                 if part.text:
@@ -239,7 +248,7 @@ class _Grouper:
         elif kind is GestureKind.WHEEL:
             self._actions.append(_scroll(gestures[0], self._wheel))
         elif kind is GestureKind.DRAG:
-            self._actions.append(_drag(gestures[0], self._settings))
+            self._actions.append(_drag(gestures, self._settings))
         else:
             button, double = gestures[0].button, len(gestures) == 2
             click = "double_click" if double else "click"
@@ -273,8 +282,11 @@ def _typing(part: TypedPart) -> Action:
     return action
 
 
-def _drag(gesture: Gesture, settings: ActionSettings) -> Action:
-    action = _action("drag", [gesture])
+def _drag(gestures: Sequence[Gesture], settings: ActionSettings) -> Action:
+    """A drag; one that begins with the second press of a double click selects word by word."""
+    gesture, action = gestures[-1], _action("drag", gestures)
+    action.clicks = len(gestures) if len(gestures) > 1 else None
+    action.x, action.y = gesture.x, gesture.y
     action.button, action.end_x, action.end_y = gesture.button, gesture.end_x, gesture.end_y
     limit, count = settings.drag_path_points, len(gesture.path)
     chosen = sorted({round(i * (count - 1) / (limit - 1)) for i in range(limit)}) if count else []

@@ -127,6 +127,7 @@ class Gesture:
         char: the character that a key typed; empty if the keyboard layout has none.
         dead: a dead key, which typed nothing by itself.
         key_press: of a hotkey, when its last key was pressed, epoch milliseconds.
+        held_since: when the first of its modifiers was pressed, epoch milliseconds.
         repeat: auto-repeat of a held key.
         flags: what was unusual, e.g. `long`, `never_released`.
     """
@@ -149,5 +150,6 @@ class Gesture:
     char: str = ""
     dead: bool = False
     key_press: int = 0
+    held_since: int = 0
     repeat: bool = False
     flags: set[str] = field(default_factory=set)

@@ -55,6 +55,7 @@ class ModifierTracker:
         begins with its first modifier, a pointer gesture still with its button.
         """
         self.release_stuck(time)
+        gesture.held_since = min((held.start for held in self._held.values()), default=0)
         names = []
         for held in self._held.values():
             if not held.gestures:

@@ -38,6 +38,7 @@ class Repairs:
         filled_positions: presses and releases whose position was taken from the moves around them.
         late_lines: inputs that the log contains after an input with a later time.
         second_shifts: presses of a second Shift key that was logged with the name of the first.
+        second_presses: releases of modifiers that were logged as presses.
     """
 
     dropped: dict[int, str] = field(default_factory=dict)
@@ -45,6 +46,7 @@ class Repairs:
     filled_positions: int = 0
     late_lines: int = 0
     second_shifts: int = 0
+    second_presses: int = 0
 
 
 @dataclass
@@ -241,6 +243,7 @@ def repair(
     repairs = Repairs(late_lines=late_lines(inputs))
     inputs = drop_phantom_modifiers(inputs, repairs, settings.duplicate_window_ms)
     inputs = drop_duplicates(inputs, repairs, settings.duplicate_window_ms)
+    inputs = release_second_presses(inputs, repairs, platform)
     inputs = separate_shifts(inputs, repairs)
     inputs = fill_positions(inputs, repairs, platform, settings)
     return inputs, repairs
@@ -288,6 +291,47 @@ def _released_presses(inputs: list[Input], window_ms: int) -> set[int]:
                 if own:
                     released.add(item.index)
         presses_after += item.kind in _PRESSES
+    return released
+
+
+# Recorders there take a modifier's state from flags, and report some releases as presses.
+_SECOND_PRESS_RELEASES = frozenset({"macos", "linux"})
+_REPEAT_MS = 150  # auto-repeat comes sooner, nobody presses a modifier again as soon
+_LONGEST_HOLD_MS = 10_000  # a modifier pressed again later had lost its release
+
+
+def release_second_presses(inputs: list[Input], repairs: Repairs, platform: str) -> list[Input]:
+    """Make the second press of a modifier that is down its release, as macOS and Linux log it.
+
+    Not one that has a release of its own, nor auto-repeat.
+    """
+    if platform not in _SECOND_PRESS_RELEASES:
+        return inputs
+    modifiers = [
+        position
+        for position, item in enumerate(inputs)
+        if item.kind in KEY_EVENTS and lookup(item.name).modifier
+    ]
+    following: dict[int, Input] = {}
+    latest: dict[str, Input] = {}
+    for position in reversed(modifiers):
+        item = inputs[position]
+        if item.name in latest:
+            following[position] = latest[item.name]
+        latest[item.name] = item
+    released = list(inputs)
+    held: dict[str, int] = {}
+    for position in modifiers:
+        item, after = inputs[position], following.get(position)
+        pressed = held.pop(item.name, None)
+        if item.kind == EventType.KEYUP:
+            continue
+        again = after and (after.kind == EventType.KEYUP or after.time - item.time <= _REPEAT_MS)
+        if pressed is None or again or item.time - pressed > _LONGEST_HOLD_MS:
+            held[item.name] = item.time
+            continue
+        released[position] = replace(item, kind=EventType.KEYUP)
+        repairs.second_presses += 1
     return released
 
 

@@ -33,7 +33,7 @@ KEY_NAMES = frozenset(_KEY_WORDS.split()) | {f"f{number}" for number in range(1,
 """The names of keys that are not a single character, in pyautogui's lower-case spelling."""
 FRESHNESS = ("fresh", "stale", "changed", "running", "sparse", "unreadable", "none")
 """How a step's tree relates to its action: the addition `freshness` of this pipeline."""
-AGREEMENTS = ("agrees", "differs", "unknown")
+AGREEMENTS = ("agrees", "partial", "differs", "unknown")
 """Whether a step's tree says what its screenshot shows: the addition `tree_agreement`."""
 
 
@@ -176,13 +176,18 @@ class ScrollParameters(Parameters):
 
 
 class DragParameters(Parameters):
-    """`drag`; without `button` it is the left one."""
+    """`drag`; without `button` it is the left one.
+
+    `clicks`: it began with the second press of a double click (2), which selects word by word, or
+    with the third (3).
+    """
 
     start_x: Whole
     start_y: Whole
     end_x: Whole
     end_y: Whole
     button: Button | None = None
+    clicks: Literal[2, 3] | None = None
     modifiers: list[Text] | None = None
 
 

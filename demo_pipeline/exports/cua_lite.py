@@ -330,7 +330,7 @@ FORM = Form(
     description="Whole trajectories in CUA-Lite's form, from which its adapters render the "
     "training data of many agents. A row is the longest stretch of a trajectory that can be shown "
     "and said.",
-    code_version="8",
+    code_version="9",
     kinds=frozenset({"parquet"}),
     settings=STRETCH_SETTINGS,
     exclusions=(*STRETCH_EXCLUSIONS, UNKNOWN_KEY),

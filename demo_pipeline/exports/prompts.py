@@ -191,6 +191,7 @@ _UNSEEN: Mapping[str, str] = {
     HiddenReason.OFF_SCREEN: "outside the recorded screen",
     HiddenReason.NO_POSITION: "at an unknown place",
     HiddenReason.UNKNOWN_SCALE: "at an unknown place",
+    HiddenReason.NEVER_RELEASED: "with a button that was not let go",
     HiddenReason.BEFORE_VIDEO: "before the recording began",
     HiddenReason.AFTER_VIDEO: "after the recording had ended",
     HiddenReason.UNDECODABLE: "while the screen was not recorded",

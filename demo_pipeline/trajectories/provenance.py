@@ -84,7 +84,12 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("clock_uncertainty_ms", pa.float64(), False, "of the video clock, milliseconds"),
     ("tree_age_ms", pa.int64(), True, "end of the scan to the press, milliseconds; null: no scan"),
     ("freshness", pa.string(), False, "fresh, stale, changed, running, sparse, unreadable or none"),
-    ("tree_agreement", pa.string(), False, "agrees, differs, or unknown: tree and screenshot"),
+    (
+        "tree_agreement",
+        pa.string(),
+        False,
+        "agrees, partial, differs or unknown: tree and picture",
+    ),
     ("cursor_agrees", pa.bool_(), True, "the scan's own hit test finds the same; null: unchecked"),
     ("target_x", pa.int32(), True, "target box on the canvas, pixels"),
     ("target_y", pa.int32(), True, "target box on the canvas, pixels"),
@@ -220,6 +225,7 @@ class HiddenReason(StrEnum):
 
     `off_screen`: on another display, or keys after a click there that may have gone there.
     `no_position`: the log does not say where it was, or may have cut it to the screen's border.
+    `never_released`: a press of a button that the log never lets go: no click, and no drag.
     `unknown_scale`: the log says where, but not in pixels of the video.
     `before_video`: it began before the first frame.
     `after_video`: it began after the last frame.
@@ -229,6 +235,7 @@ class HiddenReason(StrEnum):
 
     OFF_SCREEN = "off_screen"
     NO_POSITION = "no_position"
+    NEVER_RELEASED = "never_released"
     UNKNOWN_SCALE = "unknown_scale"
     BEFORE_VIDEO = "before_video"
     AFTER_VIDEO = "after_video"

@@ -125,7 +125,7 @@ def build_steps(
     hidden: list[HiddenAction] = []
     neither, focus = Counter[str](), _RecordedFocus()
     for recorded, frame, tree in joined_typing(zip(actions, frames, trees, strict=True)):
-        action = _as_filmed(recorded, evidence.wheel)
+        action = _pressed_by_space(_as_filmed(recorded, evidence.wheel), tree)
         if action.action_type == "pause" and not (action.action_index in waits and frame["file"]):
             neither["thinking_pause"] += 1
             continue
@@ -188,10 +188,23 @@ def _as_filmed(action: Action, vote: WheelVote) -> Action:
     return replace(action, direction=direction, wheel_method=EVIDENCE)
 
 
+_PRESSED_BY_SPACE = frozenset({"button", "checkbox", "radiobutton", "tab", "menuitem", "link"})
+
+
+def _pressed_by_space(action: Action, tree: _Row) -> Action:
+    """A space that pressed the element with the focus, as a key; any other action as it is."""
+    presses = len(action.text or "")
+    if action.text != " " * presses or not presses or tree["target_role"] not in _PRESSED_BY_SPACE:
+        return action
+    return replace(action, action_type="hotkey", text=None, keys=["space"], presses=presses)
+
+
 def _unseen_place(action: Action, canvas: Canvas) -> HiddenReason | None:
-    """Why the place of a pointing action is not on the canvas; None when it is."""
+    """Why a pointing action is no whole action on the canvas; None when it is."""
     if action.action_type not in POINTER_TYPES:
         return None
+    if "never_released" in action.flags:
+        return HiddenReason.NEVER_RELEASED
     ends = [(action.x, action.y)]
     if action.action_type == "drag":
         ends.append((action.end_x, action.end_y))
@@ -291,7 +304,8 @@ def _pointer_parameters(action: Action, canvas: Canvas) -> dict[str, Any]:
         case "drag":
             end_x, end_y = _point(action.end_x, action.end_y, canvas)
             path = {"start_x": x, "start_y": y, "end_x": end_x, "end_y": end_y}
-            return path | ({"button": action.button} if action.button != "left" else {})
+            button = {"button": action.button} if action.button != "left" else {}
+            return path | button | ({"clicks": action.clicks} if action.clicks else {})
         case "scroll":
             return {"x": x, "y": y, "direction": action.direction, "amount": action.amount}
         case _:

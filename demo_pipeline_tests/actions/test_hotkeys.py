@@ -10,6 +10,7 @@ from demo_pipeline_tests.actions.streams import (
     down,
     read,
     summaries,
+    summary_of,
     tap,
     typed,
     up,
@@ -144,3 +145,33 @@ def test_the_stop_shortcut_is_left_out_at_the_end_only() -> None:
 def test_a_log_cut_off_by_its_stop_shortcut() -> None:
     lines = [tap(0, "KeyA"), down(900, "ControlLeft"), down(960, "F9")]
     assert summaries(*lines, stop_shortcut=("ctrl", "f9")) == ["type a"]
+
+
+@pytest.mark.parametrize("platform", ["macos", "linux"])
+def test_a_second_press_of_a_modifier_is_its_release(platform: str) -> None:
+    lines = [down(0, "MetaRight"), tap(80, "KeyC"), down(200, "MetaRight")]
+    typing = [down(900, "ShiftLeft"), tap(960, "KeyM"), up(1050, "ShiftLeft"), tap(1200, "KeyY")]
+    found, repairs = read(*lines, *typing, platform=platform)
+    name = "command" if platform == "macos" else "win"
+    assert [summary_of(action) for action in found.actions] == [f"{name}+c", "type My"]
+    assert repairs.second_presses == 1
+
+
+def test_a_second_press_with_a_release_of_its_own_is_a_press() -> None:
+    lost_release = [down(0, "ControlLeft"), tap(80, "KeyC"), tap(900, "KeyA")]
+    again = [down(2000, "ControlLeft"), tap(2080, "KeyV"), up(2200, "ControlLeft")]
+    assert summaries(*lost_release, *again) == ["ctrl+c", "type a", "ctrl+v"]
+
+
+def test_auto_repeat_of_a_modifier_is_no_release() -> None:
+    repeats = [down(500 + 30 * n, "ShiftLeft") for n in range(4)]
+    lines = [down(0, "ShiftLeft"), *repeats, tap(700, "KeyM"), up(800, "ShiftLeft")]
+    assert summaries(*lines) == ["type M"]
+
+
+def test_alt_held_with_tab_twice_is_one_step() -> None:
+    held = [down(0, "Alt"), tap(100, "Tab"), tap(900, "Tab"), up(1500, "Alt")]
+    assert summaries(*held) == ["alt+tab x2"]
+    assert summaries(chord(0, "Alt", "Tab"), chord(900, "Alt", "Tab")) == ["alt+tab", "alt+tab"]
+    control = [down(0, "ControlLeft"), tap(100, "Tab"), tap(900, "Tab"), up(1500, "ControlLeft")]
+    assert summaries(*control) == ["ctrl+tab", "ctrl+tab"]

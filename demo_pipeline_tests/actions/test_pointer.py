@@ -66,8 +66,8 @@ STORIES: list[tuple[str, list[Line | list[Line]], list[str]]] = [
         ["shift+drag left"],
     ),
     (
-        "click, then drag from the same point",
-        [click(0, 10, 10), press(200, 10, 10), move(250, 40, 10), lift(300, 40, 10)],
+        "click, later drag from the same point",
+        [click(0, 10, 10), press(700, 10, 10), move(750, 40, 10), lift(800, 40, 10)],
         ["click left 1", "drag left"],
     ),
     ("keys part two presses", [click(0), tap(120, "Tab", hold=30), click(300)],
@@ -140,6 +140,16 @@ def test_two_buttons_at_once_share_no_event() -> None:
     assert [(a.action_type, a.button) for a in found] == [("drag", "left"), ("drag", "right")]
     events = [index for action in found for index in action.events]
     assert sorted(events) == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_double_click_whose_second_press_is_dragged_is_one_drag() -> None:
+    dragged = [press(200, 11, 10), move(250, 40, 10), lift(300, 40, 10)]
+    [action] = actions(click(0, 10, 10), dragged)
+    assert (action.action_type, action.clicks) == ("drag", 2)
+    assert (action.press_ms, action.x, action.end_x) == (0, 11, 40)
+    assert len(action.events) == 5
+    elsewhere = actions(click(0, 90, 10), dragged)
+    assert [(one.action_type, one.clicks) for one in elsewhere] == [("click", 1), ("drag", None)]
 
 
 def test_a_press_without_a_release_is_a_flagged_click() -> None:

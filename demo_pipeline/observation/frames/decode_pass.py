@@ -22,8 +22,6 @@ from demo_pipeline.observation.clock.canvas import Canvas
 from demo_pipeline.observation.clock.clock import DECIMALS, Clock
 from demo_pipeline.observation.frames.changes import (
     CHANGED_LEVELS,
-    LARGE_SHARE,
-    MEAN_LEVELS,
     ChangeDetector,
     changed_cells,
 )
@@ -48,11 +46,11 @@ from demo_pipeline.observation.frames.screenshot_writer import (
     ScreenshotWriter,
 )
 from demo_pipeline.observation.frames.scroll_motion import ScrollMotion
+from demo_pipeline.observation.frames.typed_on import TypedOn
 from demo_pipeline.observation.frames.video_pointer import FrameDiff, VideoPointer
 from demo_pipeline.observation.frames.video_reader import (
     TIME_TOLERANCE_S,
     Frame,
-    Luma,
     RecordedVideo,
     Span,
 )
@@ -60,7 +58,6 @@ from demo_pipeline.observation.frames.waits import WaitObserver, intervals_betwe
 from demo_pipeline.problems import DemonstrationError, Problem
 
 SUSPICIOUS_MISSES = 5  # moves in a row without a change where the log has the pointer
-REPLACED_HEIGHT = 0.5  # of the screen's; pagers and editors changed 0.68 to 0.88 of it
 MOST_HELD = 16  # actions compared later, with up to four pictures of 0.5 MB in 1080p each
 SURE_MS = 250  # ms of clock uncertainty; beyond, scans, scrolls and pauses match other frames
 
@@ -190,7 +187,7 @@ class _ActionFrames:
         self._screenshots: dict[int, Screenshot] = {}
         self._pauses: dict[int, tuple[FrameChooser, FrameChoice, ActionPictures | None]] = {}
         self._held: list[tuple[ScannedTarget, int, ActionPictures]] = []
-        self._shown: Luma | None = None
+        self._typed_on = TypedOn()
         self.large_changes: list[float] = []
 
     @property
@@ -210,6 +207,8 @@ class _ActionFrames:
             if time < waiting.request.span.start - self._margin_s:
                 break
             self._begin(waiting)
+            if waiting.request.continued:
+                self._typed_on.follow(diff.before, diff.frame)
             is_large = [chooser.see(diff) for chooser in waiting.choosers.values()]
             if any(is_large) and time not in self.large_changes[-1:]:
                 self.large_changes.append(time)
@@ -268,11 +267,13 @@ class _ActionFrames:
             self._pauses[request.action_index] = chooser, choice, pictures
             return
         self._open.remove(waiting)
-        if request.continued and not self._is_replaced(choice.frame):
+        replaced = request.continued and self._typed_on.is_replaced(choice.frame, chooser.latest)
+        is_same = request.continued and not replaced
+        self._typed_on.see(choice.frame, request.point)
+        if is_same:
             continued = Screenshot(request.action_index, Reason.CONTINUED)
             self._screenshots[request.action_index] = continued
             return
-        self._shown = None if choice.frame is None else choice.frame.quartered
         redrawn = self._compare(request.scan, request.action_index, pictures)
         screenshot = self._writer.write(chooser, choice, at_target=not redrawn)
         self._screenshots[request.action_index] = screenshot
@@ -302,15 +303,6 @@ class _ActionFrames:
         self._held = []
         for one in held:
             self._compare(*one)
-
-    def _is_replaced(self, frame: Frame | None) -> bool:
-        """Whether a frame shows another screen than the last screenshot of an action."""
-        shown = self._shown
-        if shown is None or frame is None or shown.shape != frame.quartered.shape:
-            return False
-        changed = changed_cells(shown, frame.quartered, MEAN_LEVELS)
-        tall = cv2.boundingRect(changed.view(np.uint8))[3] >= REPLACED_HEIGHT * changed.shape[0]
-        return tall and bool(np.count_nonzero(changed) >= LARGE_SHARE * changed.size)
 
     def _settle_pause(self, index: int) -> None:
         """Write the screenshot of a pause that may have been a wait, and let go of its frame."""

@@ -20,6 +20,7 @@ from isal import isal_zlib
 
 from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.observation.frames.changes import (
+    LARGE_SHARE,
     MEAN_LEVELS,
     POINTER_PX,
     SMALL_CELLS,
@@ -47,6 +48,7 @@ KEY_REACH = 4  # times as many cells as appeared; keys that did not answer chang
 HOVERED_SHARE = 0.5  # of what appeared; more of it beside a moving pointer: it opened that itself
 HOVER_LARGEST_SHARE = 0.3  # of the screen; no menu or card that a pointer opens covers more
 COLUMN_GAP, ROW_GAP = 0.25, 0.05  # of the screen's sides; between columns and lines of one table
+SCREEN_HEIGHT = 0.5  # of the screen's; pages and lists that were awaited changed 0.6 to 0.95 of it
 RESTLESS_TIMES = 2  # a place that changed unasked twice does so by itself; once may be an answer
 LONG_INTERVAL_S = 5.0  # seconds; in a longer interval each of them counts
 BEFORE_S = 0.6  # seconds; nobody sees a change and acts on it sooner: what changed moved by itself
@@ -72,6 +74,7 @@ class Interval:
         limit: the latest time of a frame that certainly shows the screen before the second one.
         until: when the second one began.
         place: around the second one's press, video pixels; None for keys.
+        origin: around the first one's press, video pixels; None for keys.
         pause: row of actions.parquet of the pause between the two.
         seconds: its length.
     """
@@ -85,6 +88,7 @@ class Interval:
     place: PixelBox | None
     pause: int
     seconds: float
+    origin: PixelBox | None = None
 
 
 @dataclass(frozen=True)
@@ -127,6 +131,8 @@ def rest_after_answer(changes: IntervalChanges, restless: Cells) -> float | None
        action, was not there before that action, and was at rest when the person acted.
     2. Or the place of the next action is part of what the last action brought up at once, and
        something in there was busy until then, and came to rest.
+    3. Or, wherever the next action is, what came at once (a skeleton, a spinner, a label as
+       "Loading") stood for the answer, and gave way to it.
 
     Args:
         changes: what changed between the two actions.
@@ -138,32 +144,30 @@ def rest_after_answer(changes: IntervalChanges, restless: Cells) -> float | None
     return (
         _appeared(changes, place, late)
         or _in_time(changes, stand_in_replaced(changes, late), PAUSE_S)
+        or _in_time(changes, _loading(changes, late)[0], PAUSE_S)
         or _was_busy(changes, place, late, still)
     )
 
 
 def may_be_wait(changes: IntervalChanges) -> bool:
-    """False when nothing changed around the next action and nothing gave way to anything.
+    """False when no more than noise came after the first action's own effect.
 
     No cell is left out, so that it holds whatever is found to move by itself.
     """
-    if stand_in_replaced(changes, changes.late) is not None:
-        return True
-    late = union((cells for _, cells in changes.late), changes.place)
-    return bool((changes.filled(filled(late | changes.early)) & filled(changes.place)).any())
+    return is_notable(union((cells for _, cells in changes.late), changes.place))
 
 
 def _appeared(
     changes: IntervalChanges, place: Cells, late: Sequence[tuple[float, Cells]]
 ) -> float | None:
     """When the new content at the place came to rest: the first kind of wait."""
-    solid = (changes.filled(cells) if is_notable(cells) else cells for _, cells in late)
+    solid = (_solid(changes, cells) if is_notable(cells) else cells for _, cells in late)
     region = _joined_with(union(solid, place), place, changes)
     rest = max((time for time, cells in late if is_notable(cells & region)), default=float("-inf"))
     last = _together(late, rest, place) & region
     new = last & changes.new
     answered = np.count_nonzero(changes.early & place) >= SMALL_CELLS
-    shown = region if answered else region & changes.filled(new)
+    shown = region if answered else region & _solid(changes, new)
     if not is_notable(last if answered else new) or not _is_inside(place, shown, changes):
         return None
     if not answered and _is_hover_effect(new, changes.hovered):
@@ -171,6 +175,44 @@ def _appeared(
     is_new = answered and is_notable(new) and rest - changes.interval.since >= PAUSE_S
     longest = READING_S if is_new else PAUSE_S
     return _in_time(changes, rest, longest)
+
+
+def _solid(changes: IntervalChanges, cells: Cells) -> Cells:
+    """What appeared, with what is between; of another screen, all that is inside its outline."""
+    rows, columns = (np.flatnonzero(cells.any(axis=axis)) for axis in (1, 0))
+    solid = changes.filled(cells)
+    tall = len(rows) and rows[-1] - rows[0] >= SCREEN_HEIGHT * len(cells)
+    if tall and np.count_nonzero(cells) >= LARGE_SHARE * cells.size:
+        solid = solid.copy()
+        solid[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1] = True
+    return solid
+
+
+def _loading(
+    changes: IntervalChanges, late: Sequence[tuple[float, Cells]]
+) -> tuple[float | None, Cells]:
+    """When what stood for the answer gave way to it, and the cells of both.
+
+    A spinner that came at once was at work until then; or what was pressed showed something else at
+    once, and changed again together with the answer.
+    """
+    none = np.zeros_like(changes.new)
+    times = np.zeros(none.shape, np.uint8)
+    for _, cells in late:
+        times += with_neighbours(cells)
+    busy = (times >= AT_WORK_TIMES) & with_neighbours(changes.early)
+    turns = [time for time, cells in late if np.count_nonzero(cells & busy) >= SMALL_CELLS]
+    if turns and is_notable(_together(late, turns[-1], none) & changes.new & ~busy):
+        return turns[-1], busy | _together(late, turns[-1], none)
+    rest = max((time for time, cells in late if is_notable(cells)), default=None)
+    if rest is None or changes.interval.origin is None or rest > changes.interval.looked:
+        return None, none
+    label, last = none.copy(), _together(late, rest, none)
+    label[cells_of(changes.interval.origin)] = True
+    label = connected(changes.early, label & changes.early)
+    replaced = np.count_nonzero(label & last) >= STAND_IN_SHARE * np.count_nonzero(label) > 0
+    is_later = rest - changes.interval.since >= PAUSE_S and is_notable(last & changes.new)
+    return (rest, last) if replaced and is_later else (None, none)
 
 
 def stand_in_replaced(
@@ -281,12 +323,14 @@ def _awaited(late: Sequence[tuple[float, Cells]], changes: IntervalChanges | Non
     """What changed together with the place of the next action, or replaced a stand-in."""
     if changes is None:
         return None
-    content = [(time, changes.filled(cells)) for time, cells in late if is_notable(cells)]
+    content = [(time, _solid(changes, cells)) for time, cells in late if is_notable(cells)]
     touching = (time for time, cells in reversed(content) if (cells & changes.place).any())
-    last = next(touching, None) or stand_in_replaced(changes, late)
+    loaded, cells = _loading(changes, late)
+    last = next(touching, None) or stand_in_replaced(changes, late) or loaded
     if last is None or changes.interval.until - last < REACTION_S:
         return None
-    return _together(late, last, changes.place)
+    together = _together(late, last, changes.place)
+    return together if loaded is None else together | cells
 
 
 def filled_between(cells: Cells) -> Cells:
@@ -530,6 +574,7 @@ def intervals_between(
                     _place(second),
                     pause.action_index,
                     pause.seconds or 0.0,
+                    _place(first),
                 )
             )
         earlier = max(earlier, clock.video_time(before.end_ms))

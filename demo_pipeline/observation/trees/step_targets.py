@@ -4,7 +4,8 @@ Belongs here: which scan is current at each action (those of pointing actions ar
 and what the pictures and the actions before say against the tree. The keyboard focus is where typed
 text appeared, the field clicked, or the scan's: recorders report a focus that another window has
 taken, so it counts only in a scan newer than what may have moved it, in the window that was
-clicked, and where no text appeared elsewhere. In doubt there is no target.
+clicked, and where no text appeared elsewhere. Tab moves it through a page. A menu or dialog that
+is open has the keys. In doubt there is no target.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,6 +25,7 @@ from demo_pipeline.observation.frames.pointer_path import PixelBox
 from demo_pipeline.observation.frames.tree_scales import LEAST_MARKS
 from demo_pipeline.observation.trees.hit_test import (
     TEXT_ROLES,
+    ancestors,
     focused_node,
     front_window,
     has_element,
@@ -41,9 +43,11 @@ from demo_pipeline.observation.trees.scans import (
     scans_of_part,
 )
 from demo_pipeline.observation.trees.step_tree import Element, StepTree, TreeReader
+from demo_pipeline.observation.trees.tab_order import HOLDS_FOCUS, Stop, stop_after, stop_of
 from demo_pipeline.observation.trees.tree_agreement import (
     Agreement,
-    agreement_of,
+    Contradiction,
+    contradictions_of,
     pressed_before,
 )
 
@@ -171,6 +175,8 @@ _CLIPBOARD = frozenset("acvxyz")  # with ctrl or command
 LABEL_PX = 48  # video pixels from a check box to its label; avoids one wrong name, costs one
 _NAMED_BESIDE = frozenset({"checkbox", "radiobutton"})  # their look is the same for every name
 _MENUS = frozenset({"menu", "menuitem"})
+_KEEPS_CLICK = frozenset({"checkbox", "radiobutton", "slider"})  # have the focus when clicked
+_ARROWS = frozenset({"left", "right", "up", "down"})
 
 Aimed = tuple[Element | None, str]
 """The target (None when in doubt) and how it was found, as `target_method`."""
@@ -196,48 +202,70 @@ class StepTargets:
         self._keyboard = KeyboardFocus()
         self._end_ms = float("-inf")  # of the actions so far
 
-    def agreement(
+    def step(
         self, action: Action, earlier: Sequence[Action], tree: StepTree, current: CurrentScan
-    ) -> Agreement:
-        """Whether the tree of a step agrees with its screenshot; `earlier`: actions before it."""
+    ) -> tuple[Agreement, Element | None, str]:
+        """Of the next action: whether the tree agrees, the target, and how it was found.
+
+        Args:
+            action: the action.
+            earlier: the actions before it.
+            tree: of the current scan.
+            current: the current scan.
+        """
+        index = action.action_index
+        seen, found = self._seen.get(index), NOTHING
+        against = self._contradictions(action, earlier, tree, current)
+        if current.scan is not None and self._reader.scale(current.scan) is None:
+            pass
+        elif action.action_type in POINTER_TYPES:
+            found = self._pointed(action, tree, current, seen)
+        else:
+            typed = self._typed.get(index, ())
+            known = (action, tree, current, self._changes_ms)
+            found = self._keyboard.target(*known, typed, against or ())
+        agreement = self._agreement(action, tree, found[0], against)
+        self._keyboard.record(action, tree, found[0], seen.window if seen else None)
+        if action.action_type != "pause":
+            self._end_ms = max(self._end_ms, action.end_ms)
+        return agreement, *found
+
+    def _contradictions(
+        self, action: Action, earlier: Sequence[Action], tree: StepTree, current: CurrentScan
+    ) -> Sequence[Contradiction] | None:
         since, scan = self._since.get(action.action_index), current.scan
         if scan is None or since is None or since.scan_event != scan.event_index:
-            return Agreement.UNKNOWN
+            return None
         if self._reader.scale(scan) is None:
-            return Agreement.UNKNOWN
+            return None
         pressed = pressed_before(action, earlier)
-        return agreement_of(tree, since, pressed, lambda: self._before(tree, current))
+        return contradictions_of(tree, since, pressed, lambda: self._before(tree, current))
+
+    def _agreement(
+        self,
+        action: Action,
+        tree: StepTree,
+        target: Element | None,
+        against: Sequence[Contradiction] | None,
+    ) -> Agreement:
+        """Whether the tree agrees at the place of an action, or in the window with the keyboard."""
+        if not against:
+            return Agreement.UNKNOWN if against is None else Agreement.AGREES
+        if action.action_type == "pause" or action.action_type not in POINTER_TYPES:
+            elsewhere = target is not None or self._keyboard.is_elsewhere(tree, against)
+            is_pause = action.action_type == "pause"
+            return Agreement.PARTIAL if elsewhere and not is_pause else Agreement.DIFFERS
+        seen = self._seen.get(action.action_index)
+        stands = target is not None and seen is not None and False in {seen.began, seen.ended}
+        x, y = tree.canvas.to_video(action.x or 0.0, action.y or 0.0)
+        if not stands and any(one.is_near(x, y) for one in against):
+            return Agreement.DIFFERS
+        return Agreement.PARTIAL
 
     def _before(self, tree: StepTree, current: CurrentScan) -> StepTree | None:
         """The tree of the scan before the current one; None without one that is of use."""
         previous = current.previous
         return None if previous is None else self._reader.readable_tree(previous, tree.canvas)
-
-    def target(
-        self, action: Action, tree: StepTree, current: CurrentScan, *, differs: bool
-    ) -> Aimed:
-        """The target of the next action.
-
-        Args:
-            action: the action.
-            tree: of the current scan.
-            current: the current scan.
-            differs: whether the tree says something else than the screenshot.
-        """
-        index = action.action_index
-        seen = self._seen.get(index)
-        found = NOTHING
-        if current.scan is not None and self._reader.scale(current.scan) is None:
-            pass
-        elif action.action_type in POINTER_TYPES:
-            found = self._pointed(action, tree, current, seen)
-        elif not differs:  # else the focus may have moved to what the tree lacks
-            typed = self._typed.get(index, ())
-            found = self._keyboard.target(action, tree, current, self._changes_ms, typed)
-        self._keyboard.record(action, tree, found[0], seen.window if seen else None)
-        if action.action_type != "pause":
-            self._end_ms = max(self._end_ms, action.end_ms)
-        return found
 
     def _pointed(
         self, action: Action, tree: StepTree, current: CurrentScan, seen: TargetEvidence | None
@@ -289,19 +317,22 @@ class KeyboardFocus:
 
     def __init__(self) -> None:
         self._since_ms = float("-inf")  # when the focus may have moved last
-        self._field: PixelBox | None = None  # that has it since, by a click or by what was typed
+        self._stop: Stop = ()  # that has it since; several: one radio button of a group
+        self._method = "last_click"  # how that is known
         self._window: PixelBox | None = None  # that was clicked last
         self._others: frozenset[PixelBox | None] = frozenset()  # the other windows at that time
         self._is_lost = False  # in something that is not in the trees
+        self._menu_opened = False
 
-    def target(
+    def target(  # noqa: PLR0917 - all that is known of the keys
         self,
         action: Action,
         tree: StepTree,
         current: CurrentScan,
         changes_ms: Sequence[float],
         typed: Sequence[ChangedBox] = (),
-    ) -> tuple[Element | None, str]:
+        against: Sequence[Contradiction] = (),
+    ) -> Aimed:
         """The element that keys went to (None when in doubt) and the method, as `target_method`.
 
         Args:
@@ -310,25 +341,41 @@ class KeyboardFocus:
             current: the current scan.
             changes_ms: when much of the screen changed, epoch milliseconds.
             typed: what changed while text was typed, video pixels.
+            against: what the screenshot shows otherwise than the tree.
         """
         if action.action_type == "pause" or current.scan is None:
-            return None, "none"
+            return NOTHING
         scanned = current.scan.begin_ms
         since = max(scanned, self._since_ms)
         found, method = None, "focused"
         if not any(since < change < action.press_ms for change in changes_ms):
-            found, method = self._known_field(tree), "last_click"
-            if found is None and scanned >= self._since_ms + FOCUS_MS:
-                found, method = self._focused(tree), "focused"
+            found, method = self._known_field(tree), self._method
+            is_scanned = scanned >= self._since_ms + FOCUS_MS
+            if is_scanned and (found is None or method == "tab"):
+                focused = self._focused(tree)
+                found, method = (found, method) if focused is None else (focused, "focused")
+        if found is not None and (
+            _is_covered(tree, found, against) or self._is_behind_menu(action, tree, found)
+        ):
+            found = None
         if typed and (found is None or not _holds_any(tree, found, typed)):
             found, method = _line_with(tree, typed), "typed"
-            self._field = None if found is None else found.box
+            if found is not None and _is_covered(tree, found, against):
+                found = None
+            self._keep(found)
             self._is_lost, self._others = found is None, _window_boxes(tree)
-        return found, method if found else "none"
+        return (found, method) if found else NOTHING
+
+    def _keep(self, element: Element | None) -> None:
+        """An element has the focus from now on."""
+        self._stop = () if element is None or element.box is None else (element.box,)
+        self._method = "last_click"
 
     def _known_field(self, tree: StepTree) -> Element | None:
         fields = (
-            node for node in positions_of(tree, self._field) if tree.roles[node] in TEXT_ROLES
+            node
+            for node in positions_of(tree, self._stop[0] if len(self._stop) == 1 else None)
+            if tree.roles[node] in HOLDS_FOCUS
         )
         position = next(fields, None)
         return None if position is None else tree.element(position)
@@ -343,23 +390,83 @@ class KeyboardFocus:
         may_have_it = not self._is_lost and self._window in {None, box}
         return found if may_have_it or box not in self._others else None
 
+    def _is_behind_menu(self, action: Action, tree: StepTree, found: Element) -> bool:
+        """Whether a menu that was opened has the keys, or a dialog that Escape would close."""
+        if not self._menu_opened and "esc" not in action.keys:
+            return False
+        around = {tree.roles[node] for node in (found.position, *ancestors(tree, found.position))}
+        return not around & {*_MENUS, "dialog"} and (self._menu_opened or _has_popup(tree))
+
+    def is_elsewhere(self, tree: StepTree, against: Sequence[Contradiction]) -> bool:
+        """Whether all of it is outside the window that was clicked last."""
+        if self._window is None:
+            return False
+        window = tree.canvas.box_to_video(self._window)
+        return not any(_overlap(one.place, window) for one in against)
+
     def record(
         self, action: Action, tree: StepTree, target: Element | None, front: int | None = None
     ) -> None:
         """Note an action and its target; `front`: the window that the picture shows in front."""
+        keys = set(action.keys)
         if action.action_type in POINTER_TYPES - {"scroll"}:
             if target is not None:
                 front = tree.windows_around[target.position]
             elif front is None and action.x is not None and action.y is not None:
                 front = front_window(tree, action.x, action.y)
             field = None if target is None else text_node_around(tree, target)
+            if target is not None and target.role in _KEEPS_CLICK:
+                field = target
             opens_list = field is not None and field.role == "combobox"  # which has the focus then
-            self._field = None if field is None or opens_list else field.box
+            self._keep(None if opens_list else field)
             self._since_ms, self._is_lost = action.end_ms, target is None and front is None
             self._window = None if front is None else tree.box(front)
             self._others = _window_boxes(tree) - {self._window}
-        elif action.action_type == "hotkey" and _moves_focus(action, target):
-            self._since_ms, self._field = action.end_ms, None
+            opens_menu = target is not None and target.role == "menu"
+            self._menu_opened = opens_menu or action.action_type == "right_click"
+        elif keys <= {"shift", "tab"} and "tab" in keys:
+            self._tab(action, tree, target)
+        elif action.action_type == "hotkey":
+            self._menu_opened &= keys.isdisjoint({"esc", "enter"})
+            is_radio = target is not None and target.role == "radiobutton"
+            if keys <= _ARROWS and (is_radio or len(self._stop) > 1):
+                self._stop = stop_of(tree, target.box) if target and target.box else self._stop
+            elif _moves_focus(action, target):
+                self._since_ms, self._stop = action.end_ms, ()
+        elif action.action_type == "type" and target is not None and target.role == "button":
+            self._since_ms, self._stop = action.end_ms, ()  # Space pressed it
+
+    def _tab(self, action: Action, tree: StepTree, target: Element | None) -> None:
+        """Tab goes on from where the focus is, if that is known."""
+        known = (target.box,) if target is not None and target.box is not None else self._stop
+        presses = (action.presses or 1) * (-1 if "shift" in action.keys else 1)
+        self._stop = stop_after(tree, known, presses) if known else ()
+        self._since_ms, self._method = action.end_ms, "tab"
+
+
+def _is_covered(tree: StepTree, element: Element, against: Sequence[Contradiction]) -> bool:
+    """Whether something opened in the window of an element, or changed over the element."""
+    if element.box is None:
+        return False
+    window = tree.windows_around[element.position]
+    around = (None if window is None else tree.box(window)) or element.box
+    own, outer = tree.canvas.box_to_video(element.box), tree.canvas.box_to_video(around)
+    return any(_overlap(one.place, outer if one.is_popup else own) for one in against)
+
+
+def _overlap(place: ChangedBox, box: PixelBox) -> bool:
+    left, top, width, height = place
+    across = left < box.right and box.x < left + width
+    return across and top < box.bottom and box.y < top + height
+
+
+def _has_popup(tree: StepTree) -> bool:
+    """Whether a dialog, or a menu with its items, is on the screen."""
+    return any(
+        role == "dialog" or (role == "menuitem" and tree.roles[parent] == "menu")
+        for node, (role, parent) in enumerate(zip(tree.roles, tree.parents, strict=True))
+        if tree.boxes[node, 2] * tree.boxes[node, 3] > 0 and "hidden" not in tree.states_at(node)
+    )
 
 
 def _window_boxes(tree: StepTree) -> frozenset[PixelBox | None]:

@@ -1,5 +1,6 @@
 """Whether the tree of a step agrees with its screenshot: what changed since the scan, and where.
 
+What matters is what was acted on: a tree that differs elsewhere only is partly right.
 The content of a text field, a tick or a slider's place is not in a tree: their change is not a
 difference. A new label, a menu, a dialog and a list scrolled otherwise are one.
 """
@@ -36,15 +37,38 @@ COVERED_SHARE = 0.5  # of the lower one's height; neighbouring lines overlap les
 COVERED_PX = 6  # pixels across; a changed neighbour reaches less far into a label
 PRESSED_MS = 300  # milliseconds for which an element still looks pressed
 
+NEAR_PX = 24  # pixels from a press to what changed: the letters of what was pressed
+
 Bools = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 class Agreement(StrEnum):
-    """`tree_agreement` of a step: its tree says what its screenshot shows; `unknown`: unchecked."""
+    """`tree_agreement` of a step: its tree says what its screenshot shows; `unknown`: unchecked.
+
+    `partial`: what was acted on is as the tree says, something elsewhere is not.
+    """
 
     AGREES = "agrees"
+    PARTIAL = "partial"
     DIFFERS = "differs"
     UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Contradiction:
+    """A place of the screenshot, video pixels, that is not as a tree says.
+
+    `is_popup`: a menu or a dialog has room in it.
+    """
+
+    place: ChangedBox
+    is_popup: bool
+
+    def is_near(self, x: float, y: float) -> bool:
+        """Whether a point is in it or beside it, video pixels."""
+        left, top, width, height = self.place
+        across = left - NEAR_PX <= x <= left + width + NEAR_PX
+        return across and top - NEAR_PX <= y <= top + height + NEAR_PX
 
 
 def pressed_before(action: Action, earlier: Sequence[Action]) -> tuple[float, float] | None:
@@ -113,17 +137,17 @@ class _TreeBoxes:
         )
 
 
-def agreement_of(
+def contradictions_of(
     tree: StepTree,
     since: SinceScanEvidence | None,
     pressed: tuple[float, float] | None,
     previous: Callable[[], StepTree | None],
-) -> Agreement:
-    """Whether a tree agrees with the screenshot.
+) -> Sequence[Contradiction] | None:
+    """What the screenshot shows otherwise than a tree; None: not compared.
 
     A scan takes time. When the screen was that of the screenshot only as it began, or only as it
-    ended, the tree itself tells what it saw: whether it has anything there that the scan before
-    does not have.
+    ended, the tree itself tells of each place what it saw: whether it has anything there that the
+    scan before does not have.
 
     Args:
         tree: of the step.
@@ -132,29 +156,33 @@ def agreement_of(
         previous: gives the tree of the scan before; None without one.
     """
     if not tree.says_something or since is None or since.began is None:
-        return Agreement.UNKNOWN
+        return None
     began, ended = since.began, since.began if since.ended is None else since.ended
     if not (began or ended):
-        return Agreement.AGREES
+        return []
     boxes = _TreeBoxes.of(tree)
     under = set(positions_at(tree, *pressed)) if pressed else set()
     lit = [node in under for node in boxes.named_nodes]
     own = np.vstack([boxes.own, boxes.named[np.array(lit, bool)]])
     at_begin, at_end = (list(_differences(one, boxes, own)) for one in (began, ended))
     if bool(at_begin) == bool(at_end):
-        return Agreement.DIFFERS if at_begin else Agreement.AGREES
-    places, before = at_begin or at_end, previous()
-    has_news = before is not None and _elements_in(tree, places) != _elements_in(before, places)
-    return Agreement.AGREES if has_news == bool(at_begin) else Agreement.DIFFERS
+        return at_begin
+    before = previous()
+
+    def has_news(place: ChangedBox) -> bool:
+        return before is not None and _elements_in(tree, [place]) != _elements_in(before, [place])
+
+    return [one for one in at_begin or at_end if has_news(one.place) != bool(at_begin)]
 
 
-def _differences(changes: PictureChanges, boxes: _TreeBoxes, own: Boxes) -> Iterator[ChangedBox]:
+def _differences(changes: PictureChanges, boxes: _TreeBoxes, own: Boxes) -> Iterator[Contradiction]:
     """Yield the changes that contradict a tree.
 
     `own`: (elements, 4) boxes of the elements that change by themselves or were pressed. What
     changes in a large text area says nothing, unless it has a menu's edges or covers a name.
     """
-    yield from _outside(changes.panels, own)
+    for panel in _outside(changes.panels, own):
+        yield Contradiction(panel, is_popup=min(panel[2:]) >= POPUP_PX)
     unknown = []
     regions = _outside(changes.regions, own)
     for region, is_name, is_text, is_unknown in zip(
@@ -165,10 +193,11 @@ def _differences(changes: PictureChanges, boxes: _TreeBoxes, own: Boxes) -> Iter
         strict=True,
     ):
         if is_name:
-            yield region
+            yield Contradiction(region, is_popup=False)
         elif is_unknown and not is_text:
             unknown.append(region)
-    yield from _popup(unknown)
+    for region in _popup(unknown):
+        yield Contradiction(region, is_popup=True)
 
 
 def _outside(places: Sequence[ChangedBox], boxes: Boxes) -> list[ChangedBox]:

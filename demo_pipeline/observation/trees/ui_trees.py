@@ -63,7 +63,7 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
         "tree_agreement",
         pa.string(),
         False,
-        "agrees or differs: whether the tree says what the screenshot shows; unknown: not compared",
+        "whether the tree says what the screenshot shows: agrees, partial, differs or unknown",
     ),
     ("nodes", pa.int32(), False, "below the root"),
     ("unknown_roles", pa.int32(), False, "nodes with a role that roles.json lacks"),
@@ -75,7 +75,7 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("target_y", pa.int32(), True, "box on the canvas, pixels"),
     ("target_width", pa.int32(), True, "box on the canvas, pixels"),
     ("target_height", pa.int32(), True, "box on the canvas, pixels"),
-    ("target_method", pa.string(), False, "hit_test, focused, last_click, typed or none"),
+    ("target_method", pa.string(), False, "hit_test, focused, last_click, typed, tab or none"),
     (
         "cursor_agrees",
         pa.bool_(),
@@ -99,7 +99,7 @@ UI_TREES_SCHEMA = described_schema(
         "target_role": one_of(*Role).where("target_id"),
         "target_name target_x target_y": ANY.where("target_id"),
         "target_width target_height": COUNT.where("target_id"),
-        "target_method": one_of("hit_test", "focused", "last_click", "typed", "none"),
+        "target_method": one_of("hit_test", "focused", "last_click", "typed", "tab", "none"),
     },
 )
 
@@ -141,9 +141,7 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
         else:
             (out / name).write_bytes(tree.to_bytes())
         last = (tree, out / name)
-        agreement = targets.agreement(action, actions[:number], tree, current)
-        differs = agreement is Agreement.DIFFERS
-        target, method = targets.target(action, tree, current, differs=differs)
+        agreement, target, method = targets.step(action, actions[:number], tree, current)
         row = _row(action, name, current, tree, target=target, method=method)
         rows.append({**row, "tree_agreement": str(agreement)})
         unknown.update(tree.unknown_roles)

@@ -156,3 +156,49 @@ def test_keys_act_in_the_window_in_which_content_appeared() -> None:
     below = replace(APPEARED, interval=TYPED, place=cells(80, 50, 82, 53))
     assert rest_after_answer(below, NONE) == 13.0
     assert rest_after_answer(replace(below, place=cells(0, 0, 90, 160)), NONE) is None  # Alt+Tab
+
+
+def test_the_blank_part_of_another_screen_is_part_of_it() -> None:
+    """A page whose text fills its left half; the pointer rests on its right one."""
+    page = cells(5, 10, 80, 60)
+    blank = replace(APPEARED, late=[(13.0, page)], new=page, place=cells(40, 120, 44, 124))
+    assert rest_after_answer(blank, NONE) is None
+    wide = page | cells(78, 60, 80, 150)
+    assert rest_after_answer(replace(blank, late=[(13.0, wide)], new=wide), NONE) == 13.0
+
+
+ELSEWHERE = cells(80, 140, 84, 144)
+SPINNER, LIST = cells(30, 20, 34, 24), cells(30, 20, 50, 60)
+
+
+def test_a_spinner_that_gave_way_to_content_was_waited_at_wherever_the_person_acts() -> None:
+    turns = [(11.2 + 0.25 * turn, SPINNER) for turn in range(7)]
+    spun = replace(APPEARED, place=ELSEWHERE, early=SPINNER, late=[*turns, (13.0, LIST)], new=LIST)
+    assert rest_after_answer(spun, NONE) == 13.0
+    assert rest_after_answer(replace(spun, early=NONE), NONE) is None  # it turned before, too
+    assert rest_after_answer(replace(spun, late=turns, new=NONE), NONE) is None  # nothing came
+
+
+def test_a_pressed_label_that_changed_at_once_and_again_with_the_answer_tells_of_a_wait() -> None:
+    pressed = replace(CLICKED, origin=PixelBox(160, 560, 31, 31))
+    label, rows = cells(70, 20, 73, 30), cells(74, 20, 88, 80)
+    loaded = replace(
+        APPEARED,
+        interval=pressed,
+        place=cells(20, 100, 24, 104),
+        early=label,
+        late=[(13.0, label | rows)],
+        new=label | rows,
+    )
+    assert rest_after_answer(loaded, NONE) == 13.0
+    assert rest_after_answer(replace(loaded, late=[(13.0, rows)], new=rows), NONE) is None
+    assert rest_after_answer(replace(loaded, interval=CLICKED), NONE) is None
+
+
+def test_what_was_loading_is_not_restless() -> None:
+    turns = [(11.2 + 0.25 * turn, SPINNER) for turn in range(7)]
+    spun = replace(APPEARED, place=ELSEWHERE, early=SPINNER, late=[*turns, (13.0, LIST)], new=LIST)
+    restless = RestlessCells()
+    for _ in range(3):
+        restless.add(10.0, spun.late, spun)
+    assert not restless.cells(NONE).any()

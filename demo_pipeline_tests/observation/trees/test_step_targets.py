@@ -1,11 +1,13 @@
 """Which element keys were meant for, and when that is not known."""
 
+from dataclasses import replace
 from typing import Any
 
 from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.observation.trees.hit_test import node_at
 from demo_pipeline.observation.trees.scans import CurrentScan, LoggedScan
 from demo_pipeline.observation.trees.step_targets import KeyboardFocus
+from demo_pipeline.observation.trees.tree_agreement import Contradiction
 from demo_pipeline_tests.observation.nodes import mapped, node
 
 SEARCH = node("Edit", (200, 200, 300, 40), name="Search")
@@ -116,3 +118,89 @@ def test_the_focus_of_another_window_than_the_clicked_one_is_left_over() -> None
         tree = mapped([*SCREEN, other], focused=focused)
         found, _ = keyboard.target(TYPING, tree, current, ())
         assert (found.name if found else None) == name
+
+
+FORM = [
+    node(
+        "Window",
+        (100, 100, 800, 600),
+        node(
+            "document web",
+            (100, 140, 800, 560),
+            node("Edit", (200, 200, 300, 40), name="Name", keyboard_focusable=True),
+            node("Text", (200, 250, 300, 20), name="Deck"),
+            node("RadioButton", (200, 280, 90, 20), name="Upper", keyboard_focusable=True),
+            node("RadioButton", (300, 280, 90, 20), name="Lower", keyboard_focusable=True),
+            node("CheckBox", (200, 320, 120, 20), name="Bicycle", keyboard_focusable=True),
+            node("Button", (200, 360, 80, 30), name="Book", keyboard_focusable=True),
+            name="Ferry",
+        ),
+    )
+]
+
+
+def reached(*pressed: tuple[str, ...], start: tuple[float, float] = (250, 220)) -> str | None:
+    """Name of what has the keyboard after a click and some keys, by a scan from before them."""
+    tree, keyboard = mapped(FORM, focused=None), KeyboardFocus()
+    clicked = click(*start, 1000)
+    keyboard.record(clicked, tree, node_at(tree, *start))
+    current = CurrentScan(LoggedScan(1, 0, 0, 500, 100), 0, "stale")
+    for number, names in enumerate(pressed):
+        action = keys(*names, at=2000 + 500 * number)
+        found, _ = keyboard.target(action, tree, current, ())
+        keyboard.record(action, tree, found)
+    found, _ = keyboard.target(TYPING, tree, current, ())
+    return found.name if found else None
+
+
+def test_tab_goes_through_a_page_and_knows_no_button_of_a_group() -> None:
+    tab, back = ("tab",), ("shift", "tab")
+    assert reached(tab) is None  # the radio button that is chosen
+    assert reached(tab, tab) == "Bicycle"
+    assert reached(tab, ("down",), tab) == "Bicycle"
+    assert reached(tab, tab, tab) == "Book"
+    assert reached(tab, tab, tab, back) == "Bicycle"
+    assert reached(tab, tab, tab, tab) is None  # the browser's own
+    assert reached(back) is None
+
+
+def test_a_clicked_box_has_the_focus_until_a_key_takes_it_away() -> None:
+    assert reached(start=(260, 330)) == "Bicycle"
+    assert reached(("esc",), start=(260, 330)) is None
+
+
+def test_a_menu_that_was_opened_has_the_keys_not_the_field_behind_it() -> None:
+    tree, keyboard = mapped(SCREEN, focused=SEARCH), KeyboardFocus()
+    menu = Action("right_click", 8000, 8100, [1], x=250, y=220)
+    keyboard.record(menu, tree, node_at(tree, 250, 220))
+    escape = keys("esc", at=10_000)
+    current = CurrentScan(LoggedScan(1, 0, 0, 9500, 100), 0, "fresh")
+    assert keyboard.target(escape, tree, current, ()) == (None, "none")
+    keyboard.record(escape, tree, None)
+    after = replace(TYPING, press_ms=12_000)
+    current = CurrentScan(LoggedScan(1, 0, 0, 11_500, 100), 0, "fresh")
+    found, _ = keyboard.target(after, tree, current, ())
+    assert found is not None
+    assert found.name == "Search"
+
+
+def test_escape_with_a_dialog_on_the_screen_is_not_meant_for_a_field_outside_it() -> None:
+    dialog = node("Dialog", (300, 300, 200, 150), node("Button", (320, 400, 60, 30), name="OK"))
+    tree, keyboard = mapped([*SCREEN, dialog], focused=SEARCH), KeyboardFocus()
+    current = CurrentScan(LoggedScan(1, 0, 0, 9500, 100), 0, "fresh")
+    assert keyboard.target(keys("esc", at=10_000), tree, current, ()) == (None, "none")
+    assert keyboard.target(TYPING, tree, current, ())[1] == "focused"
+
+
+def test_a_dialog_that_the_tree_lacks_has_the_keys_a_changed_label_does_not() -> None:
+    tree, keyboard = mapped(SCREEN, focused=SEARCH), KeyboardFocus()
+    keyboard.record(click(250, 320, 8000), tree, node_at(tree, 250, 320))
+    current = CurrentScan(LoggedScan(1, 0, 0, 7000, 100), 0, "stale")
+    label = Contradiction((650, 500, 90, 16), is_popup=False)
+    dialog = Contradiction((400, 400, 300, 200), is_popup=True)
+    outside = Contradiction((1200, 400, 300, 200), is_popup=True)
+    known = (TYPING, tree, current, (), ())
+    assert keyboard.target(*known, [label, outside])[1] == "last_click"
+    assert keyboard.target(*known, [dialog]) == (None, "none")
+    assert keyboard.is_elsewhere(tree, [outside])
+    assert not keyboard.is_elsewhere(tree, [label, outside])

@@ -1,5 +1,6 @@
 """Whether a tree says what the screenshot shows, from what changed since its scan."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from demo_pipeline.observation.frames.changes import ChangedBox, PictureChanges
 from demo_pipeline.observation.frames.evidence import SinceScanEvidence
 from demo_pipeline.observation.trees.step_tree import StepTree
-from demo_pipeline.observation.trees.tree_agreement import agreement_of
+from demo_pipeline.observation.trees.tree_agreement import Contradiction, contradictions_of
 from demo_pipeline_tests.observation.nodes import mapped, node
 
 LABEL, FIELD, NOTES = (120, 120, 200, 20), (120, 160, 300, 30), (100, 300, 800, 500)
@@ -37,7 +38,17 @@ def agreement(
     began = PictureChanges(regions=regions, panels=panels)
     last = began if ended is None else PictureChanges(regions=ended)
     since = SinceScanEvidence(action_index=0, scan_event=1, began=began, ended=last)
-    return agreement_of(window() if tree is None else tree, since, pressed, lambda: previous)
+    found = against(since, pressed=pressed, tree=tree, previous=previous)
+    return "unknown" if found is None else "differs" if found else "agrees"
+
+
+def against(
+    since: SinceScanEvidence | None,
+    pressed: tuple[float, float] | None = None,
+    tree: StepTree | None = None,
+    previous: StepTree | None = None,
+) -> Sequence[Contradiction] | None:
+    return contradictions_of(window() if tree is None else tree, since, pressed, lambda: previous)
 
 
 def test_an_unchanged_screen_agrees() -> None:
@@ -86,6 +97,18 @@ def test_a_scan_during_which_a_menu_opened_agrees_only_when_it_has_the_menu() ->
 
 def test_nothing_is_said_without_a_comparison_or_a_tree() -> None:
     since = SinceScanEvidence(action_index=0, scan_event=1, began=None, ended=PictureChanges())
-    assert agreement_of(window(), since, None, lambda: None) == "unknown"
-    assert agreement_of(window(), None, None, lambda: None) == "unknown"
+    assert against(since) is None
+    assert against(None) is None
+
+
+def test_news_at_one_place_prove_nothing_about_another() -> None:
+    """A clock's label that the scan saw anew does not tell that it saw the dialog."""
+    clock, dialog = (902, 104, 60, 16), (400, 350, 300, 200)
+    began = PictureChanges(regions=(clock,), panels=(dialog,))
+    since = SinceScanEvidence(action_index=0, scan_event=1, began=began, ended=PictureChanges())
+    times = [window(node("Text", (900, 102, 70, 20), name=time)) for time in ("9:00", "9:01")]
+    (found,) = against(since, tree=times[1], previous=times[0]) or ()
+    assert found == Contradiction(dialog, is_popup=True)
+    assert found.is_near(500.0, 400.0)
+    assert not found.is_near(150.0, 175.0)
     assert agreement(tree=mapped([])) == "unknown"

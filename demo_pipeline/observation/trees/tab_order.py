@@ -1,0 +1,79 @@
+"""What Tab reaches, in order, in a page of a tree."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from demo_pipeline.observation.frames.pointer_path import PixelBox
+from demo_pipeline.observation.trees.hit_test import ancestors, positions_of, raw_role
+from demo_pipeline.observation.trees.step_tree import StepTree
+
+HOLDS_FOCUS = frozenset(
+    {
+        *("textfield", "textarea", "combobox", "checkbox", "radiobutton", "slider"),
+        *("button", "link", "listbox", "tab"),
+    }
+)
+Stop = tuple[PixelBox, ...]
+"""The boxes of what one press of Tab reaches: an element, or the radio buttons of a group."""
+
+
+def stop_after(tree: StepTree, stop: Stop, presses: int) -> Stop:
+    """The stop so many presses of Tab after another one; negative: before it; empty: not known.
+
+    Tab goes through a page in the order of the document. Beyond its ends, and outside of pages,
+    nothing tells where it goes.
+    """
+    stops = _stops(tree, stop)
+    at = next((number for number, one in enumerate(stops) if set(one) & set(stop)), None)
+    if at is None or not 0 <= at + presses < len(stops):
+        return ()
+    return stops[at + presses]
+
+
+def stop_of(tree: StepTree, box: PixelBox) -> Stop:
+    """The stop that an element is, or is a radio button of; empty: not known."""
+    return next((stop for stop in _stops(tree, (box,)) if box in stop), ())
+
+
+def _stops(tree: StepTree, stop: Stop) -> Sequence[Stop]:
+    """All stops of the page that holds one."""
+    pages = (_page_of(tree, node) for box in stop for node in positions_of(tree, box))
+    page = next((page for page in pages if page is not None), None)
+    if page is None:
+        return []
+    stops: list[Stop] = []
+    last_is_radio = False
+    for node, role in enumerate(tree.roles):
+        box = tree.box(node)
+        if role not in HOLDS_FOCUS or box is None or not _can_have_focus(tree, node):
+            continue
+        if page not in ancestors(tree, node):
+            continue
+        is_radio = role == "radiobutton"
+        if is_radio and last_is_radio:
+            stops[-1] = (*stops[-1], box)
+        else:
+            stops.append((box,))
+        last_is_radio = is_radio
+    return stops
+
+
+def _page_of(tree: StepTree, position: int) -> int | None:
+    pages = (
+        node
+        for node in ancestors(tree, position)
+        if (role := raw_role(tree, node)).startswith("document") or role == "webarea"
+    )
+    return next(pages, None)
+
+
+def _can_have_focus(tree: StepTree, position: int) -> bool:
+    """Whether the recorder says so; a recorder that never does tells no order."""
+    if {"hidden", "disabled"} & set(tree.states_at(position)):
+        return False
+    try:
+        states = msgspec.json.decode(bytes(tree.raws[position].states), type=dict[str, object])
+    except msgspec.DecodeError:
+        return False
+    return states.get("keyboard_focusable") is True or states.get("focusable") is True

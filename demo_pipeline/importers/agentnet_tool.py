@@ -8,6 +8,7 @@ and without a zone; it is taken as UTC.
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -71,18 +72,18 @@ class _TimeOfDay:
         first = started[0] if isinstance(started, list) and started else None
         self._origin = number(metadata.get("video_start_timestamp")) or number(first)
         self._paused_at: float | None = None
-        self.paused = 0.0
+        self._paused = 0.0
 
     def of(self, seconds: float) -> float:
         """Epoch milliseconds of a time of the source."""
         if self._origin is None:
             self._origin = seconds
-        return self.began.timestamp() * 1000 + (seconds - self._origin - self.paused) * 1000
+        return self.began.timestamp() * 1000 + (seconds - self._origin - self._paused) * 1000
 
     def pause(self, seconds: float, *, begins: bool) -> None:
         """The recording, and OBS, paused, or went on."""
         if not begins and self._paused_at is not None:
-            self.paused += max(seconds - self._paused_at, 0.0)
+            self._paused += max(seconds - self._paused_at, 0.0)
         self._paused_at = seconds if begins else None
 
 
@@ -93,25 +94,20 @@ def _read(found: FoundRecording) -> SourceRecording:
         raise UnreadableSourceError(f"{found.folder}: the film is missing: put OBS's film into it")
     platform = _PLATFORMS.get(plain_text(metadata.get("system")), "")
     damaged, left_out = list[str](), Counter[str]()
-    events = list(json_lines(found.folder / _EVENTS, damaged))
-    lines = [line for event in events for line in _lines(event, platform, clock, left_out)]
-    if not lines:
-        raise UnreadableSourceError(f"{found.folder / _EVENTS}: holds no event that can be read")
     others = {path.name: path for path in found.others}
-    if _TREES in others:
-        scans = (_scan(value, clock) for value in json_lines(others[_TREES], damaged))
-        lines += [line for line in scans if line is not None]
+    events = json_lines(found.folder / _EVENTS, damaged)
+    lines = (line for event in events for line in _lines(event, platform, clock, left_out))
+    trees = json_lines(others[_TREES], damaged) if _TREES in others else ()
+    scans = (scan for value in trees for scan in _scans(value, clock))
     task = json_object(others[_TASK]) if _TASK in others else {}
     width, height = (number(metadata.get(f"screen_{side}")) for side in ("width", "height"))
     lost = [f"{name}" for name in _UNUSED if (found.folder / name).is_file()]
     lost += ["sound of the film", "the time zone of start_time, which is taken as UTC"]
     lost += [f"{film.name}: a further film" for film in found.films[1:]]
-    if clock.paused:
-        lost.append(f"pauses of {clock.paused:.1f} s, which are not filmed either")
     return SourceRecording(
         recorded_at=clock.began,
         platform=platform,
-        lines=lines,
+        lines=chain(lines, scans),
         film=(FilmPart(found.films[0]),),
         screen=(round(width), round(height)) if width and height else None,
         task=plain_text(task.get("task_name")) or plain_text(task.get("description")),
@@ -133,6 +129,7 @@ def _lines(
         return
     if action in {"pause", "resume"}:
         clock.pause(seconds, begins=action == "pause")
+        left_out["pauses, which are not filmed either"] += action == "pause"
         return
     time = clock.of(seconds)
     if action in {"press", "release"}:
@@ -144,14 +141,18 @@ def _lines(
     yield from pointer_lines(action, event, time, platform, left_out)
 
 
-def _scan(value: dict[str, Any], clock: _TimeOfDay) -> SourceLine | None:
-    """A tree of one window; how long it took to read is not recorded."""
+def _scans(value: dict[str, Any], clock: _TimeOfDay) -> Iterator[SourceLine]:
+    """Yield a tree of one window; how long it took to read is not recorded."""
     seconds, tree = number(value.get("time_stamp")), value.get("axtree")
     node = _node(tree, _MOST_LEVELS) if isinstance(tree, dict) else None
-    if seconds is None or node is None:
-        return None
-    data: dict[str, Any] = {"duration": 0, "focused_element": None, "queries": {}, "tree": [node]}
-    return SourceLine("axtree", data, clock.of(seconds))
+    if seconds is not None and node is not None:
+        data: dict[str, Any] = {
+            "duration": 0,
+            "focused_element": None,
+            "queries": {},
+            "tree": [node],
+        }
+        yield SourceLine("axtree", data, clock.of(seconds))
 
 
 def _node(value: dict[str, Any], levels: int) -> dict[str, Any] | None:

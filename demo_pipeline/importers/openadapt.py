@@ -65,8 +65,6 @@ def _read(found: FoundRecording) -> SourceRecording:
     left_out = Counter[str]()
     events = tables["action_event"]
     lines = [line for row in events for line in _lines(row, platform, left_out)]
-    if not lines:
-        raise UnreadableSourceError(f"{database}: holds no event that can be read")
     lost = ["windows, narration, browser events and pictures of the database"]
     observed = sum(1 for row in events if row.get("structural_observation"))
     if observed:

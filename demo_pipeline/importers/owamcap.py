@@ -30,7 +30,11 @@ from demo_pipeline.importers.source_recording import (
 )
 
 _MAGIC = b"\x89MCAP0\r\n"
-_TOPICS = ("screen", "mouse", "mouse/raw", "keyboard", "window")
+_LOST = (
+    "sound and subtitles of the film",
+    "titles of windows, and the states of mouse and keyboard once a second",
+    "the topic mouse/raw: the same movements and presses, without a place",
+)
 _FILMS = (".mkv", ".mp4")
 # The invisible border of a window, pixels a side: 6 and 8 in recordings, 8 at 100 % of scaling.
 _MOST_BORDER = 20
@@ -59,42 +63,37 @@ def _find(folder: Path, names: Sequence[str]) -> list[FoundRecording]:
 
 
 def _read(found: FoundRecording) -> SourceRecording:
-    log, damaged = found.logs[0], list[str]()
-    messages = list(_messages(log, damaged))
-    if not messages:
-        reason = damaged[0] if damaged else "holds none of the topics that ocap writes"
+    log, damaged, left_out = found.logs[0], list[str](), Counter[str]()
+    shown = list(_messages(log, damaged, ("screen", "window")))
+    frames = [message for message in shown if message.topic == "screen"]
+    if not frames:
+        reason = damaged[0] if damaged else "holds no picture of ocap"
         raise UnreadableSourceError(f"{log}: {reason}")
-    frames = [message for message in messages if message.topic == "screen"]
     film = _film(found, frames)
     size = film_shape(film)[:2]
     taken = _taken(frames)
-    origin = min(taken.values(), default=None)
-    place = _CapturedPlace(messages, frames, size)
-    left_out = Counter[str]()
-    lines = [line for message in messages for line in _lines(message, place, left_out)]
-    lost = ["sound and subtitles of the film", "titles of windows, and the states once a second"]
-    if raw := sum(message.topic == "mouse/raw" for message in messages):
-        lost.append(f"{raw} messages of mouse/raw: the same movements, without a place")
-    lost.append(
+    zero = min(taken.values(), default=frames[0].time)
+    place = _CapturedPlace(shown, frames, size)
+    inputs = _messages(log, [], ("mouse", "keyboard"))
+    outside = (
         "what lies outside of the captured window"
         if place.is_window
         else "which display was captured: it is taken for the one at the desktop's origin"
     )
-    began = origin if origin is not None else messages[0].time
     return SourceRecording(
-        recorded_at=moment(began, log),
+        recorded_at=moment(zero, log),
         platform="windows",
-        lines=sorted(lines, key=lambda line: line.time),
-        film=(FilmPart(film, times_s=_in_film(taken)),),
-        film_zero_ms=origin,
+        lines=(line for message in inputs for line in _lines(message, place, left_out)),
+        film=(FilmPart(film, times_s=_in_film(taken, zero)),),
+        film_zero_ms=zero,
         screen=size,
-        lost=lost,
+        lost=[*_LOST, outside],
         left_out=left_out,
         damaged=damaged,
     )
 
 
-def _messages(log: Path, damaged: list[str]) -> Iterator[_Message]:
+def _messages(log: Path, damaged: list[str], topics: Sequence[str]) -> Iterator[_Message]:
     """Yield what can be read of the topics, in the order of the file."""
     try:
         from mcap.reader import NonSeekingReader  # noqa: PLC0415 - only of the extra `owamcap`
@@ -106,7 +105,7 @@ def _messages(log: Path, damaged: list[str]) -> Iterator[_Message]:
             raise UnreadableSourceError(f"{log}: is not an MCAP file, or its first bytes are lost")
         stream.seek(0)
         try:
-            read = NonSeekingReader(stream).iter_messages(topics=_TOPICS, log_time_order=False)
+            read = NonSeekingReader(stream).iter_messages(topics=topics, log_time_order=False)
             for _, channel, message in read:
                 count += 1
                 data = _object(message.data)
@@ -115,7 +114,7 @@ def _messages(log: Path, damaged: list[str]) -> Iterator[_Message]:
                     time = number(data.get("timestamp")) or message.publish_time
                     yield _Message(channel.topic, time / 1e6, data)
         except Exception:  # noqa: BLE001 - of the packers: struct, lz4, zstandard
-            damaged.append(f"{log.name}: is cut off or damaged after {count} messages")
+            damaged.append(f"{log.name}: is cut off or damaged after {count} pictures and windows")
     if unreadable:
         damaged.append(f"{log.name}: {unreadable} messages are not readable JSON")
 
@@ -165,10 +164,9 @@ def _taken(frames: Sequence[_Message]) -> dict[float, float]:
     return taken
 
 
-def _in_film(taken: Mapping[float, float]) -> dict[float, float]:
-    """The same in seconds, from the first picture on."""
-    first = min(taken.values(), default=0.0)
-    return {place / 1000: (time - first) / 1000 for place, time in taken.items()}
+def _in_film(taken: Mapping[float, float], zero: float) -> dict[float, float]:
+    """The same in seconds, from `zero` on."""
+    return {place / 1000: (time - zero) / 1000 for place, time in taken.items()}
 
 
 class _CapturedPlace:

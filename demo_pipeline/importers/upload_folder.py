@@ -39,6 +39,7 @@ _FORM = 1  # of what this module writes; raised when it writes other bytes
 _ADDRESS = re.compile(r"[^\s@_]+@[^\s@_]+\.[^\s@_]+")  # uploaders' e-mail in names of folders
 _UNSAFE = re.compile(r"[^A-Za-z0-9]+")
 _MOST_NAME = 60
+_INPUTS = {"mousemove", "mousedown", "mouseup", "mousewheel", "keydown", "keyup"}
 _UNFILMED_MS = 5000  # recorders begin and end the film up to 2.5 s apart from the log
 
 
@@ -120,6 +121,8 @@ def write_upload(
     with _whole_folder(folder) as draft:
         film = copy_film(recording.film, draft / VIDEO_FILE)
         kinds = _write_log(draft / LOG_FILE, recording, film)
+        if not kinds.keys() & _INPUTS:
+            raise UnreadableSourceError(f"{found.logs[0]}: holds no input that can be read")
         meta = _meta(folder.name, recording, film, given)
         dump_json(draft / META_FILE, meta)
         missing = [name for name in ("task", "status") if not meta["imported"][name]]

@@ -104,14 +104,14 @@ def _mark(folder: Path, number: int) -> None:
 
 def run_functions(places: Places, ids: Sequence[str]) -> None:
     """Every stage of these demonstrations, one after the other."""
-    from demo_pipeline.runs.stage_runs import run_stage  # noqa: PLC0415
+    from demo_pipeline.runs.stage_runs import build_stage  # noqa: PLC0415
     from demo_pipeline.runs.stages import STAGES  # noqa: PLC0415
     from demo_pipeline.runs.workspace import Workspace  # noqa: PLC0415
 
     workspace = Workspace.open(_settings(places))
     for key in ids:
         for stage in STAGES:
-            run_stage(workspace, stage, key)
+            build_stage(workspace, stage, key)
 
 
 def run_at_once(places: Places, ids: Sequence[str], workers: int) -> None:
@@ -125,8 +125,9 @@ def run_at_once(places: Places, ids: Sequence[str], workers: int) -> None:
 def run_batches(places: Places, ids: Sequence[str], workers: int, *, batched: bool = True) -> None:
     """The same through Dagster, as the command line does it."""
     from demo_pipeline.defs.command_reports import reported  # noqa: PLC0415
-    from demo_pipeline.defs.local_instance import opened_instance  # noqa: PLC0415 - measured too
     from demo_pipeline.runs.batch import DemonstrationTask  # noqa: PLC0415
+
+    from demo_pipeline.defs.local_instance import opened_instance  # noqa: PLC0415 - measured too
     from demo_pipeline.runs.workspace import Workspace  # noqa: PLC0415
 
     os.environ["DAGSTER_HOME"] = str(places.home)

@@ -29,7 +29,7 @@ from demo_pipeline.files.json_files import dump_json, load_json
 from demo_pipeline.files.parquet import write_table
 from demo_pipeline.files.processes import save_memory
 from demo_pipeline.runs.datasets import run_dataset_stage
-from demo_pipeline.runs.stage_runs import run_stage
+from demo_pipeline.runs.stage_runs import build_stage
 from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, STAGE_BY_NAME
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
@@ -162,7 +162,7 @@ def make_stage(root: Path, stage: str, ids: Sequence[str]) -> str:
     """Build a stage of some demonstrations, one after the other."""
     places = {name: str(root / name) for name in ("uploads", "store", "cache")}
     workspace = Workspace.open(Settings(**places, osworld_tasks=str(root / "tasks")))
-    return [run_stage(workspace, STAGE_BY_NAME[stage], name).status for name in ids][-1]
+    return [build_stage(workspace, STAGE_BY_NAME[stage], name).status for name in ids][-1]
 
 
 def measured(work: Callable[..., str], *arguments: Any) -> Cost:

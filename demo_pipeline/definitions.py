@@ -4,8 +4,11 @@ import logging
 import os
 from pathlib import Path
 
-from demo_pipeline.defs.code_location import build_defs
+from demo_pipeline.files.processes import save_memory
 from demo_pipeline.settings import Settings, project_home
+
+save_memory()  # before anything imports Arrow
+from demo_pipeline.defs import build_defs  # noqa: E402 - therefore
 
 _MADE_BY_DEV = ".tmp_dagster_home"  # what `dagster dev` begins the name of its own folder with
 

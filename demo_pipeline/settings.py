@@ -251,10 +251,6 @@ class LimitSettings(Section):
     max_video_bytes: int = Field(32 * 2**30, gt=0, description="bytes; 6 hours of 12 Mbit/s")
     max_log_lines: int = Field(5_000_000, gt=0, description="a 125 Hz mouse, 6 hours: 2.7 million")
     max_actions: int = Field(10_000, gt=0, description="each costs 22 ms and 70 kB (measured)")
-    max_memory_bytes: int = Field(4 * 2**30, ge=2**28, description="resident; usual: 0.25 GB")
-    cpu_seconds: float = Field(300, gt=0, description="that a stage may use, besides the next two")
-    cpu_seconds_per_video_second: float = Field(4, ge=0, description="1080p needs 0.02, 8K 1")
-    cpu_seconds_per_action: float = Field(2, ge=0, description="0.1 is needed (measured)")
 
 
 DEFAULT_LIMITS = LimitSettings()
@@ -322,22 +318,13 @@ class TrajectorySettings(Section):
 class DiscoverySettings(Section):
     """How uploads are noticed, and what one tick may cost."""
 
-    # What a tick may cost: pages of 1,000 names, uploads that are decided about, and seconds after
-    # which it ends early.
-    pages_per_tick: ClassVar[int] = 30
-    decisions_per_tick: ClassVar[int] = 500
-    seconds_per_tick: ClassVar[float] = 20
-
     stable_seconds: float = Field(
-        60, ge=0, description="seconds without a change that make an upload complete; 0: at once"
+        20, ge=0, description="seconds without a change that make an upload complete; 0: at once"
     )
     complete_marker: str = Field(
         "", description="an object that ends a first upload at once, e.g. _COMPLETE; empty: none"
     )
-    requests_per_tick: int = Field(
-        100, ge=1, description="demonstrations requested in a tick, in one run or many"
-    )
-    interval_seconds: int = Field(30, ge=1, description="seconds between two ticks")
+    interval_seconds: int = Field(15, ge=1, description="seconds between two ticks")
     max_dataset_age_seconds: float = Field(
         900, ge=0, description="seconds that new trajectories wait for others, at most"
     )
@@ -350,12 +337,6 @@ class ExecutionSettings(Section):
         default_factory=lambda: max(1, os.cpu_count() or 1),
         ge=1,
         description="processes; one per core",
-    )
-    partitions_per_run: int = Field(
-        500, ge=1, description="of a backfill or batch, at most; 1: own check results for each"
-    )
-    batch_from: int = Field(
-        8, ge=2, description="uploads at once that share a run, which then says little of each"
     )
     screens_in_reports: bool = Field(True, description="false keeps screens out of reports")
 

@@ -91,6 +91,13 @@ def built_again(
     ]
 
 
+def joined(
+    *runs: Callable[[AnyInputs, Path], Sequence[Problem]],
+) -> Callable[[AnyInputs, Path], Sequence[Problem]]:
+    """The function of a check that says several things which are one to a person."""
+    return lambda inputs, out: [problem for run in runs for problem in run(inputs, out)]
+
+
 @dataclass(frozen=True, kw_only=True)
 class ValidatedFormat:
     """A format that `demo-pipeline validate` recognises and validates.

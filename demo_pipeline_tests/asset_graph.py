@@ -7,19 +7,13 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 
 from demo_pipeline.runs.quarantine_table import QUARANTINE_STAGE
-from demo_pipeline.runs.stages import DATASET_STAGES, STAGES, group_of, upstream
+from demo_pipeline.runs.stages import DATASET_STAGES, STAGE_BY_NAME, STAGES, upstream
 from demo_pipeline.runs.task_catalog import TASKS_STAGE
 from demo_pipeline.stage import Need, Stage
 
 _ALL: tuple[Stage, ...] = (*STAGES, *DATASET_STAGES)
 _WIDTH, _HEIGHT, _GAP_X, _GAP_Y, _EDGE = 126, 30, 18, 12, 10
-_COLOURS = {
-    "recording": "#dbeafe",
-    "actions": "#e0e7ff",
-    "observation": "#ede9fe",
-    "trajectories": "#dcfce7",
-    "datasets": "#fef3c7",
-}
+_DEMONSTRATION, _DATASET = "#dbeafe", "#fef3c7"  # colours of the two groups
 
 
 def asset_inputs() -> dict[str, tuple[str, ...]]:
@@ -42,7 +36,6 @@ def asset_inputs() -> dict[str, tuple[str, ...]]:
 def asset_graph() -> str:
     """The picture as SVG."""
     inputs = asset_inputs()
-    groups = {stage.name: group_of(stage) for stage in _ALL}
     places = _places(inputs)
     right = max(x for x, _ in places.values()) + _WIDTH + _EDGE
     lowest = max(y for _, y in places.values()) + _HEIGHT + _EDGE
@@ -54,7 +47,10 @@ def asset_graph() -> str:
             '<g fill="none" stroke="#64748b" stroke-width="1.2">\n',
             *_arrows(inputs, places),
             "</g>\n",
-            *(_box(name, places[name], _COLOURS[groups[name]]) for name in inputs),
+            *(
+                _box(name, places[name], _DEMONSTRATION if name in STAGE_BY_NAME else _DATASET)
+                for name in inputs
+            ),
             "</svg>\n",
         ]
     )

@@ -21,20 +21,20 @@ from pathlib import Path
 from typing import Any
 
 from demo_pipeline.cli.console import print_line
-from demo_pipeline.defs.sensors import progress, unfinished
+from demo_pipeline.defs.dataset_assets import built_for, newest_records
 from demo_pipeline.exports.dataset_stages import INDEX_STAGE, QUESTS_STAGE
 from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.runs.quarantine import list_quarantine
 from demo_pipeline.runs.stages import TRAINING_EXPORTS
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
-from demo_pipeline.stage import DATASETS_JOB
 from demo_pipeline_tests.defs.daemon import (
     LOG,
     ROOT,
     Run,
     dagster_home,
     dagster_process,
+    open_runs,
     runs_of,
     wait_for,
 )
@@ -114,9 +114,10 @@ class Demo:
 
     def _is_done(self, runs: list[Run]) -> bool:
         processed = {run.key for run in runs if run.key and run.ended}
-        state = progress(self.instance, self.workspace.settings)
-        built = 0 < state.latest <= state.built and not unfinished(self.instance, (DATASETS_JOB,))
-        return built and not state.processing and processed == {*GOOD, BROKEN}
+        newest = newest_records(self.instance)
+        built = 0 < newest <= built_for(self.instance, self.workspace.settings)
+        rest = open_runs(self.instance)
+        return built and not rest and processed == {*GOOD, BROKEN}
 
 
 def main() -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.results import BuildResult
-from demo_pipeline.runs.stage_runs import run_stage
+from demo_pipeline.runs.stage_runs import build_stage
 from demo_pipeline.runs.stages import STAGE_BY_NAME, STAGES
 from demo_pipeline.runs.task_catalog import TASKS_STAGE
 from demo_pipeline.runs.workspace import Workspace
@@ -46,7 +46,7 @@ def run_catalog(workspace: Workspace, *, force: bool = False) -> BuildResult:
 def run_all_stages(workspace: Workspace, demonstration: str) -> dict[str, str]:
     """The catalog of OSWorld tasks, then every stage in order; name → status."""
     run_catalog(workspace)
-    return {stage.name: run_stage(workspace, stage, demonstration).status for stage in STAGES}
+    return {stage.name: build_stage(workspace, stage, demonstration).status for stage in STAGES}
 
 
 def copy_of(source: Path, destination: Path) -> Path:

@@ -7,7 +7,7 @@ from demo_pipeline.actions import typed_text
 from demo_pipeline.actions.action_tables import ACTIONS_SCHEMA
 from demo_pipeline.problems import Problem
 from demo_pipeline.recording.recording_stages import RecordingInputs
-from demo_pipeline.stage import Check, Stage, Summary, built_again
+from demo_pipeline.stage import Check, Stage, Summary, built_again, joined
 
 
 def _run_actions(inputs: RecordingInputs, out: Path) -> Summary:
@@ -37,27 +37,22 @@ ACTIONS_STAGE: Stage[RecordingInputs] = Stage(
     checks=(
         Check(
             "actions_schema",
-            "The tables have the declared columns and values, and are what the events give.",
-            built_again(_run_actions, lambda _, out: actions.check_action_tables(out)),
-            compared=("actions", "pauses"),
-        ),
-        Check(
-            "ledger_sums",
-            "Every input event is in exactly one bucket of the event accounting.",
-            lambda inputs, out: actions.check_event_accounting(out, inputs.folders["events"]),
-            compared=("ledger",),
+            "The tables have the declared columns and values, and are what the events give; every "
+            "input event is in exactly one bucket of the event accounting.",
+            joined(
+                built_again(_run_actions, lambda _, out: actions.check_action_tables(out)),
+                lambda inputs, out: actions.check_event_accounting(out, inputs.folders["events"]),
+            ),
+            compared=("actions", "pauses", "ledger"),
         ),
         Check(
             "known_input",
-            "Every key and button is known. Typing that contains an unknown one is split there.",
-            lambda inputs, out: typed_text.check_known_input(out, inputs.folders["events"]),
-            blocking=False,
-            compared=("actions",),
-        ),
-        Check(
-            "keyboard_layout",
-            "What was typed reads the same with the keyboard layout usual for the locale.",
-            _verify_keyboard_layout,
+            "Every key and button is known, else typing is split there; what was typed reads the "
+            "same with the keyboard layout usual for the locale.",
+            joined(
+                lambda inputs, out: typed_text.check_known_input(out, inputs.folders["events"]),
+                _verify_keyboard_layout,
+            ),
             blocking=False,
             compared=("actions",),
         ),

@@ -17,7 +17,6 @@ from demo_pipeline.cli.environment import (
     print_hidden,
     refuse,
 )
-from demo_pipeline.settings import dagster_home
 
 if TYPE_CHECKING:
     from demo_pipeline.runs.workspace import Workspace
@@ -72,7 +71,7 @@ def inspect(
 
 
 def show_quarantine() -> None:
-    """List the quarantined demonstrations, with the reasons and what to do, and those that wait.
+    """List the quarantined demonstrations, with the reasons and what to do.
 
     Uploads that lack a file are listed last: the daemon waits for it.
     """
@@ -87,11 +86,6 @@ def show_quarantine() -> None:
             attempts = _attempts(record.attempts)
             print_line(f"{record.demonstration} {record.stage} {reason}{attempts}")
     print_line(f"{len(records)} quarantined")
-    _print_all(
-        _waiting(workspace),
-        "waiting: tried again by the daemon and by `demo-pipeline run`",
-        "what waits cannot be read",
-    )
     _print_all(
         _incomplete(workspace),
         "incomplete: the daemon processes each when it has its files",
@@ -114,17 +108,6 @@ def _print_all(lines: Iterator[str], closing: str, trouble: str) -> None:
         print_line(line)
     if found:
         print_line(f"{len(found)} {closing}")
-
-
-def _waiting(workspace: "Workspace") -> Iterator[str]:
-    """Yield what is tried again by itself."""
-    from demo_pipeline.runs.discovery_table import DiscoveryTable, table_path
-
-    path = table_path(dagster_home() / "storage", workspace.uploads.url)
-    if path.is_file():
-        with DiscoveryTable.open(path) as table:
-            for found in table.waiting():
-                yield f"{found.id} waiting: {found.reason}{_attempts(found.attempts)}"
 
 
 def _incomplete(workspace: "Workspace") -> Iterator[str]:

@@ -130,7 +130,7 @@ def forget(
     Every version of every dataset that holds it goes at once; the next `demo-pipeline run` builds
     them again without it. To leave out one that stays, reject it.
     """
-    from demo_pipeline.defs.command_reports import forget_partition
+    from demo_pipeline.defs.maintenance import forget_partition
     from demo_pipeline.review.review_store import forget_demonstration
     from demo_pipeline.runs.stages import STAGES
     from demo_pipeline.store.names import is_safe_id
@@ -158,10 +158,5 @@ def forget(
     if not (home / "history").exists() and not (home / "dagster.yaml").exists():
         return
     with dagster_instance(home) as instance:
-        runs, shared = forget_partition(instance, demonstration)
+        runs = forget_partition(instance, demonstration)
     print_line(f"partition removed from Dagster, and its runs: {runs}")
-    if shared:
-        print_line(
-            f"runs over several demonstrations, which stay in Dagster and name its id: {shared}; "
-            "the job prune_history removes them when they are old"
-        )

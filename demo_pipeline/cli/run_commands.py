@@ -6,15 +6,15 @@ without Dagster, that there is nothing to do.
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from demo_pipeline.cli.console import byte_text, print_error, print_line
+from demo_pipeline.cli.console import print_error, print_line
 from demo_pipeline.cli.environment import (
     INTERRUPTED,
     INVALID,
@@ -28,66 +28,24 @@ from demo_pipeline.cli.environment import (
 )
 from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.files.shown_text import counted
-from demo_pipeline.problems import DemonstrationError
-from demo_pipeline.store.errors import StorageError
 
 if TYPE_CHECKING:
-    from demo_pipeline.defs.command_reports import Reporter
-    from demo_pipeline.runs.dataset_builds import BuiltDatasets
-    from demo_pipeline.runs.results import DemonstrationResult
+    from demo_pipeline.runs.results import DatasetOutcome, DemonstrationResult
     from demo_pipeline.runs.workspace import Workspace
 
 _LOG = logging.getLogger(__package__)
 _VERIFY = "First compare the hash of every committed file, and build damaged outputs again."
-_DRY_RUN = "Build nothing: show what would be built and why, with CPU time and disk by past runs."
+_RECORD = "Process what is up to date, too, so that Dagster has a record of it: for a new home."
 _NAMED = 5  # demonstrations of a line of `--dry-run`
 
 
-@dataclass(frozen=True)
-class _RunSelection:
+@dataclass
+class _Selection:
     """The ids that a run processes, those still in quarantine, and how many are up to date."""
 
     todo: list[str]
     quarantined: list[str]
     up_to_date: int
-
-
-def select_demonstrations(
-    workspace: "Workspace",
-    ids: Sequence[str] | None,
-    known: Sequence[str],
-    *,
-    forced: Collection[str],
-    retry: bool,
-) -> _RunSelection:
-    """Choose among all uploads.
-
-    Args:
-        workspace: the roots.
-        ids: those that were named; None: all.
-        known: ids in the uploads root.
-        forced: to be built again though nothing changed.
-        retry: process those in quarantine too.
-    """
-    from demo_pipeline.runs.quarantine import is_quarantined
-    from demo_pipeline.runs.stage_runs import is_up_to_date
-
-    chosen = list(dict.fromkeys(ids or known))
-    stale = [key for key in chosen if key in forced or not _holds(is_up_to_date, workspace, key)]
-    todo, quarantined = list[str](), list[str]()
-    for key in stale:
-        skipped = not (retry or ids or key in forced) and _holds(is_quarantined, workspace, key)
-        (quarantined if skipped else todo).append(key)
-    return _RunSelection(todo, quarantined, len(chosen) - len(stale))
-
-
-def _holds(question: Callable[..., bool], workspace: "Workspace", *about: str) -> bool:
-    """The answer to a question; no when roots or files cannot be read, as the run reports why."""
-    try:
-        return question(workspace, *about)
-    except Exception as error:  # noqa: BLE001 - whatever it is, the run reports it
-        _LOG.debug("%s: left to the run (%s)", question.__name__, type(error).__name__)
-        return False
 
 
 def register() -> None:
@@ -96,10 +54,11 @@ def register() -> None:
     Required once before `dagster asset materialize --partition ID`; `run` does it itself.
     """
     workspace = open_workspace()
-    from demo_pipeline.defs.command_reports import Reporter
+    ids = _listed(workspace)
+    from demo_pipeline.defs.partitions import register_partitions
 
     with dagster_instance(set_dagster_home()) as instance:
-        ids, new = Reporter(instance, workspace).register_uploads()
+        new = register_partitions(instance, ids)
     for key in new:
         print_line(f"registered {key}")
     found = counted(len(ids), "demonstrations")
@@ -116,7 +75,10 @@ def run(
     retry: Annotated[bool, typer.Option(help="Retry what is quarantined, too.")] = False,
     strict: Annotated[bool, typer.Option(help="Exit with 1 if any is quarantined.")] = False,
     verify: Annotated[bool, typer.Option(help=_VERIFY)] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help=_DRY_RUN)] = False,
+    record: Annotated[bool, typer.Option("--record", help=_RECORD)] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Build nothing: show what would be built and why.")
+    ] = False,
     workers: Annotated[int, typer.Option(min=0, help="Processes; 0: as `execution.workers`.")] = 0,
 ) -> None:
     """Process every new or changed demonstration, then build the datasets.
@@ -126,7 +88,7 @@ def run(
     """
     workspace = open_workspace()
     workers = workers or workspace.settings.execution.workers
-    one = _Run(workspace, set_dagster_home(), ids or (), force, retry, verify, workers)
+    one = _Run(workspace, set_dagster_home(), ids or (), force, retry, verify, record, workers)
     try:
         one.find_uploads()
         if dry_run:
@@ -135,7 +97,7 @@ def run(
             one.run(strict=strict)
     except (CommandInterrupt, KeyboardInterrupt):
         ignore_interrupts()
-        count = sum(outcome.status.is_done for outcome in one.outcomes)
+        count = sum(result.status.is_done for result in one.results)
         print_error(
             f"interrupted: {count} demonstrations were done in this run and are kept; "
             "the next `demo-pipeline run` goes on with the others"
@@ -143,7 +105,10 @@ def run(
         raise typer.Exit(INTERRUPTED) from None
 
 
-_Found = tuple[_RunSelection, "BuiltDatasets", Sequence[str]]  # errors of the catalog of tasks
+def _listed(workspace: "Workspace") -> list[str]:
+    """The ids in the uploads; one that several folders have is among them, and refused."""
+    found = {upload.id for upload in workspace.uploads.list_demonstrations()}
+    return sorted(found | workspace.uploads.collisions().keys())
 
 
 @dataclass
@@ -156,52 +121,52 @@ class _Run:
     force: bool
     retry: bool
     verify: bool
+    record: bool
     workers: int
     known: Sequence[str] = ()
-    outcomes: list["DemonstrationResult"] = field(default_factory=list)
+    results: list["DemonstrationResult"] = field(default_factory=list)
+    datasets: list["DatasetOutcome"] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
 
     def find_uploads(self) -> None:
         """List the uploads; it is a usage error to name others."""
         print_hidden(self.workspace)
-        self.known = [upload.id for upload in self.workspace.uploads.list_demonstrations()]
+        self.known = _listed(self.workspace)
         if unknown := [key for key in self.ids if key not in self.known]:
             refuse(f"no recording {', '.join(unknown)} in {self.workspace.uploads.url}")
 
     def run(self, *, strict: bool) -> None:
+        """Do it, and print what was done."""
         from demo_pipeline.cli.tables import report_run
-        from demo_pipeline.runs.plan import note_costs
 
-        start, workspace = time.monotonic(), self.workspace
-        selection, built, errors = self._idle() or self._work()
+        start = time.monotonic()
+        selection = self._idle() or self._work()
         if not (selection.todo or selection.quarantined or selection.up_to_date):
             print_line(
-                f"no recording in {workspace.settings.uploads}: copy a folder with "
+                f"no recording in {self.workspace.settings.uploads}: copy a folder with "
                 f"{', '.join(RECORDING_FILES)} there; `make demo` copies the samples"
             )
         if not self._has_trajectories():
             print_line("no trajectory is committed yet: no dataset to build")
-        if self.outcomes or built.results:
-            note_costs(self._notes, self.outcomes, time.process_time())
         seconds = time.monotonic() - start
-        report_run(self.outcomes, selection.up_to_date, built.outcomes, seconds)
-        errors = [*errors, *built.errors, *self._lacking(built)]
+        report_run(self.results, selection.up_to_date, self.datasets, seconds)
         if count := len(selection.quarantined):
             print_line(
                 f"{count} more still quarantined: `demo-pipeline quarantine` shows the reasons"
             )
-        for line in errors:
+        for line in self.errors:
             print_error(f"datasets: {line}")
-        statuses = {outcome.status for outcome in self.outcomes}
-        incomplete = count or statuses & {"rejected", "superseded"}
-        if statuses & {"failed", "waiting"} or errors or (strict and incomplete):
+        statuses = {result.status for result in self.results}
+        incomplete = count or "rejected" in statuses
+        if "failed" in statuses or self.errors or (strict and incomplete):
             raise typer.Exit(INVALID)
 
     def show_plan(self) -> None:
+        """Print what would be done."""
         from demo_pipeline.runs.plan import plan
-        from demo_pipeline.runs.results import duration
 
         selection = self._select((self.ids or self.known) if self.force else ())
-        found = plan(self.workspace, selection.todo, force=self.force, notes=self._notes)
+        found = plan(self.workspace, selection.todo, force=self.force)
         alike: dict[str, list[str]] = {}
         for key, reasons in found.demonstrations.items():
             alike.setdefault(_reason_words(reasons), []).append(key)
@@ -215,123 +180,113 @@ class _Run:
             f"{counted(len(found.datasets), 'datasets')}; "
             f"{len(selection.quarantined)} stay quarantined, {selection.up_to_date} are up to date"
         )
-        cpu = "unknown" if found.cpu_seconds is None else duration(found.cpu_seconds)
-        size = "unknown" if found.size is None else byte_text(round(found.size))
-        print_line(f"by past runs on this machine: CPU time {cpu}, disk {size}")
 
-    def _select(self, forced: Collection[str]) -> _RunSelection:
-        return select_demonstrations(
-            self.workspace, self.ids, self.known, forced=forced, retry=self.retry
-        )
+    def _select(self, wanted: Collection[str]) -> _Selection:
+        """Choose among all uploads; `wanted` are processed though nothing changed."""
+        from demo_pipeline.runs.quarantine import is_quarantined
+        from demo_pipeline.runs.stage_runs import is_up_to_date
 
-    @property
-    def _notes(self) -> Path:
-        """The folder of what commands of this machine leave for each other."""
-        from demo_pipeline.runs.discovery_table import table_path
-
-        return table_path(self.home / "storage", self.workspace.uploads.url).with_suffix("")
+        workspace, chosen = self.workspace, list(dict.fromkeys(self.ids or self.known))
+        stale = [k for k in chosen if k in wanted or not _holds(is_up_to_date, workspace, k)]
+        todo, quarantined = list[str](), list[str]()
+        for key in stale:
+            skipped = not (self.retry or self.ids or key in wanted)
+            skipped = skipped and _holds(is_quarantined, workspace, key)
+            (quarantined if skipped else todo).append(key)
+        return _Selection(todo, quarantined, len(chosen) - len(stale))
 
     def _has_trajectories(self) -> bool:
         from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
         return bool(self.workspace.store.outputs(TRAJECTORIES_STAGE.folder))
 
-    def _idle(self) -> _Found | None:
-        """What there is when nothing would be built; None when the work has to say or do it."""
-        from demo_pipeline.defs.claims import are_registered, unreported
-        from demo_pipeline.runs.dataset_builds import (
-            BuiltDatasets,
-            tasks_unchanged,
-            unchanged_datasets,
-        )
-        from demo_pipeline.runs.health import clear_leftovers
+    def _idle(self) -> _Selection | None:
+        """What there is when nothing would be built; None when the work has to say or do it.
 
-        recorded = are_registered(self._notes, self.known) and not unreported(self._notes)
-        if self.force or self.verify or not recorded:
+        It imports no Dagster, which takes a second.
+        """
+        from demo_pipeline.runs.dataset_builds import tasks_unchanged, unchanged_datasets
+        from demo_pipeline.runs.run_locks import dead_runs, lock_folder
+
+        unfinished = dead_runs(lock_folder(self.home))
+        if self.force or self.verify or self.record or unfinished:
             return None
-        clear_leftovers(self.workspace)
         if not _holds(tasks_unchanged, self.workspace):
             return None
         selection = self._select(())
-        try:
-            datasets = None if selection.todo else unchanged_datasets(self.workspace)
-        except (DemonstrationError, StorageError, OSError) as error:
-            _LOG.debug("the datasets are left to the run (%s)", type(error).__name__)
+        if selection.todo:
             return None
-        return None if datasets is None else (selection, BuiltDatasets(outcomes=datasets), ())
+        found: list[DatasetOutcome] = []
 
-    def _work(self) -> _Found:
-        """Build what has to be built, and report it to Dagster."""
-        from demo_pipeline.runs.health import HealthLevel, store_finding
+        def datasets_are_unchanged(workspace: "Workspace") -> bool:
+            found.extend(outcomes := unchanged_datasets(workspace) or ())
+            return bool(outcomes) or not self._has_trajectories()
 
-        workspace = self.workspace
-        if (finding := store_finding(workspace)).level is HealthLevel.ERROR:
+        if not _holds(datasets_are_unchanged, self.workspace):
+            return None
+        self.datasets = found
+        return selection
+
+    def _work(self) -> _Selection:
+        """Build what has to be built, each demonstration by a run of Dagster."""
+        from demo_pipeline.runs.health import HealthLevel, clear_leftovers, store_finding
+
+        if (finding := store_finding(self.workspace)).level is HealthLevel.ERROR:
             refuse(f"the store {finding.message}")
-        from demo_pipeline.defs.command_reports import reported
+        from demo_pipeline.defs.local_runs import close_dead_runs
+        from demo_pipeline.defs.partitions import register_partitions
         from demo_pipeline.runs.dataset_builds import tasks_unchanged
         from demo_pipeline.runs.stages import job_of
         from demo_pipeline.runs.task_catalog import TASKS_STAGE
 
-        with dagster_instance(self.home) as instance, reported(instance, workspace) as reporter:
-            reporter.register_uploads()
-            verified, remake = self._verify() if self.verify else (set[str](), False)
-            force, errors = self.force or remake, list[str]()
-            if force or not _holds(tasks_unchanged, workspace):
-                errors = [*self._build(reporter, job_of(TASKS_STAGE), force=force).errors]
-            rebuilt = {key for key in self.ids or self.known if self.force or key in verified}
-            selection = self._select(rebuilt)
-            lost = set(reporter.take_unreported(self.known))
-            self._process(reporter, dict.fromkeys(lost.difference(selection.todo), False), [])
-            self._process(reporter, {key: key in rebuilt for key in selection.todo}, self.outcomes)
-            built = self._build_datasets(reporter, force=force)
-            damaged = self._damaged(built)
-            self._process(reporter, dict.fromkeys(damaged, False), self.outcomes)
-            if built.damage:  # with those that are whole again, and without the others
-                built = self._build_datasets(reporter, force=False)
-        whole = selection.up_to_date - len({*damaged}.intersection(self.ids or self.known))
-        return replace(selection, up_to_date=whole), built, errors
+        with dagster_instance(self.home) as instance:
+            register_partitions(instance, self.known)
+            clear_leftovers(self.workspace)
+            again = {*close_dead_runs(instance)}.intersection(self.ids or self.known)
+            damaged, remake = self._verify() if self.verify else (set[str](), False)
+            force = self.force or remake
+            if force or not _holds(tasks_unchanged, self.workspace):
+                self._build_datasets(instance, job_of(TASKS_STAGE), force=force)
+            forced = damaged | {*(self.ids or self.known)} if self.force else damaged
+            everything = {*(self.ids or self.known)} if self.record else set[str]()
+            selection = self._select(forced | again | everything)
+            rest = [key for key in selection.todo if key not in forced]
+            self._process(instance, [k for k in selection.todo if k in forced], force=True)
+            self._process(instance, rest, force=False)
+            if self._has_trajectories():
+                self._build_datasets(instance, force=force)
+        return selection
 
-    def _process(
-        self,
-        reporter: "Reporter",
-        forced: Mapping[str, bool],
-        outcomes: list["DemonstrationResult"],
-    ) -> None:
-        """Take in each outcome as it comes; an interruption ends the work that is under way.
-
-        `forced`: demonstration → whether it is built again although nothing changed.
-        """
+    def _process(self, instance: Any, ids: Sequence[str], *, force: bool) -> None:
+        """Take in each result as it comes; an interruption ends the work that is under way."""
         from demo_pipeline.cli.tables import progress_bar
-        from demo_pipeline.runs.batch import DemonstrationTask
+        from demo_pipeline.defs.local_runs import process
 
-        tasks = [DemonstrationTask(key, force=force) for key, force in forced.items()]
-        if not tasks:
+        if not ids:
             return
         with progress_bar() as progress:
-            shown = progress.add_task("demonstrations", total=len(tasks))
-            with closing(reporter.process(tasks, self.workers, _pause)) as running:
-                for outcome in running:
-                    outcomes.append(outcome)
+            shown = progress.add_task("demonstrations", total=len(ids))
+            running = process(
+                self.workspace, instance, ids, self.workers, command="demo-pipeline", force=force
+            )
+            with closing(running):
+                for result in running:
+                    self.results.append(result)
                     progress.advance(shown)
 
-    def _build_datasets(self, reporter: "Reporter", *, force: bool) -> "BuiltDatasets":
-        """Build the datasets; without a committed trajectory this does nothing."""
+    def _build_datasets(self, instance: Any, job: str = "", *, force: bool) -> None:
         from demo_pipeline.cli.tables import progress_bar
-        from demo_pipeline.runs.dataset_builds import BuiltDatasets
+        from demo_pipeline.defs.local_runs import build_datasets
         from demo_pipeline.stage import DATASETS_JOB
 
-        if not self._has_trajectories():
-            return BuiltDatasets()
         with progress_bar() as progress:
-            task = progress.add_task("datasets", total=1)
-            built = self._build(reporter, DATASETS_JOB, force=force)
+            task = progress.add_task(job or "datasets", total=1)
+            built = build_datasets(
+                self.workspace, instance, job or DATASETS_JOB, command="demo-pipeline", force=force
+            )
             progress.advance(task)
-        return built
-
-    def _build(self, reporter: "Reporter", job: str, *, force: bool) -> "BuiltDatasets":
-        """Build the datasets of a job; with patience, unless a demonstration had to wait anyway."""
-        waited = any(outcome.status == "waiting" for outcome in self.outcomes)
-        return reporter.build(job, None if waited else _pause, force=force)
+        self.datasets += built.outcomes
+        self.errors += built.errors
 
     def _verify(self) -> tuple[set[str], bool]:
         """(demonstrations to build again, whether to build the datasets again); prints the damage.
@@ -346,24 +301,16 @@ class _Run:
         print_line(f"{found.outputs} outputs verified, {len(found.damages)} problems")
         for key in sorted(found.demonstrations - set(self.known)):
             print_error(f"{key}: its upload is gone, so it cannot be built again")
-        return set(found.demonstrations), found.datasets
+        return set(found.demonstrations).intersection(self.known), found.datasets
 
-    def _damaged(self, built: "BuiltDatasets") -> list[str]:
-        """The demonstrations with damaged trajectories that can be built again; prints these."""
-        tried = {outcome.demonstration for outcome in self.outcomes}
-        ids = {one.demonstration for one in built.damage}.intersection(self.known) - tried
-        for problem in built.damage:
-            if problem.demonstration in ids:
-                print_error(f"damaged: {replace(problem, remedy='')}")
-        return sorted(ids)
 
-    def _lacking(self, built: "BuiltDatasets") -> Iterator[str]:
-        """Yield which damaged trajectories the datasets lack, and what to do."""
-        url = self.workspace.uploads.url
-        gone = f"its upload is gone: put it back into {url}, then run again"
-        for problem in built.damage:
-            present = problem.demonstration in self.known
-            yield str(problem if present else replace(problem, remedy=gone))
+def _holds(question: Callable[..., bool], workspace: "Workspace", *about: str) -> bool:
+    """The answer to a question; no when roots or files cannot be read, as the run reports why."""
+    try:
+        return question(workspace, *about)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the run reports it
+        _LOG.debug("%s: left to the run (%s)", question.__name__, type(error).__name__)
+        return False
 
 
 def _reason_words(reasons: Sequence[tuple[str, str]]) -> str:
@@ -371,8 +318,3 @@ def _reason_words(reasons: Sequence[tuple[str, str]]) -> str:
     for stage, reason in reasons:
         stages.setdefault(reason, []).append(stage)
     return "; ".join(f"{', '.join(names)} ({reason})" for reason, names in stages.items())
-
-
-def _pause(reason: str, seconds: float) -> None:
-    print_error(f"waiting: {reason}; trying again in {seconds:.0f} s")
-    time.sleep(seconds)

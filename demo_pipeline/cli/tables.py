@@ -6,7 +6,7 @@ Belongs here: how they look. Texts pass through `cell`, so that none is markup.
 import logging
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -117,30 +117,20 @@ def report_run(
     if outcomes:
         out.print(_demonstration_table(outcomes))
     for outcome in outcomes:
-        for reason in _reasons(outcome):
-            print_error(f"{outcome.demonstration} {outcome.stage}: {reason}")
+        for problem in outcome.problems:
+            said = replace(problem, demonstration="")
+            words = said.message if outcome.status is Status.FAILED else said
+            print_error(f"{outcome.demonstration} {outcome.stage}: {words}")
     if datasets:
         out.print(_dataset_table(datasets))
         for line in _left_out(datasets):
             print_line(line)
     counts = Counter(IN_TABLES[outcome.status] for outcome in outcomes)
-    rare = ("superseded", "waiting", "crashed")
-    others = "".join(f"{counts[status]} {status}, " for status in rare if counts[status])
+    failed = f"{counts['failed']} failed, " if counts["failed"] else ""
     print_line(
-        f"{counts['done']} done, {counts['quarantined']} quarantined, {others}"
+        f"{counts['done']} done, {counts['quarantined']} quarantined, {failed}"
         f"{up_to_date} up to date, {seconds:.0f} s"
     )
-
-
-def _reasons(outcome: DemonstrationResult) -> Iterator[str]:
-    """Why a demonstration is not done, one line each; what it waits for is in the table."""
-    for problem in outcome.problems:
-        if outcome.status is Status.SUPERSEDED:
-            yield "the upload changed while it was read; run it again"
-        elif outcome.status is Status.FAILED:
-            yield problem.message
-        elif outcome.status is not Status.WAITING:
-            yield str(replace(problem, demonstration=""))
 
 
 def _table(title: str) -> Table:
@@ -157,9 +147,7 @@ def _demonstration_table(outcomes: Sequence[DemonstrationResult]) -> Table:
         table.add_column(name, justify="right")
     for outcome in sorted(outcomes, key=lambda outcome: outcome.demonstration):
         shown, summary = IN_TABLES[outcome.status], outcome.summary
-        colour = {"done": "green", "quarantined": "yellow", "waiting": "yellow"}.get(shown, "red")
-        if outcome.status is Status.WAITING:
-            shown += f": {outcome.reason}"
+        colour = {"done": "green", "quarantined": "yellow"}.get(shown, "red")
         keys = ("outcome", "application", "steps", "leaks")
         seconds = summary.get("seconds")
         length = "" if seconds is None else f"{seconds:.1f}"

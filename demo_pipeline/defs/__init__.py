@@ -1,5 +1,86 @@
-"""The Dagster layer: when stages run, and for which demonstration."""
+"""The Dagster layer: assets, jobs, sensors and the schedule over the roots of given settings."""
 
-from demo_pipeline.files.processes import save_memory
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-save_memory()  # before anything of this package imports Arrow
+import dagster as dg
+
+from demo_pipeline.defs.dataset_assets import (
+    build_dataset_assets,
+    dataset_jobs,
+    observed_reviews,
+    quarantine_changed,
+    rebuild_datasets,
+    tasks_changed,
+)
+from demo_pipeline.defs.demonstrations import DEMONSTRATION_ASSETS, process_demonstration
+from demo_pipeline.defs.evaluation import evaluation_job, evaluation_scores, new_evaluations
+from demo_pipeline.defs.maintenance import MAINTENANCE_JOBS, weekly_prune
+from demo_pipeline.defs.resources import Roots
+from demo_pipeline.defs.upload_sensor import new_uploads, process_many
+from demo_pipeline.runs.quarantine_table import QUARANTINE_STAGE
+from demo_pipeline.runs.stages import job_of
+from demo_pipeline.runs.task_catalog import TASKS_STAGE
+from demo_pipeline.settings import Settings
+from demo_pipeline.stage import DATASETS_JOB
+
+_TABLE_INTERVAL = 60  # seconds between two looks at the quarantine
+
+
+def build_defs(
+    settings: Settings, extra_sensors: Sequence[dg.SensorDefinition] = ()
+) -> dg.Definitions:
+    """Everything that Dagster loads.
+
+    Args:
+        settings: every path and threshold.
+        extra_sensors: more sensors, e.g. to notify people of failures. With `dagster-slack`
+            installed, write this in a module of your own, and name that module in
+            `workspace.yaml` instead of `demo_pipeline.definitions`::
+
+                defs = build_defs(
+                    Settings(),
+                    [
+                        make_slack_on_run_failure_sensor(
+                            "#demonstrations",
+                            os.environ["SLACK_TOKEN"],
+                            default_status=dg.DefaultSensorStatus.RUNNING,
+                        )
+                    ],
+                )
+
+            `dagster.make_email_on_run_failure_sensor` does the same by mail.
+    """
+    jobs, roots = dataset_jobs(settings), Roots.of(settings)
+    many = process_many(roots)
+    return dg.Definitions(
+        assets=[
+            *DEMONSTRATION_ASSETS,
+            *build_dataset_assets(settings),
+            evaluation_scores,
+            observed_reviews,
+        ],
+        jobs=[
+            process_demonstration,
+            many,
+            *jobs.values(),
+            evaluation_job,
+            *MAINTENANCE_JOBS,
+        ],
+        schedules=[weekly_prune],
+        sensors=[*_sensors(settings.discovery.interval_seconds, jobs, many), *extra_sensors],
+        resources={"roots": roots},
+        executor=dg.in_process_executor,
+    )
+
+
+def _sensors(
+    seconds: int, jobs: Mapping[str, Any], many: dg.JobDefinition
+) -> list[dg.SensorDefinition]:
+    return [
+        new_uploads(seconds, many),
+        rebuild_datasets(seconds, jobs[DATASETS_JOB]),
+        tasks_changed(seconds, jobs[job_of(TASKS_STAGE)]),
+        quarantine_changed(_TABLE_INTERVAL, jobs[job_of(QUARANTINE_STAGE)]),
+        new_evaluations(seconds),
+    ]

@@ -1,178 +1,135 @@
-"""The unpartitioned assets, one per dataset stage that the settings want.
+"""The datasets: one unpartitioned asset each, their jobs, and the sensors that ask for them.
 
-Belongs here: the one factory that makes them, what single ones show or check besides, and the
-decisions of people as an asset that is observed, without their texts. They
-read the store, not an IO manager, so that a missing demonstration does not prevent a dataset.
+Belongs here: what an asset does and says, when the datasets are built again, and the decisions of
+people as an asset that is observed, without their texts. The assets read the store, not an IO
+manager, so that a missing demonstration does not prevent a dataset.
 """
 
 import hashlib
+import json
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import dagster as dg
 
+from demo_pipeline.datasets.dataset_inputs import CommittedTrajectories
 from demo_pipeline.defs import reporting
-from demo_pipeline.defs.demonstration_runs import open_table, waiting_failure
-from demo_pipeline.defs.reporting import package_log
-from demo_pipeline.defs.run_recovery import claim_run
-from demo_pipeline.defs.sensors import SEEN, latest_trajectory
-from demo_pipeline.defs.tags import FORCE_TAG, OWNERS
+from demo_pipeline.defs.partitions import (
+    DATASETS_GROUP,
+    DEMONSTRATIONS_GROUP,
+    FORCE_TAG,
+    OWNERS,
+    PARTITION_TAG,
+    UNFINISHED,
+)
+from demo_pipeline.defs.resources import Roots
 from demo_pipeline.exports.record_stages import RECORDS_STAGE
-from demo_pipeline.problems import errors
+from demo_pipeline.problems import Problem
 from demo_pipeline.review.review_store import REVIEWS, judged_decisions
 from demo_pipeline.runs.damage import left_out_damage, storage_message
-from demo_pipeline.runs.dataset_builds import bytes_written, failure_text
-from demo_pipeline.runs.datasets import run_dataset_stage
-from demo_pipeline.runs.discovery import Reconciliation, reconcile
-from demo_pipeline.runs.failures import TransientError, redacted_errors
-from demo_pipeline.runs.quarantine import list_quarantine
+from demo_pipeline.runs.dataset_builds import bytes_written
+from demo_pipeline.runs.datasets import run_dataset_stage, wanted_recipe
+from demo_pipeline.runs.failures import DefectError, TransientError, redacted_errors, retry_pause
 from demo_pipeline.runs.quarantine_table import QUARANTINE_STAGE
-from demo_pipeline.runs.results import BuildResult, Status
+from demo_pipeline.runs.results import BuildResult
 from demo_pipeline.runs.stages import (
-    DATASET_STAGE_BY_NAME,
     DATASET_STAGES,
-    STAGES,
     TRAINING_EXPORTS,
-    group_of,
     is_built,
+    job_of,
     upstream,
 )
 from demo_pipeline.runs.task_catalog import TASKS_STAGE
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
-from demo_pipeline.stage import Stage
-from demo_pipeline.store.errors import OutputError
+from demo_pipeline.stage import DATASETS_JOB, Stage
+from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.versions import CheckOutcome
 
-_RECENT_SECONDS = 900.0  # longer than a tick of new_uploads and the pause after it
+SEEN = "trajectories_seen"  # storage id of the newest records before the datasets were built
+_RECORDS = dg.AssetKey(RECORDS_STAGE.name)
 _PRIORITY = "dagster/priority"  # of a step among those that can run
-ACCOUNTED = "uploads_accounted"
-_ACCOUNTED_TEXT = "Uploads in a new listing = accepted + quarantined + pending + gone."
 _WHOLE = "trajectories_whole"
 _WHOLE_TEXT = "Every committed trajectory that was read has the SHA-256 of its manifest."
 _NO_TRAJECTORY = (
     "no trajectory is committed yet; materialize `records` of a demonstration first, or run "
     "`demo-pipeline run`"
 )
-_Results = Iterator[dg.MaterializeResult | dg.AssetCheckResult]
-
-
-def reconcile_uploads(instance: dg.DagsterInstance, workspace: Workspace) -> Reconciliation:
-    """Count every upload once; a folder without a file of a recording is none.
-
-    The uploads are listed before the table of discovery is read, so that it can only know more.
-    """
-    listed = workspace.uploads.list_demonstrations()
-    colliding = set(workspace.uploads.collisions())
-    quarantined = {record.demonstration for record in list_quarantine(workspace.store)}
-    last = STAGES[-1].folder
-    finished = {name.removeprefix(f"{last}/") for name in workspace.store.outputs(last)}
-    with open_table(instance, workspace) as table:
-        known, position = table.by_id(), table.position()
-        colliding |= table.collisions().keys()
-    present = {upload.id for upload in listed if upload.files or upload.id in known}
-    recent = position is not None and time.time() - position.wall < _RECENT_SECONDS
-    return reconcile(known, colliding, quarantined, finished, present, recent_tick=recent)
-
-
-def told_of_dataset(
-    instance: dg.DagsterInstance,
-    workspace: Workspace,
-    stage: Stage,
-    result: BuildResult | Exception,
-    seen: int,
-) -> tuple[dict[str, Any], list[CheckOutcome]]:
-    """What people see of a dataset: metadata when it was built, and the outcomes of its checks.
-
-    `seen`: storage id of the newest trajectory before the store was read.
-
-    Raises:
-        StorageError: the store or the table of discovery cannot be read.
-    """
-    if isinstance(result, Exception):
-        return {}, []
-    checks = {check.name: check for check in stage.checks}
-    outcomes = [
-        replace(one, metadata=reporting.compared(checks[one.name], result)) for one in result.checks
-    ]
-    if result.version is None:
-        return {}, outcomes
-    metadata: dict[str, Any] = {"bytes_written": bytes_written(workspace.store, result.output)}
-    if stage.reads_trajectories:
-        metadata[SEEN] = seen
-        damage = tuple(left_out_damage(result.summary))
-        compared = {"trajectories": len(workspace.store.outputs(RECORDS_STAGE.folder))}
-        outcomes.append(CheckOutcome(_WHOLE, not damage, damage, compared, blocking=False))
-    if stage.name == TASKS_STAGE.name:
-        metadata["task_files"] = dg.MetadataValue.path(str(workspace.tasks))
-        metadata["task_files_found"] = workspace.tasks.is_dir()
-    if stage.name == QUARANTINE_STAGE.name:
-        counts = reconcile_uploads(instance, workspace)
-        names = ("listed", "accepted", "quarantined", "pending", "gone")
-        uploads = {name: getattr(counts, name) for name in names}
-        metadata["uploads"] = dg.MetadataValue.json(uploads)
-        passed = counts.balanced and not errors(counts.problems)
-        compared = {"uploads": counts.listed}
-        found = tuple(counts.problems)
-        outcomes.append(CheckOutcome(ACCOUNTED, passed, found, compared, blocking=False))
-    location = f"{workspace.store.url}/{result.output}"
-    return reporting.report_metadata(result, location) | metadata, outcomes
-
-
-def added_checks(stage: Stage) -> dict[str, str]:
-    """Name → description of the checks that the asset has besides those of the stage."""
-    checks = {_WHOLE: _WHOLE_TEXT} if stage.reads_trajectories else {}
-    return checks | ({ACCOUNTED: _ACCOUNTED_TEXT} if stage.name == QUARANTINE_STAGE.name else {})
+_KEPT = "a check failed, so the last good version is kept: "
+_Said = Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]
+_Asked = dg.SensorResult | dg.RunRequest | dg.SkipReason
+_JOBS = {
+    DATASETS_JOB: "Builds the training exports from the committed trajectories, then the "
+    "index and the statistics.",
+    job_of(TASKS_STAGE): "Builds the catalog of OSWorld tasks that trajectories are compared with.",
+    job_of(QUARANTINE_STAGE): "Writes the table of quarantined demonstrations.",
+}
 
 
 def build_dataset_assets(settings: Settings) -> list[dg.AssetsDefinition]:
     """One asset per dataset stage; a training export that is switched off has none."""
-    return [
-        _asset(stage, parents_of(stage, settings))
-        for stage in DATASET_STAGES
-        if is_built(stage, settings)
-    ]
+    wanted = [stage for stage in DATASET_STAGES if is_built(stage, settings)]
+    others = {stage.name for stage in DATASET_STAGES} - {stage.name for stage in wanted}
+    return [_asset(one, [name for name in upstream(one) if name not in others]) for one in wanted]
 
 
-def parents_of(stage: Stage, settings: Settings) -> list[str]:
-    """The assets that a dataset is made of, as the UI shows them."""
-    datasets = DATASET_STAGE_BY_NAME
-    return [
-        name
-        for name in upstream(stage)
-        if name not in datasets or is_built(datasets[name], settings)
-    ]
+def dataset_jobs(settings: Settings) -> dict[str, Any]:
+    """The jobs over datasets, by name."""
+    wanted = [stage for stage in DATASET_STAGES if is_built(stage, settings)]
+    return {
+        name: dg.define_asset_job(
+            name, [one.name for one in wanted if job_of(one) == name], description=description
+        )
+        for name, description in _JOBS.items()
+    }
 
 
-def _asset(stage: Stage, parents: Sequence[str]) -> dg.AssetsDefinition:
-    added = added_checks(stage).items()
+def _asset(stage: Stage[Any], parents: Sequence[str]) -> dg.AssetsDefinition:
+    specs = reporting.check_specs(stage.name, stage.checks)
+    if stage.reads_trajectories:
+        specs.append(dg.AssetCheckSpec(_WHOLE, asset=stage.name, description=_WHOLE_TEXT))
 
     @dg.asset(
         name=stage.name,
         deps=[name for name in stage.inputs if name not in TRAINING_EXPORTS],
         op_tags={_PRIORITY: "1" if stage.name in TRAINING_EXPORTS else "0"},
-        group_name=group_of(stage),
+        group_name=DEMONSTRATIONS_GROUP if stage is QUARANTINE_STAGE else DATASETS_GROUP,
         kinds=set(stage.kinds),
         owners=OWNERS,
         description=stage.description,
         code_version=stage.code_version,
         metadata=reporting.columns_metadata(stage.columns),
-        check_specs=[
-            *reporting.check_specs(stage.name, stage.checks),
-            *(dg.AssetCheckSpec(name, asset=stage.name, description=text) for name, text in added),
-        ],
+        check_specs=specs,
     )
-    def compute(
-        context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]
-    ) -> _Results:
-        yield from _computed(context, workspace, stage)
+    def build(context: dg.AssetExecutionContext, roots: Roots) -> _Said:
+        workspace, seen = roots.workspace, newest_records(context.instance)
+        try:
+            if stage.reads_trajectories and not workspace.store.outputs(RECORDS_STAGE.folder):
+                raise dg.Failure(f"{stage.name}: {_NO_TRAJECTORY}", allow_retries=False)
+            with reporting.package_log(context.log.log), redacted_errors(stage.name):
+                made = _built(context, workspace, stage)
+        except TransientError as error:
+            raise reporting.retried(context, error) from None
+        except StorageError as error:
+            raise dg.Failure(storage_message(error), allow_retries=False) from None
+        except DefectError as error:
+            raise dg.Failure(str(error), allow_retries=False) from None
+        outcomes = list(_outcomes(workspace, stage, made))
+        if made.version is None:
+            yield from map(reporting.check_result, outcomes)
+            raise reporting.failure(made.problems, reporting.REFUSED, _KEPT)
+        yield dg.MaterializeResult(
+            metadata=_metadata(workspace, stage, made) | {SEEN: seen},
+            check_results=list(map(reporting.check_result, outcomes)),
+            data_version=dg.DataVersion(made.content[:16]),
+        )
 
-    return _with_lineage(compute, parents)
+    return _with_lineage(build, parents)
 
 
 def _with_lineage(asset: dg.AssetsDefinition, parents: Sequence[str]) -> dg.AssetsDefinition:
@@ -192,55 +149,201 @@ def _with_lineage(asset: dg.AssetsDefinition, parents: Sequence[str]) -> dg.Asse
     )
 
 
-def _computed(context: dg.AssetExecutionContext, workspace: Workspace, stage: Stage) -> _Results:
-    instance = context.instance
-    claim_run(instance, context.run)
-    with _explained(context, stage):
-        is_empty = stage.reads_trajectories and not workspace.store.outputs(RECORDS_STAGE.folder)
-    if is_empty:
-        raise dg.Failure(f"{stage.name}: {_NO_TRAJECTORY}", allow_retries=False)
-    with _explained(context, stage):
-        # Before the store is read: a trajectory that is committed meanwhile is not in it.
-        seen = latest_trajectory(instance) if stage.reads_trajectories else 0
-        force = context.run.tags.get(FORCE_TAG) == "true"
-        with package_log(context.log.log):
-            result = run_dataset_stage(workspace, stage, force=force)
-        damage = left_out_damage(result.summary)
-        if damage and result.status is Status.BUILT:  # discovery builds these again
-            with open_table(instance, workspace) as table:
-                for key in {problem.demonstration for problem in damage}:
-                    table.request_rerun(key, "damaged")
-        metadata, outcomes = told_of_dataset(instance, workspace, stage, result, seen)
-    checks = list(map(reporting.check_result, outcomes))
-    if result.version is None:
-        yield from checks
-        found = {"found": reporting.problem_table(result.problems)}
-        raise dg.Failure(
-            f"{stage.name}: {failure_text(result)}", metadata=found, allow_retries=False
+def _built(
+    context: dg.AssetExecutionContext, workspace: Workspace, stage: Stage[Any]
+) -> BuildResult:
+    force = context.run.tags.get(FORCE_TAG) == "true"
+    opened = _trajectories_of_run(context.run.run_id)
+    return run_dataset_stage(workspace, stage, force=force, opened=opened)
+
+
+@lru_cache(maxsize=1)
+def _trajectories_of_run(_run_id: str) -> list[CommittedTrajectories]:
+    """The committed trajectories, which the datasets of a run open once."""
+    return []
+
+
+def _metadata(workspace: Workspace, stage: Stage[Any], made: BuildResult) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"bytes_written": bytes_written(workspace.store, made.output)}
+    if stage is TASKS_STAGE:
+        metadata["task_files"] = dg.MetadataValue.path(str(workspace.tasks))
+        metadata["task_files_found"] = workspace.tasks.is_dir()
+    return reporting.report_metadata(made, f"{workspace.store.url}/{made.output}") | metadata
+
+
+def _outcomes(workspace: Workspace, stage: Stage[Any], made: BuildResult) -> Iterator[CheckOutcome]:
+    """Yield the outcomes of the stage's checks, then that of the one which every dataset has."""
+    checks = {check.name: check for check in stage.checks}
+    for one in made.checks:
+        yield replace(one, metadata=reporting.compared(checks[one.name], made))
+    if stage.reads_trajectories and made.version is not None:
+        damage: tuple[Problem, ...] = tuple(left_out_damage(made.summary))
+        compared = {"trajectories": len(workspace.store.outputs(RECORDS_STAGE.folder))}
+        yield CheckOutcome(_WHOLE, not damage, damage, compared, blocking=False)
+
+
+def newest_records(instance: dg.DagsterInstance) -> int:
+    """Storage id of the newest records of any demonstration; 0 without one. Ids only grow."""
+    found = instance.fetch_materializations(_RECORDS, limit=1).records
+    return found[0].storage_id if found else 0
+
+
+def built_for(instance: dg.DagsterInstance, settings: Settings) -> int:
+    """The newest records that every dataset contains; 0 while a dataset is missing."""
+    wanted = [one for one in DATASET_STAGES if one.reads_trajectories and is_built(one, settings)]
+    seen = []
+    for record in instance.get_asset_records([dg.AssetKey(one.name) for one in wanted]):
+        event = record.asset_entry.last_materialization
+        said = event.asset_materialization if event else None
+        value = said.metadata[SEEN].value if said and SEEN in said.metadata else 0
+        seen.append(value if isinstance(value, int) else 0)
+    return min(seen) if len(seen) == len(wanted) else 0
+
+
+def watching(
+    name: str, interval_seconds: int, description: str, *jobs: Any
+) -> Callable[[Callable[[dg.SensorEvaluationContext, Workspace], _Asked]], dg.SensorDefinition]:
+    """A sensor that is on from the start; while storage cannot be read, it says so and skips."""
+
+    def decorated(
+        evaluate: Callable[[dg.SensorEvaluationContext, Workspace], _Asked],
+    ) -> dg.SensorDefinition:
+        @dg.sensor(
+            name=name,
+            jobs=jobs,
+            minimum_interval_seconds=interval_seconds,
+            default_status=dg.DefaultSensorStatus.RUNNING,
+            description=description,
         )
-    yield dg.MaterializeResult(
-        metadata=metadata,
-        check_results=checks,
-        data_version=dg.DataVersion(result.version.content[:16]),
+        def evaluated(context: dg.SensorEvaluationContext, roots: Roots) -> _Asked:
+            try:
+                return evaluate(context, roots.workspace)
+            except StorageError as error:
+                return dg.SkipReason(str(error))
+
+        return evaluated
+
+    return decorated
+
+
+def rebuild_datasets(interval_seconds: int, job: Any) -> dg.SensorDefinition:
+    """The sensor `rebuild_datasets`."""
+
+    @watching(
+        "rebuild_datasets",
+        interval_seconds,
+        "Builds the datasets once after a wave of demonstrations: when none is in work any more, "
+        "or after `discovery.max_dataset_age_seconds`.",
+        job,
     )
+    def evaluate(context: dg.SensorEvaluationContext, workspace: Workspace) -> _Asked:
+        # The newest records that were asked for, when newer ones were first seen, the attempt.
+        built, since, attempt = _numbers(context.cursor)
+        instance, newest = context.instance, newest_records(context.instance)
+        built = max(built, built_for(instance, workspace.settings))
+        if newest > built:
+            since = since or time.time()
+            waits = time.time() - since < workspace.settings.discovery.max_dataset_age_seconds
+            if waits and in_work(instance):
+                context.update_cursor(json.dumps([built, since, 0]))
+                return dg.SkipReason("demonstrations are in work")
+            attempt = 0
+        elif not (attempt := _next_attempt(instance, job.name, built, attempt)):
+            return dg.SkipReason("the datasets have every demonstration")
+        context.update_cursor(json.dumps([newest, 0, attempt]))
+        return dg.RunRequest(run_key=f"{job.name}@{newest}#{attempt}")
+
+    return evaluate
 
 
-@contextmanager
-def _explained(context: dg.AssetExecutionContext, stage: Stage) -> Iterator[None]:
-    """End the run with a plain reason, and mark it as waiting when the cause passes by itself."""
+def _numbers(cursor: str | None) -> tuple[int, float, int]:
     try:
-        with redacted_errors(stage.name):
-            yield
-    except OutputError as error:
-        raise dg.Failure(storage_message(error), allow_retries=False) from None
-    except TransientError as error:
-        run_id = context.run.run_id
-        raise waiting_failure(context.instance, run_id, error.reason) from None
+        built, since, attempt = json.loads(cursor or "[0, 0, 0]")
+        return int(built), float(since), int(attempt)
+    except (ValueError, TypeError):  # a person wrote it
+        return 0, 0.0, 0
+
+
+def _next_attempt(instance: dg.DagsterInstance, job: str, built: int, attempt: int) -> int:
+    """The number of the next attempt when the last one failed and its pause is over; else 0."""
+    key = {"dagster/run_key": f"{job}@{built}#{attempt}"}
+    for record in instance.get_run_records(dg.RunsFilter(tags=key), limit=1):
+        ended = record.end_time or 0.0
+        failed = record.dagster_run.status is dg.DagsterRunStatus.FAILURE
+        if failed and time.time() - ended > retry_pause(attempt + 1):
+            return attempt + 1
+    return 0
+
+
+def in_work(instance: dg.DagsterInstance) -> bool:
+    """Whether a run of a demonstration, or of many, is queued or running."""
+    runs = instance.get_run_records(dg.RunsFilter(statuses=UNFINISHED), limit=50)
+    return any(PARTITION_TAG in run.dagster_run.tags for run in runs)
+
+
+def tasks_changed(interval_seconds: int, job: Any) -> dg.SensorDefinition:
+    """The sensor `tasks_changed`."""
+
+    @watching(
+        "tasks_changed",
+        interval_seconds,
+        "Builds the catalog of OSWorld tasks when it is missing or the task files changed. "
+        "Existing trajectories are compared again by the job `reprocess_changed`.",
+        job,
+    )
+    def evaluate(context: dg.SensorEvaluationContext, workspace: Workspace) -> _Asked:
+        return _unless_built(context, workspace, TASKS_STAGE, job.name)
+
+    return evaluate
+
+
+def quarantine_changed(interval_seconds: int, job: Any) -> dg.SensorDefinition:
+    """The sensor `quarantine_changed`."""
+
+    @watching(
+        "quarantine_changed",
+        interval_seconds,
+        "Builds the table of quarantined demonstrations when a record was added, changed or "
+        "deleted.",
+        job,
+    )
+    def evaluate(context: dg.SensorEvaluationContext, workspace: Workspace) -> _Asked:
+        return _unless_built(context, workspace, QUARANTINE_STAGE, job.name)
+
+    return evaluate
+
+
+def _unless_built(
+    context: dg.SensorEvaluationContext, workspace: Workspace, stage: Stage[Any], job: str
+) -> _Asked:
+    """A run of a job of one dataset that reads no trajectory, unless it is as it would be built.
+
+    One that failed is asked for again after a pause, with its attempt in the key.
+    """
+    wanted = wanted_recipe(workspace, stage)
+    current = workspace.store.current(stage.folder)
+    if current is not None and current.manifest.recipe == wanted:
+        return dg.SkipReason(f"{stage.name} has everything")
+    state = hashlib.sha256(f"{wanted}{current and current.id}".encode()).hexdigest()[:16]
+    said = (context.cursor or "").partition("#")
+    attempt = int(said[2]) if said[0] == state and said[2].isdigit() else 0
+    for record in instance_runs(context.instance, f"{job}@{state}#{attempt}"):
+        run, ended = record.dagster_run, record.end_time or 0.0
+        if not run.is_finished or time.time() - ended < retry_pause(attempt + 1):
+            return dg.SkipReason(f"{stage.name} is in work, or its last run has just ended")
+        attempt += 1
+    context.update_cursor(f"{state}#{attempt}")
+    return dg.RunRequest(run_key=f"{job}@{state}#{attempt}")
+
+
+def instance_runs(instance: dg.DagsterInstance, run_key: str) -> Sequence[dg.RunRecord]:
+    """The run that was requested with this key, if any."""
+    return instance.get_run_records(dg.RunsFilter(tags={"dagster/run_key": run_key}), limit=1)
 
 
 _SPEC = dg.AssetSpec(
     REVIEWS,
-    group_name="trajectories",
+    group_name=DEMONSTRATIONS_GROUP,
     owners=OWNERS,
     kinds={"json"},
     code_version="1",
@@ -250,11 +353,11 @@ _SPEC = dg.AssetSpec(
 )
 
 
-def _observe(workspace: dg.ResourceParam[Workspace]) -> dg.ObserveResult:
+def _observe(roots: Roots) -> dg.ObserveResult:
     """How many decisions there are, how many hold, and about how many demonstrations."""
-    found = list(judged_decisions(workspace.store, ()))
+    found = list(judged_decisions(roots.workspace.store, ()))
     ids = hashlib.sha256("".join(sorted(one.id for one, _ in found)).encode())
-    counts = {
+    counts: Mapping[str, int] = {
         "decisions": len(found),
         "demonstrations": len({one.demonstration for one, _ in found}),
         **_counted(state for _, state in found),

@@ -1,4 +1,4 @@
-"""Whether Dagster can work: its home, runs that hang, the daemon, the sensors, waiting uploads.
+"""Whether Dagster can work: its home, runs that hang, the daemon, the sensors.
 
 Belongs here: reading the instance. How findings are shown is up to the command line.
 """
@@ -13,11 +13,9 @@ from typing import Any
 import dagster as dg
 
 from demo_pipeline.defs.local_instance import ask_instance, instance_fault
-from demo_pipeline.runs.discovery_table import DiscoveryTable, UploadState, table_path
 from demo_pipeline.runs.health import Finding, HealthLevel, healthy
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
-from demo_pipeline.store.errors import StorageError
 
 STALE_RUN_SECONDS = 7200.0  # without an event; no stage of any recording takes as long
 DAEMON_SECONDS = 300.0  # heartbeats come every 30 seconds
@@ -72,7 +70,6 @@ def _findings(
         state = by_name.get(name)
         last = ticks.get(state.selector_id, ()) if state else ()
         yield _sensor(name, state, last, now, interval if alive else None)
-    yield _waiting(instance, workspace)
 
 
 def sensor_intervals(settings: Settings) -> dict[str, int]:
@@ -133,21 +130,6 @@ def _sensor(
         message = f"was last evaluated at {iso_time(last)}, though the daemon runs"
     values = {"last_tick": iso_time(last), "status": status}
     return Finding(f"sensor {name}", level, message, values)
-
-
-def _waiting(instance: dg.DagsterInstance, workspace: Workspace) -> Finding:
-    """The uploads by state, as the sensor `new_uploads` last saw them."""
-    path = table_path(Path(instance.storage_directory()), workspace.uploads.url)
-    if not path.is_file():
-        return healthy("waiting", "the sensor new_uploads has seen no upload yet")
-    try:
-        with DiscoveryTable.open(path) as table:
-            counts = table.counts()
-    except StorageError as error:
-        return Finding("waiting", HealthLevel.ERROR, str(error))
-    waiting = counts[UploadState.PENDING] + counts[UploadState.REQUESTED]
-    values = {state.value: count for state, count in counts.items()}
-    return healthy("waiting", f"{waiting} uploads wait for a run", **values)
 
 
 def iso_time(timestamp: float | None) -> str | None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import dagster as dg
 
-from demo_pipeline.defs.tags import PARTITIONS_NAME
+from demo_pipeline.defs.partitions import PARTITIONS_NAME
 from demo_pipeline.files.atomic_write import private_mode
 from demo_pipeline.files.processes import spare_existing_objects
 from demo_pipeline.runs.failures import error_words

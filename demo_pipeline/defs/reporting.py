@@ -17,6 +17,7 @@ from demo_pipeline.files.logs import LOG_ROOT, PassedOnLog
 from demo_pipeline.files.parquet import column_descriptions, column_domains
 from demo_pipeline.files.shown_text import markdown_table, markdown_text, plain_line, plain_values
 from demo_pipeline.problems import Problem
+from demo_pipeline.runs.failures import RETRY_SECONDS, TransientError, UploadChangedError
 from demo_pipeline.runs.results import BuildResult, Status
 from demo_pipeline.stage import Check
 from demo_pipeline.store.versions import CheckOutcome
@@ -33,7 +34,8 @@ _WORDS = {
     "ledger": "input events",
     "quarantined": "quarantined demonstrations",
 }
-_PLOTTED = ("actions", "steps")  # of a batch: single numbers, which the UI draws over partitions
+WHY = "why"  # in the metadata of a failure: one of the next three
+REFUSED, MAY_PASS, DEFECT = "the recording is at fault", "it may pass", "a defect of the pipeline"
 
 
 def metadata_of(summary: Mapping[str, Any]) -> dict[str, dg.MetadataValue]:
@@ -58,13 +60,10 @@ def _value(value: Any) -> dg.MetadataValue:
             return dg.MetadataValue.json(plain_values(value))
 
 
-def report_metadata(
-    made: BuildResult, location: str, *, short: bool = False
-) -> dict[str, dg.MetadataValue]:
+def report_metadata(made: BuildResult, location: str) -> dict[str, dg.MetadataValue]:
     """The counts, location, version, number of files and size in bytes of an output.
 
-    No picture and no word of a task is in it: it says where they are. In little space, for
-    batches: one entry for the location, one for all the rest.
+    No picture and no word of a task is in it: it says where they are.
     """
     shown: dict[str, dg.MetadataValue] = {"path": dg.MetadataValue.path(location)}
     if made.stage == TRAJECTORIES_STAGE.name:
@@ -78,11 +77,7 @@ def report_metadata(
         "files": made.files,
         "output_bytes": made.size,
     }
-    if not short:
-        return metadata_of(counts) | shown | metadata_of(rest)
-    plotted = {key: counts[key] for key in _PLOTTED if key in counts}
-    summary = dg.MetadataValue.json({**plain_values(counts), **rest})
-    return shown | {"summary": summary} | metadata_of(plotted)
+    return metadata_of(counts) | shown | metadata_of(rest)
 
 
 def columns_metadata(schema: pa.Schema | None) -> dict[str, Any]:
@@ -135,30 +130,56 @@ def compared(check: Check[Any], made: BuildResult) -> dict[str, int]:
     return counts | {_REPEATED: made.files} if made.status is Status.CACHED else dict(counts)
 
 
-def check_result(outcome: CheckOutcome) -> dg.AssetCheckResult:
+def check_result(
+    outcome: CheckOutcome, compared_counts: Mapping[str, int] | None = None
+) -> dg.AssetCheckResult:
     """The result of a check with its problems; its metadata count what it compared."""
+    counts = compared_counts or outcome.metadata
     return dg.AssetCheckResult(
         check_name=outcome.name,
         passed=outcome.passed,
         severity=dg.AssetCheckSeverity.ERROR if outcome.blocking else dg.AssetCheckSeverity.WARN,
-        description=_sentence(outcome.problems, outcome.metadata),
+        description=first_sentence(outcome.problems)
+        if outcome.problems
+        else _compared_words(counts),
         metadata={
             "problems": dg.MetadataValue.int(len(outcome.problems)),
+            **({"compared": dg.MetadataValue.json(dict(counts))} if counts else {}),
             **({"found": problem_table(outcome.problems)} if outcome.problems else {}),
         },
     )
 
 
-def _sentence(problems: Sequence[Problem], compared: Mapping[str, int]) -> str:
-    if problems:
-        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        return f"{markdown_text(str(problems[0]))}{more}"
+def first_sentence(problems: Sequence[Problem]) -> str:
+    """The first problem in plain text, and how many more there are."""
+    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    return f"{plain_line(str(problems[0]))}{more}" if problems else "refused without a reason"
+
+
+def _compared_words(compared: Mapping[str, int]) -> str:
     counts = []
     for name, number in compared.items():
         words = _WORDS.get(name, name.replace("_", " "))
         words = words.removesuffix("s") if number == 1 and name != _REPEATED else words
         counts.append(f"{number} {words}")
     return f"no problem in {', '.join(counts)}" if counts else "no problem"
+
+
+def failure(problems: Sequence[Problem], why: str, before: str = "") -> dg.Failure:
+    """What ends a run of a demonstration or a dataset: its first words are the sentence."""
+    metadata = {WHY: dg.MetadataValue.text(why), "found": problem_table(problems)}
+    return dg.Failure(before + first_sentence(problems), metadata=metadata, allow_retries=False)
+
+
+def retried(context: dg.AssetExecutionContext, error: TransientError) -> Exception:
+    """What to raise after an error that may pass: three more attempts, then its own sentence."""
+    attempts = context.retry_number
+    if attempts < len(RETRY_SECONDS) and not isinstance(error, UploadChangedError):
+        context.log.warning("%s; it is tried again", error.reason)
+        return dg.RetryRequested(len(RETRY_SECONDS), seconds_to_wait=RETRY_SECONDS[attempts])
+    tried = f"; tried {attempts + 1} times" if attempts else ""
+    said = f"{plain_line(error.reason)}{tried}"
+    return dg.Failure(said, metadata={WHY: MAY_PASS}, allow_retries=False)
 
 
 def problem_table(problems: Sequence[Problem]) -> dg.MetadataValue:

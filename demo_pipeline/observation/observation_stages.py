@@ -8,7 +8,7 @@ from demo_pipeline.observation.frames.screenshots import FRAMES_SCHEMA
 from demo_pipeline.observation.trees import ui_trees
 from demo_pipeline.observation.trees.ui_trees import UI_TREES_SCHEMA
 from demo_pipeline.recording.recording_stages import RecordingInputs
-from demo_pipeline.stage import Check, Need, Stage, Summary, built_again
+from demo_pipeline.stage import Check, Need, Stage, Summary, built_again, joined
 
 
 def _run_ui_trees(inputs: RecordingInputs, out: Path) -> Summary:
@@ -52,15 +52,12 @@ SCREENSHOTS_STAGE: Stage[RecordingInputs] = Stage(
         ),
         Check(
             "frames_present",
-            "No action is outside the video.",
-            lambda _, out: screenshots.check_frames_present(out),
-            blocking=False,
-            compared=("pictures",),
-        ),
-        Check(
-            "no_avoidable_leaks",
-            "No screenshot shows the pointer at its target where an earlier frame does not.",
-            lambda _, out: screenshots.check_screenshot_leaks(out),
+            "No action is outside the video, and no screenshot shows the pointer at its target "
+            "where an earlier frame does not.",
+            joined(
+                lambda _, out: screenshots.check_frames_present(out),
+                lambda _, out: screenshots.check_screenshot_leaks(out),
+            ),
             blocking=False,
             compared=("pictures",),
         ),
@@ -92,24 +89,15 @@ UI_TREES_STAGE: Stage[RecordingInputs] = Stage(
         ),
         Check(
             "scans_usable",
-            "Every scan of a step can be read, and something in it has an area.",
-            lambda _, out: ui_trees.check_scans_usable(out),
+            "Every scan of a step can be read and has an area, at most 1 % of its nodes have an "
+            "unknown role, and the hit test finds the same element as the recorder's own.",
+            joined(
+                lambda _, out: ui_trees.check_scans_usable(out),
+                lambda _, out: ui_trees.check_known_roles(out),
+                lambda _, out: ui_trees.check_cursor(out),
+            ),
             blocking=False,
-            compared=("trees",),
-        ),
-        Check(
-            "known_roles",
-            "At most 1 % of the nodes have an unknown role.",
-            lambda _, out: ui_trees.check_known_roles(out),
-            blocking=False,
-            compared=("nodes",),
-        ),
-        Check(
-            "cursor_agrees",
-            "The hit test finds the same element under the pointer as the recorder's own.",
-            lambda _, out: ui_trees.check_cursor(out),
-            blocking=False,
-            compared=("cursor_checked",),
+            compared=("trees", "nodes", "cursor_checked"),
         ),
     ),
     columns=UI_TREES_SCHEMA,

@@ -11,7 +11,7 @@ from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.recording import events, manifest
 from demo_pipeline.recording.input_log import EVENTS_SCHEMA
 from demo_pipeline.recording.manifest import RecordingManifest
-from demo_pipeline.stage import Check, Inputs, Need, Stage, Summary, built_again
+from demo_pipeline.stage import Check, Inputs, Need, Stage, Summary, built_again, joined
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,29 +110,24 @@ EVENTS_STAGE: Stage[RecordingInputs] = Stage(
     checks=(
         Check(
             "events_schema",
-            "The three tables have exactly the declared columns, types, nulls and values.",
-            built_again(_run_events, lambda _, out: events.check_event_tables(out)),
-            compared=("events", "rejected_lines"),
-        ),
-        Check(
-            "every_line_accounted",
-            "Every line of the log is one event or one rejected line, as it reads.",
-            lambda inputs, out: events.check_line_accounting(out, inputs.upload / LOG_FILE),
-            compared=("lines",),
+            "The three tables have exactly the declared columns, types, nulls and values; every "
+            "line of the log is one event or one rejected line, as it reads.",
+            joined(
+                built_again(_run_events, lambda _, out: events.check_event_tables(out)),
+                lambda inputs, out: events.check_line_accounting(out, inputs.upload / LOG_FILE),
+            ),
+            compared=("lines", "events", "rejected_lines"),
         ),
         Check(
             "no_rejected_lines",
-            "No line was rejected. A rejected line affects no other line.",
-            lambda _, out: events.rejected_lines(out),
+            "No line was rejected, which affects no other line; time is in epoch milliseconds, to "
+            "which other units are converted.",
+            joined(
+                lambda _, out: events.rejected_lines(out),
+                lambda inputs, _: events.check_time_unit(inputs.upload / LOG_FILE),
+            ),
             blocking=False,
-            compared=("lines",),
-        ),
-        Check(
-            "time_in_milliseconds",
-            "The log counts time in epoch milliseconds. Other units are converted.",
-            lambda inputs, _: events.check_time_unit(inputs.upload / LOG_FILE),
-            blocking=False,
-            compared=("events",),
+            compared=("lines", "events"),
         ),
     ),
     columns=EVENTS_SCHEMA,

@@ -1,26 +1,19 @@
-"""All datasets of a job: building them in this process, and what there is when nothing changed.
+"""What people see of the datasets, and whether any of them would be built now.
 
-Belongs here: the order, what is skipped after a failure, patience with what passes by itself, and
-what people see of a dataset. One dataset is built by datasets.py.
+Belongs here: looking at what is committed. One dataset is built by datasets.py.
 """
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import cast
 
 from demo_pipeline.datasets.dataset_inputs import CommittedTrajectories, DatasetInputs
-from demo_pipeline.files.shown_text import plain_line
-from demo_pipeline.problems import Problem
-from demo_pipeline.runs.damage import left_out_damage, storage_message
-from demo_pipeline.runs.datasets import committed_trajectories, rebuild_cause, run_dataset_stage
-from demo_pipeline.runs.failures import COMMAND_PAUSES, TransientError, redacted_errors
-from demo_pipeline.runs.results import BuildResult, DatasetOutcome, left_out_words
-from demo_pipeline.runs.stages import DATASET_STAGES, TRAINING_EXPORTS, is_built, job_of
+from demo_pipeline.runs.datasets import committed_trajectories, rebuild_cause
+from demo_pipeline.runs.results import DatasetOutcome, left_out_words
+from demo_pipeline.runs.stages import DATASET_STAGES, is_built, job_of
 from demo_pipeline.runs.task_catalog import TASKS_STAGE
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.stage import DATASETS_JOB, Stage
-from demo_pipeline.store.errors import MissingOutput, OutputError
+from demo_pipeline.store.errors import MissingOutput
 from demo_pipeline.store.names import is_bucket
 from demo_pipeline.store.store import Store
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
@@ -85,88 +78,3 @@ def dataset_outcome(store: Store, stage: Stage[DatasetInputs], output: str) -> D
     left_out = tuple(left_out_words(summary))
     told = tuple(map(str, cast("list[str]", summary.get("told", []))))
     return DatasetOutcome(stage.name, f"{store.url}/{output}", counts, left_out, told, size)
-
-
-RetryPause = Callable[[str, float], None]
-"""Gets what is waited for and the seconds to wait, and returns after them."""
-
-
-@dataclass(frozen=True, slots=True)
-class BuiltDatasets:
-    """What building the datasets of a job gave.
-
-    By stage its output, or the error that ended it, without those that were skipped; the datasets
-    that were built; why others were not; what is wrong with the trajectories that they lack.
-    """
-
-    results: Mapping[str, BuildResult | Exception] = field(default_factory=dict)
-    outcomes: Sequence[DatasetOutcome] = ()
-    errors: Sequence[str] = ()
-    damage: Sequence[Problem] = ()
-
-
-def build_datasets(
-    workspace: Workspace, job: str, pause: RetryPause | None = None, *, force: bool = False
-) -> BuiltDatasets:
-    """Build every dataset of a job; one that fails holds up those only that read it.
-
-    `pause` is called before what passes by itself is tried again; None: it is not.
-    """
-    wanted = [
-        stage
-        for stage in DATASET_STAGES
-        if job_of(stage) == job and is_built(stage, workspace.settings)
-    ]
-    results = _attempt(workspace, wanted, force=force)
-    for seconds in COMMAND_PAUSES if pause is not None else ():
-        waits = [error.reason for error in results.values() if isinstance(error, TransientError)]
-        if pause is None or not waits:
-            break
-        pause(f"{job}: {waits[0]}", seconds)
-        results = _attempt(workspace, wanted, force=force)
-    outcomes, errors, damage = list[DatasetOutcome](), list[str](), dict[Problem, None]()
-    for stage in wanted:
-        result = results.get(stage.name)
-        if isinstance(result, BuildResult) and result.version is not None:
-            damage |= dict.fromkeys(left_out_damage(result.summary))
-            if stage.counts:
-                outcomes.append(dataset_outcome(workspace.store, stage, result.output))
-        elif result is not None:
-            errors.append(f"{stage.name}: {failure_text(result)}")
-    return BuiltDatasets(results, outcomes, errors, list(damage))
-
-
-def _attempt(
-    workspace: Workspace, wanted: Sequence[Stage[DatasetInputs]], *, force: bool
-) -> dict[str, BuildResult | Exception]:
-    results: dict[str, BuildResult | Exception] = {}
-    opened: list[CommittedTrajectories] = []
-    for stage in wanted:
-        needed = [name for name in stage.inputs if name in results and name not in TRAINING_EXPORTS]
-        if any(failed(results[name]) for name in needed):
-            continue
-        try:
-            with redacted_errors(stage.name):
-                results[stage.name] = run_dataset_stage(
-                    workspace, stage, force=force, opened=opened
-                )
-        except Exception as error:  # noqa: BLE001 - it is this dataset's, and was redacted
-            results[stage.name] = error
-    return results
-
-
-def failed(result: BuildResult | Exception) -> bool:
-    """Whether a dataset was not built."""
-    return isinstance(result, Exception) or result.version is None
-
-
-def failure_text(result: BuildResult | Exception) -> str:
-    """Why a dataset was not built, in plain words."""
-    if isinstance(result, BuildResult):
-        why = plain_line(str(result.problems[0]))
-        return f"a check failed, so the last good version is kept: {why}"
-    if isinstance(result, OutputError):
-        return storage_message(result)
-    if isinstance(result, TransientError):
-        return f"waiting: {result.reason}; it is tried again by itself"
-    return f"{type(result).__name__}: {result}"

@@ -17,12 +17,10 @@ from demo_pipeline.files.system_errors import system_trouble
 from demo_pipeline.problems import DemonstrationError
 from demo_pipeline.store.errors import OutputError, StorageError
 
-# A demonstration, or a job of datasets, that waits while a command runs: seconds of its pauses.
-COMMAND_PAUSES = (5.0, 15.0, 45.0)
-# One that waits, by the daemon: pauses doubled up to the longest, without end.
+# Seconds before what may pass is tried again within a run; then it ends with its own sentence.
+RETRY_SECONDS = (5, 20, 80)
+# Before the daemon requests another run for it: doubled up to the longest, without end.
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 60.0, 1800.0
-MAX_LOST_RUNS = 3  # of an upload: runs that were cancelled or died without a result
-DATASET_ATTEMPTS = 5  # of a job for one state, besides those that waited
 _DOUBLINGS = 10  # more change nothing
 
 _PACKAGE = Path(demo_pipeline.__file__).parent
@@ -47,15 +45,11 @@ class TransientError(Exception):
         return (type(self), (self.reason,))
 
 
-class SupersededError(Exception):
-    """The upload changed while it was processed; the result describes no existing upload."""
+UPLOAD_CHANGED = "the upload changed while it was read: nothing is kept; run it again as it is now"
 
-    def __init__(self, demonstration: str, stage: str) -> None:
-        self.demonstration, self.stage = demonstration, stage
-        super().__init__(f"{demonstration}: the upload changed during {stage}")
 
-    def __reduce__(self) -> tuple[type["SupersededError"], tuple[str, str]]:
-        return (type(self), (self.demonstration, self.stage))
+class UploadChangedError(TransientError):
+    """The upload is another one than when its processing began; trying again there is no use."""
 
 
 class DefectError(Exception):
@@ -111,12 +105,7 @@ def redacted_errors(stage: str, demonstration: str = "") -> Iterator[None]:
     """
     try:
         yield
-    except OutputError as error:
-        from demo_pipeline.runs.damage import rebuild_command  # noqa: PLC0415 - every stage
-
-        error.add_note(f"build it with `{rebuild_command(error.output)}`")
-        raise error from None
-    except (DemonstrationError, SupersededError) as error:
+    except (DemonstrationError, OutputError, TransientError) as error:
         raise error from None
     except Exception as error:  # noqa: BLE001 - it is raised again, without its message
         reason = transient_reason(error)

@@ -21,7 +21,7 @@ from demo_pipeline.problems import DemonstrationError, errors
 from demo_pipeline.recording.meta import Meta
 from demo_pipeline.runs.build import build_if_stale
 from demo_pipeline.runs.results import Status
-from demo_pipeline.runs.stage_runs import run_stage
+from demo_pipeline.runs.stage_runs import build_stage
 from demo_pipeline.runs.stages import STAGES
 from demo_pipeline.runs.task_catalog import match_meta
 from demo_pipeline.runs.workspace import Workspace
@@ -67,7 +67,7 @@ def import_trajectory(workspace: Workspace, found: FoundRecording, options: Give
 
         status = build_if_stale(workspace.store, output, recipe, build, check, force=False).status
         for stage in _following():
-            run_stage(workspace, stage, key)
+            build_stage(workspace, stage, key)
     except UnreadableSourceError as error:
         return ImportOutcome(found.folder, ImportState.REFUSED, sentences=(str(error),))
     except DemonstrationError as error:

@@ -12,12 +12,11 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from demo_pipeline import __version__
 from demo_pipeline.problems import Problem
-from demo_pipeline.runs.failures import SupersededError, error_words
+from demo_pipeline.runs.failures import error_words
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.names import is_safe_id, printable_name
 from demo_pipeline.store.store import Store
-from demo_pipeline.store.uploads import upload_listing_fingerprint
 
 QUARANTINE_FOLDER = "quarantine"
 COLLISION, CRASH = "id_collision", "run_crashed"
@@ -198,32 +197,18 @@ def _unreadable(demonstration: str, key: str, reason: str = "") -> QuarantineRec
     )
 
 
-def require_listed(
-    workspace: Workspace, demonstration: str, stage: str, listed: str | None
-) -> None:
-    """Raise `SupersededError` unless the present upload has this listing fingerprint."""
-    if upload_listing_fingerprint(workspace.uploads, demonstration) != listed:
-        raise SupersededError(demonstration, stage)
-
-
 def record_crash(
-    workspace: Workspace, demonstration: str, stage: str, cause: str, listed: str | None = None
+    workspace: Workspace, demonstration: str, stage: str, cause: str
 ) -> QuarantineRecord:
-    """Quarantine a demonstration whose run ended without a result.
+    """Quarantine a demonstration that a defect of ours, or the death of its processes, stopped.
 
     `cause`: what ended it, such as the name of an exception, whose message may quote the upload.
-    `listed`: listing fingerprint of the upload that the run was for; None: it is not known.
-
-    Raises:
-        SupersededError: the present upload is another one, which nothing is known of.
     """
-    if listed is not None:
-        require_listed(workspace, demonstration, stage, listed)
     problem = Problem(
         CRASH,
         ".",
-        f"the run ended in {stage}: {cause}",
-        remedy="open its newest run in the UI; when the cause is removed, run retry_quarantined",
+        cause,
+        remedy="report it; then run it again with `demo-pipeline run --retry`",
         demonstration=demonstration,
     )
     uploaded = workspace.uploads.identity(demonstration)

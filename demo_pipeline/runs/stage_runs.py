@@ -4,69 +4,50 @@ Belongs here: the wiring between store and build functions, the same for the orc
 command line; whether an output is up to date, and whether the upload changed meanwhile.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import logging
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from demo_pipeline.actions.action_stages import ACTIONS_STAGE
 from demo_pipeline.files.processes import return_free_memory, return_large_blocks
+from demo_pipeline.files.system_errors import best_effort
 from demo_pipeline.osworld.task_matching import NO_CATALOG
 from demo_pipeline.problems import DemonstrationError, Problem, errors
 from demo_pipeline.recording import manifest
 from demo_pipeline.recording.manifest import RecordingManifest
 from demo_pipeline.recording.recording_stages import RAW_RECORDINGS_STAGE, RecordingInputs
 from demo_pipeline.runs.build import build_if_stale, note_settings, rebuild_reason
+from demo_pipeline.runs.damage import storage_message
+from demo_pipeline.runs.failures import (
+    UPLOAD_CHANGED,
+    DefectError,
+    TransientError,
+    UploadChangedError,
+    redacted_errors,
+)
 from demo_pipeline.runs.quarantine import (
     quarantine_demonstration,
     read_quarantine,
+    record_crash,
     release,
-    require_listed,
 )
 from demo_pipeline.runs.results import BuildResult, Status
 from demo_pipeline.runs.stages import STAGE_BY_NAME, STAGES
 from demo_pipeline.runs.task_catalog import OSWORLD_TASKS, match_task
 from demo_pipeline.runs.workspace import Workspace
-from demo_pipeline.settings import LimitSettings
 from demo_pipeline.stage import Check, Need, SourceInput, Stage, Summary
-from demo_pipeline.store.errors import MissingOutput
+from demo_pipeline.store.errors import MissingOutput, OutputError
+from demo_pipeline.store.names import is_safe_id
 from demo_pipeline.store.uploads import changed_while_read, upload_listing_fingerprint
 from demo_pipeline.store.versions import CheckOutcome, Recipe, Staging, Version
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
 AFTER_INPUTS = "perhaps, when what it reads has changed"
 _CHANGED = "upload_changed"
-_GB = 2**30
+_LOG = logging.getLogger(__package__)
 
 AStage = Stage[RecordingInputs]
-
-
-@dataclass(frozen=True, slots=True)
-class StageLimit:
-    """What one build, or one round of checks, of a stage may use of its process's resources."""
-
-    memory_bytes: int
-    cpu_seconds: float
-
-    @classmethod
-    def of(cls, limits: LimitSettings, video_seconds: float, actions: int) -> "StageLimit":
-        """The limit for a recording of this length with so many actions."""
-        seconds = limits.cpu_seconds
-        seconds += limits.cpu_seconds_per_video_second * max(video_seconds, 0.0)
-        seconds += limits.cpu_seconds_per_action * actions
-        return cls(limits.max_memory_bytes, seconds)
-
-    def exceeded(self, memory: int, seconds: float) -> str:
-        """Which limit is exceeded, in plain words; empty when none is."""
-        if memory > self.memory_bytes:
-            size = f"{self.memory_bytes / _GB:.3g}"
-            return f"needs more than {size} GB of memory (limits.max_memory_bytes)"
-        if seconds > self.cpu_seconds:
-            return f"needs more than {self.cpu_seconds:.4g} s of CPU time (limits.cpu_seconds)"
-        return ""
-
-
-Watch = Callable[[StageLimit | None], None]
 
 
 def is_outdated(workspace: Workspace, demonstration: str) -> bool:
@@ -157,79 +138,126 @@ def _source(
     return SourceInput(match, {OSWORLD_TASKS: match.fingerprint})
 
 
-def run_stage(
-    workspace: Workspace,
-    stage: AStage,
-    demonstration: str,
-    *,
-    force: bool = False,
-    listed: str | None = None,
-    watch: Watch = lambda _limit: None,
+class RefusedError(DemonstrationError):
+    """A demonstration that a stage does not accept.
+
+    Attributes:
+        checks: the outcome of every check of the stage, when one of them refused it.
+    """
+
+    def __init__(self, problems: Sequence[Problem], checks: Sequence[CheckOutcome] = ()) -> None:
+        self.checks = tuple(checks)
+        super().__init__(problems)
+
+
+def build_stage(
+    workspace: Workspace, stage: AStage, demonstration: str, *, force: bool = False
 ) -> BuildResult:
     """Build one stage's output of one demonstration, unless it is up to date.
 
-    A demonstration that the stage rejects is quarantined; one that it accepts is released.
-    `listed` is the listing fingerprint of the expected upload, None: of the one that exists when
-    the first stage begins; `watch` is called with what the build, and then the checks, may use, and
-    with None afterwards.
+    A demonstration that the stage refuses, or that a defect of ours stops, is quarantined; one that
+    it accepts is released.
 
     Raises:
-        DemonstrationError: the demonstration was quarantined, with the problems.
-        MissingOutput: an input has not been built.
-        SupersededError: the upload is another one than `listed`, or it changed meanwhile. Nothing
-            is quarantined for that, and the first stage commits nothing.
+        RefusedError: the recording is at fault; or, without quarantine, the key is no id, or an
+            input is missing or damaged.
+        TransientError: something that may pass, such as a full disk; or the upload changed
+            meanwhile, of which nothing is then committed.
+        DefectError: no input should be able to cause it.
     """
-    compared = listed is not None
-    run = _StageRun(workspace, stage, demonstration, force, listed, watch, compared)
-    if not stage.inputs:
-        run.require_upload()
-        if listed is None:
-            run.listed = upload_listing_fingerprint(workspace.uploads, demonstration)
-            run.compared = True
     try:
-        result = run.build_patiently()
-    except DemonstrationError as error:
-        run.quarantine(error.problems)
+        with redacted_errors(stage.name, demonstration):
+            if problems := _cannot_start(workspace, stage, demonstration):
+                raise RefusedError(problems)
+            return _StageRun(workspace, stage, demonstration, force).run()
+    except OutputError as error:
+        problem = Problem("unusable_input", error.output, storage_message(error))
+        raise RefusedError([replace(problem, demonstration=demonstration)]) from None
+    except DefectError as error:
+        with best_effort(_LOG, "noting the defect in the quarantine"):
+            record_crash(workspace, demonstration, stage.name, f"{error}")
         raise
-    if result.status is Status.REJECTED:
-        run.quarantine([p for c in result.checks if c.blocking for p in c.problems if not c.passed])
-        return result
-    if not stage.inputs and result.status is Status.CACHED:
-        run.require_upload()  # a build verifies it before its commit
-    run.release()
-    return result
+
+
+def _cannot_start(workspace: Workspace, stage: AStage, demonstration: str) -> list[Problem]:
+    """Why a stage cannot run: the key is not an id, or an earlier stage quarantined it.
+
+    The outputs that the later stages built before are of another upload.
+    """
+    if not is_safe_id(demonstration):
+        remedy = "delete this partition; `demo-pipeline register` registers uploads by their ids"
+        message = f"{demonstration!r} is not a demonstration id"
+        return [Problem("unsafe_id", ".", message, remedy=remedy)]
+    record = read_quarantine(workspace.store, demonstration) if stage.inputs else None
+    names = [known.name for known in STAGES]
+    if record is None or record.stage not in names[: names.index(stage.name)]:
+        return []
+    return record.known_problems()
 
 
 @dataclass
 class _StageRun:
-    """One stage of one demonstration, for an expected upload.
+    """One stage of one demonstration.
 
     Attributes:
-        listed: its listing fingerprint; None: it cannot be opened.
-        compared: whether `require_upload` compares it with the current listing.
+        listed: listing fingerprint of the upload when the first stage began; None: it cannot be
+            opened.
     """
 
     workspace: Workspace
     stage: AStage
     key: str
     force: bool
-    listed: str | None
-    watch: Watch
-    compared: bool
+    listed: str | None = None
 
-    def require_upload(self) -> None:
-        """Raise `SupersededError` unless the expected upload is the current one."""
-        if self.compared:
-            require_listed(self.workspace, self.key, self.stage.name, self.listed)
+    def run(self) -> BuildResult:
+        """Build, and quarantine or release; errors as of `build_stage`."""
+        if not self.stage.inputs:
+            self.listed = upload_listing_fingerprint(self.workspace.uploads, self.key)
+        try:
+            result = self._build_twice()
+        except DemonstrationError as error:
+            raise self._refused(error.problems) from None
+        except (OutputError, TransientError):
+            raise
+        except Exception:
+            self._require_whole_inputs()
+            raise
+        if result.status is Status.REJECTED:
+            blocking = [one for one in result.checks if one.blocking and not one.passed]
+            found = [problem for one in blocking for problem in one.problems]
+            raise self._refused(found, result.checks)
+        self._require_upload()
+        self._release()
+        return result
 
-    def quarantine(self, problems: Sequence[Problem]) -> None:
-        """Quarantine the demonstration, unless its upload changed while it was read."""
-        self.require_upload()
+    def _require_upload(self) -> None:
+        """Raise `UploadChangedError` when the first stage's upload is another one by now."""
+        if self.stage.inputs:
+            return
+        if upload_listing_fingerprint(self.workspace.uploads, self.key) != self.listed:
+            raise UploadChangedError(UPLOAD_CHANGED)
+
+    def _refused(
+        self, problems: Sequence[Problem], checks: Sequence[CheckOutcome] = ()
+    ) -> RefusedError:
+        """The error of a demonstration that is quarantined here, unless its upload changed."""
+        self._require_upload()
+        if any(problem.code == _CHANGED for problem in problems):
+            raise UploadChangedError(UPLOAD_CHANGED)
+        self._require_whole_inputs()
         named = [replace(p, demonstration=p.demonstration or self.key) for p in problems]
         uploaded = self.workspace.uploads.identity(self.key)
         quarantine_demonstration(self.workspace.store, self.key, self.stage.name, uploaded, named)
+        return RefusedError(named, checks)
 
-    def release(self) -> None:
+    def _require_whole_inputs(self) -> None:
+        """Let no demonstration be blamed for a damaged file. Raises `ChangedOutput`."""
+        for name in self.stage.inputs:
+            for damage in self.workspace.store.verify(STAGE_BY_NAME[name].output(self.key)):
+                raise damage.as_error()
+
+    def _release(self) -> None:
         """Release it from the quarantine of this stage; the first: also of one that is unknown."""
         record = read_quarantine(self.workspace.store, self.key)
         if record is None:
@@ -238,34 +266,23 @@ class _StageRun:
         if foreign or record.stage == self.stage.name:
             release(self.workspace.store, self.key)
 
-    def build_patiently(self) -> BuildResult:
-        """Build; once more when the first stage's upload differs from the listed one."""
+    def _build_twice(self) -> BuildResult:
+        """Build; once more when the upload that the first stage read differs from its listing."""
         try:
             return self._build()
         except DemonstrationError as error:
             changed = any(problem.code == _CHANGED for problem in error.problems)
             if self.stage.inputs or not changed:
                 raise
-        self.require_upload()
+        self._require_upload()
         try:
             return self._build()
         except DemonstrationError as error:
             raise DemonstrationError(list(map(_unreadable_as_listed, error.problems))) from None
 
-    def _inputs(self) -> Iterator[tuple[AStage, str]]:
-        stages = [STAGE_BY_NAME[name] for name in self.stage.inputs]
-        return ((stage, stage.output(self.key)) for stage in stages)
-
-    def _require_whole_inputs(self) -> None:
-        """Let no demonstration be blamed for a damaged file. Raises `ChangedOutput`."""
-        for _, output in self._inputs():
-            for damage in self.workspace.store.verify(output):
-                raise damage.as_error()
-
     def _build(self) -> BuildResult:
         return_large_blocks()
         with self._opened() as (context, versions, source):
-            limit = _limit(context, versions)
             recipe = _recipe(self.workspace, self.stage, self.key, versions, source)
 
             def build(staging: Staging) -> Summary:
@@ -274,36 +291,18 @@ class _StageRun:
                 if Need.LINKS in self.stage.needs:
                     staging.link(TRAJECTORIES_STAGE.name, versions[TRAJECTORIES_STAGE.name])
                 return_free_memory()  # of the stage before
-                with ExitStack() as stack:
-                    ready = context
-                    if not self.stage.inputs and self.workspace.uploads.copies:  # only here
-                        opened = self.workspace.uploads.open(self.key, recipe.inputs["upload"])
-                        ready = replace(context, upload=stack.enter_context(opened))
-                    stack.enter_context(self._watched(limit))
-                    return self.stage.build(ready, staging.path)
+                if self.stage.inputs or not self.workspace.uploads.copies:
+                    return self.stage.build(context, staging.path)
+                with self.workspace.uploads.open(self.key, recipe.inputs["upload"]) as upload:
+                    return self.stage.build(replace(context, upload=upload), staging.path)
 
             def check(out: Path) -> list[CheckOutcome]:
-                with self._watched(limit):
-                    outcomes = [_outcome(one, context, out) for one in self.stage.checks]
-                if not all(outcome.passed for outcome in outcomes if outcome.blocking):
-                    self._require_whole_inputs()
-                if not self.stage.inputs:  # the last moment before its commit
-                    self.require_upload()
+                outcomes = [_outcome(one, context, out) for one in self.stage.checks]
+                self._require_upload()  # the last moment before its commit
                 return outcomes
 
             output, force = self.stage.output(self.key), self.force
             return build_if_stale(self.workspace.store, output, recipe, build, check, force=force)
-
-    @contextmanager
-    def _watched(self, limit: StageLimit) -> Iterator[None]:
-        self.watch(limit)
-        try:
-            yield
-        except Exception:
-            self._require_whole_inputs()
-            raise
-        finally:
-            self.watch(None)
 
     @contextmanager
     def _opened(self) -> Iterator[tuple[RecordingInputs, dict[str, Version], SourceInput]]:
@@ -311,8 +310,9 @@ class _StageRun:
         folders, versions = dict[str, Path](), dict[str, Version]()
         uploads, first, upload = self.workspace.uploads, RAW_RECORDINGS_STAGE.name, Path()
         with ExitStack() as stack:
-            for stage, output in self._inputs():
-                folders[stage.name], versions[stage.name] = self.workspace.store.open(output)
+            for name in self.stage.inputs:
+                output = STAGE_BY_NAME[name].output(self.key)
+                folders[name], versions[name] = self.workspace.store.open(output)
             if uploads.copies:
                 upload = folders.get(first, upload)
             elif Need.UPLOADS in self.stage.needs or not self.stage.inputs:
@@ -343,15 +343,6 @@ def _unreadable_as_listed(problem: Problem) -> Problem:
         message="was read twice and differed from its listing, which did not change",
         remedy="upload it again; if that does not help, check the storage",
     )
-
-
-def _limit(context: RecordingInputs, versions: Mapping[str, Version]) -> StageLimit:
-    """What the stage may use; the first stages know neither the length nor the actions yet."""
-    video = context.manifest.video if context.manifest is not None else None
-    seconds = video.last_pts_s - video.first_pts_s if video is not None else 0.0
-    built = versions.get(ACTIONS_STAGE.name)
-    count = built.manifest.summary.get("actions") if built is not None else None
-    return StageLimit.of(context.settings.limits, seconds, count if isinstance(count, int) else 0)
 
 
 def _outcome(check: Check[RecordingInputs], context: RecordingInputs, out: Path) -> CheckOutcome:

@@ -5,7 +5,7 @@ subject. Assets, jobs, `export`, `validate`, `stats`, pruning and error messages
 """
 
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import get_args
 
 from demo_pipeline.actions.action_stages import ACTIONS_STAGE
 from demo_pipeline.annotations.annotation_stage import ANNOTATIONS_STAGE
@@ -82,20 +82,6 @@ def is_built(stage: Stage[DatasetInputs], settings: Settings) -> bool:
     """Whether the settings want a dataset."""
     export = TRAINING_EXPORTS.get(stage.name)
     return export is None or export.name in settings.datasets.exports
-
-
-_RECORDING, _TRAJECTORIES, _DATASETS = "recording", "trajectories", "datasets"
-_GROUPS = {
-    **dict.fromkeys((RAW_RECORDINGS_STAGE.name, EVENTS_STAGE.name), _RECORDING),
-    QUARANTINE_STAGE.name: _RECORDING,
-    ACTIONS_STAGE.name: "actions",
-    **dict.fromkeys((SCREENSHOTS_STAGE.name, UI_TREES_STAGE.name), "observation"),
-}
-
-
-def group_of(stage: Stage[Any]) -> str:
-    """The group of a stage's asset in the UI."""
-    return _GROUPS.get(stage.name, _TRAJECTORIES if stage.name in STAGE_BY_NAME else _DATASETS)
 
 
 def upstream(stage: Stage[DatasetInputs]) -> tuple[str, ...]:

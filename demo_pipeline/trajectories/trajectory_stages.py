@@ -5,7 +5,7 @@ from pathlib import Path
 from demo_pipeline.osworld import task_matching
 from demo_pipeline.recording.recording_stages import RecordingInputs
 from demo_pipeline.settings import Section
-from demo_pipeline.stage import Check, Need, Stage, Summary, built_again
+from demo_pipeline.stage import Check, Need, Stage, Summary, built_again, joined
 from demo_pipeline.trajectories import contact_sheets, trajectories
 from demo_pipeline.trajectories.pointer_leaks import check_leak_rates
 from demo_pipeline.trajectories.provenance import PROVENANCE_SCHEMA
@@ -46,39 +46,32 @@ TRAJECTORIES_STAGE: Stage[RecordingInputs] = Stage(
     checks=(
         Check(
             "desktopd_trajectory",
-            "The folder fits the OSWorld-Desktopd format: files, sizes, bounds, ids, targets.",
-            lambda inputs, out: trajectories.check_trajectory(out, inputs.demonstration),
+            "The folder fits the OSWorld-Desktopd format: files, sizes, bounds, ids, targets; the "
+            "tables beside it have their columns and values; all is what the earlier stages give.",
+            joined(
+                lambda inputs, out: trajectories.check_trajectory(out, inputs.demonstration),
+                built_again(_run_trajectories, lambda _, out: trajectories.check_provenance(out)),
+            ),
             compared=("steps", "targets"),
         ),
         Check(
-            "provenance_schema",
-            "The tables have their declared columns and values; every file is what the earlier "
-            "stages give.",
-            built_again(_run_trajectories, lambda _, out: trajectories.check_provenance(out)),
-            compared=("steps",),
-        ),
-        Check(
             "every_action_shown",
-            "Every action is a step: none is off the screen, outside the video or undecodable.",
-            lambda _, out: trajectories.check_every_action_shown(out),
+            "Every action is a step: none is off the screen, outside the video or undecodable. The "
+            "shares of screenshots that already show the pointer at its target are within limits.",
+            joined(
+                lambda _, out: trajectories.check_every_action_shown(out),
+                lambda inputs, out: check_leak_rates(
+                    out / trajectories.PROVENANCE_FILE, inputs.settings.trajectories
+                ),
+            ),
             blocking=False,
-            compared=("steps",),
+            compared=("steps", "pointer_actions"),
         ),
         Check(
             "osworld_compared",
             "The demonstration was compared with a catalog of OSWorld tasks.",
             lambda inputs, _out: task_matching.require_catalog(inputs.source),
             blocking=False,
-        ),
-        Check(
-            "leak_rate",
-            "The shares of screenshots that already show the pointer at its target, all and "
-            "avoidable ones, are within the limits.",
-            lambda inputs, out: check_leak_rates(
-                out / trajectories.PROVENANCE_FILE, inputs.settings.trajectories
-            ),
-            blocking=False,
-            compared=("pointer_actions",),
         ),
     ),
     columns=PROVENANCE_SCHEMA,

@@ -18,7 +18,7 @@ from demo_pipeline.osworld.task_files import instruction_key
 from demo_pipeline.review.review_store import Reviews, subject_of
 from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.evaluations import Evaluation, run_evaluation, write_right_answers
-from demo_pipeline.runs.stage_runs import run_stage
+from demo_pipeline.runs.stage_runs import build_stage
 from demo_pipeline.runs.stages import TRAINING_EXPORTS, is_built
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline_tests.annotations.made import ACTIONS, TYPED
@@ -64,7 +64,7 @@ def of_step(step: int | None, kind: str, value: Any, **more: Any) -> dict[str, A
 def rebuild(workspace: Workspace, name: str = "demo0") -> list[dict[str, Any]]:
     """Run the stages; the rows of the table."""
     for stage in (ANNOTATIONS_STAGE, RECORDS_STAGE):
-        result = run_stage(workspace, stage, name)
+        result = build_stage(workspace, stage, name)
         assert result.status in {"made", "unchanged"}, result.checks
     folder = workspace.store.open(ANNOTATIONS_STAGE.output(name))[0]
     return read_rows(folder / "annotations.parquet")

@@ -16,7 +16,7 @@ from demo_pipeline.annotations.annotation_sources import import_lines
 from demo_pipeline.annotations.annotation_stage import ANNOTATIONS_STAGE
 from demo_pipeline.problems import DemonstrationError, errors
 from demo_pipeline.runs.datasets import run_dataset_stage
-from demo_pipeline.runs.stage_runs import run_stage
+from demo_pipeline.runs.stage_runs import build_stage
 from demo_pipeline.runs.stages import DATASET_STAGES, STAGES
 from demo_pipeline.runs.task_catalog import TASKS_STAGE
 from demo_pipeline.runs.workspace import Workspace
@@ -76,7 +76,7 @@ def build_outputs(root: Path) -> Mapping[str, Output]:
                 _annotate(workspace)
             noted = _noting(stage, outputs, root / "seen") if upload.name == BROKEN else stage
             try:
-                result = run_stage(workspace, noted, upload.name)
+                result = build_stage(workspace, noted, upload.name)
                 assert result.status == "made", result.checks
             except DemonstrationError:
                 assert upload.name == "torn"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from demo_pipeline.annotations.annotation_stage import ANNOTATIONS_STAGE
 from demo_pipeline.exports.record_stages import RECORDS_STAGE
-from demo_pipeline.runs.stage_runs import run_stage
+from demo_pipeline.runs.stage_runs import build_stage
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.store.versions import Recipe, Version
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
@@ -20,8 +20,8 @@ def commit_trajectory(workspace: Workspace, made: DatasetTrajectory) -> Version:
         shutil.copyfile(made.provenance, staging.path / "provenance.parquet")
         recipe = Recipe(TRAJECTORIES_STAGE.name, "made", "made", {})
         version = workspace.store.commit(staging, recipe, {})
-    run_stage(workspace, ANNOTATIONS_STAGE, made.id)
-    result = run_stage(workspace, RECORDS_STAGE, made.id)
+    build_stage(workspace, ANNOTATIONS_STAGE, made.id)
+    result = build_stage(workspace, RECORDS_STAGE, made.id)
     assert result.version is not None, result.checks
     return version
 

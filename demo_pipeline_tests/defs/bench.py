@@ -3,27 +3,15 @@
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
-import pytest
-from dagster._core.storage.tags import (
-    ASSET_PARTITION_RANGE_END_TAG,
-    ASSET_PARTITION_RANGE_START_TAG,
-    PARTITION_NAME_TAG,
-)
 
-from demo_pipeline.defs import demonstrations
-from demo_pipeline.defs.code_location import build_defs
-from demo_pipeline.defs.demonstration_runs import open_table
-from demo_pipeline.defs.jobs import register_partitions
-from demo_pipeline.runs.batch import DemonstrationTask, run_demonstration
-from demo_pipeline.runs.discovery_table import Upload
-from demo_pipeline.runs.results import BuildResult
-from demo_pipeline.runs.results import DemonstrationResult as Processed
-from demo_pipeline.runs.stage_runs import AStage
+from demo_pipeline.defs import build_defs
+from demo_pipeline.defs.partitions import PARTITION_TAG, register_partitions
+from demo_pipeline.defs.resources import Roots
 from demo_pipeline.runs.task_catalog import CATALOG_OUTPUT
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DiscoverySettings, ExecutionSettings, Settings
@@ -65,11 +53,6 @@ class Bench:
         self.catalogue()
         register_partitions(self.instance, [key])
         return self.run("process_demonstration", key, **tags)
-
-    def process_range(self, first: str, last: str) -> Result:
-        between = {ASSET_PARTITION_RANGE_START_TAG: first, ASSET_PARTITION_RANGE_END_TAG: last}
-        self.catalogue()
-        return self.run("process_demonstration", None, **between)
 
     def catalogue(self) -> None:
         """The catalog of OSWorld tasks, unless there is one."""
@@ -143,7 +126,7 @@ def ticked(made: Bench, sensor: str, cursor: str | None = None) -> Ticked:
     with dg.build_sensor_context(
         instance=made.instance,
         cursor=cursor,
-        resources={"workspace": made.workspace},
+        resources={"roots": Roots.of(made.settings)},
         definitions=made.definitions,
     ) as context:
         said = definition(context)
@@ -166,39 +149,10 @@ def launched(made: Bench, request: dg.RunRequest, job: str = "process_demonstrat
 
 def cancel(made: Bench, request: dg.RunRequest) -> None:
     """A run that the daemon launched for a request and that a person cancelled."""
-    key = {PARTITION_NAME_TAG: str(request.partition_key)}
+    key = {PARTITION_TAG: str(request.partition_key)}
     job = made.definitions.resolve_job_def("process_demonstration")
     run = made.instance.create_run_for_job(job, tags={**request.tags, **key})
     made.instance.report_run_canceled(run)
-
-
-def known(made: Bench, key: str) -> Upload:
-    """What discovery knows of an upload."""
-    with open_table(made.instance, made.workspace) as table:
-        return table.by_id()[key]
-
-
-def make_due(made: Bench, key: str) -> None:
-    """Let the pause of an upload that waits be over."""
-    with open_table(made.instance, made.workspace) as table:
-        table.save([replace(table.by_id()[key], due=0.0)])
-
-
-def in_this_process(patch: pytest.MonkeyPatch) -> None:
-    """Let the stages run in the test's process, where what they log at DEBUG is seen."""
-
-    def run(
-        workspace: Workspace,
-        tasks: Sequence[DemonstrationTask],
-        stages: Sequence[AStage],
-        **_: object,
-    ) -> Iterator[BuildResult | Processed]:
-        for task in tasks:
-            result = run_demonstration(workspace, stages, task)
-            yield from result.stages
-            yield result
-
-    patch.setattr(demonstrations, "process", run)
 
 
 def materialized(result: Result) -> dict[tuple[str, str | None], dg.AssetMaterialization]:
@@ -220,11 +174,10 @@ def verdicts(result: Result) -> dict[str, dg.AssetCheckEvaluation]:
 
 
 def failures(result: Result) -> dict[str, Any]:
-    """Stage, or else step → data of its failure."""
+    """Stage → data of its failure."""
     found = {}
     for event in result.get_step_failure_events():
         data = event.step_failure_data
         assert data.user_failure_data is not None, data.error
-        stage = data.user_failure_data.metadata.get("stage")
-        found[str(stage.value if stage else event.step_key)] = data.user_failure_data
+        found[str(event.step_key)] = data.user_failure_data
     return found

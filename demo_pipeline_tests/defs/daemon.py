@@ -17,7 +17,7 @@ from types import MappingProxyType
 
 import dagster as dg
 
-from demo_pipeline.defs.tags import PARTITION_NAME_TAG
+from demo_pipeline.defs.partitions import PARTITION_TAG, REASON_TAG, UNFINISHED
 
 ROOT = Path(__file__).resolve().parents[2]
 LOG = "dagster.log"
@@ -88,6 +88,11 @@ def dagster_process(
             _end(process)
 
 
+def open_runs(instance: dg.DagsterInstance) -> int:
+    """The number of runs that are queued or running."""
+    return instance.get_runs_count(dg.RunsFilter(statuses=UNFINISHED))
+
+
 def runs_of(instance: dg.DagsterInstance) -> list[Run]:
     """Every run, in the order of their requests."""
     records = instance.get_run_records(ascending=True)
@@ -116,7 +121,7 @@ def wait_for(
 
 
 def _run(run: dg.DagsterRun) -> Run:
-    key, reason = run.tags.get(PARTITION_NAME_TAG, ""), run.tags.get("demo_pipeline/reason", "")
+    key, reason = run.tags.get(PARTITION_TAG, ""), run.tags.get(REASON_TAG, "")
     return Run(run.run_id, run.job_name, key, reason, run.status.value)
 
 

@@ -13,8 +13,14 @@ from demo_pipeline_tests.sample_workspace import DEMOS
 
 CHAIN = {stage.name for stage in STAGES}
 EXPORTS = {name for name, one in TRAINING_EXPORTS.items() if is_built(one.stage, Settings())}
-DATASETS = {*EXPORTS, "osworld_quests", "trajectory_index", "dataset_statistics"}
-OTHERS = {"osworld_tasks", "quarantine", "demonstration_catalog", "evaluation_scores"}
+DATASETS = {
+    *EXPORTS,
+    "evaluation_scores",
+    "osworld_quests",
+    "trajectory_index",
+    "dataset_statistics",
+}
+OTHERS = {"osworld_tasks", "quarantine"}
 
 
 @pytest.fixture
@@ -24,7 +30,7 @@ def made(tmp_path: Path, made_root: Path, monkeypatch: pytest.MonkeyPatch) -> Be
         found.instance.add_dynamic_partitions("demonstrations", list(DEMOS))
     settings = found.settings.model_dump_json()
     (tmp_path / "defs.py").write_text(
-        "from demo_pipeline.defs.code_location import build_defs\n"
+        "from demo_pipeline.defs import build_defs\n"
         "from demo_pipeline.settings import Settings\n"
         f"defs = build_defs(Settings.model_validate_json({settings!r}))\n"
     )

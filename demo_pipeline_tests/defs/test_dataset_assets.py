@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from demo_pipeline.defs import dataset_assets
-from demo_pipeline.defs.code_location import build_defs
+from demo_pipeline.defs import build_defs
 from demo_pipeline.problems import Problem, errors
 from demo_pipeline.runs.stages import DATASET_STAGES, TRAINING_EXPORTS, is_built
 from demo_pipeline.runs.validation import validate
@@ -42,7 +41,7 @@ def test_every_dataset_is_valid_and_says_what_it_holds(built: Bench) -> None:
         export = TRAINING_EXPORTS.get(stage.name)
         kind = export.name if export else KINDS[stage.name]
         assert errors(validate(Path(shown["path"]), kind, built.settings)) == []
-    assert values(made["sft_samples", None])["samples"] == 6
+    assert values(made["sft_samples", None])["samples"] == 3
     assert values(made["trajectory_index", None])["trajectories"] == 2
 
 
@@ -81,7 +80,7 @@ def test_a_failed_check_is_shown_and_keeps_the_last_good_version(
         replace(stage, checks=(replace(stage.checks[0], run=lambda *_: [PROBLEM]),))
         for stage in DATASET_STAGES
     ]
-    monkeypatch.setattr(dataset_assets, "DATASET_STAGES", strictest)
+    monkeypatch.setattr("demo_pipeline.defs.dataset_assets.DATASET_STAGES", strictest)
     settings = built.settings.model_copy(update={"datasets": DatasetSettings(seed=1)})
     strict = replace(built, settings=settings, definitions=build_defs(settings))
     before = built.workspace.store.current("dataset")

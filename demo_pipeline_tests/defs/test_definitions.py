@@ -7,10 +7,9 @@ import dagster as dg
 import pytest
 
 from demo_pipeline.actions.action_tables import ACTIONS_SCHEMA
-from demo_pipeline.defs.code_location import build_defs
+from demo_pipeline.defs import build_defs
 from demo_pipeline.runs.stages import STAGES
-from demo_pipeline.settings import ExecutionSettings, Settings
-from demo_pipeline.store.errors import StorageError
+from demo_pipeline.settings import Settings
 
 CHAIN = [
     *("raw_recordings", "events", "actions", "screenshots", "ui_trees"),
@@ -27,23 +26,8 @@ DATASETS = [
 STATISTICS = "dataset_statistics"
 SCORES = "evaluation_scores"
 GROUPS = {
-    "demonstration_catalog": "recording",
-    "quarantine": "recording",
-    "raw_recordings": "recording",
-    "events": "recording",
-    "actions": "actions",
-    "screenshots": "observation",
-    "ui_trees": "observation",
-    "trajectories": "trajectories",
-    "annotations": "trajectories",
-    "records": "trajectories",
-    SHEETS: "trajectories",
-    TRIAGE: "trajectories",
-    "reviews": "trajectories",
-    "osworld_tasks": "datasets",
-    STATISTICS: "datasets",
-    SCORES: "evaluations",
-    **dict.fromkeys(DATASETS, "datasets"),
+    **dict.fromkeys((*CHAIN, SHEETS, TRIAGE, "reviews", "quarantine"), "demonstrations"),
+    **dict.fromkeys((*DATASETS, STATISTICS, SCORES, "osworld_tasks"), "datasets"),
 }
 
 
@@ -100,7 +84,8 @@ def test_lineage_runs_from_the_recording_to_the_datasets(specs: dict[str, dg.Ass
     assert made_of["records"] == {*DATASETS}
     assert made_of[SHEETS] == made_of[TRIAGE] == set()
     assert {name for name, of in parents.items() if "osworld_tasks" in of} == {"trajectories"}
-    assert parents["osworld_tasks"] == parents[SCORES] == set()
+    assert parents["osworld_tasks"] == set()
+    assert parents[SCORES] == {"trajectory_index"}
     assert parents[STATISTICS] == {"trajectory_index", "sft_samples", "messages_dataset"}
 
 
@@ -125,9 +110,6 @@ def test_every_stage_and_dataset_has_a_blocking_check(definitions: dg.Definition
     datasets = {*DATASETS, "osworld_tasks", "quarantine"}
     stages = {stage.name for stage in STAGES} - {SHEETS, TRIAGE}  # for people: they stop nothing
     assert blocking == stages | datasets
-    assert ("demonstration_catalog", "ids_unique") in {
-        (key.asset_key.path[-1], key.name) for key in checks
-    }
 
 
 def test_jobs_cover_the_chain_the_datasets_and_the_catalog(definitions: dg.Definitions) -> None:
@@ -136,33 +118,18 @@ def test_jobs_cover_the_chain_the_datasets_and_the_catalog(definitions: dg.Defin
         for name in (
             "process_demonstration",
             "build_datasets",
-            "register_uploads",
             "read_osworld_tasks",
             "report_quarantine",
             "score_evaluation",
         )
     }
     assert steps == {
-        "process_demonstration": {"demonstrations"},
+        "process_demonstration": {*CHAIN, SHEETS, TRIAGE},
         "build_datasets": {*DATASETS, STATISTICS},
-        "register_uploads": {"demonstration_catalog"},
         "read_osworld_tasks": {"osworld_tasks"},
         "report_quarantine": {"quarantine"},
         "score_evaluation": {SCORES},
     }
-
-
-def test_the_stages_of_a_demonstration_are_one_step_of_which_any_part_can_be_run(
-    definitions: dg.Definitions,
-) -> None:
-    job = definitions.resolve_job_def("process_demonstration")
-    assert {key.path[-1] for key in job.asset_layer.selected_asset_keys} == {
-        *(*CHAIN, SHEETS, TRIAGE)
-    }
-    [assets] = {
-        id(one): one for one in map(definitions.resolve_assets_def, [*CHAIN, SHEETS, TRIAGE])
-    }.values()
-    assert assets.can_subset
 
 
 def test_the_sensors_are_on_and_the_schedule_is_off(
@@ -180,7 +147,7 @@ def test_the_sensors_are_on_and_the_schedule_is_off(
         assert isinstance(sensor, dg.SensorDefinition)
         assert sensor.default_status is dg.DefaultSensorStatus.RUNNING
     launched = [job.name for job in definitions.resolve_sensor_def("new_uploads").jobs]
-    assert launched == ["process_demonstration", "process_batch"]
+    assert launched == ["process_demonstration", "process_many"]
     assert definitions.resolve_sensor_def("rebuild_datasets").job_name == "build_datasets"
     schedule = definitions.resolve_schedule_def("prune_history_weekly")
     assert schedule.default_status is dg.DefaultScheduleStatus.STOPPED
@@ -196,20 +163,6 @@ def test_a_custom_sensor_can_be_added(tmp_path: Path) -> None:
     assert made.resolve_sensor_def("tell").name == "tell"
 
 
-@pytest.mark.parametrize("batch", [1, 25])
-def test_a_backfill_makes_runs_of_as_many_as_the_settings_say(tmp_path: Path, batch: int) -> None:
-    settings = Settings(
-        uploads=str(tmp_path),
-        store=str(tmp_path),
-        execution=ExecutionSettings(partitions_per_run=batch),
-    )
-    graph = build_defs(settings).resolve_asset_graph()
-    for name in CHAIN:
-        policy = graph.get(dg.AssetKey(name)).backfill_policy
-        assert policy is not None
-        assert policy.max_partitions_per_run == batch
-
-
 def test_definitions_validate_as_a_whole(definitions: dg.Definitions) -> None:
     dg.Definitions.validate_loadable(definitions)
 
@@ -220,13 +173,8 @@ def test_the_code_location_takes_its_roots_from_the_environment(
     monkeypatch.setenv("DEMO_PIPELINE_UPLOADS", str(tmp_path / "in"))
     monkeypatch.setenv("DEMO_PIPELINE_STORE", str(tmp_path / "made"))
     defs = runpy.run_module("demo_pipeline.definitions")["defs"]
-    workspace = defs.resources["workspace"]
+    workspace = defs.resources["roots"].workspace
     assert (workspace.uploads.url, workspace.store.url) == (
         str(tmp_path / "in"),
         str(tmp_path / "made"),
     )
-
-
-def test_an_unsupported_root_is_refused_with_a_remedy() -> None:
-    with pytest.raises(StorageError, match="give a path"):
-        build_defs(Settings(store="gs://bucket/store"))

@@ -5,8 +5,8 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from demo_pipeline.defs.command_reports import forget_partition
-from demo_pipeline.defs.tags import PARTITIONS_NAME
+from demo_pipeline.defs.maintenance import forget_partition
+from demo_pipeline.defs.partitions import PARTITIONS_NAME
 
 CANARY = "Zaunkoenig-7261"
 
@@ -38,9 +38,9 @@ def test_its_partition_and_its_runs_go_with_their_events(
         for key in ("gone", "kept"):
             telling.execute_in_process(instance=instance, tags={"dagster/partition": key})
         assert holding(tmp_path, f"{CANARY} gone")
-        assert forget_partition(instance, "gone") == (1, 0)
+        assert forget_partition(instance, "gone") == 1
         assert instance.get_dynamic_partitions(PARTITIONS_NAME) == ["kept"]
         assert instance.get_runs_count() == 1
         assert holding(tmp_path, f"{CANARY} gone") == []
         assert holding(tmp_path, f"{CANARY} kept")
-        assert forget_partition(instance, "gone") == (0, 0)
+        assert forget_partition(instance, "gone") == 0

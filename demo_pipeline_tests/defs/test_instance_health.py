@@ -1,4 +1,4 @@
-"""What the doctor finds in an instance: hanging runs, the daemon, sensors, waiting uploads."""
+"""What the doctor finds in an instance: hanging runs, the daemon, sensors."""
 
 import time
 from collections.abc import Iterator
@@ -11,11 +11,9 @@ import pytest
 from dagster._core.scheduler.instigation import TickStatus
 from dagster._daemon.types import DaemonHeartbeat
 
-from demo_pipeline.defs import instance_health
-from demo_pipeline.defs.code_location import build_defs
+from demo_pipeline.defs import build_defs, instance_health
 from demo_pipeline.runs.health import Finding, HealthLevel
-from demo_pipeline_tests.defs.bench import Bench, bench, ticked
-from demo_pipeline_tests.uploads import upload
+from demo_pipeline_tests.defs.bench import Bench, bench
 
 NOW = 1_800_000_000.0
 
@@ -35,7 +33,7 @@ def found(made: Bench, **options: bool) -> dict[str, Finding]:
 
 def start_run(made: Bench) -> str:
     """A run that began and whose process is gone."""
-    job = made.definitions.resolve_job_def("register_uploads")
+    job = made.definitions.resolve_job_def("read_osworld_tasks")
     run = made.instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED)
     made.instance.report_engine_event("began", run)
     return run.run_id
@@ -60,7 +58,7 @@ def test_a_run_without_a_word_for_hours_is_named(
 def test_a_daemon_that_died_is_an_error_as_soon_as_runs_wait_for_it(made: Bench) -> None:
     beat(made.instance, seconds_ago=3600)
     assert found(made)["daemon"].level is HealthLevel.OK
-    job = made.definitions.resolve_job_def("register_uploads")
+    job = made.definitions.resolve_job_def("read_osworld_tasks")
     made.instance.create_run_for_job(job, status=dg.DagsterRunStatus.NOT_STARTED)
     assert found(made)["daemon"].level is HealthLevel.ERROR
     beat(made.instance, seconds_ago=10)
@@ -72,18 +70,6 @@ def test_the_sensors_are_those_of_the_definitions(made: Bench) -> None:
     sensors = build_defs(made.workspace.settings).sensors or ()
     intervals = {s.name: getattr(s, "minimum_interval_seconds", None) or 30 for s in sensors}
     assert instance_health.sensor_intervals(made.workspace.settings) == intervals
-
-
-def test_waiting_uploads_are_counted_from_the_ledger(made: Bench, recording: Path) -> None:
-    assert "has seen no upload" in found(made)["waiting"].message
-    made.catalogue()
-    upload(recording, made.uploads, "whole")
-    (upload(recording, made.uploads, "partial") / "recording.mp4").unlink()
-    for _ in range(3):
-        ticked(made, "new_uploads")
-    waiting = found(made)["waiting"]
-    assert waiting.values == {"pending": 1, "requested": 1, "accepted": 0, "gone": 0}
-    assert waiting.message == "2 uploads wait for a run"
 
 
 def sensor(

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from demo_pipeline.defs.code_location import build_defs
-from demo_pipeline.defs.maintenance_jobs import MAINTENANCE_JOBS
+from demo_pipeline.defs import build_defs
+from demo_pipeline.defs.maintenance import MAINTENANCE_JOBS
 from demo_pipeline.settings import Settings
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "operations.md"

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from demo_pipeline.defs import dataset_assets
-from demo_pipeline.defs.code_location import build_defs
-from demo_pipeline.defs.sensors import latest_trajectory, progress
+from demo_pipeline.defs import build_defs
+from demo_pipeline.defs.dataset_assets import built_for, newest_records
 from demo_pipeline.problems import Problem
 from demo_pipeline.runs.stages import DATASET_STAGES, TRAINING_EXPORTS, is_built
 from demo_pipeline.settings import DatasetSettings, Settings
@@ -51,7 +50,9 @@ def rejecting(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
         check = replace(stage.checks[0], run=lambda *_: [PROBLEM])
         return replace(stage, checks=(check,)) if stage.name == name else stage
 
-    monkeypatch.setattr(dataset_assets, "DATASET_STAGES", [strict(one) for one in DATASET_STAGES])
+    monkeypatch.setattr(
+        "demo_pipeline.defs.dataset_assets.DATASET_STAGES", [strict(one) for one in DATASET_STAGES]
+    )
 
 
 def test_the_index_is_the_end_of_the_job_and_reads_what_it_built(processed: Bench) -> None:
@@ -97,9 +98,9 @@ def test_a_disabled_export_is_not_built_and_nothing_waits_for_it(processed: Benc
     assert {"messages", "cudag"} < statuses.keys()
     assert set(statuses.values()) == {"disabled"}
     assert made.workspace.store.outputs("messages") == []
-    state = progress(made.instance, made.settings)
-    assert state.built == state.latest == latest_trajectory(made.instance) > 0
-    assert progress(made.instance, Settings()).built == 0
+    newest = newest_records(made.instance)
+    assert built_for(made.instance, made.settings) == newest > 0
+    assert built_for(made.instance, Settings()) == 0
 
 
 def test_the_lineage_runs_from_the_exports_to_the_index(processed: Bench) -> None:

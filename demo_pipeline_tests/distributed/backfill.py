@@ -18,20 +18,15 @@ from typing import Any
 
 import dagster as dg
 from dagster._core.storage.tags import (
-    ASSET_PARTITION_RANGE_END_TAG,
-    ASSET_PARTITION_RANGE_START_TAG,
     BACKFILL_ID_TAG,
     PARENT_RUN_ID_TAG,
 )
 
 from demo_pipeline.cli.console import print_line
-from demo_pipeline.defs.jobs import DEMONSTRATIONS
-from demo_pipeline.defs.sensors import progress, unfinished
-from demo_pipeline.defs.tags import PARTITION_NAME_TAG, PROCESS_TAG
-from demo_pipeline.files.processes import ProcessIdentity
+from demo_pipeline.defs.dataset_assets import built_for, newest_records
+from demo_pipeline.defs.partitions import PARTITION_TAG, UNFINISHED
 from demo_pipeline.runs.stages import STAGES
 from demo_pipeline.runs.workspace import Workspace
-from demo_pipeline.stage import DATASETS_JOB
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 from demo_pipeline_tests.defs.daemon import ROOT
 from demo_pipeline_tests.distributed.processes import process_states, title_of
@@ -88,9 +83,10 @@ class Backfill:
         if len(self.kills) < len(KILLS) and done * 4 >= self.expected * len(self.kills):
             self._kill(KILLS[len(self.kills)], runs)
         backfill = self.instance.get_backfill(self.id)
-        state = progress(self.instance, self.workspace.settings)
+        newest = newest_records(self.instance)
         finished = backfill is not None and backfill.status.value.startswith(("COMPLETED", "FAIL"))
-        built = 0 < state.latest <= state.built and not unfinished(self.instance, (DATASETS_JOB,))
+        built = 0 < newest <= built_for(self.instance, self.workspace.settings)
+        built = built and not self.instance.get_runs_count(dg.RunsFilter(statuses=UNFINISHED))
         return finished and built and all(run.dagster_run.status in _ENDED for run in runs)
 
     def retry_of(self, kill: Kill) -> dg.RunRecord | None:
@@ -110,13 +106,12 @@ class Backfill:
         """Kill once a run has written some of its outputs, and not all."""
         for record in runs:
             run = record.dagster_run
-            run_id, _, identity = run.tags.get(PROCESS_TAG, "").partition(" ")
-            process = ProcessIdentity.parse(identity)
-            if run.status is not dg.DagsterRunStatus.STARTED or process is None:
+            pid = run_process(run.run_id)
+            if run.status is not dg.DagsterRunStatus.STARTED or pid is None:
                 continue
-            if run_id != run.run_id or not self._is_midway(run):
+            if not self._is_midway(run):
                 continue
-            pid = process.pid if kind == KILLS[1] else ray_worker_of(process.pid)
+            pid = pid if kind == KILLS[1] else ray_worker_of(pid)
             if pid is not None:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
@@ -126,21 +121,19 @@ class Backfill:
 
     def _is_midway(self, run: dg.DagsterRun) -> bool:
         """Whether a run has published something, and not everything."""
-        keys = self._demonstrations(run)
-        early, last = STAGES[1], STAGES[-1]
+        key, early, last = run.tags[PARTITION_TAG], STAGES[1], STAGES[-1]
         current = self.workspace.store.current
-        return any(current(early.output(key)) for key in keys) and not all(
-            current(last.output(key)) for key in keys
-        )
+        return current(early.output(key)) is not None and current(last.output(key)) is None
 
-    def _demonstrations(self, run: dg.DagsterRun) -> list[str]:
-        """Those of a run of one partition, or of a range of partitions."""
-        one = run.tags.get(PARTITION_NAME_TAG)
-        if one is not None:
-            return [one]
-        known = list(self.instance.get_dynamic_partitions(DEMONSTRATIONS.name or ""))
-        first = known.index(run.tags[ASSET_PARTITION_RANGE_START_TAG])
-        return known[first : known.index(run.tags[ASSET_PARTITION_RANGE_END_TAG]) + 1]
+
+def run_process(run_id: str) -> int | None:
+    """The process that executes a run, whose command names it; None when there is none."""
+    for pid in process_states():
+        with suppress(OSError):
+            words = Path(f"/proc/{pid}/cmdline").read_bytes()
+            if b"execute_run" in words and run_id.encode() in words:
+                return pid
+    return None
 
 
 def ray_worker_of(pid: int) -> int | None:

@@ -21,7 +21,7 @@ import dagster as dg
 from dagster._core.execution.backfill import BulkActionStatus
 
 from demo_pipeline.cli.console import print_line
-from demo_pipeline.defs.jobs import register_partitions
+from demo_pipeline.defs.partitions import register_partitions
 from demo_pipeline.runs.stages import STAGES
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.results import BuildResult
-from demo_pipeline.runs.stage_runs import run_stage
+from demo_pipeline.runs.stage_runs import build_stage
 from demo_pipeline.runs.stages import DATASET_STAGES, STAGES
 from demo_pipeline.store.store import Store
 from demo_pipeline_tests.golden.rendering import render_folder, render_values
@@ -36,7 +36,7 @@ def golden_texts(root: Path) -> dict[str, str]:
     texts = {}
     for name in REAL_RECORDINGS:
         for stage in STAGES:
-            texts[f"{name}/{stage.name}.txt"] = _text(root, run_stage(workspace, stage, name))
+            texts[f"{name}/{stage.name}.txt"] = _text(root, build_stage(workspace, stage, name))
     for dataset in DATASET_STAGES:
         texts[f"{DATASETS}/{dataset.name}.txt"] = _text(root, run_dataset_stage(workspace, dataset))
     return texts

@@ -11,7 +11,7 @@ from demo_pipeline.exports.record_stages import RECORDS_STAGE
 from demo_pipeline.exports.sft import validate_sft_folder
 from demo_pipeline.review.review_store import Reviews, subject_of
 from demo_pipeline.runs.datasets import run_dataset_stage
-from demo_pipeline.runs.stage_runs import run_stage
+from demo_pipeline.runs.stage_runs import build_stage
 from demo_pipeline.runs.stages import DATASET_STAGES
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DatasetSettings, ExportName
@@ -47,7 +47,7 @@ def decide(workspace: Workspace, kind: str, value: Any = None, name: str = "one"
 def rebuilt(workspace: Workspace) -> dict[str, str]:
     """Demonstration → status of its records."""
     names = ("one", "two", "three")
-    return {name: str(run_stage(workspace, RECORDS_STAGE, name).status) for name in names}
+    return {name: str(build_stage(workspace, RECORDS_STAGE, name).status) for name in names}
 
 
 def records(workspace: Workspace, form: str, name: str = "one") -> tuple[Any, list[Any]]:

@@ -16,7 +16,7 @@ from demo_pipeline.exports.record_stages import RECORDS_STAGE
 from demo_pipeline.review.review_store import Reviews, forget_demonstration, subject_of
 from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.quarantine import list_quarantine
-from demo_pipeline.runs.stage_runs import run_stage
+from demo_pipeline.runs.stage_runs import build_stage
 from demo_pipeline.runs.stages import DATASET_STAGES, STAGES
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
@@ -170,7 +170,7 @@ def test_in_a_bucket_no_word_and_no_picture_of_it_is_left(
         folder, version = workspace.store.open(f"trajectories/{GONE}")
         subject = subject_of(version, GONE)
         Reviews(workspace.store).make(subject, folder, "ann", kind, {"text": text})
-    run_stage(workspace, RECORDS_STAGE, GONE)
+    build_stage(workspace, RECORDS_STAGE, GONE)
     commit_trajectory(workspace, make_trajectory(tmp_path / "made", KEPT, [CLICK]))
     for stage in TOLD:
         run_dataset_stage(workspace, stage)

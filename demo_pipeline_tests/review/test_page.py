@@ -14,7 +14,7 @@ from demo_pipeline.annotations.annotation_stage import ANNOTATIONS_STAGE
 from demo_pipeline.annotations.annotation_store import open_judged
 from demo_pipeline.review.decisions import Judgement, judge
 from demo_pipeline.review.review_store import Reviews, subject_of
-from demo_pipeline.runs.stage_runs import run_stage
+from demo_pipeline.runs.stage_runs import build_stage
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.store.names import safe_id
 from demo_pipeline_tests.browser import chromium
@@ -357,7 +357,7 @@ def test_what_is_annotated_is_shown_and_a_person_says_what_counts(root: Path, pa
     lines = "\n".join(map(json.dumps, (line, verdict, other)))
     (root / "said.jsonl").write_text(lines, encoding="utf-8")
     annotate_all(workspace.store, ["first"], [import_lines(root / "said.jsonl")])
-    run_stage(workspace, ANNOTATIONS_STAGE, "first")
+    build_stage(workspace, ANNOTATIONS_STAGE, "first")
     with served(workspace) as server:
         page.goto(f"{server.url}#first")
         shown(page, "first/0")
@@ -374,7 +374,7 @@ def test_what_is_annotated_is_shown_and_a_person_says_what_counts(root: Path, pa
         shown(page, "first/1")
         expect(page.locator("#thought")).to_have_value("")
         saved(page)
-    run_stage(workspace, ANNOTATIONS_STAGE, "first")
+    build_stage(workspace, ANNOTATIONS_STAGE, "first")
     judged = open_judged(workspace.store, "first", Reviews(workspace.store))
     assert judged.trajectory.notes[0] == {
         "thought": ("I look first.", "human"),

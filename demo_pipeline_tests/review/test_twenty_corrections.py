@@ -12,7 +12,7 @@ from uuid import uuid4
 import pyarrow.parquet as pq
 
 from demo_pipeline.runs.datasets import run_dataset_stage
-from demo_pipeline.runs.stage_runs import run_stage
+from demo_pipeline.runs.stage_runs import build_stage
 from demo_pipeline.runs.stages import DATASET_STAGES, STAGES
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DatasetSettings, ExportName
@@ -72,7 +72,7 @@ def build(workspace: Workspace) -> dict[str, str]:
     found = {}
     for name in names:
         for stage in STAGES if name in REAL_RECORDINGS else STAGES[6:8]:
-            found[f"{stage.name}/{name}"] = str(run_stage(workspace, stage, name).status)
+            found[f"{stage.name}/{name}"] = str(build_stage(workspace, stage, name).status)
     for dataset in DATASET_STAGES:
         result = run_dataset_stage(workspace, dataset)
         assert result.version is not None, (dataset.name, result.problems)

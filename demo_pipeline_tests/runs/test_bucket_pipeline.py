@@ -9,9 +9,9 @@ import pytest
 
 from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.problems import DemonstrationError
-from demo_pipeline.runs.failures import SupersededError
+from demo_pipeline.runs.failures import UploadChangedError
 from demo_pipeline.runs.quarantine import list_quarantine
-from demo_pipeline.runs.stage_runs import is_up_to_date, run_stage
+from demo_pipeline.runs.stage_runs import build_stage, is_up_to_date
 from demo_pipeline.runs.stages import STAGE_BY_NAME, STAGES
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
@@ -92,9 +92,11 @@ def test_nothing_is_downloaded_when_nothing_changed(place: Place) -> None:
     place.fetched()
     assert is_up_to_date(place.pipeline, "first")
     assert place.redone() == []
-    assert run_stage(place.pipeline, STAGE_BY_NAME["events"], "first", force=True).status == "made"
     assert (
-        run_stage(place.pipeline, STAGE_BY_NAME["screenshots"], "first", force=True).status
+        build_stage(place.pipeline, STAGE_BY_NAME["events"], "first", force=True).status == "made"
+    )
+    assert (
+        build_stage(place.pipeline, STAGE_BY_NAME["screenshots"], "first", force=True).status
         == "made"
     )
     assert place.fetched() == 0
@@ -117,13 +119,13 @@ def test_a_changed_upload_is_detected_without_a_download_and_processed_again(pla
 def test_a_missing_or_incomplete_upload_is_reported(place: Place) -> None:
     place.bucket.delete("first/recording.mp4")
     with pytest.raises(DemonstrationError, match=r"recording\.mp4: is missing"):
-        run_stage(place.pipeline, FIRST, "first")
+        build_stage(place.pipeline, FIRST, "first")
     (record,) = list_quarantine(place.pipeline.store)
     assert record.fingerprint == place.pipeline.uploads.identity("first")
     for file in RECORDING_FILES:
         place.bucket.delete(f"first/{file}")
     with pytest.raises(DemonstrationError, match="no folder of the uploads has this id"):
-        run_stage(place.pipeline, FIRST, "first")
+        build_stage(place.pipeline, FIRST, "first")
     assert not is_up_to_date(place.pipeline, "first")
 
 
@@ -133,8 +135,8 @@ def test_an_upload_replaced_during_its_download_supersedes_the_run_without_a_qua
     """The second of the three files is swapped; the next run takes the new upload."""
     place = Place(moto_url, tmp_path, made_root / "uploads")
     place.bucket.swapped = "first/meta.json"
-    with pytest.raises(SupersededError):
-        run_stage(place.pipeline, FIRST, "first")
+    with pytest.raises(UploadChangedError):
+        build_stage(place.pipeline, FIRST, "first")
     assert place.pipeline.store.outputs() == []
     assert list_quarantine(place.pipeline.store) == []
     place.bucket.swapped = ""
@@ -149,7 +151,7 @@ def test_files_are_copied_where_hard_links_are_impossible(
         raise OSError(errno.EXDEV, "another file system")
 
     monkeypatch.setattr(os, "link", refused)
-    assert run_stage(place.pipeline, FIRST, "first").status == "made"
+    assert build_stage(place.pipeline, FIRST, "first").status == "made"
     folder = place.pipeline.store.open("recordings/first")[0]
     for file in RECORDING_FILES:
         uploaded = (made_root / "uploads/first" / file).read_bytes()
@@ -163,6 +165,6 @@ def test_outputs_from_a_local_folder_have_to_be_built_again_for_a_bucket(
     copy_of(made_root / "store", tmp_path / "store")
     assert not is_up_to_date(place.pipeline, "first")
     with pytest.raises(DemonstrationError, match="process this demonstration again"):
-        run_stage(place.pipeline, STAGE_BY_NAME["events"], "first", force=True)
+        build_stage(place.pipeline, STAGE_BY_NAME["events"], "first", force=True)
     assert place.redone()[0] == "raw_recordings"
     assert is_up_to_date(place.pipeline, "first")

@@ -13,7 +13,7 @@ from demo_pipeline.runs.damage import damage_problem, left_out_damage, verify_ou
 from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.health import HealthLevel, examine_workspace
 from demo_pipeline.runs.quarantine import list_quarantine
-from demo_pipeline.runs.stage_runs import run_stage
+from demo_pipeline.runs.stage_runs import build_stage
 from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, STAGES
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
@@ -96,7 +96,7 @@ def test_the_command_that_the_sentence_names_builds_it_again(made: Workspace) ->
     found = verify_outputs(made)
     assert found.demonstrations == {"first"}
     for stage in STAGES:  # what `run --verify` does
-        run_stage(made, stage, "first", force=True)
+        build_stage(made, stage, "first", force=True)
     assert verify_outputs(made).damages == ()
     assert {name: made.store.current(name) for name in made.store.outputs()} == before
 
@@ -113,7 +113,7 @@ def test_no_demonstration_is_quarantined_for_a_damaged_file(
             path.write_bytes(b"\0" * path.stat().st_size)
     [built] = [one for one in STAGES if one.name == stage]
     with pytest.raises(Exception, match=f"{damaged}/.* was changed after its commit"):
-        run_stage(made, built, "first", force=True)
+        build_stage(made, built, "first", force=True)
     assert list_quarantine(made.store) == []
 
 

@@ -7,7 +7,7 @@ import pytest
 from demo_pipeline.problems import DemonstrationError
 from demo_pipeline.recording.recording_stages import RAW_RECORDINGS_STAGE
 from demo_pipeline.runs.quarantine import list_quarantine
-from demo_pipeline.runs.stage_runs import run_stage
+from demo_pipeline.runs.stage_runs import build_stage
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.store.names import safe_id
 from demo_pipeline_tests.sample_workspace import copy_of, open_workspace
@@ -29,5 +29,5 @@ def test_a_bad_folder_of_such_a_name_is_quarantined(pipeline: Workspace, name: s
         return
     assert key in {upload.id for upload in pipeline.uploads.list_demonstrations()}
     with pytest.raises(DemonstrationError, match="is missing"):
-        run_stage(pipeline, RAW_RECORDINGS_STAGE, key)
+        build_stage(pipeline, RAW_RECORDINGS_STAGE, key)
     assert [record.demonstration for record in list_quarantine(pipeline.store)] == [key]

@@ -14,7 +14,7 @@ from demo_pipeline.exports.dataset_stages import INDEX_STAGE
 from demo_pipeline.exports.dataset_statistics import STATISTICS_STAGE, read_statistics
 from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.results import BuildResult
-from demo_pipeline.runs.stage_runs import run_stage
+from demo_pipeline.runs.stage_runs import build_stage
 from demo_pipeline.runs.stages import STAGES
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DatasetSettings
@@ -98,7 +98,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     add_hidden_actions(root / "uploads" / "demo", truth)
     pipeline = open_workspace(root, datasets=SPLITS)
     run_catalog(pipeline)
-    results = {stage.name: run_stage(pipeline, stage, "demo") for stage in STAGES}
+    results = {stage.name: build_stage(pipeline, stage, "demo") for stage in STAGES}
     datasets = (INDEX_STAGE, SFT_STAGE, MESSAGES_STAGE, CUDAG_STAGE, STATISTICS_STAGE)
     results |= {stage.name: run_dataset_stage(pipeline, stage) for stage in datasets}
     assert {result.status for result in results.values()} == {"made"}

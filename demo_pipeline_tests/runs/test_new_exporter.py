@@ -57,9 +57,7 @@ FORM = Form(
 ASK_DAGSTER = """
 import json
 from demo_pipeline.definitions import defs
-from demo_pipeline.defs import sensors
 from demo_pipeline.runs.damage import rebuild_command
-from demo_pipeline.settings import Settings
 [spec] = [spec for spec in defs.resolve_all_asset_specs() if spec.key.path == ["toy_dataset"]]
 checks = defs.resolve_asset_graph().asset_check_keys
 print(json.dumps({
@@ -68,13 +66,12 @@ print(json.dumps({
     "parents": [dep.asset_key.path[-1] for dep in spec.deps],
     "checks": sorted(key.name for key in checks if key.asset_key == spec.key),
     "in_job": "toy_dataset" in defs.resolve_job_def("build_datasets").graph.node_dict,
-    "sensor_waits_for_it": spec.key in sensors.followed_datasets(Settings()),
     "rebuild": rebuild_command("toy").split("--select ")[1],
 }))
 """
 PRUNE = """
 import dagster as dg
-from demo_pipeline.defs.maintenance_jobs import prune_runs
+from demo_pipeline.defs.maintenance import prune_runs
 with dg.DagsterInstance.get() as instance:
     prune_runs(instance, 4e9)
     record = instance.get_latest_materialization_event(dg.AssetKey("toy_dataset"))
@@ -152,7 +149,6 @@ def test_dagster_and_the_error_messages_know_it(checkout: Checkout) -> None:
         "parents": ["records"],
         "checks": ["toy_lines", "trajectories_whole"],
         "in_job": True,
-        "sensor_waits_for_it": True,
         "rebuild": "toy_dataset",
     }
 

@@ -10,7 +10,7 @@ from demo_pipeline.exports.cudag import dataset
 from demo_pipeline.exports.form import form_of
 from demo_pipeline.exports.record_stages import RECORDS_STAGE, WITHOUT_FORM
 from demo_pipeline.runs.datasets import run_dataset_stage
-from demo_pipeline.runs.stage_runs import run_stage
+from demo_pipeline.runs.stage_runs import build_stage
 from demo_pipeline.runs.stages import TRAINING_EXPORTS
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DatasetSettings, ExportName
@@ -48,11 +48,11 @@ def test_switching_a_form_on_adds_its_records(tmp_path: Path) -> None:
     before = records(opened(tmp_path))
     assert before.keys() == {"files.sha256", "trajectory.jsonl", "sft.jsonl"}
     workspace = opened(tmp_path, exports=["sft", "transitions"])
-    assert run_stage(workspace, RECORDS_STAGE, "demo0").status == "made"
+    assert build_stage(workspace, RECORDS_STAGE, "demo0").status == "made"
     after = records(workspace)
     assert after.keys() == {*before, "transitions.jsonl"}
     assert after["sft.jsonl"][1] == before["sft.jsonl"][1]
-    assert run_stage(workspace, RECORDS_STAGE, "demo0").status == "unchanged"
+    assert build_stage(workspace, RECORDS_STAGE, "demo0").status == "unchanged"
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_records_depend_on_the_settings_of_their_form(
     tmp_path: Path, settings: dict[str, Any], status: str
 ) -> None:
     commit(opened(tmp_path, exports=["sft"]), tmp_path, 0)
-    assert run_stage(opened(tmp_path, **settings), RECORDS_STAGE, "demo0").status == status
+    assert build_stage(opened(tmp_path, **settings), RECORDS_STAGE, "demo0").status == status
 
 
 @pytest.mark.parametrize("settings", [{}, {"prompt_style": "instruction", "image_mode": "jpeg"}])
@@ -83,7 +83,7 @@ def test_datasets_are_those_of_records_made_at_once(
         folder = workspace.store.open(result.output)[0]
         kept = every_file(folder)
         for number in range(4):
-            run_stage(changed, RECORDS_STAGE, f"demo{number}")
+            build_stage(changed, RECORDS_STAGE, f"demo{number}")
         again = run_dataset_stage(changed, stage, force=True)
         folder = workspace.store.open(again.output)[0]
         assert every_file(folder) == kept

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from demo_pipeline.actions.action_tables import ACCOUNTING_SCHEMA, ACTIONS_SCHEMA
 from demo_pipeline.cli.app import app
 from demo_pipeline.datasets.index import EXPORTS_SCHEMA, TRAJECTORIES_SCHEMA
-from demo_pipeline.defs.code_location import build_defs
+from demo_pipeline.defs import build_defs
 from demo_pipeline.evaluation.scoring import SCORES_SCHEMA, STEPS_SCHEMA
 from demo_pipeline.exports.sft import SFT_SCHEMA
 from demo_pipeline.observation.frames.picture_files import PICTURES_SCHEMA

@@ -23,7 +23,7 @@ from demo_pipeline.runs.datasets import failed_before, note_error, run_dataset_s
 from demo_pipeline.runs.evaluations import list_evaluations, run_evaluation
 from demo_pipeline.runs.health import HealthLevel, examine_workspace
 from demo_pipeline.runs.quarantine import list_quarantine, quarantine_demonstration, release
-from demo_pipeline.runs.stage_runs import run_stage
+from demo_pipeline.runs.stage_runs import build_stage
 from demo_pipeline.runs.stages import DATASET_STAGES, STAGES, TRAINING_EXPORTS
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
@@ -79,7 +79,7 @@ def test_the_documented_policy_is_enough_and_gives_no_more(workspace: Workspace)
     assert levels["uploads"] is levels["store"] is HealthLevel.OK
     assert [one.id for one in workspace.uploads.list_demonstrations()] == ["one"]
     for _ in range(2):
-        made = run_stage(workspace, STAGES[0], "one", force=True)
+        made = build_stage(workspace, STAGES[0], "one", force=True)
         assert made.status == "made"
     output = STAGES[0].output("one")
     assert workspace.store.verify(output) == []
@@ -116,7 +116,7 @@ def test_people_judge_and_correct_with_it(workspace: Workspace, tmp_path: Path) 
     for kind, value in (("reject", {"reason": "other"}), ("bad_step", {"step": 1})):
         material.reviews.make(opened[1], opened[0], "ann", kind, value)
     assert len(material.judged(opened[1])["decisions"]) == 2
-    assert run_stage(workspace, RECORDS_STAGE, "one").status == "made"
+    assert build_stage(workspace, RECORDS_STAGE, "one").status == "made"
     assert workspace.store.delete_documents("reviews/one") == 2
 
 
@@ -126,7 +126,7 @@ def test_steps_are_annotated_with_it(workspace: Workspace, tmp_path: Path) -> No
         assert (
             annotate_all(workspace.store, ["one"], [rule_provider(lambda _: ())]).written == written
         )
-    result = run_stage(workspace, ANNOTATIONS_STAGE, "one")
+    result = build_stage(workspace, ANNOTATIONS_STAGE, "one")
     assert result.summary["effective"] == 2
     assert workspace.store.delete_documents("annotations/one") == 2
 

@@ -1,8 +1,7 @@
 """The asset `evaluation_scores`: every folder of predictions in the store, scored.
 
-Belongs here: the asset, its job and its sensor. It is neither partitioned nor downstream of the
-recordings, so that any selection of assets runs with the id of a demonstration. Finding and
-scoring predictions is in pipeline/evaluation_runs.py.
+Belongs here: the asset, its job and its sensor. Finding and scoring predictions is in
+runs/evaluations.py.
 """
 
 import time
@@ -14,9 +13,10 @@ import dagster as dg
 from pydantic import Field
 
 from demo_pipeline.defs import reporting
+from demo_pipeline.defs.dataset_assets import watching
+from demo_pipeline.defs.partitions import DATASETS_GROUP, FORCE_TAG, OWNERS
 from demo_pipeline.defs.reporting import package_log
-from demo_pipeline.defs.sensors import Said, watching
-from demo_pipeline.defs.tags import FORCE_TAG, OWNERS
+from demo_pipeline.defs.resources import Roots
 from demo_pipeline.evaluation.scoring import PREDICTIONS, SCORES_SCHEMA
 from demo_pipeline.exports.dataset_stages import INDEX_STAGE
 from demo_pipeline.runs import evaluations
@@ -43,7 +43,8 @@ class _EvaluationConfig(dg.Config):
 
 @dg.asset(
     name=EVALUATION_SCORES,
-    group_name="evaluations",
+    group_name=DATASETS_GROUP,
+    deps=[INDEX_STAGE.name],
     kinds={"parquet"},
     owners=OWNERS,
     code_version=evaluations.EVALUATION_CODE_VERSION,
@@ -59,9 +60,10 @@ class _EvaluationConfig(dg.Config):
 def evaluation_scores(
     context: dg.AssetExecutionContext,
     config: _EvaluationConfig,
-    workspace: dg.ResourceParam[Workspace],
-) -> Iterator[dg.MaterializeResult]:
+    roots: Roots,
+) -> Iterator[dg.MaterializeResult[None]]:
     """Score folders of predictions; one that cannot be scored keeps no other from its scores."""
+    workspace = roots.workspace
     results, failed = _scored(context, workspace, config.names)
     if results or not failed:
         yield dg.MaterializeResult(
@@ -149,8 +151,8 @@ evaluation_job = dg.define_asset_job(
 )
 
 
-def build_new_evaluations(interval_seconds: int) -> dg.SensorDefinition:
-    """The sensor `new_evaluations`, evaluated every `interval_seconds`."""
+def new_evaluations(interval_seconds: int) -> dg.SensorDefinition:
+    """The sensor `new_evaluations`."""
 
     @watching(
         "new_evaluations",
@@ -160,7 +162,9 @@ def build_new_evaluations(interval_seconds: int) -> dg.SensorDefinition:
         "when the dataset changed that they are compared with.",
         evaluation_job,
     )
-    def evaluate(context: dg.SensorEvaluationContext, workspace: Workspace) -> Said:
+    def evaluate(
+        context: dg.SensorEvaluationContext, workspace: Workspace
+    ) -> dg.SensorResult | dg.SkipReason:
         limits = workspace.settings.discovery
         listed, unreadable = evaluations.list_evaluations(workspace)
         index = workspace.store.current(INDEX_STAGE.folder) if listed else None

@@ -1,0 +1,159 @@
+"""A demonstration is a run: what its assets say when it is built, refused, or cannot be now."""
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from demo_pipeline.defs import demonstrations
+from demo_pipeline.files.recording_files import LOG_FILE as LOG
+from demo_pipeline.files.recording_files import META_FILE as META
+from demo_pipeline.runs.failures import TransientError
+from demo_pipeline.runs.quarantine import list_quarantine, read_quarantine
+from demo_pipeline.runs.stage_runs import build_stage
+from demo_pipeline.runs.stages import STAGE_BY_NAME, STAGES
+from demo_pipeline_tests.defs.bench import Bench, bench, failures, materialized, values, verdicts
+
+
+@pytest.fixture
+def made(tmp_path: Path, made_root: Path) -> Iterator[Bench]:
+    with bench(tmp_path, source=made_root) as opened:
+        yield opened
+
+
+def test_every_stage_says_what_it_made_and_what_its_checks_compared(made: Bench) -> None:
+    shutil.rmtree(made.settings.store)
+    result = made.process("first")
+    assert result.success
+    said = materialized(result)
+    assert {name for name, key in said if key == "first"} == STAGE_BY_NAME.keys()
+    told = values(said["trajectories", "first"])
+    assert (told["outcome"], told["steps"]) == ("made", 4)
+    assert said["actions", "first"].tags is not None
+    current = made.workspace.store.current("actions/first")
+    assert current is not None
+    assert said["actions", "first"].tags["dagster/data_version"] == current.content[:16]
+    found = verdicts(result)
+    checks = [check.name for stage in STAGES for check in stage.checks]
+    assert sorted(found) == sorted(checks)
+    assert len(checks) <= 16
+    assert {one.partition for one in found.values()} == {"first"}
+    compared: Any = found["events_schema"].metadata["compared"].value
+    assert compared["lines"] > 10
+    assert (found["events_schema"].description or "").startswith("no problem in ")
+
+
+def test_what_is_up_to_date_is_not_built_and_says_so(made: Bench) -> None:
+    before = made.files()
+    result = made.process("first")
+    assert result.success
+    told = {name: values(one)["outcome"] for (name, _), one in materialized(result).items()}
+    assert set(told.values()) == {"unchanged"}
+    assert made.files() == before
+    forced = made.process("first", **{"demo_pipeline/force": "true"})
+    assert {values(one)["outcome"] for one in materialized(forced).values()} == {"made"}
+    assert made.files() == before
+
+
+def test_a_refused_demonstration_says_why_where_people_look(made: Bench) -> None:
+    (made.uploads / "first" / LOG).write_text("no json\n" * 3)
+    result = made.process("first")
+    assert not result.success
+    [(stage, failure)] = failures(result).items()
+    assert stage == "events"
+    record = read_quarantine(made.workspace.store, "first")
+    assert record is not None
+    sentence = str(record.known_problems()[0])
+    assert sentence.startswith(f"first: {LOG}:1: ")
+    assert (failure.description or "").startswith(sentence)
+    [observed] = result.get_asset_observation_events()
+    said = observed.asset_observation_data.asset_observation
+    assert (said.asset_key.path, said.partition) == (["events"], "first")
+    assert said.description == failure.description
+    verdict = verdicts(result)["events_schema"]
+    assert (verdict.passed, verdict.partition) == (False, "first")
+    assert verdict.description == failure.description
+    assert {name for name, _ in materialized(result)} == {"raw_recordings"}
+    assert made.process("second").success
+
+
+def test_a_defect_of_ours_is_quarantined_without_its_message(made: Bench) -> None:
+    def build(*_: object) -> dict[str, int]:
+        raise ZeroDivisionError("typed text")
+
+    broken = replace(STAGE_BY_NAME["actions"], build=build, code_version="0")
+    asset = demonstrations.demonstration_asset(broken)
+    result = _materialize(made, asset, "first")
+    assert not result.success
+    [failure] = failures(result).values()
+    assert "a defect of the pipeline stopped actions of first" in failure.description
+    assert "typed text" not in str(failure)
+    [record] = list_quarantine(made.workspace.store)
+    assert record.problems[0]["code"] == "run_crashed"
+
+
+def _materialize(made: Bench, asset: dg.AssetsDefinition, key: str) -> dg.ExecuteInProcessResult:
+    made.instance.add_dynamic_partitions("demonstrations", [key])
+    return dg.materialize(
+        [asset],
+        partition_key=key,
+        instance=made.instance,
+        resources=made.definitions.resources,
+        raise_on_error=False,
+    )
+
+
+@pytest.mark.parametrize(("failing", "success"), [(2, True), (9, False)])
+def test_what_may_pass_is_tried_again_and_ends_with_its_own_sentence(
+    made: Bench, monkeypatch: pytest.MonkeyPatch, failing: int, success: bool
+) -> None:
+    attempts = 0
+    real = build_stage
+
+    def build(*arguments: object, **options: object) -> object:
+        nonlocal attempts
+        attempts += 1
+        if attempts <= failing:
+            raise TransientError("No space left on device")
+        return real(*arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(demonstrations, "build_stage", build)
+    monkeypatch.setattr("demo_pipeline.defs.reporting.RETRY_SECONDS", (0, 0, 0))
+    made.instance.add_dynamic_partitions("demonstrations", ["first"])
+    result = made.run("process_demonstration", "first", ["actions"])
+    assert result.success is success
+    assert attempts == (failing + 1 if success else 4)
+    if not success:
+        [failure] = failures(result).values()
+        assert failure.description == "No space left on device; tried 4 times"
+    assert list_quarantine(made.workspace.store) == []
+
+
+def test_a_key_that_is_no_id_and_a_missing_input_are_told(made: Bench) -> None:
+    made.instance.add_dynamic_partitions("demonstrations", ["../up", "first"])
+    [failure] = failures(made.run("process_demonstration", "../up", ["events"])).values()
+    assert "is not a demonstration id" in failure.description
+    shutil.rmtree(made.settings.store)
+    [failure] = failures(made.run("process_demonstration", "first", ["events"])).values()
+    assert "recordings/first" in failure.description
+    assert "--select raw_recordings --partition first" in failure.description
+    assert list_quarantine(made.workspace.store) == []
+
+
+def test_later_stages_of_a_quarantined_demonstration_refuse_with_its_reason(made: Bench) -> None:
+    (made.uploads / "first" / META).write_text("{")
+    made.process("first")
+    [failure] = failures(made.run("process_demonstration", "first", ["actions"])).values()
+    assert META in failure.description
+    [record] = list_quarantine(made.workspace.store)
+    assert record.stage == "raw_recordings"
+
+
+def test_nothing_of_dagsters_core_is_used() -> None:
+    package = Path(demonstrations.__file__).parents[1]
+    users = [path.name for path in package.rglob("*.py") if "dagster._core" in path.read_text()]
+    assert users == []

@@ -1,0 +1,111 @@
+"""Runs of a command's own workers: done, refused, killed and interrupted, as Dagster has them."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from demo_pipeline.defs.local_runs import build_datasets, close_dead_runs, process
+from demo_pipeline.defs.partitions import UNFINISHED, register_partitions
+from demo_pipeline.runs.pool import Pool
+from demo_pipeline.runs.results import Status
+from demo_pipeline.runs.run_locks import dead_runs, held, lock_folder
+from demo_pipeline_tests.dagster_homes import WITHOUT_OUTPUT_YAML
+from demo_pipeline_tests.defs.bench import Bench, bench
+
+
+@pytest.fixture
+def made(tmp_path: Path, made_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    """Two demonstrations that are built, and a home that workers open by themselves."""
+    home = tmp_path / "home"
+    with bench(tmp_path, source=made_root, kept=True) as opened:
+        (home / "dagster.yaml").write_text(WITHOUT_OUTPUT_YAML)
+        monkeypatch.setenv("DAGSTER_HOME", str(home))
+        opened.catalogue()
+        yield opened
+
+
+def open_runs(instance: dg.DagsterInstance) -> int:
+    return instance.get_runs_count(dg.RunsFilter(statuses=UNFINISHED))
+
+
+def test_each_demonstration_has_a_run_and_the_datasets_follow(made: Bench) -> None:
+    (made.uploads / "second" / "input_log.jsonl").write_text("{torn\n")
+    ids = ["first", "second"]
+    register_partitions(made.instance, ids)
+    results = {
+        one.demonstration: one
+        for one in process(made.workspace, made.instance, ids, 2, command="a command")
+    }
+    assert results["first"].status is Status.BUILT
+    assert results["first"].summary["outcome"] == "done"
+    refused = results["second"]
+    assert (refused.status, refused.stage) == (Status.REJECTED, "events")
+    assert refused.problems[0].file == "input_log.jsonl"
+    runs = made.instance.get_runs()
+    assert {run.tags["dagster/partition"]: run.is_success for run in runs} == {
+        "first": True,
+        "second": False,
+    }
+    assert {run.job_name for run in runs} == {"process_demonstration"}
+    assert {run.tags["user"] for run in runs} == {"a command"}
+    built = build_datasets(made.workspace, made.instance, command="a command")
+    assert built.errors == []
+    assert "sft_samples" in {one.name for one in built.outcomes}
+    assert open_runs(made.instance) == 0
+    assert list(lock_folder(Path(made.instance.root_directory)).iterdir()) == []
+
+
+def test_an_interrupted_command_leaves_no_run_open(made: Bench) -> None:
+    ids = ["first", "second"]
+    register_partitions(made.instance, ids)
+    running = process(made.workspace, made.instance, ids, 1, command="a command", force=True)
+    with closing(running):
+        assert next(running).status is Status.BUILT
+    assert open_runs(made.instance) == 0
+    assert dead_runs(lock_folder(Path(made.instance.root_directory))) == {}
+
+
+def test_the_run_of_a_killed_command_is_closed_by_the_next(made: Bench) -> None:
+    register_partitions(made.instance, ["first"])
+    folder = lock_folder(Path(made.instance.root_directory))
+    job = made.definitions.resolve_job_def("process_demonstration")
+    run = made.instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED)
+    if (child := os.fork()) == 0:
+        with held(folder, run.run_id, "first"):
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    with held(folder, "living", "second"):
+        assert close_dead_runs(made.instance) == ["first"]
+    closed = made.instance.get_run_by_id(run.run_id)
+    assert closed is not None
+    assert closed.status is dg.DagsterRunStatus.FAILURE
+    assert close_dead_runs(made.instance) == []
+
+
+def begin(folder: str) -> object:
+    """In a worker: each task leaves a file a time; `bad` dies always, `once` once."""
+
+    def work(task: str, _ticket: str) -> int:
+        Path(folder, f"{task}.{time.time_ns()}").touch()
+        tries = len(list(Path(folder).glob(f"{task}.*")))
+        if task == "bad" or (task == "once" and tries == 1):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return tries
+
+    return work
+
+
+def test_a_task_whose_worker_died_is_done_by_another_and_given_up_after_three(
+    tmp_path: Path,
+) -> None:
+    lost: list[tuple[str, bool]] = []
+    pool = Pool[int](begin, (str(tmp_path),), 2, lambda task, _, died: lost.append((task, died)))  # type: ignore[arg-type]
+    answers = dict(pool.process(["bad", "good", "once"]))
+    assert answers == {"bad": None, "good": 1, "once": 2}
+    assert sorted(lost) == [("bad", True)] * 3 + [("once", True)]

@@ -1,0 +1,142 @@
+"""The sensor on uploads, a tick at a time: whole, changed, many, refused, waiting, cancelled."""
+
+import json
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from demo_pipeline.defs import upload_sensor
+from demo_pipeline.runs.quarantine import read_quarantine
+from demo_pipeline_tests.defs.bench import Bench, Ticked, bench, cancel, launched, ticked
+
+
+@pytest.fixture
+def made(tmp_path: Path, made_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    """Two built demonstrations; every upload counts as still at the second look."""
+    monkeypatch.setattr(upload_sensor, "_settled", {})
+    with bench(tmp_path, source=made_root) as opened:
+        opened.catalogue()
+        yield opened
+
+
+def look(made: Bench, before: Ticked | None = None) -> Ticked:
+    return ticked(made, "new_uploads", before.cursor if before else None)
+
+
+def copy(made: Bench, name: str, *files: str) -> None:
+    source, folder = made.uploads / "first", made.uploads / name
+    folder.mkdir(exist_ok=True)
+    for file in files or ("meta.json", "input_log.jsonl", "recording.mp4"):
+        shutil.copyfile(source / file, folder / file)
+
+
+def test_what_is_built_is_neither_requested_nor_remembered(made: Bench) -> None:
+    found = look(made)
+    assert (found.keys, json.loads(found.cursor or "")) == ([], {})
+
+
+def test_an_upload_in_parts_is_requested_once_it_is_whole(made: Bench) -> None:
+    copy(made, "third", "meta.json", "recording.mp4")
+    found = look(made)
+    assert (found.keys, found.cursor) == ([], "{}")
+    copy(made, "third", "input_log.jsonl")
+    found = look(made, found)
+    assert found.keys == ["third"]
+    assert found.requests[0].tags["demo_pipeline/reason"] == "new"
+    assert made.instance.get_dynamic_partitions("demonstrations") == ["third"]
+    assert launched(made, found.requests[0]).success
+    found = look(made, found)
+    assert (found.keys, found.cursor) == ([], "{}")
+
+
+def test_an_upload_that_is_not_still_waits(made: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    calm = made.settings.discovery.model_copy(update={"stable_seconds": 60})
+    made.__dict__["settings"] = made.settings.model_copy(update={"discovery": calm})
+    copy(made, "third")
+    found = look(made)
+    assert "1 uploads are not still yet" in found.skipped
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 61)
+    assert look(made, found).keys == ["third"]
+    with (made.uploads / "third" / "input_log.jsonl").open("a") as log:
+        log.write("\n")
+    assert look(made, found).keys == []
+
+
+def test_a_changed_upload_is_requested_again_under_another_key(made: Bench) -> None:
+    with (made.uploads / "first" / "input_log.jsonl").open("a") as log:
+        log.write("\n")
+    found = look(made)
+    assert [(one.partition_key, one.tags["demo_pipeline/reason"]) for one in found.requests] == [
+        ("first", "changed")
+    ]
+    assert launched(made, found.requests[0]).success
+    assert look(made, found).cursor == "{}"
+
+
+def test_a_refused_upload_is_asked_for_once(made: Bench) -> None:
+    (made.uploads / "first" / "input_log.jsonl").write_text("{torn\n")
+    found = look(made)
+    assert not launched(made, found.requests[0]).success
+    assert read_quarantine(made.workspace.store, "first") is not None
+    found = look(made, found)
+    assert (found.keys, found.cursor) == ([], "{}")
+
+
+def test_what_did_not_pass_is_requested_again_with_its_attempt_in_the_key(
+    made: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy(made, "third")
+    found = look(made)
+    [first] = found.requests
+    assert first.run_key is not None
+    assert first.run_key.endswith("#1")
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 3600)
+    [again] = look(made, found).requests
+    assert again.run_key == first.run_key.replace("#1", "#2")
+
+
+def test_a_run_that_a_person_cancelled_is_not_requested_again(
+    made: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy(made, "third")
+    found = look(made)
+    cancel(made, found.requests[0])
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 3600)
+    found = look(made, found)
+    assert (found.keys, look(made, found).keys) == ([], [])
+
+
+def test_more_than_a_tick_may_request_are_one_run_of_many(
+    made: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upload_sensor, "MANY", 2)
+    monkeypatch.setattr(upload_sensor, "runs_here", lambda _: True)
+    for name in ("third", "fourth", "fifth"):
+        copy(made, name)
+    found = look(made)
+    [request] = found.requests
+    ids = request.run_config["ops"]["demonstrations"]["config"]["ids"]
+    assert (request.job_name, sorted(ids)) == ("process_many", ["fifth", "fourth", "third"])
+    partitions = made.instance.get_dynamic_partitions("demonstrations")
+    assert sorted(partitions) == ["fifth", "fourth", "third"]
+    job = made.definitions.resolve_job_def("process_many")
+    made.instance.create_run_for_job(job, run_config=request.run_config)
+    monkeypatch.setattr(upload_sensor, "MANY", 25)
+    assert look(made, found).keys == []  # in work
+
+
+def test_two_folders_with_one_id_are_refused_by_their_run(made: Bench) -> None:
+    copy(made, "a b")
+    copy(made, "a_b")
+    found = look(made)
+    results = [launched(made, request) for request in found.requests]
+    names = [request.partition_key for request in found.requests]
+    assert [result.success for result in results] == [len({"a b", "a_b"}) == len(names)] * len(
+        names
+    )

@@ -1,1 +1,0 @@
-"""Tests of discovery, and a simulated world with every fault."""

@@ -131,13 +131,18 @@ def forget(
     them again without it. To leave out one that stays, reject it.
     """
     from demo_pipeline.defs.maintenance import forget_partition
-    from demo_pipeline.review.review_store import forget_demonstration
+    from demo_pipeline.review.review_store import forget_demonstration, require_idle
     from demo_pipeline.runs.stages import STAGES
+    from demo_pipeline.store.errors import StorageError
     from demo_pipeline.store.names import is_safe_id
 
     workspace, home = open_workspace(), set_dagster_home()
     if not is_safe_id(demonstration):
         refuse("this cannot be the id of a demonstration")
+    try:
+        require_idle(workspace.store, demonstration)
+    except StorageError as error:
+        refuse(str(error))
     uploaded = workspace.uploads.find(demonstration) is not None
     if uploaded and not delete_upload:
         refuse(
@@ -152,6 +157,9 @@ def forget(
     own, datasets, documents = forget_demonstration(
         workspace.store, demonstration, [stage.name for stage in STAGES]
     )
+    if not (uploaded or own or datasets or documents):
+        print_error(f"{demonstration}: not found")
+        raise typer.Exit(INVALID)
     print_line(f"outputs removed: {len(own)}, documents: {documents}")
     for name in datasets:
         print_line(f"{name} removed: it held the demonstration; the next run builds it again")

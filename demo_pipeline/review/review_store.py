@@ -331,12 +331,16 @@ def forget_demonstration(
 ) -> tuple[list[str], list[str], int]:
     """Remove a demonstration from a store, with all versions, and every dataset that holds it.
 
-    It goes at once, without the grace period: who still reads it gets an error.
+    It goes at once, without the grace period: who still reads it gets an error. After a kill it can
+    be repeated: what holds the demonstration goes before that by which it is found.
 
     Args:
         store: of the pipeline.
         demonstration: its id.
         stages: names of the stages of a demonstration, whose outputs hold no other one.
+
+    Raises:
+        StorageError: it is being built; what a build had read would come back.
 
     Returns:
         Its outputs; the datasets that held it, or were made of one that did, which the next run
@@ -345,14 +349,15 @@ def forget_demonstration(
     versions = list(store.versions())
     names = {name for name, _ in versions} | set(store.outputs())
     own = {name for name in names if name.partition("/")[2] == demonstration}
+    require_idle(store, demonstration)
     others = [(name, version) for name, version in versions if name not in own]
     datasets = [pair for pair in others if pair[1] is None or pair[1].manifest.stage not in stages]
     held: set[str] = set()
     made_of: set[str] = {demonstration}
-    while fresh := {name for name, one in datasets if _holds(one, made_of, own)} - held:
+    while fresh := {name for name, one in datasets if _holds(one, made_of, demonstration)} - held:
         held |= fresh
         made_of |= {one.manifest.stage for name, one in datasets if one and name in fresh}
-    for name in sorted(held | own):
+    for name in (*sorted(held), *sorted(own | store.traces(demonstration))):
         store.erase(name)
     forget_split(store, demonstration)
     documents = sum(store.delete_documents(f"{folder}/{demonstration}") for folder in _DOCUMENTS)
@@ -360,10 +365,19 @@ def forget_demonstration(
     return sorted(own), sorted(held), documents
 
 
-def _holds(version: Version | None, made_of: Collection[str], own: Collection[str]) -> bool:
+def require_idle(store: Store, demonstration: str) -> None:
+    """Raise `StorageError` while a process of this machine builds the demonstration."""
+    if any(map(store.is_building, store.traces(demonstration))):
+        raise StorageError(
+            f"{demonstration} is being processed; wait until its run has ended, then forget it"
+        )
+
+
+def _holds(version: Version | None, made_of: Collection[str], demonstration: str) -> bool:
     """Whether a dataset was built from one of these; one that cannot be read may have been."""
     if version is None:
         return True
     manifest = version.manifest
-    links = any(link.output in own for link in manifest.links.values())
+    linked = (link.output.partition("/")[2] for link in manifest.links.values())
+    links = demonstration in linked
     return links or not manifest.inputs.keys().isdisjoint(made_of)

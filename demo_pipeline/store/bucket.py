@@ -459,6 +459,10 @@ class Bucket:
         """See `Folder.draft`."""
         return self.cache.draft(output)
 
+    def traces(self, name: str) -> set[str]:
+        """See `Folder.traces`."""
+        return self.cache.traces(name)
+
     def is_building(self, output: str) -> bool:
         """Whether a process of this machine builds the output."""
         return self.cache.is_building(output)

@@ -36,6 +36,7 @@ from demo_pipeline.store.versions import (
 )
 
 _VERSIONS, _STAGING = ".versions", ".staging"
+_LOCKS = ".locks"  # of older stores
 _MANY = 1000  # files that are synced by one call for the file system
 _ATTEMPTS = 100  # of what fails only when another process removes an empty folder meanwhile
 _SECONDS_TO_LOCK = 60.0  # a draft this old that nobody holds is of a process that died
@@ -193,13 +194,13 @@ class Folder:
             self._tidy(draft.parent)
 
     def delete(self, key: str) -> None:
-        """Remove a file, if it exists, and the folders that are empty without it."""
+        """Remove a file or an empty folder, if it exists, and the folders that are empty then."""
         path = self.root / key
         if _is_plain(key) and path.is_file():
             path.unlink(missing_ok=True)
             with suppress(FileNotFoundError):
                 sync(path.parent)
-            self._tidy(path.parent)
+        self._tidy(path if path.is_dir() else path.parent)
 
     @contextmanager
     def _opened(self, key: str) -> Iterator[BinaryIO]:
@@ -453,13 +454,20 @@ class Folder:
     def erase(self, output: str) -> bool:
         """Remove all that carries the name of an output but its pointer; whether there was any."""
         places = [self.root / top / output for top in (_VERSIONS, _STAGING)]
-        locks = self.root / ".locks" / f"{output}.lock"  # of older stores
+        locks = self.root / _LOCKS / f"{output}.lock"
         places += [locks, locks.with_name(f"{locks.stem}.fetch.lock")]
         found = any(map(os.path.lexists, places))
         for place in places:
             remove_tree(place)
             self._tidy(place.parent)
         return found
+
+    def traces(self, name: str) -> set[str]:
+        """Outputs `<folder>/<name>` of which a version, a draft, or an old lock file is left."""
+        tops = (self.root / top for top in (_VERSIONS, _STAGING, _LOCKS))
+        ends = (name, f"{name}.lock", f"{name}.fetch.lock")
+        found = (path for top in tops for end in ends for path in top.glob(f"*/{end}"))
+        return {f"{path.parent.name}/{name}" for path in found}
 
     def now(self) -> float:
         """Epoch seconds by the clock that gives versions their ages; nothing is created for it."""

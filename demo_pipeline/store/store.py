@@ -295,6 +295,10 @@ class Store:
         found = self.remove(output)
         return self.objects.erase(output) or found
 
+    def traces(self, name: str) -> set[str]:
+        """Outputs `<folder>/<name>` of which this machine has a draft, or anything else."""
+        return self.objects.traces(name)
+
     def is_building(self, output: str) -> bool:
         """Whether a process of this machine builds the output."""
         return self.objects.is_building(output)
@@ -371,7 +375,9 @@ class Store:
 
     def delete_documents(self, folder: str) -> int:
         """Remove every document in a folder; returns how many there were."""
-        return sum(map(self.delete_document, self.list_documents(folder)))
+        deleted = sum(map(self.delete_document, self.list_documents(folder)))
+        self.objects.delete(folder.rstrip("/"))  # empty after a kill
+        return deleted
 
     def list_documents(self, prefix: str) -> list[str]:
         """Keys of the documents in the folder `prefix`, sorted."""

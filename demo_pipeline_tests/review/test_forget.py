@@ -86,13 +86,29 @@ def traces(root: Path, pictures: set[str]) -> list[str]:
             if words or hashlib.sha256(data).hexdigest() in pictures:
                 found.append(path.relative_to(root).as_posix())
                 break
-    links = [path for path in root.rglob("*") if GONE in path.name and ".lock" not in path.name]
+    links = [path for path in root.rglob("*") if GONE in path.name]
     return found + [path.relative_to(root).as_posix() for path in links]
 
 
 def pictures_of(workspace: Workspace, name: str) -> set[str]:
     folder = workspace.store.open(f"trajectories/{name}")[0]
     return {hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.rglob("*.png")}
+
+
+def test_it_is_refused_while_it_is_being_built(
+    built: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = open_workspace(built)
+    for name, place in {"UPLOADS": "uploads", "STORE": "store"}.items():
+        monkeypatch.setenv(f"DEMO_PIPELINE_{name}", str(built / place))
+    monkeypatch.setenv("DAGSTER_HOME", str(built / "home"))
+    (built / "home").mkdir(exist_ok=True)
+    with workspace.store.stage(f"ui_trees/{GONE}"):
+        refused = CliRunner().invoke(app, ["forget", GONE, "--yes", "--delete-upload"])
+    assert refused.exit_code == 2
+    assert "wait until its run has ended" in refused.output
+    assert (built / "uploads" / GONE).is_dir()
+    assert f"trajectories/{GONE}" in workspace.store.outputs()
 
 
 def test_nothing_of_it_is_left_and_the_others_stay(
@@ -109,7 +125,7 @@ def test_nothing_of_it_is_left_and_the_others_stay(
     for name, place in variables.items():
         monkeypatch.setenv(f"DEMO_PIPELINE_{name}", str(built / place))
     home = built / "home"
-    home.mkdir()
+    home.mkdir(exist_ok=True)
     monkeypatch.setenv("DAGSTER_HOME", str(home))
     refused = CliRunner().invoke(app, ["forget", GONE, "--yes"])
     assert refused.exit_code == 2
@@ -125,7 +141,7 @@ def test_nothing_of_it_is_left_and_the_others_stay(
     run_dataset_stage(workspace, DATASET_STAGES[0])
     assert workspace.store.verify(f"trajectories/{KEPT}") == []
     again = CliRunner().invoke(app, ["forget", GONE, "--yes"])
-    assert (again.exit_code, "removed: 0, documents: 0" in again.output) == (0, True)
+    assert (again.exit_code, f"{GONE}: not found" in again.output) == (1, True)
     assert list_quarantine(workspace.store) == []
 
 

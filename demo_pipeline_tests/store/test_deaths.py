@@ -1,0 +1,169 @@
+"""A process that dies at any call that changes the store, and what is there then and after."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from demo_pipeline.store.bucket import Bucket
+from demo_pipeline.store.store import Store
+from demo_pipeline_tests.store import killing
+from demo_pipeline_tests.store.killing import DOCUMENT, NEW, OLD, OUTPUT
+from demo_pipeline_tests.store.making_outputs import elsewhere, put, seen
+
+PROJECT = Path(__file__).resolve().parents[2]
+KINDS = ["folder", "bucket"]
+COMMITS = [("first", None), ("replace", OLD), ("take", OLD), ("return", OLD), ("repair", None)]
+
+
+class _DiedError(BaseException):
+    """The process is gone: nothing that changes the bucket happens any more."""
+
+
+class Dying(Bucket):
+    """A bucket whose process dies just before its n-th call that changes something."""
+
+    def __init__(self, url: str, cache: Path, calls: int) -> None:
+        super().__init__(url, cache)
+        self.left = calls
+
+    def _count(self) -> None:
+        self.left -= 1
+        if self.left <= 0:
+            raise _DiedError
+
+    def put(self, key: str, data: bytes | Path, **condition: str) -> None:
+        self._count()
+        super().put(key, data, **condition)
+
+    def call(self, method: str, key: str = "", **arguments: Any) -> Any:
+        if method.startswith(("delete", "abort", "create", "upload", "complete")):
+            self._count()
+        return super().call(method, key, **arguments)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Store]]:
+    """Scenario → the stores in which a process died, in the order of the call at which it died."""
+    root = tmp_path_factory.mktemp("killed")
+    environment = os.environ | {"PYTHONPATH": str(PROJECT)}
+    subprocess.run([sys.executable, killing.__file__, str(root)], check=True, env=environment)
+    return {
+        name: [
+            Store(path) for path in sorted((root / name).iterdir(), key=lambda one: int(one.name))
+        ]
+        for name in killing.SCENARIOS
+    }
+
+
+def buckets(url: str, tmp_path: Path, scenario: str) -> Iterator[Store]:
+    """The same with a bucket, each with a cache that the dead process has not used."""
+    before, work = killing.SCENARIOS[scenario]
+    for calls in range(1, 100):
+        place, died = f"{url}/{scenario}/{calls}", False
+        before(Store(Bucket(place, tmp_path / f"{calls}-before")))
+        try:
+            work(Store(Dying(place, tmp_path / f"{calls}-dying", calls)))
+        except _DiedError:
+            died = True
+        yield Store(Bucket(place, tmp_path / f"{calls}"))
+        if not died:
+            return
+
+
+@pytest.fixture
+def killed(request: pytest.FixtureRequest, tmp_path: Path, moto_url: str) -> Any:
+    """A function of a scenario that gives the stores of one kind."""
+    if request.param == "folder":
+        return request.getfixturevalue("folders").__getitem__
+    return lambda scenario: buckets(moto_url, tmp_path, scenario)
+
+
+@pytest.mark.parametrize("killed", KINDS, indirect=True)
+@pytest.mark.parametrize(("scenario", "before"), COMMITS)
+def test_a_commit_leaves_old_or_new_and_the_next_one_works(
+    killed: Any, scenario: str, before: dict[str, str] | None
+) -> None:
+    states = []
+    for store in killed(scenario):
+        whole = store.published(OUTPUT) is not None and not store.verify(OUTPUT)
+        state = seen(store, OUTPUT) if whole else None
+        assert state in (before, NEW)
+        states.append(state)
+        version = put(store, OUTPUT, NEW)
+        assert seen(elsewhere(store), OUTPUT) == NEW
+        assert store.verify(OUTPUT) == []
+        store.prune(killing.ALL)
+        assert store.current(OUTPUT) == version
+        require_clean(store, OUTPUT)
+    assert len(states) >= 4
+    assert states[0] == before
+    assert states[-1] == NEW
+    assert states == sorted(states, key=lambda state: state == NEW)
+
+
+@pytest.mark.parametrize("killed", KINDS, indirect=True)
+def test_a_document_is_old_or_new(killed: Any) -> None:
+    states = []
+    for store in killed("document"):
+        states.append(store.get_document(DOCUMENT))
+        store.put_document(DOCUMENT, b"next")
+        assert store.get_document(DOCUMENT) == b"next"
+        assert store.list_documents("quarantine") == [DOCUMENT]
+    assert set(states) == {b"old", b"new"}
+
+
+@pytest.mark.parametrize("killed", KINDS, indirect=True)
+def test_a_prune_removes_nothing_that_is_needed_and_the_next_one_ends_it(killed: Any) -> None:
+    for store in killed("prune"):
+        assert seen(store, OUTPUT) == OLD
+        store.prune(killing.ALL)
+        assert store.verify(OUTPUT) == []
+        require_clean(store, OUTPUT)
+
+
+@pytest.mark.parametrize("killed", KINDS, indirect=True)
+def test_a_removed_output_is_there_or_not(killed: Any) -> None:
+    states = []
+    for store in killed("remove"):
+        states.append(bool(store.outputs()))
+        assert not states[-1] or seen(store, OUTPUT) == OLD
+        store.remove(OUTPUT)
+        store.prune(killing.ALL)
+        assert names_in(store, "versions/") == []
+    assert states[0]
+    assert not states[-1]
+
+
+@pytest.mark.parametrize("killed", KINDS, indirect=True)
+def test_forgetting_again_leaves_nothing_that_carries_the_id(killed: Any) -> None:
+    for store in killed("forget"):
+        killing.forget(store)
+        assert store.outputs() == []
+        assert [name for name in names_in(store, "") if "d1" in name] == []
+
+
+def names_in(store: Store, prefix: str) -> list[str]:
+    """Keys of a bucket, or paths in a folder; there those of versions begin with a dot."""
+    if isinstance(store.objects, Bucket):
+        return [info.key for info in store.objects.list_page(prefix).objects]
+    root = Path(store.url)
+    paths = (path.relative_to(root).as_posix() for path in root.rglob("*"))
+    return [path for path in paths if path.startswith(f".{prefix}" if prefix else "")]
+
+
+def require_clean(store: Store, output: str) -> None:
+    """Only the current version is left, and nothing unfinished."""
+    current = store.current(output)
+    assert current
+    if isinstance(store.objects, Bucket):
+        keys = [key for key in names_in(store, f"versions/{output}/") if current.place not in key]
+        assert keys == []
+    else:
+        root = Path(store.url)
+        assert list((root / ".staging").rglob("*")) == []
+        assert [path.name for path in (root / ".versions" / output).iterdir()] == [current.place]

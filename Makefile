@@ -196,6 +196,7 @@ faults: setup-dev
 	@$(BIN)/python -m demo_pipeline_tests.faults $(FAULTS)
 	@for form in '' --bucket --daemon '--bucket --daemon'; do \
 	  $(BIN)/python -m demo_pipeline_tests.faults.bad_uploads $$form || exit 1; done
+	@$(BIN)/python -m demo_pipeline_tests.faults.races
 
 kills: setup-dev
 	@$(BIN)/python -m demo_pipeline_tests.faults.killed_daemon $(KILLS)

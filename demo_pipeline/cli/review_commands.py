@@ -9,7 +9,7 @@ import os
 import socket
 from collections import Counter
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,6 +21,9 @@ from demo_pipeline.cli.environment import (
     refuse,
     set_dagster_home,
 )
+
+if TYPE_CHECKING:
+    from demo_pipeline.runs.workspace import Workspace
 
 _Ids = Annotated[list[str] | None, typer.Argument(help="Ids of demonstrations; none: all.")]
 
@@ -117,6 +120,27 @@ def import_reviews(
         raise typer.Exit(INVALID)
 
 
+def _uploaded(workspace: "Workspace", demonstration: str, *, delete_upload: bool) -> bool:
+    """Whether a demonstration that may be forgotten is in the uploads."""
+    from demo_pipeline.review.review_store import require_idle
+    from demo_pipeline.store.errors import StorageError
+    from demo_pipeline.store.names import is_safe_id
+
+    if not is_safe_id(demonstration):
+        refuse("this cannot be the id of a demonstration")
+    try:
+        require_idle(workspace.store, demonstration)
+    except StorageError as error:
+        refuse(str(error))
+    uploaded = workspace.uploads.find(demonstration) is not None
+    if uploaded and not delete_upload:
+        refuse(
+            f"{demonstration} is still in the uploads, so that the next run would process it "
+            "again; give --delete-upload to delete its files too"
+        )
+    return uploaded
+
+
 def forget(
     demonstration: Annotated[str, typer.Argument(help="Id of the demonstration.")],
     *,
@@ -131,24 +155,11 @@ def forget(
     them again without it. To leave out one that stays, reject it.
     """
     from demo_pipeline.defs.maintenance import forget_partition
-    from demo_pipeline.review.review_store import forget_demonstration, require_idle
+    from demo_pipeline.review.review_store import forget_demonstration
     from demo_pipeline.runs.stages import STAGES
-    from demo_pipeline.store.errors import StorageError
-    from demo_pipeline.store.names import is_safe_id
 
     workspace, home = open_workspace(), set_dagster_home()
-    if not is_safe_id(demonstration):
-        refuse("this cannot be the id of a demonstration")
-    try:
-        require_idle(workspace.store, demonstration)
-    except StorageError as error:
-        refuse(str(error))
-    uploaded = workspace.uploads.find(demonstration) is not None
-    if uploaded and not delete_upload:
-        refuse(
-            f"{demonstration} is still in the uploads, so that the next run would process it "
-            "again; give --delete-upload to delete its files too"
-        )
+    uploaded = _uploaded(workspace, demonstration, delete_upload=delete_upload)
     if not yes:
         what = "its upload, its outputs" if uploaded else "its outputs"
         typer.confirm(f"Remove {demonstration} for ever: {what} and its datasets?", abort=True)

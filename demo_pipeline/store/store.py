@@ -293,7 +293,10 @@ class Store:
         Returns whether anything was there.
         """
         found = self.remove(output)
-        return self.objects.erase(output) or found
+        found |= self.objects.erase(output)
+        if self.objects.pointer(output):  # of a commit that ended meanwhile
+            self.erase(output)
+        return found
 
     def traces(self, name: str) -> set[str]:
         """Outputs `<folder>/<name>` of which this machine has a draft, or anything else."""

@@ -154,12 +154,17 @@ def forget(
     Every version of every dataset that holds it goes at once; the next `demo-pipeline run` builds
     them again without it. To leave out one that stays, reject it.
     """
-    from demo_pipeline.defs.maintenance import forget_partition
+    from demo_pipeline.defs.maintenance import forget_partition, is_being_processed
     from demo_pipeline.review.review_store import forget_demonstration
     from demo_pipeline.runs.stages import STAGES
 
     workspace, home = open_workspace(), set_dagster_home()
     uploaded = _uploaded(workspace, demonstration, delete_upload=delete_upload)
+    has_history = (home / "history").exists() or (home / "dagster.yaml").exists()
+    if has_history:
+        with dagster_instance(home) as instance:
+            if is_being_processed(instance, demonstration):
+                refuse(f"{demonstration} is being processed; wait until its run has ended")
     if not yes:
         what = "its upload, its outputs" if uploaded else "its outputs"
         typer.confirm(f"Remove {demonstration} for ever: {what} and its datasets?", abort=True)
@@ -168,14 +173,15 @@ def forget(
     own, datasets, documents = forget_demonstration(
         workspace.store, demonstration, [stage.name for stage in STAGES]
     )
-    if not (uploaded or own or datasets or documents):
+    runs = 0
+    if has_history:
+        with dagster_instance(home) as instance:
+            runs = forget_partition(instance, demonstration)
+    if not (uploaded or own or datasets or documents or runs):
         print_error(f"{demonstration}: not found")
         raise typer.Exit(INVALID)
     print_line(f"outputs removed: {len(own)}, documents: {documents}")
     for name in datasets:
         print_line(f"{name} removed: it held the demonstration; the next run builds it again")
-    if not (home / "history").exists() and not (home / "dagster.yaml").exists():
-        return
-    with dagster_instance(home) as instance:
-        runs = forget_partition(instance, demonstration)
-    print_line(f"partition removed from Dagster, and its runs: {runs}")
+    if has_history:
+        print_line(f"partition removed from Dagster, and its runs: {runs}")

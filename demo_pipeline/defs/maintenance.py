@@ -19,11 +19,13 @@ from demo_pipeline.defs.partitions import PARTITION_TAG, PARTITIONS_NAME
 from demo_pipeline.defs.resources import Roots
 from demo_pipeline.defs.upload_sensor import process_ids
 from demo_pipeline.runs.quarantine import is_quarantined, list_quarantine
+from demo_pipeline.runs.run_locks import dead_runs, lock_folder
 from demo_pipeline.runs.stage_runs import is_outdated
 from demo_pipeline.runs.stages import DATASET_STAGES, STAGES
 
 _PAGE = 500
 _ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
+_GOING = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
 
 
 def prune_runs(instance: dg.DagsterInstance, before: float) -> list[str]:
@@ -69,6 +71,13 @@ def _runs_behind_assets(instance: dg.DagsterInstance) -> Iterator[str]:
     for dataset in instance.get_asset_records([dg.AssetKey(one.name) for one in DATASET_STAGES]):
         if dataset.asset_entry.last_materialization is not None:
             yield dataset.asset_entry.last_materialization.run_id
+
+
+def is_being_processed(instance: dg.DagsterInstance, demonstration: str) -> bool:
+    """Whether a run of the partition is going, whoever started it; one that was killed is not."""
+    filters = dg.RunsFilter(tags={PARTITION_TAG: demonstration}, statuses=_GOING)
+    dead = dead_runs(lock_folder(Path(instance.root_directory)))
+    return any(run.run_id not in dead for run in instance.get_runs(filters))
 
 
 def forget_partition(instance: dg.DagsterInstance, demonstration: str) -> int:

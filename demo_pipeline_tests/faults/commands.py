@@ -144,16 +144,14 @@ def _become_command(
 
 def _prepare(disturbance: Disturbance | None) -> None:
     """Do not wait long for what never gets better; then disturb. Workers are forked from here."""
-    from demo_pipeline.runs import batch, dataset_builds
+    from demo_pipeline.runs import dataset_builds
 
-    for module in (batch, dataset_builds):
-        vars(module)["COMMAND_PAUSES"] = (0.1, 0.1, 0.1)
-    vars(batch)["_forks"] = lambda _workspace: True
+    vars(dataset_builds)["COMMAND_PAUSES"] = (0.1, 0.1, 0.1)
     if disturbance is not None:
         Injection(disturbance).install()
 
 
 def preload() -> None:
     """Import what the command line and its workers need, before the first fork."""
-    for name in ("demo_pipeline.cli.app", "demo_pipeline.defs.command_reports", "s3fs"):
+    for name in ("demo_pipeline.cli.app", "demo_pipeline.defs.local_runs", "s3fs"):
         importlib.import_module(name)

@@ -1,6 +1,6 @@
 """Probes the screen video: opens it safely and reads the times of its frames.
 
-Belongs here: opening an untrusted MP4 file, reading its packets, the probe. Which frames a step
+Belongs here: opening an untrusted film, reading its packets, the probe. Which frames a step
 needs and how they are decoded is in observation/frames/.
 """
 
@@ -22,6 +22,8 @@ from demo_pipeline.settings import RecordingSettings
 
 _ROUNDING_PTS = 1  # PTS units: a constant frame interval is rounded to the time base
 _MAX_PIXELS = RecordingSettings().max_video_pixels
+# First bytes → demuxer; any other file is read as MP4 or MOV, which have no fixed first bytes.
+_CONTAINERS = {b"\x1a\x45\xdf\xa3": "matroska", b"FLV\x01": "flv"}
 _RE_RECORD = "upload the recording again; if this does not help, record the demonstration again"
 
 
@@ -70,24 +72,31 @@ class VideoPackets:
 
 @contextmanager
 def open_video(path: Path, max_pixels: int = _MAX_PIXELS) -> Iterator[tuple[Any, Any]]:
-    """Yield (container, first video stream) of an MP4 file, with one decoding thread.
+    """Yield (container, first video stream) of a film, with one decoding thread.
 
-    The demuxer is fixed and external references are disabled, so that a disguised playlist cannot
-    read other files. The decoder refuses larger frames than `max_pixels` before it allocates them:
+    Its first bytes choose among the demuxers of `_CONTAINERS`, whatever its name ends in, and
+    external references are disabled, so that a disguised playlist cannot read other files. The
+    decoder refuses larger frames than `max_pixels` before it allocates them:
     a file of a few kB can hold gigabytes of pixels, whatever its header says.
 
-    Raises `DemonstrationError` if the file is not an MP4 file or has no video.
+    Raises `DemonstrationError` if the file cannot be opened or has no video.
     """
+    kind, options = "mp4", {"protocol_whitelist": "file"}
     try:
-        container = av.open(
-            str(path), format="mp4", options={"protocol_whitelist": "file", "enable_drefs": "0"}
-        )
+        with path.open("rb") as file:
+            beginning = file.read(4)
+        kind = _CONTAINERS.get(beginning, kind)
+        options |= {"enable_drefs": "0"} if kind == "mp4" else {}
+        container = av.open(str(path), format=kind, options=options)
     except (av.error.FFmpegError, OSError, ValueError) as error:
         raise_disk_trouble(error, path)
-        raise _unreadable(f"cannot be opened as MP4: {_reason(error)}") from None
+        if isinstance(error, av.error.EOFError):
+            raise _unreadable("contains no frame: it ends after its header") from None
+        name = kind.upper() if kind != "matroska" else "Matroska"
+        raise _unreadable(f"cannot be opened as {name}: {_reason(error)}") from None
     with container:
         if not container.streams.video:
-            raise _unreadable("contains no video stream")
+            raise _unreadable("contains no video stream, and so no frame")
         stream = container.streams.video[0]
         if stream.codec_context is None:
             raise _unreadable("its video codec is not supported by this installation")

@@ -7,6 +7,7 @@ import av
 import numpy as np
 import pytest
 
+from demo_pipeline.observation.frames.video_reader import RecordedVideo, Span
 from demo_pipeline.problems import DemonstrationError, Severity
 from demo_pipeline.recording.video_probe import open_video, probe_video, read_packets
 from demo_pipeline.settings import RecordingSettings
@@ -89,6 +90,47 @@ def test_a_single_frame(tmp_path: Path) -> None:
     assert problems == []
 
 
+@pytest.mark.parametrize(
+    ("container", "codec", "pixels"),
+    [
+        ("matroska", "libx264", "yuv420p"),  # what OBS writes, under the name of an MP4
+        ("matroska", "libx265", "yuv420p10le"),
+        ("mp4", "libx265", "yuv420p10le"),
+        ("webm", "libsvtav1", "yuv420p"),
+        ("flv", "libx264", "yuv420p"),
+        ("mov", "libx264", "yuv420p"),
+    ],
+)
+def test_a_film_is_opened_whatever_its_container_is_called(
+    tmp_path: Path, container: str, codec: str, pixels: str
+) -> None:
+    path = tmp_path / "recording.mp4"
+    with av.open(path, "w", format=container) as film:
+        stream = film.add_stream(codec, rate=10)
+        stream.width, stream.height, stream.pix_fmt = 96, 64, pixels
+        for number in range(24):
+            frame = av.VideoFrame.from_ndarray(np.full((64, 96, 3), 10 * number, np.uint8))
+            frame.pts, frame.time_base = number, Fraction(1, 10)
+            film.mux(stream.encode(frame))
+        film.mux(stream.encode())
+    probe, problems = probe_video(path, PLAIN)
+    assert (problems, probe.frames, probe.pixel_format) == ([], 24, pixels)
+    video = RecordedVideo(path, read_packets(path))
+    assert np.allclose(np.diff(video.times), 0.1)
+    [last] = video.frames([Span(video.times[20] - 0.01, video.times[20] + 0.01)])
+    shown = last.picture.to_ndarray(format="rgb24").mean()
+    assert abs(shown - 200) < 6  # the frame of that time, not a neighbour
+
+
+def test_a_film_without_frames_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "recording.mp4"
+    with av.open(path, "w", format="matroska") as film:
+        stream = film.add_stream("libx264", rate=10)
+        stream.width, stream.height, stream.pix_fmt = 96, 64, "yuv420p"
+        film.start_encoding()
+    assert failure(path).startswith("contains no frame")
+
+
 # --- damage
 
 
@@ -158,7 +200,7 @@ def test_sound_without_pictures(tmp_path: Path) -> None:
         silence.rate = 44_100
         output.mux(stream.encode(silence))
         output.mux(stream.encode(None))
-    assert failure(path) == "contains no video stream"
+    assert failure(path) == "contains no video stream, and so no frame"
 
 
 def test_an_unsupported_codec(mp4: Path) -> None:

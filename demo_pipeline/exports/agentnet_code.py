@@ -121,7 +121,7 @@ def _lines(call: ActionCall) -> Iterator[str]:
         case "wait":
             seconds = call.seconds
             yield f"computer.wait({int(seconds) if seconds.is_integer() else seconds!r})"
-        case "drag" if call.start:
+        case "drag" if call.start and call.clicks == 1:
             yield f"pyautogui.moveTo({_named(call.start)})"
             yield f"pyautogui.dragTo({at}, button={call.button!r})"
         case "scroll":

@@ -202,8 +202,9 @@ def call_of(action: AnsweredAction, size: Pixel) -> ActionCall:
             return ActionCall("", "press", keys=tuple(keys), times=presses or 1)
         case WaitParameters(seconds=seconds):
             return ActionCall("", "wait", seconds=seconds)
-        case DragParameters(button=button):
-            return ActionCall("", "drag", at, places[0], button=button or "left", held=held)
+        case DragParameters(button=button, clicks=many):
+            call = ActionCall("", "drag", at, places[0], button=button or "left", held=held)
+            return replace(call, clicks=many or 1)
         case ScrollParameters(direction=direction, amount=amount):
             return ActionCall("", "scroll", at, direction=direction, amount=amount, held=held)
     button, clicks = known.get("button", "left"), known.get("clicks") or 1

@@ -23,7 +23,7 @@ from demo_pipeline.annotations.annotations import (
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.models import Text, points
 from demo_pipeline.desktopd.trajectory_reader import Trajectory
-from demo_pipeline.exports.answers import UNKNOWN_KEY
+from demo_pipeline.exports.answers import CLICKS_OF_BUTTON, UNKNOWN_KEY
 from demo_pipeline.exports.cua_lite_actions import (
     COMPUTER,
     LITE_DONE,
@@ -330,10 +330,10 @@ FORM = Form(
     description="Whole trajectories in CUA-Lite's form, from which its adapters render the "
     "training data of many agents. A row is the longest stretch of a trajectory that can be shown "
     "and said.",
-    code_version="9",
+    code_version="10",
     kinds=frozenset({"parquet"}),
     settings=STRETCH_SETTINGS,
-    exclusions=(*STRETCH_EXCLUSIONS, UNKNOWN_KEY),
+    exclusions=(*STRETCH_EXCLUSIONS, UNKNOWN_KEY, CLICKS_OF_BUTTON),
     unit="steps",
     whole=True,
     rows=stretch_rows(lite_actions, _row),

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from demo_pipeline.desktopd.models import Pixel
 from demo_pipeline.exports.answers import (
+    CLICKS_OF_BUTTON,
     UNKNOWN_KEY,
     AnsweredAction,
     InexpressibleError,
@@ -78,6 +79,8 @@ def lite_actions(action: AnsweredAction, size: Pixel) -> list[dict[str, Any]]:
             given = {"start_coordinate": _units(call.start)}
     given |= {"coordinate": _units(call.at)} if call.at else {}
     given |= {"button": call.button} if call.button != "left" else {}
+    if call.does == "drag" and call.clicks != 1:
+        raise InexpressibleError(CLICKS_OF_BUTTON)
     given |= {"clicks": call.clicks} if call.clicks != 1 else {}
     done = [{"action": _NAMES[call.does], **given}] * call.times
     if not (held := _lite_keys(call.held)):

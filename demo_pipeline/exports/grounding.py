@@ -209,7 +209,7 @@ def _screen_exclusion(made_of: Source, step: StepFiles) -> str:
     before = (one for one in candidate.hidden.actions if one.before_step <= step.index)
     if any(one.action_type == ActionType.TYPE for one in before):
         return "hidden_typing"  # its text is not known, and may be on the screen
-    if row["tree_agreement"] != "agrees":
+    if row["tree_agreement"] not in ("agrees", "partial"):
         return "tree_differs" if row["tree_agreement"] == "differs" else "tree_unchecked"
     age, lead = row["tree_age_ms"], row["lead_ms"]
     return "" if age is not None and lead is not None and age >= lead else "scan_after_frame"
@@ -258,7 +258,7 @@ FORM = Form(
     folder="grounding",
     description="A screenshot, words that name one element of it, its box and point: the elements "
     "of trees that agree with their screenshot, as far as they can be seen and told apart.",
-    code_version="9",
+    code_version="10",
     kinds=frozenset({"json", "parquet"}),
     settings=("max_hidden_share", *STEP_SETTINGS, "grounding_per_screen", "grounding_min_side"),
     exclusions=(*_SCREEN_EXCLUSIONS, *ELEMENT_EXCLUSIONS, _REPEATED),

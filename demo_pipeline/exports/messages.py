@@ -225,7 +225,7 @@ def _answer(draft: RecordDraft, settings: DatasetSettings) -> str:
     if not settings.action_line:
         return calls
     words = action_sentence(draft.calls, known.reasoning, (known.real_coords, known.end_coords))
-    return f"{ACTION_LINE}{words}\n{calls}"
+    return f"{ACTION_LINE}{words}\n{calls}" if words else calls
 
 
 def _pictures(record: MessagesRecord) -> Iterator[tuple[str, str]]:
@@ -280,7 +280,7 @@ FORM = Form(
     folder="messages",
     description="The same steps as chats: lines as qwen-vl-utils and ms-swift read them, tables as "
     "TRL, Axolotl and ms-swift do. The splits are those of the other exports.",
-    code_version="17",
+    code_version="18",
     kinds=frozenset({"json", "parquet"}),
     settings=(*DRAFT_SETTINGS, "action_line"),
     exclusions=DRAFT_EXCLUSIONS,

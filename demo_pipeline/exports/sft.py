@@ -110,11 +110,14 @@ class SftSample(Document):
     `freshness` and `tree_agreement` tell how far the tree can be trusted; others leave them out.
     `first_step` is there when earlier steps were trimmed off. With `reasoning_source` the reasoning
     is an annotation, with `instruction_source` the instruction: that of the action and of task.json
-    are others.
+    are others. `screen_changed` and `taken_back_by` tell what became of the step, where known.
     """
 
     left_out_when_none: ClassVar[frozenset[str]] = frozenset(
-        {"freshness", "tree_agreement", "first_step", "reasoning_source", "instruction_source"}
+        {
+            *("freshness", "tree_agreement", "first_step", "reasoning_source"),
+            *("instruction_source", "screen_changed", "taken_back_by"),
+        }
     )
 
     input: _SftInput
@@ -124,6 +127,8 @@ class SftSample(Document):
     first_step: Count | None = None
     reasoning_source: Literal["human", "model", "rule"] | None = None
     instruction_source: Literal["human", "model", "rule"] | None = None
+    screen_changed: bool | None = None
+    taken_back_by: Count | None = None
 
 
 def _pictures(sample: SftSample) -> Iterator[tuple[str, str]]:
@@ -143,6 +148,9 @@ def _faults(follows: bool, sample: SftSample, files: NamedFiles) -> Iterator[Fau
     differs = sample.input.ui_tree is None and sample.tree_agreement == "differs"
     nodes, faults = (None, []) if differs else _tree(sample.input.ui_tree, files, follows)
     yield from faults
+    if differs and action.target_element is not None:
+        message = "output.action.target_element: is of a tree that the sample does not have"
+        yield Fault("target_without_tree", message, "leave it out")
     yield from (Fault.of(one, "output.action") for one in check_action(action, nodes, ""))
     steps = range(sample.first_step or 0, action.step_index)
     yield from _history_faults(sample.input.history, steps)
@@ -242,6 +250,8 @@ def _step_faults(sample: SftSample, files: NamedFiles) -> Iterator[Fault]:
     for place, value in taken.items():
         step = value.get("step_index")
         known = isinstance(step, int) and files.document(f"{folder}/steps/{step:03d}/action.json")
+        if known and place == "output.action" and sample.input.ui_tree is None:
+            known = {**known, "target_element": None}
         if known and _plain(known) != _plain(value):
             message = f"{place}: differs from the action of step {step} of the trajectory"
             yield Fault("action_differs", message, "copy action.json of the step")
@@ -376,10 +386,13 @@ _COLUMNS: tuple[tuple[str, pa.DataType, str], ...] = (
     ("reasoning", pa.string(), "output.reasoning"),
     ("reasoning_source", pa.string(), "template: the program wrote the reasoning"),
     ("freshness", pa.string(), "of the tree: fresh, stale, changed, running, …"),
-    ("tree_agreement", pa.string(), "agrees or differs: tree and screenshot; unknown: unchecked"),
+    ("tree_agreement", pa.string(), "agrees, partial, differs or unknown: tree and screenshot"),
+    ("screen_changed", pa.bool_(), "until the next screenshot; null: not known"),
+    ("taken_back_by", pa.int32(), "the later step that undoes it by keys; null: none known"),
 )
+_NULLABLE = ("ui_tree", "screen_changed", "taken_back_by")
 SFT_SCHEMA = described_schema(
-    [(name, kind, name == "ui_tree", text) for name, kind, text in _COLUMNS],
+    [(name, kind, name in _NULLABLE, text) for name, kind, text in _COLUMNS],
     {
         "trajectory_id task_id application instruction screenshot ui_tree": TEXT,
         "step_index": COUNT,
@@ -388,6 +401,7 @@ SFT_SCHEMA = described_schema(
         "reasoning_source": one_of("template", "imported", "human", "model", "rule"),
         "freshness": one_of(*FRESHNESS),
         "tree_agreement": one_of(*AGREEMENTS),
+        "taken_back_by": COUNT,
     },
 )
 _WORDED = described_schema(
@@ -470,10 +484,11 @@ def _sample(
     sample: dict[str, Any] = {
         "input": dict(zip(_INPUT, given, strict=True)),
         "output": {
-            "action": step.action.model_dump(mode="json"),
+            "action": step.action.model_dump(mode="json") | (_UNAIMED if tree is None else {}),
             "reasoning": step.action.reasoning,
         },
         **{name: known[name] for name in _OF_STEP},
+        **{name: known[name] for name in _BECAME if known.get(name) is not None},
     }
     if first := made_of.trajectory.steps[0].index:
         sample["first_step"] = first
@@ -485,6 +500,10 @@ def _sample(
 
 _INPUT = ("instruction", "screenshot", "ui_tree", "history")
 _OF_STEP = ("freshness", "tree_agreement")  # of the provenance
+
+
+_BECAME = ("screen_changed", "taken_back_by")  # likewise, where it is known
+_UNAIMED = {"target_element": None}  # without its tree an id points at nothing
 
 
 _OPTIONAL = (*_OF_STEP, "reasoning_source", "instruction_source")
@@ -504,7 +523,8 @@ def _columns(sample: Mapping[str, Any]) -> dict[str, Any]:
         "ui_tree": tree if tree is None or isinstance(tree, str) else json_text(tree),
     }
     shown = {name: text and replace_surrogates(text) for name, text in texts.items()}
-    return {"step_index": action["step_index"], **shown}
+    became = {name: sample.get(name) for name in _BECAME}
+    return {"step_index": action["step_index"], **became, **shown}
 
 
 # `samples` holds all; `train`, `val`, `test` and, when it has a sample, `held_out` hold the splits.
@@ -519,7 +539,7 @@ FORM = Form(
     description="OSWorld-Desktopd SFT samples: one per step with instruction, screenshot, tree, "
     "history, action and reasoning, together and by split. Failed demonstrations are left out and "
     "counted.",
-    code_version="16",
+    code_version="17",
     kinds=frozenset({"json", "parquet"}),
     settings=("max_hidden_share", *STEP_SETTINGS, "include_stale_trees", "sft_trees"),
     exclusions=(*STEP_EXCLUSIONS[:2], INCOMPLETE, *LEAK_EXCLUSIONS),

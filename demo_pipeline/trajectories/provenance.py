@@ -98,6 +98,12 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     *_ACTION_COLUMNS,
     ("wheel_method", pa.string(), True, "scroll: evidence, override or unit_signature"),
     ("wheel_disagrees", pa.bool_(), True, "scroll: the video shows the opposite sign of the rule"),
+    ("screen_changed", pa.bool_(), True, "until the next screenshot; null: not known"),
+    ("changed_x", pa.int32(), True, "box of the largest part that changed, canvas pixels"),
+    ("changed_y", pa.int32(), True, "box of the largest part that changed, canvas pixels"),
+    ("changed_width", pa.int32(), True, "box of the largest part that changed, canvas pixels"),
+    ("changed_height", pa.int32(), True, "box of the largest part that changed, canvas pixels"),
+    ("taken_back_by", pa.int32(), True, "the later step that undoes it by keys; null: none known"),
     ("off_screen", pa.bool_(), False, "the action is outside the recorded screen"),
     ("hidden_before", pa.int32(), False, "hidden actions between the previous step and this one"),
     ("complete", pa.bool_(), False, "no action of the demonstration is hidden"),
@@ -152,6 +158,8 @@ PROVENANCE_SCHEMA = described_schema(
         "direction": one_of("up", "down", "left", "right").where("action_type", "scroll"),
         "amount": COUNT.where("action_type", "scroll"),
         "target_name": ANY.where("target_role"),
+        "changed_y changed_width changed_height": ANY.where("changed_x"),
+        "taken_back_by": COUNT,
         "wheel_method": one_of("evidence", "override", "unit_signature").where(
             "action_type", "scroll"
         ),

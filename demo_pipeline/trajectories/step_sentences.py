@@ -2,7 +2,8 @@
 
 Belongs here: the phrases, by kind of action and role of the target, and which names of elements a
 person can read. A sentence says nothing that the action and its target do not tell: a click on a
-tick box may set or clear it, and what a drag did to a file is not known. Typed text is never in it.
+tick box may set or clear it, and what a drag did to a file is not known. Typed text is never in it:
+the action has it. Where neither an element nor a window is known, nothing is said.
 """
 
 import re
@@ -19,6 +20,8 @@ from demo_pipeline.desktopd.models import (
     Role,
     ScrollParameters,
     TargetElement,
+    TypeParameters,
+    WaitParameters,
 )
 from demo_pipeline.files.shown_text import MARKER
 
@@ -126,27 +129,44 @@ _SCROLLED = frozenset(
 )
 _CONTAINERS = _SCROLLED | {Role.DESKTOP, Role.TOOLBAR, Role.MENUBAR, Role.STATUSBAR, Role.TASKBAR}
 _NAMED_ALONE = frozenset({Role.LABEL, Role.UNKNOWN})  # their roles are not words of a person
+_DRAGGED = {
+    None: ("Drag", "text"),
+    2: ("Double-click and drag", "words"),
+    3: ("Triple-click and drag", "lines"),
+}
 _KEYS = {"pageup": "Page Up", "pagedown": "Page Down", "capslock": "Caps Lock"}
 
 
 def step_sentence(
-    kind: ActionType, parameters: Parameters, target: TargetElement | None, box: _Box | None
+    kind: ActionType,
+    parameters: Parameters,
+    target: TargetElement | None,
+    box: _Box | None,
+    window: str = "",
 ) -> str:
-    """What a person did, as in `Click the "Save" button.`.
+    """What a person did, as in `Click the "Save" button.`; empty where nothing tells it.
 
     Args:
         kind: of the action.
         parameters: of the action.
         target: the element that it acted on; None: not known.
         box: left, top, width and height of the target on the canvas; None: not known.
+        window: the title of the window; empty: not known.
     """
+    title = shown_name(window)[:MOST_CHARACTERS].rstrip()
+    within = f'in the "{title}" window' if title else ""
     held = getattr(parameters, "modifiers", None)
     keys = f" while holding {_chord(held)}" if held else ""
-    return f"{_what(kind, parameters, target, box)}{keys}."
+    said = _what(kind, parameters, target, box, within)
+    return said and f"{said}{keys}."
 
 
 def _what(
-    kind: ActionType, parameters: Parameters, target: TargetElement | None, box: _Box | None
+    kind: ActionType,
+    parameters: Parameters,
+    target: TargetElement | None,
+    box: _Box | None,
+    within: str,
 ) -> str:
     match parameters:
         case DragParameters():
@@ -155,15 +175,24 @@ def _what(
             notches = "1 notch" if amount == 1 else f"{amount} notches"
             return f"Scroll {direction} {notches}{_scrolled(target)}"
         case HotkeyParameters(keys=keys, presses=presses):
-            return f"Press {_chord(keys)}" + (f" {presses} times" if presses else "")
-    if kind is ActionType.TYPE:
-        into = target is not None and target.role in _TYPED_INTO
-        return f"Type the text into {element_phrase(target)}" if into else "Type the text"
-    if kind is ActionType.WAIT:
-        return "Wait until the screen has settled"
+            on = f" on {element_phrase(target)}" if target and keys == ["space"] else ""
+            return f"Press {_chord(keys)}{on}" + (f" {presses} times" if presses else "")
+        case TypeParameters(text=text):
+            return _typed(text, target, within)
+        case WaitParameters():
+            return f"Wait for {element_phrase(target)}" if target and target.name.strip() else ""
     if isinstance(parameters, ClickParameters | PointParameters):
-        return f"{_click(kind, parameters)} {_place(parameters, target)}"
+        known = element_phrase(target) or within
+        return known and f"{_click(kind, parameters)} {_place(parameters, target, within)}"
     raise TypeError(f"no sentence for {kind}")
+
+
+def _typed(text: str, target: TargetElement | None, within: str) -> str:
+    if target is not None and target.role in _TYPED_INTO:
+        return f"Type the text into {element_phrase(target)}"
+    if not text.strip(" "):
+        return "Press Space" + (f" {len(text)} times" if len(text) > 1 else "")
+    return within and f"Type the text {within}"
 
 
 def _click(kind: ActionType, parameters: Parameters) -> str:
@@ -174,12 +203,14 @@ def _click(kind: ActionType, parameters: Parameters) -> str:
     return _VERBS[kind]
 
 
-def _place(parameters: ClickParameters | PointParameters, target: TargetElement | None) -> str:
+def _place(
+    parameters: ClickParameters | PointParameters, target: TargetElement | None, within: str
+) -> str:
     """What was clicked; also where, when no name tells it from others."""
     element = element_phrase(target)
     where = f"at ({parameters.x}, {parameters.y})"
     if target is None or not element:
-        return where
+        return f"{within} {where}"
     named = element if target.name.strip() else f"{element} {where}"
     return f"in {named}" if target.role in _TEXT else named
 
@@ -190,12 +221,13 @@ def _drag(parameters: DragParameters, target: TargetElement | None, box: _Box | 
     ends, element = f"from {start} to {end}", element_phrase(target)
     if parameters.button not in (None, "left"):
         return f"Drag {ends} with the {parameters.button} button"
+    verb, what = _DRAGGED[parameters.clicks]
     within = box is not None and _inside(start, box) and _inside(end, box)
     if within and target is not None and target.role in _TEXT:
-        return f"Select the text {ends} in {element}"
+        return f"Select the {what} {ends} in {element}"
     if target is None or not element or target.role in _CONTAINERS | _TEXT:
-        return f"Drag {ends}"
-    return f"Drag {'' if target.role in _MOVED else 'from '}{element} to {end}"
+        return f"{verb} {ends}"
+    return f"{verb} {'' if target.role in _MOVED else 'from '}{element} to {end}"
 
 
 def _inside(point: tuple[int, int], box: _Box) -> bool:

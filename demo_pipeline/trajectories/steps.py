@@ -8,6 +8,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from demo_pipeline.actions.action_tables import CONTINUED, POINTER_TYPES, Action
@@ -20,7 +21,13 @@ from demo_pipeline.actions.scrolls import (
     scroll_direction,
     sign_disagrees,
 )
-from demo_pipeline.desktopd.models import PARAMETERS, ActionType, StepAction, TargetElement
+from demo_pipeline.desktopd.models import (
+    PARAMETERS,
+    ActionType,
+    Parameters,
+    StepAction,
+    TargetElement,
+)
 from demo_pipeline.observation.clock.canvas import Canvas
 from demo_pipeline.observation.frames.evidence import Evidence
 from demo_pipeline.observation.frames.frame_choice import Reason
@@ -150,7 +157,7 @@ def build_steps(
         disagrees = sign_disagrees(recorded.wheel_sum, recorded.direction, evidence.wheel)
         written = _step_action(len(steps), action, tree, canvas, waits)
         steps.append(Step(action, written, frame, tree, disagrees))
-    return Steps(tuple(steps), HiddenActions(tuple(hidden)), neither)
+    return Steps(tuple(_with_awaited(steps, evidence)), HiddenActions(tuple(hidden)), neither)
 
 
 def _step_action(
@@ -167,8 +174,30 @@ def _step_action(
         action_type=kind,
         parameters=parameters,
         target_element=target,
-        reasoning=step_sentence(kind, parameters, target, _box(tree)),
+        reasoning=_sentence(kind, parameters, tree, target),
     )
+
+
+def _sentence(
+    kind: ActionType, parameters: Parameters, tree: _Row, target: TargetElement | None
+) -> str:
+    """What was done, by the words that name the target and the window."""
+    known = target and target.model_copy(update={"name": tree.get("target_label") or target.name})
+    return step_sentence(kind, parameters, known, _box(tree), tree.get("window_title") or "")
+
+
+def _with_awaited(steps: Sequence[Step], evidence: Evidence) -> Iterator[Step]:
+    """The steps; waits for what the next step acted on name it."""
+    waits = {wait.action_index for wait in evidence.waits if wait.acted_on}
+    for step, after in pairwise([*steps, None]):
+        if step is None:
+            continue
+        if after is not None and step.action.action_index in waits:
+            target, tree = after.written.target_element, after.tree
+            said = _sentence(ActionType.WAIT, step.written.parameters, tree, target)
+            yield replace(step, written=step.written.model_copy(update={"reasoning": said}))
+        else:
+            yield step
 
 
 def _as_filmed(action: Action, vote: WheelVote) -> Action:

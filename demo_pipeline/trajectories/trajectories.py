@@ -4,6 +4,7 @@ Belongs here: joining actions, frames and trees into numbered steps, task.json, 
 tables of provenance and hidden actions, and the stage's checks.
 """
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from demo_pipeline.actions.action_tables import Action, read_actions
+from demo_pipeline.actions.inputs import inputs_of
 from demo_pipeline.desktopd.models import ActionType, Difficulty, ModelInfo, Result, Task
 from demo_pipeline.desktopd.validator import validate_trajectory
 from demo_pipeline.files.atomic_write import link_or_copy
@@ -24,6 +26,7 @@ from demo_pipeline.files.shown_text import replace_surrogates
 from demo_pipeline.observation.clock.clock import Clock
 from demo_pipeline.observation.frames.evidence import Evidence
 from demo_pipeline.observation.frames.last_action import FINAL_FILE
+from demo_pipeline.observation.frames.picture_files import read_picture_facts
 from demo_pipeline.observation.frames.screenshots import read_evidence, read_frames
 from demo_pipeline.observation.frames.video_reader import Span
 from demo_pipeline.observation.trees.ui_trees import read_tree_rows
@@ -45,6 +48,10 @@ from demo_pipeline.trajectories.provenance import (
     read_hidden_actions,
     write_hidden_actions,
     write_provenance,
+)
+from demo_pipeline.trajectories.step_effects import (
+    change_between,
+    steps_taken_back,
 )
 from demo_pipeline.trajectories.steps import Step, Steps, build_steps
 
@@ -73,16 +80,16 @@ def build_trajectory(  # noqa: PLR0917 - the stage's inputs, in the order of the
     Raises:
         DemonstrationError: no instruction, or no action that can be a step.
     """
-    actions = read_actions(actions_folder)
     evidence = read_evidence(screenshots_folder)
     assignment = assignment_of(manifest.parsed_meta())
     frames, trees = read_frames(screenshots_folder), read_tree_rows(trees_folder)
     filmed = Span(manifest.video.first_pts_s, manifest.video.last_pts_s)
-    built = build_steps(actions, frames, trees, evidence, filmed)
+    built = build_steps(read_actions(actions_folder), frames, trees, evidence, filmed)
     if not built.steps:
         raise DemonstrationError(_no_steps(manifest, built))
     task = _task(assignment, len(built.steps), settings, task_match)
-    result = _result(manifest, built, _milliseconds(read_events(events_folder)))
+    events = read_events(events_folder)
+    result = _result(manifest, built, _milliseconds(events))
     dump_json(out / "task.json", task)
     dump_json(out / "result.json", result)
     link_or_copy(screenshots_folder / FINAL_FILE, out / "final_screenshot.png")
@@ -92,19 +99,50 @@ def build_trajectory(  # noqa: PLR0917 - the stage's inputs, in the order of the
         link_or_copy(screenshots_folder / step.frame["file"], folder / "screenshot.png")
         link_or_copy(trees_folder / step.tree["file"], folder / "ui_tree.json")
         dump_json(folder / "action.json", step.written)
+    changes = _changes(built, screenshots_folder, events, evidence)
     rows = [
         {
+            **changed,
             **_provenance(step, manifest, assignment, evidence),
             "end_filmed": is_end_filmed(step.action, evidence.clock, manifest.video),
             **_task_match_row(task_match),
-            "hidden_before": len(built.hidden.before(step.written.step_index)),
-            "complete": not built.hidden,
         }
-        for step in built.steps
+        for step, changed in zip(built.steps, changes, strict=True)
     ]
     write_provenance(out / PROVENANCE_FILE, rows)
     write_hidden_actions(out, manifest.id, built.hidden.actions)
     return _summary(task, result, built, rows)
+
+
+def _changes(
+    built: Steps, screenshots: Path, events: pa.Table, evidence: Evidence
+) -> Iterator[dict[str, Any]]:
+    """Of each step, the columns of what changed, of what undid it and of hidden actions."""
+    steps, undone = built.steps, steps_taken_back(built.steps)
+    facts = read_picture_facts(screenshots)
+    moves = [item for item in inputs_of(events) if item.x is not None and item.y is not None]
+    times = [item.time for item in moves]
+
+    def pointer(step: Step) -> Iterator[tuple[float, float]]:
+        """Where the pointer is in a screenshot, canvas pixels."""
+        canvas = evidence.screen().at(step.action.press_ms).canvas or evidence.canvas
+        last = bisect_right(times, evidence.clock.event_time(step.frame["pts"])) - 1
+        for found in moves[max(0, last) : max(0, last) + 1]:
+            yield canvas.to_canvas(found.x or 0.0, found.y or 0.0)
+
+    for step, later in zip(steps, [*steps[1:], None], strict=True):
+        index = step.written.step_index
+        after = None if later is None or built.hidden.before(index + 1) else later
+        both = [at for one in (step, after) if one is not None for at in pointer(one)]
+        shown, next_shown = (
+            None if one is None else facts.get(one.frame["file"]) for one in (step, after)
+        )
+        yield {
+            **change_between(shown, next_shown, both),
+            "taken_back_by": undone.get(index),
+            "hidden_before": len(built.hidden.before(index)),
+            "complete": not built.hidden,
+        }
 
 
 def _no_steps(manifest: RecordingManifest, built: Steps) -> Problem:

@@ -39,7 +39,7 @@ TRAJECTORIES_STAGE: Stage[RecordingInputs] = Stage(
     "action, and result. provenance.parquet records the source of each step, "
     "hidden_actions.parquet the actions that no screenshot shows.",
     kinds=frozenset({"json", "parquet"}),
-    code_version="11",
+    code_version="12",
     inputs=("raw_recordings", "events", "actions", "screenshots", "ui_trees"),
     section=lambda settings: settings.trajectories,
     build=_run_trajectories,
@@ -85,7 +85,7 @@ CONTACT_SHEETS_STAGE: Stage[RecordingInputs] = Stage(
     description="Every step as a tile on JPEG sheets, for people: its screenshot with action and "
     "target drawn on it, reason code, lead, freshness of the tree, and LEAK or UNAVOIDABLE.",
     kinds=frozenset({"jpeg", "opencv"}),
-    code_version="6",
+    code_version="7",
     inputs=("screenshots", "trajectories"),
     section=lambda _: Section(),  # no setting changes a contact sheet
     build=_run_contact_sheets,

@@ -37,14 +37,14 @@ def said(kind: str, values: dict, role: str = "", name: str = "", box: Box | Non
 @pytest.mark.parametrize(
     ("kind", "values", "role", "name", "sentence"),
     [
-        ("click", PLACE, "", "", "Click at (10, 20)."),
+        ("click", PLACE, "", "", ""),
         ("click", PLACE, "button", "Save", 'Click the "Save" button.'),
         ("click", PLACE, "button", "", "Click the button at (10, 20)."),
         ("click", PLACE, "menuitem", "View", 'Click the "View" menu item.'),
         ("click", PLACE, "checkbox", "Agree", 'Click the "Agree" checkbox.'),
         ("click", PLACE, "textfield", "Name", 'Click in the "Name" text field.'),
         ("click", PLACE, "label", "Power", 'Click "Power".'),
-        ("click", PLACE, "unknown", "", "Click at (10, 20)."),
+        ("click", PLACE, "unknown", "", ""),
         ("click", {**PLACE, "clicks": 3}, "textarea", "A", 'Triple-click in the "A" text area.'),
         ("click", {**PLACE, "button": "middle"}, "link", "More", 'Middle-click the "More" link.'),
         (
@@ -61,8 +61,13 @@ def said(kind: str, values: dict, role: str = "", name: str = "", box: Box | Non
         ("scroll", SCROLL, "button", "Save", "Scroll down 2 notches."),
         ("scroll", {**SCROLL, "amount": 1}, "", "", "Scroll down 1 notch."),
         ("type", {"text": TYPED}, "textfield", "Name", 'Type the text into the "Name" text field.'),
-        ("type", {"text": TYPED}, "table", "Files", "Type the text."),
-        ("type", {"text": TYPED}, "", "", "Type the text."),
+        ("type", {"text": TYPED}, "table", "Files", ""),
+        ("type", {"text": TYPED}, "", "", ""),
+        ("type", {"text": " "}, "", "", "Press Space."),
+        ("type", {"text": "   "}, "", "", "Press Space 3 times."),
+        ("hotkey", {"keys": ["space"]}, "button", "Book", 'Press Space on the "Book" button.'),
+        ("wait", {"seconds": 3.0}, "listitem", "Ada", 'Wait for the "Ada" list item.'),
+        ("wait", {"seconds": 3.0}, "", "", ""),
         ("hotkey", {"keys": ["ctrl", "s"]}, "", "", "Press Ctrl+S."),
         ("hotkey", {"keys": ["pagedown"], "presses": 3}, "", "", "Press Page Down 3 times."),
         ("drag", ENDS, "", "", "Drag from (10, 20) to (90, 25)."),
@@ -90,10 +95,25 @@ def test_a_drag_within_a_text_selects_it(box: Box | None, sentence: str) -> None
     assert said("drag", ENDS, "textarea", "Body", box) == sentence
 
 
+def test_a_drag_that_began_with_a_double_click_selects_words() -> None:
+    words = {**ENDS, "clicks": 2}
+    assert said("drag", words, "textarea", "Body", (0, 0, 100, 40)).startswith("Select the words")
+    assert said("drag", words) == "Double-click and drag from (10, 20) to (90, 25)."
+
+
+def test_without_an_element_the_window_is_named() -> None:
+    parameters = PARAMETERS[ActionType.CLICK].model_validate(PLACE)
+    named = step_sentence(ActionType.CLICK, parameters, None, None, "Bird ledger")
+    assert named == 'Click in the "Bird ledger" window at (10, 20).'
+    typing = PARAMETERS[ActionType.TYPE].model_validate({"text": TYPED})
+    named = step_sentence(ActionType.TYPE, typing, None, None, "Notes")
+    assert named == 'Type the text in the "Notes" window.'
+
+
 @given(st.sampled_from(list(VALUES)), st.sampled_from(["", *Role]), st.text(max_size=200))
 def test_it_is_one_short_line_without_what_was_typed(kind: str, role: str, name: str) -> None:
     sentence = said(kind, VALUES[kind], role, name)
-    assert re.fullmatch(r"[A-Z][^\n]*\.", sentence)
+    assert re.fullmatch(r"([A-Z][^\n]*\.)?", sentence)
     assert len(sentence) < 180
     assert TYPED not in sentence
     assert not role or said(kind, VALUES[kind], role, " ").count('"') == 0

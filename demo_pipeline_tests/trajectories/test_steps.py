@@ -55,24 +55,24 @@ def stepped(
 @pytest.mark.parametrize(
     ("action", "parameters", "sentence"),
     [
-        (act("click", button="left", clicks=1), {**AT, "button": "left"}, f"Click {SAID}."),
+        (act("click", button="left", clicks=1), {**AT, "button": "left"}, ""),
         (
             act("click", button="middle", clicks=1),
             {**AT, "button": "middle"},
-            f"Middle-click {SAID}.",
+            "",
         ),
         (
             act("click", button="left", clicks=3),
             {**AT, "button": "left", "clicks": 3},
-            f"Triple-click {SAID}.",
+            "",
         ),
         (
             act("click", button="left", clicks=1, modifiers=["ctrl", "shift"]),
             {**AT, "button": "left", "modifiers": ["ctrl", "shift"]},
-            f"Click {SAID} while holding Ctrl+Shift.",
+            "",
         ),
-        (act("double_click", clicks=2, button="left"), AT, f"Double-click {SAID}."),
-        (act("right_click", clicks=1, button="right"), AT, f"Right-click {SAID}."),
+        (act("double_click", clicks=2, button="left"), AT, ""),
+        (act("right_click", clicks=1, button="right"), AT, ""),
         (
             act("drag", end_x=0.0, end_y=0.0, button="left"),
             {**DRAGGED, "end_x": 0, "end_y": 138},
@@ -88,7 +88,7 @@ def stepped(
             {**AT, "direction": "down", "amount": 3},
             "Scroll down 3 notches.",
         ),
-        (act("type", text="secret words"), {"text": "secret words"}, "Type the text."),
+        (act("type", text="secret words"), {"text": "secret words"}, ""),
         (act("hotkey", keys=["ctrl", "a"]), {"keys": ["ctrl", "a"]}, "Press Ctrl+A."),
         (act("hotkey", keys=["enter"], presses=1), {"keys": ["enter"]}, "Press Enter."),
         (
@@ -106,6 +106,34 @@ def test_each_kind_of_action(action: Action, parameters: dict[str, Any], sentenc
     assert written["reasoning"] == sentence
     assert written["target_element"] is None
     assert "secret" not in written["reasoning"]
+
+
+def test_a_press_that_was_never_released_is_no_step() -> None:
+    found = stepped(act("click", button="left", clicks=1, flags=["never_released"]))
+    assert not found.steps
+    assert found.left_out["never_released"] == 1
+
+
+def test_a_drag_by_words_says_its_clicks() -> None:
+    (step,) = stepped(act("drag", end_x=900.0, end_y=500.0, button="left", clicks=2)).steps
+    assert step.written.parameters.model_dump()["clicks"] == 2
+
+
+@pytest.mark.parametrize(("role", "kind"), [("button", "hotkey"), ("textfield", "type")])
+def test_a_space_presses_a_button_and_is_text_in_a_field(role: str, kind: str) -> None:
+    (step,) = stepped(act("type", text=" "), target={**TARGET, "target_role": role}).steps
+    assert step.written.action_type == kind
+    if kind == "hotkey":
+        assert step.written.parameters.model_dump()["keys"] == ["space"]
+
+
+def test_a_wait_names_what_the_next_step_acted_on() -> None:
+    click = {"button": "left", "clicks": 1}
+    actions = act("click", **click), act("pause", seconds=3.0), act("click", **click)
+    for acted_on, said in ((True, 'Wait for the "Place order" button.'), (False, "")):
+        wait = Wait(action_index=1, seconds=3.0, settled_s=9.0, acted_on=acted_on)
+        found = stepped(*actions, trees=[NO_TARGET, NO_TARGET, TARGET], waits=(wait,))
+        assert found.steps[1].written.reasoning == said
 
 
 def test_a_pause_is_a_step_only_when_it_was_a_wait() -> None:

@@ -98,6 +98,8 @@ def _described(
     button = parameters.get("button")
     if isinstance(action.parameters, DragParameters) and button in ("right", "middle"):
         note += f" with the {button} button"
+    if isinstance(action.parameters, DragParameters) and action.parameters.clicks:
+        note += f" after {action.parameters.clicks - 1} clicks there"
     return calls, note
 
 

@@ -24,6 +24,7 @@ class Wait(_Frozen):
     action_index: int
     seconds: float = Field(description="without input")
     settled_s: float = Field(description="video time at which the screen came to rest")
+    acted_on: bool = Field(False, description="the next action is at what appeared")
 
 
 class SinceScanEvidence(_Frozen):

@@ -508,9 +508,10 @@ class WaitObserver:
             if rest is not None:
                 interval, settled_s = changes.interval, round(rest, 6)
                 seconds = round(interval.seconds, 3)
-                waits.append(
-                    Wait(action_index=interval.pause, seconds=seconds, settled_s=settled_s)
-                )
+                came = union((cells for _, cells in changes.late), changes.new) & changes.new
+                acted_on = bool(interval.place and (changes.filled(came) & changes.place).any())
+                known = {"action_index": interval.pause, "acted_on": acted_on}
+                waits.append(Wait(**known, seconds=seconds, settled_s=settled_s))
         return waits
 
     def _changed(

@@ -2,7 +2,8 @@
 
 Belongs here: reading a scan in every form that recorders write (a regular scan is decoded fast; any
 other keeps what is usable), and problems for people, without names or values of elements. The
-content of text fields (`value`) is never read. Mapping the nodes to the canvas is in step_tree.py.
+`value` of a node is read only to name what is pressed and has no name, never of text fields.
+Mapping the nodes to the canvas is in step_tree.py.
 """
 
 import json
@@ -43,7 +44,8 @@ class _RawBox(msgspec.Struct, gc=False):
 class RawNode(msgspec.Struct, gc=False):
     """One node. `states` is JSON text, so that equal texts are parsed only once.
 
-    `absolute_position` and `size` are JSON texts, too: only macOS recorders write them.
+    `absolute_position` and `size` are JSON texts, too: only macOS recorders write them. So is
+    `value`: the content of a field, but of an icon often its name.
     """
 
     role: str | None = None
@@ -53,6 +55,7 @@ class RawNode(msgspec.Struct, gc=False):
     children: "list[RawNode] | RawNode | None" = None
     absolute_position: msgspec.Raw = msgspec.Raw(b"")
     size: msgspec.Raw = msgspec.Raw(b"")
+    value: msgspec.Raw = msgspec.Raw(b"")
 
     @property
     def box(self) -> tuple[float, float, float, float]:

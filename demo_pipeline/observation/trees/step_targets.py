@@ -230,6 +230,16 @@ class StepTargets:
             self._end_ms = max(self._end_ms, action.end_ms)
         return agreement, *found
 
+    def window(self, action: Action, tree: StepTree, target: Element | None) -> int | None:
+        """Position of the window that an action was in; None: not known."""
+        if target is not None:
+            return tree.windows_around[target.position]
+        if action.action_type not in POINTER_TYPES or action.x is None or action.y is None:
+            return None
+        seen = self._seen.get(action.action_index)
+        found = seen.window if seen else None
+        return front_window(tree, action.x, action.y) if found is None else found
+
     def _contradictions(
         self, action: Action, earlier: Sequence[Action], tree: StepTree, current: CurrentScan
     ) -> Sequence[Contradiction] | None:

@@ -132,6 +132,7 @@ _IGNORED_STATES = frozenset({"enabled"})  # the normal case, for which no state 
 _SIDES = ("x", "y", "width", "height")
 
 _WINDOWS = frozenset({"window", "dialog"})
+_NAMED_BY_VALUE = frozenset({"button", "icon", "image", "link", "menuitem", "tab", "label"})
 SPARSE_NODES = 5  # nodes with an area; an empty window has fewer
 
 States = tuple[str, ...]
@@ -312,6 +313,16 @@ class StepTree:
             {side: value for side, (value,) in zip(_SIDES, bounds, strict=True)},
             self.box(position),
         )
+
+    def label(self, position: int) -> str:
+        """The name of a node; of a nameless one that is pressed, its value where that is text."""
+        raw = self.raws[position]
+        if _text(raw.name).strip() or self.roles[position] not in _NAMED_BY_VALUE:
+            return _text(raw.name)
+        try:
+            return _text(msgspec.json.decode(bytes(raw.value), type=str))
+        except msgspec.DecodeError:
+            return ""
 
     def to_bytes(self) -> bytes:
         """ui_tree.json on one line with a final newline; any depth works."""

@@ -71,6 +71,8 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("target_id", pa.string(), True, "id in NNN.json; null: no target is known"),
     ("target_role", pa.string(), True, "OSWorld-Desktopd role"),
     ("target_name", pa.string(), True, "name of the element"),
+    ("target_label", pa.string(), True, "the words that name it: its name or the log's value"),
+    ("window_title", pa.string(), True, "of the window acted in; null: not known for certain"),
     ("target_x", pa.int32(), True, "box on the canvas, pixels"),
     ("target_y", pa.int32(), True, "box on the canvas, pixels"),
     ("target_width", pa.int32(), True, "box on the canvas, pixels"),
@@ -97,7 +99,7 @@ UI_TREES_SCHEMA = described_schema(
         "tree_agreement": one_of(*Agreement),
         "target_id": fitting(NODE_ID_PATTERN),
         "target_role": one_of(*Role).where("target_id"),
-        "target_name target_x target_y": ANY.where("target_id"),
+        "target_name target_label target_x target_y": ANY.where("target_id"),
         "target_width target_height": COUNT.where("target_id"),
         "target_method": one_of("hit_test", "focused", "last_click", "typed", "tab", "none"),
     },
@@ -143,7 +145,10 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
         last = (tree, out / name)
         agreement, target, method = targets.step(action, actions[:number], tree, current)
         row = _row(action, name, current, tree, target=target, method=method)
-        rows.append({**row, "tree_agreement": str(agreement)})
+        titled = agreement is Agreement.AGREES and action.action_type != "pause"
+        window = targets.window(action, tree, target) if titled else None
+        title = None if window is None else tree.label(window)
+        rows.append({**row, "tree_agreement": str(agreement), "window_title": title or None})
         unknown.update(tree.unknown_roles)
         if action.action_type != "pause":
             since = max(since, action.end_ms)
@@ -185,6 +190,7 @@ def _row(
         "target_id": target.id if target else None,
         "target_role": target.role if target else None,
         "target_name": target.name if target else None,
+        "target_label": tree.label(target.position) if target else None,
         "target_method": method,
         **{f"target_{side}": bounds.get(side) for side in ("x", "y", "width", "height")},
         "cursor_agrees": agrees_with_cursor(tree),

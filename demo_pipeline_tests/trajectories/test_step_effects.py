@@ -1,0 +1,96 @@
+"""What changed after a step, and which later step took it back."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from demo_pipeline.actions.action_tables import Action
+from demo_pipeline.desktopd.models import PARAMETERS, ActionType, StepAction, TargetElement
+from demo_pipeline.observation.frames.picture_files import PictureFacts
+from demo_pipeline.trajectories.step_effects import change_between, steps_taken_back
+from demo_pipeline.trajectories.steps import Step
+
+GREY = np.full((135, 240), 200, np.uint8)
+SCREEN = PictureFacts(GREY, black=False)
+
+
+def painted(*boxes: tuple[int, int, int, int]) -> Any:
+    """The screen with dark boxes: x, y, width, height in cells of 8 pixels."""
+    picture = GREY.copy()
+    for x, y, width, height in boxes:
+        picture[y : y + height, x : x + width] = 40
+    return PictureFacts(picture, black=False)
+
+
+def test_the_largest_part_that_changed_is_where() -> None:
+    clock, dialog = (230, 2, 4, 2), (50, 40, 30, 20)
+    found = change_between(SCREEN, painted(clock, dialog), [])
+    assert found == {
+        "screen_changed": True,
+        "changed_x": 400,
+        "changed_y": 320,
+        "changed_width": 240,
+        "changed_height": 160,
+    }
+
+
+@pytest.mark.parametrize(
+    "after", [SCREEN, PictureFacts(GREY - 3, black=False), painted((120, 50, 3, 4))]
+)
+def test_noise_and_the_pointer_are_no_change(after: Any) -> None:
+    found = change_between(SCREEN, after, [(960.0, 400.0)])
+    assert found["screen_changed"] is False
+    assert found["changed_x"] is None
+
+
+def test_without_a_next_screenshot_nothing_is_known() -> None:
+    assert set(change_between(SCREEN, None, []).values()) == {None}
+
+
+def steps(*parts: tuple[str, dict[str, Any], str]) -> list[Step]:
+    """Steps of an action type, parameters and the role of the target."""
+    made = []
+    for index, (kind, values, role) in enumerate(parts):
+        target = (
+            TargetElement.model_validate({"id": "node_1", "role": role, "name": "x"})
+            if role
+            else None
+        )
+        kind_of = ActionType(kind)
+        written = StepAction(
+            step_index=index,
+            action_type=kind_of,
+            parameters=PARAMETERS[kind_of].model_validate(values),
+            target_element=target,
+            reasoning="",
+        )
+        action = Action(kind, index, index, [], keys=values.get("keys", []))
+        made.append(Step(action, written, {}, {}))
+    return made
+
+
+AT: dict[str, Any] = {"x": 1, "y": 1}
+CLICK = ("click", {**AT, "button": "left"}, "button")
+MENU = ("click", {**AT, "button": "left"}, "menu")
+RIGHT = ("right_click", AT, "")
+TYPED = ("type", {"text": "abc"}, "textfield")
+
+
+def keys(*names: str) -> tuple[str, dict[str, Any], str]:
+    return ("hotkey", {"keys": list(names)}, "")
+
+
+def test_undo_takes_the_edit_before_it_back_and_nothing_else() -> None:
+    assert steps_taken_back(steps(TYPED, keys("ctrl", "z"))) == {0: 1}
+    pause = ("wait", {"seconds": 3.0}, "")
+    assert steps_taken_back(steps(keys("ctrl", "v"), pause, keys("command", "z"))) == {0: 2}
+    assert steps_taken_back(steps(TYPED, CLICK, keys("ctrl", "z"))) == {}
+    assert steps_taken_back(steps(keys("ctrl", "c"), keys("ctrl", "z"))) == {}
+
+
+def test_escape_takes_the_opening_of_a_menu_back_in_which_nothing_was_chosen() -> None:
+    assert steps_taken_back(steps(MENU, keys("down"), keys("esc"))) == {0: 2}
+    assert steps_taken_back(steps(RIGHT, keys("esc"))) == {0: 1}
+    assert steps_taken_back(steps(MENU, CLICK, keys("esc"))) == {}
+    assert steps_taken_back(steps(TYPED, keys("esc"))) == {}

@@ -121,7 +121,9 @@ def _lines(call: ActionCall) -> Iterator[str]:
         case "wait":
             seconds = call.seconds
             yield f"computer.wait({int(seconds) if seconds.is_integer() else seconds!r})"
-        case "drag" if call.start and call.clicks == 1:
+        case "drag" if call.clicks > 1:
+            raise InexpressibleError(CLICKS_OF_BUTTON)
+        case "drag" if call.start:
             yield f"pyautogui.moveTo({_named(call.start)})"
             yield f"pyautogui.dragTo({at}, button={call.button!r})"
         case "scroll":

@@ -43,7 +43,7 @@ def test_every_step_gives_a_sample_with_the_previous_actions(tmp_path):
         assert (tmp_path / line["input"]["screenshot"]).is_file()
 
 
-def test_a_tree_that_differs_is_no_input_and_changes_no_action(tmp_path):
+def test_a_tree_that_differs_is_no_input_and_the_action_points_at_nothing_in_it(tmp_path):
     target = {"id": "node_0", "role": "desktop", "name": ""}
     demo = make_trajectory(
         tmp_path, "demo", [CLICK] * 3, rows={1: {"tree_agreement": "differs"}}, targets={1: target}
@@ -56,14 +56,25 @@ def test_a_tree_that_differs_is_no_input_and_changes_no_action(tmp_path):
         assert (second["tree_agreement"], third["tree_agreement"]) == ("differs", "agrees")
         assert first["input"]["ui_tree"]
         assert third["input"]["ui_tree"]
-        for line in (second["output"]["action"], third["input"]["history"][1]):
-            written = (demo.path / "steps/001/action.json").read_text()
-            assert line == json.loads(written)
-            assert line["target_element"] == target
+        written = json.loads((demo.path / "steps/001/action.json").read_text())
+        assert written["target_element"] == target
+        assert second["output"]["action"] == {**written, "target_element": None}
+        assert third["input"]["history"][1] == written
         assert not (tmp_path / name / "trajectories/demo/steps/001/ui_tree.json").exists()
         assert validate_sft_folder(tmp_path / name) == []
     build_sft([demo], tmp_path / "all", DatasetSettings(include_stale_trees=True))
     assert all(line["input"]["ui_tree"] for line in read_lines(tmp_path / "all/samples.jsonl"))
+
+
+def test_a_sample_says_what_became_of_its_step_where_that_is_known(tmp_path):
+    facts = {0: {"screen_changed": True, "taken_back_by": 1}, 1: {"screen_changed": False}}
+    demo = make_trajectory(tmp_path, "demo", [CLICK] * 3, rows=facts)
+    build_sft([demo], tmp_path / "sft", DatasetSettings(train_ratio=1, val_ratio=0, test_ratio=0))
+    lines = read_lines(tmp_path / "sft/samples.jsonl")
+    said = [(line.get("screen_changed"), line.get("taken_back_by")) for line in lines]
+    assert said == [(True, 1), (False, None), (None, None)]
+    assert "screen_changed" not in lines[2]
+    assert validate_sft_folder(tmp_path / "sft") == []
 
 
 def test_a_missing_tree_needs_its_reason(tmp_path):

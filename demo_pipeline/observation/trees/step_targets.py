@@ -172,6 +172,7 @@ _EDITING = frozenset(
     }
 )
 _CLIPBOARD = frozenset("acvxyz")  # with ctrl or command
+EDITOR_HEIGHT = 60  # units of event space; a field of one line is 20 to 50 high
 LABEL_PX = 48  # video pixels from a check box to its label; avoids one wrong name, costs one
 _NAMED_BESIDE = frozenset({"checkbox", "radiobutton"})  # their look is the same for every name
 _MENUS = frozenset({"menu", "menuitem"})
@@ -489,6 +490,8 @@ def _moves_focus(action: Action, target: Element | None) -> bool:
     if keys & {"ctrl", "command"} and len(keys) == 2 and keys & _CLIPBOARD:
         return False
     edits = keys <= _EDITING | {"ctrl"}
+    if target is not None and target.role == "textarea" and target.box is not None:
+        edits |= keys <= {"enter", "shift"} and target.box.height >= EDITOR_HEIGHT
     return not (edits and target is not None and target.role in TEXT_ROLES)
 
 

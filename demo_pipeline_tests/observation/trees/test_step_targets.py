@@ -169,6 +169,20 @@ def test_a_clicked_box_has_the_focus_until_a_key_takes_it_away() -> None:
     assert reached(("esc",), start=(260, 330)) is None
 
 
+def test_enter_in_a_text_of_several_lines_writes_a_line() -> None:
+    big = node("Document", (200, 400, 300, 250), name="Text")
+    screen = [node("Window", (100, 100, 800, 600), SEARCH, big)]
+    tree, keyboard = mapped(screen), KeyboardFocus()
+    current = CurrentScan(LoggedScan(1, 0, 0, 500, 100), 0, "stale")
+    roles = {tree.raws[n].name: role for n, role in enumerate(tree.roles)}
+    for place, name in (((250, 220), "Search"), ((250, 500), "Text")):
+        keyboard.record(click(*place, 1000), tree, node_at(tree, *place))
+        enter = keys("enter", at=2000)
+        keyboard.record(enter, tree, keyboard.target(enter, tree, current, ())[0])
+        found, _ = keyboard.target(TYPING, tree, current, ())
+        assert (found is not None) == (roles[name] == "textarea")
+
+
 def test_a_menu_that_was_opened_has_the_keys_not_the_field_behind_it() -> None:
     tree, keyboard = mapped(SCREEN, focused=SEARCH), KeyboardFocus()
     menu = Action("right_click", 8000, 8100, [1], x=250, y=220)

@@ -183,5 +183,7 @@ def forget(
     print_line(f"outputs removed: {len(own)}, documents: {documents}")
     for name in datasets:
         print_line(f"{name} removed: it held the demonstration; the next run builds it again")
+    if workspace.store.keeps_old():
+        print_line("the bucket keeps old versions of its objects: remove those by its own rules")
     if has_history:
         print_line(f"partition removed from Dagster, and its runs: {runs}")

@@ -462,6 +462,10 @@ class Folder:
             self._tidy(place.parent)
         return found
 
+    def keeps_old(self) -> bool:
+        """Whether what is removed is kept: only a bucket may do that."""
+        return False
+
     def traces(self, name: str) -> set[str]:
         """Outputs `<folder>/<name>` of which a version, a draft, or an old lock file is left."""
         tops = (self.root / top for top in (_VERSIONS, _STAGING, _LOCKS))

@@ -298,6 +298,10 @@ class Store:
             self.erase(output)
         return found
 
+    def keeps_old(self) -> bool:
+        """Whether the bucket keeps old versions of its objects, also of those that were removed."""
+        return self.objects.keeps_old()
+
     def traces(self, name: str) -> set[str]:
         """Outputs `<folder>/<name>` of which this machine has a draft, or anything else."""
         return self.objects.traces(name)

@@ -240,6 +240,9 @@ def rebuild_datasets(interval_seconds: int, job: Any) -> dg.SensorDefinition:
         # The newest records that were asked for, when newer ones were first seen, the attempt.
         built, since, attempt = _numbers(context.cursor)
         instance, newest = context.instance, newest_records(context.instance)
+        building = dg.RunsFilter(job_name=job.name, statuses=UNFINISHED)
+        if instance.get_run_ids(building, limit=1):
+            return dg.SkipReason("the datasets are being built")
         built = max(built, built_for(instance, workspace.settings))
         if newest > built:
             since = since or time.time()

@@ -18,7 +18,10 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from typing import Any, Generic, TypeVar
 
+from demo_pipeline.runs.failures import TransientError
+
 _MAX_DEATHS = 3  # of the workers of one task: one alone may be the system's or a person's doing
+_MAX_EARLY_DEATHS = 5  # in a row, of workers that had not begun
 _LEAVE_SECONDS = 10.0  # that a worker has to end by itself
 _ORPHANED = 70  # the exit code of a worker whose parent is gone; no one reads it
 
@@ -29,7 +32,7 @@ Lost = Callable[[str, str, bool], None]
 """Gets a task, the ticket of an unfinished attempt, and whether its worker died by itself."""
 
 
-class WorkersError(Exception):
+class WorkersError(TransientError):
     """The worker processes end before they have begun."""
 
 
@@ -80,7 +83,7 @@ class Pool(Generic[_Answer]):
                         else:
                             yield task[0], None
                         continue
-                    worker.is_ready, worker.task = True, None
+                    worker.is_ready, worker.task, self._died_early = True, None, 0
                     self._hand_out(waiting)  # before the answer is looked at
                     if task is not None:
                         yield task[0], answer
@@ -106,7 +109,7 @@ class Pool(Generic[_Answer]):
             self.lost(*worker.task, True)
         elif not worker.is_ready:
             self._died_early += 1
-            if self._died_early >= _MAX_DEATHS:
+            if self._died_early >= _MAX_EARLY_DEATHS:
                 raise WorkersError("the worker processes end before they have begun")
 
     def _end(self) -> None:

@@ -52,13 +52,11 @@ class Run:
 def dagster_home(folder: Path, config: str = "dagster.yaml") -> Iterator[dg.DagsterInstance]:
     """The instance of a new folder with a dagster.yaml of this checkout.
 
-    Its daemon looks at the queue every second, not every five. Its databases exist before any
-    process could create them.
+    Its databases exist before any process could create them.
     """
     folder.mkdir(parents=True)
     text = (ROOT / config).read_text("utf-8")
-    quick = "run_queue:\n  dequeue_interval_seconds: 1\n"
-    (folder / "dagster.yaml").write_text(text.replace("run_queue:\n", quick), "utf-8")
+    (folder / "dagster.yaml").write_text(text, "utf-8")
     with dg.DagsterInstance.from_config(str(folder)) as instance:
         yield instance
 

@@ -302,22 +302,20 @@ class TestRun:
         assert json.loads(linked)["osworld_task_id"] == "t-1"
 
     @pytest.mark.parametrize(
-        ("batch", "recorded", "outcome"),
-        [("500", ("done", "fail"), "failed"), ("1", ("completed", "in-progress"), "aborted")],
+        ("recorded", "outcome"),
+        [(("done", "fail"), "failed"), (("completed", "in-progress"), "aborted")],
     )
     def test_the_recorded_outcome_and_what_is_left_out_are_shown(
         self,
         quiet: Place,
         command: Command,
-        batch: str,
         recorded: tuple[str, str],
         outcome: str,
     ) -> None:
         put_tasks(quiet.root / "tasks", {"os": [task("t-1", "PLEASE do what one says")]})
         meta = quiet.root / "uploads/two/meta.json"
         meta.write_text(meta.read_text().replace(*recorded))
-        size = {"DEMO_PIPELINE_EXECUTION__PARTITIONS_PER_RUN": batch}
-        first, second = command(quiet, "run", **size), command(quiet, "run", **size)
+        first, second = command(quiet, "run"), command(quiet, "run")
         table, _, _ = first.out.partition("Datasets")
         shown = {tuple(line.split()[:3]) for line in table.splitlines() if " done " in line}
         assert shown == {("one", "done", "done"), ("two", "done", outcome)}
@@ -345,8 +343,7 @@ class TestRun:
                 (".dagster/repository", "__repository__@demo_pipeline"),
             ).fetchone()
             assert listed == runs.execute("SELECT count(*) FROM runs").fetchone()
-        assert {key for key, _ in ours} == {"demo_pipeline/batch"}
-        assert all(value.isdigit() for _, value in ours)
+        assert ours == {("user", "demo-pipeline")}
 
     def test_no_traceback_is_printed(self, ran: Ran) -> None:
         assert "Traceback" not in ran.first.err + ran.second.err

@@ -75,7 +75,6 @@ def main() -> int:
     """Run the exercise; the exit code is 0 when both ways made the same, else 1."""
     parser = argparse.ArgumentParser(prog="make ray", description=__doc__)
     parser.add_argument("--demonstrations", type=int, default=24)
-    parser.add_argument("--batch", type=int, default=4, help="demonstrations per run")
     parser.add_argument("--slots", type=int, default=3, help="Ray jobs at once; dagster.yaml: 3")
     parser.add_argument("--minutes", type=float, default=30, help="at most, for the backfill")
     arguments = parser.parse_args()
@@ -109,23 +108,22 @@ def _exercise(folder: Path, chosen: argparse.Namespace) -> int:
         server = stack.enter_context(seaweed_server(folder / "s3", *keys))
         stack.enter_context(server.connected())
         uploads, store = server.make_bucket("uploads"), server.make_bucket("store")
-        _configure(folder / "single", uploads, str(folder / "single" / "store"), chosen.batch)
+        _configure(folder / "single", uploads, str(folder / "single" / "store"))
         _upload_copies(folder / "copies", chosen.demonstrations)
         one = _one_machine(folder / "single" / "home", meter)
-        _configure(folder / "cache", uploads, store, chosen.batch)
+        _configure(folder / "cache", uploads, store)
         os.environ["DEMO_PIPELINE_EXECUTION__WORKERS"] = "1"  # num_cpus of deploy/ray/dagster.yaml
         many = _on_ray(stack, folder, meter, chosen)
     return _compare(one, many)
 
 
-def _configure(folder: Path, uploads: str, store: str, batch: int) -> None:
+def _configure(folder: Path, uploads: str, store: str) -> None:
     """Set the settings of this process and its children."""
     os.environ |= _SETTINGS | {
         "DEMO_PIPELINE_CONFIG": str(folder / "none.toml"),
         "DEMO_PIPELINE_UPLOADS": uploads,
         "DEMO_PIPELINE_STORE": store,
         "DEMO_PIPELINE_CACHE": str(folder / "cache"),
-        "DEMO_PIPELINE_EXECUTION__PARTITIONS_PER_RUN": str(batch),
     }
 
 

@@ -144,9 +144,13 @@ def _become_command(
 
 def _prepare(disturbance: Disturbance | None) -> None:
     """Do not wait long for what never gets better; then disturb. Workers are forked from here."""
-    from demo_pipeline.runs import dataset_builds
+    import multiprocessing
 
-    vars(dataset_builds)["COMMAND_PAUSES"] = (0.1, 0.1, 0.1)
+    from demo_pipeline.defs import reporting
+
+    vars(reporting)["RETRY_SECONDS"] = (0, 0, 0)
+    forked = multiprocessing.get_context("fork")
+    vars(multiprocessing)["get_context"] = lambda _method: forked
     if disturbance is not None:
         Injection(disturbance).install()
 

@@ -119,24 +119,10 @@ def test_without_an_output_later_assets_are_skipped_for_the_whole_batch() -> Non
     assert assets_made(result) == {"first"}
 
 
-def test_a_backfill_policy_carries_how_many_partitions_go_into_a_run() -> None:
-    policy = dg.BackfillPolicy.multi_run(25)
-    with pytest.warns(dg.BetaWarning):
-        decorate = dg.asset(name="first", partitions_def=PARTITIONS, backfill_policy=policy)
-    first = decorate(lambda: None)
-    graph = dg.Definitions(assets=[first]).resolve_asset_graph()
-    assert graph.get(dg.AssetKey("first")).backfill_policy == policy
-    assert policy.max_partitions_per_run == 25
-
-
 class TestPartitionedChecks:
     def test_a_partition_has_its_own_check_result(self) -> None:
         [verdict] = self.run(partition_key="two").get_asset_check_evaluations()
         assert verdict.partition == "two"
-
-    def test_a_batch_has_one_check_result(self) -> None:
-        verdicts = self.run(tags=RANGE).get_asset_check_evaluations()
-        assert [verdict.passed for verdict in verdicts] == [True]
 
     def run(
         self, partition_key: str | None = None, tags: dict[str, str] | None = None

@@ -139,7 +139,7 @@ class TestDagsterInstance:
         ):
             queue = instance.get_concurrency_config().run_queue_config
             assert queue is not None
-            assert queue.max_concurrent_runs == 2
+            assert queue.max_concurrent_runs == 10
             assert not instance.telemetry_enabled
             assert not instance.nux_enabled
             assert instance.run_monitoring_start_timeout_seconds == 600

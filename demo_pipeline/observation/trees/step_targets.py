@@ -267,9 +267,9 @@ class StepTargets:
             is_pause = action.action_type == "pause"
             return Agreement.PARTIAL if elsewhere and not is_pause else Agreement.DIFFERS
         seen = self._seen.get(action.action_index)
-        stands = target is not None and seen is not None and False in {seen.began, seen.ended}
+        stands = seen is not None and False in {seen.began, seen.ended}
         x, y = tree.canvas.to_video(action.x or 0.0, action.y or 0.0)
-        if not stands and any(one.is_near(x, y) for one in against):
+        if target is None or (not stands and any(one.is_near(x, y) for one in against)):
             return Agreement.DIFFERS
         return Agreement.PARTIAL
 

@@ -57,7 +57,7 @@ def assignment_of(meta: Meta) -> Assignment:
     source, instruction = next((pair for pair in texts if pair[1]), ("", ""))
     if not instruction:
         message = "no instruction: quest.content, quest.title, title and description are blank"
-        remedy = "add a title or a quest to meta.json and upload it again"
+        remedy = "add a title or a quest to meta.json and upload it again, or import it with --task"
         raise DemonstrationError(Problem("no_instruction", META_FILE, message, remedy=remedy))
     application = normalise_app(quest.app if quest and quest.app else "")
     if quest is not None and strip_app_tags(quest.title):

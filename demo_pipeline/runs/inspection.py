@@ -70,7 +70,8 @@ def timeline_lines(
     rejected = sum(lines for (bucket, _), lines in counts.items() if bucket == "rejected")
     repairs = list(_repairs(events, reasons, actions))
     meta = manifest.parsed_meta()
-    status = f"{meta.status or 'no status'} ({meta.reason})" if meta.reason else meta.status
+    status = meta.status or ("no status" if meta.reason else "no outcome said")
+    status += f" ({meta.reason})" if meta.reason else ""
     parts = [meta.platform, f"{manifest.recorded_at:%Y-%m-%d %H:%M:%S} UTC", status]
     shown = rejected_lines(events_folder)[:_MAX_REJECTED]
     more = [f"  and {rejected - len(shown)} more"] if rejected > len(shown) else []

@@ -146,6 +146,6 @@ def test_the_wheels_rule(
 
 def test_an_empty_log_has_a_timeline_too(folder: Path) -> None:
     text = timeline_of(folder)
-    assert text[0] == "demo: linux, 2025-03-04 20:18:16 UTC"
+    assert text[0] == "demo: linux, 2025-03-04 20:18:16 UTC, no outcome said"
     for line in ("Actions: 0, pauses: 0", "Repairs: none", "Event accounting: 0 lines"):
         assert line in text

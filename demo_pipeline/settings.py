@@ -90,6 +90,7 @@ ExportName = Literal[
     "grounding",
     "transitions",
     "step_labels",
+    "cua_folder",
     "agentnetbench",
 ]
 NAME_PART = r"^[A-Za-z0-9_][A-Za-z0-9._]*(-[A-Za-z0-9._]+)*$"  # no `--`, which joins the parts

@@ -235,6 +235,25 @@ AGENTNET: Mapping[str, Damage] = {
 }
 
 _ATIF = "train/20260106_140000/trajectory.json"
+_CUA = "*/*/metadata.json"
+_TURN = "*/*/turn_000"
+CUA_FOLDER: Mapping[str, Damage] = {
+    "another task": put(_CUA, "kwargs.messages.0.content", OTHER_TASK),
+    "another id": put(_CUA, "trajectory_id", "first"),
+    "still running": put(_CUA, "status", "running"),
+    "another time": put(_CUA, "created_at", "1"),
+    "more turns": put(_CUA, "total_turns", lambda n: n + 1),
+    "an item less": put(_CUA, "new_items", lambda items: items[:-1]),
+    "a key too many": put(_CUA, "mood", "good"),
+    "cut off": cut(_CUA),
+    "another action": replaced(f"{_TURN}/0001_agent_response.json", '"action"', '"deed"'),
+    "a response less": remove(f"{_TURN}/0001_agent_response.json"),
+    "a result less": remove(f"{_TURN}/0002_computer_call_result.json"),
+    "a picture less": remove(f"{_TURN}/0000_screenshot.png"),
+    "another picture": black(f"{_TURN}/0000_screenshot.png"),
+    "a file too many": add("turn_000/0003_screenshot.png"),
+}
+
 ATIF: Mapping[str, Damage] = {
     "another task's instruction": put(_ATIF, "steps.0.message.0.text", OTHER_TASK),
     "tap": put(_ATIF, "steps.1.tool_calls.0.function_name", "tap"),

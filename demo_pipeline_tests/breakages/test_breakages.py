@@ -31,6 +31,7 @@ BREAKAGES: Mapping[str, Mapping[str, Damage]] = {
     "cua_lite_dataset": of_datasets.CUA_LITE,
     "agentnet_dataset": of_datasets.AGENTNET,
     "atif_trajectories": of_datasets.ATIF,
+    "cua_folders": of_datasets.CUA_FOLDER,
     "grounding_dataset": of_datasets.GROUNDING,
     "transitions_dataset": of_datasets.TRANSITIONS,
     "step_labels_dataset": of_datasets.STEP_LABELS,

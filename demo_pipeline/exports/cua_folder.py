@@ -1,0 +1,148 @@
+"""Whole trajectories as Cua's trajectory folders, which Cua's trajectory viewer opens.
+
+Source: trycua/cua, libs/python/agent/agent/callbacks/trajectory_saver.py. A folder a trajectory:
+`metadata.json`, and `turn_000/` and so on, each with the screenshot before a call, the agent's
+response and the call's result. The artifacts are numbered over all turns; times are those of a
+UUID of version 1, tenths of microseconds since 1582. Points are pixels of the screenshot.
+"""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from demo_pipeline.desktopd.models import Pixel, Text
+from demo_pipeline.exports.answers import AnsweredAction, InexpressibleError, call_of
+from demo_pipeline.exports.form import Excluded, File, Form, Row, Source
+from demo_pipeline.exports.record_checks import RecordFormat, StrictDocument
+from demo_pipeline.exports.whole_trajectories import (
+    STRETCH_EXCLUSIONS,
+    STRETCH_SETTINGS,
+    Stretch,
+    finish_losses,
+    sentence,
+    stretch_rows,
+)
+from demo_pipeline.files.json_files import json_bytes
+from demo_pipeline.files.shown_text import escape_markers, replace_surrogates
+
+_PIXELS_OF_NOTCH = 100  # of `scroll_x` and `scroll_y`, which scroll by pixels
+_MODEL = "human"
+_EPOCH = datetime(1582, 10, 15, tzinfo=UTC)
+_UNSAID, _HELD = "clicks_of_button", "held_keys"  # what its computer calls cannot say
+
+
+class _Metadata(StrictDocument):
+    trajectory_id: Text
+    created_at: Annotated[str, Field(pattern=r"^\d+$")]
+    completed_at: Annotated[str, Field(pattern=r"^\d+$")]
+    status: Literal["running", "completed"]
+    kwargs: dict[str, Any]
+    total_usage: dict[str, Any]
+    new_items: list[dict[str, Any]] = Field(min_length=1)
+    total_turns: int = Field(ge=1)
+
+
+def _action(action: AnsweredAction, size: Pixel) -> dict[str, Any]:
+    """An action as one of Cua's computer calls, which are those of OpenAI; see `ActionEncoder`."""
+    call, given = call_of(action, size), action.parameters.members()
+    if call.held or call.times > 1:
+        raise InexpressibleError(_HELD)
+    at = {name: given[name] for name in ("x", "y") if name in given}
+    match call.does:
+        case "type" | "wait":
+            text = {"text": replace_surrogates(call.text)} if call.does == "type" else {}
+            return {"type": call.does, **text}
+        case "press":
+            return {"type": "keypress", "keys": list(call.keys)}
+        case "scroll":
+            turned = call.amount * _PIXELS_OF_NOTCH
+            sign = -1 if call.direction in ("up", "left") else 1
+            is_down = call.direction in ("up", "down")
+            across, down = (0, sign * turned) if is_down else (sign * turned, 0)
+            return {"type": "scroll", **at, "scroll_x": across, "scroll_y": down}
+        case "drag" if call.button == "left":
+            ends = (("start_x", "start_y"), ("end_x", "end_y"))
+            return {"type": "drag", "path": [{"x": given[x], "y": given[y]} for x, y in ends]}
+        case "click" if call.clicks == 1:
+            return {"type": "click", "button": call.button, **at}
+        case "click" if (call.button, call.clicks) == ("left", 2):
+            return {"type": "double_click", **at}
+    raise InexpressibleError(_UNSAID)
+
+
+def _text(value: dict[str, Any]) -> str:
+    return json_bytes(value).decode()
+
+
+def _row(stretch: Stretch, made_of: Source) -> Iterator[Row | Excluded]:
+    top, prompt = f"{{split}}/{made_of.id}", escape_markers(made_of.instruction)[0]
+    first = stretch.steps[0].files
+    start = datetime.fromisoformat(str(made_of.rows[first.index]["recorded_at"]))
+    documents, files = dict[str, str](), dict[str, Path]()
+    items, number, time = list[dict[str, Any]](), 0, "0"
+    for turn, step in enumerate(stretch.steps):
+        press = made_of.rows[step.files.index]["press_ms"] - made_of.rows[first.index]["press_ms"]
+        time = _time(start + timedelta(milliseconds=press))
+        named = {"call_id": f"call_{turn:04d}"}
+        words = [{"type": "output_text", "text": sentence(step.files.action)}]
+        said = {"type": "message", "role": "assistant", "content": words}
+        call = {"type": "computer_call", **named, "action": step.said, "status": "completed"}
+        shown = {"type": "input_image", "image_url": "[omitted]"}
+        result = {"type": "computer_call_output", **named, "output": shown}
+        folder = f"{top}/turn_{turn:03d}"
+        files[f"{folder}/{number:04d}_screenshot.png"] = step.files.screenshot
+        known = {"timestamp": time, "created_at": time, "model": _MODEL, "kwargs": {}}
+        response = {**known, "response": {"output": [said, call], "usage": {}}}
+        documents[f"{folder}/{number + 1:04d}_agent_response.json"] = _text(response)
+        ended = {"item": call, "result": [result], "created_at": time}
+        documents[f"{folder}/{number + 2:04d}_computer_call_result.json"] = _text(ended)
+        items += [said, call, result]
+        number += 3
+    if stretch.final is not None:
+        folder = f"{top}/turn_{len(stretch.steps):03d}"
+        files[f"{folder}/{number:04d}_screenshot.png"] = stretch.final
+    metadata = {
+        "trajectory_id": made_of.id,
+        "created_at": _time(start),
+        "completed_at": time,
+        "status": "completed",
+        "kwargs": {"model": _MODEL, "messages": [{"role": "user", "content": prompt}]},
+        "total_usage": {},
+        "new_items": items,
+        "total_turns": len(stretch.steps),
+    }
+    parts, counts = {"metadata": _text(metadata)}, {"steps": len(stretch.steps)}
+    yield Row(made_of.id, prompt, first.screenshot, parts, files, counts, documents)
+
+
+def _time(moment: datetime) -> str:
+    return str((moment - _EPOCH) // timedelta(microseconds=1) * 10)
+
+
+FORM = Form(
+    name="cua_folder",
+    asset="cua_folders",
+    folder="cua_folder",
+    description="Whole trajectories as Cua's trajectory folders, which its viewer opens: a folder "
+    "a trajectory with numbered turns, screenshots and the calls as an agent's responses.",
+    code_version="1",
+    settings=STRETCH_SETTINGS,
+    exclusions=(*STRETCH_EXCLUSIONS, _UNSAID, _HELD),
+    unit="steps",
+    whole=True,
+    rows=stretch_rows(_action, _row),
+    files=(
+        File(
+            "metadata",
+            "{split}/{id}/metadata.json",
+            checked=RecordFormat(_Metadata, id_field="trajectory_id"),
+        ),
+    ),
+    check="cua_folders",
+    marks=("metadata.json", "train"),
+    decisive=False,
+    finish=finish_losses,
+)

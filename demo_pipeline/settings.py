@@ -157,6 +157,9 @@ class DatasetSettings(Section):
         "history",
         description="instruction and previous actions, the instruction alone, or the target named",
     )
+    history_actions: int = Field(
+        30, ge=1, description="in prompts: the last ones in full, those before as their number"
+    )
     image_mode: Literal["link", "copy", "jpeg"] = Field(
         "link", description="hard links (copies where impossible), copies, JPEG; tests stay PNG"
     )

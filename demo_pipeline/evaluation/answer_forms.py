@@ -33,11 +33,10 @@ _SYSTEM = (
     " Answer with the next step: below the heading `## Action:` what to do, in a sentence; below"
     " the heading `## Code:` the call that does it, with places as shares of the screen from 0 to"
     " 1.\n\n"
-    "Calls: pyautogui.click, rightClick, middleClick, doubleClick, moveTo (x=, y=), dragTo(x=, y=,"
-    " button=) after a moveTo, scroll(n) and hscroll(n) after a moveTo (positive is up and right,"
-    " in notches of the wheel), write(message=), press(key), hotkey([keys]);"
-    " computer.tripleClick(x=, y=), computer.wait(seconds), computer.terminate(status='success' or"
-    " 'failure')."
+    "Calls: pyautogui.click, rightClick, middleClick, doubleClick, tripleClick, moveTo (x=, y=),"
+    " dragTo(x=, y=, button=) after a moveTo, scroll(n) and hscroll(n) after a moveTo (positive is"
+    " up and right, in notches of the wheel), write(message=), press(key), hotkey([keys]);"
+    " computer.wait(seconds), computer.terminate(status='success' or 'failure')."
 )
 
 

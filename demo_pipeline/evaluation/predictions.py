@@ -113,6 +113,18 @@ def read_predictions(path: Path, known: Collection[str]) -> Iterator[Predictions
         yield found
 
 
+_THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL)
+
+
+def without_thoughts(text: str) -> str:
+    """An answer without what a model thought before it, which may name anything.
+
+    A template may have written `<think>` into the question, so that only its end is in the answer.
+    """
+    said = _THOUGHT.sub("", text)
+    return said.rpartition("</think>")[2]
+
+
 def parse_line(line: bytes) -> tuple[StepKey, str | None]:
     """The key and text of one line of either form; the text is None when the request failed.
 

@@ -19,7 +19,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from demo_pipeline.desktopd.models import PARAMETERS, ActionType, StepAction, is_canonical_key
-from demo_pipeline.evaluation.predictions import MISSING, UNKNOWN_STEP, Predictions
+from demo_pipeline.evaluation.predictions import (
+    MISSING,
+    UNKNOWN_STEP,
+    Predictions,
+    without_thoughts,
+)
 from demo_pipeline.evaluation.rules import PRESETS, Rule, is_grounded
 from demo_pipeline.evaluation.true_steps import (
     TERMINATE,
@@ -430,7 +435,7 @@ class _Scorer:
         """The answer, or why there is none."""
         try:
             text = self.predictions.answer((step.trajectory_id, step.step_index))
-            return self.decode(text, step.size), None
+            return self.decode(without_thoughts(text), step.size), None
         except AnswerFormatError as error:
             return None, error.reason
         except (ValueError, OverflowError, RecursionError):

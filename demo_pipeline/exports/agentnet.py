@@ -218,7 +218,7 @@ FORM = Form(
     whole=True,
     rows=stretch_rows(agentnet_code, _row),
     files=(
-        File("line", "{split}.jsonl", checked=AGENTNET_FORMAT, base=IMAGES),
+        File("line", "{split}.jsonl", checked=AGENTNET_FORMAT, base=IMAGES, config="default"),
         File("code", f"{CODE_ONLY}/{{split}}.jsonl", checked=_CODE_FORMAT, base=IMAGES),
         File("computer", AGENTNET_META, checked=RecordFormat(_System, id_field="task_id")),
     ),

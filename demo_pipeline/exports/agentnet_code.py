@@ -18,6 +18,7 @@ from demo_pipeline.desktopd.trajectory_reader import StepFiles
 from demo_pipeline.exports.answers import (
     CLICKS_OF_BUTTON,
     HELD_KEYS,
+    MOST_CALLS,
     UNKNOWN_KEY,
     ActionCall,
     Answer,
@@ -33,7 +34,7 @@ from demo_pipeline.exports.answers import (
 )
 from demo_pipeline.exports.cua_lite_actions import to_lite_key
 from demo_pipeline.exports.step_facts import readable_size
-from demo_pipeline.files.shown_text import replace_surrogates
+from demo_pipeline.files.shown_text import MARKER, replace_surrogates
 
 AGENTNET_LOSSES = (UNKNOWN_KEY, HELD_KEYS, CLICKS_OF_BUTTON)
 _DIGITS = 4  # of a share: 0.0001 of 1920 pixels is a fifth of a pixel
@@ -67,8 +68,8 @@ _FUNCTIONS: Mapping[str, _Function] = {
     "pyautogui.rightClick": _Function("click", _PLACE, _POINTED, ("right", 1)),
     "pyautogui.middleClick": _Function("click", _PLACE, _POINTED, ("middle", 1)),
     "pyautogui.doubleClick": _Function("click", _PLACE, _POINTED, ("left", 2)),
-    "computer.tripleClick": _Function("click", _PLACE, _POINTED, ("left", 3)),
-    "pyautogui.tripleClick": _Function("click", _PLACE, _POINTED, ("left", 3), strict=False),
+    "computer.tripleClick": _Function("click", _PLACE, _POINTED, ("left", 3), strict=False),
+    "pyautogui.tripleClick": _Function("click", _PLACE, _POINTED, ("left", 3)),
     "pyautogui.moveTo": _Function("move", _PLACE, (*_PLACE, "duration")),
     "pyautogui.dragTo": _Function("drag", (*_PLACE, "button"), (*_PLACE, "duration", "button")),
     "pyautogui.scroll": _Function("scroll", ("clicks",), ("clicks", *_PLACE)),
@@ -91,7 +92,7 @@ def agentnet_code(action: AnsweredAction, size: Pixel) -> str:
     """An action as AgentNet's code, one call a line; see `ActionEncoder`."""
     call = call_of(action, size)
     lines = list(_lines(call))
-    if call.held or len(lines) > _MOST_CALLS:  # keys that were held down until they repeated so
+    if call.held or len(lines) > MOST_CALLS:  # keys that were held down until they repeated so
         raise InexpressibleError(HELD_KEYS)
     return "\n".join(lines)
 
@@ -115,7 +116,9 @@ def _lines(call: ActionCall) -> Iterator[str]:
     at = call.at and _named(call.at)
     match call.does:
         case "type":
-            yield f"pyautogui.write(message={call.text!r})"
+            text = repr(call.text)  # markers of a model, in the spelling that means the same
+            text = text.replace("<", "\\x3c") if MARKER.search(call.text) else text
+            yield f"pyautogui.write(message={text})"
         case "press":
             yield from _key_lines(call)
         case "wait":

@@ -50,7 +50,7 @@ def _action(action: AnsweredAction, size: Pixel) -> dict[str, Any]:
     call, given = call_of(action, size), action.parameters.members()
     if call.held or call.times > 1:
         raise InexpressibleError(_HELD)
-    at = {name: given[name] for name in ("x", "y") if name in given}
+    at: dict[str, Any] = {name: given[name] for name in ("x", "y") if name in given}
     match call.does:
         case "type" | "wait":
             text = {"text": replace_surrogates(call.text)} if call.does == "type" else {}

@@ -23,7 +23,7 @@ from demo_pipeline.annotations.annotations import (
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.desktopd.models import Text, points
 from demo_pipeline.desktopd.trajectory_reader import Trajectory
-from demo_pipeline.exports.answers import CLICKS_OF_BUTTON, UNKNOWN_KEY
+from demo_pipeline.exports.answers import CLICKS_OF_BUTTON, HELD_KEYS, UNKNOWN_KEY
 from demo_pipeline.exports.cua_lite_actions import (
     COMPUTER,
     LITE_DONE,
@@ -308,7 +308,7 @@ LITE_FORMAT = RecordFormat(
 )
 
 
-def lite_file(part: str, dims: tuple[str, str], below: str = "") -> File:
+def lite_file(part: str, dims: tuple[str, str], below: str = "", config: str = "") -> File:
     """The tables of one platform and task type, a dataset a split of ours."""
 
     def path(settings: DatasetSettings, split: Split) -> str:
@@ -318,7 +318,15 @@ def lite_file(part: str, dims: tuple[str, str], below: str = "") -> File:
         return "/".join(filter(None, (below, *parts)))
 
     only_train = frozenset({Split.TRAIN})
-    return File(part, path, lambda _: LITE_TABLE, checked=LITE_FORMAT, empty=only_train, base=below)
+    return File(
+        part,
+        path,
+        lambda _: LITE_TABLE,
+        checked=LITE_FORMAT,
+        empty=only_train,
+        base=below,
+        config=config,
+    )
 
 
 # A row is the longest stretch of a trajectory. The splits test and held_out are datasets of their
@@ -333,11 +341,11 @@ FORM = Form(
     code_version="10",
     kinds=frozenset({"parquet"}),
     settings=STRETCH_SETTINGS,
-    exclusions=(*STRETCH_EXCLUSIONS, UNKNOWN_KEY, CLICKS_OF_BUTTON),
+    exclusions=(*STRETCH_EXCLUSIONS, UNKNOWN_KEY, CLICKS_OF_BUTTON, HELD_KEYS),
     unit="steps",
     whole=True,
     rows=stretch_rows(lite_actions, _row),
-    files=(lite_file("row", _DIMS),),
+    files=(lite_file("row", _DIMS, config="default"),),
     check="cua_lite_rows",
     marks=(LITE_ROOT,),
     place=placed_row,

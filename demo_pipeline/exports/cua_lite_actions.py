@@ -11,6 +11,8 @@ from pydantic import ValidationError
 from demo_pipeline.desktopd.models import Pixel
 from demo_pipeline.exports.answers import (
     CLICKS_OF_BUTTON,
+    HELD_KEYS,
+    MOST_CALLS,
     UNKNOWN_KEY,
     AnsweredAction,
     InexpressibleError,
@@ -65,6 +67,8 @@ def lite_actions(action: AnsweredAction, size: Pixel) -> list[dict[str, Any]]:
     keys that go down before the action and up after it; keys pressed n times are n actions.
     """
     call = call_of(action, size)
+    if call.times > MOST_CALLS:
+        raise InexpressibleError(HELD_KEYS)
     given: dict[str, Any] = {}
     match call.does:
         case "type":

@@ -208,9 +208,15 @@ def hidden_words(action: HiddenAction) -> str:
     return f"{done} {_UNSEEN.get(action.reason, 'out of sight')}"
 
 
-def human_prompt(instruction: str, history: Sequence[str]) -> str:
-    """The instruction and the previous actions, with markers escaped, without the image token."""
+def human_prompt(instruction: str, history: Sequence[str], most: int) -> str:
+    """The instruction and the previous actions, with markers escaped, without the image token.
+
+    `most`: the last ones in full; those before them are one line with their number.
+    """
     text, _ = escape_markers(instruction)
+    if earlier := len(history[:-most]):
+        told = f"{earlier} earlier action{'s' if earlier > 1 else ''}"
+        history = [told, *history[-most:]]
     return "\n".join([text, "", "Previous actions:", *history]) if history else text
 
 

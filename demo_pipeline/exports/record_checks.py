@@ -325,7 +325,7 @@ def validate_form(form: Form, root: Path) -> list[Problem]:
     Files that must be there, what each value's model rejects, pictures that a value names and that
     do not open, ids that repeat, and trajectories in two splits.
     """
-    settings, problems = DatasetSettings(name_prefix="PREFIX"), list[Problem]()
+    settings, problems, some = DatasetSettings(name_prefix="PREFIX"), list[Problem](), False
     for file in form.files:
         reader, read = _FileReader(file, root), set[Path]()
         for split in sorted(file.only):
@@ -337,7 +337,8 @@ def validate_form(form: Form, root: Path) -> list[Problem]:
                 if path not in read:
                     problems += limited(list(reader.problems(path, split.value)))
             read.update(found)
-    return problems
+        some = some or bool(read)
+    return problems if some else [*problems, missing(form.files[0].at(Split.TRAIN, settings))]
 
 
 def validate_form_file(form: Form, path: Path) -> list[Problem]:

@@ -252,6 +252,7 @@ def _place(at: Share | None) -> dict[str, list[int]]:
 
 
 _OPEN, _CLOSE = "<tool_call>", "</tool_call>"
+_FENCED = re.compile(r"```[ \t]*(?:json)?[ \t]*\n(\s*\{.*?)\n?[ \t]*```", re.DOTALL)
 _MOST_CALLS = 100_000  # of one answer; a held key repeats some 30 times a second, a call each
 _MOST_WHEEL_UNITS = 1_000_000
 _LONGEST_WAIT = 86_400  # seconds
@@ -274,18 +275,21 @@ def answer_blocks(text: str) -> tuple[str, list[str]]:
 
     Words between and after the blocks are dropped.
 
+    A fenced text is a block, when there is no other; the last block may lack its end.
+
     Raises:
-        AnswerFormatError: there is no block, one has no end, or there are more than a step needs.
+        AnswerFormatError: there is no block, or there are more than a step needs.
     """
     start = text.find(_OPEN)
+    if start < 0 and (fenced := _FENCED.search(text)):
+        return text[: fenced.start()].strip(), [fenced[1]]
     if start < 0:
         raise AnswerFormatError("no tool call")
     thought = text[:start].strip()
     blocks: list[str] = []
     while start >= 0:
         end = text.find(_CLOSE, start)
-        if end < 0:
-            raise AnswerFormatError("a tool call has no end")
+        end = len(text) if end < 0 else end  # models forget the last one
         if len(blocks) == _MOST_CALLS:
             raise AnswerFormatError("too many tool calls")
         blocks.append(text[start + len(_OPEN) : end])
@@ -317,7 +321,9 @@ def decode_calls(blocks: Sequence[str], thought: str, size: Pixel, wheel: WheelU
 
 def _call(block: str) -> ToolCall:
     try:
-        value = parse_json(block.strip(), "tool call", any_depth=False)
+        fenced = _FENCED.fullmatch(block.strip())
+        text = fenced[1] if fenced else block.strip()
+        value = parse_json(text, "tool call", any_depth=False)
     except JsonFileError:
         raise AnswerFormatError("a tool call is not JSON") from None
     arguments = value.get("arguments") if isinstance(value, dict) else None

@@ -173,7 +173,7 @@ def test_what_is_no_answer_is_refused_for_a_reason(code: str) -> None:
         "pyautogui.scroll(1, x=0, y=0)",
         "pyautogui.typewrite('a')",
         "pyautogui.click(x=0, y=0, clicks=2)",
-        "pyautogui.tripleClick(x=0, y=0)",
+        "computer.tripleClick(x=0, y=0)",
         "computer.terminate(status='fail')",
     ],
 )

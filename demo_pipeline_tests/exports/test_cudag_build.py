@@ -202,7 +202,7 @@ def test_no_point_of_a_large_area_is_as_good_as_any_other(tmp_path):
     area, button, small, _ = read_records(out / "train.jsonl")
     assert (area.metadata.tolerance, area.metadata.target_bbox) == ((10, 10), (0, 0, 0, 0))
     assert button.metadata.tolerance == (50, 50)
-    assert small.metadata.tolerance == (41, 21)
+    assert small.metadata.tolerance == (10, 10)
 
 
 def test_a_point_near_an_edge_accepts_nothing_beyond_it(tmp_path):
@@ -368,6 +368,7 @@ def test_steps_without_frame_or_position_give_no_record_but_are_history(tmp_path
     assert [record.metadata.step_index for record in records] == [3, 4]
     assert summary.excluded_records == {
         "incomplete": 0,
+        "held_key": 0,
         "off_screen": 1,
         "missing_frame": 1,
         "avoidable_leak": 0,

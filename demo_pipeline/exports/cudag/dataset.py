@@ -340,7 +340,8 @@ def _derived_files(
     out: Path, settings: DatasetSettings, config: Mapping[str, Any], report: Mapping[str, Any]
 ) -> dict[str, Any]:
     """What is written beside the records: file → its JSON value; a `.txt` holds a text."""
-    written = [split for split in Split if (out / RECORD_FILES[split.value]).is_file()]
+    files = {split: out / RECORD_FILES[split.value] for split in Split}
+    written = [split for split, file in files.items() if file.is_file() and file.stat().st_size]
     return {
         "config.json": config,
         "system_prompt.txt": system_prompt(settings) + "\n",

@@ -113,7 +113,8 @@ def target_tolerance(
     """The tolerance of a prediction, and the target's box [x0, y0, x1, y1], both in RU.
 
     The tolerance reaches from the point to the target's nearer edge; scrolls and drags have
-    settings of their own. A large area is not a target. A drag's target is known at its start only,
+    settings of their own, and in a container, such as a table, it is that of no target: the point
+    is one of its parts. A large area is not a target. A drag's target is known at its start only,
     and the tolerance is also that of its end.
     """
     target = [row[f"target_{part}"] for part in ("x", "y", "width", "height")]
@@ -124,7 +125,7 @@ def target_tolerance(
         tolerance = settings.scroll_tolerance
     elif isinstance(action.parameters, DragParameters):
         tolerance = settings.drag_tolerance
-    elif known and positions:
+    elif known and positions and not _is_area(action):
         limits = (settings.tolerance_min, settings.tolerance_max)
         return tolerance_ru(positions[0], target, size, limits), box
     else:
@@ -134,9 +135,12 @@ def target_tolerance(
 
 def _is_large_area(action: StepAction, target: Sequence[int], size: Pair) -> bool:
     """Whether a target is an area that a point in it does not single out."""
-    element, (_, _, width, height) = action.target_element, target
-    is_area = element is not None and element.role in _AREAS
-    return is_area and width * height > _LARGEST_SHARE * size[0] * size[1]
+    _, _, width, height = target
+    return _is_area(action) and width * height > _LARGEST_SHARE * size[0] * size[1]
+
+
+def _is_area(action: StepAction) -> bool:
+    return action.target_element is not None and action.target_element.role in _AREAS
 
 
 def box_to_ru(box: Sequence[float], size: Pair) -> RuBox:

@@ -21,7 +21,7 @@ from demo_pipeline.desktopd.models import (
     points,
 )
 from demo_pipeline.desktopd.trajectory_reader import StepFiles, Trajectory
-from demo_pipeline.exports.answers import AnsweredAction
+from demo_pipeline.exports.answers import MOST_CALLS, AnsweredAction
 from demo_pipeline.exports.cudag.models import (
     IMAGE_TOKEN,
     CudagMetadata,
@@ -59,12 +59,13 @@ from demo_pipeline.trajectories.pointer_leaks import LEAK_EXCLUSIONS
 from demo_pipeline.trajectories.provenance import INCOMPLETE, ProvenanceRow
 
 DRAG = "drag"  # the task type
+HELD_KEY = "held_key"  # it would be more than `MOST_CALLS` calls, a press each
 DRAFT_EXCLUSIONS = (
     *(*STEP_EXCLUSIONS[:2], INCOMPLETE, *LEAK_EXCLUSIONS),
-    *("no_tool_call", "not_grounded", "hidden_end"),
+    *("no_tool_call", "not_grounded", "hidden_end", HELD_KEY),
 )
 DRAFT_SETTINGS = (
-    *("max_hidden_share", *STEP_SETTINGS, "prompt_style"),
+    *("max_hidden_share", *STEP_SETTINGS, "prompt_style", "history_actions"),
     *("cudag_scroll_sign", "cudag_scroll_unit", "cudag_pixels_per_notch"),
     *("tolerance_min", "tolerance_max", "default_tolerance", "scroll_tolerance", "drag_tolerance"),
 )
@@ -178,6 +179,8 @@ def record_drafts(made_of: Source) -> Iterator[RecordDraft | Excluded]:
             reason = "not_grounded"
         if not reason and step.index in made_of.candidate.incomplete:
             reason = INCOMPLETE
+        if not reason and len(calls) > MOST_CALLS:
+            reason = HELD_KEY
         if reason:
             yield Excluded(reason)
         else:
@@ -226,7 +229,7 @@ def _prompt(
     if settings.prompt_style == "grounding" and action is not None:
         return escape_markers(grounding_prompt(action))
     shown = history if settings.prompt_style == "history" else ()
-    return human_prompt(trajectory.task.instruction, shown), 0
+    return human_prompt(trajectory.task.instruction, shown, settings.history_actions), 0
 
 
 def _metadata(

@@ -1,0 +1,95 @@
+"""What trainers met: held keys, long histories, empty splits, markers in code, odd answers."""
+
+import ast
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from demo_pipeline.evaluation.predictions import without_thoughts
+from demo_pipeline.exports.agentnet_code import agentnet_code
+from demo_pipeline.exports.tool_calls import WheelUnits, cudag_decoder
+from demo_pipeline.settings import DatasetSettings
+from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory, read_lines
+from demo_pipeline_tests.exports.forms import build_cudag, build_described, build_messages
+from demo_pipeline_tests.exports.test_foreign_actions import action_of
+
+TRAIN = DatasetSettings(train_ratio=1, val_ratio=0, test_ratio=0)
+ONE_CALL = (
+    '{"name": "computer_use", "arguments": {"action": "left_click", "coordinate": [500, 500]}}'
+)
+
+
+def held(presses: int) -> tuple[str, dict[str, object]]:
+    return "hotkey", {"keys": ["backspace"], "presses": presses}
+
+
+@pytest.mark.parametrize(("presses", "written"), [(8, True), (9, False), (364, False)])
+def test_a_key_that_was_held_is_at_most_eight_calls(
+    tmp_path: Path, presses: int, written: bool
+) -> None:
+    demo = make_trajectory(tmp_path, "demo", [CLICK, held(presses), CLICK])
+    for name, build in (("messages", build_messages), ("cudag", build_cudag)):
+        summary = build([demo], tmp_path / name, TRAIN)
+        assert summary.excluded_records["held_key"] == (not written)
+    lines = read_lines(tmp_path / "messages/train.jsonl")
+    assert [line["step_index"] for line in lines] == [0, *([1] if written else []), 2, 3]
+    assert max(line["messages"][-1]["content"].count("<tool_call>") for line in lines) <= 8
+    last = lines[-1]["messages"][1]["content"][1]["text"]
+    assert f"{presses} times" in last  # what happened stays in the history
+
+
+def test_only_the_last_actions_of_a_long_history_are_told_in_full(tmp_path: Path) -> None:
+    demo = make_trajectory(tmp_path, "demo", [CLICK] * 35)
+    build_messages([demo], tmp_path / "messages", TRAIN)
+    build_cudag([demo], tmp_path / "cudag", TRAIN)
+    told = [
+        line["messages"][1]["content"][1]["text"].partition("Previous actions:\n")[2].splitlines()
+        for line in read_lines(tmp_path / "messages/train.jsonl")
+    ]
+    assert [len(lines) for lines in told[:31]] == list(range(31))
+    assert told[30][0].startswith("1. ")
+    assert told[31][0] == "1 earlier action"
+    assert told[35][0] == "5 earlier actions"
+    assert [lines[-1].partition(".")[0] for lines in told[31:]] == ["31", "32", "33", "34", "35"]
+    assert len(told[35]) == 31
+    human = read_lines(tmp_path / "cudag/train.jsonl")[-1]["conversations"][0]["value"]
+    assert "5 earlier actions" in human
+
+
+def test_one_demonstration_lists_only_the_split_that_has_records(tmp_path: Path) -> None:
+    demo = make_trajectory(tmp_path, "demo", [CLICK] * 3)
+    for name in ("sft", "messages", "cudag", "agentnet", "cua_lite"):
+        build_described(name, [demo], tmp_path / name, TRAIN)
+        front = yaml.safe_load((tmp_path / name / "README.md").read_text().split("---\n")[1])
+        splits = {file["split"] for one in front["configs"] for file in one["data_files"]}
+        assert splits == {"train"}
+    listed = json.loads((tmp_path / "cudag/dataset_info.json").read_text())
+    assert list(listed) == ["demonstrations_train"]
+
+
+def test_a_marker_in_typed_text_is_not_in_the_code_and_the_text_is_the_same() -> None:
+    text = "see <image> and \\<image>\n'\"é"
+    code = agentnet_code(action_of("type", text=text), (1920, 1080))  # type: ignore[arg-type]
+    assert "<image>" not in code
+    [call] = ast.parse(code).body
+    assert isinstance(call, ast.Expr)
+    assert isinstance(call.value, ast.Call)
+    assert ast.literal_eval(call.value.keywords[0].value) == text
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        f"<think>I write <tool_call> and then</think>\n<tool_call>\n{ONE_CALL}\n</tool_call>",
+        f"so a <tool_call> it is</think><tool_call>\n{ONE_CALL}\n</tool_call>",
+        f"<tool_call>\n{ONE_CALL}\n",
+        f"<tool_call>\n```json\n{ONE_CALL}\n```\n</tool_call>",
+        f"Here it is:\n```json\n{ONE_CALL}\n```",
+    ],
+)
+def test_thoughts_fences_and_a_missing_last_end_cost_no_answer(answer: str) -> None:
+    decode = cudag_decoder(WheelUnits())
+    [action] = decode(without_thoughts(answer), (1000, 1000)).actions
+    assert action.parameters.members()["x"] == 500  # type: ignore[union-attr]

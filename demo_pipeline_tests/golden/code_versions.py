@@ -121,7 +121,7 @@ def entry(stage: str) -> str:
     """Where the stage's entry stands, `path:line`: the call that names it and what it is of."""
     for path in sorted(PACKAGE.rglob("*.py")):
         source = path.read_text("utf-8")
-        declares = "code_version=" in source or "form_stage(" in source
+        declares = "code_version=" in source
         calls = ast.walk(ast.parse(source)) if declares else ()
         for node in calls:
             if isinstance(node, ast.Call) and _declares(node, stage):
@@ -131,9 +131,7 @@ def entry(stage: str) -> str:
 
 def _declares(call: ast.Call, stage: str) -> bool:
     words = {keyword.arg: keyword.value for keyword in call.keywords}
-    if isinstance(call.func, ast.Name) and call.func.id == "form_stage":
-        return isinstance(name := call.args[1], ast.Constant) and name.value == stage
-    named = words.get("name", call.args[0] if call.args else None)
+    named = words.get("asset") or words.get("name", call.args[0] if call.args else None)
     constants = {"ANNOTATIONS": ANNOTATIONS, "RECORDS": RECORDS, "OSWORLD_TASKS": OSWORLD_TASKS}
     value = constants.get(named.id) if isinstance(named, ast.Name) else None
     value = str(named.value) if isinstance(named, ast.Constant) else value

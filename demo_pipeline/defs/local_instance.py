@@ -15,7 +15,6 @@ from typing import Any
 import dagster as dg
 
 from demo_pipeline.defs.partitions import PARTITIONS_NAME
-from demo_pipeline.files.atomic_write import private_mode
 from demo_pipeline.files.processes import spare_existing_objects
 from demo_pipeline.runs.failures import error_words
 
@@ -43,7 +42,7 @@ def opened_instance(home: Path) -> Iterator[dg.DagsterInstance]:
             os.fsync(file.fileno())
         for name in _FOLDERS:
             with suppress(FileExistsError):
-                (home / name).mkdir(private_mode(home))
+                (home / name).mkdir(0o700)
     except OSError as error:
         raise InstanceError(
             f"DAGSTER_HOME {home} cannot be written to: {error_words(error)}; make room in it or "

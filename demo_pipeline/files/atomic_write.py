@@ -8,7 +8,6 @@ import hashlib
 import os
 import secrets
 import shutil
-import stat
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -46,15 +45,6 @@ def file_id(path: Path) -> FileId | None:
     except OSError:
         return None
     return status.st_dev, status.st_ino
-
-
-def private_mode(parent: Path) -> int:
-    """The mode of a new folder of recordings or runs: for its owner, never for everybody.
-
-    Where the folder above it is writable for its group, several people share it: then the group may
-    use it, too. What lies in such a folder has the modes that the process's umask gives.
-    """
-    return 0o770 if parent.stat().st_mode & stat.S_IWGRP else 0o700
 
 
 def hidden_name() -> str:

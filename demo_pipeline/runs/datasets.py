@@ -309,7 +309,12 @@ def _run(
                 opened.append(committed_trajectories(workspace, keep=True))
             context, fingerprints = _opened(workspace, stage, *opened)
             result = _build(workspace, stage, context, fingerprints, force=force)
-            break
+            rejected = result.status is Status.REJECTED
+            damaged = _damaged_inputs(store, opened) - found if rejected else set()
+            if not damaged:
+                break
+            found |= damaged
+            opened[:] = [committed_trajectories(workspace, keep=True, damaged=found)]
         except ChangedOutput as error:
             if error.output in found:
                 raise
@@ -324,6 +329,13 @@ def _run(
             _LOG.info("%s: %s is unpublished: %s replaces it", *words)
             store.remove(name)
     return result
+
+
+def _damaged_inputs(store: Store, opened: Sequence[CommittedTrajectories]) -> set[str]:
+    """The trajectories and records that a dataset was built of and that are damaged."""
+    keys = [key for committed in opened for key in committed.versions]
+    names = [stage.output(key) for key in keys for stage in (TRAJECTORIES_STAGE, RECORDS_STAGE)]
+    return {name for name in names if store.verify(name)}
 
 
 def wanted_recipe(workspace: Workspace, stage: Stage[DatasetInputs]) -> Recipe:
@@ -434,7 +446,10 @@ def _build(
                 staging.hardlink_sources.extend(versions[key] for key in ids)
         if Need.LINKS in stage.needs:  # it hands on what no dataset reads
             for key, version in committed.versions.items():
-                staging.link(TRAJECTORIES_STAGE.output(key), version)
+                output = TRAJECTORIES_STAGE.output(key)
+                if workspace.store.current(output) is None:
+                    raise ChangedOutput(output, "one of its files")
+                staging.link(output, version)
         summary = dict(stage.build(context, staging.path))
         if not stage.reads_trajectories:
             return summary

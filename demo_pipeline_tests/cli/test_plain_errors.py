@@ -159,14 +159,12 @@ def test_a_recording_whose_name_hides_it_is_named(
         assert "DS_Store" not in said
 
 
-@pytest.mark.parametrize("modes", [(0, 0o755, 0o700), (0o2, 0o2775, 0o770)])
 def test_what_is_made_for_recordings_and_runs_is_closed_to_others(
     home: Path,
     recording: Path,
     monkeypatch: pytest.MonkeyPatch,
-    modes: tuple[int, int, int],
 ) -> None:
-    umask, above, mode = modes
+    umask, above, mode = 0, 0o755, 0o700
     upload(recording, home.parent / "uploads", "one")
     home.chmod(above)
     home.parent.chmod(above)

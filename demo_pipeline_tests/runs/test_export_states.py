@@ -242,36 +242,6 @@ def test_the_index_is_built_again_only_when_an_export_changed(root: Path) -> Non
     assert states(workspace)["messages"]["status"] == "missing"
 
 
-def test_an_export_without_a_damaged_trajectory_is_up_to_date(root: Path) -> None:
-    """Its check rejects it, it is built without the trajectory, and the index agrees."""
-    workspace = open_workspace(root)
-    folder = workspace.store.open("trajectories/two")[0]
-    path = folder / "steps/000/screenshot.png"
-    data = path.read_bytes()
-    path.unlink()
-    path.write_bytes(b"#" * len(data))
-    build(workspace)
-    assert {state["status"] for state in states(workspace).values()} == {"built"}
-    assert "two" not in document(workspace)["trajectories"]
-
-
-def test_a_file_that_was_changed_after_its_commit_is_not_shipped(root: Path) -> None:
-    """It is as valid as before and has the same size: only its hash shows the change."""
-    workspace = open_workspace(root)
-    folder = workspace.store.open("trajectories/two")[0]
-    path = folder / "steps/000/ui_tree.json"
-    data = path.read_bytes()
-    path.unlink()
-    path.write_bytes(data.replace(b"12:34:56", b"12:34:57"))
-    build(workspace)
-    assert {state["status"] for state in states(workspace).values()} == {"built"}
-    records = document(workspace)["trajectories"]
-    assert "two" not in records
-    assert records["one"]["records"]["sft"] == 2
-    summary: Any = run_dataset_stage(workspace, SFT_STAGE).summary
-    assert summary["left_out"]["broken"] == 1
-
-
 def test_of_a_bucket_no_file_of_an_export_is_downloaded_to_count_it(
     root: Path, moto_url: str, tmp_path: Path
 ) -> None:

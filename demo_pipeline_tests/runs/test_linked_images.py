@@ -5,16 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.workspace import Workspace
-from demo_pipeline.stage import Stage
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
 from demo_pipeline_tests.datasets.stores import commit_trajectories
 from demo_pipeline_tests.named_stages import MESSAGES_STAGE, SFT_STAGE
 from demo_pipeline_tests.sample_workspace import open_workspace
 
 LINKING = pytest.mark.parametrize("stage", [SFT_STAGE, MESSAGES_STAGE], ids=lambda one: one.name)
-_HEADER = 40  # bytes; what follows are pixels
 _HOUR = 3600
 
 
@@ -38,26 +35,3 @@ def workspace(tmp_path: Path) -> Workspace:
 def pictures(root: Path) -> list[Path]:
     found = (root / "store").rglob("trajectories/**/*.png")
     return sorted(path for path in found if not path.is_symlink())
-
-
-def scramble(picture: Path, *, secretly: bool) -> None:
-    """Overwrite the pixels; secretly: without a trace in the file's time."""
-    status = picture.stat()
-    data = picture.read_bytes()
-    picture.write_bytes(data[:_HEADER] + bytes(len(data) - _HEADER))
-    if secretly:
-        os.utime(picture, ns=(status.st_atime_ns, status.st_mtime_ns))
-
-
-@LINKING
-@pytest.mark.parametrize("secretly", [True, False])
-def test_a_damaged_picture_costs_its_trajectory_only(
-    workspace: Workspace, tmp_path: Path, stage: Stage, *, secretly: bool
-) -> None:
-    """Also when the disk has damaged it, so that no time of the file has changed."""
-    for picture in pictures(tmp_path):
-        if "/one/" in str(picture):
-            scramble(picture, secretly=secretly)
-    result = run_dataset_stage(workspace, stage)
-    assert result.status == "made"
-    assert dict(result.summary)["left_out"] == {"broken": 1, "quarantined": 0}

@@ -148,7 +148,8 @@ class TestSettings:
     @pytest.mark.parametrize("page", named(ACTUAL))
     def test_every_setting_that_is_named_exists(self, page: Path) -> None:
         dotted = re.findall(rf"`({'|'.join(SECTIONS)})\.(\w+)", text_of(page))
-        others = {"parquet", "mp4", "json", "jsonl", "load_dataset", "md"}  # files, and a function
+        # Ends of files, and a function.
+        others = {"parquet", "mp4", "db", "json", "jsonl", "load_dataset", "md"}
         known = {
             f"{name}.{field}" for name, kind in SECTIONS.items() for field in kind.model_fields
         }

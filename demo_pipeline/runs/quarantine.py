@@ -1,12 +1,12 @@
 """The quarantine records of demonstrations: a document `quarantine/<id>/<upload>.json` each.
 
 Belongs here: writing, reading and deleting the records, also for what no stage can report: crashed
-runs and colliding ids. The stages decide which demonstrations are quarantined.
+runs. The stages decide which demonstrations are quarantined.
 """
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
@@ -15,11 +15,11 @@ from demo_pipeline.problems import Problem
 from demo_pipeline.runs.failures import error_words
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.store.errors import StorageError
-from demo_pipeline.store.names import is_safe_id, printable_name
+from demo_pipeline.store.names import is_safe_id
 from demo_pipeline.store.store import Store
 
 QUARANTINE_FOLDER = "quarantine"
-COLLISION, CRASH = "id_collision", "run_crashed"
+CRASH = "run_crashed"
 _NO_FINGERPRINT = "none"
 _SHORT = 16  # characters of a fingerprint in a document's name
 _LOG = logging.getLogger(__package__)
@@ -153,11 +153,6 @@ def list_quarantine(store: Store) -> list[QuarantineRecord]:
     return records
 
 
-def without_fingerprint(store: Store) -> list[str]:
-    """Ids whose record names no upload, sorted; reads no record."""
-    return sorted(key for key, name in _documents(store) if name == _NO_FINGERPRINT)
-
-
 def _documents(store: Store) -> list[tuple[str, str]]:
     """(demonstration, name) of each record."""
     paths = [key.split("/")[1:] for key in store.list_documents(QUARANTINE_FOLDER)]
@@ -213,41 +208,3 @@ def record_crash(
     )
     uploaded = workspace.uploads.identity(demonstration)
     return quarantine_demonstration(workspace.store, demonstration, stage, uploaded, [problem])
-
-
-def quarantine_collisions(
-    workspace: Workspace, collisions: Mapping[str, Sequence[str]]
-) -> tuple[list[str], list[str]]:
-    """Quarantine the ids that several folders share, release the ids that no longer collide.
-
-    Returns the released ids, and the messages of errors: a record that cannot be read or written
-    keeps no other from it, and a later call tries again.
-    """
-    from demo_pipeline.recording.recording_stages import RAW_RECORDINGS_STAGE  # noqa: PLC0415
-
-    store, released, errors = workspace.store, list[str](), list[str]()
-    for key in sorted({*collisions, *without_fingerprint(store)}):
-        try:
-            record = read_quarantine(store, key)
-            known = record.problems if record else []
-            if key in collisions:
-                found = collision_problem(key, collisions[key])
-                if found.as_dict() not in known:
-                    quarantine_demonstration(store, key, RAW_RECORDINGS_STAGE.name, None, [found])
-            elif known and known[0].get("code") == COLLISION:
-                release(store, key)
-                released.append(key)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is this one's alone
-            errors.append(f"{key}: {error_words(error)}")
-    return released, errors
-
-
-def collision_problem(demonstration: str, names: Sequence[str]) -> Problem:
-    """Why none of several folders is processed."""
-    return Problem(
-        COLLISION,
-        " and ".join(map(printable_name, sorted(names))),
-        f"these folders have the same id {demonstration}",
-        remedy="rename all but one of them",
-        demonstration=demonstration,
-    )

@@ -281,7 +281,10 @@ class _ActionFrames:
     def _compare(
         self, scan: ScannedTarget | None, index: int, pictures: ActionPictures | None
     ) -> bool:
-        """Whether the target was redrawn since the scan; held while the scan's scale is open."""
+        """Whether the target was redrawn since the scan; held while the scan's scale is open.
+
+        A scan whose scale is in doubt says nothing of the screen.
+        """
         if scan is None or pictures is None:
             return False
         scales = self._scanned.scales
@@ -289,8 +292,7 @@ class _ActionFrames:
             self._held.append((scan, index, pictures))
             return False
         scale = scales.at(scan.event_index)
-        request = self._request(index, scale)
-        return self._scanned.compare(request, pictures, in_doubt=scale is None)
+        return scale is not None and self._scanned.compare(self._request(index, scale), pictures)
 
     def _compare_held(self, *, is_end: bool = False) -> None:
         """Compare the actions whose scans' scale is known by now."""
@@ -308,7 +310,7 @@ class _ActionFrames:
         """Write the screenshot of a pause that may have been a wait, and let go of its frame."""
         chooser, choice, pictures = self._pauses.pop(index)
         if self._waits.may_be_wait(index):
-            self._scanned.compare(chooser.request, pictures)
+            self._compare(chooser.request.scan, index, pictures)
             self._screenshots[index] = self._writer.write(chooser, choice)
 
     def _leave_out_pause(self, index: int) -> None:

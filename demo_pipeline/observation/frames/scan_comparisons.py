@@ -200,12 +200,10 @@ class ScanComparison:
             self.scales.add(scan.event_index, fitting_scale(shown.detail, scan.marks))
         return True
 
-    def compare(
-        self, request: FrameRequest, pictures: ActionPictures | None, *, in_doubt: bool = False
-    ) -> bool:
+    def compare(self, request: FrameRequest, pictures: ActionPictures | None) -> bool:
         """Compare the screen before an action with its scan's.
 
-        Returns whether the target was certainly redrawn; `in_doubt`: in which units its box is.
+        Returns whether the target was certainly redrawn.
         """
         scan = request.scan
         if scan is None or pictures is None:
@@ -220,7 +218,7 @@ class ScanComparison:
             began=began and replace(began, replaced=None),
             ended=ended and replace(ended, replaced=None),
         )
-        if point is None or in_doubt:
+        if point is None:
             return False
         front = front_of(shot.detail, [aim.window for aim in scan.windows if aim.window])
         aim = scan.aim if front is None else scan.windows[front]

@@ -144,14 +144,18 @@ def _coverable(tree: StepTree) -> set[int]:
     windows = list(tree.windows)
     boxes = np.nan_to_num(tree.boxes[windows])
     cells = np.arange(0, max(tree.screen), COVER_STEP)
+    first = np.searchsorted(cells, boxes[:, :2]).tolist()
+    last = np.searchsorted(cells, boxes[:, :2] + boxes[:, 2:]).tolist()
+    places = [
+        (slice(top, bottom), slice(left, right))
+        for (left, top), (right, bottom) in zip(first, last, strict=True)
+    ]
     found = set()
     for number, node in enumerate(windows):
-        left, top, across, down = boxes[number]
-        xs = cells[(cells >= left) & (cells < left + across)][None, :, None]
-        ys = cells[(cells >= top) & (cells < top + down)][:, None, None]
-        x, y, width, height = np.delete(boxes, number, axis=0).T
-        others = (x <= xs) & (xs < x + width) & (y <= ys) & (ys < y + height)
-        if others.any(axis=2).all():
+        covered = np.zeros((len(cells), len(cells)), bool)
+        for other in places[:number] + places[number + 1 :]:
+            covered[other] = True
+        if covered[places[number]].all():
             found.add(node)
     return found
 

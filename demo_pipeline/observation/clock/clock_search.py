@@ -4,7 +4,7 @@ Belongs here: going from stretch to stretch until the pointer or typing shows th
 parts tell whether it holds, and the uncertainty that covers what they say.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 from typing import Any, NamedTuple
@@ -23,6 +23,7 @@ from demo_pipeline.observation.frames.changes import ChangeMap
 from demo_pipeline.observation.frames.pointer_path import MOVED_PX, Floats, PointerTrack
 from demo_pipeline.observation.frames.video_reader import (
     TIME_TOLERANCE_S,
+    Frame,
     RecordedVideo,
     Span,
 )
@@ -82,6 +83,28 @@ class ClockSearch:
             changes.add(frame)
         changes.seconds += sum(stretch.end - stretch.start for stretch in stretches)
 
+    def _look(self, changes: ChangeMap, batches: Iterable[Sequence[Span]]) -> Iterator[None]:
+        """Decode one batch of stretches after the other, and add what changes in each.
+
+        The video is read on from one to the next: some films have a single key frame.
+        """
+        batches = list(batches)
+        frames = self.video.frames([stretch for batch in batches for stretch in batch])
+        ahead: Frame | None = None
+        last: Frame | None = None
+        for batch in batches:
+            end = batch[-1].end + TIME_TOLERANCE_S
+            until = self.video.times[np.searchsorted(self.video.times, end) - 1]
+            if last is not None and last.time >= batch[0].start - TIME_TOLERANCE_S:
+                changes.add(last)  # what is before the first frame of a batch is not compared
+            while (ahead := ahead or next(frames, None)) and ahead.time <= end:
+                last, ahead = ahead, None
+                changes.add(last)
+                if last.time >= until:
+                    break
+            changes.seconds += sum(stretch.end - stretch.start for stretch in batch)
+            yield
+
     def pictured_clock(
         self,
         changes: ChangeMap,
@@ -93,8 +116,8 @@ class ClockSearch:
 
         With a logged start one stretch is enough. `changes` takes what was looked at.
         """
-        for stretches in self._stretches(documented, self.track.times, MIN_MOVES):
-            self._add_changes(changes, stretches)
+        batches = self._stretches(documented, self.track.times, MIN_MOVES)
+        for _ in self._look(changes, batches):
             reference = logged or documented
             found = clock_from_pointer(changes, self.track, reference, scales, MAX_OFFSET_S)
             if found is not None or logged is not None:
@@ -105,8 +128,8 @@ class ClockSearch:
         """The clock that typing shows, in what was looked at and in what follows it."""
         end = changes.times[-1] if changes.times else None
         frames = self.video.times
-        for stretches in chain([[]], self._stretches(documented, self.keys, MIN_KEYS, end)):
-            self._add_changes(changes, stretches)
+        batches = self._stretches(documented, self.keys, MIN_KEYS, end)
+        for _ in chain([None], self._look(changes, batches)):
             found = clock_from_keys(changes, frames, self.keys, documented, MAX_OFFSET_S)
             if found is not None:
                 return found

@@ -113,6 +113,7 @@ class DatasetSettings(Section):
     scroll_tolerance: ClassVar[int] = 50
     drag_tolerance: ClassVar[int] = 5
     grounding_min_side: ClassVar[int] = 8  # pixels; narrower and lower elements are left out
+    grounding_per_screen: ClassVar[int] = 10  # elements of a screenshot, at most
     jpeg_quality: ClassVar[int] = 90  # OpenCV's scale, 100 is best
 
     exports: tuple[ExportName, ...] = Field(
@@ -178,7 +179,6 @@ class DatasetSettings(Section):
     cudag_pixels_per_notch: int = Field(
         100, gt=0, description="`pixels` for one notch, if unit pixels"
     )
-    grounding_per_screen: int = Field(10, ge=1, description="grounding: elements of a screenshot")
     keep_previous: bool = Field(False, description="older CUDAG directories stay published")
 
     @model_validator(mode="after")
@@ -192,10 +192,11 @@ class DatasetSettings(Section):
 class HubSettings(Section):
     """What `demo-pipeline export --hub-layout` writes, besides `datasets.license`."""
 
+    max_shard_bytes: ClassVar[int] = 500_000_000  # of a Parquet file
+
     language: tuple[str, ...] = Field(
         (), description='ISO 639-1 codes of the tasks\' languages, e.g. ["en"]; needed'
     )
-    max_shard_bytes: int = Field(500_000_000, ge=1_000_000, description="bytes of a Parquet file")
 
 
 CONFIG_VARIABLE = f"{PREFIX}CONFIG"  # the only variable with the prefix that is not a setting
@@ -251,10 +252,11 @@ class LimitSettings(Section):
     max_meta_bytes: ClassVar[int] = 4 * 2**20  # recorders write a few kB
     min_video_side: ClassVar[int] = 64  # pixels; less shows no screen to work on
 
-    max_log_bytes: int = Field(4 * 2**30, gt=0, description="bytes; real: 10 MB a minute")
-    max_video_bytes: int = Field(32 * 2**30, gt=0, description="bytes; 6 hours of 12 Mbit/s")
-    max_log_lines: int = Field(5_000_000, gt=0, description="a 125 Hz mouse, 6 hours: 2.7 million")
+    max_log_bytes: ClassVar[int] = 4 * 2**30  # recorders write 10 MB a minute
+    max_video_bytes: ClassVar[int] = 32 * 2**30  # 6 hours of 12 Mbit/s
+
     max_actions: int = Field(10_000, gt=0, description="each costs 22 ms and 70 kB (measured)")
+    max_log_lines: int = Field(5_000_000, gt=0, description="a 125 Hz mouse, 6 hours: 2.7 million")
 
 
 DEFAULT_LIMITS = LimitSettings()
@@ -272,6 +274,7 @@ class ActionSettings(Section):
     pointer_rest_ms: ClassVar[int] = 300  # a rest this long ends a pointer movement
     typing_pause_ms: ClassVar[int] = 2000  # between keys, for `split_typing_at_pauses`
     duplicate_window_ms: ClassVar[int] = 3  # between copies by a recorder's hooks
+    macos_pixels_per_notch: ClassVar[int] = 100  # that macOS logs per wheel notch
     drag_path_points: ClassVar[int] = 64  # of a drag's path that are kept, at most
 
     click_radius_px: float = Field(5.0, description="screen pixels at scale 1; farther is a drag")
@@ -285,9 +288,6 @@ class ActionSettings(Section):
     keyboard_layout: Literal["us", "uk"] = Field("us", description="for logs without characters")
     wheel_sign: Literal["auto", "positive_down", "positive_up"] = Field(
         "auto", description="direction of a positive delta; auto: by video, else by its unit"
-    )
-    macos_pixels_per_notch: int = Field(
-        100, gt=0, description="pixels that macOS logs per wheel notch"
     )
 
 
@@ -303,8 +303,9 @@ class ObservationSettings(Section):
 class TrajectorySettings(Section):
     """How observations and actions become an OSWorld-Desktopd trajectory."""
 
-    easy_steps: int = Field(5, description="steps of an easy task, at most")
-    medium_steps: int = Field(15, description="steps of a medium task, at most; more: hard")
+    easy_steps: ClassVar[int] = 5  # of an easy task, at most
+    medium_steps: ClassVar[int] = 15  # of a medium task, at most; more: hard
+
     max_avoidable_leak_rate: float = Field(
         0.02, ge=0, le=1, description="share of pointing actions; a check warns above it"
     )
@@ -312,15 +313,11 @@ class TrajectorySettings(Section):
         0.25, ge=0, le=1, description="the same, unavoidable leaks included"
     )
 
-    @model_validator(mode="after")
-    def _grades_ascend(self) -> Self:
-        if self.easy_steps > self.medium_steps:
-            raise ValueError("easy_steps must not be above medium_steps")
-        return self
-
 
 class DiscoverySettings(Section):
     """How uploads are noticed, and what one tick may cost."""
+
+    max_dataset_age_seconds: ClassVar[float] = 900  # that new trajectories wait for others
 
     stable_seconds: float = Field(
         20, ge=0, description="seconds without a change that make an upload complete; 0: at once"
@@ -329,9 +326,6 @@ class DiscoverySettings(Section):
         "", description="an object that ends a first upload at once, e.g. _COMPLETE; empty: none"
     )
     interval_seconds: int = Field(15, ge=1, description="seconds between two ticks")
-    max_dataset_age_seconds: float = Field(
-        900, ge=0, description="seconds that new trajectories wait for others, at most"
-    )
 
 
 class ExecutionSettings(Section):

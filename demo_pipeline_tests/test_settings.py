@@ -101,7 +101,6 @@ class TestNames:
         ("section", "values", "words"),
         [
             ("datasets", {"train_ratio": 0.7}, "must add up to 1, not 0"),
-            ("trajectories", {"easy_steps": 16}, "must not be above medium_steps"),
         ],
     )
     def test_values_that_contradict_each_other_are_refused(

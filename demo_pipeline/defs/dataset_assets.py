@@ -233,7 +233,7 @@ def rebuild_datasets(interval_seconds: int, job: Any) -> dg.SensorDefinition:
         "rebuild_datasets",
         interval_seconds,
         "Builds the datasets once after a wave of demonstrations: when none is in work any more, "
-        "or after `discovery.max_dataset_age_seconds`.",
+        "or after 15 minutes.",
         job,
     )
     def evaluate(context: dg.SensorEvaluationContext, workspace: Workspace) -> _Asked:

@@ -17,18 +17,17 @@ OTHER_FILES = ("checksums.json", "input_log_meta.json", "manifest.json", "sft.js
 def oversized_files(sizes: Mapping[str, int], limits: Any) -> list[Problem]:
     """A problem for each file, by its name and bytes, that is larger than the limits allow."""
     most = {
-        LOG_FILE: ("max_log_bytes", limits.max_log_bytes),
-        META_FILE: ("", limits.max_meta_bytes),
-        VIDEO_FILE: ("max_video_bytes", limits.max_video_bytes),
+        LOG_FILE: limits.max_log_bytes,
+        META_FILE: limits.max_meta_bytes,
+        VIDEO_FILE: limits.max_video_bytes,
     }
     return [
         Problem(
             "file_too_large",
             name,
             f"has {sizes[name]} bytes, and more than {limit} are not accepted",
-            remedy="upload the file that the recorder wrote"
-            + (f"; if it is this large, raise the setting limits.{setting}" if setting else ""),
+            remedy="upload the file that the recorder wrote",
         )
-        for name, (setting, limit) in most.items()
+        for name, limit in most.items()
         if sizes.get(name, 0) > limit
     ]

@@ -89,11 +89,6 @@ def test_amounts_are_notches(platform: str, deltas: list[float], expected: tuple
     assert action.wheel_sum == pytest.approx(sum(deltas))
 
 
-def test_a_notch_in_pixels_is_a_setting() -> None:
-    [action] = actions(wheel(0, -90), platform="macos", macos_pixels_per_notch=30)
-    assert action.amount == 3
-
-
 def test_one_unit_is_that_of_a_whole_recording() -> None:
     """A mouse's notches and a touchpad's swipes, in both directions and with a tail."""
     swipe = [8, 15, 22, 28, 33, 36, 38, 38, 36, 33, 28, 22, 15, 8]

@@ -134,9 +134,9 @@ def test_a_screen_that_is_shown_again_and_again_gives_no_more_than_the_limit(
 ) -> None:
     nodes = [element("button", f"Item {row}", (100, 40 * row, 80, 31)) for row in range(20)]
     made = make_seen(tmp_path, "demo", [CLICK] * 5, *nodes)
-    summary, rows = build(tmp_path, made, grounding_per_screen=3)
-    assert len(rows) == 3
-    assert summary.excluded_records["too_many"] == 5 * 17
+    summary, rows = build(tmp_path, made)
+    assert len(rows) == 10
+    assert summary.excluded_records["too_many"] == 5 * 10
 
 
 def test_a_tree_that_cannot_be_read_costs_its_screenshot_only(tmp_path: Path) -> None:

@@ -23,10 +23,11 @@ from demo_pipeline.store.errors import MissingOutput, StorageError
 from demo_pipeline_tests.datasets.builders import TABLE, snapshot
 from demo_pipeline_tests.datasets.seen_screens import element, make_seen
 from demo_pipeline_tests.datasets.stores import commit_trajectories
+from demo_pipeline_tests.settings_constants import with_constants
 
 EVERY = ("sft", "messages", "cudag", "grounding", "transitions", "step_labels")
 DATASETS = DatasetSettings(exports=EVERY, license="cc-by-4.0")
-HUB = HubSettings(language=("en", "de"), max_shard_bytes=10**6)
+HUB = with_constants(HubSettings, max_shard_bytes=10**6)(language=("en", "de"))
 PICTURES = {
     "sft": ["screenshot"],
     "messages": ["images"],

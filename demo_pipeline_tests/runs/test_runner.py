@@ -86,16 +86,6 @@ def test_only_the_output_with_a_lost_file_is_rebuilt(root: Path, stage: str, fil
     assert contents(workspace, "first") == before
 
 
-def test_a_setting_rebuilds_no_earlier_stage(root: Path) -> None:
-    harder = TrajectorySettings(easy_steps=1, medium_steps=2)
-    workspace = open_workspace(root, trajectories=harder)
-    assert not is_up_to_date(workspace, "first")
-    later = ["annotations", "records", "contact_sheets", "triage"]
-    assert redone(workspace) == ["trajectories", *later]
-    folder = workspace.store.open("trajectories/first")[0]
-    assert json.loads((folder / "task.json").read_bytes())["difficulty"] == "hard"
-
-
 def test_a_stricter_limit_is_a_warning_and_changes_no_byte(root: Path) -> None:
     before = contents(open_workspace(root), "first")
     workspace = open_workspace(root, trajectories=TrajectorySettings(max_leak_rate=0.9))

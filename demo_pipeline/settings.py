@@ -285,7 +285,9 @@ class ActionSettings(Section):
     stop_shortcut: tuple[str, ...] = Field(
         (), description="keys that stop the recorder, left out at the end; empty: none"
     )
-    keyboard_layout: Literal["us", "uk"] = Field("us", description="for logs without characters")
+    keyboard_layout: Literal["auto", "us", "uk", "de", "es", "fr", "it"] = Field(
+        "auto", description="for logs without characters; auto: by meta.locale"
+    )
     wheel_sign: Literal["auto", "positive_down", "positive_up"] = Field(
         "auto", description="direction of a positive delta; auto: by video, else by its unit"
     )

@@ -5,23 +5,16 @@ from pathlib import Path
 from demo_pipeline.actions import build_actions as actions
 from demo_pipeline.actions import typed_text
 from demo_pipeline.actions.action_tables import ACTIONS_SCHEMA
-from demo_pipeline.problems import Problem
 from demo_pipeline.recording.recording_stages import RecordingInputs
 from demo_pipeline.stage import Check, Stage, Summary, built_again, joined
 
 
 def _run_actions(inputs: RecordingInputs, out: Path) -> Summary:
     """The actions and the event accounting."""
-    platform, settings = inputs.recording.parsed_meta().platform, inputs.settings
+    meta, settings = inputs.recording.parsed_meta(), inputs.settings
     folder, most = inputs.folders["events"], settings.limits.max_actions
-    return actions.build_actions(folder, out, platform, settings.actions, most)
-
-
-def _verify_keyboard_layout(inputs: RecordingInputs, out: Path) -> list[Problem]:
-    """The keyboard layout of the settings against the one usual for meta.locale."""
-    meta, layout = inputs.recording.parsed_meta(), inputs.settings.actions.keyboard_layout
-    known = (meta.locale, layout, meta.platform)
-    return typed_text.check_keyboard_layout(out, inputs.folders["events"], *known)
+    known = (meta.platform, settings.actions, most)
+    return actions.build_actions(folder, out, *known, locale=meta.locale)
 
 
 ACTIONS_STAGE: Stage[RecordingInputs] = Stage(
@@ -47,11 +40,11 @@ ACTIONS_STAGE: Stage[RecordingInputs] = Stage(
         ),
         Check(
             "known_input",
-            "Every key and button is known, else typing is split there; what was typed reads the "
-            "same with the keyboard layout usual for the locale.",
+            "Every key, button and unit of the wheel is known, and on which keyboard the text was "
+            "typed; else typing is split there, or the step is left out of exports.",
             joined(
                 lambda inputs, out: typed_text.check_known_input(out, inputs.folders["events"]),
-                _verify_keyboard_layout,
+                lambda _, out: typed_text.check_keyboard_layout(out),
             ),
             blocking=False,
             compared=("actions",),

@@ -112,11 +112,13 @@ def build_actions(
     platform: str,
     settings: ActionSettings,
     max_actions: int = DEFAULT_LIMITS.max_actions,
+    *,
+    locale: str = "",
 ) -> dict[str, Any]:
     """Write actions.parquet and ledger.parquet for committed events and return a summary.
 
     `platform` is meta.platform: the meaning of key names and the wheel's unit depend on it. If it
-    is empty, the names of the keys decide when they leave no doubt.
+    is empty, the names of the keys decide when they leave no doubt. `locale` is meta.locale.
 
     Raises:
         DemonstrationError: there are more than `max_actions`.
@@ -126,7 +128,7 @@ def build_actions(
     logged = inputs_of(events)
     platform = platform or platform_of_keys(item.name for item in logged if item.kind in KEY_EVENTS)
     inputs, repairs = repair(logged, platform, settings)
-    segmentation = segment(inputs, platform, settings)
+    segmentation = segment(inputs, platform, settings, locale)
     if events["raw_x"].null_count == events.num_rows:
         cut = after_border_runs(inputs)
         for action in segmentation.actions:

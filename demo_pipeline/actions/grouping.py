@@ -25,6 +25,7 @@ from demo_pipeline.actions.keyboard import (
 from demo_pipeline.actions.scrolls import UNCLEAR_UNIT, Wheel, join_scrolls, read_wheel
 from demo_pipeline.actions.typed_text import TypedPart, TypedText
 from demo_pipeline.recording.input_log import EventType
+from demo_pipeline.recording.key_names import keyboard_of
 from demo_pipeline.settings import ActionSettings
 
 MAX_CLICKS = 3  # a fourth click begins a new action
@@ -392,12 +393,14 @@ class Segmentation:
     wheel_remainder: float = 0.0
 
 
-def segment(inputs: list[Input], platform: str, settings: ActionSettings) -> Segmentation:
-    """Turn repaired inputs (in time order) into actions."""
+def segment(
+    inputs: list[Input], platform: str, settings: ActionSettings, locale: str = ""
+) -> Segmentation:
+    """Turn repaired inputs (in time order) into actions; `locale` may tell the keyboard."""
     turns = [item for item in inputs if item.kind == EventType.MOUSEWHEEL]
     wheel = read_wheel(turns, platform, settings)
     modifiers = ModifierTracker(inputs)
-    keyboard = KeyboardReader(platform, settings.keyboard_layout, modifiers)
+    keyboard = KeyboardReader(platform, keyboard_of(settings.keyboard_layout, locale), modifiers)
     pointer = _PointerReader(settings, modifiers, glides=wheel.glides)
     readers: dict[str, Callable[[Input], None]] = {
         EventType.KEYDOWN: keyboard.down,

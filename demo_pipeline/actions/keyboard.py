@@ -11,9 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
+from demo_pipeline.actions.action_tables import DOUBTFUL_TEXT
 from demo_pipeline.actions.inputs import Gesture, GestureKind, Input
 from demo_pipeline.recording.input_log import EventType
-from demo_pipeline.recording.key_names import Key, KeyboardLayout, lookup
+from demo_pipeline.recording.key_names import Key, Keyboard, lookup
+from demo_pipeline.recording.keyboard_layouts import accented, is_dead
 
 REPEAT_START_MS = 1100  # auto-repeat begins by then: systems offer delays of up to 1 s
 STUCK_MS = 1000  # a modifier without a release modifies one press, at most this much later
@@ -73,7 +75,7 @@ class ModifierTracker:
             (held.gestures[0].events if held.gestures else held.events).append(item.index)
             return
         held = _HeldModifier(key.name, item.name, item.time, [item.index])
-        alt = held if key.name == "alt" and key.side == "right" else None
+        alt = held if key.name in {"alt", "altgr"} and key.side == "right" else None
         ctrl = self._held.get("LeftCtrl") or self._held.get("ControlLeft")
         if alt and ctrl and alt.start - ctrl.start <= ALTGR_WINDOW_MS and not ctrl.gestures:
             ctrl.name = alt.name = "altgr"
@@ -221,9 +223,10 @@ class KeyboardReader:
         unknown_keys: logged names that are in no table.
     """
 
-    def __init__(self, platform: str, layout: KeyboardLayout, modifiers: ModifierTracker) -> None:
+    def __init__(self, platform: str, keyboard: Keyboard, modifiers: ModifierTracker) -> None:
         self._platform = platform
-        self._layout: KeyboardLayout = layout
+        self._keyboard = keyboard
+        self._accent = ""  # of the dead key before
         self._modifiers = modifiers
         self._down: dict[str, _KeyPress] = {}
         self._presses = 0
@@ -236,7 +239,7 @@ class KeyboardReader:
 
     def down(self, item: Input) -> None:
         """A keydown: a new press, or auto-repeat of a held key."""
-        key = lookup(item.name, self._platform, self._layout)
+        key = lookup(item.name, self._platform, self._keyboard.layout)
         self._modifiers.release_stuck(item.time)
         if key.modifier:
             self._modifiers.down(key, item)
@@ -317,10 +320,13 @@ class KeyboardReader:
 
     def _interpret(self, gesture: Gesture, key: Key, item: Input, held: set[str]) -> None:
         text = self._text(key, item, held)
+        accent, self._accent = self._accent, ""
         if text is not None:
             gesture.kind, gesture.char = GestureKind.CHAR, text
             gesture.dead = item.dead
-            if not text and not item.dead:
+            if text and not item.char:
+                self._read(gesture, text, accent, altgr="altgr" in held)
+            if not gesture.char and not gesture.dead:
                 gesture.flags.add("unknown_character")
             return
         if key.name == "backspace" and not held - {"shift"}:
@@ -334,6 +340,15 @@ class KeyboardReader:
             names = [mod for mod in names if mod != "fn"]
         gesture.keys = tuple(dict.fromkeys([*names, name]))
 
+    def _read(self, gesture: Gesture, text: str, accent: str, *, altgr: bool) -> None:
+        """A character that the layout gives, with the accent of the dead key before it."""
+        if self._keyboard.is_doubtful(text, self._platform):
+            gesture.flags.add(DOUBTFUL_TEXT)
+        if accent:
+            gesture.char = accented(accent, text)
+        elif is_dead(self._keyboard.layout, text, altgr=altgr):
+            self._accent, gesture.char, gesture.dead = text, "", True
+
     def _text(self, key: Key, item: Input, held: set[str]) -> str | None:
         """The character that a press types; empty: unknown or a dead key; None: no character."""
         altgr = "altgr" in held
@@ -345,9 +360,9 @@ class KeyboardReader:
             return item.char
         if not key.char or (key.keypad and not self._numlock and key.char in _NUMLOCK_OFF):
             return None
-        if altgr:
-            return ""
         shift = "shift" in held
+        if altgr:
+            return key.both if shift else key.altgr
         if key.char.isalpha():
             return key.shifted if shift != self._caps else key.char
         return key.shifted if shift else key.char

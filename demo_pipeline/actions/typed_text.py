@@ -11,7 +11,12 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
-from demo_pipeline.actions.action_tables import ACCOUNTING_FILE, ACCOUNTING_SCHEMA, read_actions
+from demo_pipeline.actions.action_tables import (
+    ACCOUNTING_FILE,
+    ACCOUNTING_SCHEMA,
+    DOUBTFUL_TEXT,
+    read_actions,
+)
 from demo_pipeline.actions.inputs import Gesture, GestureKind
 from demo_pipeline.actions.scrolls import UNCLEAR_UNIT
 from demo_pipeline.files.parquet import read_table
@@ -20,13 +25,8 @@ from demo_pipeline.problems import Problem
 from demo_pipeline.recording.events import read_events
 from demo_pipeline.recording.input_log import EventType
 from demo_pipeline.recording.key_names import (
-    KeyboardLayout,
-    layout_of_locale,
-    layout_sensitive,
     lookup,
-    platform_of_keys,
     public_name,
-    read_typed_character,
 )
 
 UNKNOWN_CHARACTER = "unknown_character"  # flag of a gesture that typed something unknown
@@ -93,6 +93,7 @@ class TypedText:
     def _erase(self) -> None:
         """Erase the last character; a rest after it parts no text."""
         erased = self._typed.pop()
+        self._gestures[erased.position].flags.discard(DOUBTFUL_TEXT)
         self._rests = [rest for rest in self._rests if rest <= erased.position]
 
     def parts(self) -> Iterator[TypedPart]:
@@ -189,41 +190,19 @@ def check_known_input(folder: Path, events_folder: Path) -> list[Problem]:
     return problems
 
 
-def check_keyboard_layout(
-    folder: Path, events_folder: Path, locale: str, layout: KeyboardLayout, platform: str
-) -> list[Problem]:
-    """A problem if typed characters depend on which layout the keyboard had.
+def check_keyboard_layout(folder: Path) -> list[Problem]:
+    """A problem if typed characters depend on which keyboard the person had, and nothing tells.
 
-    Args:
-        folder: output of the `actions` stage.
-        events_folder: output of the `events` stage.
-        locale: meta.locale, e.g. `en-GB`.
-        layout: the setting `actions.keyboard_layout`, which logs without characters are read with.
-        platform: meta.platform; if it is empty, the names of the keys decide as for the actions.
+    `folder`: output of the `actions` stage.
     """
-    usual = layout_of_locale(locale)
-    events = read_events(events_folder)
-    logged = events["actual_char"].drop_null().unique().to_pylist()
-    says_characters = any(read_typed_character(value).text for value in logged)
-    if usual is None or usual == layout or says_characters:
+    doubtful = [action for action in read_actions(folder) if DOUBTFUL_TEXT in action.flags]
+    if not doubtful:
         return []
-    platform = platform or platform_of_keys(events["key"].drop_null().unique().to_pylist())
-    lines = [
-        action.first_event
-        for action in read_actions(folder)
-        for char in action.text or ""
-        if layout_sensitive(char, layout, usual, platform)
-    ]
-    if not lines:
-        return []
-    count = len(lines)
+    several = len(doubtful) > 1
     message = (
-        f"{count} typed character{'' if count == 1 else 's'} would differ: actions.keyboard_layout "
-        f"is {layout}, but meta.locale {locale} usually has another keyboard"
+        f"{len(doubtful)} typing step{'s' if several else ''}: keys type other characters on other "
+        "keyboards, and meta.locale does not tell which one it was; exports leave them out"
     )
-    remedy = "check what was typed; " + (
-        f"set actions.keyboard_layout to {usual} if the person had that keyboard"
-        if usual in {"uk", "us"}
-        else "record with `actual_char`: there is no table for that keyboard"
-    )
-    return [Problem("keyboard_layout", LOG_FILE, message, line=lines[0], remedy=remedy)]
+    remedy = "set actions.keyboard_layout, or record with `actual_char`"
+    line = doubtful[0].first_event
+    return [Problem("keyboard_layout", LOG_FILE, message, line=line, remedy=remedy)]

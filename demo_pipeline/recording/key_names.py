@@ -1,7 +1,8 @@
 """Key names: from the name that a recorder logged to the physical key and the character it typed.
 
 Belongs here: one table for the names that Windows recorders log and those that macOS and Linux
-recorders log, the US and the UK keyboard of each platform, the layout that is usual for a locale,
+recorders log, the US and the UK keyboard of each platform (others are in keyboard_layouts.py), the
+layout that is usual for a locale, and which characters it leaves in doubt,
 and which names may be shown to people: a key name in a log may be anything, also typed text. Newer
 recorders log the character, an empty string, or the debug print of the `UnicodeInfo` of Rust's rdev
 crate, escaped as Rust escapes strings. What a sequence of keys means is in actions/keyboard.py.
@@ -12,17 +13,18 @@ import string
 import unicodedata
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
 from demo_pipeline.recording.input_log import shape_of
+from demo_pipeline.recording.keyboard_layouts import country_keys
 
 Side = Literal["left", "right", ""]
-KeyboardLayout = Literal["us", "uk"]
-LAYOUTS: tuple[KeyboardLayout, ...] = ("us", "uk")
+KeyboardLayout = Literal["us", "uk", "de", "es", "fr", "it"]
+LAYOUTS: tuple[KeyboardLayout, ...] = get_args(KeyboardLayout)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,7 @@ class Key:
             logged name. The name of a printable key is its unshifted character.
         char: character without Shift; empty for keys that type nothing.
         shifted: character with Shift.
+        altgr, both: character with AltGr, and with Shift and AltGr; empty: none, or not known.
         modifier: whether it is Ctrl, Shift, Alt, AltGr, Windows, Command or Fn.
         side: left or right, for keys that exist twice.
         keypad: whether it is on the numeric keypad, where Num Lock decides its meaning.
@@ -47,11 +50,14 @@ class Key:
     side: Side = ""
     keypad: bool = False
     known: bool = True
+    altgr: str = ""
+    both: str = ""
 
 
 # unshifted → shifted character
 _US_SHIFTED = dict(zip("1234567890-=[]\\;'`,./#§", '!@#$%^&*()_+{}|:"~<>?~±', strict=True))
 _UK_SHIFTED = _US_SHIFTED | {"2": '"', "3": "£", "'": "@", "`": "¬"}
+_UK_ALTGR = dict(zip("4aeiou`", "€áéíóú¦", strict=True))
 # Apple's British layout has Shift+2, the quotes and the backquote where the US one has them.
 _UK_MAC_SHIFTED = _US_SHIFTED | {"3": "£"}
 
@@ -162,11 +168,22 @@ def _table(layout: KeyboardLayout, platform: str) -> Mapping[str, Key]:
         pad = Key(str(digit), str(digit), str(digit), keypad=True)
         table[f"Kp{digit}"] = table[f"Numpad{digit}"] = pad
     table |= {raw: Key(char, char, shifted[char]) for raw, char in symbols.items()}
+    if layout == "uk" and platform != "macos":
+        table |= {
+            raw: replace(key, altgr=_UK_ALTGR[key.char])
+            for raw, key in table.items()
+            if key.char in _UK_ALTGR and not key.keypad
+        }
+    for raw, typed in country_keys(layout, platform).items():
+        name = table[raw].name if raw in table and table[raw].name.isdigit() else typed.alone
+        table[raw] = Key(name, typed.alone, typed.shifted, altgr=typed.altgr, both=typed.both)
     table |= {raw: Key(char, char, char, keypad=True) for raw, char in _KEYPAD.items()}
     table |= {raw: Key(name) for raw, name in _SPECIAL.items()}
     table |= {f"F{number}": Key(f"f{number}") for number in range(1, 25)}
     for (name, side), raws in _MODIFIERS.items():
         table |= dict.fromkeys(raws.split(), Key(name, modifier=True, side=side))
+    if layout != "us" and platform != "macos":
+        table["RightAlt"] = table["AltGr"]
     return table
 
 
@@ -240,11 +257,13 @@ _OTHER_PUNCTUATION = _words(
 )
 # Keyboards on which letters or unshifted digits differ too.
 _OTHER_LETTERS = _words("fr ru uk bg be sr mk el he ar fa ur th ka hy kk mn")
+# Elsewhere their languages are typed on other keyboards.
+_COUNTRIES_OF = {"de": ("", "DE", "AT"), "es": ("", "ES"), "fr": ("", "FR"), "it": ("", "IT")}
 OTHER_PUNCTUATION, OTHER_LETTERS = "other punctuation", "other letters"
 
 
 def layout_of_locale(locale: str) -> str | None:
-    """`us`, `uk`, `OTHER_PUNCTUATION` or `OTHER_LETTERS`; None if nothing is known of it."""
+    """One of `LAYOUTS`, `OTHER_PUNCTUATION` or `OTHER_LETTERS`; None if nothing is known of it."""
     match = _LOCALE.fullmatch(locale)
     if match is None:
         return None
@@ -253,21 +272,46 @@ def layout_of_locale(locale: str) -> str | None:
         return "uk" if country in _UK_COUNTRIES else "us" if country else None
     if language in _US_LANGUAGES:
         return "us"
+    if country in _COUNTRIES_OF.get(language, ()):
+        return language
     if language in _OTHER_LETTERS:
         return None if (language, country) == ("fr", "CA") else OTHER_LETTERS
     return OTHER_PUNCTUATION if language in _OTHER_PUNCTUATION else None
 
 
-def layout_sensitive(char: str, layout: KeyboardLayout, usual: str, platform: str) -> bool:
-    """Whether the key that types `char` with `layout` may type another one with `usual`.
+@dataclass(frozen=True)
+class Keyboard:
+    """The keyboard of a recording.
 
-    `platform` is where it was typed: the UK keyboard of a Mac is not that of Windows.
+    Attributes:
+        layout: by which keys without a logged character are read.
+        other: `OTHER_PUNCTUATION` or `OTHER_LETTERS`, if the person may have had another; else "".
     """
-    if usual == OTHER_LETTERS:
-        return not char.isspace()
-    if usual == OTHER_PUNCTUATION:
-        return not char.isspace() and not char.isalnum()
-    return char in differing_characters(layout, "uk" if usual == "uk" else "us", platform)
+
+    layout: KeyboardLayout
+    other: str = ""
+
+    def is_doubtful(self, char: str, platform: str) -> bool:
+        """Whether the key that types `char` with the layout may have typed another character."""
+        if not self.other or char.isspace():
+            return False
+        varies = not char.isalnum() and char in _varying(self.layout, platform)
+        return varies or self.other == OTHER_LETTERS
+
+
+@cache
+def _varying(layout: KeyboardLayout, platform: str) -> frozenset[str]:
+    others = (other for other in LAYOUTS if other not in {layout, "fr"})
+    return frozenset().union(*(differing_characters(layout, one, platform) for one in others))
+
+
+def keyboard_of(setting: str, locale: str) -> Keyboard:
+    """The keyboard by `actions.keyboard_layout`, one of `LAYOUTS`; `auto`: by meta.locale."""
+    usual = layout_of_locale(locale) if setting == "auto" else setting
+    for layout in LAYOUTS:
+        if usual == layout:
+            return Keyboard(layout)
+    return Keyboard("us", usual or OTHER_PUNCTUATION)
 
 
 MAX_CODE_POINTS = 4  # of one key: a base letter with its marks; longer values are not a character

@@ -116,15 +116,14 @@ def _log_problems(
             meta.platform if meta else "",
             settings.actions,
             settings.limits.max_actions,
+            locale=meta.locale if meta else "",
         )
     except DemonstrationError as error:
         yield from error.problems
         return
-    layout = settings.actions.keyboard_layout
-    locale, platform = (meta.locale, meta.platform) if meta else ("", "")
     found = [
         *typed_text.check_known_input(actions, tables),
-        *typed_text.check_keyboard_layout(actions, tables, locale, layout, platform),
+        *typed_text.check_keyboard_layout(actions),
     ]
     yield from limited([replace(problem, severity=Severity.WARNING) for problem in found])
 

@@ -10,12 +10,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from demo_pipeline.actions.action_tables import POINTER_TYPES
+from demo_pipeline.actions.action_tables import DOUBTFUL_TEXT, POINTER_TYPES
 from demo_pipeline.problems import Problem
 from demo_pipeline.settings import DatasetSettings, TrajectorySettings
 from demo_pipeline.trajectories.provenance import ProvenanceRow, provenance_batches
 
-LEAK_EXCLUSIONS = ("avoidable_leak", "unavoidable_leak")
+# Why a step is left out of training exports: its screenshot, or its text that nothing confirms.
+LEAK_EXCLUSIONS = ("avoidable_leak", "unavoidable_leak", DOUBTFUL_TEXT)
 _COLUMNS = ("action_type", "leak", "unavoidable", "reason_code")
 
 
@@ -67,10 +68,12 @@ def leak_exclusion(row: ProvenanceRow, settings: DatasetSettings) -> str:
     """Which of `LEAK_EXCLUSIONS` keeps a step out of training exports; empty when none does.
 
     Args:
-        row: provenance of the step, with `leak` and `unavoidable`.
+        row: provenance of the step, with `leak`, `unavoidable` and maybe `doubtful_text`.
         settings: `include_avoidable_leaks` and `include_unavoidable_leaks`.
     """
-    avoidable, unavoidable = LEAK_EXCLUSIONS
+    avoidable, unavoidable, _ = LEAK_EXCLUSIONS
+    if row.get(DOUBTFUL_TEXT):
+        return DOUBTFUL_TEXT
     if not row["leak"]:
         return ""
     if row["unavoidable"]:

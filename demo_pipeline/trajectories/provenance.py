@@ -104,6 +104,7 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("changed_width", pa.int32(), True, "box of the largest part that changed, canvas pixels"),
     ("changed_height", pa.int32(), True, "box of the largest part that changed, canvas pixels"),
     ("taken_back_by", pa.int32(), True, "the later step that undoes it by keys; null: none known"),
+    ("doubtful_text", pa.bool_(), True, "typing on a keyboard that nothing tells; else null"),
     ("off_screen", pa.bool_(), False, "the action is outside the recorded screen"),
     ("hidden_before", pa.int32(), False, "hidden actions between the previous step and this one"),
     ("complete", pa.bool_(), False, "no action of the demonstration is hidden"),
@@ -163,6 +164,7 @@ PROVENANCE_SCHEMA = described_schema(
         "wheel_method": one_of("evidence", "override", "unit_signature").where(
             "action_type", "scroll"
         ),
+        "doubtful_text": ANY.only_where("action_type", "type"),
         "wheel_disagrees": ANY.only_where("action_type", "scroll"),
         "instruction_source": one_of(
             "quest.content", "quest.title", "title", "description", "task.json"

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from demo_pipeline.actions.action_tables import Action, read_actions
+from demo_pipeline.actions.action_tables import DOUBTFUL_TEXT, Action, read_actions
 from demo_pipeline.actions.inputs import inputs_of
 from demo_pipeline.desktopd.models import ActionType, Difficulty, ModelInfo, Result, Task
 from demo_pipeline.desktopd.validator import validate_trajectory
@@ -217,6 +217,7 @@ def _provenance(
         **action_columns(step.written),
         "wheel_method": step.action.wheel_method,
         "wheel_disagrees": step.wheel_disagrees,
+        "doubtful_text": DOUBTFUL_TEXT in step.action.flags or None,
         "off_screen": False,
         "scale": canvas.event_to_canvas,
         "pad_x": float(canvas.pad_x),
@@ -272,6 +273,7 @@ def _summary(
         "error_message": result.error_message,
         "seconds": result.completion_time_ms / 1000,
         **leak_rates(rows).as_dict(),
+        "doubtful_text": sum(bool(row["doubtful_text"]) for row in rows),
         "targets": sum(row["target_x"] is not None for row in rows),
     }
 

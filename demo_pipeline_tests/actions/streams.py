@@ -87,22 +87,25 @@ def inputs(lines: Iterable[Line]) -> list[Input]:
     return in_order(found)
 
 
-def read(*lines: Part, platform: str = "linux", **settings: Any) -> tuple[Segmentation, Repairs]:
+def read(
+    *lines: Part, platform: str = "linux", locale: str = "en-US", **settings: Any
+) -> tuple[Segmentation, Repairs]:
     """Segmentation and repairs of a log with these lines."""
     flat = [one for item in lines for one in (item if isinstance(item, list) else [item])]
     chosen = ActionSettings(**settings)
     repaired, repairs = repair(inputs(flat), platform, chosen)
-    found = segment(repaired, platform, chosen)
+    found = segment(repaired, platform, chosen, locale)
     return replace(found, actions=whole(found.actions)), repairs
 
 
-def actions(*lines: Part, platform: str = "linux", **settings: Any) -> list[Action]:
-    return read(*lines, platform=platform, **settings)[0].actions
+def actions(*lines: Part, **options: Any) -> list[Action]:
+    """The actions of a log; `options` as of `read`."""
+    return read(*lines, **options)[0].actions
 
 
-def summaries(*lines: Part, platform: str = "linux", **settings: Any) -> list[str]:
-    """A short text for each action, with the typed text."""
-    return [summary_of(action) for action in actions(*lines, platform=platform, **settings)]
+def summaries(*lines: Part, **options: Any) -> list[str]:
+    """A short text for each action, with the typed text; `options` as of `read`."""
+    return [summary_of(action) for action in actions(*lines, **options)]
 
 
 def summary_of(action: Action) -> str:

@@ -1,7 +1,6 @@
 """Typing of newer logs: characters in every logged form, dead keys, and unknown input."""
 
 import json
-from itertools import count
 from pathlib import Path
 
 import pytest
@@ -209,10 +208,12 @@ def test_only_hotkeys_have_presses() -> None:
 # --- checks
 
 
-def built(folder: Path, lines: list[Line], platform: str = "linux") -> dict[str, object]:
+def built(
+    folder: Path, lines: list[Line], platform: str = "linux", locale: str = "en-US"
+) -> dict[str, object]:
     (folder / "input_log.jsonl").write_bytes(text_of(lines))
     build_events(folder / "input_log.jsonl", folder)
-    return build_actions(folder, folder, platform, ActionSettings())
+    return build_actions(folder, folder, platform, ActionSettings(), locale=locale)
 
 
 def test_unknown_input_is_a_warning_without_what_was_typed(tmp_path: Path) -> None:
@@ -239,69 +240,75 @@ def test_known_input_gives_no_warning(tmp_path: Path) -> None:
 QUOTE = chord(0, "ShiftLeft", "Quote")  # US: ", UK: @
 
 
-@pytest.mark.parametrize(
-    ("locale", "lines", "lines_with_doubt"),
-    [
-        ("en-US", QUOTE, []),
-        ("en-GB", QUOTE, [2]),
-        ("en_GB.UTF-8", QUOTE, [2]),
-        ("en-GB", typed(0, "KeyA", "Num2", "Comma"), []),
-        ("en-GB", tap(0, "Return"), []),
-        ("de-DE", QUOTE, [2]),
-        ("de", typed(0, "KeyA", "Num2"), []),
-        ("fr-FR", typed(0, "KeyA"), [1]),
-        ("ru-RU", typed(0, "KeyA"), [1]),
-        ("zh-CN", QUOTE, []),
-        ("xx-XX", QUOTE, []),
-        ("", QUOTE, []),
-        ("not a locale", QUOTE, []),
-    ],
-)
-def test_a_layout_that_does_not_fit_the_locale(
-    tmp_path: Path, locale: str, lines: list[Line], lines_with_doubt: list[int]
-) -> None:
-    numbers = count()
-    built(tmp_path, [{**one, "time": 100 * next(numbers)} for one in lines])
-    problems = check_keyboard_layout(tmp_path, tmp_path, locale, "us", "linux")
-    assert len(problems) == len(lines_with_doubt)
-    for problem in problems:
-        assert (problem.code, problem.message[:17]) == ("keyboard_layout", "1 typed character")
-        assert problem.remedy
-        assert '"' not in problem.message
+_AT = {  # locale → (keys of one press each, what they type) on Windows
+    "en-GB": ([("A",), ("Shift", "Two"), ("Shift", "Three"), ("Shift", "Apostrophe")], 'a"£@'),
+    "de-DE": ([("Shift", "Eight"), ("LeftCtrl", "RightAlt", "Q"), ("Shift", "Zero")], "(@="),
+    "fr-FR": ([("Two",), ("Shift", "Two"), ("RightAlt", "Zero"), ("M",)], "é2@m"),
+    "es-ES": ([("Apostrophe",), ("RightAlt", "Two"), ("Shift", "Seven")], "ñ@/"),
+    "it": ([("SemiColon",), ("RightAlt", "Apostrophe"), ("Shift", "RightAlt", "SemiColon")], "è@{"),
+}
 
 
-def test_a_setting_that_fits_the_locale_or_logged_characters_leave_no_doubt(tmp_path: Path) -> None:
-    built(tmp_path, QUOTE)
-    assert check_keyboard_layout(tmp_path, tmp_path, "en-GB", "uk", "linux") == []
-    assert check_keyboard_layout(tmp_path, tmp_path, "en-US", "uk", "linux") != []
-    built(tmp_path, [*QUOTE, *tap(900, "KeyA", printed("a"))])
-    assert check_keyboard_layout(tmp_path, tmp_path, "en-GB", "us", "linux") == []
+@pytest.mark.parametrize("locale", _AT)
+def test_text_is_that_of_the_locales_keyboard(locale: str) -> None:
+    keys, text = _AT[locale]
+    lines = [chord(1000 * n, *one) for n, one in enumerate(keys)]
+    for line in (one for presses in lines for one in presses if one["data"]["key"] == "RightAlt"):
+        line["time"] -= 48 if line["event"] == "keydown" and locale == "de-DE" else 0
+    [action] = actions(*lines, platform="windows", locale=locale)
+    assert (action.text, action.flags) == (text, [])
 
 
 @pytest.mark.parametrize(
-    ("keys", "doubtful_on"),
+    ("locale", "keys", "text"),
     [
-        (("ShiftLeft", "Num3"), {"windows", "macos", "linux", ""}),  # US: #, UK: £
-        (("ShiftLeft", "Num2"), {"windows", "linux", ""}),  # a Mac has @ there with both
-        (("ShiftLeft", "Quote"), {"windows", "linux", ""}),
-        (("ShiftLeft", "BackQuote"), {"windows", "linux", ""}),
-        (("BackSlash",), {"linux"}),  # Linux names the place where a UK keyboard has the #
-        (("Quote",), set()),
+        ("de-DE", ["Equal", "KeyE"], "é"),
+        ("de-DE", ["BackQuote", "KeyX"], "^x"),
+        ("de-DE", ["BackQuote", "Space"], "^"),
+        ("de-DE", ["Equal", "Backspace", "KeyE"], "e"),
+        ("de-DE", ["KeyY", "KeyZ", "LeftBracket"], "zyü"),
+        ("fr", ["LeftBracket", "KeyO", "KeyQ"], "ôa"),
+        ("es-ES", ["Quote", "KeyA", "SemiColon"], "áñ"),
     ],
 )
-def test_a_layout_is_compared_on_the_recordings_platform(
-    tmp_path: Path, keys: tuple[str, ...], doubtful_on: set[str]
+def test_keys_are_named_by_their_place_and_accents_join(
+    locale: str, keys: list[str], text: str
 ) -> None:
-    built(tmp_path, chord(0, *keys))
-    for platform in ("windows", "macos", "linux", ""):
-        problems = check_keyboard_layout(tmp_path, tmp_path, "en-GB", "us", platform)
-        assert bool(problems) == (platform in doubtful_on), platform
+    [action] = actions(typed(0, *keys), platform="linux", locale=locale)
+    assert action.text == text
 
 
-def test_key_names_give_the_platform_to_compare_a_layout_on(tmp_path: Path) -> None:
-    built(tmp_path, [*chord(0, "ShiftLeft", "Quote"), *tap(900, "Function")], "macos")
-    assert check_keyboard_layout(tmp_path, tmp_path, "en-GB", "us", "") == []
-    assert check_keyboard_layout(tmp_path, tmp_path, "en-GB", "us", "linux") != []
+@pytest.mark.parametrize(
+    ("locale", "setting", "keys", "doubtful"),
+    [
+        ("en-US", "auto", ["Quote"], False),
+        ("", "auto", ["Quote"], True),
+        ("", "auto", ["KeyA", "Num2", "Comma", "Space"], False),
+        ("", "us", ["Quote"], False),
+        ("en", "auto", ["Quote"], True),
+        ("sv-SE", "auto", ["Quote"], True),
+        ("sv-SE", "auto", ["Quote", "Backspace", "KeyA"], False),
+        ("es-MX", "auto", ["Quote"], True),
+        ("ru-RU", "auto", ["KeyA"], True),
+        ("zh-CN", "auto", ["Quote"], False),
+        ("de_DE.UTF-8", "auto", ["Quote"], False),
+    ],
+)
+def test_text_is_doubtful_where_keyboards_differ_and_nothing_tells(
+    tmp_path: Path, locale: str, setting: str, keys: list[str], doubtful: bool
+) -> None:
+    lines = typed(0, *keys)
+    [action] = actions(lines, locale=locale, keyboard_layout=setting)
+    assert ("doubtful_text" in action.flags) == doubtful
+    if setting == "auto":
+        built(tmp_path, lines, locale=locale)
+        found = check_keyboard_layout(tmp_path)
+        assert [(one.code, one.line) for one in found] == [("keyboard_layout", 1)] * doubtful
+
+
+def test_a_logged_character_leaves_no_doubt() -> None:
+    [action] = actions(tap(0, "Quote", "ä"), locale="")
+    assert (action.text, action.flags) == ("ä", [])
 
 
 def test_unreadable_characters_are_counted(tmp_path: Path) -> None:

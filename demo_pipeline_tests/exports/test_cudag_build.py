@@ -373,6 +373,7 @@ def test_steps_without_frame_or_position_give_no_record_but_are_history(tmp_path
         "missing_frame": 1,
         "avoidable_leak": 0,
         "unavoidable_leak": 0,
+        "doubtful_text": 0,
         "no_tool_call": 1,
         "not_grounded": 0,
         "hidden_end": 0,

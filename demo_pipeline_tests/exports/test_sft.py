@@ -163,6 +163,7 @@ def test_a_step_without_a_frame_is_history_only(tmp_path):
         "incomplete": 0,
         "avoidable_leak": 0,
         "unavoidable_leak": 0,
+        "doubtful_text": 0,
         "split_leak": 0,
     }
 

@@ -131,7 +131,8 @@ def test_the_uk_layout_is_a_table_of_its_own() -> None:
     assert lookup("Three", layout="uk").shifted == "£"
     assert lookup("Apostrophe", layout="uk").shifted == "@"
     assert lookup("Two", layout="uk").shifted == '"'
-    assert lookup("A", layout="uk") == lookup("A", layout="us")
+    assert lookup("X", layout="uk") == lookup("X", layout="us")
+    assert [lookup(name, layout="uk").altgr for name in ("Four", "A")] == ["€", "á"]
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,7 @@ def _busy_meta(identifier: str, options: BusyOptions) -> dict[str, Any]:
         "platform": "windows",
         "arch": "x86_64",
         "version": "10.0.26100",
-        "locale": "en-GB",
+        "locale": "en-US",
         "primary_monitor": {"width": options.width, "height": options.height},
         "reason": "done",
         "quest": {

@@ -173,7 +173,7 @@ def _meta(
         "platform": options.platform,
         "arch": arch,
         "version": version,
-        "locale": "en-GB",
+        "locale": "en-US",
         "primary_monitor": {"width": options.width, "height": options.height},
         "reason": script.reason,
         "quest": {

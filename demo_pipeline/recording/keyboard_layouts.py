@@ -1,0 +1,161 @@
+"""The keyboards of some countries as data: which character each key types.
+
+A key is named by the character that it types alone. Belongs here: the characters with Shift and
+AltGr, the accents that type nothing until the next key, where each key is, and its virtual key on
+Windows. Sources: Microsoft's published layouts (kbduk, kbdgr, kbdfr, kbdsp, kbdit), the basic
+variants of xkeyboard-config, and for the French Mac Apple's.
+"""
+
+# ruff: noqa: RUF001 - accents are what this is about
+
+import unicodedata
+from dataclasses import dataclass
+from functools import cache
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+# The names of keys by place, row by row, as rdev logs them on Linux and macOS.
+_PLACES = _names("""
+    BackQuote Num1 Num2 Num3 Num4 Num5 Num6 Num7 Num8 Num9 Num0 Minus Equal
+    KeyQ KeyW KeyE KeyR KeyT KeyY KeyU KeyI KeyO KeyP LeftBracket RightBracket
+    KeyA KeyS KeyD KeyF KeyG KeyH KeyJ KeyK KeyL SemiColon Quote BackSlash
+    IntlBackslash KeyZ KeyX KeyC KeyV KeyB KeyN KeyM Comma Dot Slash
+""")
+_DIGITS = _names("Zero One Two Three Four Five Six Seven Eight Nine")
+# OEM_1 … OEM_8, OEM_PLUS, OEM_MINUS, OEM_COMMA, OEM_PERIOD, OEM_102: as the multiinput library
+# names them, which has British names, and as rdev does on Windows. Both name a letter by its key.
+_MULTIINPUT = _names("""
+    SemiColon ForwardSlash Apostrophe LeftSquareBracket BackSlash RightSquareBracket Hash BackTick
+    Plus Minus Comma FullStop -
+""")
+_RDEV_ON_WINDOWS = _names("""
+    SemiColon Slash BackQuote LeftBracket BackSlash RightBracket Quote - Equal Minus Comma Dot
+    IntlBackslash
+""")
+# On a Mac the two keys beside the left Shift and the 1 have each other's key codes.
+_SWAPPED = {"BackQuote": "IntlBackslash", "IntlBackslash": "BackQuote"}
+
+
+@dataclass(frozen=True)
+class CountryLayout:
+    """The characters of a keyboard.
+
+    Attributes:
+        alone, shifted: of the keys, in the order of their places.
+        with_altgr: pairs of a key and its character with AltGr; on a Mac that is Option, and other.
+        with_both: the same with Shift and AltGr.
+        dead: accents, with Shift, AltGr or without; `~` and a backquote only with AltGr.
+        virtual: the keys of OEM_1 … OEM_102; a space where there is none.
+    """
+
+    alone: str
+    shifted: str
+    with_altgr: str = ""
+    dead: str = ""
+    virtual: str = ""
+    with_both: str = ""
+
+
+_DE = CountryLayout(
+    "^1234567890ß´qwertzuiopü+asdfghjklöä#<yxcvbnm,.-",
+    "°!\"§$%&/()=?`QWERTZUIOPÜ*ASDFGHJKLÖÄ'>YXCVBNM;:_",
+    "q@e€2²3³7{8[9]0}ß\\+~<|mµ",
+    "^´`",
+    "ü#öß^´ä +-,.<",
+)
+_ES = CountryLayout(
+    "º1234567890'¡qwertyuiop`+asdfghjklñ´ç<zxcvbnm,.-",
+    'ª!"·$%&/()=?¿QWERTYUIOP^*ASDFGHJKLÑ¨Ç>ZXCVBNM;:_',
+    "º\\1|2@3#4~5€6¬e€`[+]´{ç}",
+    "^´`¨~",
+    "`çñ'º¡´ +-,.<",
+)
+_FR = CountryLayout(
+    "²&é\"'(-è_çà)=azertyuiop^$qsdfghjklmù*<wxcvbn,;:!",
+    " 1234567890°+AZERTYUIOP¨£QSDFGHJKLM%µ>WXCVBN?./§",
+    "é~\"#'{([-|è`_\\ç^à@)]=}e€$¤",
+    "^¨~`",
+    "$:ù)*^²!= ,;<",
+)
+_FR_MAC = CountryLayout(
+    "@&é\"'(§è!çà)-azertyuiop^$qsdfghjklmù`<wxcvbn,;:=",
+    "#1234567890°_AZERTYUIOP¨*QSDFGHJKLM%£>WXCVBN?./+",
+    dead="^¨",
+)
+_IT = CountryLayout(
+    "\\1234567890'ìqwertyuiopè+asdfghjklòàù<zxcvbnm,.-",
+    '|!"£$%&/()=?^QWERTYUIOPé*ASDFGHJKLç°§>ZXCVBNM;:_',
+    "5€e€è[+]ò@à#",
+    "",
+    "èùò'\\ìà +-,.<",
+    "è{+}",
+)
+_COUNTRIES = {"de": _DE, "es": _ES, "fr": _FR, "it": _IT}
+_COMBINING = {"^": "\u0302", "´": "\u0301", "`": "\u0300", "¨": "\u0308", "~": "\u0303"}
+_BY_ALTGR = "~`"  # dead only there, where a key alone or with Shift types another character
+
+
+@dataclass(frozen=True, slots=True)
+class CountryKey:
+    """What a key types: alone, with Shift, with AltGr and with both; empty: nothing, or unknown."""
+
+    alone: str
+    shifted: str
+    altgr: str = ""
+    both: str = ""
+
+
+@cache
+def country_keys(layout: str, platform: str) -> dict[str, CountryKey]:
+    """The keys that type a character, by the names that recorders on a platform log.
+
+    Empty for a layout that is not of this module.
+    """
+    mac = platform == "macos"
+    table = _FR_MAC if mac and layout == "fr" else _COUNTRIES.get(layout)
+    if table is None:
+        return {}
+    altgr, both = (
+        {} if mac else dict(zip(pairs[::2], pairs[1::2], strict=True))
+        for pairs in (table.with_altgr, table.with_both)
+    )
+    keys = {
+        alone: CountryKey(alone, shifted.strip(), altgr.get(alone, ""), both.get(alone, ""))
+        for alone, shifted in zip(table.alone, table.shifted, strict=True)
+    }
+    places = {name: keys[alone] for name, alone in zip(_PLACES, table.alone, strict=True)}
+    places |= {word: places[f"Num{digit}"] for digit, word in enumerate(_DIGITS)}
+    if mac:
+        return places | {name: places[other] for name, other in _SWAPPED.items()}
+    letters = {alone.upper(): key for alone, key in keys.items() if alone in _LETTERS}
+    if platform == "linux":
+        return letters | places
+    places |= {f"Key{name}": key for name, key in letters.items()}
+    for names in (_RDEV_ON_WINDOWS, _MULTIINPUT):
+        named = zip(names, table.virtual, strict=True)
+        places |= {name: keys[one] for name, one in named if one in keys}
+    return letters | places
+
+
+_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyz")
+
+
+def is_dead(layout: str, char: str, *, altgr: bool) -> bool:
+    """Whether a key that has this character on its cap types nothing until the next key."""
+    table = _COUNTRIES.get(layout)
+    if table is None or char not in table.dead:
+        return False
+    if layout in {"fr", "es"} and char in _BY_ALTGR:
+        return altgr or (layout == "es" and char == "`")
+    return not altgr
+
+
+def accented(accent: str, char: str) -> str:
+    """What a dead key and the key after it type: one letter, or both characters."""
+    if char == " ":
+        return accent
+    composed = unicodedata.normalize("NFC", char + _COMBINING.get(accent, ""))
+    return composed if accent in _COMBINING and len(composed) == 1 else accent + char

@@ -24,7 +24,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PROPERTY_EXAMPLES ?= 3000
 CONSUMERS ?= /tmp/consumers
 
-.PHONY: help help-dev browser setup setup-dev demo demo-s3 ui test coverage fast lock same planted golden code-versions docs notebook property fuzz simulate consumers faults kills backfill ray lint doors clean clean-store
+.PHONY: help help-dev browser setup setup-dev demo demo-s3 ui test coverage fast lock same planted golden code-versions docs notebook property fuzz consumers faults kills backfill ray lint doors clean clean-store
 
 help:
 	@echo 'First commands'
@@ -56,7 +56,6 @@ help-dev:
 	@echo '  make doors          the shell lines of the pages, as written, in a fresh clone'
 	@echo '  make property       thousands of random actions per platform'
 	@echo '  make fuzz           a million damaged lines and 2,000 damaged logs (minutes)'
-	@echo '  make simulate       60,000 simulated uploads, with kills and lost tables (minutes)'
 	@echo '  make consumers      the datasets in TRL, LLaMA-Factory, Axolotl … (10 GB of packages)'
 	@echo '  make faults         the command line killed 150 times, 60 bad uploads (an hour)'
 	@echo '  make kills          the daemon killed 20 times, an upload each (20 minutes)'
@@ -185,9 +184,6 @@ property: setup-dev
 
 fuzz: setup-dev
 	@$(BIN)/python benchmarks/fuzz.py
-
-simulate: setup-dev
-	@$(BIN)/python benchmarks/simulate.py
 
 consumers: setup-dev
 	@$(BIN)/python benchmarks/consumers --scratch "$(CONSUMERS)"

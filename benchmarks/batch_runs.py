@@ -122,33 +122,24 @@ def run_at_once(places: Places, ids: Sequence[str], workers: int) -> None:
             future.result()
 
 
-def run_batches(places: Places, ids: Sequence[str], workers: int, *, batched: bool = True) -> None:
-    """The same through Dagster, as the command line does it."""
-    from demo_pipeline.defs.command_reports import reported  # noqa: PLC0415
-    from demo_pipeline.runs.batch import DemonstrationTask  # noqa: PLC0415
-
+def run_batches(places: Places, ids: Sequence[str], workers: int) -> None:
+    """As `demo-pipeline run` does: a run of Dagster for each, in the workers of a pool."""
     from demo_pipeline.defs.local_instance import opened_instance  # noqa: PLC0415 - measured too
+    from demo_pipeline.defs.local_runs import process  # noqa: PLC0415
+    from demo_pipeline.defs.partitions import register_partitions  # noqa: PLC0415
     from demo_pipeline.runs.workspace import Workspace  # noqa: PLC0415
 
     os.environ["DAGSTER_HOME"] = str(places.home)
-    settings = _settings(places)
-    if not batched:
-        one_by_one = settings.execution.model_copy(update={"partitions_per_run": 1})
-        settings = settings.model_copy(update={"execution": one_by_one})
-    workspace = Workspace.open(settings)
-    tasks = [DemonstrationTask(key) for key in ids]
-    with (
-        opened_instance(places.home) as instance,
-        reported(instance, workspace) as reporter,
-    ):
-        reporter.register_uploads()
-        for _ in reporter.process(tasks, workers, lambda *_: None):
+    workspace = Workspace.open(_settings(places))
+    with opened_instance(places.home) as instance:
+        register_partitions(instance, ids)
+        for _ in process(workspace, instance, ids, workers, command="benchmark"):
             pass
 
 
 def run_single(places: Places, ids: Sequence[str], workers: int) -> None:
     """A run of Dagster for each."""
-    run_batches(places, ids, workers, batched=False)
+    run_batches(places, ids, workers)
 
 
 def _settings(places: Places) -> Settings:

@@ -241,7 +241,8 @@ def score_step_cudag(step: TrueStep, answer: Answer) -> float:
     same = said[0] == said[1] or (said[0][0], wanted.action_type) == ("left_click_drag", "drag")
     if not goal or not point:
         return float(same and not goal)
-    there, here = to_ru(*goal[0], step.size), to_ru(*point[0], step.size)
+    x, y = step.centre or goal[0]
+    there, here = to_ru(x, y, step.size), to_ru(*point[0], step.size)
     near = (abs(a - b) <= limit for a, b, limit in zip(there, here, step.tolerance, strict=True))
     return float(same and all(near))
 

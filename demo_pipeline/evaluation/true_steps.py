@@ -40,7 +40,8 @@ class TrueStep:
         size: width and height of the screenshot, pixels.
         answer: what the person did: one action, or a status and no action.
         box: left, top, width and height of the target, pixels; None: not known.
-        tolerance: of the CUDAG record, RU (1000 per axis).
+        tolerance: of the CUDAG test, RU (1000 per axis).
+        centre: place that the CUDAG test expects, pixels; None: that of the action.
     """
 
     trajectory_id: str
@@ -53,6 +54,7 @@ class TrueStep:
     answer: Answer
     box: TargetBox | None = None
     tolerance: tuple[int, int] = (0, 0)
+    centre: tuple[int, int] | None = None
     screenshot: Path = Path()
 
     @property
@@ -179,6 +181,7 @@ def _true_step(
         size=known.image_size,
         answer=answer,
         box=box,
-        tolerance=known.tolerance,
+        tolerance=draft.tested.tolerance if draft.tested else known.tolerance,
+        centre=draft.tested.point if draft.tested else None,
         screenshot=draft.screenshot,
     )

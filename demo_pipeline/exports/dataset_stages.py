@@ -135,7 +135,7 @@ QUESTS_STAGE: Stage[DatasetInputs] = Stage(
     description="Each quest as an OSWorld task file without an evaluator, in "
     "`examples/<application>/`, listed by `test_all.json`.",
     kinds=frozenset({"json"}),
-    code_version="16",
+    code_version="17",
     section=lambda settings: settings.datasets,
     build=_run_quests,
     checks=(
@@ -165,7 +165,7 @@ INDEX_STAGE: Stage[DatasetInputs] = Stage(
     "provenance of all steps in steps.parquet, and links to the exact trajectories. Built after "
     "the training exports: exports.json says which of them hold what of every trajectory.",
     kinds=frozenset({"json", "parquet"}),
-    code_version="18",
+    code_version="19",
     section=lambda settings: settings.datasets,
     source=lambda workspace: SourceInput(
         None, {"limits of trajectories": workspace.settings.trajectories.fingerprint()}

@@ -114,7 +114,7 @@ RECORDS_STAGE: Stage[RecordingInputs] = Stage(
     "split is known, and the pictures that they name. A dataset selects, splits and concatenates "
     "them.",
     kinds=frozenset({"json"}),
-    code_version="5",
+    code_version="6",
     inputs=(_TRAJECTORIES, ANNOTATIONS),
     needs=frozenset({Need.LINKS}),
     source=_corrections,

@@ -188,6 +188,29 @@ def test_tolerance_and_box_come_from_the_target(tmp_path):
     assert wheel.metadata.tolerance == (50, 50)
 
 
+def test_a_button_is_tested_at_its_centre_and_keeps_the_place_of_the_person(tmp_path):
+    edge = ("click", {"x": 900, "y": 553, "button": "left"})
+    roles = ("button", "menuitem", "textfield", "table")
+    targets = {n: {"id": "node_1", "role": role, "name": ""} for n, role in enumerate(roles)}
+    rows = dict.fromkeys(range(4), BOX)
+    demo = make_trajectory(tmp_path, "demo", [edge] * 4, rows=rows, targets=targets)
+    out, _ = build(tmp_path, [demo], TEST)
+    *whole, field, table, _ = read_tests(out / "test" / "test.json")
+    for test in whole:
+        assert test.expected_action.arguments["coordinate"] == [519, 488]
+        assert (test.metadata.real_coords, test.metadata.person_coords) == ((996, 527), (900, 553))
+        assert test.tolerance == test.metadata.tolerance == (50, 25)
+    for test in (field, table):
+        assert test.expected_action.arguments["coordinate"] == [469, 512]
+        assert test.metadata.real_coords == test.metadata.person_coords == (900, 553)
+    record = next(iter(read_records(out / "test" / "records.jsonl")))
+    assert (record.metadata.real_coords, record.metadata.tolerance) == ((900, 553), (1, 1))
+    drawn = cv2.imread(str(out / "test" / "annotated" / "demo_000_annotated.png"))
+    assert drawn is not None
+    assert drawn[527, 996].tolist() == [0, 0, 255]
+    assert errors(validate_cudag(out)) == []
+
+
 def test_no_point_of_a_large_area_is_as_good_as_any_other(tmp_path):
     """A spreadsheet, a text area: wrong cells and lines would score as right."""
     places = {0: (100, 100, 1200, 800), 1: (100, 100, 1200, 800), 2: (880, 500, 160, 50)}

@@ -105,8 +105,11 @@ def make_cudag_picture(
         return None
     Path(target).parent.mkdir(parents=True, exist_ok=True)
     if draws:
-        metadata = json.loads(record.parts["line"])["metadata"]
-        annotate(Path(source), Path(target), CudagMetadata(**metadata))
+        known = CudagMetadata(**json.loads(record.parts["line"])["metadata"])
+        tested = json.loads(record.parts["test"])["metadata"]
+        if known.task_type != DRAG:
+            known = known._replace(**{key: tested[key] for key in ("real_coords", "tolerance")})
+        annotate(Path(source), Path(target), known)
     elif converts:
         picture = cv2.imread(source, cv2.IMREAD_COLOR)
         quality = [cv2.IMWRITE_JPEG_QUALITY, settings.jpeg_quality]
@@ -249,7 +252,9 @@ def _configuration(
         },
         "tolerance": {
             "unit": "RU",
-            "rule": "from the point to the target's nearer edge on each axis, within min and max",
+            "rule": "from the point to the target's nearer edge on each axis, within min and max; "
+            "a test of a click on a button, a box or a menu item expects the target's centre, "
+            "with half the target's size as tolerance",
             "min": settings.tolerance_min,
             "max": settings.tolerance_max,
             "without_target": settings.default_tolerance,
@@ -489,7 +494,7 @@ FORM = Form(
     folder="datasets",
     description="A CUDAG dataset: data, train and val as JSONL, test with images. No task and no "
     "demonstration is in two splits.",
-    code_version="19",
+    code_version="20",
     settings=(
         *DRAFT_SETTINGS,
         *("image_mode", "jpeg_quality", "seed", "train_ratio", "val_ratio", "test_ratio"),

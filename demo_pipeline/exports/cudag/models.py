@@ -9,7 +9,13 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from demo_pipeline.desktopd.models import DragParameters, ScrollParameters, StepAction, points
+from demo_pipeline.desktopd.models import (
+    ActionType,
+    DragParameters,
+    ScrollParameters,
+    StepAction,
+    points,
+)
 from demo_pipeline.exports.tool_calls import RU_MAX
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.provenance import ProvenanceRow
@@ -98,6 +104,7 @@ class CudagMetadata(NamedTuple):
     target_bbox: RuBox = (0, 0, 0, 0)
 
 
+_CLICKS = (ActionType.CLICK, ActionType.DOUBLE_CLICK, ActionType.RIGHT_CLICK)
 _LARGEST_SHARE = 0.1  # of the screen; in a larger area not every point is the one that was meant
 _AREAS = frozenset(
     {
@@ -105,6 +112,43 @@ _AREAS = frozenset(
         *("toolbar", "menu", "menubar", "statusbar", "taskbar", "textarea", "image"),
     }
 )  # roles of containers, documents, tables and text areas
+
+
+_WHOLE = frozenset(
+    {"button", "checkbox", "radiobutton", "combobox", "menuitem", "tab", "link", "icon"}
+)  # roles of what does the same wherever it is clicked; in a text field the place matters
+
+
+class TestedPlace(NamedTuple):
+    """What the test of a record accepts, when it is not the place of the record itself.
+
+    Attributes:
+        point: centre of the target, pixels.
+        tolerance: RU on each axis; from the centre to the farther edge, so that each point of the
+            target is accepted.
+    """
+
+    point: Pair
+    tolerance: Pair
+
+
+def tested_place(action: StepAction, row: ProvenanceRow, size: Pair) -> TestedPlace | None:
+    """The centre of a button, a box or a menu item that was clicked, as CUDAG's generators ask.
+
+    None for other actions and targets, and for a point outside the target.
+    """
+    target = [row[f"target_{part}"] for part in ("x", "y", "width", "height")]
+    role = action.target_element.role if action.target_element else ""
+    if action.action_type not in _CLICKS or role not in _WHOLE or None in target:
+        return None
+    left, top, width, height = target
+    (x, y), centre = points(action)[0], (left + width // 2, top + height // 2)
+    inside = left <= x <= left + width and top <= y <= top + height
+    if not inside or not all(0 <= at < side for at, side in zip(centre, size, strict=True)):
+        return None
+    box, middle = box_to_ru(target, size), to_ru(*centre, size)
+    across, down = (max(at - box[n], box[n + 2] - at) for n, at in enumerate(middle))
+    return TestedPlace(centre, (max(across, 1), max(down, 1)))
 
 
 def target_tolerance(

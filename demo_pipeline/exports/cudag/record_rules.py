@@ -118,6 +118,7 @@ class _OurMetadata(StrictDocument):
 
 class _OurTestMetadata(_OurMetadata):
     start_coords: _Pair
+    person_coords: _Pair
 
 
 def training_faults(record: object) -> Iterator[CudagFault]:

@@ -26,8 +26,11 @@ from demo_pipeline.exports.cudag.models import (
     IMAGE_TOKEN,
     CudagMetadata,
     Pair,
+    TestedPlace,
     cudag_id,
     target_tolerance,
+    tested_place,
+    to_ru,
 )
 from demo_pipeline.exports.form import Excluded, Source
 from demo_pipeline.exports.grounding_elements import names_one_element
@@ -114,6 +117,7 @@ class RecordDraft(NamedTuple):
         markers: how many markers were escaped in the prompt, beside those of the instruction.
         calls: the right answer.
         metadata: the record's metadata.
+        tested: what its test accepts; None: the place in `metadata`.
     """
 
     id: str
@@ -122,6 +126,7 @@ class RecordDraft(NamedTuple):
     markers: int
     calls: tuple[ToolCall, ...]
     metadata: CudagMetadata
+    tested: TestedPlace | None = None
 
     def line(self, suffix: str = ".png", folder: str = "") -> str:
         """The record as a line of a split.
@@ -144,17 +149,23 @@ class RecordDraft(NamedTuple):
 
         It expects the last call: of a drag the drag to its end, which a model that only moves the
         pointer does not give, and of a repeated key one press. `start_coords` is then the start.
+        `person_coords` is where the person pointed, when the place is the centre of the target.
         """
-        known, start = self.metadata, (0, 0)
+        known, start, call = self.metadata, (0, 0), self.calls[-1].as_dict()
         if known.task_type == DRAG:
             start, known = known.real_coords, known._replace(real_coords=known.end_coords)
+        person = known.real_coords
+        if self.tested:
+            point, tolerance = self.tested
+            known = known._replace(real_coords=point, tolerance=tolerance)
+            call["arguments"]["coordinate"] = to_ru(*point, known.image_size)
         entry = {
             "test_id": self.id,
             "screenshot": f"images/{self.id}.png",
             "prompt": self.prompt,
-            "expected_action": self.calls[-1].as_dict(),
+            "expected_action": call,
             "tolerance": known.tolerance,
-            "metadata": {**known._asdict(), "start_coords": start},
+            "metadata": {**known._asdict(), "start_coords": start, "person_coords": person},
         }
         return json.dumps(entry, ensure_ascii=False)
 
@@ -187,7 +198,8 @@ def record_drafts(made_of: Source) -> Iterator[RecordDraft | Excluded]:
             metadata = _metadata(made_of, step, calls, size)
             name = f"{cudag_id(trajectory.id)}_{step.index:03d}"
             prompt = _prompt(trajectory, step.action, history, settings)
-            yield RecordDraft(name, step.screenshot, *prompt, calls, metadata)
+            tested = tested_place(step.action, row, size)
+            yield RecordDraft(name, step.screenshot, *prompt, calls, metadata, tested)
         history.append(history_line(len(history) + 1, calls, note))
     yield _end_draft(made_of, history)
 

@@ -22,6 +22,7 @@ from demo_pipeline.exports.cudag.models import (
     HASHED,
     RECORD_FILES,
     REPORT_FILE,
+    to_ru,
 )
 from demo_pipeline.exports.cudag.record_rules import (
     HUMAN_START,
@@ -38,7 +39,7 @@ from demo_pipeline.exports.cudag.record_rules import (
     training_faults,
 )
 from demo_pipeline.exports.record_checks import NamedFiles, no_records
-from demo_pipeline.exports.tool_calls import ToolCallError, is_number, parse_tool_calls
+from demo_pipeline.exports.tool_calls import ToolCallError, is_number, is_pair, parse_tool_calls
 from demo_pipeline.files.json_files import JsonFileError, load_json, parse_json
 from demo_pipeline.problems import Problem, Severity
 
@@ -376,6 +377,14 @@ def _is_kind(path: Path, wanted: str) -> bool:
         return False
 
 
+def _person_place(metadata: object) -> list[int]:
+    """The place that a test's metadata says the person pointed at, RU; empty: it says none."""
+    pixel, size = (member(metadata, key) for key in ("person_coords", "image_size"))
+    if not is_pair(pixel) or not is_pair(size) or min(size) <= 0:
+        return []
+    return [*to_ru(pixel[0], pixel[1], (size[0], size[1]))]
+
+
 def _line_faults(line: bytes, test: object) -> Iterator[CudagFault]:
     """Yield the faults of a line of `test/records.jsonl`, and where it differs from its test."""
     try:
@@ -390,15 +399,19 @@ def _line_faults(line: bytes, test: object) -> Iterator[CudagFault]:
     if faults or not isinstance(test, dict):
         return
     human, answer = (turn["value"] for turn in record["conversations"])
+    expected = test.get("expected_action")
     try:
         call = parse_tool_calls(answer)[-1].as_dict()
     except ToolCallError:
         call = {}
+    place, tested = member(call, "arguments", "coordinate"), test.get("metadata")
+    if place and list(place) == _person_place(tested):  # the test may expect the target's centre
+        call["arguments"]["coordinate"] = member(expected, "arguments", "coordinate")
     for what, mine, named in (
         ("id", record["id"], test.get("test_id")),
         ("image", image, f"test/{test.get('screenshot')}"),
         ("human turn", human, f"{HUMAN_START}{test.get('prompt')}"),
-        ("last tool call", call, test.get("expected_action")),
+        ("last tool call", call, expected),
         ("task_type", record["metadata"]["task_type"], member(test, "metadata", "task_type")),
     ):
         if mine != named:

@@ -30,6 +30,7 @@ from demo_pipeline.exports.hub_layout import PICTURE, HubTable, with_hub_feature
 from demo_pipeline.files.json_files import load_json
 from demo_pipeline.files.parquet import column_descriptions, column_domains, read_table
 from demo_pipeline.observation.frames.video_reader import Span
+from demo_pipeline.privacy.redaction_stage import open_shown
 from demo_pipeline.recording.input_log import EVENTS_SCHEMA
 from demo_pipeline.recording.recording_stages import EVENTS_STAGE, RecordingInputs
 from demo_pipeline.reports.shown_steps import (
@@ -423,11 +424,12 @@ class NotebookStore:
             StorageError: the demonstration has no trajectory.
             DemonstrationError: a file of it is damaged.
         """
-        output, key = self._output(TRAJECTORIES_STAGE, demonstration), safe_id(demonstration)
+        self._output(TRAJECTORIES_STAGE, demonstration)
+        key = safe_id(demonstration)
         settings = Settings()
         uploads = open_uploads(settings.uploads, local_path(settings.cache), settings.limits)
         with _buildable():
-            folder = self._store.open(output)[0]
+            folder = open_shown(self._store, key)[0]
             source = DatasetTrajectory(key, str(folder))
             found, rows = load(source)
             steps = (LoadedStep(one.index, one.action, rows[one.index], one) for one in found.steps)

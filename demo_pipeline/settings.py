@@ -11,6 +11,7 @@ import difflib
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
@@ -316,6 +317,66 @@ class TrajectorySettings(Section):
     )
 
 
+PrivacyKind = Literal[
+    "password",
+    "email",
+    "phone",
+    "card",
+    "iban",
+    "ip_address",
+    "aws_key",
+    "github_token",
+    "slack_token",
+    "jwt",
+    "private_key",
+    "word",
+    "expression",
+    "window",
+    "region",
+]
+PrivacyPolicy = Literal["off", "flag", "redact", "drop"]
+
+
+class PrivacySettings(Section):
+    """What is looked for in what people recorded, and what happens to it."""
+
+    policy: PrivacyPolicy = Field(
+        "flag", description="off, flag (count it), redact (replace it), drop (the demonstration)"
+    )
+    kinds: dict[PrivacyKind, PrivacyPolicy] = Field(
+        default_factory=dict, description='other policies of kinds: {"email": "redact"}'
+    )
+    words: tuple[str, ...] = Field((), description="private words, in any case")
+    expressions: tuple[str, ...] = Field((), description="private regular expressions")
+    windows: tuple[str, ...] = Field(
+        (), description="words of the titles of private windows, e.g. an application's name"
+    )
+    regions: tuple[tuple[int, int, int, int], ...] = Field(
+        (), description="x, y, width, height of private parts of the screen, canvas pixels"
+    )
+
+    def policy_of(self, kind: PrivacyKind) -> PrivacyPolicy:
+        """What happens to a kind. Passwords are always redacted, unless they shall drop it all."""
+        if kind == "password":
+            return "drop" if self.kinds.get(kind) == "drop" else "redact"
+        return self.kinds.get(kind, self.policy)
+
+    @property
+    def reads_pictures(self) -> bool:
+        """Whether texts in pictures matter: whether something that is found must not leave."""
+        return {"redact", "drop"} & {self.policy, *self.kinds.values()} != set()
+
+    @field_validator("expressions")
+    @classmethod
+    def _compile(cls, values: tuple[str, ...]) -> tuple[str, ...]:
+        for value in values:
+            try:
+                re.compile(value)
+            except re.error as error:
+                raise ValueError(f"not a regular expression: {error}") from None
+        return values
+
+
 class DiscoverySettings(Section):
     """How uploads are noticed, and what one tick may cost."""
 
@@ -361,6 +422,7 @@ class Settings(BaseSettings):
     actions: ActionSettings = ActionSettings()
     observation: ObservationSettings = ObservationSettings()
     trajectories: TrajectorySettings = TrajectorySettings()
+    privacy: PrivacySettings = PrivacySettings()
     datasets: DatasetSettings = DatasetSettings()
     hub: HubSettings = HubSettings()
     discovery: DiscoverySettings = DiscoverySettings()

@@ -21,7 +21,7 @@ LEAVES = {"settings", "problems", "stage"}
 BELOW = LEAVES | {"files"}
 SUBJECTS = (  # each may import those before it
     *("desktopd", "recording", "osworld", "actions", "observation"),
-    *("trajectories", "review", "annotations", "datasets", "exports", "evaluation"),
+    *("trajectories", "privacy", "review", "annotations", "datasets", "exports", "evaluation"),
 )
 MAY_IMPORT: dict[str, set[str]] = {
     "settings": set(),
@@ -33,6 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 MAY_IMPORT |= {name: BELOW | set(SUBJECTS[:place]) for place, name in enumerate(SUBJECTS)}
 MAY_IMPORT["review"] |= {"store"}
 MAY_IMPORT["annotations"] |= {"store"}
+MAY_IMPORT["privacy"] |= {"store"}
 MAY_IMPORT["datasets"] |= {"store"}
 MAY_IMPORT["exports"] |= {"store"}
 MAY_IMPORT["importers"] = BELOW | {"desktopd", "osworld", "trajectories"}

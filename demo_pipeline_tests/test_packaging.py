@@ -188,7 +188,7 @@ class TestDependencies:
     @pytest.mark.parametrize(
         ("folder", "extras"),
         [
-            ("demo_pipeline", ("notebook", "owamcap")),
+            ("demo_pipeline", ("notebook", "owamcap", "privacy")),
             ("demo_pipeline_tests", ("dev",)),
             ("benchmarks", ("dev",)),
         ],

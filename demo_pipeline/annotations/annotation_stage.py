@@ -19,6 +19,7 @@ from demo_pipeline.annotations.annotation_store import (
 )
 from demo_pipeline.annotations.annotations import ANNOTATIONS_FILE, ANNOTATIONS_SCHEMA
 from demo_pipeline.files.parquet import read_rows, schema_problems, write_rows
+from demo_pipeline.privacy.redaction_stage import REDACTIONS
 from demo_pipeline.problems import Problem
 from demo_pipeline.recording.recording_stages import RecordingInputs
 from demo_pipeline.review.decisions import Decision, Subject
@@ -101,8 +102,8 @@ ANNOTATIONS_STAGE: Stage[RecordingInputs] = Stage(
     "which of them count: human over model over rule, none about what has changed since. It reads "
     "what is stored; `demo-pipeline annotate` alone asks a server.",
     kinds=frozenset({"parquet"}),
-    code_version="1",
-    inputs=(_TRAJECTORIES,),
+    code_version="2",
+    inputs=(_TRAJECTORIES, REDACTIONS),
     source=_said,
     build=_run,
     checks=(

@@ -32,6 +32,7 @@ from demo_pipeline.desktopd.models import Count, Text
 from demo_pipeline.desktopd.trajectory_reader import Trajectory
 from demo_pipeline.files.base_model import Document
 from demo_pipeline.files.json_files import JsonFileError, json_bytes, parse_json
+from demo_pipeline.privacy.redaction_stage import open_shown
 from demo_pipeline.review.decisions import Decision, Subject, corrected, judge
 from demo_pipeline.review.review_store import Reviews, subject_of
 from demo_pipeline.store.store import Store
@@ -205,7 +206,7 @@ def open_judged(store: Store, demonstration: str, reviews: Reviews) -> JudgedDem
         MissingOutput: it has no trajectory.
         DemonstrationError: it cannot be read.
     """
-    folder, version = store.open(f"trajectories/{demonstration}")
+    folder, version = open_shown(store, demonstration)
     reviews.refresh(demonstration)
     subject = subject_of(version, demonstration)
     judged = judge_demonstration(folder, subject, reviews.of(demonstration))

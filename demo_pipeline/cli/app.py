@@ -16,6 +16,7 @@ from demo_pipeline.cli import (
     demonstration_commands,
     eval_commands,
     import_commands,
+    privacy_commands,
     project_commands,
     review_commands,
     run_commands,
@@ -92,6 +93,7 @@ app.command("import")(import_commands.import_from)
 app.command("run")(run_commands.run)
 app.command("inspect")(demonstration_commands.inspect)
 app.command("quarantine")(demonstration_commands.show_quarantine)
+app.command("privacy")(privacy_commands.show_private)
 app.command("validate")(dataset_commands.validate_path)
 app.command("doctor")(project_commands.doctor)
 app.command("stats")(dataset_commands.stats)

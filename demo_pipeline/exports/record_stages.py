@@ -22,6 +22,7 @@ from demo_pipeline.files.atomic_write import read_digest
 from demo_pipeline.files.comparison import differing_files, files_below
 from demo_pipeline.files.json_files import json_bytes
 from demo_pipeline.files.parquet import read_rows
+from demo_pipeline.privacy.redaction_stage import REDACTIONS, withheld
 from demo_pipeline.problems import Problem
 from demo_pipeline.recording.recording_stages import RecordingInputs
 from demo_pipeline.review.decisions import NO_CORRECTIONS, judge
@@ -76,7 +77,7 @@ def _run_records(inputs: RecordingInputs, out: Path) -> Summary:
     source, forms = _trajectory(inputs, out), built_forms(inputs.settings)
     records = write_form_rows(source, forms, out, inputs.settings.datasets)
     (out / RECORD_DIGESTS).write_text(_digests(out), encoding="utf-8")
-    return {"records": records}
+    return {"records": records, "withheld": withheld(inputs.folders[REDACTIONS])}
 
 
 def _digests(out: Path) -> str:
@@ -115,7 +116,7 @@ RECORDS_STAGE: Stage[RecordingInputs] = Stage(
     "them.",
     kinds=frozenset({"json"}),
     code_version="6",
-    inputs=(_TRAJECTORIES, ANNOTATIONS),
+    inputs=(_TRAJECTORIES, REDACTIONS, ANNOTATIONS),
     needs=frozenset({Need.LINKS}),
     source=_corrections,
     build=_run_records,

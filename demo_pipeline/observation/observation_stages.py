@@ -13,13 +13,15 @@ from demo_pipeline.stage import Check, Need, Stage, Summary, built_again, joined
 
 def _run_ui_trees(inputs: RecordingInputs, out: Path) -> Summary:
     """A tree per action."""
+    folder = inputs.folders["screenshots"]
     return ui_trees.build_ui_trees(
         inputs.file(LOG_FILE),
         inputs.recording.parsed_meta().platform,
         inputs.folders["events"],
         inputs.folders["actions"],
-        screenshots.read_evidence(inputs.folders["screenshots"]),
+        screenshots.read_evidence(folder),
         out,
+        [folder / str(frame["file"]) for frame in screenshots.read_frames(folder)],
     )
 
 
@@ -73,7 +75,7 @@ UI_TREES_STAGE: Stage[RecordingInputs] = Stage(
     description="The current accessibility scan at each action, with the roles and states of "
     "OSWorld-Desktopd and in canvas coordinates, and the target element of the action.",
     kinds=frozenset({"json", "parquet"}),
-    code_version="14",
+    code_version="15",
     inputs=("raw_recordings", "events", "actions", "screenshots"),
     section=lambda settings: settings.observation,
     build=_run_ui_trees,

@@ -19,6 +19,7 @@ from demo_pipeline.datasets.index import recorded_outcome
 from demo_pipeline.desktopd.models import TypeParameters
 from demo_pipeline.desktopd.trajectory_reader import StepFiles
 from demo_pipeline.files.shown_text import counted
+from demo_pipeline.privacy.redaction_stage import open_shown
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.reports.shown_steps import STEP_FACTS, step_picture
 from demo_pipeline.review.material import Material
@@ -111,7 +112,7 @@ def _demonstration(
     with suppress(MissingOutput):
         folder = store.open(TRIAGE_STAGE.output(key))[0]
         doubts = {row["step_index"]: row for row in read_steps(folder)}
-    folder = store.open(output)[0]
+    folder = open_shown(store, key)[0]
     trajectory, rows = load(DatasetTrajectory(key, str(folder)))
     first = rows[trajectory.steps[0].index] if trajectory.steps else {}
     shared = {

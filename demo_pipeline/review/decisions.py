@@ -110,6 +110,20 @@ class ActionValue(Value):
     action: StepAction
 
 
+class PrivateBox(Value):
+    """A part of a step's screenshot that is private, or is not although it was found.
+
+    `x` to `height` are a box on the canvas, pixels.
+    """
+
+    step: Count
+    x: Count
+    y: Count
+    width: Annotated[Count, Field(gt=0)]
+    height: Annotated[Count, Field(gt=0)]
+    private: bool = True
+
+
 class Undo(Value):
     """Takes a decision back; also an undo, which then holds again."""
 
@@ -127,6 +141,7 @@ VALUES: Mapping[str, type[Value]] = {
     "note": Note,
     "thought": StepThought,
     "step_verdict": StepVerdict,
+    "private_box": PrivateBox,
     "undo": Undo,
 }
 """Kind of a decision → its value."""
@@ -139,7 +154,9 @@ def steps_of(value: Value) -> frozenset[int]:
             return frozenset({first, last})
         case ActionValue(action=action):
             return frozenset({action.step_index})
-        case BadStep() | Note() | StepThought() | StepVerdict() if value.step is not None:
+        case BadStep() | Note() | StepThought() | StepVerdict() | PrivateBox() if (
+            value.step is not None
+        ):
             return frozenset({value.step})
     return frozenset()
 

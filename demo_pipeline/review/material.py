@@ -13,6 +13,7 @@ from demo_pipeline.desktopd.trajectory_reader import read_trajectory
 from demo_pipeline.files.parquet import read_rows
 from demo_pipeline.files.recording_files import VIDEO_FILE
 from demo_pipeline.observation.frames.screenshots import read_evidence
+from demo_pipeline.privacy.redaction_stage import REDACTIONS, REDACTIONS_FILE, open_shown
 from demo_pipeline.problems import DemonstrationError
 from demo_pipeline.recording.events import read_scans
 from demo_pipeline.recording.manifest import read_manifest
@@ -62,7 +63,7 @@ class Material:
         if known := self._opened.get((demonstration, version)):
             return known
         try:
-            folder, current = self._store.open(TRAJECTORIES_STAGE.output(demonstration))
+            folder, current = open_shown(self._store, demonstration)
             found = folder, subject_of(current, demonstration)
         except MissingOutput:
             return None
@@ -200,10 +201,17 @@ class Material:
             "hidden": len(read_hidden_actions(folder).actions),
             "about": {key: first[key] for key in _ABOUT},
             "signals": _named_signals(self._row(name) or {}),
+            "private": self._private_parts(name),
             "annotations": self._table(f"annotated/{name}", "annotations.parquet"),
             **self._recorded(name, provenance),
             **self.judged(subject),
         }
+
+    def _private_parts(self, name: str) -> list[Json]:
+        """The boxes in pictures that detectors found, with step and kind."""
+        rows = self._table(f"{REDACTIONS}/{name}", REDACTIONS_FILE)
+        keys = ("step", "kind", "x", "y", "width", "height")
+        return [{key: row[key] for key in keys} for row in rows if row["x"] is not None]
 
     def _table(self, output: str, file: str) -> list[Json]:
         """The rows of a table of an output; none without it."""

@@ -346,6 +346,7 @@ function told({ kind, value }) {
     case "action": return `step ${value.action.step_index}: ${value.action.reasoning ?? "corrected"}`;
     case "note": return `note${value.step === null || value.step === undefined ? "" : ` on step ${value.step}`}: ${value.text}`;
     case "thought": return `thought of step ${value.step}: ${value.text}`;
+    case "private_box": return `a part of step ${value.step} is ${value.private ? "" : "not "}private`;
     case "step_verdict": return `step ${value.step} is ${value.correct ? "correct" : "incorrect"}`;
     case "undo": return "undo";
     default: return kind;
@@ -594,7 +595,18 @@ function draw() {
   drawTimeline();
 }
 
+// Parts that detectors found in the picture and people marked, without those that they cleared.
+function privateParts(step) {
+  const same = (a, b) => ["x", "y", "width", "height"].every((side) => a[side] === b[side]);
+  const said = state.demo.decisions.filter((one) => one.kind === "private_box" && !one.undone && !one.stale && one.value.step === step.index);
+  const marked = said.filter((one) => one.value.private).map((one) => ({ ...one.value, kind: "private" }));
+  const cleared = said.filter((one) => !one.value.private).map((one) => one.value);
+  const found = state.demo.private.filter((one) => one.step === step.index);
+  return [...found, ...marked].filter((one) => !cleared.some((other) => same(one, other)));
+}
+
 function overlay(pen, step) {
+  for (const part of privateParts(step)) outline(pen, part, "#b046d8", plain(part.kind));
   const action = effective(step), at = action.parameters, box = boxOf(step);
   if (box) outline(pen, box, "#19b35a", named(action.target_element));
   const points = at.start_x === undefined ? (at.x === undefined ? [] : [[at.x, at.y]]) : [[at.start_x, at.start_y], [at.end_x, at.end_y]];
@@ -827,7 +839,7 @@ function showTiles() {
 
 function pick(what) {
   state.film = false;
-  state.picking = what;
+  Object.assign(state, { picking: what, corner: null });
   document.body.classList.add("picking");
   draw();
 }
@@ -860,12 +872,29 @@ canvas.onclick = (event) => {
   if (state.picking === "target") {
     const node = nodeAt(placeOf(event));
     if (node) choose(node);
+  } else if (state.picking === "private part") {
+    markPrivate(placeOf(event));
   } else if (state.picking === "place") {
     const [x, y] = placeOf(event), { parameters } = effective(current());
     stopPicking();
     correct({ parameters: { ...parameters, ...(parameters.x === undefined ? { start_x: x, start_y: y } : { x, y }) } });
   }
 };
+
+// A click in a marked part clears it; two clicks elsewhere are the corners of a new one.
+function markPrivate([x, y]) {
+  const step = current().index;
+  const hit = privateParts(current()).find((box) => x >= box.x && y >= box.y && x < box.x + box.width && y < box.y + box.height);
+  if (state.corner) {
+    const [left, right] = [x, state.corner[0]].sort((a, b) => a - b), [top, bottom] = [y, state.corner[1]].sort((a, b) => a - b);
+    stopPicking();
+    if (right > left && bottom > top) decide("private_box", { step, x: left, y: top, width: right - left, height: bottom - top, private: true });
+  } else if (hit) {
+    const { x: left, y: top, width, height } = hit;
+    stopPicking();
+    decide("private_box", { step, x: left, y: top, width, height, private: false });
+  } else state.corner = [x, y];
+}
 
 function choose(node) {
   stopPicking();
@@ -948,6 +977,7 @@ const KEYS = [
   [["e"], "e", "correct parameters; Enter saves", () => $("parameters").querySelector("input, select")?.focus()],
   [["t"], "t", "pick another target in picture or tree", () => pick("target")],
   [["T"], "T", "the action has no target", () => correct({ target_element: null })],
+  [["m"], "m", "mark a private part by two corners; a marked one: it is not private", () => pick("private part")],
   [["x"], "x", "pick another place in the picture", pickPlace],
   [["c"], "c", "note on this step; Enter saves", () => $("remark").focus()],
   [["u"], "u", "undo the last decision", undoLast],

@@ -28,6 +28,7 @@ from demo_pipeline.review.decisions import (
     Decision,
     DecisionError,
     Judgement,
+    PrivateBox,
     Subject,
     Undo,
     Value,
@@ -172,6 +173,18 @@ class Reviews:
             if (judgement := judge(decisions, subject)).verdict:
                 found[name] = judgement
         return found
+
+    def private_boxes(
+        self, demonstration: str, version: Version
+    ) -> dict[int, list[tuple[tuple[int, int, int, int], bool]]]:
+        """Step → each box that people judged in this version of the trajectory, and how."""
+        self.refresh(demonstration)
+        found: defaultdict[int, list[tuple[tuple[int, int, int, int], bool]]] = defaultdict(list)
+        for one in judge(self.of(demonstration), subject_of(version, demonstration)).applied:
+            if isinstance(one.value, PrivateBox):
+                box = one.value
+                found[box.step].append(((box.x, box.y, box.width, box.height), box.private))
+        return dict(found)
 
     def _load(self, key: str) -> Decision | None:
         data = self._store.get_document(key)

@@ -34,6 +34,7 @@ from demo_pipeline.observation.frames.last_action import FINAL_FILE
 from demo_pipeline.observation.frames.picture_files import read_picture, read_picture_facts
 from demo_pipeline.observation.frames.screenshots import read_evidence
 from demo_pipeline.observation.trees.recorder_control import unmentioned
+from demo_pipeline.privacy.redaction_stage import REDACTIONS
 from demo_pipeline.problems import Problem
 from demo_pipeline.recording.events import read_events
 from demo_pipeline.recording.recording_stages import RecordingInputs
@@ -291,7 +292,7 @@ TRIAGE_STAGE: Stage[RecordingInputs] = Stage(
     "tail, clock, leaks, trees, black, torn and frozen pictures, with a score of doubt.",
     kinds=frozenset({"parquet", "opencv"}),
     code_version="4",
-    inputs=("raw_recordings", "events", "actions", "screenshots", "trajectories"),
+    inputs=("raw_recordings", "events", "actions", "screenshots", "trajectories", REDACTIONS),
     section=lambda settings: settings.observation,
     build=build_triage,
     checks=(

@@ -96,6 +96,7 @@ class _Kept:
     name: VersionName
     trajectory: VersionName
     digests: Mapping[str, str]
+    withheld: str = ""  # why the demonstration must not leave
 
     @classmethod
     def of(cls, version: Version, wanted: Mapping[str, str]) -> Self:
@@ -107,8 +108,13 @@ class _Kept:
         usable = {CORRECTIONS_FILE, NOTES_FILE, *(fresh if current else ())}
         digests = {one.path: one.sha256 for one in manifest.files if one.path in usable}
         link = manifest.links[TRAJECTORIES_STAGE.name]
-        content = manifest.inputs[TRAJECTORIES_STAGE.name]
-        return cls(version.name, VersionName(link.output, link.version, content), digests)
+        content = manifest.inputs[link.output.partition("/")[0]]
+        return cls(
+            version.name,
+            VersionName(link.output, link.version, content),
+            digests,
+            str(manifest.summary.get("withheld", "")),
+        )
 
 
 def committed_trajectories(
@@ -146,13 +152,14 @@ def _committed(workspace: Workspace, damaged: Collection[str]) -> CommittedTraje
     A quarantined demonstration whose last good records are still committed is included with them.
     A file of records that other settings or other code have made is left out of `digests`.
     """
-    left_out: Counter[str] = Counter(broken=0, quarantined=0)
+    left_out: Counter[str] = Counter(broken=0, quarantined=0, private=0)
     names = workspace.store.outputs(RECORDS_STAGE.folder)
     store = workspace.store
     noted = {name.rpartition("/")[2] for name in damaged}
     present = [name for name in names if name.rpartition("/")[2] not in noted]
     wanted = record_fingerprints(workspace.settings)
-    opened = [(at, _Kept.of(one, wanted)) for at, one in workspace.store.open_all(present)]
+    found = [(at, _Kept.of(one, wanted)) for at, one in workspace.store.open_all(present)]
+    opened = [(at, one) for at, one in found if not one.withheld]
     kept = {one.name.output.rpartition("/")[2]: one for _, one in opened}
     versions = {key: one.trajectory for key, one in kept.items()}
     judged = workspace.reviews.verdicts(versions)
@@ -168,9 +175,10 @@ def _committed(workspace: Workspace, damaged: Collection[str]) -> CommittedTraje
         )
         for (key, one), (folder, _) in zip(kept.items(), opened, strict=True)
     )
-    gone = [name for name in names if name.rpartition("/")[2] not in kept]
+    private = {one.name.output for _, one in found if one.withheld}
+    gone = [n for n in names if n not in private and n.rpartition("/")[2] not in kept]
     broken = sorted(_damaged_output(store, name) for name in gone)
-    left_out["broken"] = len(broken)
+    left_out["broken"], left_out["private"] = len(broken), len(private)
     for record in list_quarantine(workspace.store):
         left_out["quarantined"] += record.demonstration not in kept
     return CommittedTrajectories(

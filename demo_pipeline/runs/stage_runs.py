@@ -13,6 +13,7 @@ from pathlib import Path
 from demo_pipeline.files.processes import return_free_memory, return_large_blocks
 from demo_pipeline.files.system_errors import best_effort
 from demo_pipeline.osworld.task_matching import NO_CATALOG
+from demo_pipeline.privacy.redaction_stage import REDACTIONS, is_redacted
 from demo_pipeline.problems import DemonstrationError, Problem, errors
 from demo_pipeline.recording import manifest
 from demo_pipeline.recording.manifest import RecordingManifest
@@ -289,7 +290,8 @@ class _StageRun:
                 note_settings(self.workspace, self.stage)
                 staging.hardlink_sources.extend(versions.values())
                 if Need.LINKS in self.stage.needs:
-                    staging.link(TRAJECTORIES_STAGE.name, versions[TRAJECTORIES_STAGE.name])
+                    shown = _shown(versions) or versions[TRAJECTORIES_STAGE.name]
+                    staging.link(TRAJECTORIES_STAGE.name, shown)
                 return_free_memory()  # of the stage before
                 if self.stage.inputs or not self.workspace.uploads.copies:
                     return self.stage.build(context, staging.path)
@@ -313,6 +315,8 @@ class _StageRun:
             for name in self.stage.inputs:
                 output = STAGE_BY_NAME[name].output(self.key)
                 folders[name], versions[name] = self.workspace.store.open(output)
+            if _shown(versions):
+                folders[TRAJECTORIES_STAGE.name] = folders[REDACTIONS]
             if uploads.copies:
                 upload = folders.get(first, upload)
             elif Need.UPLOADS in self.stage.needs or not self.stage.inputs:
@@ -331,6 +335,12 @@ class _StageRun:
                 downloaded=uploads.copies,
             )
             yield context, versions, source
+
+
+def _shown(versions: Mapping[str, Version]) -> Version | None:
+    """The redacted trajectory that a stage reads instead of the original; None: the original."""
+    version = versions.get(REDACTIONS)
+    return version if version is not None and is_redacted(version) else None
 
 
 def _unreadable_as_listed(problem: Problem) -> Problem:

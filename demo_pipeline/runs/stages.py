@@ -22,6 +22,7 @@ from demo_pipeline.exports.dataset_statistics import STATISTICS_STAGE
 from demo_pipeline.exports.form import form_of
 from demo_pipeline.exports.record_stages import RECORDS_STAGE
 from demo_pipeline.observation.observation_stages import SCREENSHOTS_STAGE, UI_TREES_STAGE
+from demo_pipeline.privacy.redaction_stage import REDACTIONS_STAGE
 from demo_pipeline.recording.recording_stages import (
     EVENTS_STAGE,
     RAW_RECORDINGS_STAGE,
@@ -42,6 +43,7 @@ STAGES: tuple[Stage[RecordingInputs], ...] = (
     SCREENSHOTS_STAGE,
     UI_TREES_STAGE,
     TRAJECTORIES_STAGE,
+    REDACTIONS_STAGE,
     ANNOTATIONS_STAGE,
     RECORDS_STAGE,
     CONTACT_SHEETS_STAGE,

@@ -162,20 +162,22 @@ FIRST_SHEET = "sheet.jpg"
 
 
 def build_contact_sheets(
-    demonstration: str, trajectory: Path, screenshots: Path, out: Path
+    demonstration: str, trajectory: Path, screenshots: Path | None, out: Path
 ) -> dict[str, Any]:
     """Write sheet.jpg, sheet_2.jpg …, each with up to `TILES` steps. Returns a summary.
 
     Args:
         demonstration: the id, for the title.
         trajectory: the folder of a trajectory with its provenance.
-        screenshots: the folder of the demonstration's screenshots with their thumbnails.
+        screenshots: the folder of the screenshots with their thumbnails; None: redacted ones have
+            none.
         out: a folder to write into.
 
     Raises:
         DemonstrationError: `trajectory` cannot be read as a trajectory.
     """
-    tiles, rows = step_tiles(demonstration, trajectory, read_thumbnails(screenshots))
+    thumbnails = None if screenshots is None else read_thumbnails(screenshots)
+    tiles, rows = step_tiles(demonstration, trajectory, thumbnails)
     sheets = max(1, -(-len(tiles) // TILES))
     names = [FIRST_SHEET, *(f"sheet_{number}.jpg" for number in range(2, sheets + 1))]
     for number, name in enumerate(names):

@@ -29,6 +29,7 @@ from demo_pipeline.observation.frames.last_action import FINAL_FILE
 from demo_pipeline.observation.frames.picture_files import read_picture_facts
 from demo_pipeline.observation.frames.screenshots import read_evidence, read_frames
 from demo_pipeline.observation.frames.video_reader import Span
+from demo_pipeline.observation.trees.secret_fields import hide_passwords, without_texts
 from demo_pipeline.observation.trees.ui_trees import read_tree_rows
 from demo_pipeline.osworld.task_matching import NO_CATALOG, TaskMatch
 from demo_pipeline.osworld.task_text import Assignment, assignment_of, strip_app_tags
@@ -80,11 +81,13 @@ def build_trajectory(  # noqa: PLR0917 - the stage's inputs, in the order of the
     Raises:
         DemonstrationError: no instruction, or no action that can be a step.
     """
-    evidence = read_evidence(screenshots_folder)
-    assignment = assignment_of(manifest.parsed_meta())
     frames, trees = read_frames(screenshots_folder), read_tree_rows(trees_folder)
+    actions, secrets = hide_passwords(read_actions(actions_folder), trees)
+    evidence = read_evidence(screenshots_folder)
+    manifest = manifest.model_copy(update={"meta": without_texts(manifest.meta, secrets)})
+    assignment = assignment_of(manifest.parsed_meta())
     filmed = Span(manifest.video.first_pts_s, manifest.video.last_pts_s)
-    built = build_steps(read_actions(actions_folder), frames, trees, evidence, filmed)
+    built = build_steps(actions, frames, trees, evidence, filmed)
     if not built.steps:
         raise DemonstrationError(_no_steps(manifest, built))
     task = _task(assignment, len(built.steps), settings, task_match)
@@ -94,11 +97,7 @@ def build_trajectory(  # noqa: PLR0917 - the stage's inputs, in the order of the
     dump_json(out / "result.json", result)
     link_or_copy(screenshots_folder / FINAL_FILE, out / "final_screenshot.png")
     for step in built.steps:
-        folder = out / "steps" / f"{step.written.step_index:03d}"
-        folder.mkdir(parents=True)
-        link_or_copy(screenshots_folder / step.frame["file"], folder / "screenshot.png")
-        link_or_copy(trees_folder / step.tree["file"], folder / "ui_tree.json")
-        dump_json(folder / "action.json", step.written)
+        _write_step(step, screenshots_folder, trees_folder, out)
     changes = _changes(built, screenshots_folder, events, evidence)
     rows = [
         {
@@ -112,6 +111,14 @@ def build_trajectory(  # noqa: PLR0917 - the stage's inputs, in the order of the
     write_provenance(out / PROVENANCE_FILE, rows)
     write_hidden_actions(out, manifest.id, built.hidden.actions)
     return _summary(task, result, built, rows)
+
+
+def _write_step(step: Step, screenshots: Path, trees: Path, out: Path) -> None:
+    folder = out / "steps" / f"{step.written.step_index:03d}"
+    folder.mkdir(parents=True)
+    link_or_copy(screenshots / step.frame["file"], folder / "screenshot.png")
+    link_or_copy(trees / step.tree["file"], folder / "ui_tree.json")
+    dump_json(folder / "action.json", step.written)
 
 
 def _changes(

@@ -14,7 +14,8 @@ from demo_pipeline.trajectories.provenance import PROVENANCE_SCHEMA
 def _run_contact_sheets(inputs: RecordingInputs, out: Path) -> Summary:
     """The contact sheets of a trajectory."""
     trajectory = inputs.folders["trajectories"]
-    screenshots = inputs.folders["screenshots"]
+    redacted = trajectory == inputs.folders["redactions"]  # then no thumbnail shows what is shown
+    screenshots = None if redacted else inputs.folders["screenshots"]
     return contact_sheets.build_contact_sheets(inputs.demonstration, trajectory, screenshots, out)
 
 
@@ -85,8 +86,8 @@ CONTACT_SHEETS_STAGE: Stage[RecordingInputs] = Stage(
     description="Every step as a tile on JPEG sheets, for people: its screenshot with action and "
     "target drawn on it, reason code, lead, freshness of the tree, and LEAK or UNAVOIDABLE.",
     kinds=frozenset({"jpeg", "opencv"}),
-    code_version="7",
-    inputs=("screenshots", "trajectories"),
+    code_version="8",
+    inputs=("screenshots", "trajectories", "redactions"),
     section=lambda _: Section(),  # no setting changes a contact sheet
     build=_run_contact_sheets,
     checks=(

@@ -28,6 +28,8 @@ from demo_pipeline.recording.input_log import scan_fault
 
 MAX_COORDINATE = 1e9  # units of event space; a larger coordinate is damage
 _NUMBERS = frozenset({int, float})
+_TEXTS = ("absolute_position", "size", "value", "subrole", "input_type")
+_PASSWORD_MARKS = ("is_password", "IsPassword")
 
 NO_BOX = (math.nan,) * 4
 
@@ -45,7 +47,8 @@ class RawNode(msgspec.Struct, gc=False):
     """One node. `states` is JSON text, so that equal texts are parsed only once.
 
     `absolute_position` and `size` are JSON texts, too: only macOS recorders write them. So is
-    `value`: the content of a field, but of an icon often its name.
+    `value`: the content of a field, but of an icon often its name. By the last four recorders of
+    different systems mark a field for passwords.
     """
 
     role: str | None = None
@@ -56,6 +59,10 @@ class RawNode(msgspec.Struct, gc=False):
     absolute_position: msgspec.Raw = msgspec.Raw(b"")
     size: msgspec.Raw = msgspec.Raw(b"")
     value: msgspec.Raw = msgspec.Raw(b"")
+    subrole: msgspec.Raw = msgspec.Raw(b"")
+    input_type: msgspec.Raw = msgspec.Raw(b"")
+    is_password: msgspec.Raw = msgspec.Raw(b"")
+    uia_is_password: msgspec.Raw = msgspec.field(name="IsPassword", default=msgspec.Raw(b""))
 
     @property
     def box(self) -> tuple[float, float, float, float]:
@@ -237,7 +244,8 @@ def _node_of(value: Mapping[str, Any]) -> RawNode:
         _box_of(value.get("bbox")),
         msgspec.Raw(json.dumps(known).encode()) if known else msgspec.Raw(b""),
         None,
-        *(_raw_text(value.get(key)) for key in ("absolute_position", "size")),
+        *(_raw_text(value.get(key)) for key in _TEXTS),
+        *(msgspec.Raw(str(value.get(key)).lower().encode()) for key in _PASSWORD_MARKS),
     )
 
 

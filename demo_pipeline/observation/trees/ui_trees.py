@@ -6,6 +6,7 @@ Belongs here: NNN.json, trees.parquet with its reader, and the stage's checks.
 import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from demo_pipeline.actions.action_tables import Action, read_actions
 from demo_pipeline.desktopd.models import FRESHNESS, NODE_ID_PATTERN, Role
 from demo_pipeline.desktopd.validator import NodeBounds, TreeNode, check_tree_bytes
 from demo_pipeline.files.atomic_write import FileId, file_id, link_or_copy
-from demo_pipeline.files.json_files import JsonFileError, read_bytes
+from demo_pipeline.files.json_files import JsonFileError, dump_json, load_json, read_bytes
 from demo_pipeline.files.parquet import (
     ANY,
     COUNT,
@@ -36,6 +37,12 @@ from demo_pipeline.observation.trees.scans import (
     current_scan,
     read_logged_scans,
     scans_of_part,
+)
+from demo_pipeline.observation.trees.secret_fields import (
+    dots_for,
+    hide_passwords,
+    types_a_secret,
+    without_texts,
 )
 from demo_pipeline.observation.trees.step_targets import StepTargets
 from demo_pipeline.observation.trees.step_tree import Element, StepTree, TreeReader
@@ -84,6 +91,7 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
         True,
         "our hit test at the scan's pointer agrees with the recorder's; null: it made none",
     ),
+    ("secret_field", pa.bool_(), False, "the text is typed into a field for passwords"),
 )
 
 UI_TREES_SCHEMA = described_schema(
@@ -118,8 +126,13 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
     actions_folder: Path,
     evidence: Evidence,
     out: Path,
+    shots: Sequence[Path] = (),
 ) -> dict[str, Any]:
-    """Write NNN.json for each action, and trees.parquet; return a summary."""
+    """Write NNN.json for each action, and trees.parquet; return a summary.
+
+    What was typed into fields for passwords is in none of them. `shots`: the screenshot of each
+    action, for fields that only the picture shows.
+    """
     scans = read_logged_scans(events_folder)
     scales = {one.scan_event: one.scale for one in evidence.tree_scales}
     reader = TreeReader(log, platform, scales)
@@ -128,8 +141,7 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
     rows = []
     since = float("-inf")
     last: tuple[StepTree, Path] | None = None
-    clock = evidence.clock
-    changes = [clock.event_time(time_s) for time_s in evidence.screen_changes_s]
+    changes = list(map(evidence.clock.event_time, evidence.screen_changes_s))
     targets = StepTargets(reader, evidence, changes)
     actions = read_actions(actions_folder)
     for number, action in enumerate(actions):
@@ -145,16 +157,52 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
         last = (tree, out / name)
         agreement, target, method = targets.step(action, actions[:number], tree, current)
         row = _row(action, name, current, tree, target=target, method=method)
-        titled = agreement is Agreement.AGREES and action.action_type != "pause"
-        window = targets.window(action, tree, target) if titled else None
-        title = None if window is None else tree.label(window)
-        rows.append({**row, "tree_agreement": str(agreement), "window_title": title or None})
+        title = _window_title(targets, action, tree, target) if agreement == "agrees" else None
+        more = {"tree_agreement": str(agreement), "window_title": title}
+        secret = types_a_secret(action, tree, target.position if target else None)
+        rows.append({**row, **more, "secret_field": secret})
         unknown.update(tree.unknown_roles)
         if action.action_type != "pause":
             since = max(since, action.end_ms)
+    rows = _without_passwords(rows, actions, shots, out)
     _log_decisions(rows)
     write_rows(out / UI_TREES_FILE, rows, UI_TREES_SCHEMA)
     return _summary(rows, unknown)
+
+
+def _window_title(
+    targets: StepTargets, action: Action, tree: StepTree, target: Element | None
+) -> str | None:
+    """The title of the window that an action is in; None: not known."""
+    window = None if action.action_type == "pause" else targets.window(action, tree, target)
+    return None if window is None else tree.label(window) or None
+
+
+def _note_dots(rows: Sequence[TreeRow], actions: Sequence[Action], shots: Sequence[Path]) -> None:
+    """Set `secret_field` where the picture of the next action shows dots for what was typed."""
+    for row, action, (before, after) in zip(rows, actions, pairwise(shots), strict=False):
+        if action.action_type == "type" and not row["secret_field"]:
+            row["secret_field"] = dots_for(action.text or "", before, after)
+
+
+def _without_passwords(
+    rows: Sequence[TreeRow], actions: Sequence[Action], shots: Sequence[Path], out: Path
+) -> list[TreeRow]:
+    """The rows without typed passwords, which are removed from the written trees, too."""
+    _note_dots(rows, actions, shots)
+    _, secrets = hide_passwords(actions, rows)
+    for same in _by_file(out, rows).values() if secrets else ():
+        tree = load_json(out / same[0]["file"])
+        hidden = without_texts(tree, secrets)
+        if hidden != tree:
+            first = out / same[0]["file"]
+            first.unlink()
+            dump_json(first, hidden, compact=True)
+            for row in same[1:]:
+                (out / row["file"]).unlink()
+                link_or_copy(first, out / row["file"])
+    texts = ("target_name", "window_title")
+    return [{**row, **{name: without_texts(row[name], secrets) for name in texts}} for row in rows]
 
 
 def _log_decisions(rows: Sequence[TreeRow]) -> None:

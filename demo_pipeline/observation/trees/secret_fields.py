@@ -1,0 +1,141 @@
+"""Fields for passwords: what is typed into one leaves its stage as `<password>`.
+
+Belongs here: which node, and which picture, shows such a field, and replacing its text. Recorders
+mark the field as AT-SPI's `password text`, UI Automation's IsPassword, AX's secure text field, or
+HTML's input type; where no tree says it, the picture does, by a row of equal dots instead of
+letters. Patterns and people's own lists are looked for in `privacy/`.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+
+from demo_pipeline.actions.action_tables import Action
+from demo_pipeline.observation.trees.scans import RawNode
+from demo_pipeline.observation.trees.step_tree import StepTree, normalised
+
+PASSWORD = "<password>"  # noqa: S105 - what stands for one
+_ROLES = frozenset({"passwordtext", "password", "passwordfield", "passwordbox", "securetextfield"})
+_STATE = b'"protected":true'  # as Chromium marks the field
+_SHORTEST_SOUGHT = 4  # characters; shorter ones stand in ordinary words
+_FEWEST_DOTS = 4  # equal shapes in a row; three are also an ellipsis
+_CHANGED = 24  # of 255; noise of x264 stays below (measured for the changes between frames)
+
+
+def is_secret_field(node: RawNode) -> bool:
+    """Whether a recorder's node is a field for passwords."""
+    if normalised(node.role or "") in _ROLES:
+        return True
+    if normalised(bytes(node.subrole).decode("utf-8", "replace").strip('"')) in _ROLES:
+        return True
+    marks = (node.is_password, node.uia_is_password)
+    return (
+        any(bytes(mark) in {b"true", b"1"} for mark in marks)
+        or bytes(node.input_type).lower() == b'"password"'
+        or _STATE in bytes(node.states).replace(b" ", b"")
+    )
+
+
+def types_a_secret(action: Action, tree: StepTree, target: int | None) -> bool:
+    """Whether the keyboard is in a field for passwords while `action` types.
+
+    `target`: position of the node that it types into; None: not known.
+    """
+    if action.action_type != "type":
+        return False
+    nodes = [tree.focused] if target is None else [target, tree.focused]
+    return any(is_secret_field(tree.raws[node]) for node in nodes if node is not None)
+
+
+def dots_for(text: str, before: Path, after: Path) -> bool:
+    """Whether `after` shows dots where `before` does not, as many as `text` has characters.
+
+    Letters of different shape would differ, so a text of fewer than three letters says nothing.
+    """
+    typed = text.strip()
+    if len(typed) < _FEWEST_DOTS or len(set(typed)) < 3:
+        return False
+    if not (before.is_file() and after.is_file()):
+        return False
+    first: Any = cv2.imread(str(before), cv2.IMREAD_GRAYSCALE)
+    last: Any = cv2.imread(str(after), cv2.IMREAD_GRAYSCALE)
+    if first is None or last is None or first.shape != last.shape:
+        return False
+    changed = cv2.absdiff(first, last) > _CHANGED
+    if not changed.any():
+        return False
+    return abs(_longest_row(_shapes(changed)) - len(typed)) <= 1
+
+
+def _shapes(changed: Any) -> list[tuple[int, int, int, int, int]]:
+    """Left, top, width, height and pixels of each changed shape of a character's size."""
+    count, _, stats, _ = cv2.connectedComponentsWithStats(changed.astype(np.uint8), connectivity=8)
+    found = [tuple(map(int, stats[number])) for number in range(1, min(count, 2000))]
+    return [one for one in found if 2 <= one[2] <= 24 and 2 <= one[3] <= 24]  # type: ignore[misc]
+
+
+def _longest_row(shapes: Sequence[tuple[int, int, int, int, int]]) -> int:
+    """The most shapes in a line with the same size, height and distance."""
+    best, run, step = 0, 1, 0
+    ordered = sorted(shapes, key=lambda one: (one[1] // 3, one[0]))
+    for one, other in pairwise(ordered):
+        distance = other[0] - one[0]
+        same = all(abs(one[side] - other[side]) <= 1 for side in (1, 2, 3))
+        even = abs(one[4] - other[4]) <= 0.2 * max(one[4], other[4]) and 0 < distance <= 30
+        if same and even and (run == 1 or abs(distance - step) <= 1):
+            run, step = run + 1, distance
+        else:
+            run = 1
+        best = max(best, run)
+    return best
+
+
+def hide_passwords(
+    actions: Sequence[Action], rows: Sequence[Mapping[str, Any]]
+) -> tuple[list[Action], frozenset[str]]:
+    """The actions with `<password>` for what was typed into secret fields, and those texts.
+
+    Args:
+        actions: of the demonstration, in time order.
+        rows: the row of trees.parquet of each, whose `secret_field` says where it was typed.
+
+    Returns:
+        The actions, and each text that must not be seen elsewhere: pieces of one field are joined,
+        as a rest of the hand parts them.
+    """
+    hidden, secrets, piece = list[Action](), set[str](), ""
+    for action, row in zip(actions, rows, strict=True):
+        if not row["secret_field"]:
+            hidden.append(action)
+            if action.action_type in {"type", "click"}:
+                piece = ""
+            continue
+        text = action.text or ""
+        core = text.strip("\n\t")
+        piece += core
+        secrets |= {core, piece}
+        hidden.append(replace(action, text=text.replace(core, PASSWORD) if core else text))
+    return hidden, frozenset(text for text in secrets if len(text) >= _SHORTEST_SOUGHT)
+
+
+def without_texts(value: Any, secrets: Collection[str], placeholder: str = PASSWORD) -> Any:
+    """A value of JSON or of a table with `placeholder` for each of the texts, wherever it stands.
+
+    Longer ones are replaced first. Keys of objects stay.
+    """
+    if not secrets:
+        return value
+    if isinstance(value, str):
+        for text in sorted(secrets, key=len, reverse=True):
+            value = value.replace(text, placeholder)
+        return value
+    if isinstance(value, Mapping):
+        return {key: without_texts(one, secrets, placeholder) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_texts(one, secrets, placeholder) for one in value]
+    return value

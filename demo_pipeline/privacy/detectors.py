@@ -1,0 +1,185 @@
+"""What in a text is private: patterns with check digits, tokens of services, people's own lists.
+
+Belongs here: from a text to spans. Whether a span is replaced is decided in `redaction`. Tokens are
+those of detect-secrets, telephone numbers those of phonenumbers (of libphonenumber's plans), check
+digits those of python-stdnum.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from ipaddress import ip_address
+from typing import Any, NamedTuple
+
+from demo_pipeline.settings import PrivacyKind, PrivacySettings
+
+_EMAIL = re.compile(r"[A-Za-z0-9._%+-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.)+[A-Za-z]{2,24}\b")
+_CARD = re.compile(r"(?<![\d.-])[2-6](?:[ -]?\d){12,18}(?![\d-])")
+_IBAN = re.compile(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{2,4}){2,8}(?: ?[A-Z0-9]{1,3})?\b")
+_IP4 = re.compile(r"(?<![\w.-])(?:\d{1,3}\.){3}\d{1,3}(?![\w-]|\.\d)")
+_IP6 = re.compile(r"(?<![\w:])(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4}(?![\w:])")
+_VERSION = re.compile(r"(?:\bv|version|release|build)\s*$", re.IGNORECASE)
+_PHONE_DIGITS = re.compile(r"\d(?:\D{0,3}\d){6}")  # the shortest number that is looked at
+_PHONE_FORM = re.compile(r"\+|\(\d+\)|\d[ .-]\d{2,4}[ .-]\d")  # how people write one
+_DATE = re.compile(r"^(?:\d{4}[-./ ]\d{1,2}[-./ ]\d{1,2}|\d{1,2}[-./ ]\d{1,2}[-./ ]\d{4})")
+_TOKEN_REST = re.compile(r"[A-Za-z0-9_.+/=-]*")
+_GITHUB_FINE = re.compile(r"github_pat_[A-Za-z0-9_]{22,}")
+_PEM = re.compile(
+    r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY[A-Z ]*-----.*?(?:-----END [^-]*-----|$)", re.DOTALL
+)
+_OPENED = re.compile(r"BEGIN [A-Z0-9 ]*PRIVATE KEY")
+
+
+class PrivateSpan(NamedTuple):
+    """A private part of a text: characters `start` to `end`, excluded."""
+
+    start: int
+    end: int
+    kind: PrivacyKind
+    detector: str
+    confidence: float
+
+
+@dataclass(frozen=True)
+class Detectors:
+    """What is looked for in the texts of a demonstration.
+
+    Attributes:
+        settings: the lists of words and expressions.
+        region: ISO 3166 code of the country whose telephone numbers need no prefix.
+    """
+
+    settings: PrivacySettings
+    region: str = "US"
+
+    def find(self, text: str) -> list[PrivateSpan]:
+        """The private parts of a text in order, without overlap: the longer one holds."""
+        found = [span for detector in _PATTERNS for span in detector(text, self.region)]
+        found += _listed(text, self.settings)
+        return _without_overlap(found)
+
+    def find_read(self, text: str) -> list[PrivateSpan]:
+        """The same for a line that was read from a picture, where spaces come and go."""
+        if found := self.find(text):
+            return found
+        joined = "".join(text.split())
+        if joined != text and self.find(joined):
+            kind = self.find(joined)[0].kind
+            return [PrivateSpan(0, len(text), kind, "read", 0.5)]
+        return []
+
+
+def _without_overlap(found: Iterable[PrivateSpan]) -> list[PrivateSpan]:
+    kept: list[PrivateSpan] = []
+    for span in sorted(found, key=lambda one: (one.start - one.end, one.start)):
+        if all(span.end <= other.start or other.end <= span.start for other in kept):
+            kept.append(span)
+    return sorted(kept)
+
+
+def _emails(text: str, _region: str) -> Iterator[PrivateSpan]:
+    if "@" in text:
+        for match in _EMAIL.finditer(text):
+            yield PrivateSpan(*match.span(), "email", "pattern", 0.95)
+
+
+def _cards(text: str, _region: str) -> Iterator[PrivateSpan]:
+    from stdnum import luhn  # noqa: PLC0415 - most texts have no digits
+
+    for match in _CARD.finditer(text):
+        digits = re.sub(r"\D", "", match.group())
+        if len(set(digits)) > 1 and luhn.is_valid(digits):
+            yield PrivateSpan(*match.span(), "card", "luhn", 0.95)
+
+
+def _ibans(text: str, _region: str) -> Iterator[PrivateSpan]:
+    from stdnum import iban  # noqa: PLC0415 - most texts have none
+
+    for match in _IBAN.finditer(text):
+        words = match.group().split(" ")
+        for count in range(len(words), 0, -1):  # a word may follow it
+            candidate = " ".join(words[:count])
+            if iban.is_valid(candidate, check_country=False):
+                yield PrivateSpan(
+                    match.start(), match.start() + len(candidate), "iban", "mod97", 0.99
+                )
+                break
+
+
+def _addresses(text: str, _region: str) -> Iterator[PrivateSpan]:
+    for match in (*_IP4.finditer(text), *_IP6.finditer(text)):
+        try:
+            address = ip_address(match.group())
+        except ValueError:
+            continue
+        if not address.is_unspecified and not _VERSION.search(text[: match.start()]):
+            yield PrivateSpan(*match.span(), "ip_address", "pattern", 0.8)
+
+
+def _phones(text: str, region: str) -> Iterator[PrivateSpan]:
+    if not _PHONE_DIGITS.search(text):
+        return
+    from phonenumbers import PhoneNumberMatcher  # noqa: PLC0415 - most texts have no number
+
+    for match in PhoneNumberMatcher(text, region):
+        if _PHONE_FORM.search(match.raw_string) and not _DATE.match(match.raw_string):
+            yield PrivateSpan(match.start, match.end, "phone", "libphonenumber", 0.8)
+
+
+@cache
+def _token_expressions() -> tuple[tuple[PrivacyKind, re.Pattern[str]], ...]:
+    """Kind and expression of each service's tokens; imported when the first text is looked at."""
+    from detect_secrets.plugins.aws import AWSKeyDetector  # noqa: PLC0415
+    from detect_secrets.plugins.github_token import GitHubTokenDetector  # noqa: PLC0415
+    from detect_secrets.plugins.jwt import JwtTokenDetector  # noqa: PLC0415
+    from detect_secrets.plugins.slack import SlackDetector  # noqa: PLC0415
+
+    plugins: tuple[tuple[PrivacyKind, Any], ...] = (
+        ("aws_key", AWSKeyDetector),
+        ("github_token", GitHubTokenDetector),
+        ("slack_token", SlackDetector),
+        ("jwt", JwtTokenDetector),
+    )
+    found = [(kind, expression) for kind, plugin in plugins for expression in plugin.denylist]
+    return (*found, ("github_token", _GITHUB_FINE))
+
+
+def _tokens(text: str, _region: str) -> Iterator[PrivateSpan]:
+    if len(text) < 16:
+        return
+    for kind, expression in _token_expressions():
+        for match in expression.finditer(text):
+            rest = _TOKEN_REST.match(text, match.end())
+            yield PrivateSpan(
+                match.start(), rest.end() if rest else match.end(), kind, "token", 0.95
+            )
+
+
+def _private_keys(text: str, _region: str) -> Iterator[PrivateSpan]:
+    if "PRIVATE KEY" in text:
+        whole = list(_PEM.finditer(text))
+        for match in whole or _OPENED.finditer(text):
+            yield PrivateSpan(*match.span(), "private_key", "pem", 0.99)
+
+
+_PATTERNS: tuple[Callable[[str, str], Iterator[PrivateSpan]], ...] = (
+    *(_emails, _cards, _ibans, _addresses, _phones, _tokens, _private_keys),
+)
+
+
+@cache
+def _word_expression(word: str) -> re.Pattern[str]:
+    spaced = r"\s+".join(map(re.escape, word.split()))
+    return re.compile(rf"(?<!\w){spaced}(?!\w)", re.IGNORECASE)
+
+
+def _listed(text: str, settings: PrivacySettings) -> Iterator[PrivateSpan]:
+    listed: list[tuple[PrivacyKind, re.Pattern[str]]] = [
+        *(("word", _word_expression(word)) for word in settings.words),
+        *(("expression", re.compile(expression)) for expression in settings.expressions),
+    ]
+    for kind, expression in listed:
+        for match in expression.finditer(text):
+            if match.group():
+                yield PrivateSpan(*match.span(), kind, "list", 1.0)

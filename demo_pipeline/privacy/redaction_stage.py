@@ -1,0 +1,228 @@
+"""The stage `redactions`: what is private in a trajectory, and what leaves instead of it.
+
+Belongs here: its declaration and its table. Where something is redacted, the output is a trajectory
+that later stages read instead of the original, which stays in the stages before this one.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from demo_pipeline.actions.action_tables import read_actions
+from demo_pipeline.desktopd.validator import validate_trajectory
+from demo_pipeline.files.json_files import dump_json, load_json
+from demo_pipeline.files.parquet import (
+    COUNT,
+    TEXT,
+    between,
+    described_schema,
+    fitting,
+    one_of,
+    read_rows,
+    schema_problems,
+    write_rows,
+)
+from demo_pipeline.files.recording_files import LOG_FILE
+from demo_pipeline.observation.trees.secret_fields import hide_passwords
+from demo_pipeline.observation.trees.ui_trees import UI_TREES_FILE, read_tree_rows
+from demo_pipeline.privacy.detectors import Detectors
+from demo_pipeline.privacy.redaction import Marks, Redaction
+from demo_pipeline.problems import Problem, errors
+from demo_pipeline.recording.manifest import read_manifest
+from demo_pipeline.recording.recording_stages import RecordingInputs
+from demo_pipeline.stage import Check, SourceInput, Stage, Summary
+from demo_pipeline.store.store import Store
+from demo_pipeline.store.versions import Version
+
+REDACTIONS, REVIEWS = "redactions", "reviews"
+REDACTIONS_FILE, STATE_FILE = "redactions.parquet", "redactions.json"
+_PACKAGES = ("detect-secrets", "phonenumbers", "python-stdnum", "rapidocr")
+
+REDACTIONS_SCHEMA = described_schema(
+    (
+        ("step", pa.int32(), True, "0-based; null: of the whole demonstration"),
+        ("place", pa.string(), False, "file of the trajectory, and node or key in it"),
+        ("kind", pa.string(), False, "password, email, card …: see docs/privacy.md"),
+        ("detector", pa.string(), False, "what found it"),
+        ("confidence", pa.float64(), False, "of the detector, 0 to 1"),
+        ("policy", pa.string(), False, "what was done: flag, redact or drop"),
+        ("secret", pa.string(), False, "the same for the same text of this demonstration"),
+        ("start", pa.int32(), True, "first character in the text; null: in a picture"),
+        ("end", pa.int32(), True, "the character after the last one"),
+        ("x", pa.int32(), True, "box on the canvas, pixels; null: in a text"),
+        ("y", pa.int32(), True, "box on the canvas, pixels"),
+        ("width", pa.int32(), True, "box on the canvas, pixels"),
+        ("height", pa.int32(), True, "box on the canvas, pixels"),
+    ),
+    {
+        "step start end": COUNT,
+        "place kind detector": TEXT,
+        "confidence": between(0, 1),
+        "policy": one_of("flag", "redact", "drop"),
+        "secret": fitting(r"[0-9a-f]{16}"),
+    },
+)
+
+
+def is_redacted(version: Version) -> bool:
+    """Whether an output of the stage is a trajectory that stands for the one it was built from."""
+    return bool(version.manifest.summary["redacted_files"])
+
+
+def withheld(redactions: Path) -> str:
+    """Why the demonstration must not leave; empty: it may. `redactions`: the stage's output."""
+    return str(load_json(redactions / STATE_FILE)["withheld"])
+
+
+def open_shown(store: Store, demonstration: str) -> tuple[Path, Version]:
+    """The folder of a trajectory as it may be shown, and the version of the trajectory.
+
+    Raises `StorageError` when there is none.
+    """
+    folder, version = store.open(f"trajectories/{demonstration}")
+    redactions = store.current(f"{REDACTIONS}/{demonstration}")
+    if redactions is not None and is_redacted(redactions):
+        folder = store.open(f"{REDACTIONS}/{demonstration}")[0]
+    return folder, version
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What else is known of a demonstration; of one without a recording only `marks`.
+
+    Attributes:
+        marks: what people say of parts of its pictures.
+        passwords: typed ones, which the trajectory lacks.
+        country: of `meta.locale`.
+        key: of the hashes.
+    """
+
+    marks: Marks
+    passwords: frozenset[str] = frozenset()
+    country: str = "US"
+    key: bytes = b""
+
+
+def _known(workspace: Any, demonstration: str, versions: Mapping[str, Version]) -> SourceInput:
+    """What people say, and what the recording of the trajectory says."""
+    boxes = workspace.reviews.private_boxes(demonstration, versions["trajectories"])
+    marks = Marks(
+        {step: [box for box, private in found if private] for step, found in boxes.items()},
+        {step: [box for box, private in found if not private] for step, found in boxes.items()},
+    )
+    told = {REVIEWS: hashlib.sha256(repr(marks).encode()).hexdigest()} if boxes else {}
+    if "actions" not in versions["trajectories"].manifest.recipe.inputs:
+        return SourceInput(_Known(marks), told)
+    store = workspace.store
+    recording = read_manifest(store.open(f"recordings/{demonstration}", "manifest.json")[0])
+    rows = read_tree_rows(store.open(f"ui_trees/{demonstration}", UI_TREES_FILE)[0])
+    actions = read_actions(store.open(f"actions/{demonstration}")[0])
+    country = recording.parsed_meta().locale.replace("_", "-").rpartition("-")[2].upper()
+    known = _Known(
+        marks,
+        hide_passwords(actions, rows)[1],
+        country if len(country) == 2 else "US",
+        bytes.fromhex(recording.file(LOG_FILE).sha256),
+    )
+    return SourceInput(known, told)
+
+
+def _redaction(inputs: RecordingInputs, folder: Path) -> Redaction:
+    known: _Known = inputs.source
+    detectors = Detectors(inputs.settings.privacy, known.country)
+    return Redaction(folder, detectors, known.key, known.passwords, known.marks)
+
+
+def _run_redactions(inputs: RecordingInputs, out: Path) -> Summary:
+    """What is private, and the copy without it where something is redacted."""
+    redaction = _redaction(inputs, inputs.folders["trajectories"])
+    redaction.find()
+    reason = redaction.withheld()
+    files = 0 if reason else redaction.write(out)
+    write_rows(out / REDACTIONS_FILE, redaction.rows(), REDACTIONS_SCHEMA)
+    state = {
+        "withheld": reason,
+        "policy": inputs.settings.privacy.policy,
+        "kinds": inputs.settings.privacy.kinds,
+        "pictures_read": redaction.pictures_read,
+        "detectors": _versions(),
+    }
+    dump_json(out / STATE_FILE, state)
+    counts = Counter(f"{one.kind} ({one.policy})" for one in redaction.findings)
+    return {
+        "findings": len(redaction.findings),
+        "by_kind": dict(sorted(counts.items())),
+        "pictures_read": redaction.pictures_read,
+        "redacted_files": files,
+        "withheld": reason,
+    }
+
+
+def _versions() -> Mapping[str, str]:
+    found: dict[str, str] = {}
+    for name in _PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:  # of the extra
+            continue
+    return found
+
+
+def _check_schema(_inputs: RecordingInputs, out: Path) -> list[Problem]:
+    return schema_problems(out / REDACTIONS_FILE, REDACTIONS_SCHEMA)
+
+
+def _check_copy(inputs: RecordingInputs, out: Path) -> list[Problem]:
+    """The copy is a valid trajectory in whose texts nothing is left that must not leave."""
+    if not (out / "task.json").is_file():
+        return []
+    again = _redaction(inputs, out)
+    left = [one for one in again.found_in_texts() if one.policy == "redact"]
+    problems = errors(validate_trajectory(out, inputs.demonstration))
+    return problems + [
+        Problem("not_redacted", one.place, f"{one.kind} is left after redaction", remedy=_REPORT)
+        for one in left
+        if one.detector != "secret_field"
+    ]
+
+
+_REPORT = "report it: name the kind and the detector, not the text"
+
+REDACTIONS_STAGE: Stage[RecordingInputs] = Stage(
+    name=REDACTIONS,
+    folder=REDACTIONS,
+    description="What is private in a trajectory: kinds and places, never the text; and, where the "
+    "policy says so, the trajectory without it, which all later stages read.",
+    kinds=frozenset({"parquet", "json"}),
+    code_version="1",
+    inputs=("trajectories",),
+    section=lambda settings: settings.privacy,
+    source=_known,
+    build=_run_redactions,
+    checks=(
+        Check(
+            "redactions_schema",
+            "The table has its declared columns and values.",
+            _check_schema,
+            compared=("findings",),
+        ),
+        Check(
+            "nothing_private_left",
+            "The redacted trajectory is valid, and no detector finds anything in its texts.",
+            _check_copy,
+            compared=("redacted_files",),
+        ),
+    ),
+    columns=REDACTIONS_SCHEMA,
+)
+
+
+def read_findings(folder: Path) -> list[dict[str, Any]]:
+    """The rows of redactions.parquet."""
+    return read_rows(folder / REDACTIONS_FILE, REDACTIONS_SCHEMA)

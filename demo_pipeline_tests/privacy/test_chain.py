@@ -1,0 +1,58 @@
+"""Redaction through the whole chain: what readers of the store see."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from demo_pipeline.privacy import picture_texts as pictures
+from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline_tests.api.test_notebook_store import build_datasets
+from demo_pipeline_tests.privacy.test_secret_fields import holding
+from demo_pipeline_tests.sample_workspace import open_workspace, run_all_stages
+from demo_pipeline_tests.simulator.form import SMALL, script
+from demo_pipeline_tests.simulator.recording import write_recording
+from demo_pipeline_tests.simulator.script import click, think, type_text
+
+EMAIL = "bob.smith@example.com"
+PRIVATE = {"recordings", "events", "actions", "screenshots", "ui_trees", "trajectories"}
+
+
+def built(root: Path, **privacy: Any) -> Workspace:
+    acts = (click("Name"), type_text(EMAIL), think(2.5), click("Agree"), click("Rows/b"))
+    demonstration = replace(script(*acts), title="Mail", content=f"Write to {EMAIL} now.")
+    write_recording(root / "uploads" / "mail", demonstration, SMALL)
+    workspace = open_workspace(root, privacy=privacy)
+    run_all_stages(workspace, "mail")
+    build_datasets(workspace)
+    return workspace
+
+
+def test_a_redacted_address_is_in_no_dataset(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pictures, "read_lines", lambda *_: [])  # another test reads
+    built(tmp_path, policy="redact")
+    store = tmp_path / "store"
+    assert holding(store, EMAIL) <= PRIVATE
+    samples = [json.loads(line) for line in (store / "sft/train.jsonl").read_text().splitlines()]
+    assert any("<email>" in json.dumps(sample) for sample in samples)
+    task = json.loads((store / "dataset/trajectories/mail/task.json").read_text())
+    assert task["instruction"] == "Write to <email> now."
+    assert "bob" not in task["task_id"]
+
+
+def test_without_a_reader_of_pictures_nothing_of_it_leaves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pictures, "can_read", lambda: False)
+    built(tmp_path, policy="redact")
+    assert not any(p.read_text() for p in (tmp_path / "store").glob("sft/*.jsonl"))
+    assert not list((tmp_path / "store").glob("dataset/trajectories/*"))
+
+
+def test_what_is_only_flagged_is_as_it_was_recorded(tmp_path: Path) -> None:
+    built(tmp_path)
+    assert "sft" in holding(tmp_path / "store", EMAIL)

@@ -162,6 +162,9 @@ class DatasetSettings(Section):
     history_actions: int = Field(
         30, ge=1, description="in prompts: the last ones in full, those before as their number"
     )
+    history_images: int = Field(
+        0, ge=0, le=10, description="in messages: screenshots of that many steps before"
+    )
     image_mode: Literal["link", "copy", "jpeg"] = Field(
         "link", description="hard links (copies where impossible), copies, JPEG; tests stay PNG"
     )

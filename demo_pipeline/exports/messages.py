@@ -31,6 +31,7 @@ from demo_pipeline.exports.record_checks import (
     RecordFormat,
     schema_writer,
 )
+from demo_pipeline.exports.step_facts import readable_size
 from demo_pipeline.exports.tool_calls import (
     ACTION_LINE,
     THOUGHT_LINE,
@@ -124,6 +125,10 @@ def messages_decoder(wheel: WheelUnits) -> AnswerDecoder:
     return decode
 
 
+_EARLIER = (
+    "\n\nThe last picture is the screen now; those before it show the screen before each of the "
+    "last steps, the oldest first."
+)
 _PICTURES_IN_MEMORY = 16  # rows; a PNG of the canvas is about 0.7 MB
 _TURNS = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
 SOURCE = "reasoning_source"  # of the line `Thought: …`; null in a row: there is none
@@ -144,14 +149,16 @@ def _rows(made_of: Source) -> Iterator[Row | Excluded]:
         if isinstance(draft, Excluded):
             yield draft
             continue
-        known, image = draft.metadata, made_of.name(draft.screenshot)
+        known, earlier = draft.metadata, _earlier(made_of, draft)
+        files = {made_of.name(shown): shown for shown in (*earlier, draft.screenshot)}
         thought = trajectory.notes.get(known.step_index, {}).get("thought")
         answer = replace_surrogates(_answer(draft, settings))
         if thought:
             answer = f"{THOUGHT_LINE}{' '.join(thought.value.split())}\n{answer}"
         prompt = system_prompt(settings, action_line=settings.action_line, thought=bool(thought))
-        asked = replace_surrogates(draft.prompt)
-        parts = [{"type": "image", "image": image}, {"type": "text", "text": asked}]
+        asked = replace_surrogates(draft.prompt) + (_EARLIER if earlier else "")
+        shown = [{"type": "image", "image": image} for image in files]
+        parts = [*shown, {"type": "text", "text": asked}]
         said = {"system": prompt, "user": parts, "assistant": answer}
         line: dict[str, Any] = {
             "id": draft.id,
@@ -165,7 +172,15 @@ def _rows(made_of: Source) -> Iterator[Row | Excluded]:
             "messages": [{"role": role, "content": content} for role, content in said.items()],
         }
         rows = {"line": line, "chat": _chat(line), "pair": _pair(line)}
-        yield Row(draft.id, draft.prompt, draft.screenshot, rows, {image: draft.screenshot})
+        yield Row(draft.id, draft.prompt, draft.screenshot, rows, files)
+
+
+def _earlier(made_of: Source, draft: RecordDraft) -> list[Path]:
+    """The screenshots before that of a record which its chat shows, the oldest first."""
+    wanted, now = made_of.settings.history_images, draft.metadata.step_index
+    steps = [step for step in made_of.trajectory.steps if step.index < now]
+    last = steps[len(steps) - wanted :] if wanted < len(steps) else steps
+    return [step.screenshot for step in last if readable_size(step.screenshot)]
 
 
 def _chat(line: Mapping[str, Any]) -> dict[str, Any]:
@@ -212,12 +227,11 @@ def _table(*turns: str) -> Callable[[DatasetSettings], Table]:
 def _placed(
     row: Mapping[str, Any], _split: Split, settings: DatasetSettings, folder: str
 ) -> Mapping[str, Any]:
-    """A row with its picture, if pictures are embedded."""
+    """A row with its pictures, if pictures are embedded."""
     if not settings.embed_images:
         return row
-    (path,) = row["images"]
-    data = Path(folder, path.split("/", 2)[2]).read_bytes()
-    return {**row, "images": [{"bytes": data, "path": path}]}
+    data = {path: Path(folder, path.split("/", 2)[2]).read_bytes() for path in row["images"]}
+    return {**row, "images": [{"bytes": data[path], "path": path} for path in row["images"]]}
 
 
 def _answer(draft: RecordDraft, settings: DatasetSettings) -> str:
@@ -280,9 +294,9 @@ FORM = Form(
     folder="messages",
     description="The same steps as chats: lines as qwen-vl-utils and ms-swift read them, tables as "
     "TRL, Axolotl and ms-swift do. The splits are those of the other exports.",
-    code_version="20",
+    code_version="21",
     kinds=frozenset({"json", "parquet"}),
-    settings=(*DRAFT_SETTINGS, "action_line"),
+    settings=(*DRAFT_SETTINGS, "action_line", "history_images"),
     exclusions=DRAFT_EXCLUSIONS,
     rows=_rows,
     files=(

@@ -65,6 +65,29 @@ def test_a_chat_has_the_content_of_the_cudag_record(tmp_path):
     assert [chat["id"] for chat in chats] == [test["test_id"] for test in tests] != []
 
 
+def test_a_chat_shows_as_many_earlier_screenshots_as_wanted(tmp_path):
+    demo = make_trajectory(tmp_path, "demo", [CLICK] * 4)
+    chosen = DatasetSettings(history_images=2, embed_images=True)
+    out = tmp_path / "out"
+    build_messages([demo], out, chosen)
+    lines, rows = all_lines(out), rows_of(out, "*.parquet")
+    shown = [
+        [part["image"].split("/")[-2] for part in line["messages"][1]["content"][:-1]]
+        for line in lines
+    ]
+    assert shown[:4] == [["000"], ["000", "001"], ["000", "001", "002"], ["001", "002", "003"]]
+    assert shown[4][:2] == ["002", "003"]
+    assert len(shown[4]) == 3
+    for line, row in zip(lines, rows, strict=True):
+        *images, text = line["messages"][1]["content"]
+        assert [one["path"] for one in row["images"]] == [one["image"] for one in images]
+        assert [one["bytes"] for one in row["images"]] == [
+            (out / one["image"]).read_bytes() for one in images
+        ]
+        assert ("The last picture is the screen now" in text["text"]) == (len(images) > 1)
+    assert validate_messages(out) == []
+
+
 def test_the_table_has_the_texts_of_the_lines_and_the_pictures_beside_them(tmp_path):
     build_messages([make_trajectory(tmp_path, "demo", TABLE)], tmp_path / "out", DatasetSettings())
     rows = rows_of(tmp_path / "out", "*.parquet")

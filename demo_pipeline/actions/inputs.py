@@ -36,6 +36,7 @@ class Input(msgspec.Struct, frozen=True, gc=False):
         char: the character that the recorder logged for a key; empty where it logged none.
         dead: the recorder logged a dead key, which types nothing by itself.
         unreadable: the recorder logged a character in a form that cannot be read.
+        half: one of the two surrogates of a character, whose other half is no neighbour.
     """
 
     index: int
@@ -48,6 +49,7 @@ class Input(msgspec.Struct, frozen=True, gc=False):
     char: str = ""
     dead: bool = False
     unreadable: bool = False
+    half: str = ""
 
 
 def as_input(event: Event) -> Input:
@@ -65,6 +67,7 @@ def as_input(event: Event) -> Input:
         typed.text,
         typed.dead,
         typed.unreadable,
+        typed.half,
     )
 
 

@@ -303,7 +303,7 @@ class KeyboardReader:
             self._numlock ^= key.name == "numlock"
             self.reasons[item.index] = "keyboard_state"
             return None
-        if not key.known and not item.char and not item.dead:
+        if not (key.known or item.char or item.dead or item.half):
             self.unknown_keys.add(key.name)
             self.reasons[item.index] = "unknown_key"
             unknown = Gesture(GestureKind.UNKNOWN, item.time, item.time, item.index, [])
@@ -327,7 +327,7 @@ class KeyboardReader:
             if text and not item.char:
                 self._read(gesture, text, accent, altgr="altgr" in held)
             if not gesture.char and not gesture.dead:
-                gesture.flags.add("unknown_character")
+                gesture.flags |= {"unknown_character", *([DOUBTFUL_TEXT] if item.half else [])}
             return
         if key.name == "backspace" and not held - {"shift"}:
             gesture.kind = GestureKind.BACKSPACE
@@ -356,7 +356,7 @@ class KeyboardReader:
         logged = bool(item.char) or item.dead
         if held & SHORTCUT_MODIFIERS and not altgr and not (option and logged):
             return None
-        if logged:
+        if logged or item.half:
             return item.char
         if not key.char or (key.keypad and not self._numlock and key.char in _NUMLOCK_OFF):
             return None

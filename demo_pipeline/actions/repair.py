@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from demo_pipeline.actions.inputs import Input, distance, late_lines
 from demo_pipeline.recording.input_log import BUTTON_EVENTS, KEY_EVENTS, POINTER_EVENTS, EventType
-from demo_pipeline.recording.key_names import lookup
+from demo_pipeline.recording.key_names import begins_pair, join_halves, lookup
 from demo_pipeline.settings import ActionSettings
 
 MIN_FACTOR_SHARE = 0.8  # of a kind's groups must have a multiple of n events for factor n
@@ -241,12 +241,37 @@ def repair(
 ) -> tuple[list[Input], Repairs]:
     """Run all passes, in the order in which they depend on each other."""
     repairs = Repairs(late_lines=late_lines(inputs))
+    inputs = join_emoji_halves(inputs, repairs)
     inputs = drop_phantom_modifiers(inputs, repairs, settings.duplicate_window_ms)
     inputs = drop_duplicates(inputs, repairs, settings.duplicate_window_ms)
     inputs = release_second_presses(inputs, repairs, platform)
     inputs = separate_shifts(inputs, repairs)
     inputs = fill_positions(inputs, repairs, platform, settings)
     return inputs, repairs
+
+
+def join_emoji_halves(inputs: list[Input], repairs: Repairs) -> list[Input]:
+    """Give the press of the first half of an emoji the whole; the second half's is dropped.
+
+    Windows sends a character above U+FFFF as two keys, one for each UTF-16 unit. They are
+    neighbours: no other key is pressed between them. Hooks that log twice give both halves twice.
+    """
+    joined: dict[int, Input] = {}
+    waiting: list[int] = []
+    for position, item in enumerate(inputs):
+        if item.kind != EventType.KEYDOWN:
+            continue
+        if item.half and begins_pair(item.half):
+            waiting.append(position)
+        elif item.half and waiting:
+            first = inputs[waiting.pop(0)]
+            typed = join_halves(first.half, item.half)
+            joined[first.index] = replace(first, char=typed.text, half="")
+            repairs.dropped[item.index] = "second_half"
+        else:
+            waiting = []
+    kept = (item for item in inputs if item.index not in repairs.dropped)
+    return [joined.get(item.index, item) for item in kept]
 
 
 def drop_phantom_modifiers(inputs: list[Input], repairs: Repairs, window_ms: int) -> list[Input]:

@@ -27,6 +27,7 @@ from demo_pipeline.recording.input_log import EventType
 from demo_pipeline.recording.key_names import (
     lookup,
     public_name,
+    read_typed_character,
 )
 
 UNKNOWN_CHARACTER = "unknown_character"  # flag of a gesture that typed something unknown
@@ -105,12 +106,15 @@ class TypedText:
         if not unknown:
             yield from self._parted_at_rests()
             return
+        # Exports leave out text that lacks an emoji of which one half was recorded.
+        flags = (self._gestures[position].flags for position in unknown)
+        doubt = frozenset({DOUBTFUL_TEXT}) & set().union(*flags)
         start = 0
         for position in unknown:
-            yield from self._part(start, position, parted=True)
+            yield from self._part(start, position, parted=True, doubt=doubt)
             yield TypedPart([self._gestures[position]], "", UNKNOWN_CHARACTER)
             start = position + 1
-        yield from self._part(start, len(self._gestures), parted=True)
+        yield from self._part(start, len(self._gestures), parted=True, doubt=doubt)
 
     def _parted_at_rests(self) -> Iterator[TypedPart]:
         """Yield the typing in order; each part has text, if any is left."""
@@ -122,13 +126,15 @@ class TypedText:
             for part in self._part(start, end, parted=False):
                 yield replace(part, continued=start > 0)
 
-    def _part(self, start: int, end: int, *, parted: bool) -> Iterator[TypedPart]:
+    def _part(
+        self, start: int, end: int, *, parted: bool, doubt: frozenset[str] = frozenset()
+    ) -> Iterator[TypedPart]:
         gestures = self._gestures[start:end]
         if not gestures:
             return
         text = "".join(one.text for one in self._typed if start <= one.position < end)
         if parted:
-            gestures[0].flags |= {UNKNOWN_CHARACTER, "unknown_input"}
+            gestures[0].flags |= {UNKNOWN_CHARACTER, "unknown_input"} | doubt
         only_dead = all(gesture.dead for gesture in gestures)
         yield TypedPart(gestures, text, "dead_key" if only_dead else "typed_and_erased")
 
@@ -163,8 +169,9 @@ def check_known_input(folder: Path, events_folder: Path) -> list[Problem]:
         zip(accounting["event_index"].to_pylist(), accounting["reason"].to_pylist(), strict=True)
     )
     lines: dict[tuple[str, str], list[int]] = {}
-    columns = (events[name].to_pylist() for name in ("event_index", "event", "key", "button"))
-    for index, event, key, button in zip(*columns, strict=True):
+    names = ("event_index", "event", "key", "button", "actual_char")
+    columns = (events[name].to_pylist() for name in names)
+    for index, event, key, button, char in zip(*columns, strict=True):
         reason = reasons[index]
         if event not in {EventType.KEYDOWN, EventType.MOUSEDOWN}:
             continue
@@ -172,7 +179,9 @@ def check_known_input(folder: Path, events_folder: Path) -> list[Problem]:
             name = public_name(key or button or "", _UNKNOWN[reason])
             lines.setdefault((reason, name), []).append(index)
         elif reason == UNKNOWN_CHARACTER and not lookup(key or "").modifier:
-            lines.setdefault((reason, "a key with an unknown character"), []).append(index)
+            half = read_typed_character(char).half
+            what = "half of an emoji" if half else "a key with an unknown character"
+            lines.setdefault((reason, what), []).append(index)
     problems = []
     for (reason, name), at in sorted(lines.items(), key=lambda item: item[1][0]):
         times = "once" if len(at) == 1 else f"{len(at)} times"
@@ -191,7 +200,7 @@ def check_known_input(folder: Path, events_folder: Path) -> list[Problem]:
 
 
 def check_keyboard_layout(folder: Path) -> list[Problem]:
-    """A problem if typed characters depend on which keyboard the person had, and nothing tells.
+    """A problem if it is not sure what was typed: on which keyboard, or half of an emoji.
 
     `folder`: output of the `actions` stage.
     """
@@ -200,8 +209,9 @@ def check_keyboard_layout(folder: Path) -> list[Problem]:
         return []
     several = len(doubtful) > 1
     message = (
-        f"{len(doubtful)} typing step{'s' if several else ''}: keys type other characters on other "
-        "keyboards, and meta.locale does not tell which one it was; exports leave them out"
+        f"{len(doubtful)} typing step{'s' if several else ''}: it is not sure what was typed, as "
+        "meta.locale does not tell which keyboard it was, or half of an emoji is missing; exports "
+        "leave them out"
     )
     remedy = "set actions.keyboard_layout, or record with `actual_char`"
     line = doubtful[0].first_event

@@ -11,6 +11,7 @@ microseconds or nanoseconds, and others milliseconds since the recording began: 
 the magnitude of the times, and those too far from the others are not right.
 """
 
+import re
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -400,6 +401,8 @@ class _Envelope(msgspec.Struct):
     data: msgspec.Raw = msgspec.Raw(b"null")
 
 
+# Python writes a lone half of a surrogate pair so, which no JSON decoder of Unicode text accepts.
+_HALF = re.compile(rb'("actual_char"\s*:\s*)"\\u(d[89a-f][0-9a-f]{2})"', re.IGNORECASE)
 _NO_DATA = _Data()
 _MILLISECONDS = TimeScale()
 _decode_line = msgspec.json.Decoder(_Line).decode
@@ -466,7 +469,7 @@ def _decode_any(number: int, offset: int, line: bytes, scale: TimeScale) -> Even
 
 def _decode_event(number: int, offset: int, line: bytes, scale: TimeScale) -> Event:
     try:
-        parsed = _decode_line(line)
+        parsed = _decode_line(_HALF.sub(_as_unit, line, count=1))
     except msgspec.ValidationError as error:
         return _undocumented_event(number, offset, line, scale, str(error))
     except msgspec.DecodeError as error:
@@ -476,6 +479,11 @@ def _decode_event(number: int, offset: int, line: bytes, scale: TimeScale) -> Ev
     if parsed.event not in DOCUMENTED_EVENTS:
         return _undocumented_event(number, offset, line, scale, "")
     return _documented_event(number, offset, len(line), parsed, scale)
+
+
+def _as_unit(half: re.Match[bytes]) -> bytes:
+    """Half of an emoji in the form of rdev's `UnicodeInfo`, whose numbers are UTF-16 units."""
+    return half[1] + b'{"name":null,"unicode":[%d],"is_dead":false}' % int(half[2], 16)
 
 
 def _documented_event(

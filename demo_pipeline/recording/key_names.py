@@ -318,6 +318,7 @@ MAX_CODE_POINTS = 4  # of one key: a base letter with its marks; longer values a
 _ACCENTS = frozenset("'\"^~`")  # ASCII accents of dead keys; the next key types both characters
 # Control characters, lone surrogates, private use, unassigned, line and paragraph separators.
 _NO_TEXT = frozenset({"Cc", "Cs", "Co", "Cn", "Zl", "Zp"})
+_HIGH_HALF, _LOW_HALF, _LAST_HALF = 0xD800, 0xDC00, 0xDFFF  # of surrogate pairs
 _REPLACEMENT = "\ufffd"  # what decoders write for bytes that they could not read
 _DEBUG_PRINT = re.compile(
     r"""\s* (?: Some \s* \( \s* )?
@@ -341,11 +342,13 @@ class TypedCharacter:
         text: the character, composed where several code points are one; empty: none is known.
         dead: the key is a dead key, which types nothing until the next key.
         unreadable: the logged value is in no known form. It counts as absent.
+        half: one of the two UTF-16 units of a character such as an emoji, a lone surrogate.
     """
 
     text: str = ""
     dead: bool = False
     unreadable: bool = False
+    half: str = ""
 
 
 _NOTHING = TypedCharacter()
@@ -385,6 +388,8 @@ def _of_parts(name: str | None, units: list[int], *, dead: bool) -> TypedCharact
     """The character of UTF-16 units and a name, which must agree; raises for other numbers."""
     if dead:
         return TypedCharacter(dead=True)
+    if len(units) == 1 and _HIGH_HALF <= units[0] <= _LAST_HALF:
+        return TypedCharacter(half=chr(units[0]))
     data = b"".join(  # code points above 0xFFFF are accepted as well
         unit.to_bytes(2, "little") if 0 <= unit <= 0xFFFF else chr(unit).encode("utf-16-le")
         for unit in units
@@ -393,6 +398,16 @@ def _of_parts(name: str | None, units: list[int], *, dead: bool) -> TypedCharact
     text = decoded or name or ""
     differs = name and decoded and _composed(name) != _composed(decoded)
     return _UNREADABLE if differs or len(text) > MAX_CODE_POINTS else _of_text(text)
+
+
+def begins_pair(half: str) -> bool:
+    """Whether a lone surrogate is the first of the two halves of a character."""
+    return half < chr(_LOW_HALF)
+
+
+def join_halves(high: str, low: str) -> TypedCharacter:
+    """The character whose UTF-16 units two recorded keys have."""
+    return _of_text((high + low).encode("utf-16", "surrogatepass").decode("utf-16"))
 
 
 def _unescaped(match: re.Match[str]) -> str:

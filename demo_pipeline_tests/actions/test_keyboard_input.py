@@ -142,6 +142,38 @@ def test_a_modifier_of_an_unknown_key_is_no_tap() -> None:
     }
 
 
+def half(time: int, char: str, key: str = "Unknown(231)") -> list[Line]:
+    """A key that typed one UTF-16 unit, as Windows sends an emoji."""
+    return tap(time, key, char, hold=4)
+
+
+def test_the_halves_of_an_emoji_are_one_character() -> None:
+    smile = [*half(200, "\ud83d"), *half(210, "\ude00")]
+    found, repairs = read(tap(0, "KeyA"), smile, tap(400, "KeyB"))
+    assert [(a.text, a.flags) for a in found.actions] == [("a😀b", [])]
+    assert repairs.dropped == {5: "second_half"}
+    names = [*half(200, "\ud83d", "KeyX"), *half(210, "\ude00", "KeyY")]
+    assert summaries(tap(0, "KeyA"), names, tap(400, "Backspace")) == ["type a"]
+    rdev = [debug_print("", [unit]) for unit in utf16("👍")]
+    assert summaries(*(half(10 * n, unit) for n, unit in enumerate(rdev))) == ["type 👍"]
+    many = (half(9 * n, chr(unit)) for n, unit in enumerate(utf16("😀👍🏽👍")))
+    assert summaries(*many) == ["type 😀👍🏽👍"]
+
+
+@pytest.mark.parametrize("code", [0xD83D, 0xDE00])
+def test_a_lone_half_splits_typing_and_is_told(code: int, tmp_path: Path) -> None:
+    lone = (half(200, chr(code), "KeyX"), half(600, chr(code)))
+    lines = [*tap(0, "KeyA"), *lone[0], *tap(400, "KeyB"), *lone[1]]
+    found = actions(*lines)
+    assert [action.text for action in found] == ["a", "b"]
+    assert all({"doubtful_text", "unknown_input"} <= set(action.flags) for action in found)
+    built(tmp_path, lines)
+    [problem] = check_known_input(tmp_path, tmp_path)
+    assert (problem.code, problem.line) == ("unknown_character", 3)
+    assert problem.message.startswith("half of an emoji, pressed 2 times")
+    assert check_keyboard_layout(tmp_path)
+
+
 # --- runs of a navigation key
 
 

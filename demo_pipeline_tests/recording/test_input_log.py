@@ -10,6 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from demo_pipeline.recording.input_log import Event, Rejected, parse_log
+from demo_pipeline.recording.key_names import read_typed_character
 
 MOVE = b'{"event":"mousemove","data":{"x":1,"y":2},"time":1700000000000}'
 
@@ -276,6 +277,14 @@ def test_an_invalid_escape_is_rejected() -> None:
         "invalid_json",
         "invalid_text",
     }
+
+
+@pytest.mark.parametrize("half", ["d83d", "DE00"])
+def test_half_an_emoji_is_an_event(half: str) -> None:
+    line = b'{"event":"keydown","data":{"actual_char":"\\u%s","key":"A"},"time":5}' % half.encode()
+    event = one(line)
+    assert (event.key, event.byte_length) == ("A", len(line))
+    assert read_typed_character(event.actual_char).half == chr(int(half, 16))
 
 
 TYPED = "hunter2swordfish"

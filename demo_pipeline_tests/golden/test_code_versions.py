@@ -55,7 +55,7 @@ class TestDecision:
         now = replace(RECORD, code="other", outputs="other")
         refusal = not_raised("sft_samples", RECORD, now)
         assert refusal is not None
-        assert "demo_pipeline/exports/dataset_stages.py:" in refusal
+        assert "demo_pipeline/exports/sft.py:" in refusal
         assert "from '3' to '4'" in refusal
         assert unrecorded("sft_samples", RECORD, now) == refusal
         assert not_raised("sft_samples", RECORD, replace(now, code_version="4")) is None

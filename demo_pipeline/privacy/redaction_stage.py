@@ -195,8 +195,8 @@ def _check_copy(inputs: RecordingInputs, out: Path) -> list[Problem]:
 _REPORT = "report it: name the kind and the detector, not the text"
 
 REDACTIONS_STAGE: Stage[RecordingInputs] = Stage(
-    name=REDACTIONS,
-    folder=REDACTIONS,
+    name="redactions",
+    folder="redactions",
     description="What is private in a trajectory: kinds and places, never the text; and, where the "
     "policy says so, the trajectory without it, which all later stages read.",
     kinds=frozenset({"parquet", "json"}),

@@ -1,28 +1,14 @@
-"""The Dagster layer: assets, jobs, sensors and the schedule over the roots of given settings."""
+"""The Dagster layer: assets, jobs, sensors and the schedule over the roots of given settings.
+
+They are imported when they are asked for: `doctor` needs one module of this package and no stage.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import dagster as dg
 
-from demo_pipeline.defs.dataset_assets import (
-    build_dataset_assets,
-    dataset_jobs,
-    observed_reviews,
-    quarantine_changed,
-    rebuild_datasets,
-    tasks_changed,
-)
-from demo_pipeline.defs.demonstrations import DEMONSTRATION_ASSETS, process_demonstration
-from demo_pipeline.defs.evaluation import evaluation_job, evaluation_scores, new_evaluations
-from demo_pipeline.defs.maintenance import MAINTENANCE_JOBS, weekly_prune
-from demo_pipeline.defs.resources import Roots
-from demo_pipeline.defs.upload_sensor import new_uploads, process_many
-from demo_pipeline.runs.quarantine_table import QUARANTINE_STAGE
-from demo_pipeline.runs.stages import job_of
-from demo_pipeline.runs.task_catalog import TASKS_STAGE
 from demo_pipeline.settings import Settings
-from demo_pipeline.stage import DATASETS_JOB
 
 _TABLE_INTERVAL = 60  # seconds between two looks at the quarantine
 
@@ -51,6 +37,17 @@ def build_defs(
 
             `dagster.make_email_on_run_failure_sensor` does the same by mail.
     """
+    from demo_pipeline.defs.dataset_assets import (
+        build_dataset_assets,
+        dataset_jobs,
+        observed_reviews,
+    )
+    from demo_pipeline.defs.demonstrations import DEMONSTRATION_ASSETS, process_demonstration
+    from demo_pipeline.defs.evaluation import evaluation_job, evaluation_scores
+    from demo_pipeline.defs.maintenance import MAINTENANCE_JOBS, weekly_prune
+    from demo_pipeline.defs.resources import Roots
+    from demo_pipeline.defs.upload_sensor import process_many
+
     jobs, roots = dataset_jobs(settings), Roots.of(settings)
     many = process_many(roots)
     return dg.Definitions(
@@ -60,13 +57,7 @@ def build_defs(
             evaluation_scores,
             observed_reviews,
         ],
-        jobs=[
-            process_demonstration,
-            many,
-            *jobs.values(),
-            evaluation_job,
-            *MAINTENANCE_JOBS,
-        ],
+        jobs=[process_demonstration, many, *jobs.values(), evaluation_job, *MAINTENANCE_JOBS],
         schedules=[weekly_prune],
         sensors=[*_sensors(settings.discovery.interval_seconds, jobs, many), *extra_sensors],
         resources={"roots": roots},
@@ -77,10 +68,18 @@ def build_defs(
 def _sensors(
     seconds: int, jobs: Mapping[str, Any], many: dg.JobDefinition
 ) -> list[dg.SensorDefinition]:
+    from demo_pipeline.defs import dataset_assets as datasets
+    from demo_pipeline.defs.evaluation import new_evaluations
+    from demo_pipeline.defs.upload_sensor import new_uploads
+    from demo_pipeline.runs.quarantine_table import QUARANTINE_STAGE
+    from demo_pipeline.runs.stages import job_of
+    from demo_pipeline.runs.task_catalog import TASKS_STAGE
+    from demo_pipeline.stage import DATASETS_JOB
+
     return [
         new_uploads(seconds, many),
-        rebuild_datasets(seconds, jobs[DATASETS_JOB]),
-        tasks_changed(seconds, jobs[job_of(TASKS_STAGE)]),
-        quarantine_changed(_TABLE_INTERVAL, jobs[job_of(QUARANTINE_STAGE)]),
+        datasets.rebuild_datasets(seconds, jobs[DATASETS_JOB]),
+        datasets.tasks_changed(seconds, jobs[job_of(TASKS_STAGE)]),
+        datasets.quarantine_changed(_TABLE_INTERVAL, jobs[job_of(QUARANTINE_STAGE)]),
         new_evaluations(seconds),
     ]

@@ -54,7 +54,9 @@ class Project:
         (self.folder / "demo_pipeline.toml").write_text(text)
 
     def current(self) -> str:
-        return f"sft@{(self.folder / 'data/store/sft').resolve().parent.name}"
+        version = open_store(str(self.folder / "data" / "store")).published("sft")
+        assert version is not None
+        return f"sft@{version.id}"
 
     def rows(self, *sides: str) -> list[dict[str, Any]]:
         found = {one["stage"]: one for one in json.loads(self.call("diff", *sides, "--json"))}

@@ -152,7 +152,6 @@ def environment(folder: Path, uploads: str, store: str) -> Iterator[None]:
         "DEMO_PIPELINE_STORE": store,
         "DEMO_PIPELINE_CACHE": str(folder / "cache"),
         "DEMO_PIPELINE_OSWORLD_TASKS": str(folder / "tasks"),
-        "DEMO_PIPELINE_LIMITS__MAX_MEMORY_BYTES": str(MEMORY),
         "DEMO_PIPELINE_DISCOVERY__STABLE_SECONDS": "0",
         "DEMO_PIPELINE_DISCOVERY__INTERVAL_SECONDS": "2",
     }

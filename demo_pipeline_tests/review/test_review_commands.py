@@ -47,7 +47,7 @@ def test_the_list_says_what_holds_without_what_was_typed(root: Path) -> None:
     assert "ann: action step 0 [holds]" in told
     assert "ann: bad_step step 2 [stale]" in told
     assert "bob: approve [undone]" in told
-    assert "2 holds, 1 stale, 1 undone, 0 no trajectory" in told
+    assert "1 holds, 1 stale, 1 undone, 1 undo\n" in told
     assert "0 holds" in run("list", "another")
     assert root.is_dir()
 

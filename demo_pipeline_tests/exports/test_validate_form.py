@@ -72,6 +72,7 @@ CHANGES: list[tuple[str, Change, str]] = [
     ("transitions", of_row(step_index=-1), "invalid_field"),
     ("transitions", of_row(before="/etc/passwd"), "image"),
     ("transitions", of_row(after="trajectories/demo_0/none.png"), "image"),
+    ("transitions", of_row(after=f"trajectories/../{FIRST}"), "image"),
     ("transitions", of_row(after=FIRST), "no_transition"),
     ("transitions", of_row(extra=1), "unknown_field"),
     ("step_labels", of_row(labels=[True]), "lengths"),

@@ -66,23 +66,25 @@ def test_a_forced_build_gives_the_same_bytes(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("stage", "file"),
+    ("stage", "file", "linking"),
     [
-        ("events", "events.parquet"),
-        ("actions", "actions.parquet"),
-        ("screenshots", "001.png"),
-        ("ui_trees", "000.json"),
-        ("trajectories", "task.json"),
-        ("contact_sheets", "sheet.jpg"),
+        ("events", "events.parquet", []),
+        ("actions", "actions.parquet", []),
+        ("screenshots", "001.png", []),
+        ("ui_trees", "000.json", []),
+        ("trajectories", "task.json", ["records"]),
+        ("contact_sheets", "sheet.jpg", []),
     ],
 )
-def test_only_the_output_with_a_lost_file_is_rebuilt(root: Path, stage: str, file: str) -> None:
+def test_only_the_output_with_a_lost_file_and_what_links_it_are_rebuilt(
+    root: Path, stage: str, file: str, linking: list[str]
+) -> None:
     workspace = open_workspace(root)
     before = contents(workspace, "first")
     folder = workspace.store.open(STAGE_BY_NAME[stage].output("first"))[0]
     (folder / file).unlink()
     assert not is_up_to_date(workspace, "first")
-    assert redone(workspace) == [stage]
+    assert redone(workspace) == [stage, *linking]
     assert contents(workspace, "first") == before
 
 

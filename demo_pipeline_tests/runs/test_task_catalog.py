@@ -199,6 +199,8 @@ def test_without_a_catalog_the_trajectory_is_built_with_a_warning(
     assert not is_up_to_date(workspace, "first")
     made = build_stage(workspace, STAGE_BY_NAME["trajectories"], "first")
     assert all(one.passed for one in made.checks)
+    # The records link to the trajectory: they follow it to its new place.
+    assert redone(workspace) == {"first": ["records"], "second": []}
     assert contents(workspace, "first") == before
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from demo_pipeline.annotations.annotation_stage import ANNOTATIONS_STAGE
 from demo_pipeline.exports.record_stages import RECORDS_STAGE
+from demo_pipeline.privacy.redaction_stage import REDACTIONS_STAGE
 from demo_pipeline.runs.stage_runs import build_stage
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.store.versions import Recipe, Version
@@ -20,7 +21,8 @@ def commit_trajectory(workspace: Workspace, made: DatasetTrajectory) -> Version:
         shutil.copyfile(made.provenance, staging.path / "provenance.parquet")
         recipe = Recipe(TRAJECTORIES_STAGE.name, "made", "made", {})
         version = workspace.store.commit(staging, recipe, {})
-    build_stage(workspace, ANNOTATIONS_STAGE, made.id)
+    for stage in (REDACTIONS_STAGE, ANNOTATIONS_STAGE):
+        build_stage(workspace, stage, made.id)
     result = build_stage(workspace, RECORDS_STAGE, made.id)
     assert result.version is not None, result.checks
     return version

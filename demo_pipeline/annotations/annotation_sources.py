@@ -172,7 +172,8 @@ def rule_provider(undone: Callable[[str], Iterable[int]]) -> Provider:
     """
 
     def documents(judged: JudgedDemonstration) -> Iterator[AnnotationDocument]:
-        for step in judged.trajectory.steps:
+        told = (step for step in judged.trajectory.steps if step.action.reasoning)
+        for step in told:  # of the others nothing is known to say
             thought = {"thought": step.action.reasoning}
             yield judged.document(step.index, thought, source="rule", author="template/1")
         for number in sorted(set(undone(judged.id)) & judged.digests.keys()):

@@ -14,6 +14,7 @@ from demo_pipeline_tests.doors.checkout import (
     plain_environment,
 )
 from demo_pipeline_tests.doors.page_lines import PAGES, lines_of
+from demo_pipeline_tests.importers import source_forms
 from demo_pipeline_tests.sample_workspace import DEMOS, write_demos
 from demo_pipeline_tests.uploads import upload
 
@@ -46,6 +47,8 @@ class Person:
 
     def __init__(self, root: Path, samples: Path) -> None:
         self.checkout = fresh_checkout(root, samples)
+        for folder in (root, root / "clips"):  # recordings of another tool
+            source_forms.owamcap(samples / "20260105_090000", folder, window=False)
         self.known: set[str] = {SERVER}
 
     def begin(self) -> None:

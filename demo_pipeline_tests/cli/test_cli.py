@@ -320,7 +320,8 @@ class TestRun:
         put_tasks(quiet.root / "tasks", {"os": [task("t-1", "PLEASE do what one says")]})
         meta = quiet.root / "uploads/two/meta.json"
         meta.write_text(meta.read_text().replace(*recorded))
-        first, second = command(quiet, "run"), command(quiet, "run")
+        twins = {"DEMO_PIPELINE_DATASETS__INCLUDE_DUPLICATES": "true"}  # both have the same film
+        first, second = command(quiet, "run", **twins), command(quiet, "run", **twins)
         table, _, _ = first.out.partition("Datasets")
         shown = {tuple(line.split()[:3]) for line in table.splitlines() if " done " in line}
         assert shown == {("one", "done", "done"), ("two", "done", outcome)}

@@ -357,6 +357,22 @@ TRIAGE: Mapping[str, Damage] = {
     "a file too many": add("notes.txt"),
 }
 
+_FOUND, _STATE = "redactions.parquet", "redactions.json"
+REDACTIONS: Mapping[str, Damage] = {
+    "half a table": cut(_FOUND),
+    "an empty table": cut(_FOUND, 0.0),
+    "no table": remove(_FOUND),
+    "a table that is text": replaced_by(_FOUND, b"no table"),
+    "no column of kinds": without_column(_FOUND, "kind"),
+    "kept back": put(_STATE, "withheld", "private: email"),
+    "another policy": put(_STATE, "policy", "off"),
+    "pictures that nobody read": put(_STATE, "pictures_read", 3),
+    "no detectors": put(_STATE, "detectors", {}),
+    "no state": remove(_STATE),
+    "half a state": cut(_STATE),
+    "a file too many": add("notes.txt"),
+}
+
 _SAID = "annotations.parquet"
 ANNOTATIONS: Mapping[str, Damage] = {
     "an annotation less": drop(_SAID),

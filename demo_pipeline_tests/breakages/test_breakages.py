@@ -21,6 +21,7 @@ BREAKAGES: Mapping[str, Mapping[str, Damage]] = {
     "screenshots": of_demonstrations.SCREENSHOTS,
     "ui_trees": of_demonstrations.UI_TREES,
     "trajectories": of_demonstrations.TRAJECTORIES,
+    "redactions": of_demonstrations.REDACTIONS,
     "annotations": of_demonstrations.ANNOTATIONS,
     "records": of_demonstrations.RECORDS,
     "contact_sheets": of_demonstrations.CONTACT_SHEETS,

@@ -13,7 +13,7 @@ from demo_pipeline.settings import Settings
 
 CHAIN = [
     *("raw_recordings", "events", "actions", "screenshots", "ui_trees"),
-    *("trajectories", "annotations", "records"),
+    *("trajectories", "redactions", "annotations", "records"),
 ]
 SHEETS, TRIAGE = "contact_sheets", "triage"  # made of a trajectory, and nothing is made of them
 DATASETS = [
@@ -80,7 +80,7 @@ def test_lineage_runs_from_the_recording_to_the_datasets(specs: dict[str, dg.Ass
         made: {name for name, of in parents.items() if made in of}
         for made in ("trajectories", "records", SHEETS, TRIAGE)
     }
-    assert made_of["trajectories"] == {"annotations", "records", SHEETS, TRIAGE}
+    assert made_of["trajectories"] == {"redactions", "annotations", "records", SHEETS, TRIAGE}
     assert made_of["records"] == {*DATASETS}
     assert made_of[SHEETS] == made_of[TRIAGE] == set()
     assert {name for name, of in parents.items() if "osworld_tasks" in of} == {"trajectories"}

@@ -29,7 +29,7 @@ from demo_pipeline_tests.task_folders import RISKY, put_tasks, put_text, risk_ta
 FIRST = "please do the FIRST task"
 UNRELATED = {"os": [task("unrelated", "Something else.")]}
 
-MADE_AGAIN = ["trajectories", "annotations", "records", "contact_sheets", "triage"]
+MADE_AGAIN = ["trajectories", "redactions", "annotations", "records", "contact_sheets", "triage"]
 
 
 @pytest.fixture

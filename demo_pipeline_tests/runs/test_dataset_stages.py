@@ -42,7 +42,7 @@ def test_every_dataset_is_built_once(root: Path) -> None:
     for stage in EXPORTERS:
         made = run_dataset_stage(workspace, stage)
         assert made.checks[0].passed
-        assert made.summary["left_out"] == {"broken": 0, "quarantined": 0}
+        assert made.summary["left_out"] == {"broken": 0, "private": 0, "quarantined": 0}
 
 
 @pytest.mark.no_cover  # other tests run the same lines
@@ -122,7 +122,7 @@ def test_a_broken_demonstration_is_left_out_and_counted(root: Path) -> None:
     assert indexed(workspace) == ["first", "second"]
     for stage in EXPORTERS:
         summary = run_dataset_stage(workspace, stage).summary
-        assert summary["left_out"] == {"broken": 0, "quarantined": 1}
+        assert summary["left_out"] == {"broken": 0, "private": 0, "quarantined": 1}
 
 
 def test_a_committed_trajectory_that_lost_a_file_is_left_out_and_counted(root: Path) -> None:
@@ -132,7 +132,7 @@ def test_a_committed_trajectory_that_lost_a_file_is_left_out_and_counted(root: P
     assert set(run_all(workspace).values()) == {"made"}
     assert indexed(workspace) == ["second"]
     made = run_dataset_stage(workspace, DATASET_STAGE_BY_NAME["trajectory_index"])
-    assert made.summary["left_out"] == {"broken": 1, "quarantined": 0}
+    assert made.summary["left_out"] == {"broken": 1, "private": 0, "quarantined": 0}
 
 
 def test_building_without_any_trajectory_does_not_crash(tmp_path: Path) -> None:

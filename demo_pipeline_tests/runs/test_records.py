@@ -113,7 +113,7 @@ def test_damaged_records_cost_their_demonstration_only(tmp_path: Path) -> None:
     path.write_bytes(data.replace(b"Do 0", b"Do 1"))
     result = run_dataset_stage(workspace, MESSAGES_STAGE)
     assert result.status == "made"
-    assert result.summary["left_out"] == {"broken": 1, "quarantined": 0}
+    assert result.summary["left_out"] == {"broken": 1, "private": 0, "quarantined": 0}
     [damage] = result.summary["damaged"]
     assert damage["file"] == "records/demo0/messages.jsonl"
 

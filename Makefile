@@ -127,7 +127,7 @@ demo-s3: setup-dev
 	@$(BIN)/python -m demo_pipeline_tests.demo_s3 --port $(PORT) $(if $(KEEP),--keep)
 
 ui: setup
-	@$(AT_HOME) $(BIN)/dagster dev --host 127.0.0.1 --port $(PORT)
+	@$(AT_HOME) $(BIN)/demo-pipeline ui --port $(PORT)
 
 # Tests of pages need Chromium. Where it cannot be had, exactly those are left out, and it is said.
 browser:

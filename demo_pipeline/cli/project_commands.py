@@ -18,8 +18,16 @@ from typing import Annotated
 import typer
 
 from demo_pipeline.cli.console import AsJson, print_json, print_line
-from demo_pipeline.cli.environment import INVALID, OK, open_workspace, refuse, set_dagster_home
+from demo_pipeline.cli.environment import (
+    INVALID,
+    OK,
+    dagster_instance,
+    open_workspace,
+    refuse,
+    set_dagster_home,
+)
 from demo_pipeline.files.processes import reduced_python_gc, spare_existing_objects
+from demo_pipeline.settings import project_home, project_root
 
 
 def init(
@@ -51,8 +59,17 @@ def ui(
     *, port: Annotated[int, typer.Option(min=1, max=65535, help="Of this machine alone.")] = 3000
 ) -> None:
     """Open Dagster's UI over the project, with its sensors: new recordings are processed."""
-    os.chdir(set_dagster_home())  # Dagster leaves folders where it starts
-    command = [sys.executable, "-m", "dagster", "dev", "-m", "demo_pipeline.definitions"]
+    home = set_dagster_home()
+    own = project_root() / "workspace.yaml"
+    with (
+        dagster_instance(
+            home
+        ),  # daemon and webserver both make the databases of a new home, and meet
+        as_file(files("demo_pipeline") / "project" / "workspace.yaml") as shipped,
+    ):
+        workspace = own if own.is_file() else shipped
+    os.chdir(project_home())  # Dagster leaves folders where it starts
+    command = [sys.executable, "-m", "dagster", "dev", "-w", str(workspace)]
     command += ["--host", "127.0.0.1", "--port", str(port)]
     os.execv(command[0], command)  # noqa: S606 - Ctrl-C has to reach Dagster itself
 

@@ -9,6 +9,7 @@ import sqlite3
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,8 @@ class InstanceError(Exception):
 def opened_instance(home: Path) -> Iterator[dg.DagsterInstance]:
     """The instance in `home`, which is DAGSTER_HOME; a small file is written beside it.
 
-    Dagster's folders are made here if they are missing, closed to other people.
+    What a new home lacks is made here: its dagster.yaml, as in a project, and Dagster's folders,
+    closed to other people.
 
     Raises:
         InstanceError: the folder is read-only or full, or its dagster.yaml or databases are broken.
@@ -40,6 +42,9 @@ def opened_instance(home: Path) -> Iterator[dg.DagsterInstance]:
             file.write(_PROBE)
             file.flush()
             os.fsync(file.fileno())
+        if not (home / "history").exists() and not (home / "dagster.yaml").exists():
+            shipped = files("demo_pipeline") / "project" / "dagster.yaml"
+            (home / "dagster.yaml").write_bytes(shipped.read_bytes())
         for name in _FOLDERS:
             with suppress(FileExistsError):
                 (home / name).mkdir(0o700)

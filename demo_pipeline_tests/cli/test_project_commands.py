@@ -1,5 +1,6 @@
 """A project outside of the checkout: what `init` makes, and that commands below it use it."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -59,3 +60,31 @@ def test_outside_of_a_project_nothing_is_made_and_it_is_said_what_to_do(
     assert done.exit_code == 2
     assert "is not in a project; make one with `demo-pipeline init DIR`" in done.output
     assert list((tmp_path / "here").iterdir()) == []
+
+
+def test_a_new_home_is_made_whole_before_the_daemon_and_the_webserver_meet_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("DEMO_PIPELINE_CONFIG")
+    project, home = tmp_path / "project", tmp_path / "home"
+    home.mkdir()
+    assert RUNNER.invoke(app, ["init", str(project)]).exit_code == 0
+    monkeypatch.chdir(project / "data")
+    monkeypatch.setenv("DAGSTER_HOME", str(home))
+    started: list[list[str]] = []
+    monkeypatch.setattr(os, "execv", lambda _, command: started.append(command))
+    capfd.readouterr()
+    done = RUNNER.invoke(app, ["ui", "--port", "40123"])
+    assert (done.exit_code, done.output, *capfd.readouterr()) == (0, "", "", "")
+    assert (home / "dagster.yaml").read_bytes() == (ROOT / "dagster.yaml").read_bytes()
+    databases = {path.relative_to(home).as_posix() for path in home.rglob("*.db")}
+    assert databases >= {"history/runs.db", "history/runs/index.db", "schedules/schedules.db"}
+    [command] = started
+    assert command[-5:] == [
+        str(project / "workspace.yaml"),
+        "--host",
+        "127.0.0.1",
+        "--port",
+        "40123",
+    ]
+    assert Path.cwd() == project / "dagster"

@@ -61,7 +61,7 @@ from demo_pipeline.settings import Settings
 from demo_pipeline.stage import Stage
 from demo_pipeline.store.bucket import in_parallel
 from demo_pipeline.store.errors import OutputError, StorageError
-from demo_pipeline.store.names import is_bucket, local_path, safe_id
+from demo_pipeline.store.names import is_bucket, is_safe_id, local_path
 from demo_pipeline.store.store import Store, open_store
 from demo_pipeline.store.uploads import open_uploads
 from demo_pipeline.trajectories.contact_sheets import step_tile
@@ -425,22 +425,21 @@ class NotebookStore:
             DemonstrationError: a file of it is damaged.
         """
         self._output(TRAJECTORIES_STAGE, demonstration)
-        key = safe_id(demonstration)
         settings = Settings()
         uploads = open_uploads(settings.uploads, local_path(settings.cache), settings.limits)
         with _buildable():
-            folder = open_shown(self._store, key)[0]
-            source = DatasetTrajectory(key, str(folder))
+            folder = open_shown(self._store, demonstration)[0]
+            source = DatasetTrajectory(demonstration, str(folder))
             found, rows = load(source)
             steps = (LoadedStep(one.index, one.action, rows[one.index], one) for one in found.steps)
             return LoadedTrajectory(
-                id=key,
+                id=demonstration,
                 task=found.task,
                 steps=tuple(steps),
                 result=found.result,
                 provenance=_data_frame(read_table(source.provenance, PROVENANCE_SCHEMA)),
                 _final_screenshot=found.final_screenshot,
-                _film=partial(Material(self._store, uploads).film, key),
+                _film=partial(Material(self._store, uploads).film, demonstration),
             )
 
     def sql(self, query: str) -> pd.DataFrame:
@@ -516,14 +515,13 @@ class NotebookStore:
 
     def _output(self, stage: Stage[RecordingInputs], demonstration: str) -> str:
         """The output of a stage of a demonstration; an error when there is none."""
-        key = safe_id(demonstration)
-        output = stage.output(key)
-        if self._store.current(output) is None:
+        output = stage.output(demonstration)
+        if not is_safe_id(demonstration) or self._store.current(output) is None:
             near = difflib.get_close_matches(demonstration, self.demonstrations(), 3)
             hint = f"; near it is {', '.join(near)}" if near else ""
             raise StorageError(
                 f"{self.url} has no {stage.name} of {demonstration!r}{hint}; demonstrations() "
-                f"lists what is there, `demo-pipeline inspect {key}` says why it is not"
+                f"lists what is there, `demo-pipeline inspect {demonstration}` says why it is not"
             )
         return output
 

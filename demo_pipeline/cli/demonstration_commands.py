@@ -14,7 +14,7 @@ from demo_pipeline.cli.environment import (
     USAGE,
     failure_sentence,
     open_workspace,
-    print_hidden,
+    print_skipped,
     refuse,
 )
 
@@ -40,11 +40,14 @@ def inspect(
         step_lines,
         timeline_lines,
     )
-    from demo_pipeline.store.names import is_bucket, safe_id
+    from demo_pipeline.store.names import is_bucket, is_safe_id
+    from demo_pipeline.store.uploads import NAME_RULE
     from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
     workspace = open_workspace()
-    store, key = workspace.store, safe_id(demonstration)
+    store, key = workspace.store, demonstration
+    if not is_safe_id(key):
+        refuse(f"{key!r} cannot be a demonstration: {NAME_RULE}")
     quarantined = [*quarantine_lines(store, key)]
     for line in quarantined:
         print_line(line)
@@ -114,5 +117,5 @@ def _incomplete(workspace: "Workspace") -> Iterator[str]:
     from demo_pipeline.runs.health import incomplete_uploads
 
     found = incomplete_uploads(workspace)
-    print_hidden(workspace)
+    print_skipped(workspace)
     yield from (f"{key} incomplete: {reason}" for key, reason in found.items())

@@ -131,15 +131,20 @@ def _refuse_outside(needed: str) -> NoReturn:
     )
 
 
-def print_hidden(workspace: "Workspace") -> None:
-    """Say which folders of the uploads look like recordings and are skipped for their names."""
+def print_skipped(workspace: "Workspace") -> bool:
+    """Say which folders of the uploads are skipped for their names; whether one is refused."""
     from demo_pipeline.runs.health import hidden_uploads
+    from demo_pipeline.store.uploads import NAME_RULE
 
+    url = workspace.uploads.url
     if names := hidden_uploads(workspace):
         print_error(
-            f"skipped: {', '.join(names)} in {workspace.uploads.url}: names that begin with a dot "
+            f"skipped: {', '.join(names)} in {url}: names that begin with a dot "
             "are hidden; rename a folder to have it processed"
         )
+    if names := workspace.uploads.misnamed():
+        print_error(f"refused: {', '.join(names)} in {url}: {NAME_RULE}")
+    return bool(names)
 
 
 @contextmanager

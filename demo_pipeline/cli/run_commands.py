@@ -22,7 +22,7 @@ from demo_pipeline.cli.environment import (
     dagster_instance,
     ignore_interrupts,
     open_workspace,
-    print_hidden,
+    print_skipped,
     refuse,
     set_dagster_home,
 )
@@ -54,6 +54,7 @@ def register() -> None:
     Required once before `dagster asset materialize --partition ID`; `run` does it itself.
     """
     workspace = open_workspace()
+    print_skipped(workspace)
     ids = _listed(workspace)
     from demo_pipeline.defs.partitions import register_partitions
 
@@ -106,9 +107,8 @@ def run(
 
 
 def _listed(workspace: "Workspace") -> list[str]:
-    """The ids in the uploads; one that several folders have is among them, and refused."""
-    found = {upload.id for upload in workspace.uploads.list_demonstrations()}
-    return sorted(found | workspace.uploads.collisions().keys())
+    """The ids in the uploads."""
+    return [upload.id for upload in workspace.uploads.list_demonstrations()]
 
 
 @dataclass
@@ -124,13 +124,14 @@ class _Run:
     record: bool
     workers: int
     known: Sequence[str] = ()
+    refused: bool = False
     results: list["DemonstrationResult"] = field(default_factory=list)
     datasets: list["DatasetOutcome"] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
 
     def find_uploads(self) -> None:
         """List the uploads; it is a usage error to name others."""
-        print_hidden(self.workspace)
+        self.refused = print_skipped(self.workspace)
         self.known = _listed(self.workspace)
         if unknown := [key for key in self.ids if key not in self.known]:
             refuse(f"no recording {', '.join(unknown)} in {self.workspace.uploads.url}")
@@ -157,7 +158,7 @@ class _Run:
         for line in self.errors:
             print_error(f"datasets: {line}")
         statuses = {result.status for result in self.results}
-        incomplete = count or "rejected" in statuses
+        incomplete = self.refused or count or "rejected" in statuses
         if "failed" in statuses or self.errors or (strict and incomplete):
             raise typer.Exit(INVALID)
 

@@ -7,6 +7,7 @@ in runs/discovery.py; the runs of many are made by local_runs.py.
 import hashlib
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import dagster as dg
@@ -24,6 +25,7 @@ from demo_pipeline.defs.partitions import (
     unregistered,
 )
 from demo_pipeline.defs.resources import Roots
+from demo_pipeline.files.shown_text import counted
 from demo_pipeline.runs.discovery import (
     NO_END,
     Look,
@@ -40,6 +42,7 @@ from demo_pipeline.runs.discovery import (
 from demo_pipeline.runs.results import Status
 from demo_pipeline.runs.task_catalog import CATALOG_OUTPUT
 from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline.store.uploads import NAME_RULE
 
 MANY = 25  # requests a tick: each takes 0.3 CPU s, in which the sensor says nothing (measured)
 PROCESS_MANY = "process_many"
@@ -140,6 +143,8 @@ def new_uploads(interval_seconds: int, many: dg.JobDefinition) -> dg.SensorDefin
         cursor = json.dumps(as_plain(look.seen))
         if not look.requests:
             waits = f"{look.unstable} uploads are not still yet" if look.unstable else ""
+            if look.misnamed:
+                waits = f"refused: {counted(look.misnamed, 'folders')} of the uploads: {NAME_RULE}"
             reason = dg.SkipReason(waits or "no new or changed upload is complete")
             return dg.SensorResult(skip_reason=reason, cursor=cursor)
         new = unregistered(instance, [one.id for one in look.requests])
@@ -169,7 +174,7 @@ def _look(
         return look
     later = {one.id for one in look.requests[MANY:]}  # as if they had not been looked at yet
     kept = {key: seen.get(key, one) if key in later else one for key, one in look.seen.items()}
-    return Look(look.requests[:MANY], kept, look.unstable)
+    return replace(look, requests=look.requests[:MANY], seen=kept)
 
 
 def _run_requests(requests: Sequence[Request], *, together: bool) -> list[dg.RunRequest]:

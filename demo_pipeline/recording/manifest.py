@@ -77,7 +77,6 @@ class RecordingManifest(BaseModel):
 def build_manifest(
     folder: Path,
     demonstration: str,
-    name: str,
     out: Path,
     settings: RecordingSettings,
     *,
@@ -87,7 +86,7 @@ def build_manifest(
 
     Raises `DemonstrationError` with all problems of the three files.
     """
-    manifest = examine(folder, demonstration, name, settings, limits=limits)
+    manifest = examine(folder, demonstration, settings, limits=limits)
     dump_json(out / MANIFEST_FILE, manifest)
     video = manifest.video
     return {
@@ -105,7 +104,6 @@ def build_manifest(
 def examine(
     folder: Path,
     demonstration: str,
-    name: str,
     settings: RecordingSettings,
     *,
     limits: LimitSettings = DEFAULT_LIMITS,
@@ -133,11 +131,11 @@ def examine(
         problems.append(Problem("empty_file", LOG_FILE, "is empty", line=1, remedy=remedy))
     if problems or meta is None or probe is None:
         raise DemonstrationError([replace(p, demonstration=demonstration) for p in problems])
-    warnings = [*meta[1], *probe[1], *_meta_warnings(meta[0], name)]
+    warnings = [*meta[1], *probe[1], *_meta_warnings(meta[0], demonstration)]
     files = tuple(fingerprint_file(folder / file) for file in RECORDING_FILES)
     return RecordingManifest(
         id=demonstration,
-        name=name,
+        name=demonstration,
         fingerprint=combined_digest((file.name, file.sha256) for file in files),
         files=files,
         other_files=tuple(_other_files(folder)),
@@ -224,7 +222,7 @@ def verified_file(
     )
 
 
-def check_manifest(folder: Path, upload: Path, demonstration: str, name: str) -> list[Problem]:
+def check_manifest(folder: Path, upload: Path, demonstration: str) -> list[Problem]:
     """How a written manifest differs from the uploaded files and from what they contain.
 
     The film's frames are counted again, its first one is decoded again, and its end is not.
@@ -241,7 +239,7 @@ def check_manifest(folder: Path, upload: Path, demonstration: str, name: str) ->
     derived = written.model_copy(
         update={
             "id": demonstration,
-            "name": name,
+            "name": demonstration,
             "fingerprint": combined_digest((file.name, file.sha256) for file in written.files),
             # Of a download, only the three files were kept.
             "other_files": written.other_files if kept else tuple(_other_files(upload)),

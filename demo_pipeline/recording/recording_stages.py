@@ -19,8 +19,7 @@ class RecordingInputs(Inputs):
     """What the stages of a demonstration read.
 
     Attributes:
-        demonstration: safe id.
-        upload_name: name of the uploaded folder, which the id was derived from.
+        demonstration: its id, which is the name of the uploaded folder.
         upload: folder with the uploaded files, for the stages that read them.
         manifest: of the recording; None in the first stage, which writes it.
         downloaded: the uploads are downloads. Then `raw_recordings` keeps the files in its output,
@@ -28,7 +27,6 @@ class RecordingInputs(Inputs):
     """
 
     demonstration: str
-    upload_name: str
     upload: Path
     manifest: RecordingManifest | None
     downloaded: bool = False
@@ -48,7 +46,7 @@ class RecordingInputs(Inputs):
 def _run_raw_recordings(inputs: RecordingInputs, out: Path) -> Summary:
     """The manifest; for downloads also the files."""
     upload, settings = inputs.upload, inputs.settings
-    known = (upload, inputs.demonstration, inputs.upload_name, out, settings.recording)
+    known = (upload, inputs.demonstration, out, settings.recording)
     summary = manifest.build_manifest(*known, limits=settings.limits)
     if inputs.downloaded:
         manifest.keep_files(inputs.upload, out)
@@ -58,7 +56,7 @@ def _run_raw_recordings(inputs: RecordingInputs, out: Path) -> Summary:
 def _verify_files(inputs: RecordingInputs, out: Path) -> list[Problem]:
     """The manifest against the uploaded files. Raises `DemonstrationError` for a changed file."""
     folder = out if inputs.downloaded else inputs.upload
-    return manifest.check_manifest(out, folder, inputs.demonstration, inputs.upload_name)
+    return manifest.check_manifest(out, folder, inputs.demonstration)
 
 
 def _run_events(inputs: RecordingInputs, out: Path) -> Summary:

@@ -22,8 +22,8 @@ from demo_pipeline.runs.quarantine import QUARANTINE_FOLDER, read_quarantine
 from demo_pipeline.runs.stages import STAGES
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DiscoverySettings
-from demo_pipeline.store.folder import ObjectInfo, list_all
-from demo_pipeline.store.names import safe_id
+from demo_pipeline.store.folder import ObjectInfo
+from demo_pipeline.store.names import is_safe_id
 from demo_pipeline.store.uploads import listing_fingerprint
 
 _SECONDS_PER_LOOK = 20.0  # for questions to the store; the rest is asked at the next look
@@ -34,8 +34,8 @@ STOPPED = -1  # the attempt of an upload whose run a person cancelled: not reque
 class Listed(NamedTuple):
     """One demonstration in a listing.
 
-    `state` changes with any of its files, of its decisions by people, and when another folder has
-    the same id; `is_whole`: all files are there; `is_marked`: the marker of completeness is.
+    `state` changes with any of its files, and of its decisions by people; `is_whole`: all files are
+    there; `is_marked`: the marker of completeness is.
     """
 
     state: str
@@ -72,47 +72,38 @@ class Request:
 
 @dataclass(frozen=True)
 class Look:
-    """What one look gave: requests, what is to be remembered, how many are not still yet."""
+    """What one look gave.
+
+    `seen` is to be remembered, `unstable` are not still yet, and `misnamed` folders are refused.
+    """
 
     requests: Sequence[Request]
     seen: Mapping[str, Seen]
     unstable: int
+    misnamed: int = 0
 
 
 def list_uploads(workspace: Workspace) -> dict[str, Listed]:
-    """Every demonstration in the uploads, by one listing of them and one of people's decisions.
+    """Every folder in the uploads, by one listing of them and one of people's decisions.
 
     Raises:
         StorageError: the uploads or the store cannot be listed.
     """
-    folders: defaultdict[str, dict[str, dict[str, ObjectInfo]]] = defaultdict(dict)
-    for info in list_all(workspace.uploads.objects):
-        name, slash, file = info.key.partition("/")
-        if slash and name and not name.startswith("."):
-            folders[safe_id(name)].setdefault(name, {})[file] = info
     decisions: defaultdict[str, list[str]] = defaultdict(list)
     for key in workspace.store.list_documents(REVIEWS):
         match key.split("/"):
             case [_, name, file]:  # any other was put there by a person
                 decisions[name].append(file.removesuffix(".json"))
     marker = workspace.settings.discovery.complete_marker
-    return {key: _listed(found, decisions.get(key, ()), marker) for key, found in folders.items()}
+    folders = workspace.uploads.objects.by_folder()
+    return {key: _listed(files, decisions.get(key, ()), marker) for key, files in folders.items()}
 
 
-def _listed(
-    folders: Mapping[str, Mapping[str, ObjectInfo]], decisions: Sequence[str], marker: str
-) -> Listed:
-    parts = [*sorted(folders)] if len(folders) > 1 else []
-    parts += [
-        listing_fingerprint((name, info.etag, info.size) for name, info in files.items())
-        for _, files in sorted(folders.items())
-    ]
-    parts += [_decided(decisions)] if decisions else []
-    [state, *_] = (
-        parts if len(parts) == 1 else [hashlib.sha256(" ".join(parts).encode()).hexdigest()]
-    )
-    files = next(iter(folders.values()))
-    is_whole = len(folders) > 1 or set(RECORDING_FILES) <= files.keys()  # the run refuses several
+def _listed(files: Mapping[str, ObjectInfo], decisions: Sequence[str], marker: str) -> Listed:
+    state = listing_fingerprint((name, info.etag, info.size) for name, info in files.items())
+    if decisions:
+        state = hashlib.sha256(f"{state} {_decided(decisions)}".encode()).hexdigest()
+    is_whole = set(RECORDING_FILES) <= files.keys()
     return Listed(state[:16], is_whole, bool(marker) and marker in files)
 
 
@@ -139,8 +130,9 @@ def decide(  # noqa: PLR0917 - what is known, from six places
         settings: of discovery.
     """
     now, requests, kept, unstable = time.time(), list[Request](), dict[str, Seen](), 0
+    misnamed = sum(not is_safe_id(key) for key in listed)
     for key, one in listed.items():
-        if not one.is_whole or settled.is_known(key, one.state):
+        if not (one.is_whole and is_safe_id(key)) or settled.is_known(key, one.state):
             continue
         before = seen.get(key)
         if before is None and settled.ask(key, one.state) is not False:
@@ -161,7 +153,7 @@ def decide(  # noqa: PLR0917 - what is known, from six places
             kept[key] = mine._replace(attempt=mine.attempt + 1)
             reason = "again" if mine.attempt else settled.reason(key)
             requests.append(Request(key, mine.state, mine.attempt + 1, reason))
-    return Look(requests, kept, unstable)
+    return Look(requests, kept, unstable, misnamed)
 
 
 class Settled:

@@ -47,7 +47,7 @@ from demo_pipeline.runs.results import BuildResult
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.stage import Summary
 from demo_pipeline.store.errors import StorageError
-from demo_pipeline.store.folder import ObjectInfo, Objects, list_folders
+from demo_pipeline.store.folder import ObjectInfo, Objects
 from demo_pipeline.store.names import is_bucket, is_safe_id, local_path
 from demo_pipeline.store.versions import CheckOutcome, Recipe, Staging
 
@@ -294,7 +294,7 @@ def list_evaluations(workspace: Workspace) -> tuple[list[_DroppedEvaluation], di
         return [], {}
     objects = workspace.store.objects
     found, unreadable = list[_DroppedEvaluation](), dict[str, str]()
-    for name in sorted(filter(is_safe_id, list_folders(objects, f"{EVALUATIONS_FOLDER}/"))):
+    for name in sorted(filter(is_safe_id, objects.folders(f"{EVALUATIONS_FOLDER}/"))):
         try:
             dropped = find_evaluation(objects, name)
         except StorageError as error:

@@ -13,21 +13,24 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from importlib.metadata import PackageNotFoundError, version
+from itertools import islice
 from pathlib import Path
 
 from pydantic import JsonValue
 
 from demo_pipeline import __version__
 from demo_pipeline.files.recording_files import RECORDING_FILES
+from demo_pipeline.files.shown_text import counted
 from demo_pipeline.files.system_errors import system_trouble
 from demo_pipeline.runs.failures import transient_reason
 from demo_pipeline.runs.quarantine import QUARANTINE_FOLDER, list_quarantine
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 from demo_pipeline.store.errors import StorageError
-from demo_pipeline.store.names import is_bucket, local_path, printable_name
+from demo_pipeline.store.names import is_bucket, local_path
 from demo_pipeline.store.split_memory import read_split_memory
 from demo_pipeline.store.store import Store
+from demo_pipeline.store.uploads import NAME_RULE
 from demo_pipeline.store.versions import OutputDamage
 
 LOW_BYTES = 5 * 10**9  # free space below which a check warns: some hours of recordings
@@ -35,6 +38,7 @@ VERY_LOW_BYTES = 10**9  # below which a run is likely to fail
 LEFTOVER_SECONDS = 86_400.0  # no stage takes a day
 _PACKAGES = ("dagster", "av", "opencv-python-headless", "pyarrow", "duckdb", "pandas", "botocore")
 _GIGABYTE = 1e9
+_MOST_HIDDEN = 1000  # objects that are read
 _BLOCK = b"\0" * 4096  # a disk without room for a block cannot hold an output
 _WRITTEN = ("", ".staging", ".versions")  # folders of a store, if they exist
 _LOG = logging.getLogger(__package__)
@@ -111,10 +115,13 @@ def _uploads(workspace: Workspace) -> Finding:
         error = StorageError("no such folder; create it, or set DEMO_PIPELINE_UPLOADS")
         return _failure("uploads", url, error)
     try:
-        found = workspace.uploads.objects.list_page(deep=False)
+        found, refused = workspace.uploads.objects.folders(), workspace.uploads.misnamed()
     except (StorageError, OSError) as failed:
         return _failure("uploads", url, failed)
-    empty = "" if found.prefixes or found.token else "; no recording is there yet"
+    if refused:
+        message = f"refused: {counted(len(refused), 'folders')} of {url}: {NAME_RULE}"
+        return Finding("uploads", HealthLevel.WARNING, message, {"url": url})
+    empty = "" if found else "; no recording is there yet"
     return healthy("uploads", f"{url} can be read{empty}", url=url)
 
 
@@ -252,14 +259,15 @@ def incomplete_uploads(workspace: Workspace) -> dict[str, str]:
 def hidden_uploads(workspace: Workspace) -> list[str]:
     """Names of folders with a file of a recording that are skipped, as they begin with a dot.
 
-    Of a bucket, the first page of such objects is read.
+    Of a bucket, the first thousand such objects are read.
 
     Raises:
         StorageError: the uploads cannot be read.
     """
     url = workspace.uploads.url
     if is_bucket(url):
-        keys = (info.key.split("/") for info in workspace.uploads.objects.list_page(".").objects)
+        found = islice(workspace.uploads.objects.listing("."), _MOST_HIDDEN)
+        keys = (info.key.split("/") for info in found)
         return sorted({key[0] for key in keys if len(key) == 2 and key[1] in RECORDING_FILES})
-    found = (path for name in RECORDING_FILES for path in local_path(url).glob(f".*/{name}"))
-    return sorted({printable_name(path.parent.name) for path in found})
+    paths = (path for name in RECORDING_FILES for path in local_path(url).glob(f".*/{name}"))
+    return sorted({path.parent.name for path in paths})

@@ -25,8 +25,9 @@ from demo_pipeline.runs.stage_runs import build_stage
 from demo_pipeline.runs.stages import STAGES
 from demo_pipeline.runs.task_catalog import match_meta
 from demo_pipeline.runs.workspace import Workspace
-from demo_pipeline.store.names import safe_id
+from demo_pipeline.store.names import is_safe_id
 from demo_pipeline.store.store import Store
+from demo_pipeline.store.uploads import NAME_RULE
 from demo_pipeline.store.versions import CheckOutcome, Recipe, Staging
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
@@ -39,7 +40,9 @@ def import_trajectory(workspace: Workspace, found: FoundRecording, options: Give
 
     What is wrong with it is in the outcome; nothing of it is published then.
     """
-    key = safe_id(found.name)
+    key = found.name
+    if not is_safe_id(key):
+        return ImportOutcome(found.folder, ImportState.REFUSED, sentences=(NAME_RULE,))
     output = TRAJECTORIES_STAGE.output(key)
     known = workspace.store.published(output) is not None
     if known and not is_imported_trajectory(workspace.store, key):

@@ -171,9 +171,7 @@ def _keys(store: Store, demonstration: str) -> list[str]:
 
 def _folder(demonstration: str) -> str:
     if not is_safe_id(demonstration):
-        raise StorageError(
-            f"{demonstration!r} is not a safe id; use `safe_id` on the folder's name"
-        )
+        raise StorageError(f"{demonstration!r} is not a demonstration id")
     return f"{QUARANTINE_FOLDER}/{demonstration}"
 
 

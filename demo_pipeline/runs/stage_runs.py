@@ -40,7 +40,7 @@ from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.stage import Check, Need, SourceInput, Stage, Summary
 from demo_pipeline.store.errors import MissingOutput, OutputError
 from demo_pipeline.store.names import is_safe_id
-from demo_pipeline.store.uploads import changed_while_read, upload_listing_fingerprint
+from demo_pipeline.store.uploads import changed_while_read
 from demo_pipeline.store.versions import CheckOutcome, Recipe, Staging, Version
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
@@ -214,7 +214,7 @@ class _StageRun:
     def run(self) -> BuildResult:
         """Build, and quarantine or release; errors as of `build_stage`."""
         if not self.stage.inputs:
-            self.listed = upload_listing_fingerprint(self.workspace.uploads, self.key)
+            self.listed = self.workspace.uploads.listed(self.key)
         try:
             result = self._build_twice()
         except DemonstrationError as error:
@@ -236,7 +236,7 @@ class _StageRun:
         """Raise `UploadChangedError` when the first stage's upload is another one by now."""
         if self.stage.inputs:
             return
-        if upload_listing_fingerprint(self.workspace.uploads, self.key) != self.listed:
+        if self.workspace.uploads.listed(self.key) != self.listed:
             raise UploadChangedError(UPLOAD_CHANGED)
 
     def _refused(
@@ -321,12 +321,10 @@ class _StageRun:
                 upload = folders.get(first, upload)
             elif Need.UPLOADS in self.stage.needs or not self.stage.inputs:
                 upload = stack.enter_context(uploads.open(self.key))
-            listed = None if self.stage.inputs else uploads.find(self.key)
             recording = manifest.read_manifest(folders[first]) if first in folders else None
             source = _source(self.workspace, self.stage, self.key, versions, recording)
             context = RecordingInputs(
                 demonstration=self.key,
-                upload_name=listed.name if listed else self.key,
                 upload=upload,
                 manifest=recording,
                 folders=folders,

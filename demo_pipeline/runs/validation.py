@@ -42,7 +42,7 @@ def validate_recording(path: Path, settings: Settings) -> list[Problem]:
     """
     problems: list[Problem] = []
     try:
-        manifest = examine(path, path.name, path.name, settings.recording, limits=settings.limits)
+        manifest = examine(path, path.name, settings.recording, limits=settings.limits)
         problems += (Problem.from_dict(found, demonstration="") for found in manifest.warnings)
     except DemonstrationError as error:
         problems += error.problems

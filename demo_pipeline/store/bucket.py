@@ -12,6 +12,7 @@ import os
 import re
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
@@ -28,7 +29,7 @@ from demo_pipeline.store.errors import (
     ObjectChangedError,
     StorageError,
 )
-from demo_pipeline.store.folder import Folder, ObjectInfo, Page, lacking, list_all
+from demo_pipeline.store.folder import Folder, ObjectInfo, lacking
 from demo_pipeline.store.names import POINTERS, VERSIONS, bucket_of
 from demo_pipeline.store.versions import (
     CONTENT,
@@ -178,22 +179,44 @@ class Bucket:
 
     # Objects by their keys
 
-    def list_page(self, prefix: str = "", token: str | None = None, *, deep: bool = True) -> Page:
-        """Some of the objects whose key begins with `prefix`; see `Folder.list_page`."""
-        root, more = self._prefix, {} if deep else {"Delimiter": "/"}
-        if token is not None:
-            more["ContinuationToken"] = token
-        answer = self.call("list_objects_v2", Prefix=root + prefix, MaxKeys=_PAGE, **more)
-        listed = [
-            _described(one["Key"].removeprefix(root), one, one["Size"])
-            for one in answer.get("Contents", ())
-        ]
-        folders = [one["Prefix"].removeprefix(root) for one in answer.get("CommonPrefixes", ())]
-        return Page(
-            tuple(one for one in listed if one.key and one.key[0] != "/"),
-            tuple(folder for folder in folders if folder[0] != "/"),
-            answer.get("NextContinuationToken") if answer.get("IsTruncated") else None,
-        )
+    def listing(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        """Yield the objects whose key begins with `prefix`, in no order."""
+        for page in self._pages(prefix):
+            for one in page.get("Contents", ()):
+                key = one["Key"].removeprefix(self._prefix)
+                if key and key[0] != "/":
+                    yield _described(key, one, one["Size"])
+
+    def folders(self, prefix: str = "") -> list[str]:
+        """The names that go on with `/`, of those after `prefix` that do not begin with a dot."""
+        pages = self._pages(prefix, Delimiter="/")
+        found = [one["Prefix"] for page in pages for one in page.get("CommonPrefixes", ())]
+        names = (one.removeprefix(self._prefix + prefix)[:-1] for one in found)
+        return [name for name in names if name and name[0] != "."]
+
+    def files(self, folder: str) -> dict[str, ObjectInfo] | None:
+        """The objects below a folder by the rest of their keys; None when there are none."""
+        prefix = f"{folder}/"
+        return {one.key.removeprefix(prefix): one for one in self.listing(prefix)} or None
+
+    def by_folder(self) -> dict[str, dict[str, ObjectInfo]]:
+        """The `files` of each of `folders`, by one listing of all objects."""
+        found = defaultdict[str, dict[str, ObjectInfo]](dict)
+        for info in self.listing():
+            name, slash, file = info.key.partition("/")
+            if slash and name[0] != ".":
+                found[name][file] = info
+        return found
+
+    def _pages(self, prefix: str, **more: str) -> Iterator[dict[str, Any]]:
+        """Yield the answers of a listing."""
+        while True:
+            root = self._prefix + prefix
+            answer = self.call("list_objects_v2", Prefix=root, MaxKeys=_PAGE, **more)
+            yield answer
+            if not answer.get("IsTruncated"):
+                return
+            more["ContinuationToken"] = answer["NextContinuationToken"]
 
     def head(self, key: str) -> ObjectInfo | None:
         """The object as it is now; None when it does not exist."""
@@ -307,7 +330,7 @@ class Bucket:
 
     def outputs(self, folder: str) -> set[str]:
         """The outputs with a pointer at or below a folder; empty: all."""
-        names = (info.key.removeprefix(POINTERS) for info in list_all(self, f"{POINTERS}{folder}"))
+        names = (info.key.removeprefix(POINTERS) for info in self.listing(f"{POINTERS}{folder}"))
         return {name for name in names if not folder or f"{name}/".startswith(f"{folder}/")}
 
     def ages(self, within: str = "") -> dict[str, float]:
@@ -316,7 +339,7 @@ class Bucket:
         That is when it was superseded, else when it was made. Only keys of this layout count.
         """
         found = dict[str, float]()
-        for info in list_all(self, f"{VERSIONS}{within}{'/' if within else ''}"):
+        for info in self.listing(f"{VERSIONS}{within}{'/' if within else ''}"):
             if inside := _INSIDE.fullmatch(info.key.removeprefix(VERSIONS)):
                 found[inside[1]] = max(info.modified, found.get(inside[1], 0.0))
         return found
@@ -343,7 +366,7 @@ class Bucket:
     def sizes(self, at: str) -> dict[str, int | None]:
         """Path → bytes of every file in the content of a version."""
         prefix = f"{VERSIONS}{at}/{CONTENT}/"
-        return {info.key.removeprefix(prefix): info.size for info in list_all(self, prefix)}
+        return {info.key.removeprefix(prefix): info.size for info in self.listing(prefix)}
 
     def digests(self, version: Version) -> Sequence[str | None]:
         """SHA-256 of each file of the manifest; None of one that is missing."""
@@ -383,15 +406,13 @@ class Bucket:
     def discard(self, at: str) -> None:
         """Remove a version, its manifest first."""
         self.delete(f"{VERSIONS}{at}/{MANIFEST}")
-        in_parallel(
-            self.delete, [info.key for info in list_all(self, f"{VERSIONS}{at}/{CONTENT}/")]
-        )
+        in_parallel(self.delete, [info.key for info in self.listing(f"{VERSIONS}{at}/{CONTENT}/")])
         self.cache.discard(at)
 
     def erase(self, output: str) -> bool:
         """Remove all that carries the name of an output but its pointer; whether there was any."""
         tops = (f"{VERSIONS}{output}/", f"retired/{output}/")  # marks of older stores
-        keys = [info.key for top in tops for info in list_all(self, top)]
+        keys = [info.key for top in tops for info in self.listing(top)]
         in_parallel(self.delete, keys)
         return self.cache.erase(output) or bool(keys)
 

@@ -1,9 +1,8 @@
 """A folder as the store and the uploads use it: files by their keys, and versions with pointers.
 
 Belongs here: what the file system does. In which order it is done is decided by the store. Hidden
-names, and links that lead outside the folder, are ignored; a listing follows links to folders
-directly under the root alone: below, links between neighbours would have a path for each way
-through them.
+names, and links that lead outside the folder, are ignored; a listing follows no link to a folder,
+since links between neighbours would have a path for each way through them.
 """
 
 import fcntl
@@ -60,18 +59,6 @@ class ObjectInfo:
     modified: float
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
-    """Files or objects and, of a listing that is not deep, folders that end in `/`, in no order.
-
-    The token is the next page's; None at the end.
-    """
-
-    objects: tuple[ObjectInfo, ...]
-    prefixes: tuple[str, ...]
-    token: str | None
-
-
 class Objects(Protocol):
     """Files or objects by their keys: a folder or a bucket."""
 
@@ -79,8 +66,17 @@ class Objects(Protocol):
     def url(self) -> str:
         """The root as it was configured, without credentials."""
 
-    def list_page(self, prefix: str = "", token: str | None = None, *, deep: bool = True) -> Page:
-        """See `Folder.list_page`."""
+    def listing(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        """See `Folder.listing`."""
+
+    def folders(self, prefix: str = "") -> list[str]:
+        """See `Folder.folders`."""
+
+    def files(self, folder: str) -> dict[str, ObjectInfo] | None:
+        """See `Folder.files`."""
+
+    def by_folder(self) -> dict[str, dict[str, ObjectInfo]]:
+        """See `Folder.by_folder`."""
 
     def head(self, key: str) -> ObjectInfo | None:
         """See `Folder.head`."""
@@ -115,27 +111,57 @@ class Folder:
 
     # Files by their keys
 
-    def list_page(self, prefix: str = "", token: str | None = None, *, deep: bool = True) -> Page:
-        """Everything whose key begins with `prefix`, on one page; `token` is for buckets.
+    def listing(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        """Yield the files at any depth of a folder, which ends in `/`; empty: of the root.
 
-        Without `deep` the folders and files directly under `prefix`, which is empty or ends in `/`.
+        A folder in it that cannot be read hides no other; links to folders are not followed.
 
         Raises:
-            StorageError: there is no root, or a folder in it cannot be listed.
+            StorageError: there is no root, or the folder cannot be listed.
         """
-        del token
-        above, _, start = prefix.rpartition("/")
-        objects, folders = list[ObjectInfo](), list[str]()
-        for name in self.names(above):
-            if name.startswith(start):
-                key = f"{above}/{name}" if above else name
-                info, is_folder = self._entry(key, follow=not (deep and above))
-                objects += [info] if info else []
-                if is_folder and not deep:
-                    folders.append(f"{key}/")
-                elif is_folder:
-                    objects += self._below(key)
-        return Page(tuple(objects), tuple(folders), None)
+        for name in self.names(prefix):
+            info = self._info(f"{prefix}{name}")
+            path = f"{self.root}/{prefix}{name}"
+            if info:
+                yield info
+            elif os.path.isdir(path) and not os.path.islink(path):  # noqa: PTH112, PTH114 - many
+                with suppress(StorageError):
+                    yield from self.listing(f"{prefix}{name}/")
+
+    def folders(self, prefix: str = "") -> list[str]:
+        """The names of the visible folders directly under a folder; see `is_folder`, `listing`."""
+        return [name for name in self.names(prefix) if self.is_folder(f"{prefix}{name}")]
+
+    def is_folder(self, name: str) -> bool:
+        """Whether this is a folder, or cannot be examined, such as a link to itself."""
+        try:
+            return stat.S_ISDIR((self._existing() / name).stat().st_mode)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError:
+            return True
+
+    def files(self, folder: str) -> dict[str, ObjectInfo] | None:
+        """The files directly in a folder by their names; None without the folder.
+
+        A link to a folder is followed, but not out of the root.
+
+        Raises:
+            StorageError: there is no root, or the folder cannot be listed.
+        """
+        if not self.is_folder(folder):
+            return None
+        found = ((name, self._info(f"{folder}/{name}")) for name in self.names(folder))
+        return {name: info for name, info in found if info}
+
+    def by_folder(self) -> dict[str, dict[str, ObjectInfo]]:
+        """The `files` of each of `folders`; none of one that cannot be listed."""
+        found = dict[str, dict[str, ObjectInfo]]()
+        for name in self.folders():
+            found[name] = {}
+            with suppress(StorageError):
+                found[name] = self.files(name) or {}
+        return found
 
     def head(self, key: str) -> ObjectInfo | None:
         """The file as it is now; None when it does not exist."""
@@ -222,32 +248,16 @@ class Folder:
         with file:
             yield file
 
-    def _below(self, folder: str) -> Iterator[ObjectInfo]:
-        """Yield the files at any depth of a folder; one that cannot be read hides no other."""
-        with suppress(StorageError):
-            for name in self.names(folder):
-                info, is_folder = self._entry(f"{folder}/{name}", follow=False)
-                if info:
-                    yield info
-                elif is_folder:
-                    yield from self._below(f"{folder}/{name}")
-
-    def _entry(self, key: str, *, follow: bool) -> tuple[ObjectInfo | None, bool]:
-        """A file inside the root, and whether it is a folder there instead.
-
-        A link to a folder counts only with `follow`, and never one to the root itself.
-        """
+    def _info(self, key: str) -> ObjectInfo | None:
+        """The plain file of a key; None for anything else, and for a link out of the root."""
         path = self.root / key
         try:
-            if self.leaves(path):
-                return None, False
             status = path.stat()
-            if stat.S_ISREG(status.st_mode):
-                return _described(key, status), False
-            other = path.is_symlink() and not (follow and path.resolve() != self.root.resolve())
-            return None, stat.S_ISDIR(status.st_mode) and not other
+            if stat.S_ISREG(status.st_mode) and not self.leaves(path):
+                return _described(key, status)
         except OSError:  # removed meanwhile
-            return None, False
+            pass
+        return None
 
     def leaves(self, path: Path) -> bool:
         """Whether a path below the root is a link to somewhere outside it, or to itself."""
@@ -262,12 +272,8 @@ class Folder:
         Raises:
             StorageError: there is no root, or the folder cannot be listed.
         """
-        if not self.root.is_dir():
-            raise MissingRootError(
-                f"{self.root}: the uploads folder does not exist; "
-                "create it, or set DEMO_PIPELINE_UPLOADS"
-            )
-        path = self.root / folder
+        folder = folder.rstrip("/")
+        path = self._existing() / folder
         try:
             inside = (not folder or _is_plain(folder)) and self._holds(path)
             names = os.listdir(path) if inside else []  # noqa: PTH208 - many
@@ -279,6 +285,15 @@ class Folder:
             raise StorageError(
                 f"{place}: cannot be listed ({reason}); check its permissions"
             ) from None
+
+    def _existing(self) -> Path:
+        """The root. Raises `MissingRootError` when there is none."""
+        if not self.root.is_dir():
+            raise MissingRootError(
+                f"{self.root}: the uploads folder does not exist; "
+                "create it, or set DEMO_PIPELINE_UPLOADS"
+            )
+        return self.root
 
     def _holds(self, path: Path) -> bool:
         try:
@@ -585,27 +600,6 @@ class Folder:
         with suppress(OSError):  # it is not empty, or another process was quicker
             for depth in range(len(parts), top, -1):
                 self.root.joinpath(*parts[:depth]).rmdir()
-
-
-def list_all(objects: Objects, prefix: str = "") -> Iterator[ObjectInfo]:
-    """Everything whose key begins with `prefix`, page after page, in no order."""
-    for page in _pages(objects, prefix, deep=True):
-        yield from page.objects
-
-
-def list_folders(objects: Objects, prefix: str = "") -> Iterator[str]:
-    """The names of the folders directly under `prefix` that are not hidden, in no order."""
-    for page in _pages(objects, prefix, deep=False):
-        names = (folder.removeprefix(prefix)[:-1] for folder in page.prefixes)
-        yield from (name for name in names if name and name[0] != ".")
-
-
-def _pages(objects: Objects, prefix: str, *, deep: bool) -> Iterator[Page]:
-    page = objects.list_page(prefix, deep=deep)
-    yield page
-    while page.token is not None:
-        page = objects.list_page(prefix, page.token, deep=deep)
-        yield page
 
 
 def _foreign(path: Path) -> str:

@@ -4,7 +4,6 @@ Belongs here: the one rule for demonstration ids and partition keys, and parsing
 repeats a URL, which may carry credentials.
 """
 
-import hashlib
 import re
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -12,11 +11,8 @@ from urllib.parse import unquote, urlsplit
 from demo_pipeline.store.errors import StorageError
 
 _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-_UNSAFE_RUN = re.compile(r"[^A-Za-z0-9_-]+")
-_STEM_LENGTH, _HASH_LENGTH = 64, 24
 # Windows and SMB shares drop a final dot; the others are what the store appends to names.
 _RESERVED_ENDINGS = (".", ".json", ".lock")
-_DERIVED = re.compile(rf"-[0-9a-f]{{{_HASH_LENGTH}}}\Z")
 _DOCUMENT_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 _S3 = "s3://"
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
@@ -27,35 +23,13 @@ _SCHEMES = frozenset({"http", "https", "ftp", "gs", "gcs", "az", "abfs", "hdfs",
 
 
 def is_safe_id(text: str) -> bool:
-    """Whether `text` is `[A-Za-z0-9][A-Za-z0-9._-]{0,127}` without `..`: a name in the store."""
-    return _SAFE.fullmatch(text) is not None and ".." not in text
+    """Whether a demonstration, or a part of an output's name, may have this name.
 
-
-def is_folder_name(text: str) -> bool:
-    """Whether this id is a folder's name itself, so that no other folder can have the id."""
-    return safe_id(text) == text and not _DERIVED.search(text)
-
-
-def safe_id(name: str) -> str:
-    """The id of a name: itself when it is safe, else a readable stem and 24 hex of its SHA-256.
-
-    It is the same on every machine. A name that ends in a dot, in `.json` or in `.lock` is not kept
-    either. Bytes that are not UTF-8 are lone surrogates, as the operating system gives them.
+    That is `[A-Za-z0-9][A-Za-z0-9._-]{0,127}` without `..`, and no `.`, `.json` or `.lock` at the
+    end.
     """
-    if is_safe_id(name) and not name.lower().endswith(_RESERVED_ENDINGS):
-        return name
-    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH_LENGTH]
-    stem = _UNSAFE_RUN.sub("_", name).strip("_-")[:_STEM_LENGTH].rstrip("_-")
-    return f"{stem or 'id'}-{digest}"
-
-
-def printable_name(name: str) -> str:
-    r"""A folder's name as valid Unicode; bytes that are not UTF-8 are written as `\xNN`."""
-    try:
-        data = name.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:  # a surrogate that does not stand for a byte
-        data = name.encode("utf-8", "surrogatepass")
-    return data.decode("utf-8", "backslashreplace")
+    allowed = _SAFE.fullmatch(text) is not None and ".." not in text
+    return allowed and not text.lower().endswith(_RESERVED_ENDINGS)
 
 
 def is_output(name: str) -> bool:

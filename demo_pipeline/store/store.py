@@ -17,7 +17,7 @@ from typing import Any
 
 from demo_pipeline.store.bucket import Bucket, in_parallel
 from demo_pipeline.store.errors import MissingOutput, MissingRootError, StorageError
-from demo_pipeline.store.folder import Folder, list_all
+from demo_pipeline.store.folder import Folder
 from demo_pipeline.store.names import (
     bucket_of,
     is_bucket,
@@ -390,7 +390,7 @@ class Store:
         """Keys of the documents in the folder `prefix`, sorted."""
         folder = require_document(f"{prefix.rstrip('/')}/x")[:-1]
         with suppress(MissingRootError):
-            return sorted({i.key for i in list_all(self.objects, folder) if is_document(i.key)})
+            return sorted({i.key for i in self.objects.listing(folder) if is_document(i.key)})
         return []
 
 

@@ -359,6 +359,17 @@ class TestRun:
         assert answer.code == 2
         assert "no recording nobody in" in answer.err
 
+    def test_a_folder_whose_name_is_no_id_is_refused_with_a_sentence(
+        self, place: Place, command: Command, recording: Path
+    ) -> None:
+        upload(recording, place.root / "uploads", "two words")
+        for words in (("run",), ("register",), ("quarantine",)):
+            answer = command(place, *words)
+            assert answer.code == 0
+            assert "refused: two words in" in answer.err
+            assert "a folder's name is the demonstration id" in answer.err
+        assert command(place, "run", "--strict").code == 1
+
     @pytest.mark.no_cover  # other tests run the same lines
     def test_without_any_upload_there_is_nothing_to_do(
         self, place: Place, command: Command

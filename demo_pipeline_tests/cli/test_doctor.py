@@ -24,7 +24,6 @@ from demo_pipeline.runs.quarantine import quarantine_demonstration
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 from demo_pipeline.store.bucket import Bucket
-from demo_pipeline.store.folder import list_all
 
 
 class Patient:
@@ -183,7 +182,7 @@ def test_a_store_in_a_bucket_is_tried_and_left_as_it_was(
     code, found = patient.doctor()
     assert code == 0
     assert found["store"]["level"] == "ok"
-    assert list(list_all(Bucket(seaweedfs_url, patient.root))) == []
+    assert list(Bucket(seaweedfs_url, patient.root).listing()) == []
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")  # nothing listens there
     code, found = patient.doctor()
     assert code == 1

@@ -131,12 +131,8 @@ def test_more_than_a_tick_may_request_are_one_run_of_many(
     assert look(made, found).keys == []  # in work
 
 
-def test_two_folders_with_one_id_are_refused_by_their_run(made: Bench) -> None:
+def test_a_folder_whose_name_is_no_id_is_refused_and_the_tick_says_so(made: Bench) -> None:
     copy(made, "a b")
-    copy(made, "a_b")
     found = look(made)
-    results = [launched(made, request) for request in found.requests]
-    names = [request.partition_key for request in found.requests]
-    assert [result.success for result in results] == [len({"a b", "a_b"}) == len(names)] * len(
-        names
-    )
+    assert found.keys == []
+    assert "refused: 1 folder of the uploads" in found.skipped

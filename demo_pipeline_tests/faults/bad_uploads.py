@@ -24,7 +24,7 @@ from demo_pipeline.runs.health import incomplete_uploads
 from demo_pipeline.runs.quarantine import list_quarantine
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
-from demo_pipeline.store.names import safe_id
+from demo_pipeline.store.uploads import NAME_RULE
 from demo_pipeline_tests.defs.daemon import ROOT, dagster_home, dagster_process, runs_of, wait_for
 from demo_pipeline_tests.simulator.form import SMALL, script
 from demo_pipeline_tests.simulator.hostile import HOSTILE, hostile_upload
@@ -122,13 +122,13 @@ def write_uploads(root: Path, good: Sequence[str], kinds: Sequence[str]) -> dict
         folder = root / kind
         if kind in HOSTILE:
             hostile_upload(root.parent / "intact", folder, kind)
-            ids[kind] = safe_id(kind)
+            ids[kind] = kind
             continue
         shutil.copytree(root.parent / "intact", folder)
         before = set(os.listdir(root))
         (NAMES | FOLDERS)[kind](folder)
         [name] = (set(os.listdir(root)) - before) or {kind}
-        ids[kind] = safe_id(name)
+        ids[kind] = name
     return ids
 
 
@@ -249,10 +249,15 @@ def _done(workspace: Workspace) -> list[str]:
 
 def _reported(workspace: Workspace, *, incomplete: bool) -> dict[str, str]:
     """What `demo-pipeline quarantine` shows; the daemon waits for files that are missing."""
-    return (incomplete_uploads(workspace) if incomplete else {}) | {
-        record.demonstration: f"{record.stage}: {record.problems[0]['message']}"
-        for record in list_quarantine(workspace.store)
-    }
+    refused = dict.fromkeys(workspace.uploads.misnamed(), NAME_RULE)
+    return (
+        (incomplete_uploads(workspace) if incomplete else {})
+        | refused
+        | {
+            record.demonstration: f"{record.stage}: {record.problems[0]['message']}"
+            for record in list_quarantine(workspace.store)
+        }
+    )
 
 
 def _found(

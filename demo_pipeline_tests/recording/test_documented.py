@@ -235,7 +235,7 @@ def test_the_metadata_is_read_with_its_comments(tmp_path: Path) -> None:
     upload, out = Path(shutil.copytree(SAMPLE, tmp_path / "upload")), tmp_path / "out"
     out.mkdir()
     (upload / "meta.json").write_text(META)
-    build_manifest(upload, "20250304_151816", "20250304_151816", out, RecordingSettings())
+    build_manifest(upload, "20250304_151816", out, RecordingSettings())
     manifest = read_manifest(out)
     assert [warning["code"] for warning in manifest.warnings] == ["json_comments"]
     meta = manifest.parsed_meta()
@@ -251,5 +251,5 @@ def test_the_metadata_without_comments_is_read_without_a_warning(tmp_path: Path)
     upload, out = Path(shutil.copytree(SAMPLE, tmp_path / "upload")), tmp_path / "out"
     out.mkdir()
     (upload / "meta.json").write_text(re.sub(r" // .*", "", META))
-    summary = build_manifest(upload, "demo", "20250304_151816", out, RecordingSettings())
+    summary = build_manifest(upload, "20250304_151816", out, RecordingSettings())
     assert summary["warnings"] == []

@@ -29,13 +29,13 @@ def out(tmp_path: Path) -> Path:
 
 
 def build(upload: Path, out: Path, name: str = SAMPLE) -> dict[str, Any]:
-    return build_manifest(upload, "demo", name, out, RecordingSettings())
+    return build_manifest(upload, name, out, RecordingSettings())
 
 
 def problems_of(upload: Path, out: Path) -> list[tuple[str, str]]:
     with pytest.raises(DemonstrationError) as caught:
         build(upload, out)
-    assert {problem.demonstration for problem in caught.value.problems} == {"demo"}
+    assert {problem.demonstration for problem in caught.value.problems} == {SAMPLE}
     assert all(problem.message and problem.remedy for problem in caught.value.problems)
     assert list(out.iterdir()) == []
     return [(problem.code, problem.location) for problem in caught.value.problems]
@@ -61,7 +61,7 @@ def test_the_other_files_of_newer_recorders_are_recorded_and_decide_nothing(
 def test_a_good_recording(upload: Path, out: Path) -> None:
     summary = build(upload, out)
     manifest = read_manifest(out)
-    assert (manifest.id, manifest.name, manifest.warnings) == ("demo", SAMPLE, ())
+    assert (manifest.id, manifest.name, manifest.warnings) == (SAMPLE, SAMPLE, ())
     assert [file.name for file in manifest.files] == list(RECORDING_FILES)
     for file in manifest.files:
         data = (upload / file.name).read_bytes()
@@ -120,7 +120,7 @@ def test_another_id_in_the_meta_is_a_warning(upload: Path, out: Path) -> None:
     rewrite(upload, id="other")
     assert len(build(upload, out)["warnings"]) == 1
     [warning] = read_manifest(out).warnings
-    assert (warning["code"], warning["demonstration"]) == ("id_differs", "demo")
+    assert (warning["code"], warning["demonstration"]) == ("id_differs", SAMPLE)
 
 
 # --- everything that is wrong, at once
@@ -184,7 +184,7 @@ def test_a_changed_upload_is_noticed(upload: Path, out: Path, change: str) -> No
     with pytest.raises(DemonstrationError) as caught:
         verified_file(upload, "input_log.jsonl", read_manifest(out))
     [problem] = caught.value.problems
-    assert (problem.code, problem.demonstration) == ("upload_changed", "demo")
+    assert (problem.code, problem.demonstration) == ("upload_changed", SAMPLE)
     assert "process this demonstration again" in problem.remedy
 
 

@@ -298,7 +298,6 @@ def triage_inputs(manifest: RecordingManifest, folders: dict[str, Path]) -> Reco
         settings=Settings(),
         folders=folders,
         demonstration=manifest.id,
-        upload_name=manifest.id,
         upload=folders["recordings"],
         manifest=manifest,
     )

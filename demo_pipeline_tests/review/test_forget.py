@@ -21,7 +21,6 @@ from demo_pipeline.runs.stages import DATASET_STAGES, STAGES
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 from demo_pipeline.store.bucket import Bucket
-from demo_pipeline.store.folder import list_all
 from demo_pipeline.store.store import Store
 from demo_pipeline.store.versions import Recipe
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
@@ -202,7 +201,7 @@ def test_in_a_bucket_no_word_and_no_picture_of_it_is_left(
 def downloaded(url: str, folder: Path) -> Path:
     """Every object of a bucket as a file."""
     objects = Bucket(url, folder)
-    for info in list_all(objects, ""):
+    for info in objects.listing():
         target = folder / info.key
         target.parent.mkdir(parents=True, exist_ok=True)
         objects.fetch(info.key, info.etag, target)

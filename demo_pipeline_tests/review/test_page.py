@@ -16,7 +16,6 @@ from demo_pipeline.review.decisions import Judgement, judge
 from demo_pipeline.review.review_store import Reviews, subject_of
 from demo_pipeline.runs.stage_runs import build_stage
 from demo_pipeline.runs.workspace import Workspace
-from demo_pipeline.store.names import safe_id
 from demo_pipeline_tests.browser import chromium
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
 from demo_pipeline_tests.datasets.stores import commit_trajectory
@@ -298,7 +297,7 @@ def test_hostile_text_stays_text(tmp_path: Path, page: Page) -> None:
     typed = ("type", {"text": script})
     target = {"id": "node_1", "role": "button", "name": script}
     told: dict[str, Any] = {"instruction": script, "application": script, "targets": {1: target}}
-    made = make_trajectory(tmp_path, name := safe_id(script), (typed, CLICK), **told)
+    made = make_trajectory(tmp_path, name := "hostile", (typed, CLICK), **told)
     tree = made.path / "steps/001/ui_tree.json"
     document = json.loads(tree.read_text())
     bounds = {"x": 300, "y": 300, "width": 200, "height": 60}

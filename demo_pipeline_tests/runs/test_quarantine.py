@@ -129,7 +129,7 @@ def test_an_unreadable_record_still_quarantines_and_affects_no_other(store, data
 
 def test_ids_that_are_not_safe_are_refused(store):
     for call in (read_quarantine, release):
-        with pytest.raises(StorageError, match="safe_id"):
+        with pytest.raises(StorageError, match="not a demonstration id"):
             call(store, "../d1")
-    with pytest.raises(StorageError, match="safe_id"):
+    with pytest.raises(StorageError, match="not a demonstration id"):
         write_quarantine(store, record("a/b"))

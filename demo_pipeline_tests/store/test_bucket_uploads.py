@@ -11,14 +11,12 @@ from demo_pipeline.files.atomic_write import combined_digest, file_digest
 from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.problems import DemonstrationError
 from demo_pipeline.store.errors import StorageError
-from demo_pipeline.store.names import safe_id
 from demo_pipeline.store.uploads import (
     UploadedDemonstration,
     Uploads,
     _folder_fingerprint,
     listing_fingerprint,
     open_uploads,
-    upload_listing_fingerprint,
 )
 from demo_pipeline_tests.store.making_outputs import Counting
 
@@ -76,10 +74,10 @@ def test_every_folder_is_listed_complete_or_not_and_nothing_else(place: Place) -
     place.objects.put("b", b"an object with a folder's name")
     place.objects.put("empty/", b"")
     assert place.uploads.list_demonstrations() == [
-        UploadedDemonstration("a", "a", ("meta.json",)),
-        UploadedDemonstration("b", "b", RECORDING_FILES),
-        UploadedDemonstration("empty", "empty", ()),
-        UploadedDemonstration("other", "other", ()),
+        UploadedDemonstration("a", ("meta.json",)),
+        UploadedDemonstration("b", RECORDING_FILES),
+        UploadedDemonstration("empty", ()),
+        UploadedDemonstration("other", ()),
     ]
 
 
@@ -90,7 +88,7 @@ def test_a_listing_takes_one_request_for_a_thousand_objects(place: Place) -> Non
     assert len(place.uploads.list_demonstrations()) == 20
     assert place.objects.calls == [("list_objects_v2", "")]
     found = place.uploads.find("demo-7")
-    assert found == UploadedDemonstration("demo-7", "demo-7", RECORDING_FILES)
+    assert found == UploadedDemonstration("demo-7", RECORDING_FILES)
     assert len(place.objects.calls) == 2
 
 
@@ -179,15 +177,15 @@ def test_a_local_identity_is_the_fingerprint_in_the_manifest(recording: Path) ->
 
 
 def test_a_local_upload_has_a_listing_fingerprint_that_a_rewriting_changes(tmp_path: Path) -> None:
-    folder = tmp_path / "my demo"
+    folder = tmp_path / "demo"
     folder.mkdir()
     (folder / "meta.json").write_text("{}")
-    uploads, key = open_uploads(str(tmp_path)), safe_id("my demo")
-    before = upload_listing_fingerprint(uploads, key)
-    assert before == upload_listing_fingerprint(uploads, key) is not None
+    uploads, key = open_uploads(str(tmp_path)), "demo"
+    before = uploads.listed(key)
+    assert before == uploads.listed(key) is not None
     os.utime(folder / "meta.json", ns=(1, 1))
-    assert upload_listing_fingerprint(uploads, key) not in (None, before)
-    assert upload_listing_fingerprint(uploads, "nobody") is None
+    assert uploads.listed(key) not in (None, before)
+    assert uploads.listed("nobody") is None
     identity = uploads.identity(key)
     assert identity == _folder_fingerprint(folder)
     with uploads.open(key, identity):

@@ -150,7 +150,7 @@ def test_forgetting_again_leaves_nothing_that_carries_the_id(killed: Any) -> Non
 def names_in(store: Store, prefix: str) -> list[str]:
     """Keys of a bucket, or paths in a folder; there those of versions begin with a dot."""
     if isinstance(store.objects, Bucket):
-        return [info.key for info in store.objects.list_page(prefix).objects]
+        return [info.key for info in store.objects.listing(prefix)]
     root = Path(store.url)
     paths = (path.relative_to(root).as_posix() for path in root.rglob("*"))
     return [path for path in paths if path.startswith(f".{prefix}" if prefix else "")]

@@ -75,7 +75,7 @@ CALLS: dict[str, tuple[str, Callable[[Bucket, Path], object]]] = {
     "head": ("HEAD", lambda bucket, _: bucket.head("a")),
     "read": ("GET", lambda bucket, _: bucket.read("a")),
     "fetch": ("GET", fetched),
-    "list": ("GET", lambda bucket, _: len(bucket.list_page().objects)),
+    "list": ("GET", lambda bucket, _: len(list(bucket.listing()))),
     "put": ("PUT", lambda bucket, _: bucket.put("b", b"x")),
     "delete": ("DELETE", lambda bucket, _: bucket.delete("b")),
     "parts": ("PUT", put_large),
@@ -112,7 +112,7 @@ def test_trouble_that_stays_has_a_sentence(url: str, script: Script, tmp_path: P
     bucket = Bucket(url, tmp_path)
     script.set("GET", "storm", 99)
     with pytest.raises(S3CallError, match="try again"):
-        bucket.list_page()
+        list(bucket.listing())
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE"])
@@ -131,7 +131,7 @@ def test_a_commit_and_a_prune_do_without_any_one_answer(
             break
     assert script.left
     assert store.verify("sft") == []
-    assert len(store.objects.list_page("versions/").objects) == 2
+    assert len(list(store.objects.listing("versions/"))) == 2
 
 
 ENVIRONMENTS: dict[str, tuple[dict[str, str | None], str]] = {

@@ -311,7 +311,7 @@ def test_erasing_leaves_nothing_that_carries_the_name(either, tmp_path):
     names = [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")]
     assert [name for name in names if carries.search(name)] == []
     if isinstance(either.objects, Bucket):
-        keys = {info.key for info in either.objects.list_page().objects}
+        keys = {info.key for info in either.objects.listing()}
         assert len(keys) == 4
         assert not any(carries.search(key) for key in keys)
     assert seen(either, "events/d2") == FILES

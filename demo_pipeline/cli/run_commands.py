@@ -124,6 +124,7 @@ class _Run:
     record: bool
     workers: int
     known: Sequence[str] = ()
+    imported: Sequence[str] = ()
     refused: bool = False
     results: list["DemonstrationResult"] = field(default_factory=list)
     datasets: list["DatasetOutcome"] = field(default_factory=list)
@@ -131,10 +132,13 @@ class _Run:
 
     def find_uploads(self) -> None:
         """List the uploads; it is a usage error to name others."""
+        from demo_pipeline.runs.imported_trajectories import imported_ids
+
         self.refused = print_skipped(self.workspace)
         self.known = _listed(self.workspace)
-        if unknown := [key for key in self.ids if key not in self.known]:
-            refuse(f"no recording {', '.join(unknown)} in {self.workspace.uploads.url}")
+        self.imported = imported_ids(self.workspace, {*self.known})
+        if unknown := {*self.ids}.difference(self.known, self.imported):
+            refuse(f"no recording {', '.join(sorted(unknown))} in {self.workspace.uploads.url}")
 
     def run(self, *, strict: bool) -> None:
         """Do it, and print what was done."""
@@ -166,7 +170,7 @@ class _Run:
         """Print what would be done."""
         from demo_pipeline.runs.plan import plan
 
-        selection = self._select((self.ids or self.known) if self.force else ())
+        selection = self._select(self._chosen() if self.force else ())
         found = plan(self.workspace, selection.todo, force=self.force)
         alike: dict[str, list[str]] = {}
         for key, reasons in found.demonstrations.items():
@@ -187,7 +191,7 @@ class _Run:
         from demo_pipeline.runs.quarantine import is_quarantined
         from demo_pipeline.runs.stage_runs import is_up_to_date
 
-        workspace, chosen = self.workspace, list(dict.fromkeys(self.ids or self.known))
+        workspace, chosen = self.workspace, self._chosen()
         stale = [k for k in chosen if k in wanted or not _holds(is_up_to_date, workspace, k)]
         todo, quarantined = list[str](), list[str]()
         for key in stale:
@@ -195,6 +199,10 @@ class _Run:
             skipped = skipped and _holds(is_quarantined, workspace, key)
             (quarantined if skipped else todo).append(key)
         return _Selection(todo, quarantined, len(chosen) - len(stale))
+
+    def _chosen(self) -> list[str]:
+        """Those that were named, or all uploads and imported trajectories."""
+        return list(dict.fromkeys(self.ids or [*self.known, *self.imported]))
 
     def _has_trajectories(self) -> bool:
         from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
@@ -243,13 +251,13 @@ class _Run:
         with dagster_instance(self.home) as instance:
             register_partitions(instance, self.known)
             clear_leftovers(self.workspace)
-            again = {*close_dead_runs(instance)}.intersection(self.ids or self.known)
+            again = {*close_dead_runs(instance)}.intersection(self._chosen())
             damaged, remake = self._verify() if self.verify else (set[str](), False)
             force = self.force or remake
             if force or not _holds(tasks_unchanged, self.workspace):
                 self._build_datasets(instance, job_of(TASKS_STAGE), force=force)
-            forced = damaged | {*(self.ids or self.known)} if self.force else damaged
-            everything = {*(self.ids or self.known)} if self.record else set[str]()
+            forced = damaged | {*self._chosen()} if self.force else damaged
+            everything = {*self._chosen()} if self.record else set[str]()
             selection = self._select(forced | again | everything)
             rest = [key for key in selection.todo if key not in forced]
             self._process(instance, [k for k in selection.todo if k in forced], force=True)
@@ -262,13 +270,19 @@ class _Run:
         """Take in each result as it comes; an interruption ends the work that is under way."""
         from demo_pipeline.cli.tables import progress_bar
         from demo_pipeline.defs.local_runs import process
+        from demo_pipeline.runs.imported_trajectories import renew_trajectory
 
         if not ids:
             return
         with progress_bar() as progress:
             shown = progress.add_task("demonstrations", total=len(ids))
+            for key in (key for key in ids if key in self.imported):  # without a partition
+                self.results.append(renew_trajectory(self.workspace, key, force=force))
+                progress.advance(shown)
+            if not (rest := [key for key in ids if key not in self.imported]):
+                return
             running = process(
-                self.workspace, instance, ids, self.workers, command="demo-pipeline", force=force
+                self.workspace, instance, rest, self.workers, command="demo-pipeline", force=force
             )
             with closing(running):
                 for result in running:

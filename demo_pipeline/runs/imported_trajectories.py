@@ -2,10 +2,10 @@
 
 Belongs here: the version that such a trajectory becomes, and building what follows from it alone.
 Its recipe names the files it was copied from instead of a recording, so that nobody takes it for
-one; the stages before it have no output, and `run`, which goes by uploads, leaves it alone.
+one; the stages before it have no output, and `run` renews those after it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,21 +17,26 @@ from demo_pipeline.importers.desktopd_trajectories import copy_trajectory, files
 from demo_pipeline.importers.import_recordings import ImportOutcome, ImportState
 from demo_pipeline.importers.source_recording import FoundRecording, UnreadableSourceError
 from demo_pipeline.importers.upload_folder import Given, given_for
-from demo_pipeline.problems import DemonstrationError, errors
+from demo_pipeline.problems import DemonstrationError, Problem, errors
 from demo_pipeline.recording.meta import Meta
 from demo_pipeline.runs.build import build_if_stale
-from demo_pipeline.runs.results import Status
-from demo_pipeline.runs.stage_runs import build_stage
-from demo_pipeline.runs.stages import STAGES
+from demo_pipeline.runs.failures import DefectError, TransientError
+from demo_pipeline.runs.results import DemonstrationResult, Status
+from demo_pipeline.runs.stage_runs import (
+    IMPORTED_FILES,
+    RefusedError,
+    build_stage,
+    imported_trajectory,
+    stages_after_import,
+)
 from demo_pipeline.runs.task_catalog import match_meta
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.store.names import is_safe_id
-from demo_pipeline.store.store import Store
 from demo_pipeline.store.uploads import NAME_RULE
 from demo_pipeline.store.versions import CheckOutcome, Recipe, Staging
+from demo_pipeline.trajectories.provenance import recorded_outcome
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
-_FILES = "imported_files"  # in the recipe; a trajectory of a recording has its stages there
 _FORM = "1"  # of what is written of an imported trajectory; raised when it is other bytes
 
 
@@ -45,7 +50,7 @@ def import_trajectory(workspace: Workspace, found: FoundRecording, options: Give
         return ImportOutcome(found.folder, ImportState.REFUSED, sentences=(NAME_RULE,))
     output = TRAJECTORIES_STAGE.output(key)
     known = workspace.store.published(output) is not None
-    if known and not is_imported_trajectory(workspace.store, key):
+    if known and imported_trajectory(workspace.store, key) is None:
         sentence = f"the store has a demonstration of the id {key}, made from a recording"
         return ImportOutcome(found.folder, ImportState.REFUSED, sentences=(sentence,))
     files = ((name, file_digest(found.folder / name).sha256) for name in files_of(found.folder))
@@ -53,7 +58,7 @@ def import_trajectory(workspace: Workspace, found: FoundRecording, options: Give
         given = given_for(found, options)
         match = match_meta(workspace, _as_meta(found.folder))
         inputs = {
-            _FILES: combined_digest(files),
+            IMPORTED_FILES: combined_digest(files),
             "osworld": match.fingerprint,
             "given": given.platform,
         }
@@ -69,7 +74,7 @@ def import_trajectory(workspace: Workspace, found: FoundRecording, options: Give
             return [CheckOutcome("desktopd_trajectory", not errors(problems), problems)]
 
         status = build_if_stale(workspace.store, output, recipe, build, check, force=False).status
-        for stage in _following():
+        for stage in stages_after_import():
             build_stage(workspace, stage, key)
     except UnreadableSourceError as error:
         return ImportOutcome(found.folder, ImportState.REFUSED, sentences=(str(error),))
@@ -82,27 +87,35 @@ def import_trajectory(workspace: Workspace, found: FoundRecording, options: Give
     return ImportOutcome(found.folder, state, key, ("there is no recording of it",))
 
 
-def is_imported_trajectory(store: Store, demonstration: str) -> bool:
-    """Whether the trajectory of this id was imported, so that it has no recording."""
-    current = store.published(TRAJECTORIES_STAGE.output(demonstration))
-    return current is not None and _FILES in current.manifest.recipe.inputs
+def imported_ids(workspace: Workspace, recorded: Collection[str]) -> list[str]:
+    """The ids of imported trajectories; `recorded` are those of the uploads, which are none."""
+    store = workspace.store
+    trajectories = (name.rpartition("/")[2] for name in store.outputs(TRAJECTORIES_STAGE.folder))
+    others = (key for key in trajectories if key not in recorded)
+    return [key for key in others if imported_trajectory(store, key) is not None]
+
+
+def renew_trajectory(workspace: Workspace, key: str, *, force: bool) -> DemonstrationResult:
+    """Build the stages after an imported trajectory that are not up to date."""
+    current = imported_trajectory(workspace.store, key)
+    made = current.manifest.summary if current else {}
+    stage = TRAJECTORIES_STAGE
+    try:
+        for stage in stages_after_import():
+            build_stage(workspace, stage, key, force=force)
+    except RefusedError as error:
+        return DemonstrationResult(key, Status.REJECTED, {}, stage.name, error.problems)
+    except (TransientError, DefectError) as error:
+        problem = Problem("run_failed", ".", f"{error}", demonstration=key)
+        return DemonstrationResult(key, Status.FAILED, {}, stage.name, (problem,))
+    outcome = recorded_outcome("completed", success=bool(made.get("success")))
+    return DemonstrationResult(key, Status.BUILT, {**made, "outcome": outcome})
 
 
 def _require_valid(folder: Path, key: str) -> None:
     """Raise `DemonstrationError` with what deviates from the format."""
     if problems := errors(validate_trajectory(folder, key)):
         raise DemonstrationError(problems)
-
-
-def _following() -> list[Any]:
-    """The stages after `trajectories` that need nothing of a recording, in order."""
-    built = {TRAJECTORIES_STAGE.name}
-    found = []
-    for stage in STAGES:
-        if stage.inputs and set(stage.inputs) <= built:
-            found.append(stage)
-            built.add(stage.name)
-    return found
 
 
 def _as_meta(folder: Path) -> Meta:

@@ -40,11 +40,13 @@ from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.stage import Check, Need, SourceInput, Stage, Summary
 from demo_pipeline.store.errors import MissingOutput, OutputError
 from demo_pipeline.store.names import is_safe_id
+from demo_pipeline.store.store import Store
 from demo_pipeline.store.uploads import changed_while_read
 from demo_pipeline.store.versions import CheckOutcome, Recipe, Staging, Version
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
 AFTER_INPUTS = "perhaps, when what it reads has changed"
+IMPORTED_FILES = "imported_files"  # in the recipe of a trajectory without a recording
 _CHANGED = "upload_changed"
 _LOG = logging.getLogger(__package__)
 
@@ -71,6 +73,23 @@ def is_up_to_date(workspace: Workspace, demonstration: str) -> bool:
         return False
 
 
+def imported_trajectory(store: Store, demonstration: str) -> Version | None:
+    """The trajectory of this id, if it was imported, so that it has no recording."""
+    current = store.published(TRAJECTORIES_STAGE.output(demonstration))
+    imported = current is not None and IMPORTED_FILES in current.manifest.recipe.inputs
+    return current if imported else None
+
+
+def stages_after_import() -> list[AStage]:
+    """The stages after `trajectories` that need nothing of a recording, in order."""
+    built, found = {TRAJECTORIES_STAGE.name}, list[AStage]()
+    for stage in STAGES:
+        if stage.inputs and set(stage.inputs) <= built:
+            found.append(stage)
+            built.add(stage.name)
+    return found
+
+
 def stale_stages(workspace: Workspace, demonstration: str) -> Iterator[tuple[str, str]]:
     """Yield each stage that a run would build, and why.
 
@@ -79,7 +98,12 @@ def stale_stages(workspace: Workspace, demonstration: str) -> Iterator[tuple[str
         MissingOutput: an output has lost a file.
     """
     store, versions = workspace.store, dict[str, Version]()
-    for stage in STAGES:
+    stages: Sequence[AStage] = STAGES
+    if store.current(RAW_RECORDINGS_STAGE.output(demonstration)) is None:
+        imported = imported_trajectory(store, demonstration)
+        if imported is not None:
+            versions, stages = {TRAJECTORIES_STAGE.name: imported}, stages_after_import()
+    for stage in stages:
         current = store.current(stage.output(demonstration))
         if current is None or not versions.keys() >= set(stage.inputs):
             yield stage.name, "there is no version" if current is None else AFTER_INPUTS

@@ -8,7 +8,7 @@ import pytest
 
 from demo_pipeline.desktopd.trajectory_reader import read_trajectory
 from demo_pipeline.runs.datasets import run_dataset_stage
-from demo_pipeline.runs.imported_trajectories import is_imported_trajectory
+from demo_pipeline.runs.stage_runs import imported_trajectory
 from demo_pipeline.trajectories.provenance import read_provenance
 from demo_pipeline_tests.importers.conftest import run_command, run_import
 from demo_pipeline_tests.named_stages import SFT_STAGE
@@ -39,7 +39,7 @@ def test_it_is_published_and_a_dataset_has_it(foreign: Path, tmp_path: Path) -> 
     assert "1 of 1: there is no recording of it" in result.stderr
     workspace = open_workspace(tmp_path)
     folder, version = workspace.store.open("trajectories/traj_form_001")
-    assert is_imported_trajectory(workspace.store, "traj_form_001")
+    assert imported_trajectory(workspace.store, "traj_form_001")
     assert "imported_files" in version.manifest.recipe.inputs
     theirs, ours = read_trajectory(foreign), read_trajectory(folder)
     assert [step.action for step in ours.steps] == [step.action for step in theirs.steps]
@@ -71,6 +71,25 @@ def test_again_it_is_there_and_a_recording_of_its_name_stays(
     result = run_import(other)
     assert result.exit_code == 1
     assert "the store has a demonstration of the id first, made from a recording" in result.stderr
+
+
+def test_run_renews_what_follows_from_it(foreign: Path, tmp_path: Path) -> None:
+    (foreign / "import.json").write_text('{"platform": "linux"}')
+    run_import(foreign)
+    store = open_workspace(tmp_path).store
+    before = store.published("records/traj_form_001")
+    assert "1 up to date" in run_command("run").stdout
+    noted = run_command("annotate", "traj_form_001", "--provider", "rule")
+    assert noted.exit_code == 0, noted.output
+    assert "traj_form_001: annotations (" in run_command("run", "--dry-run").stdout
+    result = run_command("run")
+    assert "1 done, 0 quarantined" in result.stdout, result.output
+    after = store.published("records/traj_form_001")
+    assert before is not None
+    assert after is not None
+    assert after.content != before.content
+    assert "1 up to date" in run_command("run").stdout
+    assert run_command("run", "traj_form_001", "--force").exit_code == 0
 
 
 def test_inspect_says_that_there_is_no_recording(foreign: Path) -> None:

@@ -41,6 +41,7 @@ from demo_pipeline.trajectories.provenance import (
     ProvenanceRow,
     has_picture,
     hidden_rows,
+    recorded_outcome,
 )
 from demo_pipeline.trajectories.trajectory_loading import (
     DatasetTrajectory,
@@ -228,13 +229,6 @@ def _of_each_step(
     }
 
 
-def recorded_outcome(status: str | None, *, success: bool) -> str:
-    """`done`, `failed` or `aborted`, by the result and what the recorder noted in `status`."""
-    if success:
-        return "done"
-    return "failed" if status == "completed" else "aborted"
-
-
 def _screenshot(row: ProvenanceRow) -> str:
     return f"trajectories/{row['trajectory_id']}/steps/{row['step_index']:03d}/screenshot.png"
 
@@ -277,7 +271,7 @@ INDEX_STEPS_SCHEMA = pa.schema(
             ),
             {
                 "application instruction screenshot": TEXT,
-                "outcome": one_of("done", "failed", "aborted"),
+                "outcome": one_of("done", "failed", "aborted", "unknown"),
                 "split": one_of(*Split),
             },
         ),

@@ -33,6 +33,7 @@ from demo_pipeline.trajectories.provenance import (
     HiddenAction,
     HiddenActions,
     ProvenanceRow,
+    recorded_outcome,
 )
 from demo_pipeline.trajectories.trajectory_loading import (
     DatasetTrajectory,
@@ -51,6 +52,7 @@ COUNTED_COLUMNS = (
 # Of the records: what is known of the trajectory as recorded, and what people corrected in it.
 TRAJECTORY_FILE, CORRECTIONS_FILE = "trajectory.jsonl", "corrections.json"
 NOT_APPROVED = "not_approved"
+UNKNOWN_OUTCOME = "unknown_outcome"
 NOTES_FILE = "notes.json"  # of the records: what is annotated
 BAD_STEP = "bad_step"  # why a step that somebody marked gives no record
 _COUNTED_SCHEMA = pa.schema([PROVENANCE_SCHEMA.field(name) for name in COUNTED_COLUMNS])
@@ -440,12 +442,13 @@ def _graded(head: Head, settings: DatasetSettings) -> str:
 def _left_out(head: Head, settings: DatasetSettings) -> str:
     """Why a trajectory takes no part; empty when it does.
 
-    A demonstration whose `status` is not `completed` is aborted, whatever its `reason` is.
+    A demonstration whose `status` is not `completed` is aborted, whatever its `reason` is; one
+    without a status counts like those, by its own name.
     """
-    aborted = bool(head.steps) and head.status != "completed"
-    included = settings.include_aborted if aborted else settings.include_failed
+    outcome = recorded_outcome(head.status, success=head.success) if head.steps else "failed"
+    included = settings.include_failed if outcome == "failed" else settings.include_aborted
     if not head.success and not included:
-        return "aborted" if aborted else "failed"
+        return UNKNOWN_OUTCOME if outcome == "unknown" else outcome
     if head.osworld_task_id and not settings.include_contaminated:
         return "contaminated"
     return _graded(head, settings)

@@ -33,6 +33,7 @@ from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, STAGES
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 from demo_pipeline.stage import DATASETS_JOB, DEMONSTRATION_JOB
+from demo_pipeline.trajectories.provenance import recorded_outcome
 
 KILLED = "its process ended without an error: killed, or out of memory"
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
@@ -154,19 +155,14 @@ def _result(workspace: Workspace, key: str, ended: _Ended) -> DemonstrationResul
 
 
 def trajectory_summary(workspace: Workspace, key: str) -> Mapping[str, Any]:
-    """The summary of a trajectory, with the `outcome` that the recorder noted; empty without one.
-
-    `done`; `failed`: completed, and the task is not done; `aborted`: not completed.
-    """
+    """The summary of a trajectory, with its `recorded_outcome`; empty without one."""
     raw, trajectory = (
         workspace.store.current(f"{folder}/{key}") for folder in ("recordings", "trajectories")
     )
     if raw is None or trajectory is None:
         return {}
-    completed = raw.manifest.summary.get("status") == "completed"
-    undone = "failed" if completed else "aborted"
-    made = trajectory.manifest.summary
-    return {**made, "outcome": "done" if made.get("success") else undone}
+    made, status = trajectory.manifest.summary, raw.manifest.summary.get("status")
+    return {**made, "outcome": recorded_outcome(status, success=bool(made.get("success")))}
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ from demo_pipeline.exports.record_checks import (
 from demo_pipeline.exports.step_facts import CANVAS, is_off_screen
 from demo_pipeline.files.base_model import Document
 from demo_pipeline.settings import DatasetSettings
-from demo_pipeline.trajectories.provenance import INCOMPLETE, has_picture
+from demo_pipeline.trajectories.provenance import INCOMPLETE, has_picture, recorded_outcome
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 
 STEP_LABELS_SCHEMA_FILE = "step_labels.schema.json"
@@ -64,7 +64,9 @@ class StepLabelsRow(Document):
     id: str = Field(pattern=r"^[A-Za-z0-9_-]+$")
     trajectory_id: str
     application: str
-    outcome: Literal["success", "failed", "aborted"] = Field(description="as recorded or reviewed")
+    outcome: Literal["success", "failed", "aborted", "unknown"] = Field(
+        description="as recorded or reviewed"
+    )
     steps: int = Field(ge=1, description="number of steps, of those with labels")
     prompt: str = Field(min_length=1, description="the instruction")
     completions: list[str] = Field(min_length=1)
@@ -243,12 +245,12 @@ def _labelled(made_of: Source) -> dict[str, Any]:
         text = action_text(step.action.action_type, step.action.parameters)
         completions.append("\n".join([*map(hidden_words, hidden.before(step.index)), text]))
     status = made_of.rows[trajectory.steps[0].index]["status"]
-    failed = "failed" if status == "completed" else "aborted"
+    outcome = recorded_outcome(status, success=trajectory.result.success)
     return {
         "id": cudag_id(trajectory.id),
         "trajectory_id": made_of.id,
         "application": made_of.application,
-        "outcome": "success" if trajectory.result.success else failed,
+        "outcome": "success" if outcome == "done" else outcome,
         "steps": len(trajectory.steps),
         "prompt": made_of.instruction,
         "completions": completions,
@@ -266,7 +268,7 @@ FORM = Form(
     description="Demonstrations for reward models, in TRL's form of stepwise supervision: a label "
     "per step of those that did their task or were reviewed, and a label per demonstration of all. "
     "Failed and rejected demonstrations are in this export, and in no other.",
-    code_version="12",
+    code_version="13",
     kinds=frozenset({"parquet"}),
     settings=("max_hidden_share",),
     exclusions=("off_screen", "missing_frame", "no_step", INCOMPLETE),

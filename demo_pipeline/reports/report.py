@@ -15,7 +15,6 @@ from typing import Any
 import jinja2
 
 from demo_pipeline import __version__
-from demo_pipeline.datasets.index import recorded_outcome
 from demo_pipeline.desktopd.models import TypeParameters
 from demo_pipeline.desktopd.trajectory_reader import StepFiles
 from demo_pipeline.files.shown_text import counted
@@ -34,7 +33,7 @@ from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.store.errors import MissingOutput, OutputError
 from demo_pipeline.store.store import Store
 from demo_pipeline.trajectories.overlay import label_of
-from demo_pipeline.trajectories.provenance import ProvenanceRow
+from demo_pipeline.trajectories.provenance import ProvenanceRow, recorded_outcome
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory, load
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 

@@ -20,6 +20,7 @@ _DEMONSTRATIONS = {
     "failed": "failed demonstration",
     "incomplete": "demonstration with too many hidden actions",
     "quarantined": "quarantined demonstration",
+    "unknown_outcome": "demonstration of unknown outcome",
     "unreadable": "unreadable demonstration",
 }
 

@@ -180,6 +180,18 @@ PROVENANCE_SCHEMA = described_schema(
 )
 
 
+def recorded_outcome(status: str | None, *, success: bool) -> str:
+    """How a demonstration ended: `done`, `failed`, `aborted`, or `unknown`.
+
+    By its result, and what the recorder noted in `status`: `unknown` is one that says nothing.
+    """
+    if success:
+        return "done"
+    if not status:
+        return "unknown"
+    return "failed" if status == "completed" else "aborted"
+
+
 def has_picture(row: ProvenanceRow) -> bool:
     """Whether a step has a screenshot: a frame of its film, or one that was imported with it."""
     return row["pts"] is not None or row["reason_code"] == IMPORTED

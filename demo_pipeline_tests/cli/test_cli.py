@@ -308,7 +308,11 @@ class TestRun:
 
     @pytest.mark.parametrize(
         ("recorded", "outcome"),
-        [(("done", "fail"), "failed"), (("completed", "in-progress"), "aborted")],
+        [
+            (("done", "fail"), "failed"),
+            (("completed", "in-progress"), "aborted"),
+            (('"completed"', '""'), "unknown"),
+        ],
     )
     def test_the_recorded_outcome_and_what_is_left_out_are_shown(
         self,
@@ -329,7 +333,8 @@ class TestRun:
             left_out = [line for line in answer.out.splitlines() if line.startswith("left out of")]
             exports, everything = sorted(left_out, key=len)
             assert exports.startswith("left out of sft_samples, messages_dataset, cudag_dataset: ")
-            assert f"1 {outcome} demonstration" in exports
+            unknown = "1 demonstration of unknown outcome"
+            assert (unknown if outcome == "unknown" else f"1 {outcome} demonstration") in exports
             assert "1 demonstration of a benchmark task" in exports
             assert everything.endswith("trajectory_index: 1 quarantined demonstration")
 

@@ -10,7 +10,7 @@ moved; its message says when it was taken. So the film gets the times of the mes
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -73,21 +73,25 @@ def _read(found: FoundRecording) -> SourceRecording:
     size = film_shape(film)[:2]
     taken = _taken(frames)
     zero = min(taken.values(), default=frames[0].time)
-    place = _CapturedPlace(shown, frames, size)
-    inputs = _messages(log, [], ("mouse", "keyboard"))
-    outside = (
-        "what lies outside of the captured window"
-        if place.is_window
-        else "which display was captured: it is taken for the one at the desktop's origin"
-    )
+    inputs = ("mouse", "keyboard")
+    place = _CapturedPlace(shown, frames, size, _presses(_messages(log, [], inputs)))
+    if not place.is_known:
+        damaged.append(
+            f"{log.name}: presses lie outside of a film of the first display, and the log does not "
+            "say which display was filmed: where they were is left out"
+        )
     return SourceRecording(
         recorded_at=moment(zero, log),
         platform="windows",
-        lines=(line for message in inputs for line in _lines(message, place, left_out)),
+        lines=(
+            line
+            for message in _messages(log, [], inputs)
+            for line in _lines(message, place, left_out)
+        ),
         film=(FilmPart(film, times_s=_in_film(taken, zero)),),
         film_zero_ms=zero,
         screen=size,
-        lost=[*_LOST, outside],
+        lost=[*_LOST, *place.lost],
         left_out=left_out,
         damaged=damaged,
     )
@@ -173,11 +177,16 @@ class _CapturedPlace:
     """Which part of the desktop the film shows, from when on.
 
     The film is of a window if windows are reported that are larger than it by their invisible
-    border; else of the display whose corner is the desktop's origin.
+    border; else of a display: of the one whose corner is the desktop's origin, if all `presses`
+    lie on it. Otherwise it may be of any, and no place is known.
     """
 
     def __init__(
-        self, messages: Sequence[_Message], frames: Sequence[_Message], film: tuple[int, int]
+        self,
+        messages: Sequence[_Message],
+        frames: Sequence[_Message],
+        film: tuple[int, int],
+        presses: Iterable[tuple[float, float]],
     ) -> None:
         self._shape = next(filter(None, map(_source_shape, frames)), film)
         ratios = (film[0] / self._shape[0], film[1] / self._shape[1])
@@ -186,6 +195,9 @@ class _CapturedPlace:
         windows = [message for message in messages if message.topic == "window"]
         corners = ((m.time, self._corner(m.data.get("rect"))) for m in windows)
         self._corners = [(time, corner) for time, corner in corners if corner is not None]
+        width, height = self._shape
+        on_first = all(0 <= x < width and 0 <= y < height for x, y in presses)
+        self.is_known = bool(self._corners) or on_first
 
     def _corner(self, rect: Any) -> tuple[float, float] | None:
         """The corner of the film for a window of this rectangle; None if it is not the window."""
@@ -200,16 +212,28 @@ class _CapturedPlace:
         return left + border, top + down - border
 
     @property
-    def is_window(self) -> bool:
-        """Whether the film is of a window."""
-        return bool(self._corners)
+    def lost(self) -> list[str]:
+        """What the film does not show of the desktop, as sentences."""
+        if self._corners:
+            return ["what lies outside of the captured window"]
+        return ["which display was captured: the one at the desktop's origin, as far as is known"]
 
-    def of(self, x: float, y: float, time: float) -> dict[str, float]:
+    def of(self, x: float, y: float, time: float) -> dict[str, float | None]:
         """A place of the desktop as pixels of the film, which may be outside it."""
+        if not self.is_known:
+            return {"x": None, "y": None}
         left, top = next((c for at, c in reversed(self._corners) if at <= time), (None, None))
         if left is None or top is None:
             left, top = self._corners[0][1] if self._corners else (0.0, 0.0)
         return {"x": (x - left) * self._scale[0], "y": (y - top) * self._scale[1]}
+
+
+def _presses(inputs: Iterable[_Message]) -> Iterator[tuple[float, float]]:
+    """Yield where buttons and the wheel were used; moves may go beyond every display's edge."""
+    for _, _, data in inputs:
+        x, y = number(data.get("x")), number(data.get("y"))
+        if data.get("event_type") in {"click", "scroll"} and x is not None and y is not None:
+            yield x, y
 
 
 def _source_shape(frame: _Message) -> tuple[float, float] | None:

@@ -81,13 +81,19 @@ def _as_matroska(film: Path, out: Path, *, late: bool) -> None:
 
 
 def owamcap(
-    folder: Path, out: Path, name: str = "clip", *, window: bool = True, late: bool = False
+    folder: Path,
+    out: Path,
+    name: str = "clip",
+    *,
+    window: bool = True,
+    late: bool = False,
+    corner: tuple[int, int] = (0, 0),
 ) -> Path:
     """NAME.mcap and NAME.mkv: of a window at `MOVED`, or of a display; its film may be `late`."""
     out.mkdir(parents=True, exist_ok=True)
     film = out / f"{name}.mkv"
     _as_matroska(folder / "recording.mp4", film, late=late)
-    left, top = MOVED if window else (0, 0)
+    left, top = MOVED if window else corner
     zero = began(folder)
     messages: list[tuple[float, str, dict[str, Any]]] = []
     if window:

@@ -13,7 +13,7 @@ from demo_pipeline.recording.key_names import lookup
 from demo_pipeline.recording.manifest import examine
 from demo_pipeline.settings import RecordingSettings
 from demo_pipeline_tests.importers import source_forms
-from demo_pipeline_tests.importers.conftest import Import
+from demo_pipeline_tests.importers.conftest import Import, run_import
 from demo_pipeline_tests.importers.source_forms import began, film_times, log_of
 
 POINTER = {"mousemove", "mousedown", "mouseup", "mousewheel"}
@@ -80,6 +80,20 @@ def test_where_a_tool_knows_the_first_picture_the_log_says_it(
 def test_the_film_of_a_display_is_not_moved(form: Path, tmp_path: Path, bring: Import) -> None:
     source = source_forms.owamcap(form, tmp_path / "source", window=False)
     assert [line[2] for line in input_of(bring(source))] == [line[2] for line in input_of(form)]
+
+
+def test_a_film_that_may_be_of_a_second_display_gets_no_places(form: Path, tmp_path: Path) -> None:
+    clip = source_forms.owamcap(form, tmp_path / "source", window=False, corner=(640, 0))
+    result = run_import(clip, "--to", tmp_path / "uploads")
+    assert result.exit_code == 1
+    assert "does not say which display was filmed" in " ".join(result.stderr.split())
+    [folder] = (tmp_path / "uploads").iterdir()
+    events = list(input_of(folder))
+    assert {place for _, _, place, _ in events} == {None}
+    theirs = [line for line in input_of(form) if line[1] != "mousemove"]
+    assert [(event, what) for _, event, _, what in events] == [
+        (event, what) for _, event, _, what in theirs
+    ]
 
 
 def test_pictures_have_the_times_at_which_they_were_taken(

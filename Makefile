@@ -58,7 +58,7 @@ help-dev:
 	@echo '  make fuzz           a million damaged lines and 2,000 damaged logs (minutes)'
 	@echo '  make consumers      the datasets in TRL, LLaMA-Factory, Axolotl … (10 GB of packages)'
 	@echo '  make faults         the command line killed 150 times, 60 bad uploads (an hour)'
-	@echo '  make kills          the daemon killed 20 times, an upload each (20 minutes)'
+	@echo '  make kills          run and its workers killed 15 times, the daemon 20 times (an hour)'
 	@echo '  make backfill       1,000 partitions, cancelled half-way and launched again (minutes)'
 	@echo '  make ray            a backfill on Ray, Postgres and S3, workers killed (minutes)'
 	@echo '  make setup-dev      install, with the packages for tests and lint'
@@ -195,6 +195,7 @@ faults: setup-dev
 	@$(BIN)/python -m demo_pipeline_tests.faults.races
 
 kills: setup-dev
+	@$(BIN)/python -m demo_pipeline_tests.faults.killed_runs $(KILLED)
 	@$(BIN)/python -m demo_pipeline_tests.faults.killed_daemon $(KILLS)
 
 backfill: setup-dev

@@ -1,19 +1,30 @@
 """The picture of the assets and their dependencies, drawn from the registries of stages.
 
-Belongs here: the layout. An arrow that follows from others is left out.
+Belongs here: the layout; a colour is a group, which Dagster's lineage opens with as one box. An
+arrow that follows from others is left out.
 """
 
 from collections.abc import Iterator, Mapping
 from functools import cache
 
+from demo_pipeline.defs.evaluation import EVALUATION_SCORES
+from demo_pipeline.defs.partitions import group_of
+from demo_pipeline.exports.dataset_stages import INDEX_STAGE
+from demo_pipeline.review.review_store import REVIEWS
 from demo_pipeline.runs.quarantine_table import QUARANTINE_STAGE
-from demo_pipeline.runs.stages import DATASET_STAGES, STAGE_BY_NAME, STAGES, upstream
+from demo_pipeline.runs.stages import DATASET_STAGES, STAGES, upstream
 from demo_pipeline.runs.task_catalog import TASKS_STAGE
-from demo_pipeline.stage import Need, Stage
+from demo_pipeline.stage import RECORDS, Need
 
-_ALL: tuple[Stage, ...] = (*STAGES, *DATASET_STAGES)
 _WIDTH, _HEIGHT, _GAP_X, _GAP_Y, _EDGE = 126, 30, 18, 12, 10
-_DEMONSTRATION, _DATASET = "#dbeafe", "#fef3c7"  # colours of the two groups
+_COLOURS = {  # of the groups; the rest, each a group by itself, is the way to a trajectory
+    "tasks": "#e2e8f0",
+    "records": "#fae8ff",
+    "inspection": "#dcfce7",
+    "datasets": "#fef3c7",
+    "evaluations": "#ffe4e6",
+}
+_WAY = "#dbeafe"
 
 
 def asset_inputs() -> dict[str, tuple[str, ...]]:
@@ -22,6 +33,8 @@ def asset_inputs() -> dict[str, tuple[str, ...]]:
     inputs |= {stage.name: set(upstream(stage)) for stage in DATASET_STAGES}
     for stage in STAGES:
         inputs[stage.name] |= {TASKS_STAGE.name} if Need.TASK in stage.needs else set()
+    inputs[RECORDS].add(REVIEWS)
+    inputs |= {REVIEWS: set(), EVALUATION_SCORES: {INDEX_STAGE.name}}
 
     @cache
     def above(name: str) -> frozenset[str]:
@@ -47,10 +60,7 @@ def asset_graph() -> str:
             '<g fill="none" stroke="#64748b" stroke-width="1.2">\n',
             *_arrows(inputs, places),
             "</g>\n",
-            *(
-                _box(name, places[name], _DEMONSTRATION if name in STAGE_BY_NAME else _DATASET)
-                for name in inputs
-            ),
+            *(_box(name, places[name], _COLOURS.get(group_of(name), _WAY)) for name in inputs),
             "</svg>\n",
         ]
     )

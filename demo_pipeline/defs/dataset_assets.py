@@ -20,12 +20,11 @@ import dagster as dg
 from demo_pipeline.datasets.dataset_inputs import CommittedTrajectories
 from demo_pipeline.defs import reporting
 from demo_pipeline.defs.partitions import (
-    DATASETS_GROUP,
-    DEMONSTRATIONS_GROUP,
     FORCE_TAG,
     OWNERS,
     PARTITION_TAG,
     UNFINISHED,
+    group_of,
 )
 from demo_pipeline.defs.resources import Roots
 from demo_pipeline.exports.record_stages import RECORDS_STAGE
@@ -98,7 +97,7 @@ def _asset(stage: Stage[Any], parents: Sequence[str]) -> dg.AssetsDefinition:
         name=stage.name,
         deps=[name for name in stage.inputs if name not in TRAINING_EXPORTS],
         op_tags={_PRIORITY: "1" if stage.name in TRAINING_EXPORTS else "0"},
-        group_name=DEMONSTRATIONS_GROUP if stage is QUARANTINE_STAGE else DATASETS_GROUP,
+        group_name=group_of(stage.name),
         kinds=set(stage.kinds),
         owners=OWNERS,
         description=stage.description,
@@ -346,7 +345,7 @@ def instance_runs(instance: dg.DagsterInstance, run_key: str) -> Sequence[dg.Run
 
 _SPEC = dg.AssetSpec(
     REVIEWS,
-    group_name=DEMONSTRATIONS_GROUP,
+    group_name=group_of(REVIEWS),
     owners=OWNERS,
     kinds={"json"},
     code_version="1",

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import dagster as dg
 
 from demo_pipeline.defs import reporting
-from demo_pipeline.defs.partitions import DEMONSTRATIONS, DEMONSTRATIONS_GROUP, FORCE_TAG, OWNERS
+from demo_pipeline.defs.partitions import DEMONSTRATIONS, FORCE_TAG, OWNERS, group_of
 from demo_pipeline.defs.resources import Roots
 from demo_pipeline.observation.observation_stages import SCREENSHOTS_STAGE
 from demo_pipeline.problems import Problem
@@ -38,7 +38,7 @@ def demonstration_asset(stage: AStage) -> dg.AssetsDefinition:
         deps=[*stage.inputs, *([OSWORLD_TASKS] if Need.TASK in stage.needs else [])],
         partitions_def=DEMONSTRATIONS,
         check_specs=checks,
-        group_name=DEMONSTRATIONS_GROUP,
+        group_name=group_of(stage.name),
         kinds=set(stage.kinds),
         owners=OWNERS,
         description=stage.description,

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from demo_pipeline.defs import reporting
 from demo_pipeline.defs.dataset_assets import watching
-from demo_pipeline.defs.partitions import DATASETS_GROUP, FORCE_TAG, OWNERS
+from demo_pipeline.defs.partitions import FORCE_TAG, OWNERS, group_of
 from demo_pipeline.defs.reporting import package_log
 from demo_pipeline.defs.resources import Roots
 from demo_pipeline.evaluation.scoring import PREDICTIONS, SCORES_SCHEMA
@@ -43,7 +43,7 @@ class _EvaluationConfig(dg.Config):
 
 @dg.asset(
     name=EVALUATION_SCORES,
-    group_name=DATASETS_GROUP,
+    group_name=group_of(EVALUATION_SCORES),
     deps=[INDEX_STAGE.name],
     kinds={"parquet"},
     owners=OWNERS,

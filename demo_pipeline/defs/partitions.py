@@ -9,8 +9,15 @@ import dagster as dg
 
 PARTITIONS_NAME = "demonstrations"
 DEMONSTRATIONS = dg.DynamicPartitionsDefinition(name=PARTITIONS_NAME)
-# Of assets: the stages with what else is of demonstrations, and the datasets.
-DEMONSTRATIONS_GROUP, DATASETS_GROUP = "demonstrations", "datasets"
+# Dagster opens its lineage with every group closed as one box. So an asset of the way from a
+# recording to a trajectory is a group by itself: the way is what people see first.
+_WAY = ("raw_recordings", "events", "actions", "screenshots", "ui_trees", "trajectories")
+_GROUPS = {
+    "tasks": ("osworld_tasks",),
+    "records": ("redactions", "annotations", "reviews", "records"),
+    "inspection": ("contact_sheets", "triage", "quarantine"),
+    "evaluations": ("evaluation_scores",),
+}
 OWNERS = ["team:demonstrations"]
 PARTITION_TAG = "dagster/partition"
 FORCE_TAG = "demo_pipeline/force"  # "true" builds what did not change, too
@@ -22,6 +29,12 @@ UNFINISHED = [
     dg.DagsterRunStatus.STARTED,
     dg.DagsterRunStatus.CANCELING,
 ]
+
+
+def group_of(asset: str) -> str:
+    """The group of an asset in the UI; `datasets` are all that no other group names."""
+    others = (group for group, names in _GROUPS.items() if asset in names)
+    return asset if asset in _WAY else next(others, "datasets")
 
 
 def unregistered(instance: dg.DagsterInstance, ids: Iterable[str]) -> list[str]:

@@ -46,7 +46,7 @@ def made(tmp_path: Path, made_root: Path, monkeypatch: pytest.MonkeyPatch) -> Be
     ("selection", "partitioned", "reached"),
     [
         ("raw_recordings*", True, CHAIN | DATASETS),
-        ("group:datasets", False, DATASETS | {"osworld_tasks"}),
+        ("group:datasets", False, DATASETS - {"evaluation_scores"}),
         ("*contact_sheets", True, CHAIN - {"annotations", "records", "triage"} | {"osworld_tasks"}),
         ("*", True, CHAIN | DATASETS | OTHERS),
     ],

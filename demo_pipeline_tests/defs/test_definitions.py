@@ -26,8 +26,12 @@ DATASETS = [
 STATISTICS = "dataset_statistics"
 SCORES = "evaluation_scores"
 GROUPS = {
-    **dict.fromkeys((*CHAIN, SHEETS, TRIAGE, "reviews", "quarantine"), "demonstrations"),
-    **dict.fromkeys((*DATASETS, STATISTICS, SCORES, "osworld_tasks"), "datasets"),
+    **{name: name for name in CHAIN[:6]},  # what the lineage opens with
+    **dict.fromkeys((*CHAIN[6:], "reviews"), "records"),
+    **dict.fromkeys((SHEETS, TRIAGE, "quarantine"), "inspection"),
+    **dict.fromkeys((*DATASETS, STATISTICS), "datasets"),
+    SCORES: "evaluations",
+    "osworld_tasks": "tasks",
 }
 
 

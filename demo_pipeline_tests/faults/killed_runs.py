@@ -1,0 +1,135 @@
+"""`demo-pipeline run` over many short recordings, whose workers and itself are killed many times.
+
+`python -m demo_pipeline_tests.faults.killed_runs [--uploads N] [--workers N] [--commands N]` kills
+N times a worker, or the command, with SIGKILL at random moments all over the work, and starts the
+command again after it was killed. Afterwards every output was made once, no run of Dagster is open,
+no worker and no lock is left, `doctor` finds no error and nothing is to do. `make kills` runs it.
+"""
+
+import argparse
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from demo_pipeline.cli.console import print_line
+from demo_pipeline.runs.run_locks import dead_runs, lock_folder
+from demo_pipeline.runs.stages import STAGES
+from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline.settings import Settings
+from demo_pipeline_tests.defs.daemon import dagster_home
+from demo_pipeline_tests.distributed.processes import (
+    adopt_orphans,
+    end_descendants,
+    process_states,
+    title_of,
+)
+from demo_pipeline_tests.faults.bad_uploads import environment
+from demo_pipeline_tests.faults.cancelled_backfill import write_uploads
+from demo_pipeline_tests.faults.killed_daemon import descendants
+from demo_pipeline_tests.faults.states import blamed, stuck_runs
+
+_COMMAND = (sys.executable, "-m", "demo_pipeline.cli.app")
+_WORKER = "multiprocessing.spawn"  # in the command line of a worker, not of its resource tracker
+_PAUSE = 3.0  # most seconds between two looks
+_PATIENCE = 7200.0
+
+
+def run_with_kills(kills: list[tuple[int, str]], uploads: int) -> int:
+    """Run the command until it ends by itself; returns its exit code.
+
+    `kills`: when so many are done, what is killed; those that happened are taken away.
+    """
+    done = Workspace.open(Settings()).store.outputs
+    while True:
+        command = subprocess.Popen([*_COMMAND, "run", "--workers", "2"], stdout=subprocess.DEVNULL)
+        while kills and command.poll() is None:
+            with suppress(subprocess.TimeoutExpired):
+                command.wait(random.uniform(0.1, _PAUSE))
+            now = len(done(STAGES[-1].folder))
+            if now >= kills[0][0] and command.poll() is None and _kill(command.pid, kills[0][1]):
+                print_line(f"{kills.pop(0)[1]} killed, {now} of {uploads} done")
+        if command.wait(_PATIENCE) != -signal.SIGKILL:
+            return command.returncode
+
+
+def _kill(command: int, what: str) -> bool:
+    if what == "command":
+        os.kill(command, signal.SIGKILL)
+        return True
+    states = process_states()
+    workers = [pid for pid in descendants(command) if pid in states and _WORKER in title_of(pid)]
+    if workers:
+        with suppress(ProcessLookupError):
+            os.kill(random.choice(workers), signal.SIGKILL)
+    return bool(workers)
+
+
+def problems_of(home: Path, uploads: int) -> Iterator[str]:
+    """Yield what is not as after an undisturbed command."""
+    workspace = Workspace.open(Settings())
+    for stage in STAGES:
+        if (found := len(workspace.store.outputs(stage.folder))) != uploads:
+            yield f"{stage.name}: {found} of {uploads}"
+    versions = Path(workspace.settings.store) / ".versions"
+    for stage in STAGES:
+        made = {
+            folder.name: len(list(folder.iterdir()))
+            for folder in (versions / stage.folder).iterdir()
+        }
+        yield from (f"{stage.name} of {key} was made {n} times" for key, n in made.items() if n > 1)
+    yield from (
+        f"{name}: {bad}"
+        for name in workspace.store.outputs("")
+        for bad in workspace.store.verify(name)
+    )
+    yield from blamed(workspace)
+    yield from stuck_runs(home)
+    yield from (f"a lock of run {run} is left" for run in dead_runs(lock_folder(home)))
+    for arguments in (("doctor",), ("run", "--dry-run")):
+        done = subprocess.run([*_COMMAND, *arguments], capture_output=True, text=True, check=False)
+        print_line(done.stdout[-1500:])
+        if done.returncode:
+            yield f"{' '.join(arguments)}: exit code {done.returncode}: {done.stdout[-800:]}"
+
+
+def main() -> int:
+    """Do it; the exit code is 0 when nothing is wrong afterwards."""
+    parser = argparse.ArgumentParser(prog="make kills", description=__doc__)
+    parser.add_argument("--uploads", type=int, default=200)
+    parser.add_argument("--workers", type=int, default=10, help="kills of a worker")
+    parser.add_argument("--commands", type=int, default=5, help="kills of the command")
+    chosen = parser.parse_args()
+    adopt_orphans()
+    what = ["worker"] * chosen.workers + ["command"] * chosen.commands
+    random.shuffle(what)
+    moments = sorted(random.choices(range(chosen.uploads), k=len(what)))
+    kills = list(zip(moments, what, strict=True))
+    with tempfile.TemporaryDirectory(prefix="killed-runs-") as temporary:
+        folder = Path(temporary)
+        write_uploads(folder, chosen.uploads, broken=False)
+        home = folder / "home"
+        with (
+            environment(folder, str(folder / "uploads"), str(folder / "store")),
+            dagster_home(home),
+        ):
+            os.environ["DAGSTER_HOME"] = str(home)
+            start = time.monotonic()
+            code = run_with_kills(kills, chosen.uploads)
+            wrong = [f"the last command ended with {code}"] if code else []
+            wrong += [f"kills that found no work: {kills}"] if kills else []
+            wrong += problems_of(home, chosen.uploads)
+            wrong += [f"process {pid} is left" for pid in descendants(os.getpid())[1:]]
+        print_line(f"{time.monotonic() - start:.0f} s; wrong: {wrong or 'nothing'}")
+    end_descendants()
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

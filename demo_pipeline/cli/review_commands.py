@@ -157,6 +157,7 @@ def forget(
     from demo_pipeline.defs.maintenance import forget_partition, is_being_processed
     from demo_pipeline.review.review_store import forget_demonstration
     from demo_pipeline.runs.stages import STAGES
+    from demo_pipeline.store.bucket import Bucket
 
     workspace, home = open_workspace(), set_dagster_home()
     uploaded = _uploaded(workspace, demonstration, delete_upload=delete_upload)
@@ -183,7 +184,8 @@ def forget(
     print_line(f"outputs removed: {len(own)}, documents: {documents}")
     for name in datasets:
         print_line(f"{name} removed: it held the demonstration; the next run builds it again")
-    if workspace.store.keeps_old():
+    objects = workspace.store.objects
+    if isinstance(objects, Bucket) and objects.keeps_old():
         print_line("the bucket keeps old versions of its objects: remove those by its own rules")
     if has_history:
         print_line(f"partition removed from Dagster, and its runs: {runs}")

@@ -97,6 +97,15 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
+def sync_tree(path: Path) -> None:
+    """Sync every folder and plain file below a folder, deepest first, and the folder."""
+    for place, _, names in os.walk(path, topdown=False):
+        for file in (Path(place, name) for name in names):
+            if not file.is_symlink():
+                sync(file)
+        sync(Path(place))
+
+
 def sync_file_system(path: Path) -> bool:
     """Force everything on the file system of `path` to the disk; False where that is impossible."""
     call = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)

@@ -370,7 +370,7 @@ def forget_demonstration(
     while fresh := {name for name, one in datasets if _holds(one, made_of, demonstration)} - held:
         held |= fresh
         made_of |= {one.manifest.stage for name, one in datasets if one and name in fresh}
-    for name in (*sorted(held), *sorted(own | store.traces(demonstration))):
+    for name in (*sorted(held), *sorted(own | store.local.traces(demonstration))):
         store.erase(name)
     forget_split(store, demonstration)
     documents = sum(store.delete_documents(f"{folder}/{demonstration}") for folder in _DOCUMENTS)
@@ -380,7 +380,7 @@ def forget_demonstration(
 
 def require_idle(store: Store, demonstration: str) -> None:
     """Raise `StorageError` while a process of this machine builds the demonstration."""
-    if any(map(store.is_building, store.traces(demonstration))):
+    if any(map(store.local.is_building, store.local.traces(demonstration))):
         raise StorageError(
             f"{demonstration} is being processed; wait until its run has ended, then forget it"
         )

@@ -46,8 +46,9 @@ from demo_pipeline.runs.datasets import SPLITS, committed_trajectories, read_of
 from demo_pipeline.runs.results import BuildResult
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.stage import Summary
+from demo_pipeline.store.bucket import Objects
 from demo_pipeline.store.errors import StorageError
-from demo_pipeline.store.folder import ObjectInfo, Objects
+from demo_pipeline.store.folder import ObjectInfo
 from demo_pipeline.store.names import is_bucket, is_safe_id, local_path
 from demo_pipeline.store.versions import CheckOutcome, Recipe, Staging
 

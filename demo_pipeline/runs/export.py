@@ -22,6 +22,7 @@ from demo_pipeline.files.atomic_write import (
     link_or_copy,
     read_digest,
     replace_synced,
+    sync_tree,
 )
 from demo_pipeline.runs.damage import damage_problem
 from demo_pipeline.runs.dataset_diff import write_origins
@@ -31,7 +32,6 @@ from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 from demo_pipeline.stage import DATASETS_JOB, TrainingExport
 from demo_pipeline.store.errors import MissingOutput, StorageError
-from demo_pipeline.store.folder import sync_tree
 from demo_pipeline.store.store import Store
 from demo_pipeline.trajectories.provenance import Provenance
 from demo_pipeline.trajectories.trajectory_stages import CONTACT_SHEETS_STAGE

@@ -1,10 +1,9 @@
 """A bucket as the store and the uploads use it: objects by their keys, versions with pointers.
 
 Belongs here: S3's operations of a single object and pages of listings, through the part of s3fs
-that does not cache; and the local cache, laid out like a store in a folder, in which outputs are
-built and read and which may be removed whenever nothing runs. Errors become sentences that quote
-neither the server nor the environment; credentials and endpoint come from the environment (`AWS_…`)
-and are not read here. `versions/` is not hidden there: SeaweedFS does not list `.versions`.
+that does not cache. Errors become sentences that quote neither the server nor the environment;
+credentials and endpoint come from the environment (`AWS_…`) and are not read here. `versions/` is
+not hidden there: SeaweedFS does not list `.versions`.
 """
 
 import hashlib
@@ -15,34 +14,28 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from email.utils import parsedate_to_datetime
-from functools import partial
 from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, BinaryIO, TypeVar
 
 from demo_pipeline.store.errors import (
-    ChangedOutput,
-    MissingOutput,
     ObjectChangedError,
     StorageError,
 )
-from demo_pipeline.store.folder import Folder, ObjectInfo, lacking
+from demo_pipeline.store.folder import Folder, ObjectInfo
 from demo_pipeline.store.names import POINTERS, VERSIONS, bucket_of
 from demo_pipeline.store.versions import (
     CONTENT,
     MANIFEST,
     VERSION_LENGTH,
     FileEntry,
-    LinkEntry,
-    Manifest,
     Staging,
     Version,
     ascii_path,
     is_place,
-    parse_manifest,
 )
 
 _CHUNK = 2**20  # bytes
@@ -55,30 +48,23 @@ _INSIDE = re.compile(
     rf"(.+?/[0-9a-f]{{{VERSION_LENGTH}}}(?:-[0-9a-f]{{8}})?)/({MANIFEST}|{CONTENT}/.+)", re.DOTALL
 )
 _CODE = re.compile(r"[A-Za-z0-9.]{1,64}")
-_ACCESS = "access denied; check the policy of the bucket and the credentials"
-_CREDENTIALS = (
-    "no valid credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or AWS_PROFILE"
-)
-_REGION = "the bucket is in another region; set AWS_DEFAULT_REGION to it"
-_NO_ANSWER = "the server does not answer; check the network and AWS_ENDPOINT_URL"
 _SENTENCES = {
-    "NoSuchBucket": "the bucket does not exist; create it or correct the URL",
-    **dict.fromkeys(("AccessDenied", "403"), _ACCESS),
-    **dict.fromkeys(
-        ("InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"),
-        _CREDENTIALS,
+    "the bucket does not exist; create it or correct the URL": ("NoSuchBucket",),
+    "access denied; check the policy of the bucket and the credentials": ("AccessDenied", "403"),
+    "no valid credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or AWS_PROFILE": (
+        *("InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"),
+        *("NoCredentialsError", "PartialCredentialsError"),
     ),
-    **dict.fromkeys(("NoCredentialsError", "PartialCredentialsError"), _CREDENTIALS),
-    **dict.fromkeys(
-        ("PermanentRedirect", "301", "AuthorizationHeaderMalformed", "IllegalLocationConstraint"),
-        _REGION,
+    "the bucket is in another region; set AWS_DEFAULT_REGION to it": (
+        *("PermanentRedirect", "301"),
+        *("AuthorizationHeaderMalformed", "IllegalLocationConstraint"),
     ),
-    **dict.fromkeys(
-        ("EndpointConnectionError", "ConnectTimeoutError", "ReadTimeoutError", "TimeoutError"),
-        _NO_ANSWER,
+    "the server does not answer; check the network and AWS_ENDPOINT_URL": (
+        *("EndpointConnectionError", "ConnectTimeoutError", "ReadTimeoutError", "TimeoutError"),
+        *("ConnectionClosedError", "FSTimeoutError", "HTTPClientError"),
     ),
-    **dict.fromkeys(("ConnectionClosedError", "FSTimeoutError", "HTTPClientError"), _NO_ANSWER),
 }
+_SENTENCE_OF = {code: sentence for sentence, codes in _SENTENCES.items() for code in codes}
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
@@ -97,7 +83,7 @@ class S3CallError(StorageError):
         self.place, self.code, self.status = place, code, status
 
     def __str__(self) -> str:
-        sentence = _SENTENCES.get(self.code, f"S3 failed with {self.code}; try again")
+        sentence = _SENTENCE_OF.get(self.code, f"S3 failed with {self.code}; try again")
         return f"{self.place}: {sentence}"
 
 
@@ -131,7 +117,8 @@ class Bucket:
 
     Args:
         url: of the bucket and the prefix.
-        cache: the folder that outputs of this bucket are built and read in.
+        cache: the folder that outputs of this bucket are built and read in, laid out like a store
+            in a folder; it may be removed whenever nothing runs.
     """
 
     def __init__(self, url: str, cache: Path) -> None:
@@ -311,10 +298,6 @@ class Bucket:
 
     # Versions. `at` is `<output>/<place>`.
 
-    def content(self, at: str) -> str:
-        """Path of the content of a version in the cache."""
-        return self.cache.content(at)
-
     def pointer(self, output: str) -> str | None:
         """The folder of the version that readers see, even a missing one; None without one."""
         text = (self.read(f"{POINTERS}{output}") or b"").decode("ascii", "replace").rstrip("\n")
@@ -344,15 +327,9 @@ class Bucket:
                 found[inside[1]] = max(info.modified, found.get(inside[1], 0.0))
         return found
 
-    def manifest(self, at: str) -> Manifest | None:
-        """The manifest of a version; None when it is missing or damaged. The cache keeps it."""
-        if kept := self.cache.manifest(at):
-            return kept
-        data = self.read(f"{VERSIONS}{at}/{MANIFEST}")
-        manifest = parse_manifest(data, at.rpartition("/")[2]) if data else None
-        if data and manifest:
-            self.cache.keep(at, data)
-        return manifest
+    def manifest(self, at: str) -> bytes | None:
+        """The bytes of a version's manifest; None without one."""
+        return self.read(f"{VERSIONS}{at}/{MANIFEST}")
 
     def exists(self, at: str) -> bool:
         """Whether the manifest of a version is there."""
@@ -373,11 +350,11 @@ class Bucket:
 
         def digest(file: FileEntry) -> str | None:
             with TemporaryFile() as out:
-                return self._download(version, file, out)
+                return self.download(version, file, out)
 
         return in_parallel(digest, version.manifest.files)
 
-    def _download(self, version: Version, file: FileEntry, out: BinaryIO) -> str | None:
+    def download(self, version: Version, file: FileEntry, out: BinaryIO) -> str | None:
         """Write a file of a version; its SHA-256, None when it is missing."""
         key = f"{VERSIONS}{version.at}/{CONTENT}/{file.path}"
         if not self._unless_missing(lambda: self._get(key, out)):
@@ -385,9 +362,8 @@ class Bucket:
         out.seek(0)
         return hashlib.file_digest(out, "sha256").hexdigest()  # type: ignore[arg-type]
 
-    def install(self, staging: Staging, version: Version, unsynced: Iterable[str]) -> None:
-        """Upload the files of a staged directory, then its manifest; the cache keeps it."""
-        del unsynced
+    def upload(self, staging: Staging, version: Version) -> None:
+        """Upload the files of a staged directory, then its manifest."""
         self.require()
 
         def put(path: str) -> None:
@@ -395,7 +371,6 @@ class Bucket:
 
         in_parallel(put, [f"{CONTENT}/{file.path}" for file in version.manifest.files])
         put(MANIFEST)
-        self.cache.install(staging, version, None)
 
     def renew(self, at: str) -> None:
         """Let the grace period of a version start now."""
@@ -406,15 +381,17 @@ class Bucket:
     def discard(self, at: str) -> None:
         """Remove a version, its manifest first."""
         self.delete(f"{VERSIONS}{at}/{MANIFEST}")
-        in_parallel(self.delete, [info.key for info in self.listing(f"{VERSIONS}{at}/{CONTENT}/")])
-        self.cache.discard(at)
+        self._delete_all(f"{VERSIONS}{at}/{CONTENT}/")
 
     def erase(self, output: str) -> bool:
         """Remove all that carries the name of an output but its pointer; whether there was any."""
         tops = (f"{VERSIONS}{output}/", f"retired/{output}/")  # marks of older stores
-        keys = [info.key for top in tops for info in self.listing(top)]
+        return any(list(map(self._delete_all, tops)))
+
+    def _delete_all(self, prefix: str) -> bool:
+        keys = [info.key for info in self.listing(prefix)]
         in_parallel(self.delete, keys)
-        return self.cache.erase(output) or bool(keys)
+        return bool(keys)
 
     def keeps_old(self) -> bool:
         """Whether the bucket keeps what is deleted as old versions of its objects."""
@@ -428,90 +405,20 @@ class Bucket:
         date = answer["ResponseMetadata"]["HTTPHeaders"]["date"]
         return parsedate_to_datetime(date).timestamp()
 
-    # The cache
-
-    def bring(
-        self, version: Version, pattern: str | None, find: Callable[[LinkEntry], Version]
-    ) -> Path:
-        """The local folder with the content of a version: what the cache lacks is downloaded.
-
-        Args:
-            version: the version.
-            pattern: of its own files, those that match; None: all, and those it links to.
-            find: a link → the version, which has to exist.
-
-        Raises:
-            MissingOutput: names the output that lacks a file.
-            ChangedOutput: a file differs from its manifest.
-        """
-        content = self.content(version.at)
-        fetch = partial(self._bring_file, version)
-        in_parallel(fetch, lacking(content, version, pattern))
-        if pattern is None:
-            links = version.manifest.links.items()
-            in_parallel(lambda link: self._bring_link(version, *link, find), links)
-        return self.cache.used(version.at)
-
-    def _bring_file(self, version: Version, file: FileEntry) -> None:
-        place = f"{self.content(version.at)}/{file.path}"
-        with self.cache.incoming(place, version.output) as draft:
-            with draft.open("w+b") as out:
-                digest = self._download(version, file, out)
-            if digest is None:
-                raise MissingOutput(version.output)
-            if digest != file.sha256:
-                raise ChangedOutput(version.output, ascii_path(file.path))
-
-    def _bring_link(
-        self, version: Version, path: str, link: LinkEntry, find: Callable[[LinkEntry], Version]
-    ) -> None:
-        place = f"{self.content(version.at)}/{path}"
-        known = self.cache.linked(version, path, link)
-        manifest = self.cache.manifest(known) if known else None
-        if known and manifest and not manifest.links:
-            kept = Version(link.version, manifest, known.rpartition("/")[2])
-            if not lacking(self.content(known), kept, None):
-                return
-        linked = find(link)
-        self.bring(linked, None, find)
-        self.cache.set_link(place, linked.at, version.output)
-
-    def draft(self, output: str) -> AbstractContextManager[Path]:
-        """See `Folder.draft`."""
-        return self.cache.draft(output)
-
-    def traces(self, name: str) -> set[str]:
-        """See `Folder.traces`."""
-        return self.cache.traces(name)
-
-    def is_building(self, output: str) -> bool:
-        """Whether a process of this machine builds the output."""
-        return self.cache.is_building(output)
-
-    def abandoned(self, before: float | None = None) -> list[str]:
-        """See `Folder.abandoned`."""
-        return self.cache.abandoned(before)
-
-    def sweep(self, before: float | None = None) -> list[str]:
-        """See `Folder.sweep`; with a time also versions of the cache alone, and old uploads."""
-        names = self.cache.sweep(before)
-        if before is not None:
-            known = self.ages()
-            for at, age in self.cache.ages().items():
-                if at not in known and age < before:
-                    self.cache.discard(at)
-            with suppress(S3CallError):  # some servers do not list them
-                self._abort_uploads(before)
-        return names
-
-    def _abort_uploads(self, before: float) -> None:
-        """Abort uploads in parts that no process goes on with."""
-        answer = self.call("list_multipart_uploads", Prefix=f"{self._prefix}{VERSIONS}")
+    def abort_uploads(self, before: float) -> None:
+        """Abort uploads in parts that began before a time: no process goes on with them."""
+        answer = {}
+        with suppress(S3CallError):  # some servers do not list them
+            answer = self.call("list_multipart_uploads", Prefix=f"{self._prefix}{VERSIONS}")
         for one in answer.get("Uploads", ()):
             key = one["Key"].removeprefix(self._prefix)
             inside = _INSIDE.fullmatch(key.removeprefix(VERSIONS))
             if inside and one["Initiated"].timestamp() < before:
                 self.call("abort_multipart_upload", key, UploadId=one["UploadId"])
+
+
+Objects = Folder | Bucket
+"""Files or objects by their keys."""
 
 
 def _reason(error: BaseException) -> tuple[str, int]:

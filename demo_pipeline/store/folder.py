@@ -16,9 +16,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import BinaryIO, Protocol, TypeVar
+from typing import BinaryIO, TypeVar
 
-from demo_pipeline.files.atomic_write import read_digest, sync, sync_file_system, synced_file
+from demo_pipeline.files.atomic_write import read_digest, sync, sync_file_system
 from demo_pipeline.store.errors import MissingRootError, ObjectChangedError, StorageError
 from demo_pipeline.store.versions import (
     CONTENT,
@@ -40,6 +40,7 @@ _MANY = 1000  # files that are synced by one call for the file system
 _ATTEMPTS = 100  # of what fails only when another process removes an empty folder meanwhile
 _SECONDS_TO_LOCK = 60.0  # a draft this old that nobody holds is of a process that died
 _Result = TypeVar("_Result")
+_Take = Callable[[Path, Path], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,41 +58,6 @@ class ObjectInfo:
     size: int
     etag: str
     modified: float
-
-
-class Objects(Protocol):
-    """Files or objects by their keys: a folder or a bucket."""
-
-    @property
-    def url(self) -> str:
-        """The root as it was configured, without credentials."""
-
-    def listing(self, prefix: str = "") -> Iterator[ObjectInfo]:
-        """See `Folder.listing`."""
-
-    def folders(self, prefix: str = "") -> list[str]:
-        """See `Folder.folders`."""
-
-    def files(self, folder: str) -> dict[str, ObjectInfo] | None:
-        """See `Folder.files`."""
-
-    def by_folder(self) -> dict[str, dict[str, ObjectInfo]]:
-        """See `Folder.by_folder`."""
-
-    def head(self, key: str) -> ObjectInfo | None:
-        """See `Folder.head`."""
-
-    def read(self, key: str) -> bytes | None:
-        """See `Folder.read`."""
-
-    def fetch(self, key: str, etag: str, dest: Path) -> None:
-        """See `Folder.fetch`."""
-
-    def put(self, key: str, data: bytes | Path) -> None:
-        """See `Folder.put`."""
-
-    def delete(self, key: str) -> None:
-        """See `Folder.delete`."""
 
 
 class Folder:
@@ -179,16 +145,13 @@ class Folder:
         """Copy the file with this ETag to `dest`.
 
         Raises:
-            ObjectChangedError: it was removed or replaced before or during the copy.
+            ObjectChangedError: it was removed or replaced, or changed during the copy.
         """
-        try:
-            with self._opened(key) as file, dest.open("wb") as out:
-                shutil.copyfileobj(file, out)
-                read = _described(key, os.fstat(file.fileno()))
-                if read.etag != etag or out.tell() != read.size or self.head(key) != read:
-                    raise ObjectChangedError(f"{key!r} is not the file that was listed any more")
-        except FileNotFoundError:
-            raise ObjectChangedError(f"{key!r} was removed") from None
+        with suppress(FileNotFoundError), self._opened(key) as file, dest.open("wb") as out:
+            shutil.copyfileobj(file, out)
+            if _described(key, os.fstat(file.fileno())).etag == etag:
+                return
+        raise ObjectChangedError(f"{key!r} is not the file that was listed any more")
 
     def put(self, key: str, data: bytes | Path) -> None:
         """Write or replace a file; readers see the old bytes or the new."""
@@ -197,27 +160,28 @@ class Folder:
     def add(self, key: str, data: bytes) -> bool:
         """Write a file unless there is one; returns whether this call wrote it."""
         try:
-            self._write(key, data, lambda draft, path: path.hardlink_to(draft))
+            self._write(key, data, os.link)
         except FileExistsError:
             return False
         return True
 
-    def _write(self, key: str, data: bytes | Path, take: Callable[[Path, Path], object]) -> None:
+    def _write(self, key: str, data: bytes | Path, take: _Take) -> None:
         if not _is_plain(key):
             raise StorageError(f"{key!r} cannot be a key in a folder")
-        path, draft = self.root / key, self._draft(key.rpartition("/")[0])
+        path = self.root / key
         try:
-            self._within(draft.parent, lambda: _copy(data, draft))
-            self._within(path.parent, lambda: take(draft, path))
+            with self.incoming(path, key.rpartition("/")[0], take) as draft:
+                if isinstance(data, bytes):
+                    draft.write_bytes(data)
+                else:
+                    shutil.copyfile(data, draft)
+                sync(draft)
             sync(path.parent)
+        except FileExistsError:
+            raise
         except OSError as error:
-            if isinstance(error, FileExistsError):
-                raise
             reason = os.strerror(error.errno) if error.errno else type(error).__name__
             raise StorageError(f"{path.name}: could not be written: {reason}") from None
-        finally:
-            draft.unlink(missing_ok=True)
-            self._tidy(draft.parent)
 
     def delete(self, key: str) -> None:
         """Remove a file or an empty folder, if it exists, and the folders that are empty then."""
@@ -307,11 +271,6 @@ class Folder:
         """Path of the content of a version."""
         return f"{self.root}/{_VERSIONS}/{at}/{CONTENT}"
 
-    def bring(self, version: Version, pattern: str | None, find: object) -> Path:
-        """The local folder with the content of a version: it is here."""
-        del pattern, find
-        return Path(self.content(version.at))
-
     def pointer(self, output: str) -> str | None:
         """The folder of the version that readers see, even a missing one; None without one."""
         return self.target(f"{self.root}/{output}", output)
@@ -332,15 +291,13 @@ class Folder:
 
     def set_link(self, link: str, at: str, draft_of: str) -> None:
         """Let a link, which is made or replaced, lead to the content of a version."""
-        path, draft = Path(link), self._draft(draft_of)
+        path = Path(link)
         try:
-            self._within(draft.parent, lambda: draft.symlink_to(self._relative(link, at)))
-            self._within(path.parent, lambda: draft.replace(path))
+            with self.incoming(path, draft_of) as draft:
+                draft.unlink()
+                self._within(draft.parent, lambda: draft.symlink_to(self._relative(link, at)))
         except (IsADirectoryError, NotADirectoryError, FileExistsError):
             raise StorageError(_foreign(path.relative_to(self.root))) from None
-        finally:
-            draft.unlink(missing_ok=True)
-            self._tidy(draft.parent)
         sync(path.parent)
 
     def point(self, output: str, place: str) -> None:
@@ -414,13 +371,14 @@ class Folder:
 
     def linked(self, version: Version, path: str, link: LinkEntry) -> str | None:
         """Where the version is that a link leads to; None when the link is wrong."""
-        place = self.target(f"{self.content(version.at)}/{path}", link.output)
-        if place is None or place[:VERSION_LENGTH] != link.version:
-            return None
-        now = self.pointer(link.output)
-        replaced = now and now != place and now[:VERSION_LENGTH] == link.version
-        at = f"{link.output}/{place}"
-        return at if not replaced and self.exists(at) else None
+        at, now = self.leads_to(version, path, link), self.pointer(link.output)
+        replaced = now and at != f"{link.output}/{now}" and now[:VERSION_LENGTH] == link.version
+        return at if at and not replaced and self.exists(at) else None
+
+    def leads_to(self, version: Version, path: str, link: LinkEntry) -> str | None:
+        """Where the version of a link is, or was; None when it leads elsewhere."""
+        place = self.target(f"{self.content(version.at)}/{path}", link.output) or ""
+        return f"{link.output}/{place}" if place[:VERSION_LENGTH] == link.version else None
 
     def sizes(self, at: str) -> dict[str, int | None]:
         """Path → bytes of every file in the content of a version; None for anything else."""
@@ -477,10 +435,6 @@ class Folder:
             self._tidy(place.parent)
         return found
 
-    def keeps_old(self) -> bool:
-        """Whether what is removed is kept: only a bucket may do that."""
-        return False
-
     def traces(self, name: str) -> set[str]:
         """Outputs `<folder>/<name>` of which a version, a draft, or an old lock file is left."""
         tops = (self.root / top for top in (_VERSIONS, _STAGING, _LOCKS))
@@ -502,34 +456,38 @@ class Folder:
 
     def keep(self, at: str, data: bytes) -> None:
         """Keep the manifest of a version."""
-        with self.incoming(
-            f"{self.root}/{_VERSIONS}/{at}/{MANIFEST}", at.rpartition("/")[0]
-        ) as new:
-            new.write_bytes(data)
+        place = self.root / _VERSIONS / at / MANIFEST
+        with self.incoming(place, at.rpartition("/")[0]) as draft:
+            draft.write_bytes(data)
 
-    @contextmanager
-    def incoming(self, place: str, output: str) -> Iterator[Path]:
-        """A file to write, which takes its place at the end unless an error was raised."""
-        draft = self._draft(output)
-        try:
-            self._within(draft.parent, draft.touch)
-            yield draft
-            self._within(Path(place).parent, lambda: draft.replace(place))
-        finally:
-            draft.unlink(missing_ok=True)
-            self._tidy(draft.parent)
+    def lacking(self, version: Version, pattern: str | None) -> list[FileEntry]:
+        """The files, of those that match, that are not here in their size."""
+        content = self.content(version.at)
+        matching = (f for f in version.manifest.files if fnmatchcase(f.path, pattern or "*"))
+        return [file for file in matching if _size(f"{content}/{file.path}") != file.size]
 
-    def used(self, at: str) -> Path:
-        """The content of a version, which is needed from now on."""
+    def used(self, at: str) -> None:
+        """Make the folder of a version, which is needed from now on."""
         path = Path(self.content(at))
         self._within(path.parent, lambda: path.mkdir(exist_ok=True))
         os.utime(path.parent)
-        return path
 
     # Drafts: what is not finished. The process that builds in one holds a lock on it.
 
     def _draft(self, name: str) -> Path:
         return self.root / _STAGING / name / f".{secrets.token_hex(8)}"
+
+    @contextmanager
+    def incoming(self, place: Path, name: str, take: _Take | None = None) -> Iterator[Path]:
+        """A file to write, which takes its place at the end unless an error was raised."""
+        draft = self._draft(name)
+        try:
+            self._within(draft.parent, draft.touch)
+            yield draft
+            self._within(place.parent, lambda: (take or Path.replace)(draft, place))
+        finally:
+            draft.unlink(missing_ok=True)
+            self._tidy(draft.parent)
 
     @contextmanager
     def draft(self, output: str) -> Iterator[Path]:
@@ -606,15 +564,6 @@ def _foreign(path: Path) -> str:
     return f"{path} in the store was not written by the store; move it away"
 
 
-def _copy(data: bytes | Path, draft: Path) -> None:
-    with synced_file(draft) as out:
-        if isinstance(data, bytes):
-            out.write(data)
-        else:
-            with data.open("rb") as source:
-                shutil.copyfileobj(source, out)
-
-
 def _is_held(path: Path) -> bool:
     """Whether a living process of this machine holds a draft."""
     with suppress(OSError):
@@ -659,15 +608,6 @@ def _size(path: str) -> int | None:
     return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
-def sync_tree(path: Path) -> None:
-    """Sync every folder and regular file under `path`, deepest first."""
-    for folder, _, files in os.walk(path, topdown=False):
-        for file in (Path(folder, name) for name in sorted(files)):
-            if not file.is_symlink():
-                sync(file)
-        sync(Path(folder))
-
-
 def remove_tree(path: Path) -> None:
     """Remove a file, a link, or a folder that nobody reads, if it exists."""
     with suppress(FileNotFoundError):  # another process removes it, too
@@ -675,9 +615,3 @@ def remove_tree(path: Path) -> None:
             shutil.rmtree(path)
         else:
             path.unlink()
-
-
-def lacking(content: str, version: Version, pattern: str | None) -> list[FileEntry]:
-    """The files, of those that match, that a folder has not in their size."""
-    matching = (f for f in version.manifest.files if fnmatchcase(f.path, pattern or "*"))
-    return [file for file in matching if _size(f"{content}/{file.path}") != file.size]

@@ -12,11 +12,17 @@ import logging
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from demo_pipeline.store.bucket import Bucket, in_parallel
-from demo_pipeline.store.errors import MissingOutput, MissingRootError, StorageError
+from demo_pipeline.store.errors import (
+    ChangedOutput,
+    MissingOutput,
+    MissingRootError,
+    StorageError,
+)
 from demo_pipeline.store.folder import Folder
 from demo_pipeline.store.names import (
     bucket_of,
@@ -31,16 +37,20 @@ from demo_pipeline.store.versions import (
     MANIFEST,
     VERSION_LENGTH,
     CheckOutcome,
+    FileEntry,
     LinkEntry,
+    Manifest,
     OutputDamage,
     Recipe,
     Staging,
     Version,
     VersionKey,
     VersionName,
+    ascii_path,
     damages_of,
     describe_files,
     new_version,
+    parse_manifest,
 )
 
 _READS = 3  # of a pointer whose version is gone: it moved meanwhile
@@ -57,10 +67,12 @@ class Store:
 
     Attributes:
         objects: for what people put beside the outputs.
+        local: the folder that outputs are built and read in: the store's own, or a bucket's cache.
     """
 
     def __init__(self, place: Path | Folder | Bucket) -> None:
         self.objects = Folder(place) if isinstance(place, Path) else place
+        self.local = self.objects if isinstance(self.objects, Folder) else self.objects.cache
 
     @property
     def url(self) -> str:
@@ -129,10 +141,42 @@ class Store:
         for version in filter(None, map(self.current, outputs)):
             with suppress(MissingOutput):
                 self._bring(version)
-                yield self.objects.content(version.at), version
+                yield self.local.content(version.at), version
 
-    def _bring(self, version: Version, files: str | None = None) -> Path:
-        return self.objects.bring(version, files, self._linked)
+    def _bring(self, version: Version, pattern: str | None = None) -> Path:
+        """The local folder with a version; what a cache lacks of it, and it links to, is brought.
+
+        `pattern`: of its own files, those that match; None: all, and those it links to.
+        """
+        content = self.local.content(version.at)
+        if isinstance(self.objects, Bucket):
+            bring = partial(self._bring_file, self.objects, version)
+            in_parallel(bring, self.local.lacking(version, pattern))
+            if pattern is None:
+                links = version.manifest.links.items()
+                in_parallel(lambda link: self._bring_link(version, *link), links)
+            self.local.used(version.at)
+        return Path(content)
+
+    def _bring_file(self, bucket: Bucket, version: Version, file: FileEntry) -> None:
+        place = Path(self.local.content(version.at), file.path)
+        with self.local.incoming(place, version.output) as draft:
+            with draft.open("w+b") as out:
+                digest = bucket.download(version, file, out)
+            if digest is None:
+                raise MissingOutput(version.output)
+            if digest != file.sha256:
+                raise ChangedOutput(version.output, ascii_path(file.path))
+
+    def _bring_link(self, version: Version, path: str, link: LinkEntry) -> None:
+        known = self.local.linked(version, path, link)
+        kept = self._load(known) if known else None
+        if kept and not kept.manifest.links and not self.local.lacking(kept, None):
+            return
+        linked = self._linked(link)
+        self._bring(linked)
+        place = f"{self.local.content(version.at)}/{path}"
+        self.local.set_link(place, linked.at, version.output)
 
     def outputs(self, prefix: str = "") -> list[str]:
         """Names of the published outputs at or below the folder `prefix`, sorted."""
@@ -152,10 +196,20 @@ class Store:
     def _load(self, at: str) -> Version | None:
         """A version; None when its manifest is missing, damaged, or of another store's output."""
         output, _, place = at.rpartition("/")
-        manifest = self.objects.manifest(at)
+        manifest = self._manifest(at)
         if manifest is None or manifest.output != output:
             return None
         return Version(place[:VERSION_LENGTH], manifest, place)
+
+    def _manifest(self, at: str) -> Manifest | None:
+        """The manifest of a version; None when it is missing or damaged. A cache keeps it."""
+        found = self.local.manifest(at)
+        if found is None and isinstance(self.objects, Bucket):
+            data = self.objects.manifest(at)
+            found = parse_manifest(data, at.rpartition("/")[2]) if data else None
+            if data and found:
+                self.local.keep(at, data)
+        return found
 
     def _place(self, output: str, version: str) -> str | None:
         """Where any whole folder of a version is: folders of one id hold the same bytes."""
@@ -165,11 +219,13 @@ class Store:
         found = (at for at in sorted(self.objects.ages(output)) if _id(at) == (output, version))
         return next(filter(self.objects.exists, found), None)
 
-    def _linked(self, link: LinkEntry) -> Version:
-        at = self._place(link.output, link.version)
+    def _linked(self, link: LinkEntry | VersionName) -> Version:
+        """The version that a link names. Raises `MissingOutput` when it is gone."""
+        output, key = (link.output, link.id if isinstance(link, VersionName) else link.version)
+        at = self._place(output, key)
         version = self._load(at) if at else None
         if version is None:
-            raise MissingOutput(link.output)
+            raise MissingOutput(output)
         return version
 
     # Damage
@@ -224,14 +280,14 @@ class Store:
     def stage(self, output: str) -> Iterator[Staging]:
         """A private directory to build a version in; removed at the end in any case."""
         require_output(output)
-        with self.objects.draft(output) as directory:
+        with self.local.draft(output) as directory:
             yield Staging(output, directory, self._content, before=self.published(output))
 
     def _content(self, output: str, version: str) -> str:
         at = self._place(output, version)
         if at is None:
             raise StorageError(f"{output} was removed or replaced meanwhile; run again")
-        return self.objects.content(at)
+        return self.local.content(at)
 
     def commit(
         self,
@@ -256,7 +312,9 @@ class Store:
         files, unsynced = describe_files(staging, self._source)
         version, data = new_version(staging, recipe, summary, checks, files)
         (staging.directory / MANIFEST).write_bytes(data)
-        self.objects.install(staging, version, unsynced)
+        if isinstance(self.objects, Bucket):
+            self.objects.upload(staging, version)
+        self.local.install(staging, version, unsynced if self.local is self.objects else None)
         links = {(link.output, link.version) for link in staging.links.values()}
         in_parallel(lambda link: self._content(*link), links)  # they are still there
         self._renew(output)
@@ -265,12 +323,11 @@ class Store:
         return version
 
     def _source(self, source: Version | VersionName) -> tuple[str, Version] | None:
-        """What a staged directory may share files with."""
-        if isinstance(source, Version):
-            return self.objects.content(source.at), source
-        at = self._place(source.output, source.id)
-        version = self._load(at) if at else None
-        return (self.objects.content(version.at), version) if version else None
+        """What a staged directory may share files with: its local folder, and the version."""
+        with suppress(MissingOutput):
+            version = source if isinstance(source, Version) else self._linked(source)
+            return self.local.content(version.at), version
+        return None
 
     def _renew(self, output: str) -> bool:
         """Start the grace period of the version that is published now; whether there is one."""
@@ -293,22 +350,14 @@ class Store:
         Returns whether anything was there.
         """
         found = self.remove(output)
-        found |= self.objects.erase(output)
+        found |= any([place.erase(output) for place in self._places()])  # noqa: C419 - all are erased
         if self.objects.pointer(output):  # of a commit that ended meanwhile
             self.erase(output)
         return found
 
-    def keeps_old(self) -> bool:
-        """Whether the bucket keeps old versions of its objects, also of those that were removed."""
-        return self.objects.keeps_old()
-
-    def traces(self, name: str) -> set[str]:
-        """Outputs `<folder>/<name>` of which this machine has a draft, or anything else."""
-        return self.objects.traces(name)
-
-    def is_building(self, output: str) -> bool:
-        """Whether a process of this machine builds the output."""
-        return self.objects.is_building(output)
+    def _places(self) -> set[Folder | Bucket]:
+        """Where versions are: also in the cache of a bucket."""
+        return {self.objects, self.local}
 
     def prune(self, grace_seconds: float) -> list[str]:
         """Remove what was not needed for `grace_seconds`; returns its names.
@@ -328,12 +377,18 @@ class Store:
         gone = []
         for at in sorted(ages.keys() - self._with_linked(roots, ages)):
             output, _, place = at.rpartition("/")
-            manifest = self.objects.manifest(at)
+            manifest = self._manifest(at)
             is_foreign = manifest is not None and manifest.output != output
             if not is_foreign and self.objects.pointer(output) != place:
-                self.objects.discard(at)
+                for each in self._places():
+                    each.discard(at)
                 gone.append(f"{output}@{place[:VERSION_LENGTH]}")
-        return gone + self.objects.sweep(before)
+        if isinstance(self.objects, Bucket):
+            for at, age in self.local.ages().items():
+                if at not in ages and age < before:
+                    self.local.discard(at)
+            self.objects.abort_uploads(before)
+        return gone + self.local.sweep(before)
 
     def _with_linked(self, roots: set[str], known: Iterable[str]) -> set[str]:
         """The roots, and every version that they link to, directly or not."""
@@ -345,19 +400,29 @@ class Store:
             places[_id(at)].add(at)
         while level:
             found |= level
-            loaded = filter(None, in_parallel(self.objects.manifest, level))
-            links = {(link.output, link.version) for one in loaded for link in one.links.values()}
-            level = {at for link in links for at in places[link]} - found
+            level = set[str]().union(*in_parallel(partial(self._needs, places), level)) - found
+        return found
+
+    def _needs(self, places: Mapping[VersionKey, set[str]], at: str) -> set[str]:
+        """Where the versions are that one links to; of equal ones that which readers take."""
+        version, found = self._load(at), set[str]()
+        for path, link in version.manifest.links.items() if version else ():
+            alike = places.get((link.output, link.version), set())
+            if version and len(alike) > 1:
+                is_here = self.local is self.objects
+                taken = self.local.leads_to(version, path, link) if is_here else None
+                taken = taken or self._place(link.output, link.version)
+                alike = {one for one in alike if one == taken} or alike
+            found |= alike
         return found
 
     def remove_leftovers(self) -> list[str]:
         """Remove drafts of processes of this machine that have ended; returns their paths."""
-        return self.objects.sweep()
+        return self.local.sweep()
 
     def abandoned(self, grace_seconds: float) -> list[str]:
         """Drafts that processes left that died more than `grace_seconds` ago."""
-        folder = self.objects if isinstance(self.objects, Folder) else self.objects.cache
-        return folder.abandoned(folder.now() - grace_seconds)
+        return self.local.abandoned(self.local.now() - grace_seconds)
 
     # Documents
 

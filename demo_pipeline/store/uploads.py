@@ -21,9 +21,9 @@ from demo_pipeline.files.recording_files import OTHER_FILES, RECORDING_FILES, ov
 from demo_pipeline.files.system_errors import raise_system_trouble
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.settings import DEFAULT_LIMITS, LimitSettings
-from demo_pipeline.store.bucket import Bucket
+from demo_pipeline.store.bucket import Bucket, Objects
 from demo_pipeline.store.errors import ObjectChangedError, StorageError
-from demo_pipeline.store.folder import Folder, ObjectInfo, Objects, remove_tree
+from demo_pipeline.store.folder import Folder, ObjectInfo, remove_tree
 from demo_pipeline.store.names import is_bucket, is_safe_id, local_path
 from demo_pipeline.store.versions import CONTENT
 

@@ -52,6 +52,16 @@ def test_what_a_needed_version_links_stays_through_any_number_of_links(either):
     assert seen(either, "dataset") == {"trajectories/d1/task.json": "second"}
 
 
+def test_of_equal_versions_only_the_linked_one_stays(either):
+    """Each `run --force` publishes the same bytes in another folder."""
+    for _ in range(3):
+        made = put(either, "trajectories/d1", {"task.json": "same"})
+    put(either, "dataset", {}, {"trajectories/d1": made})
+    either.prune(ALL)
+    assert [version.place for _, version in either.versions("trajectories")] == [made.place]
+    assert seen(either, "dataset") == {"trajectories/d1/task.json": "same"}
+
+
 def test_a_version_in_its_grace_period_keeps_what_it_links(tmp_path):
     store = Store(tmp_path)
     first = put(store, "trajectories/d1", {"task.json": "first"})
@@ -92,11 +102,11 @@ def test_drafts_of_living_processes_stay_and_of_dead_ones_go(tmp_path):
         assert store.remove_leftovers() == []  # it may have been made just now
         age(store)
         assert store.abandoned(DAY) == [".staging/events/d1/.dead"]
-        assert store.is_building("events/d1")
+        assert store.local.is_building("events/d1")
         assert store.prune(DAY) == [".staging/events/d1/.dead"]
         store.commit(staging, recipe(), {})
     assert seen(store, "events/d1") == {"a": "alive"}
-    assert not store.is_building("events/d1")
+    assert not store.local.is_building("events/d1")
     assert list((tmp_path / ".staging").iterdir()) == []
 
 

@@ -86,7 +86,7 @@ class OsworldTask(Document):
         source: origin of the task: one URL, several, or None.
         config: steps that prepare the initial state.
         related_apps: normalised names without duplicates; see `related_apps_raw`.
-        evaluator: how success is evaluated; text in outdated files, None if it is not evaluated.
+        evaluator: how success is evaluated; the name of its folder, or None if it is not.
     """
 
     left_out_when_none = frozenset({"trajectory", "proxy", "fixed_ip", "possibility_of_env_change"})
@@ -181,8 +181,8 @@ def _warnings(task: OsworldTask, file: str) -> list[Problem]:
         "missing_field": absent and f"the documented keys {absent} are missing",
         "id_differs": task.id != PurePosixPath(file).stem and "id: differs from the file's name",
         "blank_instruction": not task.instruction.strip() and "instruction: is blank",
-        "stale_evaluator": isinstance(task.evaluator, str)
-        and "evaluator: is text, as in outdated files; expected an object",
+        "no_list": not isinstance(task.members().get("related_apps", []), list)
+        and "related_apps: is no list",
         "setup_type": any(not step.type for step in task.config) and "config: a step has no type",
     }
     return [warning(code, file, message) for code, message in warnings.items() if message]

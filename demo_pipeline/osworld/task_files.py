@@ -50,7 +50,7 @@ from demo_pipeline.osworld.task import (
     RiskTask,
     examine_task,
 )
-from demo_pipeline.osworld.task_text import strip_app_tags
+from demo_pipeline.osworld.task_text import one_line
 from demo_pipeline.problems import Problem, Severity, warning
 
 EXAMPLES = "examples"
@@ -380,9 +380,9 @@ _CATALOG: tuple[Column, ...] = (
     ("related_apps_raw", _TEXTS, False, "the same as in the file"),
     ("config_types", _TEXTS, False, "types of the steps that prepare the initial state"),
     ("halfway_types", _TEXTS, False, "types of the steps of halfway_config; risk only"),
-    ("evaluator", pa.string(), False, "object, text (stale files) or none"),
+    ("evaluator", pa.string(), False, "object, text (a folder's name) or none"),
     ("evaluator_functions", _TEXTS, False, "names in evaluator.func"),
-    ("risk_evaluator", pa.string(), False, "object, text (stale files) or none"),
+    ("risk_evaluator", pa.string(), False, "object, text (a folder's name) or none"),
     ("risk_evaluator_functions", _TEXTS, False, "names in risk_evaluator.func"),
     ("warnings", pa.int32(), False, "how many warnings problems.parquet has for this file"),
     ("document", pa.string(), False, "the whole task as JSON, unknown keys kept"),
@@ -429,7 +429,7 @@ def instruction_key(text: str) -> str:
     while key != before:
         before = key
         lower = unicodedata.normalize("NFKC", key.translate(_TYPOGRAPHY)).casefold()
-        key = strip_app_tags(lower).strip(_ENDS)
+        key = one_line(lower).strip(_ENDS)
     return key
 
 

@@ -13,7 +13,10 @@ from demo_pipeline.osworld.task import normalise_app
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.recording.meta import Meta
 
-_APP_TAG = re.compile(r"</?app\b[^>]*>", re.IGNORECASE)
+# Of a tag between two blanks one blank stays.
+_APP_TAG = re.compile(r"(?<=[ \t])</?app\b[^>]*>[ \t]+|</?app\b[^>]*>", re.IGNORECASE)
+_LINE_END = re.compile(r"\r\n?")
+_BLANK_START = re.compile(r"\A(?:[^\S\n]*\n)+")
 _NOT_SLUG = re.compile(r"[^a-z0-9]+")
 _SLUG_LENGTH = 80
 
@@ -23,7 +26,7 @@ class Assignment:
     """What a person was asked to do, and the names that follow from it.
 
     Attributes:
-        instruction: one line of text.
+        instruction: the text with its lines and their indentation.
         source: the meta.json field it came from.
         application: normalised name.
         task_id: slug of application and quest title (without a quest: of platform and instruction).
@@ -53,31 +56,42 @@ def assignment_of(meta: Meta) -> Assignment:
         ("title", meta.title),
         ("description", meta.description),
     )
-    texts = [(name, strip_app_tags(text)) for name, text in fields]
+    texts = [(name, told_text(text)) for name, text in fields]
     source, instruction = next((pair for pair in texts if pair[1]), ("", ""))
     if not instruction:
         message = "no instruction: quest.content, quest.title, title and description are blank"
         remedy = "add a title or a quest to meta.json and upload it again, or import it with --task"
         raise DemonstrationError(Problem("no_instruction", META_FILE, message, remedy=remedy))
     application = normalise_app(quest.app if quest and quest.app else "")
-    if quest is not None and strip_app_tags(quest.title):
-        task_id = slug(f"{application} {strip_app_tags(quest.title)}")
+    if quest is not None and (title := told_text(quest.title)):
+        task_id = slug(f"{application} {title}")
     else:
         task_id = slug(f"{meta.platform or 'unknown'} {instruction}")
     return Assignment(instruction, source, application, task_id, task_id)
 
 
-def strip_app_tags(text: str | None) -> str:
-    """The text without `<app>` tags and with white space collapsed; empty for None."""
-    return " ".join(_APP_TAG.sub("", text or "").split())
+def told_text(text: str) -> str:
+    r"""The text without `<app>` tags, its lines ended by `\n`, without blank ones around it.
+
+    Indentation and blanks within it stay, since they may be what was to be written.
+    """
+    lines = _LINE_END.sub("\n", _APP_TAG.sub("", text)).rstrip()
+    whole = _BLANK_START.sub("", lines)
+    return whole if "\n" in whole else whole.lstrip()
+
+
+def one_line(text: str) -> str:
+    """The same in one line, for comparing: white space collapsed."""
+    return " ".join(told_text(text).split())
 
 
 def slug(text: str) -> str:
     """Lower-case ASCII words joined by `_`, at most 80 characters.
 
     A hash is appended when the text was cut or had other characters, so that slugs stay distinct;
-    it is the same for another case, or another form of the same characters.
+    it is the same for another case, other white space, or another form of the same characters.
     """
+    text = " ".join(text.split())
     folded = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
     words = _NOT_SLUG.sub("_", folded).strip("_")
     whole = len(words) <= _SLUG_LENGTH and text.isascii()

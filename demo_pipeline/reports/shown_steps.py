@@ -136,8 +136,9 @@ def trajectory_html(
     names = ("action_type", "reason_code", "lead_ms", "leak", "freshness")
     lines = [{"step": row["step_index"], **{name: row[name] for name in names}} for row in rows]
     sheet = sheet_of(tiles, 4, _TABLE_WIDTH).html if tiles else ""
-    above = "<br>".join(map(escape, words))
-    return f'{above}<br>{sheet}<div style="max-height:20em;overflow:auto">{_table(lines)}</div>'
+    told = escape("\n".join(words))
+    above = f'<div style="white-space:pre-wrap">{told}</div>'
+    return f'{above}{sheet}<div style="max-height:20em;overflow:auto">{_table(lines)}</div>'
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> str:

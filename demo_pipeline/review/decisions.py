@@ -18,6 +18,7 @@ from demo_pipeline.desktopd.trajectory_reader import StepFiles, Trajectory
 from demo_pipeline.desktopd.validator import Nodes, check_action, check_tree_bytes
 from demo_pipeline.files.base_model import Document, explain, field_name, unknown_fields
 from demo_pipeline.files.json_files import read_bytes
+from demo_pipeline.osworld.task_text import told_text
 from demo_pipeline.problems import errors
 from demo_pipeline.trajectories.provenance import ProvenanceRow
 from demo_pipeline.trajectories.step_sentences import step_sentence
@@ -332,7 +333,7 @@ def judge(decisions: Iterable[Decision], subject: Subject) -> Judgement:
             case OutcomeValue(success=success):
                 told["success"] = success
             case InstructionValue(text=text):
-                told["instruction"] = " ".join(text.split())
+                told["instruction"] = told_text(text) or text
             case Trim() as trim:
                 told["trim"] = trim
             case BadStep(step=step):

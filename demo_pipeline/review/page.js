@@ -917,7 +917,7 @@ function keepDraft(id, prefix, kind, recorded) {
   area.onkeydown = (event) => {
     if (event.key === "Enter" && !event.shiftKey) {
       event.preventDefault();
-      const text = area.value.trim();
+      const text = area.value.replace(/^\s*\n/, "").trimEnd();  // indentation stays
       localStorage.removeItem(known());
       if (text && text !== recorded()) decide(...kind(text));
       area.blur();

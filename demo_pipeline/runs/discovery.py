@@ -23,8 +23,7 @@ from demo_pipeline.runs.stages import STAGES
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DiscoverySettings
 from demo_pipeline.store.folder import ObjectInfo
-from demo_pipeline.store.names import is_safe_id
-from demo_pipeline.store.uploads import listing_fingerprint
+from demo_pipeline.store.uploads import listing_fingerprint, usable_names
 
 _SECONDS_PER_LOOK = 20.0  # for questions to the store; the rest is asked at the next look
 NO_END = (False, 0.0)  # of a run: no person cancelled it, and it ended long ago
@@ -130,9 +129,9 @@ def decide(  # noqa: PLR0917 - what is known, from six places
         settings: of discovery.
     """
     now, requests, kept, unstable = time.time(), list[Request](), dict[str, Seen](), 0
-    misnamed = sum(not is_safe_id(key) for key in listed)
+    usable = usable_names(listed)
     for key, one in listed.items():
-        if not (one.is_whole and is_safe_id(key)) or settled.is_known(key, one.state):
+        if not (one.is_whole and key in usable) or settled.is_known(key, one.state):
             continue
         before = seen.get(key)
         if before is None and settled.ask(key, one.state) is not False:
@@ -153,7 +152,7 @@ def decide(  # noqa: PLR0917 - what is known, from six places
             kept[key] = mine._replace(attempt=mine.attempt + 1)
             reason = "again" if mine.attempt else settled.reason(key)
             requests.append(Request(key, mine.state, mine.attempt + 1, reason))
-    return Look(requests, kept, unstable, misnamed)
+    return Look(requests, kept, unstable, len(listed) - len(usable))
 
 
 class Settled:

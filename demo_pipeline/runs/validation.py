@@ -26,11 +26,14 @@ from demo_pipeline.problems import DemonstrationError, Problem, Severity
 from demo_pipeline.recording import events
 from demo_pipeline.recording.manifest import examine
 from demo_pipeline.recording.meta import Meta, read_meta
+from demo_pipeline.recording.video_probe import VideoProbe
 from demo_pipeline.runs.stages import TRAINING_EXPORTS
 from demo_pipeline.settings import Settings
 from demo_pipeline.stage import ValidatedFormat
 
 _REASONS = ("done", "fail")
+_SAME_SHAPE = 1.02  # 1366 x 768 and films of even sides differ by 0.2 %, 16:9 and 16:10 by 11 %
+_LENGTH_SLACK_S, _LENGTH_SLACK = 5, 0.1  # recorders count from a key's press, or to the upload
 _EXPECTED = ("id", "duration_seconds", "status", "title", "arch", "version", "locale")
 
 
@@ -44,6 +47,7 @@ def validate_recording(path: Path, settings: Settings) -> list[Problem]:
     try:
         manifest = examine(path, path.name, settings.recording, limits=settings.limits)
         problems += (Problem.from_dict(found, demonstration="") for found in manifest.warnings)
+        problems += _film_warnings(manifest.parsed_meta(), manifest.video)
     except DemonstrationError as error:
         problems += error.problems
     meta, file = None, path / META_FILE  # that of a recording whose other files are bad is read
@@ -76,6 +80,24 @@ def _meta_problems(meta: Meta) -> Iterator[Problem]:
         yield _meta_warning("unknown_reason", message)
     if meta.duration_seconds < 0:
         yield _meta_warning("negative_duration", "duration_seconds: is negative")
+
+
+def _film_warnings(meta: Meta, film: VideoProbe) -> Iterator[Problem]:
+    """Yield what meta.json says of the screen and the length otherwise than the film."""
+    screen, length = meta.primary_monitor, film.last_pts_s - film.first_pts_s
+    if screen is not None:
+        shapes = screen.width / screen.height, film.width / film.height
+        if max(shapes) > _SAME_SHAPE * min(shapes):
+            yield _meta_warning(
+                "other_shape",
+                f"primary_monitor: {screen.width} x {screen.height} has another shape than the "
+                f"film, {film.width} x {film.height}",
+            )
+    said = meta.duration_seconds
+    is_said = said >= 0 and "duration_seconds" in meta.model_fields_set
+    if is_said and abs(said - length) > max(_LENGTH_SLACK_S, _LENGTH_SLACK * length):
+        message = f"duration_seconds: is {said:g}, but the film has {length:.1f} s"
+        yield _meta_warning("other_duration", message)
 
 
 def _meta_warning(code: str, message: str) -> Problem:

@@ -11,6 +11,7 @@ import hashlib
 import logging
 import os
 import tempfile
+from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -29,7 +30,8 @@ from demo_pipeline.store.versions import CONTENT
 
 NAME_RULE = (
     "a folder's name is the demonstration id: at most 128 letters, digits, `.`, `_` and `-`, a "
-    "letter or digit first, no `..`, and no `.`, `.json` or `.lock` at the end; rename it"
+    "letter or digit first, no `..`, and no `.`, `.json` or `.lock` at the end, and no other folder whose "
+    "name differs only by case; rename it"
 )
 _LOG = logging.getLogger(__package__)
 
@@ -78,7 +80,8 @@ class Uploads:
             StorageError: the uploads cannot be listed.
         """
         found = sorted(self.objects.by_folder().items())
-        return [_described(name, files) for name, files in found if is_safe_id(name)]
+        usable = usable_names(name for name, _ in found)
+        return [_described(name, files) for name, files in found if name in usable]
 
     def find(self, demonstration: str) -> UploadedDemonstration | None:
         """The demonstration with this id; None without its folder."""
@@ -87,7 +90,8 @@ class Uploads:
 
     def misnamed(self) -> list[str]:
         """The visible folders that are refused, since their names cannot be ids: `NAME_RULE`."""
-        return sorted(name for name in self.objects.folders() if not is_safe_id(name))
+        names = self.objects.folders()
+        return sorted({*names} - usable_names(names))
 
     def listed(self, demonstration: str) -> str | None:
         """The listing fingerprint of the present upload; None when no folder has this id.
@@ -286,6 +290,14 @@ def _unreadable(folder: Path) -> Iterator[Problem]:
                 "again: discovery does not notice changed permissions"
             )
             yield Problem("unreadable_file", name, message, remedy=remedy)
+
+
+def usable_names(names: Iterable[str]) -> set[str]:
+    """Those that can be ids; two that differ only by case would be one on Windows and macOS."""
+    alike = defaultdict[str, list[str]](list)
+    for name in names:
+        alike[name.lower()].append(name)
+    return {same[0] for same in alike.values() if len(same) == 1 and is_safe_id(same[0])}
 
 
 def _described(name: str, files: Container[str]) -> UploadedDemonstration:

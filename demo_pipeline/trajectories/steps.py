@@ -182,8 +182,7 @@ def _sentence(
     kind: ActionType, parameters: Parameters, tree: _Row, target: TargetElement | None
 ) -> str:
     """What was done, by the words that name the target and the window."""
-    known = target and target.model_copy(update={"name": tree.get("target_label") or target.name})
-    return step_sentence(kind, parameters, known, _box(tree), tree.get("window_title") or "")
+    return step_sentence(kind, parameters, target, _box(tree), tree.get("window_title") or "")
 
 
 def _with_awaited(steps: Sequence[Step], evidence: Evidence) -> Iterator[Step]:

@@ -32,7 +32,7 @@ from demo_pipeline.observation.frames.video_reader import Span
 from demo_pipeline.observation.trees.secret_fields import hide_passwords, without_texts
 from demo_pipeline.observation.trees.ui_trees import read_tree_rows
 from demo_pipeline.osworld.task_matching import NO_CATALOG, TaskMatch
-from demo_pipeline.osworld.task_text import Assignment, assignment_of, strip_app_tags
+from demo_pipeline.osworld.task_text import Assignment, assignment_of, told_text
 from demo_pipeline.problems import DemonstrationError, Problem, Severity
 from demo_pipeline.recording.events import read_events
 from demo_pipeline.recording.manifest import RecordingManifest
@@ -245,7 +245,7 @@ def _quest_row(meta: Meta) -> dict[str, Any]:
         return dict.fromkeys(QUEST_NAMES)
     most, time = (quest.reward.max_reward, quest.reward.time) if quest.reward else (None, None)
     return {
-        "objectives": [replace_surrogates(strip_app_tags(text)) for text in quest.objectives],
+        "objectives": [replace_surrogates(told_text(text)) for text in quest.objectives],
         "max_reward": None if most is None else float(most),
         "reward_time_ms": int(time) if time is not None and 0 <= time < _LATEST_MS else None,
     }

@@ -132,7 +132,8 @@ def test_more_than_a_tick_may_request_are_one_run_of_many(
 
 
 def test_a_folder_whose_name_is_no_id_is_refused_and_the_tick_says_so(made: Bench) -> None:
-    copy(made, "a b")
+    for name in ("a b", "third", "Third"):
+        copy(made, name)
     found = look(made)
     assert found.keys == []
-    assert "refused: 1 folder of the uploads" in found.skipped
+    assert "refused: 3 folders of the uploads" in found.skipped

@@ -130,7 +130,8 @@ def test_an_unusable_task_names_file_and_line(tmp_path, text, line, message):
     [
         ({"id": "other"}, "id_differs"),
         ({"instruction": "  "}, "blank_instruction"),
-        ({"evaluator": "evaluation_dir"}, "stale_evaluator"),
+        ({"related_apps": "chrome"}, "no_list"),
+        ({"related_apps": None}, "no_list"),
         ({"config": [{"parameters": {}}]}, "setup_type"),
         ({"difficulty": "hard"}, "unknown_field"),
     ],
@@ -138,6 +139,11 @@ def test_an_unusable_task_names_file_and_line(tmp_path, text, line, message):
 def test_outdated_and_deviating_forms_are_warnings(tmp_path, change, code):
     found = examine_task_file(put(tmp_path, {**TASK, **change}))[1]
     assert [(p.code, p.severity) for p in found] == [(code, Severity.WARNING)]
+
+
+def test_an_evaluator_may_be_the_name_of_its_folder(tmp_path):
+    task, found = examine_task_file(put(tmp_path, {**TASK, "evaluator": "evaluation_dir"}))
+    assert (task is not None and task.evaluator, found) == ("evaluation_dir", [])
 
 
 def test_a_missing_task_is_a_problem(tmp_path):

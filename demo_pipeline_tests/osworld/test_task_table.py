@@ -55,7 +55,7 @@ def test_every_task_is_a_row_with_the_content_of_its_file(root: Path, tmp_path: 
     assert rows["b"]["sources"] == ["x", "y"]
     assert rows["b"]["related_apps"] == ["chrome"]
     assert rows["b"]["related_apps_raw"] == ["Google Chrome"]
-    assert rows["b"]["warnings"] == 1
+    assert rows["b"]["warnings"] == 2
     assert rows["c"]["kind"] == "risk"
     assert rows["c"]["evaluator"] == "text"
     assert rows["c"]["evaluator_functions"] == []

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from demo_pipeline.osworld.task_text import Assignment, assignment_of, slug, strip_app_tags
+from demo_pipeline.osworld.task_text import Assignment, assignment_of, one_line, slug, told_text
 from demo_pipeline.problems import DemonstrationError
 from demo_pipeline.recording.meta import Meta
 
@@ -36,14 +36,30 @@ def test_the_first_field_that_is_not_blank_is_the_instruction(
 
 def test_the_description_is_the_last_resort() -> None:
     found = assigned(None, title="", description="Just\n  trying")
-    assert (found.source, found.instruction) == ("description", "Just trying")
+    assert (found.source, found.instruction) == ("description", "Just\n  trying")
     assert found.application == "unknown"
 
 
-def test_app_tags_and_line_breaks_are_removed() -> None:
-    text = "Open  <app>Chrome</app>,\n then <APP name='x'>Mail</APP>. Keep <b>this</b>."
-    assert strip_app_tags(text) == "Open Chrome, then Mail. Keep <b>this</b>."
-    assert strip_app_tags(None) == ""
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "Open <app>Chrome</app>, then <APP name='x'> Mail </APP> too. Keep <b>this</b>.",
+            "Open Chrome, then Mail too. Keep <b>this</b>.",
+        ),
+        (
+            " exactly:\r\n\r\ndef f(x):\r    return  x \n\t\n",
+            " exactly:\n\ndef f(x):\n    return  x",
+        ),
+        (" \n\t- one\n\t- two", "\t- one\n\t- two"),
+        (" \n one line ", "one line"),
+        ("<app></app>", ""),
+    ],
+)
+def test_tags_go_and_lines_with_their_indentation_stay(text: str, expected: str) -> None:
+    assert told_text(text) == expected
+    assert one_line(text) == " ".join(expected.split())
+    assert slug(text) == slug(one_line(text)) or "app" in text
 
 
 def test_a_tag_alone_is_blank() -> None:

@@ -65,13 +65,13 @@ def test_the_latest_of_contradicting_decisions_holds_in_whatever_order_they_are_
         decided(1, "approve"),
         decided(2, "reject", {"reason": "unfinished"}),
         decided(3, "instruction", {"text": "one"}),
-        decided(4, "instruction", {"text": "  two\n words "}),
+        decided(4, "instruction", {"text": "\n<app>two</app>:\n\n  words "}),
         decided(5, "bad_step", {"step": 2}),
     ]
     found = {repr(judge(order, SUBJECT)) for order in permutations(made)}
     assert len(found) == 1
     held = judge([*made, *made], SUBJECT)
-    assert (held.status, held.corrections.instruction) == ("rejected", "two words")
+    assert (held.status, held.corrections.instruction) == ("rejected", "two:\n\n  words")
     assert held.corrections.bad_steps == [2]
 
 

@@ -89,7 +89,9 @@ def test_a_demonstration_is_judged_and_corrected_by_keyboard(root: Path, page: P
         press(page, "[")
         page.keyboard.press("i")
         page.keyboard.press("Control+A")
-        page.keyboard.type("Tick the box and write the name.")
+        page.keyboard.type("Tick the box:")
+        page.keyboard.press("Shift+Enter")
+        page.keyboard.type("  write the name.")
         press(page, "Enter")
         saved(page)
         press(page, "t")  # a click on the picture picks the node there
@@ -103,10 +105,9 @@ def test_a_demonstration_is_judged_and_corrected_by_keyboard(root: Path, page: P
         expect(page.locator("#target")).to_contain_text("Agree", timeout=PATIENCE)
         press(page, "a")
         saved(page)
-        judgement = held(workspace)
+        corrections = held(workspace).corrections
         last = len(page.locator("#steps li").all()) - 1
-        corrections = judgement.corrections
-        assert corrections.instruction == "Tick the box and write the name."
+        assert corrections.instruction == "Tick the box:\n  write the name."
         assert corrections.bad_steps == [last]
         assert corrections.trim is not None
         assert (corrections.trim.first, corrections.trim.last) == (1, last)
@@ -114,10 +115,10 @@ def test_a_demonstration_is_judged_and_corrected_by_keyboard(root: Path, page: P
         assert action.step_index == 1
         assert action.target_element is not None
         assert action.target_element.name == "Agree"
-        assert judgement.status == "approved"
+        assert held(workspace).status == "approved"
         page.reload()
         shown(page, "first/1")
-        expect(page.locator("#instruction")).to_have_text("Tick the box and write the name.")
+        assert page.locator("#instruction").inner_text() == corrections.instruction
         expect(page.locator("#decisions li")).to_have_count(5)
         press(page, "u")
         expect(page.locator("#decisions li.undone")).to_have_count(1, timeout=PATIENCE)

@@ -64,6 +64,22 @@ def test_the_index_links_the_exact_trajectories(root: Path) -> None:
     assert task["instruction"] == "Please do the second task."
 
 
+def test_an_instruction_keeps_its_lines_from_meta_json_to_every_form(root: Path) -> None:
+    told = "Write exactly:\n\ndef f(x):\n    return  x"
+    path = root / "uploads" / "first" / "meta.json"
+    meta = json.loads(path.read_bytes())
+    meta["quest"]["content"] = f"\n{told}\n".replace("exactly", "<app>exactly</app>")
+    path.write_text(json.dumps(meta))
+    workspace = open_workspace(root)
+    run_all_stages(workspace, "first")
+    for name in ("sft_samples", "messages_dataset", "cudag_dataset", "osworld_quests"):
+        assert run_dataset_stage(workspace, DATASET_STAGE_BY_NAME[name]).version is not None
+    for output in ("sft", "messages", "datasets", "osworld/quests"):
+        folder = workspace.store.open(output)[0]
+        texts = [path.read_text() for path in folder.rglob("*.json*")]
+        assert any(json.dumps(told)[1:-1] in text for text in texts), output
+
+
 @pytest.mark.no_cover  # other tests run the same lines
 def test_a_new_trajectory_rebuilds_the_datasets(root: Path) -> None:
     workspace = open_workspace(root)

@@ -88,6 +88,13 @@ SPOILED: dict[str, tuple[Callable[[Path], None], str, Severity]] = {
     "another status": (meta(status="lost"), "unknown_status", WARNING),
     "another reason": (meta(reason="lost"), "unknown_reason", WARNING),
     "a negative duration": (meta(duration_seconds=-1), "negative_duration", WARNING),
+    "a long duration": (meta(duration_seconds=600), "other_duration", WARNING),
+    "a duration in milliseconds": (meta(duration_seconds=7000), "other_duration", WARNING),
+    "another shape": (
+        meta(primary_monitor={"width": 1920, "height": 1200}),
+        "other_shape",
+        WARNING,
+    ),
     "no tree": (scans(lambda data: data.pop("tree")), "unreadable_scan", ERROR),
     "a tree of text": (scans(lambda data: data.update(tree="x")), "unreadable_scan", ERROR),
     "an element that is a number": (

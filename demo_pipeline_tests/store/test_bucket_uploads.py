@@ -81,6 +81,13 @@ def test_every_folder_is_listed_complete_or_not_and_nothing_else(place: Place) -
     ]
 
 
+def test_ids_that_differ_only_by_case_are_refused(place: Place) -> None:
+    for name in ("Demo", "demo", "other"):
+        place.put(name)
+    assert [one.id for one in place.uploads.list_demonstrations()] == ["other"]
+    assert place.uploads.misnamed() == ["Demo", "demo"]
+
+
 def test_a_listing_takes_one_request_for_a_thousand_objects(place: Place) -> None:
     for n in range(20):
         place.put(f"demo-{n}")

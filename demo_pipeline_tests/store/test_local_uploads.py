@@ -72,6 +72,17 @@ def test_a_name_that_is_not_utf_8_does_not_stop_the_listing(tmp_path):
     assert uploads.misnamed() == [os.fsdecode(b"caf\xe9")]
 
 
+def test_ids_that_differ_only_by_case_are_refused_until_one_is_renamed(tmp_path):
+    for name in ("Demo", "demo", "other"):
+        upload(tmp_path, name)
+    uploads = open_uploads(str(tmp_path))
+    assert [each.id for each in uploads.list_demonstrations()] == ["other"]
+    assert uploads.misnamed() == ["Demo", "demo"]
+    (tmp_path / "Demo").rename(tmp_path / "second")
+    assert uploads.misnamed() == []
+    assert [each.id for each in uploads.list_demonstrations()] == ["demo", "other", "second"]
+
+
 def test_links_out_of_the_root_are_not_followed(tmp_path):
     root, outside = tmp_path / "uploads", tmp_path / "outside"
     upload(tmp_path, "outside")

@@ -121,7 +121,7 @@ def focused_node(tree: StepTree) -> Element | None:
 def has_element(tree: StepTree, element: Element) -> bool:
     """Whether a tree of the same screen has an element of this role, name and box."""
     return any(
-        (tree.roles[node], tree.raws[node].name or "") == (element.role, element.name)
+        (tree.roles[node], tree.name_at(node)) == (element.role, element.name)
         for node in positions_of(tree, element.box)
     )
 

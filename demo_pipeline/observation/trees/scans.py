@@ -28,7 +28,7 @@ from demo_pipeline.recording.input_log import scan_fault
 
 MAX_COORDINATE = 1e9  # units of event space; a larger coordinate is damage
 _NUMBERS = frozenset({int, float})
-_TEXTS = ("absolute_position", "size", "value", "subrole", "input_type")
+_TEXTS = ("absolute_position", "size", "description", "value", "subrole", "input_type")
 _PASSWORD_MARKS = ("is_password", "IsPassword")
 
 NO_BOX = (math.nan,) * 4
@@ -46,9 +46,9 @@ class _RawBox(msgspec.Struct, gc=False):
 class RawNode(msgspec.Struct, gc=False):
     """One node. `states` is JSON text, so that equal texts are parsed only once.
 
-    `absolute_position` and `size` are JSON texts, too: only macOS recorders write them. So is
-    `value`: the content of a field, but of an icon often its name. By the last four recorders of
-    different systems mark a field for passwords.
+    `absolute_position` and `size` are JSON texts, too: only macOS recorders write them. So are
+    `description` and `value`: the content of a field, but of an icon often its name. By the last
+    four recorders of different systems mark a field for passwords.
     """
 
     role: str | None = None
@@ -58,6 +58,7 @@ class RawNode(msgspec.Struct, gc=False):
     children: "list[RawNode] | RawNode | None" = None
     absolute_position: msgspec.Raw = msgspec.Raw(b"")
     size: msgspec.Raw = msgspec.Raw(b"")
+    description: msgspec.Raw = msgspec.Raw(b"")
     value: msgspec.Raw = msgspec.Raw(b"")
     subrole: msgspec.Raw = msgspec.Raw(b"")
     input_type: msgspec.Raw = msgspec.Raw(b"")

@@ -309,27 +309,30 @@ class StepTree:
             position,
             f"node_{position + 1}",
             self.roles[position],
-            _text(self.raws[position].name),
+            self.name_at(position),
             {side: value for side, (value,) in zip(_SIDES, bounds, strict=True)},
             self.box(position),
         )
 
-    def label(self, position: int) -> str:
-        """The name of a node; of a nameless one that is pressed, its value where that is text."""
+    def name_at(self, position: int) -> str:
+        """The name of a node; of a nameless one its description, of one that is pressed its value.
+
+        The value of other nodes is content, or secret.
+        """
         raw = self.raws[position]
-        if _text(raw.name).strip() or self.roles[position] not in _NAMED_BY_VALUE:
-            return _text(raw.name)
-        try:
-            return _text(msgspec.json.decode(bytes(raw.value), type=str))
-        except msgspec.DecodeError:
-            return ""
+        name = _text(raw.name)
+        if name.strip():
+            return name
+        is_pressed = self.roles[position] in _NAMED_BY_VALUE
+        words = (_json_text(raw.description), _json_text(raw.value) if is_pressed else "")
+        return next(filter(str.strip, words), name)
 
     def to_bytes(self) -> bytes:
         """ui_tree.json on one line with a final newline; any depth works."""
         width, height = self.canvas.width, self.canvas.height
         root = _Node("node_0", "desktop", "", _Bounds(0, 0, width, height), ())
         ids = numbered_ids(len(self) + 1)[1:]
-        names = [_text(raw.name) for raw in self.raws]
+        names = map(self.name_at, range(len(self)))
         bounds = map(_Bounds, *_bounds(self.boxes, self.canvas))
         nodes = map(_Node, ids, self.roles, names, bounds, self.states)
         # A line break inside a text is escaped, so this one ends a node.
@@ -397,6 +400,14 @@ def _text(value: str | None) -> str:
     if value is None or value.isascii():
         return value or ""
     return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _json_text(raw: msgspec.Raw) -> str:
+    """A text of the log; empty for anything else."""
+    try:
+        return _text(msgspec.json.decode(bytes(raw), type=str)) if bytes(raw) else ""
+    except msgspec.DecodeError:
+        return ""
 
 
 class TreeReader:

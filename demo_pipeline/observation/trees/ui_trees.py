@@ -77,8 +77,7 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("dropped_states", pa.int32(), False, "states that OSWorld-Desktopd does not have"),
     ("target_id", pa.string(), True, "id in NNN.json; null: no target is known"),
     ("target_role", pa.string(), True, "OSWorld-Desktopd role"),
-    ("target_name", pa.string(), True, "name of the element"),
-    ("target_label", pa.string(), True, "the words that name it: its name or the log's value"),
+    ("target_name", pa.string(), True, "name of the element, as in NNN.json"),
     ("window_title", pa.string(), True, "of the window acted in; null: not known for certain"),
     ("target_x", pa.int32(), True, "box on the canvas, pixels"),
     ("target_y", pa.int32(), True, "box on the canvas, pixels"),
@@ -107,7 +106,7 @@ UI_TREES_SCHEMA = described_schema(
         "tree_agreement": one_of(*Agreement),
         "target_id": fitting(NODE_ID_PATTERN),
         "target_role": one_of(*Role).where("target_id"),
-        "target_name target_label target_x target_y": ANY.where("target_id"),
+        "target_name target_x target_y": ANY.where("target_id"),
         "target_width target_height": COUNT.where("target_id"),
         "target_method": one_of("hit_test", "focused", "last_click", "typed", "tab", "none"),
     },
@@ -175,7 +174,7 @@ def _window_title(
 ) -> str | None:
     """The title of the window that an action is in; None: not known."""
     window = None if action.action_type == "pause" else targets.window(action, tree, target)
-    return None if window is None else tree.label(window) or None
+    return None if window is None else tree.name_at(window) or None
 
 
 def _note_dots(rows: Sequence[TreeRow], actions: Sequence[Action], shots: Sequence[Path]) -> None:
@@ -238,7 +237,6 @@ def _row(
         "target_id": target.id if target else None,
         "target_role": target.role if target else None,
         "target_name": target.name if target else None,
-        "target_label": tree.label(target.position) if target else None,
         "target_method": method,
         **{f"target_{side}": bounds.get(side) for side in ("x", "y", "width", "height")},
         "cursor_agrees": agrees_with_cursor(tree),

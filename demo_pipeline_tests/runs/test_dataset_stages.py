@@ -74,7 +74,7 @@ def test_an_instruction_keeps_its_lines_from_meta_json_to_every_form(root: Path)
     run_all_stages(workspace, "first")
     for name in ("sft_samples", "messages_dataset", "cudag_dataset", "osworld_quests"):
         assert run_dataset_stage(workspace, DATASET_STAGE_BY_NAME[name]).version is not None
-    for output in ("sft", "messages", "datasets", "osworld/quests"):
+    for output in ("sft", "messages", *workspace.store.outputs("datasets"), "osworld/quests"):
         folder = workspace.store.open(output)[0]
         texts = [path.read_text() for path in folder.rglob("*.json*")]
         assert any(json.dumps(told)[1:-1] in text for text in texts), output

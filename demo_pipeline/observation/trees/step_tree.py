@@ -317,13 +317,14 @@ class StepTree:
     def name_at(self, position: int) -> str:
         """The name of a node; of a nameless one its description, of one that is pressed its value.
 
-        The value of other nodes is content, or secret.
+        The value of other nodes is content, or secret; a label with parts has them say it.
         """
         raw = self.raws[position]
         name = _text(raw.name)
         if name.strip():
             return name
         is_pressed = self.roles[position] in _NAMED_BY_VALUE
+        is_pressed &= self.roles[position] != "label" or not raw.children
         words = (_json_text(raw.description), _json_text(raw.value) if is_pressed else "")
         return next(filter(str.strip, words), name)
 

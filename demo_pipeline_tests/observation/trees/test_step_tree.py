@@ -45,6 +45,30 @@ def test_whatever_a_recorder_writes_becomes_a_valid_tree(tops: list[dict[str, An
     ]
 
 
+@pytest.mark.parametrize(
+    ("role", "said", "name"),
+    [
+        ("push button", {"description": "Bold text", "value": "on"}, "Bold text"),
+        ("push button", {"name": " ", "description": " ", "value": "Bold"}, "Bold"),
+        ("push button", {"name": "B", "description": "Bold text"}, "B"),
+        ("push button", {"description": 7, "value": None}, ""),
+        ("label", {"value": "City"}, "City"),
+        ("label", {"value": "City", "children": [node("label")]}, ""),
+        ("entry", {"value": "typed", "description": "Your name"}, "Your name"),
+        ("entry", {"value": "typed"}, ""),
+        ("password text", {"value": "s3cret"}, ""),
+        ("check box", {"value": "1"}, ""),
+    ],
+)
+def test_a_nameless_element_is_called_by_its_description_or_value_never_by_content(
+    role: str, said: dict[str, Any], name: str
+) -> None:
+    tree = mapped([node(role) | said], platform="linux")
+    assert tree.element(0).name == name
+    [_, written, *_] = everything(document_of(tree)["root"])
+    assert written["name"] == name
+
+
 @settings(deadline=None)
 @given(st.lists(raw_nodes, max_size=3))
 def test_one_node_can_be_asked_for_without_the_others(tops: list[dict[str, Any]]) -> None:

@@ -30,8 +30,8 @@ from demo_pipeline.store.versions import CONTENT
 
 NAME_RULE = (
     "a folder's name is the demonstration id: at most 128 letters, digits, `.`, `_` and `-`, a "
-    "letter or digit first, no `..`, and no `.`, `.json` or `.lock` at the end, and no other folder whose "
-    "name differs only by case; rename it"
+    "letter or digit first, no `..`, no `.`, `.json` or `.lock` at the end, and not the name of "
+    "another folder in other case; rename it"
 )
 _LOG = logging.getLogger(__package__)
 

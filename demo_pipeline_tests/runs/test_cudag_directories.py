@@ -65,18 +65,25 @@ def test_an_older_directory_left_by_a_killed_build_goes_with_the_next_run(root: 
 @pytest.mark.parametrize("time", [FIRST, SECOND])
 def test_other_settings_need_another_prefix_and_replace_nothing(root: Path, time: str) -> None:
     before = build(root, FIRST).version
-    refused = build(root, time, seed=7, prompt_style="instruction")
+    refused = build(root, time, seed=7, cudag_scroll_unit="notches")
     assert refused.status == "rejected"
     [check] = refused.checks
     [problem] = check.problems
     assert (check.name, problem.code) == ("one_configuration", "other_settings")
-    assert "other values of datasets.seed, datasets.prompt_style;" in problem.message
+    assert "other values of datasets.seed, datasets.cudag_scroll_unit;" in problem.message
     assert "datasets.name_prefix" in problem.remedy
     assert published(root) == [f"demonstrations--demo-pipeline--{FIRST}"]
     kept = open_workspace(root).store.current(f"datasets/{published(root)[0]}")
     assert kept is not None
     assert kept.name == before
     assert build(root, time, seed=7, name_prefix="second").status == "made"
+
+
+def test_another_style_of_prompts_is_built_beside(root: Path) -> None:
+    build(root, FIRST)
+    assert build(root, FIRST, prompt_style="instruction").status == "made"
+    names = [f"demonstrations{style}--demo-pipeline--{FIRST}" for style in ("", "-instruction")]
+    assert published(root) == names
 
 
 def test_settings_that_change_no_record_need_no_other_prefix(root: Path) -> None:

@@ -206,6 +206,12 @@ def dataset_directory_name(
     return _directory_name(_generated_at(newest, settings), settings)
 
 
+def _prefix(settings: DatasetSettings) -> str:
+    """The directory's prefix: prompts of another style than the usual are built beside those."""
+    style = settings.prompt_style
+    return settings.name_prefix if style == "history" else f"{settings.name_prefix}-{style}"
+
+
 def _directory_name(time: datetime, settings: DatasetSettings) -> str:
     parts = {"name_prefix": settings.name_prefix, "user": settings.user}
     for key, part in parts.items():
@@ -213,7 +219,7 @@ def _directory_name(time: datetime, settings: DatasetSettings) -> str:
             raise ValueError(
                 f"datasets.{key} is {part!r}; use letters, digits, . _ and single - inside"
             )
-    name = f"{settings.name_prefix}--{settings.user}--{time:{_STAMP}}"
+    name = f"{_prefix(settings)}--{settings.user}--{time:{_STAMP}}"
     if not DIRECTORY_PATTERN.fullmatch(name):
         raise ValueError(f"{name!r} is not a valid dataset name; choose other parts")
     return name
@@ -230,7 +236,7 @@ def _configuration(
     total = sum(tasks.values())
     return {
         "generator": GENERATOR,
-        "name_prefix": settings.name_prefix,
+        "name_prefix": _prefix(settings),
         "user": settings.user,
         "generated_at": f"{time:%Y-%m-%dT%H:%M:%SZ}",
         "seed": settings.seed,
@@ -297,7 +303,7 @@ def _dataset_info(splits: Collection[Split], settings: DatasetSettings) -> dict[
     """
     tags = {"role_tag": "from", "content_tag": "value", "user_tag": "human", "assistant_tag": "gpt"}
     return {
-        f"{settings.name_prefix}_{split.value}": {
+        f"{_prefix(settings)}_{split.value}": {
             "file_name": RECORD_FILES[split.value],
             "formatting": "sharegpt",
             "columns": {"messages": "conversations", "images": "image"},
@@ -460,7 +466,7 @@ def verify_one_configuration(inputs: DatasetInputs, _out: Path) -> list[Problem]
     Directories of another code version are not compared: an update may change a default.
     """
     settings = inputs.settings.datasets
-    family, wanted = f"{settings.name_prefix}--{settings.user}", decisive_settings(settings)
+    family, wanted = f"{_prefix(settings)}--{settings.user}", decisive_settings(settings)
     problems = []
     for name, version in inputs.published.items():
         is_comparable = version.manifest.recipe.code_version == inputs.code_version

@@ -32,7 +32,7 @@ FOLDER = "<img src=x>![i](e)\x1b[32m"
 
 
 def hostile(recording: Path, uploads: Path) -> None:
-    """A demonstration whose texts are hostile, and a folder without files of a hostile name."""
+    """A demonstration whose texts are hostile, one that is broken besides, and a hostile name."""
     folder = upload(recording, uploads, "odd")
     meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
     meta |= dict.fromkeys(("id", "platform", "status", "reason", "title", "arch"), HOSTILE)
@@ -41,8 +41,9 @@ def hostile(recording: Path, uploads: Path) -> None:
     log = folder / "input_log.jsonl"
     text = log.read_text(encoding="utf-8")
     log.write_text(text.replace('"Name"', json.dumps(HOSTILE)) + "{\n", encoding="utf-8")
-    shutil.copytree(folder, uploads / FOLDER)
-    (uploads / FOLDER / "meta.json").write_text("{", encoding="utf-8")
+    for name in ("bad", FOLDER):  # no id can be named like this folder: it is refused
+        shutil.copytree(folder, uploads / name)
+        (uploads / name / "meta.json").write_text("{", encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -51,8 +52,7 @@ def ran(
 ) -> Iterator[tuple[Bench, list[Result]]]:
     with bench(tmp_path_factory.mktemp("hostile")) as made:
         hostile(recording, made.uploads)
-        [bad] = [one.id for one in made.workspace.uploads.list_demonstrations() if one.id != "odd"]
-        results = [made.process("odd"), made.process(bad)]
+        results = [made.process("odd"), made.process("bad")]
         yield made, [*results, made.run("build_datasets"), made.run("report_quarantine")]
 
 

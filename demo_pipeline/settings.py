@@ -364,6 +364,10 @@ class PrivacySettings(Section):
             return "drop" if self.kinds.get(kind) == "drop" else "redact"
         return self.kinds.get(kind, self.policy)
 
+    def removes(self, kind: PrivacyKind) -> bool:
+        """Whether what is found of a kind must not leave."""
+        return self.policy_of(kind) in {"redact", "drop"}
+
     @property
     def reads_pictures(self) -> bool:
         """Whether texts in pictures matter: whether something that is found must not leave."""

@@ -17,10 +17,13 @@ from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.recording.manifest import read_manifest
 from demo_pipeline.review.review_store import Reviews
 from demo_pipeline.review.triage import TRIAGE_STAGE, read_steps
+from demo_pipeline.settings import PrivacySettings
 from demo_pipeline.store.errors import MissingOutput
 from demo_pipeline.store.store import Store
 
 _LOG = logging.getLogger(__package__)
+
+_NO_RULES = PrivacySettings()
 
 
 @dataclass
@@ -54,12 +57,17 @@ class AnnotateCounts:
     problems: list[Problem] = field(default_factory=list)
 
 
-def estimate(store: Store, ids: Sequence[str], models: Sequence[ModelProvider]) -> Estimate:
+def estimate(
+    store: Store,
+    ids: Sequence[str],
+    models: Sequence[ModelProvider],
+    privacy: PrivacySettings = _NO_RULES,
+) -> Estimate:
     """What `annotate_all` would ask now. Nothing is sent."""
     found, reviews, budget = Estimate(), Reviews(store), replace(models[0].budget)
     for name in ids:
         try:
-            judged = open_judged(store, name, reviews)
+            judged = open_judged(store, name, reviews, privacy)
         except (MissingOutput, DemonstrationError):
             continue
         questions = budget.take([one for model in models for one in model.questions(judged)])
@@ -75,6 +83,7 @@ def annotate_all(
     ids: Sequence[str],
     providers: Sequence[Provider],
     on_document: Callable[[], object] = lambda: None,
+    privacy: PrivacySettings = _NO_RULES,
 ) -> AnnotateCounts:
     """Let every provider annotate every demonstration; each sees what those before it said.
 
@@ -83,7 +92,7 @@ def annotate_all(
     counts, reviews = AnnotateCounts(), Reviews(store)
     for name, provider in product(ids, providers):
         try:
-            judged = open_judged(store, name, reviews)
+            judged = open_judged(store, name, reviews, privacy)
         except (MissingOutput, DemonstrationError) as error:
             missing = [_missing(name)] if isinstance(error, MissingOutput) else error.problems
             counts.problems += [one for one in missing if one not in counts.problems]

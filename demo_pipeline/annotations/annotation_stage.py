@@ -18,12 +18,14 @@ from demo_pipeline.annotations.annotation_store import (
     read_documents,
 )
 from demo_pipeline.annotations.annotations import ANNOTATIONS_FILE, ANNOTATIONS_SCHEMA
+from demo_pipeline.files.json_files import json_bytes
 from demo_pipeline.files.parquet import read_rows, schema_problems, write_rows
-from demo_pipeline.privacy.redaction_stage import REDACTIONS
+from demo_pipeline.privacy.redaction_stage import REDACTIONS, cleaner
 from demo_pipeline.problems import Problem
 from demo_pipeline.recording.recording_stages import RecordingInputs
 from demo_pipeline.review.decisions import Decision, Subject
 from demo_pipeline.review.review_store import REVIEWS, subject_of
+from demo_pipeline.settings import PrivacySettings
 from demo_pipeline.stage import Check, SourceInput, Stage, Summary, built_again
 from demo_pipeline.store.store import Store
 from demo_pipeline.store.versions import Version
@@ -36,6 +38,7 @@ class _Said:
     """What is stored about a version; documents, which never change, are read by the build."""
 
     store: Store
+    privacy: PrivacySettings
     subject: Subject
     documents: tuple[str, ...]
     decisions: tuple[Decision, ...]
@@ -47,8 +50,10 @@ def _said(workspace: Any, demonstration: str, versions: Mapping[str, Version]) -
     documents = tuple(document_keys(workspace.store, demonstration))
     subject = subject_of(versions[_TRAJECTORIES], demonstration)
     read = {"stored_annotations": documents, REVIEWS: sorted(one.id for one in decisions)}
-    hashes = {name: sha256("\n".join(keys).encode()) for name, keys in read.items() if keys}
-    value = _Said(workspace.store, subject, documents, decisions)
+    privacy = workspace.settings.privacy
+    rules = json_bytes(privacy).decode()
+    hashes = {n: sha256("\n".join([*keys, rules]).encode()) for n, keys in read.items() if keys}
+    value = _Said(workspace.store, privacy, subject, documents, decisions)
     return SourceInput(value, {name: found.hexdigest() for name, found in hashes.items()})
 
 
@@ -58,7 +63,9 @@ def _run(inputs: RecordingInputs, out: Path) -> Summary:
     documents = read_documents(said.store, said.documents)
     if documents or said.decisions:
         folder = inputs.folders[_TRAJECTORIES]
-        rows = judge_demonstration(folder, said.subject, said.decisions).rows(documents)
+        clean: Any = cleaner(said.store, said.privacy, inputs.demonstration)
+        judged = judge_demonstration(folder, said.subject, map(clean, said.decisions))
+        rows = judged.rows(map(clean, documents))
     write_rows(out / ANNOTATIONS_FILE, rows, ANNOTATIONS_SCHEMA)
     refused = Counter(reason for one in documents for reason in one.refused)
     return _summary(rows) | {
@@ -102,7 +109,7 @@ ANNOTATIONS_STAGE: Stage[RecordingInputs] = Stage(
     "which of them count: human over model over rule, none about what has changed since. It reads "
     "what is stored; `demo-pipeline annotate` alone asks a server.",
     kinds=frozenset({"parquet"}),
-    code_version="2",
+    code_version="3",
     inputs=(_TRAJECTORIES, REDACTIONS),
     source=_said,
     build=_run,

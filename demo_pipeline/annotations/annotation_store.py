@@ -32,9 +32,10 @@ from demo_pipeline.desktopd.models import Count, Text
 from demo_pipeline.desktopd.trajectory_reader import Trajectory
 from demo_pipeline.files.base_model import Document
 from demo_pipeline.files.json_files import JsonFileError, json_bytes, parse_json
-from demo_pipeline.privacy.redaction_stage import open_shown
+from demo_pipeline.privacy.redaction_stage import cleaner, open_shown
 from demo_pipeline.review.decisions import Decision, Subject, corrected, judge
 from demo_pipeline.review.review_store import Reviews, subject_of
+from demo_pipeline.settings import PrivacySettings
 from demo_pipeline.store.store import Store
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory, load
 
@@ -199,18 +200,24 @@ def read_documents(store: Store, keys: Collection[str]) -> list[AnnotationDocume
     return found
 
 
-def open_judged(store: Store, demonstration: str, reviews: Reviews) -> JudgedDemonstration:
-    """The current trajectory with its notes.
+def open_judged(
+    store: Store, demonstration: str, reviews: Reviews, privacy: PrivacySettings
+) -> JudgedDemonstration:
+    """The current trajectory with its notes, without what is private in either.
 
     Raises:
         MissingOutput: it has no trajectory.
         DemonstrationError: it cannot be read.
     """
-    folder, version = open_shown(store, demonstration)
+    folder, version = open_shown(store, demonstration, privacy)
     reviews.refresh(demonstration)
     subject = subject_of(version, demonstration)
-    judged = judge_demonstration(folder, subject, reviews.of(demonstration))
-    keys = document_keys(store, demonstration)
-    notes = row_notes(judged.rows(read_documents(store, keys)))
+    decisions, keys = reviews.of(demonstration), document_keys(store, demonstration)
+    documents = read_documents(store, keys)
+    if decisions or documents:
+        clean: Any = cleaner(store, privacy, demonstration)
+        decisions, documents = [*map(clean, decisions)], [*map(clean, documents)]
+    judged = judge_demonstration(folder, subject, decisions)
+    notes = row_notes(judged.rows(documents))
     trajectory = replace(judged.trajectory, notes=notes)
     return replace(judged, trajectory=trajectory, documents=frozenset(keys))

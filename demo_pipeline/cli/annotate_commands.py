@@ -22,6 +22,7 @@ from demo_pipeline.cli.eval_commands import explained
 if TYPE_CHECKING:
     from demo_pipeline.annotations.annotate import AnnotateCounts
     from demo_pipeline.annotations.annotation_sources import FileProvider, ModelProvider
+    from demo_pipeline.settings import PrivacySettings
     from demo_pipeline.store.store import Store
 
 _MANY = 20  # requests: more are sent after a question
@@ -64,16 +65,20 @@ def annotate_demonstrations(
             well = _ask(store, names, models, dry_run=dry_run, yes=yes)
         elif provider == "rule":
             rules = rule_provider(lambda one: undone_steps(store, one))
-            well = _reported(annotate_all(store, names, [rules]), [])
+            well = _reported(annotate_all(store, names, [rules], privacy=_privacy()), [])
         else:
             lines = _file_provider(provider, file, model)
-            counts = annotate_all(store, names, [lines])
+            counts = annotate_all(store, names, [lines], privacy=_privacy())
             told = list(map(str, lines.problems))
             if unknown := lines.lines.keys() - set(names):
                 told.append(f"{len(unknown)} demonstrations of the file are not there")
             well = _reported(counts, told)
     if not well:
         raise typer.Exit(INVALID)
+
+
+def _privacy() -> "PrivacySettings":
+    return open_workspace().settings.privacy
 
 
 def _ask(
@@ -91,7 +96,7 @@ def _ask(
         _estimated(store, names, models)
         return True
     with _asking(store, names, models, yes=yes) as answered:
-        counts = annotate_all(store, names, models, answered)
+        counts = annotate_all(store, names, models, answered, _privacy())
     return _reported(counts, [], sum((one.unanswered for one in models), Counter[str]()))
 
 
@@ -156,7 +161,7 @@ def _estimated(store: "Store", names: Sequence[str], models: "Sequence[ModelProv
     """Say what would be asked; returns how many requests."""
     from demo_pipeline.annotations.annotate import estimate
 
-    asked = estimate(store, names, models)
+    asked = estimate(store, names, models, _privacy())
     print_line(
         f"{models[0].server.url}: {asked.requests} requests about {asked.demonstrations} "
         f"demonstrations, about {asked.tokens} tokens without answers, {asked.pictures} pictures"

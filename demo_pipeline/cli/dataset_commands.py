@@ -60,6 +60,7 @@ def export(
     Every picture is stored once, under all its names. Exports that `datasets.exports` does not name
     are not copied.
     """
+    from demo_pipeline.exports.dataset_stages import INDEX_STAGE
     from demo_pipeline.runs.export import export_datasets, export_hub_layout
     from demo_pipeline.runs.stages import TRAINING_EXPORTS, is_built
 
@@ -74,11 +75,14 @@ def export(
     exports = (export.stage for export in TRAINING_EXPORTS.values())
     disabled = [stage.folder for stage in exports if not is_built(stage, workspace.settings)]
     written: Counter[str] = Counter()
-    for name, size in export_datasets(workspace.store, dest, disabled).items():
+    privacy, index = workspace.settings.privacy, workspace.store.current(INDEX_STAGE.folder)
+    for name, size in export_datasets(workspace.store, dest, disabled, privacy).items():
         print_line(f"{dest}/{name}")
         written[name.partition("/")[0]] += size
     sizes = ", ".join(f"{name} {byte_text(size)}" for name, size in written.items())
     print_line(f"written: {sizes}")
+    if index and (told := str(index.manifest.summary.get("privacy", ""))):
+        print_line(told)
 
 
 def report(dest: _Dest) -> None:

@@ -62,6 +62,7 @@ class CommittedTrajectories:
         left_out: reason → number of demonstrations without a usable trajectory.
         damaged: the outputs that `left_out` counts as broken.
         told: sentences on ids of one upload, and on demonstrations that changed their split.
+        privacy: sentences on what was looked for and found; empty: nothing was, and none redacted.
         whole: output and version of the datasets that were built, or found whole, meanwhile.
     """
 
@@ -71,6 +72,7 @@ class CommittedTrajectories:
     left_out: Mapping[str, int] = field(default_factory=dict)
     damaged: tuple[str, ...] = ()
     told: tuple[str, ...] = ()
+    privacy: str = ""
     whole: set[tuple[str, str]] = field(default_factory=set)
 
     @cached_property  # for the card and for the check

@@ -140,6 +140,8 @@ def describe_form(
     settings: DatasetSettings,
     made_of: tuple[WrittenDataset, Provenance],
     summary: ExportSummary,
+    *,
+    privacy: str = "",
 ) -> DatasetStats:
     """Write the card and the charts of a dataset in a form; returns what is in it.
 
@@ -149,6 +151,7 @@ def describe_form(
         settings: that it was made with; they name the license.
         made_of: what the build has written, and the provenance of the trajectories.
         summary: of the build.
+        privacy: see `CommittedTrajectories`.
     """
     written, provenance = made_of
     stats = row_stats(written.rows, provenance)
@@ -158,7 +161,7 @@ def describe_form(
         for split in Split
         if file.config and split in file.only
     ]
-    text = card_text(form, stats, settings, summary.left_out, (configs, out))
+    text = card_text(form, stats, settings, summary.left_out, (configs, out), privacy=privacy)
     write_charts(out, stats)
     (out / CARD).write_text(text, encoding="utf-8")
     return stats
@@ -170,6 +173,8 @@ def card_text(
     settings: DatasetSettings,
     left_out: Counts,
     loaded: tuple[Sequence[_CardConfig], Path],
+    *,
+    privacy: str = "",
 ) -> str:
     """The text of a card.
 
@@ -179,6 +184,7 @@ def card_text(
         settings: the settings that it was made with; they name the license.
         left_out: how many were left out, by unit (trajectories, samples …) and reason.
         loaded: the configurations that `load_dataset` may find, and the dataset's folder.
+        privacy: see `CommittedTrajectories`.
     """
     (configs, root), name = loaded, form.name if form else "index"
     has_own = Path(__file__).with_name("card_templates").joinpath(f"{name}.md.jinja").is_file()
@@ -192,6 +198,7 @@ def card_text(
         left_out=left_out,
         charts=[name for name in _CHARTS if name != "splits" or stats.splits],
         scroll_rule=scroll_rule(settings),
+        privacy=privacy,
     )
 
 
@@ -257,11 +264,11 @@ def _most_frequent(counts: Mapping[str, int]) -> list[tuple[str, int]]:
     return [*rows[:_MOST_ROWS], *more]
 
 
-def describe_index(out: Path, settings: DatasetSettings) -> DatasetStats:
+def describe_index(out: Path, settings: DatasetSettings, privacy: str = "") -> DatasetStats:
     """Write the card and the charts of a trajectory dataset; returns what is in it."""
     stats = index_stats(out)
     left_out = {"actions": hidden_action_counts(out / HIDDEN_ACTIONS_FILE)}
     write_charts(out, stats)
-    text = card_text(None, stats, settings, left_out, (_INDEX, out))
+    text = card_text(None, stats, settings, left_out, (_INDEX, out), privacy=privacy)
     (out / CARD).write_text(text, encoding="utf-8")
     return stats

@@ -50,7 +50,8 @@ def export_of(form: Form) -> TrainingExport[DatasetInputs]:
     def build(inputs: DatasetInputs, out: Path) -> Summary:
         committed, settings, written = inputs.committed, inputs.settings.datasets, inputs.written
         summary = build_form(form, committed.trajectories, out, settings, written)
-        describe_form(form, out, settings, (written, committed.provenance), summary)
+        made_of = (written, committed.provenance)
+        describe_form(form, out, settings, made_of, summary, privacy=committed.privacy)
         written.note_files(out)
         return {**summary.as_dict(), BY_TRAJECTORY: summary.by_trajectory}
 
@@ -98,7 +99,7 @@ def _run_index(inputs: DatasetInputs, out: Path) -> Summary:
     settings, tool = inputs.settings.datasets, ("demo_pipeline", __version__)
     trajectories = inputs.committed.trajectories
     summary = index.build_index(trajectories, out, settings, tool, inputs.exports)
-    describe_index(out, settings)
+    describe_index(out, settings, inputs.committed.privacy)
     inputs.written.note_files(out)
     return summary
 

@@ -201,6 +201,8 @@ def hub_card(
     splits: Mapping[str, Mapping[str, SplitStats]],
     settings: tuple[DatasetSettings, HubSettings],
     out: Path,
+    *,
+    privacy: str,
 ) -> str:
     """The text of the card."""
     used = [config for config in configs if config.rows]
@@ -216,6 +218,7 @@ def hub_card(
         features={one.table.config: list(_yaml(_features(one.schema))) for one in used},
         digests={one.table.config: _digest(one, out) for one in used},
         data=DATA_FOLDER,
+        privacy=privacy,
     )
 
 

@@ -22,7 +22,7 @@ from demo_pipeline.files.atomic_write import read_digest
 from demo_pipeline.files.comparison import differing_files, files_below
 from demo_pipeline.files.json_files import json_bytes
 from demo_pipeline.files.parquet import read_rows
-from demo_pipeline.privacy.redaction_stage import REDACTIONS, withheld
+from demo_pipeline.privacy.redaction_stage import REDACTIONS, cleaner, left_of
 from demo_pipeline.problems import Problem
 from demo_pipeline.recording.recording_stages import RecordingInputs
 from demo_pipeline.review.decisions import NO_CORRECTIONS, judge
@@ -50,15 +50,25 @@ def record_fingerprints(settings: Settings) -> Mapping[str, str]:
 def _corrections(
     workspace: Any, demonstration: str, versions: Mapping[str, Version]
 ) -> SourceInput:
-    """What people corrected in the version that is read, and what the records depend on."""
+    """What people corrected in the version that is read, without what is private in it.
+
+    Its value writes it; with it goes what the records depend on.
+    """
     workspace.reviews.refresh(demonstration)
     decisions = workspace.reviews.of(demonstration)
     subject = subject_of(versions[_TRAJECTORIES], demonstration)
     data = json_bytes(judge(decisions, subject).corrections, compact=True)
     known = record_fingerprints(workspace.settings)
     if data == json_bytes(NO_CORRECTIONS, compact=True):
-        return SourceInput(b"", known)
-    return SourceInput(data, {**known, REVIEWS: hashlib.sha256(data).hexdigest()})
+        return SourceInput(None, known)
+    privacy = workspace.settings.privacy
+
+    def written() -> bytes:
+        said = map(cleaner(workspace.store, privacy, demonstration), decisions)
+        return json_bytes(judge(said, subject).corrections, compact=True)
+
+    read = hashlib.sha256(data + json_bytes(privacy)).hexdigest()
+    return SourceInput(written, {**known, REVIEWS: read})
 
 
 def _trajectory(inputs: RecordingInputs, out: Path) -> DatasetTrajectory:
@@ -71,13 +81,13 @@ def _trajectory(inputs: RecordingInputs, out: Path) -> DatasetTrajectory:
 
 def _run_records(inputs: RecordingInputs, out: Path) -> Summary:
     if inputs.source:
-        (out / CORRECTIONS_FILE).write_bytes(inputs.source)
+        (out / CORRECTIONS_FILE).write_bytes(inputs.source())
     if notes := row_notes(read_rows(inputs.folders[ANNOTATIONS] / ANNOTATIONS_FILE)):
         (out / NOTES_FILE).write_bytes(written_notes(notes))
     source, forms = _trajectory(inputs, out), built_forms(inputs.settings)
     records = write_form_rows(source, forms, out, inputs.settings.datasets)
     (out / RECORD_DIGESTS).write_text(_digests(out), encoding="utf-8")
-    return {"records": records, "withheld": withheld(inputs.folders[REDACTIONS])}
+    return {"records": records, **left_of(inputs.folders[REDACTIONS], inputs.settings.privacy)}
 
 
 def _digests(out: Path) -> str:
@@ -115,7 +125,7 @@ RECORDS_STAGE: Stage[RecordingInputs] = Stage(
     "split is known, and the pictures that they name. A dataset selects, splits and concatenates "
     "them.",
     kinds=frozenset({"json"}),
-    code_version="7",
+    code_version="8",
     inputs=(_TRAJECTORIES, REDACTIONS, ANNOTATIONS),
     needs=frozenset({Need.LINKS}),
     source=_corrections,

@@ -14,7 +14,9 @@ from typing import Any, NamedTuple
 
 from demo_pipeline.settings import PrivacyKind, PrivacySettings
 
-_EMAIL = re.compile(r"[A-Za-z0-9._%+-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.)+[A-Za-z]{2,24}\b")
+_EMAIL = re.compile(
+    r"[A-Za-z0-9._%+-]{1,64}(?:@|%40|&#64;)(?:[A-Za-z0-9-]{1,63}\.)+[A-Za-z]{2,24}\b"
+)
 _CARD = re.compile(r"(?<![\d.-])[2-6](?:[ -]?\d){12,18}(?![\d-])")
 _IBAN = re.compile(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{2,4}){2,8}(?: ?[A-Z0-9]{1,3})?\b")
 _IP4 = re.compile(r"(?<![\w.-])(?:\d{1,3}\.){3}\d{1,3}(?![\w-]|\.\d)")
@@ -30,6 +32,15 @@ _PEM = re.compile(
 )
 _OPENED = re.compile(r"BEGIN [A-Z0-9 ]*PRIVATE KEY")
 
+# What is left of a form when single letters were misread, so that check digits do not fit.
+_READ: tuple[tuple[PrivacyKind, re.Pattern[str]], ...] = (
+    ("card", re.compile(r"(?<!\d)[3-6]\d{15}(?!\d)")),
+    ("iban", re.compile(r"(?<![A-Z0-9])[A-Z]{2}\d{18,28}(?!\d)")),
+    ("aws_key", re.compile(r"[AV4]K[I1l|]A[A-Z0-9]{12,20}")),
+    ("github_token", re.compile(r"gh[pousr][_-]?[A-Za-z0-9]{30,}")),
+    ("jwt", re.compile(r"ey[JI1l][A-Za-z0-9_-]{12,}")),
+)
+
 
 class PrivateSpan(NamedTuple):
     """A private part of a text: characters `start` to `end`, excluded."""
@@ -39,6 +50,7 @@ class PrivateSpan(NamedTuple):
     kind: PrivacyKind
     detector: str
     confidence: float
+    secret: str = ""  # the whole of which it is a part; empty: it is the whole
 
 
 @dataclass(frozen=True)
@@ -54,32 +66,44 @@ class Detectors:
     region: str = "US"
 
     def find(self, text: str) -> list[PrivateSpan]:
-        """The private parts of a text in order, without overlap: the longer one holds."""
+        """The private parts of a text in order, without overlap."""
         found = [span for detector in _PATTERNS for span in detector(text, self.region)]
         found += _listed(text, self.settings)
-        return _without_overlap(found)
+        return self.without_overlap(found)
+
+    def without_overlap(self, found: Iterable[PrivateSpan]) -> list[PrivateSpan]:
+        """The spans in order; of overlapping ones all together, as the one that says most.
+
+        What must not leave says more than what is counted, and a longer one more than a shorter.
+        """
+        merged: list[PrivateSpan] = []
+        for span in sorted(found, key=lambda one: (one.start, one.end)):
+            if not merged or span.start >= merged[-1].end:
+                merged.append(span)
+                continue
+            before = merged[-1]
+            first, other = sorted((before, span), key=self._weight, reverse=True)
+            if self._weight(first)[0] == self._weight(other)[0]:
+                start, end = before.start, max(before.end, span.end)
+                first = first._replace(start=start, end=end)
+            merged[-1] = first
+        return merged
+
+    def _weight(self, span: PrivateSpan) -> tuple[bool, int]:
+        return self.settings.removes(span.kind), span.end - span.start
 
     def find_read(self, text: str) -> list[PrivateSpan]:
         """The same for a line that was read from a picture, where spaces come and go."""
         if found := self.find(text):
             return found
         joined = "".join(text.split())
-        if joined != text and self.find(joined):
-            kind = self.find(joined)[0].kind
-            return [PrivateSpan(0, len(text), kind, "read", 0.5)]
-        return []
-
-
-def _without_overlap(found: Iterable[PrivateSpan]) -> list[PrivateSpan]:
-    kept: list[PrivateSpan] = []
-    for span in sorted(found, key=lambda one: (one.start - one.end, one.start)):
-        if all(span.end <= other.start or other.end <= span.start for other in kept):
-            kept.append(span)
-    return sorted(kept)
+        kinds = [span.kind for span in self.find(joined)] if joined != text else []
+        kinds += [kind for kind, expression in _READ if expression.search(joined)]
+        return [PrivateSpan(0, len(text), kind, "read", 0.5) for kind in kinds[:1]]
 
 
 def _emails(text: str, _region: str) -> Iterator[PrivateSpan]:
-    if "@" in text:
+    if any(sign in text for sign in ("@", "%40", "&#64;")):
         for match in _EMAIL.finditer(text):
             yield PrivateSpan(*match.span(), "email", "pattern", 0.95)
 
@@ -170,8 +194,8 @@ _PATTERNS: tuple[Callable[[str, str], Iterator[PrivateSpan]], ...] = (
 
 @cache
 def _word_expression(word: str) -> re.Pattern[str]:
-    spaced = r"\s+".join(map(re.escape, word.split()))
-    return re.compile(rf"(?<!\w){spaced}(?!\w)", re.IGNORECASE)
+    spaced = r"(?:[\s_+.-]|%20)*".join(map(re.escape, word.split()))
+    return re.compile(rf"(?<![^\W_]){spaced}(?![^\W_])", re.IGNORECASE)
 
 
 def _listed(text: str, settings: PrivacySettings) -> Iterator[PrivateSpan]:

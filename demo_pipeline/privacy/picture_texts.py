@@ -1,9 +1,10 @@
 """Texts in pictures, and covering parts of them.
 
-Belongs here: reading by RapidOCR (the extra `privacy`), which part of a picture changed since the
-one before, and filling a box in the colour around it. Boxes are x, y, width, height in pixels.
+Belongs here: reading by RapidOCR (the extra `privacy`), only where a picture differs from the one
+before, and filling a box in the colour around it. Boxes are x, y, width, height in pixels.
 """
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -22,8 +23,7 @@ _LONGEST_SIDE = (
 )
 _BAND, _OVERLAP = 300, 48  # rows of a picture that are read at once; a line's height is in both
 _CHANGED = 16  # of 255, more than an encoder's noise on a still screen
-_AROUND = 24  # pixels around what changed that are read again: a line's height
-_WHOLE, _MOST_PARTS = 0.5, 4  # share and parts above which reading all of it costs less (measured)
+_MOST_KEPT = 5000  # bands whose lines are kept; each is some kB
 
 
 class TextLine(NamedTuple):
@@ -51,6 +51,12 @@ def can_read() -> bool:
     return find_spec("rapidocr") is not None and find_spec("onnxruntime") is not None
 
 
+def require_reader() -> None:
+    """Raise `ModuleNotFoundError` without the extra `privacy`."""
+    if not can_read():
+        raise ModuleNotFoundError("the extra `privacy` is not installed")
+
+
 @cache
 def _engine() -> Any:
     from rapidocr import RapidOCR  # noqa: PLC0415 - of the extra, and heavy
@@ -60,86 +66,90 @@ def _engine() -> Any:
     return RapidOCR(params={**limits, "Det.limit_type": "max", **quiet})
 
 
-def read_lines(picture: BgrPicture, left: int = 0, top: int = 0) -> list[TextLine]:
-    """The lines in a picture (height, width, 3), BGR, whose corner is at (left, top).
-
-    It is read in bands: of a whole 1080p picture with one line at 11 pixels the line is not found,
-    of a band it is (4 of 4 and 0 of 4, measured). A line in two bands comes twice.
-    """
-    height = len(picture)
-    starts = range(0, max(1, height - _OVERLAP), _BAND - _OVERLAP)
-    return [
-        line
-        for start in starts
-        for line in _read_band(picture[start : start + _BAND], left, top + start)
-    ]
-
-
-def _read_band(band: BgrPicture, left: int, top: int) -> list[TextLine]:
-    found = _engine()(band, return_word_box=True)
+def read_lines(picture: BgrPicture) -> list[TextLine]:
+    """The lines in a picture (height, width, 3), BGR, of few rows."""
+    found = _engine()(picture, return_word_box=True)
     if found.txts is None:
         return []
     return [
         TextLine(
-            text,
-            _box(corners, left, top),
-            tuple((word, _box(at, left, top)) for word, _, at in words if at is not None),
+            text, _box(corners), tuple((word, _box(at)) for word, _, at in words if at is not None)
         )
         for text, corners, words in zip(found.txts, found.boxes, found.word_results, strict=True)
     ]
 
 
-def _box(corners: Any, left: int, top: int) -> PictureBox:
+def _box(corners: Any) -> PictureBox:
     points = np.asarray(corners)
     low, high = np.floor(points.min(axis=0)), np.ceil(points.max(axis=0))
-    return int(low[0]) + left, int(low[1]) + top, int(high[0] - low[0]), int(high[1] - low[1])
+    return int(low[0]), int(low[1]), int(high[0] - low[0]), int(high[1] - low[1])
 
 
 @dataclass
 class PictureReader:
-    """Reads one picture after the other: only what changed since the one before.
+    """Reads one picture after the other: only the bands that changed since they were read."""
 
-    Attributes:
-        read: pictures that were read so far.
-    """
-
-    read: int = 0
-    _picture: BgrPicture | None = None
-    _lines: list[TextLine] = field(default_factory=list)
+    _bands: dict[int, tuple[BgrPicture, list[TextLine]]] = field(default_factory=dict)
 
     def lines(self, picture: BgrPicture) -> list[TextLine]:
-        """The lines in a picture (height, width, 3), BGR."""
-        parts = None if self._picture is None else changed_parts(self._picture, picture)
-        self.read += 1
-        if parts is None:
-            self._lines = read_lines(picture)
-        else:
-            for part in parts:
-                left, top, wide, high = part
-                self._lines = [line for line in self._lines if not _touch(line.box, part)]
-                self._lines += read_lines(picture[top : top + high, left : left + wide], left, top)
-        self._picture = picture
-        return list(self._lines)
+        """The lines in a picture (height, width, 3), BGR.
+
+        It is read in bands: of a whole 1080p picture with one line at 11 pixels the line is not
+        found, of a band it is (4 of 4 and 0 of 4, measured). A line in two bands comes twice, and
+        one that an edge cuts comes whole from the neighbour.
+        """
+        found = []
+        for top in range(0, max(1, len(picture) - _OVERLAP), _BAND - _OVERLAP):
+            band = picture[top : top + _BAND]
+            known = self._bands.get(top)
+            if known is None or _differs(known[0], band):
+                known = self._bands[top] = band.copy(), _read_band(band, top)
+            found += known[1]
+        return found
 
 
-def changed_parts(before: BgrPicture, after: BgrPicture) -> list[PictureBox] | None:
-    """The parts that differ, with the lines around them; None: read all of it."""
-    if before.shape != after.shape:
-        return None
-    mask = (cv2.absdiff(before, after).max(axis=2) > _CHANGED).astype(np.uint8)
-    height, width = mask.shape
-    mask = cv2.dilate(mask, np.ones((2 * _AROUND, 2 * _AROUND), np.uint8))
-    rows = np.flatnonzero(mask.any(axis=1))
-    bands = np.split(rows, np.flatnonzero(np.diff(rows) > 1) + 1) if len(rows) else []
-    # A line is read whole: from edge to edge, since a word must not be cut.
-    parts = [(0, int(band[0]), width, int(band[-1] - band[0]) + 1) for band in bands]
-    many = len(parts) > _MOST_PARTS or sum(part[3] for part in parts) > _WHOLE * height
-    return None if many else parts
+def _differs(before: BgrPicture, after: BgrPicture) -> bool:
+    return before.shape != after.shape or int(cv2.absdiff(before, after).max()) > _CHANGED
 
 
-def _touch(one: PictureBox, other: PictureBox) -> bool:
+_kept_lines: dict[bytes, list[TextLine]] = {}
+
+
+def _read_band(band: BgrPicture, top: int) -> list[TextLine]:
+    """The lines of a band; one that was read before is kept, as a check builds all again."""
+    key = hashlib.sha256(band.tobytes() + repr((band.shape, top)).encode()).digest()
+    if key not in _kept_lines:
+        if len(_kept_lines) >= _MOST_KEPT:
+            _kept_lines.clear()
+        _kept_lines[key] = [_moved(line, top) for line in read_lines(band)]
+    return _kept_lines[key]
+
+
+def _moved(line: TextLine, top: int) -> TextLine:
+    def moved(box: PictureBox) -> PictureBox:
+        return box[0], box[1] + top, box[2], box[3]
+
+    words = tuple((word, moved(box)) for word, box in line.words)
+    return TextLine(line.text, moved(line.box), words)
+
+
+def touch(one: PictureBox, other: PictureBox) -> bool:
+    """Whether two boxes have pixels in common."""
     across = one[0] < other[0] + other[2] and other[0] < one[0] + one[2]
     return across and one[1] < other[1] + other[3] and other[1] < one[1] + one[3]
+
+
+def line_below(line: TextLine, lines: Iterable[TextLine]) -> TextLine | None:
+    """The next line of the same paragraph: as far left, less than a line's height apart."""
+    x, y, width, height = line.box
+    found = [
+        one
+        for one in lines
+        if 0.5 * height < one.box[1] - y < 2.5 * height
+        and one.box[0] < x + width
+        and x < one.box[0] + one.box[2]
+    ]
+    return min(found, key=lambda one: one.box[1], default=None)
 
 
 def load_picture(path: Path) -> BgrPicture | None:

@@ -6,17 +6,18 @@ that later stages read instead of the original, which stays in the stages before
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
+from pydantic import BaseModel
 
 from demo_pipeline.actions.action_tables import read_actions
 from demo_pipeline.desktopd.validator import validate_trajectory
-from demo_pipeline.files.json_files import dump_json, load_json
+from demo_pipeline.files.json_files import dump_json, json_bytes, load_json
 from demo_pipeline.files.parquet import (
     COUNT,
     TEXT,
@@ -32,11 +33,13 @@ from demo_pipeline.files.recording_files import LOG_FILE
 from demo_pipeline.observation.trees.secret_fields import hide_passwords
 from demo_pipeline.observation.trees.ui_trees import UI_TREES_FILE, read_tree_rows
 from demo_pipeline.privacy.detectors import Detectors
-from demo_pipeline.privacy.redaction import Marks, Redaction
+from demo_pipeline.privacy.redaction import Marks, Redaction, mapped_texts
 from demo_pipeline.problems import Problem, errors
 from demo_pipeline.recording.manifest import read_manifest
 from demo_pipeline.recording.recording_stages import RecordingInputs
+from demo_pipeline.settings import PrivacySettings
 from demo_pipeline.stage import Check, SourceInput, Stage, Summary, built_again
+from demo_pipeline.store.errors import MissingOutput
 from demo_pipeline.store.store import Store
 from demo_pipeline.store.versions import Version
 
@@ -75,19 +78,73 @@ def is_redacted(version: Version) -> bool:
     return bool(version.manifest.summary["redacted_files"])
 
 
-def withheld(redactions: Path) -> str:
-    """Why the demonstration must not leave; empty: it may. `redactions`: the stage's output."""
-    return str(load_json(redactions / STATE_FILE)["withheld"])
+def left_of(redactions: Path, settings: PrivacySettings) -> dict[str, Any]:
+    """What a summary says: why it must not leave (empty: it may), and what was found.
+
+    Args:
+        redactions: the stage's output.
+        settings: what was looked for.
+    """
+    state = load_json(redactions / STATE_FILE)
+    found = {"found": state["found"], "detectors": state["detectors"]}
+    return {"withheld": state["withheld"], "privacy": looked_for(settings), **found}
 
 
-def open_shown(store: Store, demonstration: str) -> tuple[Path, Version]:
+def is_shown_redacted(store: Store, demonstration: str) -> bool:
+    """Whether a copy is shown of a trajectory, so that its film must not be."""
+    version = store.current(f"{REDACTIONS}/{demonstration}")
+    return version is not None and is_redacted(version)
+
+
+def told_of_privacy(settings: PrivacySettings, summaries: Sequence[Mapping[str, Any]]) -> str:
+    """Policy, versions and counts for a card; empty: the default policy, which found nothing.
+
+    Args:
+        settings: of the build.
+        summaries: of the records, see `left_of`.
+    """
+    found, versions = Counter[str](), dict[str, str]()
+    for summary in summaries:
+        found.update(summary.get("found", {}))
+        versions |= summary.get("detectors", {})
+    if not found and (settings.policy, settings.kinds) == ("flag", {}):
+        return ""
+    policies = [settings.policy, *(f"{kind}: {p}" for kind, p in sorted(settings.kinds.items()))]
+    counts = [f"{what} {count}" for what, count in sorted(found.items())]
+    detectors = [f"{name} {number}" for name, number in sorted(versions.items())]
+    return (
+        f"Private data: policy {', '.join(policies)}; looked for with {', '.join(detectors)}; "
+        f"places found: {', '.join(counts) or 'none'}. What is redacted is a placeholder such as "
+        "`<email>` in texts, and covered in pictures; what is flagged is in the data."
+    )
+
+
+def looked_for(settings: PrivacySettings) -> str:
+    """A hash of what is looked for; other settings find something else."""
+    return hashlib.sha256(json_bytes(settings)).hexdigest()[:16]
+
+
+def open_shown(
+    store: Store, demonstration: str, settings: PrivacySettings | None = None
+) -> tuple[Path, Version]:
     """The folder of a trajectory as it may be shown, and the version of the trajectory.
 
-    Raises `StorageError` when there is none.
+    Args:
+        store: of the pipeline.
+        demonstration: its id.
+        settings: with which it must have been looked at, if something must not leave.
+
+    Raises:
+        StorageError: there is none, or it was not looked at.
     """
+    output = f"{REDACTIONS}/{demonstration}"
     folder, version = store.open(f"trajectories/{demonstration}")
-    redactions = store.current(f"{REDACTIONS}/{demonstration}")
-    if redactions is not None and is_redacted(redactions):
+    redactions = store.current(output)
+    if settings is not None and settings.reads_pictures:
+        summary = redactions.manifest.summary if redactions else {}
+        if summary.get("privacy") != looked_for(settings) or summary["withheld"]:
+            raise MissingOutput(output)
+    if is_shown_redacted(store, demonstration):
         folder = store.open(f"{REDACTIONS}/{demonstration}")[0]
     return folder, version
 
@@ -103,7 +160,7 @@ class _Known:
         key: of the hashes.
     """
 
-    marks: Marks
+    marks: Marks = field(default_factory=Marks)
     passwords: frozenset[str] = frozenset()
     country: str = "US"
     key: bytes = b""
@@ -117,20 +174,40 @@ def _known(workspace: Any, demonstration: str, versions: Mapping[str, Version]) 
         {step: [box for box, private in found if not private] for step, found in boxes.items()},
     )
     told = {REVIEWS: hashlib.sha256(repr(marks).encode()).hexdigest()} if boxes else {}
-    if "actions" not in versions["trajectories"].manifest.recipe.inputs:
-        return SourceInput(_Known(marks), told)
-    store = workspace.store
+    known = _recorded(workspace.store, demonstration, versions["trajectories"])
+    return SourceInput(replace(known, marks=marks), told)
+
+
+def _recorded(store: Store, demonstration: str, trajectory: Version) -> _Known:
+    """What the recording of a trajectory says."""
+    if "actions" not in trajectory.manifest.recipe.inputs:
+        return _Known(key=trajectory.content.encode())
     recording = read_manifest(store.open(f"recordings/{demonstration}", "manifest.json")[0])
     rows = read_tree_rows(store.open(f"ui_trees/{demonstration}", UI_TREES_FILE)[0])
     actions = read_actions(store.open(f"actions/{demonstration}")[0])
     country = recording.parsed_meta().locale.replace("_", "-").rpartition("-")[2].upper()
-    known = _Known(
-        marks,
-        hide_passwords(actions, rows)[1],
-        country if len(country) == 2 else "US",
-        bytes.fromhex(recording.file(LOG_FILE).sha256),
+    return _Known(
+        passwords=hide_passwords(actions, rows)[1],
+        country=country if len(country) == 2 else "US",
+        key=bytes.fromhex(recording.file(LOG_FILE).sha256),
     )
-    return SourceInput(known, told)
+
+
+Said = TypeVar("Said", bound=BaseModel)
+
+
+def cleaner(store: Store, settings: PrivacySettings, demonstration: str) -> Callable[[Said], Said]:
+    """The function that replaces what is private in what people and models say of a demonstration.
+
+    Raises `StorageError` when it has no trajectory.
+    """
+    folder, version = store.open(f"trajectories/{demonstration}")
+    known = _recorded(store, demonstration, version)
+    found = Redaction(folder, Detectors(settings, known.country), known.key, known.passwords)
+    found.learn()
+    return lambda said: said.model_validate(
+        mapped_texts(said.model_dump(mode="json"), found.texts.clean)
+    )
 
 
 def _redaction(inputs: RecordingInputs, folder: Path) -> Redaction:
@@ -143,24 +220,26 @@ def _run_redactions(inputs: RecordingInputs, out: Path) -> Summary:
     """What is private, and the copy without it where something is redacted."""
     redaction = _redaction(inputs, inputs.folders["trajectories"])
     redaction.find()
-    reason = redaction.withheld()
-    files = 0 if reason else redaction.write(out)
+    reason = redaction.withheld(inputs.demonstration)
+    files = redaction.write(out)
     write_rows(out / REDACTIONS_FILE, redaction.rows(), REDACTIONS_SCHEMA)
+    counts = Counter(f"{one.kind} ({one.policy})" for one in redaction.findings)
     state = {
         "withheld": reason,
         "policy": inputs.settings.privacy.policy,
         "kinds": inputs.settings.privacy.kinds,
         "pictures_read": redaction.pictures_read,
         "detectors": _versions(),
+        "found": dict(sorted(counts.items())),
     }
     dump_json(out / STATE_FILE, state)
-    counts = Counter(f"{one.kind} ({one.policy})" for one in redaction.findings)
     return {
         "findings": len(redaction.findings),
         "by_kind": dict(sorted(counts.items())),
         "pictures_read": redaction.pictures_read,
         "redacted_files": files,
         "withheld": reason,
+        "privacy": looked_for(inputs.settings.privacy),
     }
 
 
@@ -183,7 +262,7 @@ def _check_copy(inputs: RecordingInputs, out: Path) -> list[Problem]:
     if not (out / "task.json").is_file():
         return []
     again = _redaction(inputs, out)
-    left = [one for one in again.found_in_texts() if one.policy == "redact"]
+    left = [one for one in again.found_in_texts() if one.policy in {"redact", "drop"}]
     problems = errors(validate_trajectory(out, inputs.demonstration))
     return problems + [
         Problem("not_redacted", one.place, f"{one.kind} is left after redaction", remedy=_REPORT)
@@ -200,7 +279,7 @@ REDACTIONS_STAGE: Stage[RecordingInputs] = Stage(
     description="What is private in a trajectory: kinds and places, never the text; and, where the "
     "policy says so, the trajectory without it, which all later stages read.",
     kinds=frozenset({"parquet", "json"}),
-    code_version="2",
+    code_version="3",
     inputs=("trajectories",),
     section=lambda settings: settings.privacy,
     source=_known,

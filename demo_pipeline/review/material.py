@@ -13,7 +13,12 @@ from demo_pipeline.desktopd.trajectory_reader import read_trajectory
 from demo_pipeline.files.parquet import read_rows
 from demo_pipeline.files.recording_files import VIDEO_FILE
 from demo_pipeline.observation.frames.screenshots import read_evidence
-from demo_pipeline.privacy.redaction_stage import REDACTIONS, REDACTIONS_FILE, open_shown
+from demo_pipeline.privacy.redaction_stage import (
+    REDACTIONS,
+    REDACTIONS_FILE,
+    is_shown_redacted,
+    open_shown,
+)
 from demo_pipeline.problems import DemonstrationError
 from demo_pipeline.recording.events import read_scans
 from demo_pipeline.recording.manifest import read_manifest
@@ -204,6 +209,7 @@ class Material:
             "private": self._private_parts(name),
             "annotations": self._table(f"annotated/{name}", "annotations.parquet"),
             **self._recorded(name, provenance),
+            "redacted": is_shown_redacted(self._store, name),
             **self.judged(subject),
         }
 
@@ -263,7 +269,12 @@ class Material:
         return {"decisions": shown}
 
     def film(self, name: str) -> Path | None:
-        """The film of a demonstration; None when it is not here any more, or another one is."""
+        """The film of a demonstration; None when it is not here any more, or another one is.
+
+        None also where something is redacted: the film shows it.
+        """
+        if is_shown_redacted(self._store, name):
+            return None
         try:
             folder = self._store.open(f"recordings/{name}")[0]
             sizes = {file.name: file.size for file in read_manifest(folder).files}

@@ -702,6 +702,7 @@ timeline.onclick = (event) => {
 
 async function showFilm(time) {
   const { demo } = state;
+  if (demo.redacted) return toast("The film is not shown: it has what is redacted here.");
   if (!demo.film) return toast("The film is not in the store.");
   if (!film.src) {
     film.src = `${base}api/demonstrations/${demo.id}/film`;

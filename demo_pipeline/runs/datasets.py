@@ -22,6 +22,7 @@ from demo_pipeline.exports.assemble import BY_TRAJECTORY
 from demo_pipeline.exports.record_stages import RECORDS_STAGE, record_fingerprints
 from demo_pipeline.files.json_files import json_bytes
 from demo_pipeline.files.processes import reduced_python_gc
+from demo_pipeline.privacy.redaction_stage import looked_for, told_of_privacy
 from demo_pipeline.problems import errors
 from demo_pipeline.runs.build import build_if_stale, note_settings, rebuild_reason
 from demo_pipeline.runs.damage import trajectory_damage
@@ -34,6 +35,7 @@ from demo_pipeline.runs.stages import (
     store_views,
 )
 from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline.settings import PrivacySettings
 from demo_pipeline.stage import Need, Stage, Summary, TrainingExport
 from demo_pipeline.store.errors import ChangedOutput, MissingOutput, StorageError
 from demo_pipeline.store.split_memory import keep_split_memory
@@ -68,9 +70,17 @@ def dataset_recipe(
         inputs |= {one.id: read_of(one, kept, required) for one in committed.trajectories}
         inputs[SPLITS] = splits_fingerprint(committed.trajectories)
         inputs |= {f"left out: {name}": str(n) for name, n in committed.left_out.items()}
+        inputs |= {"privacy": committed.privacy} if committed.privacy else {}
+        inputs |= _looked_for(context.settings.privacy)
     return Recipe(stage.name, stage.code_version, stage.fingerprint(context.settings), inputs)
 
 
+def _looked_for(privacy: PrivacySettings) -> dict[str, str]:
+    """What a dataset in which something is redacted depends on, also if nothing was found."""
+    return {LOOKED_FOR: looked_for(privacy)} if privacy.reads_pictures else {}
+
+
+LOOKED_FOR = "looked_for"  # in a recipe and a summary
 SPLITS = "splits"  # among the inputs of a recipe
 
 
@@ -96,11 +106,18 @@ class _Kept:
     name: VersionName
     trajectory: VersionName
     digests: Mapping[str, str]
-    withheld: str = ""  # why the demonstration must not leave
+    withheld: str  # why the demonstration must not leave; empty: it may
+    summary: Mapping[str, Any]
 
     @classmethod
-    def of(cls, version: Version, wanted: Mapping[str, str]) -> Self:
-        """Of a version; `wanted`: file → what it has to depend on."""
+    def of(cls, version: Version, wanted: Mapping[str, str], privacy: PrivacySettings) -> Self:
+        """Of a version.
+
+        Args:
+            version: of records.
+            wanted: file → what it has to depend on.
+            privacy: what must have been looked for, if something must not leave.
+        """
         manifest = version.manifest
         current = manifest.code_version == RECORDS_STAGE.code_version
         fresh = {name for name, text in wanted.items() if manifest.inputs.get(name) == text}
@@ -109,11 +126,14 @@ class _Kept:
         digests = {one.path: one.sha256 for one in manifest.files if one.path in usable}
         link = manifest.links[TRAJECTORIES_STAGE.name]
         content = manifest.inputs[link.output.partition("/")[0]]
+        summary: Mapping[str, Any] = manifest.summary
+        unseen = privacy.reads_pictures and summary.get("privacy") != looked_for(privacy)
         return cls(
             version.name,
             VersionName(link.output, link.version, content),
             digests,
-            str(manifest.summary.get("withheld", "")),
+            str(summary.get("withheld", "")) or ("not looked at" if unseen else ""),
+            summary,
         )
 
 
@@ -158,7 +178,8 @@ def _committed(workspace: Workspace, damaged: Collection[str]) -> CommittedTraje
     noted = {name.rpartition("/")[2] for name in damaged}
     present = [name for name in names if name.rpartition("/")[2] not in noted]
     wanted = record_fingerprints(workspace.settings)
-    found = [(at, _Kept.of(one, wanted)) for at, one in workspace.store.open_all(present)]
+    privacy = workspace.settings.privacy
+    found = [(at, _Kept.of(one, wanted, privacy)) for at, one in store.open_all(present)]
     opened = [(at, one) for at, one in found if not one.withheld]
     kept = {one.name.output.rpartition("/")[2]: one for _, one in opened}
     versions = {key: one.trajectory for key, one in kept.items()}
@@ -187,6 +208,7 @@ def _committed(workspace: Workspace, damaged: Collection[str]) -> CommittedTraje
         {key: one.name for key, one in kept.items()},
         left_out,
         tuple(broken),
+        privacy=told_of_privacy(privacy, [one.summary for one in kept.values()]),
     )
 
 
@@ -463,6 +485,8 @@ def _build(
             return summary
         unreadable = tuple(summary.get("problems", ()))
         damage = [*trajectory_damage(workspace.store, committed.damaged, unreadable)]
+        summary |= {"privacy": committed.privacy} if committed.privacy else {}
+        summary |= _looked_for(workspace.settings.privacy)
         summary |= {"told": list(committed.told)} if committed.told else {}
         summary |= {"damaged": [problem.as_dict() for problem in damage]} if damage else {}
         problems = [str(problem) for problem in unreadable]

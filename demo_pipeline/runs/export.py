@@ -7,7 +7,7 @@ files hold is decided in datasets/.
 import os
 import secrets
 import shutil
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,17 +24,18 @@ from demo_pipeline.files.atomic_write import (
     replace_synced,
     sync_tree,
 )
+from demo_pipeline.privacy.redaction_stage import looked_for
 from demo_pipeline.runs.damage import damage_problem
 from demo_pipeline.runs.dataset_diff import write_origins
-from demo_pipeline.runs.datasets import committed_trajectories
+from demo_pipeline.runs.datasets import LOOKED_FOR, committed_trajectories
 from demo_pipeline.runs.stages import DATASET_STAGES, TRAINING_EXPORTS, is_built, job_of
 from demo_pipeline.runs.workspace import Workspace
-from demo_pipeline.settings import Settings
+from demo_pipeline.settings import PrivacySettings, Settings
 from demo_pipeline.stage import DATASETS_JOB, TrainingExport
 from demo_pipeline.store.errors import MissingOutput, StorageError
 from demo_pipeline.store.store import Store
 from demo_pipeline.trajectories.provenance import Provenance
-from demo_pipeline.trajectories.trajectory_stages import CONTACT_SHEETS_STAGE
+from demo_pipeline.trajectories.trajectory_stages import CONTACT_SHEETS_STAGE, TRAJECTORIES_STAGE
 
 _EXPORTED = (
     *(stage.folder for stage in DATASET_STAGES if job_of(stage) == DATASETS_JOB),
@@ -43,21 +44,37 @@ _EXPORTED = (
 _PICTURES = frozenset({".png", ".jpg", ".jpeg"})  # nobody changes them in place
 
 
-def export_datasets(store: Store, dest: Path, disabled: Collection[str] = ()) -> dict[str, int]:
+def export_datasets(
+    store: Store,
+    dest: Path,
+    disabled: Collection[str] = (),
+    privacy: PrivacySettings | None = None,
+) -> dict[str, int]:
     """Copy every exported output but the `disabled` to `dest`, as files without symbolic links.
 
     Equal pictures are stored once, as hard links where the file system has them. `dest` does not
     exist or is empty; it gets all, or stays as it was. Returns the names of the copied outputs,
-    which are also their paths below it, and the bytes that each wrote.
+    which are also their paths below it, and the bytes that each wrote. Contact sheets are copied of
+    the demonstrations in the index, since private ones are not in it.
 
     Raises:
-        StorageError: `dest` is not empty, a file of an output was changed, or the disk is full.
+        StorageError: `dest` is not empty, a dataset was not built with `privacy`, a file of
+            an output was changed, or the disk is full.
         MissingOutput: the store has nothing to export.
     """
     wanted = [prefix for prefix in _EXPORTED if prefix not in disabled]
     names = [name for prefix in wanted for name in store.outputs(prefix)]
     if not names:
         raise MissingOutput(INDEX_STAGE.folder)
+    if INDEX_STAGE.folder in names:
+        index = store.open(INDEX_STAGE.folder)[0] / TRAJECTORIES_STAGE.folder
+        sheets = f"{CONTACT_SHEETS_STAGE.folder}/"
+        names = [
+            name
+            for name in names
+            if not name.startswith(sheets) or (index / name.removeprefix(sheets)).is_dir()
+        ]
+    _require_redacted(store, names, privacy)
     copier = _Copier()
     sizes: dict[str, int] = {}
     with folder_draft(dest) as draft:
@@ -70,6 +87,20 @@ def export_datasets(store: Store, dest: Path, disabled: Collection[str] = ()) ->
             sizes[name] = copier.written - before
         write_origins(store, names, draft)
     return sizes
+
+
+def _require_redacted(store: Store, names: Iterable[str], privacy: PrivacySettings | None) -> None:
+    """Raise `StorageError` for a dataset that was built before something had to be redacted."""
+    if privacy is None or not privacy.reads_pictures:
+        return
+    for name in names:
+        version = store.current(name)
+        summary = version.manifest.summary if version else {}
+        if "left_out" in summary and summary.get(LOOKED_FOR) != looked_for(privacy):
+            raise StorageError(
+                f"nothing was exported: {name} was built with other settings of `privacy`; "
+                "`demo-pipeline run` builds it again"
+            )
 
 
 @contextmanager
@@ -171,6 +202,7 @@ def export_hub_layout(workspace: Workspace, dest: Path) -> tuple[HubConfig, ...]
     configs: list[HubConfig] = []
     splits: dict[str, Mapping[str, SplitStats]] = {}
     committed = committed_trajectories(workspace)
+    _require_redacted(workspace.store, (one.stage.folder for one in exports), settings.privacy)
     with folder_draft(dest) as draft:
         for export in exports:
             written, found = _write(workspace, export, draft, committed.provenance)
@@ -178,7 +210,9 @@ def export_hub_layout(workspace: Workspace, dest: Path) -> tuple[HubConfig, ...]
             splits |= found
         if not any(config.rows for config in configs):
             raise StorageError("nothing was exported: no export has a row")
-        text = hub_card(configs, splits, (settings.datasets, settings.hub), draft)
+        text = hub_card(
+            configs, splits, (settings.datasets, settings.hub), draft, privacy=committed.privacy
+        )
         (draft / CARD).write_text(text, encoding="utf-8")
     return tuple(configs)
 

@@ -20,6 +20,7 @@ from demo_pipeline.annotations.model_prompts import PROMPTS
 from demo_pipeline.files.shown_text import MARKER
 from demo_pipeline.review.review_store import Reviews
 from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline.settings import PrivacySettings
 from demo_pipeline_tests.annotations.made import (
     CALLS,
     KEY,
@@ -42,7 +43,9 @@ def workspace(tmp_path: Path) -> Workspace:
 
 
 def notes(workspace: Workspace, name: str = "demo") -> Any:
-    return open_judged(workspace.store, name, Reviews(workspace.store)).trajectory.notes
+    return open_judged(
+        workspace.store, name, Reviews(workspace.store), PrivacySettings()
+    ).trajectory.notes
 
 
 def documents(workspace: Workspace, name: str = "demo") -> list[Any]:

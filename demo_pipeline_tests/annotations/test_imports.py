@@ -18,7 +18,7 @@ from demo_pipeline.exports.agentnet_code import step_code
 from demo_pipeline.exports.assemble import build_form
 from demo_pipeline.review.review_store import Reviews
 from demo_pipeline.runs.workspace import Workspace
-from demo_pipeline.settings import DatasetSettings
+from demo_pipeline.settings import DatasetSettings, PrivacySettings
 from demo_pipeline_tests.annotations.made import ACTIONS, TYPED, made_store
 from demo_pipeline_tests.datasets.builders import make_trajectory
 from demo_pipeline_tests.exports.forms import AGENTNET_FORM
@@ -39,7 +39,9 @@ def workspace(tmp_path: Path) -> Workspace:
 
 
 def notes(workspace: Workspace) -> Any:
-    return open_judged(workspace.store, "demo", Reviews(workspace.store)).trajectory.notes
+    return open_judged(
+        workspace.store, "demo", Reviews(workspace.store), PrivacySettings()
+    ).trajectory.notes
 
 
 def imported(

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import cv2
-import numpy as np
+from PIL import Image, ImageDraw, ImageFont
 from stdnum import iban, luhn
 
 from demo_pipeline.files.json_files import dump_json
@@ -66,69 +65,104 @@ KINDS = (
 
 @dataclass(frozen=True)
 class Look:
-    """How a picture shows text: OpenCV's font and size, and light on dark."""
+    """How pictures show text: a font (empty: Pillow's own), pixels, light on dark."""
 
-    font: int = cv2.FONT_HERSHEY_SIMPLEX
-    size: float = 0.5
+    font: str = ""
+    size: int = 14
     dark: bool = False
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A step: what is done, what its tree and the picture before it show."""
+
+    action: tuple[str, dict[str, Any]]
+    names: Sequence[str] = ()
+    lines: Sequence[str] = ()
+
+
+def typing(text: str) -> tuple[str, dict[str, Any]]:
+    return "type", {"text": text}
 
 
 def picture_of(lines: Sequence[str], look: Look) -> Any:
     """A picture of 1920 by 1080 with lines of text."""
-    ink, paper = ((230, 230, 230), (30, 30, 34)) if look.dark else ((25, 25, 25), (244, 244, 246))
-    picture = np.full((1080, 1920, 3), paper, np.uint8)
+    ink, paper = ("#e6e6e6", "#1e1e22") if look.dark else ("#191919", "#f4f4f6")
+    picture = Image.new("RGB", (1920, 1080), paper)
+    pen = ImageDraw.Draw(picture)
+    font = (
+        ImageFont.truetype(look.font, look.size) if look.font else ImageFont.load_default(look.size)
+    )
     for number, line in enumerate(lines):
-        at = (60, 70 + 44 * number)
-        cv2.putText(picture, line, at, look.font, look.size, ink, 1, cv2.LINE_AA)
+        pen.text((60, 40 + int(1.6 * look.size) * number), line, fill=ink, font=font)
     return picture
 
 
-def write_trajectory(
-    folder: Path, secrets: Sequence[str], look: Look, *, shown: Sequence[str] | None = None
-) -> None:
-    """A valid trajectory of a step for each secret: typed, in its tree, and shown afterwards."""
-    rows = []
+def sentences(secrets: Sequence[str]) -> list[Moment]:
+    """A step for each secret: typed, in its tree, and shown afterwards."""
     steps = [f"Sent to {secret} now" for secret in secrets]
-    for number, text in enumerate(steps):
+    return [
+        Moment(typing(text), [steps[max(0, number - 1)]], steps[: number or 1][-20:])
+        for number, text in enumerate(steps)
+    ]
+
+
+def write_trajectory(
+    folder: Path, moments: Sequence[Moment], look: Look, *, instruction: str, last: Sequence[str]
+) -> None:
+    """A valid trajectory of these steps; `last` are the lines of the final picture."""
+    rows = []
+    for number, moment in enumerate(moments):
         step = folder / "steps" / f"{number:03d}"
         step.mkdir(parents=True)
-        typed = {"step_index": number, "action_type": "type", "parameters": {"text": text}}
-        dump_json(step / "action.json", {**typed, "reasoning": f"Type {text!r}."})
-        dump_json(step / "ui_tree.json", _tree(steps[max(0, number - 1)]), compact=True)
-        lines = (shown or steps)[: number or 1]
-        cv2.imwrite(str(step / "screenshot.png"), picture_of(lines[-20:], look))
-        rows.append(_row(folder.name, number, text))
-    last = picture_of((shown or steps)[-20:], look)
-    cv2.imwrite(str(folder / "final_screenshot.png"), last)
-    task = {"task_id": "mail_task", "instruction": f"Write to {secrets[0]}.", "application": "mail"}
-    more = {"osworld_task_id": None, "difficulty": "easy", "expected_steps": len(steps)}
+        kind, given = moment.action
+        action = {"step_index": number, "action_type": kind, "parameters": given}
+        dump_json(step / "action.json", {**action, "reasoning": f"{kind} {given}."})
+        dump_json(step / "ui_tree.json", _tree(moment.names), compact=True)
+        picture_of(moment.lines, look).save(step / "screenshot.png")
+        rows.append(_row(folder.name, number, kind, given.get("text"), instruction))
+    picture_of(last, look).save(folder / "final_screenshot.png")
+    task = {"task_id": "mail_task", "instruction": instruction, "application": "mail"}
+    more = {"osworld_task_id": None, "difficulty": "easy", "expected_steps": len(moments)}
     dump_json(folder / "task.json", {**task, **more})
-    result = {"trajectory_id": folder.name, "success": True, "total_steps": len(steps)}
+    result = {"trajectory_id": folder.name, "success": True, "total_steps": len(moments)}
     human = {"name": "human", "version": "1"}
     ended: dict[str, Any] = {"completion_time_ms": 1000, "error_message": None, "model_info": human}
     dump_json(folder / "result.json", {**result, **ended})
     write_provenance(folder / "provenance.parquet", rows)
 
 
-def _tree(name: str) -> dict[str, Any]:
+def _tree(names: Sequence[str]) -> dict[str, Any]:
     whole = {"x": 0, "y": 0, "width": 1920, "height": 1080}
-    field = {"x": 60, "y": 40, "width": 900, "height": 40}
-    node = {"id": "node_1", "role": "textfield", "name": name, "bounds": field, "states": []}
     root = {"id": "node_0", "role": "desktop", "name": "", "bounds": whole, "states": []}
+    nodes = [
+        {
+            "id": f"node_{number + 1}",
+            "role": "textfield",
+            "name": name,
+            "bounds": {"x": 1200, "y": 40 + 30 * number, "width": 600, "height": 28},
+            "states": [],
+            "children": [],
+        }
+        for number, name in enumerate(names)
+    ]
     return {
         "timestamp": "2026-11-21T20:24:02.363Z",
         "screen": {"width": 1920, "height": 1080},
-        "root": {**root, "children": [{**node, "children": []}]},
+        "root": {**root, "children": nodes},
     }
 
 
-def _row(trajectory: str, number: int, text: str) -> dict[str, Any]:
+def _row(
+    trajectory: str, number: int, kind: str, text: str | None, instruction: str
+) -> dict[str, Any]:
     row: dict[str, Any] = dict.fromkeys(PROVENANCE_SCHEMA.names)
     for column in PROVENANCE_SCHEMA:
         if not column.nullable:
-            kind = str(column.type)
-            row[column.name] = False if kind == "bool" else "" if kind == "string" else 0
-    fixed = {"trajectory_id": trajectory, "step_index": number, "action_type": "type", "text": text}
+            form = str(column.type)
+            row[column.name] = False if form == "bool" else "" if form == "string" else 0
+    fixed = {"trajectory_id": trajectory, "step_index": number, "action_type": kind, "text": text}
     codes = {"reason_code": "pre_move", "clock_method": "pixels", "freshness": "fresh"}
     more = {"tree_agreement": "agrees", "split_group": "mail_task", "platform": "linux"}
-    return {**row, **fixed, **codes, **more, "instruction_source": "title", "objectives": [text]}
+    told = {"instruction_source": "title", "objectives": [instruction]}
+    return {**row, **fixed, **codes, **more, **told}

@@ -1,11 +1,15 @@
+import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from demo_pipeline.desktopd.validator import validate_trajectory
 from demo_pipeline.privacy import picture_texts as pictures
 from demo_pipeline.privacy.detectors import Detectors
-from demo_pipeline.privacy.redaction import Marks, Redaction, _folded
+from demo_pipeline.privacy.private_texts import folded
+from demo_pipeline.privacy.redaction import Marks, Redaction
 from demo_pipeline.problems import errors
 from demo_pipeline.settings import PrivacySettings
 from demo_pipeline_tests.privacy.canaries import (
@@ -13,12 +17,22 @@ from demo_pipeline_tests.privacy.canaries import (
     PRIVATE_EXPRESSION,
     PRIVATE_WORDS,
     Look,
+    Moment,
     secrets_of,
+    sentences,
+    typing,
     write_trajectory,
 )
 
 LISTS = {"words": PRIVATE_WORDS, "expressions": (PRIVATE_EXPRESSION,)}
 REDACT = PrivacySettings(policy="redact", **LISTS)
+
+
+def write(folder: Path, secrets: Sequence[str]) -> None:
+    """A trajectory that types and shows each secret."""
+    moments, first = sentences(secrets), secrets[0]
+    last = [moment.action[1]["text"] for moment in moments]
+    write_trajectory(folder, moments, Look(), instruction=f"Write to {first}.", last=last)
 
 
 def redaction_of(folder: Path, settings: PrivacySettings, marks: Marks | None = None) -> Redaction:
@@ -48,7 +62,7 @@ def unread(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_text_of_the_copy_holds_a_secret(tmp_path: Path, kind: str) -> None:
     secrets = list(secrets_of(kind, 3))
-    write_trajectory(tmp_path / "demo", secrets, Look())
+    write(tmp_path / "demo", secrets)
     found = redaction_of(tmp_path / "demo", REDACT)
     assert found.write(tmp_path / "out" / "demo")
     data = bytes_below(tmp_path / "out" / "demo")
@@ -58,28 +72,28 @@ def test_no_text_of_the_copy_holds_a_secret(tmp_path: Path, kind: str) -> None:
 
 
 def test_flagging_counts_and_changes_nothing(tmp_path: Path) -> None:
-    write_trajectory(tmp_path / "demo", list(secrets_of("email", 2)), Look())
+    write(tmp_path / "demo", list(secrets_of("email", 2)))
     found = redaction_of(tmp_path / "demo", PrivacySettings(**LISTS))
     assert {(one.kind, one.policy) for one in found.findings} == {("email", "flag")}
     assert found.write(tmp_path / "out") == 0
-    assert found.withheld() == ""
+    assert found.withheld("demo") == ""
 
 
 def test_dropping_a_kind_withholds_the_demonstration(tmp_path: Path) -> None:
-    write_trajectory(tmp_path / "demo", list(secrets_of("card", 1)), Look())
+    write(tmp_path / "demo", list(secrets_of("card", 1)))
     found = redaction_of(tmp_path / "demo", PrivacySettings(kinds={"card": "drop"}))
-    assert found.withheld() == "private: card"
+    assert found.withheld("demo") == "private: card"
 
 
 @pytest.mark.usefixtures("unread")
 def test_what_no_reader_looked_at_is_withheld(tmp_path: Path) -> None:
-    write_trajectory(tmp_path / "demo", list(secrets_of("email", 1)), Look())
-    assert redaction_of(tmp_path / "demo", REDACT).withheld() == "pictures not read"
+    write(tmp_path / "demo", list(secrets_of("email", 1)))
+    assert redaction_of(tmp_path / "demo", REDACT).withheld("demo") == "pictures not read"
 
 
 def test_findings_never_quote_and_name_the_same_secret_alike(tmp_path: Path) -> None:
     secret = next(secrets_of("email", 1))
-    write_trajectory(tmp_path / "demo", [secret, secret], Look())
+    write(tmp_path / "demo", [secret, secret])
     rows = redaction_of(tmp_path / "demo", PrivacySettings()).rows()
     assert secret not in str(rows)
     assert len({row["secret"] for row in rows}) == 1
@@ -87,21 +101,99 @@ def test_findings_never_quote_and_name_the_same_secret_alike(tmp_path: Path) -> 
 
 def test_no_picture_of_the_copy_shows_a_secret(tmp_path: Path) -> None:
     secrets = [next(secrets_of(kind, 1)) for kind in ("email", "card")]
-    write_trajectory(tmp_path / "demo", secrets, Look(size=0.4))
+    write(tmp_path / "demo", secrets)
     redaction_of(tmp_path / "demo", REDACT).write(tmp_path / "out")
     picture = shown(tmp_path / "out" / "final_screenshot.png")[:300]
-    read = _folded(" ".join(line.text for line in pictures.read_lines(picture)))
+    read = folded(" ".join(line.text for line in pictures.PictureReader().lines(picture)))
     assert "now" in read  # the rest of the lines is there
-    assert not [secret for secret in secrets if _folded(secret) in read]
+    assert not [secret for secret in secrets if folded(secret) in read]
 
 
-@pytest.mark.usefixtures("unread")
-def test_people_cover_and_uncover_boxes(tmp_path: Path) -> None:
-    write_trajectory(tmp_path / "demo", ["nothing"], Look())
+def test_people_cover_boxes_whatever_the_policy_is(tmp_path: Path) -> None:
+    write(tmp_path / "demo", ["nothing"])
     marks = Marks(added={0: [(50, 40, 300, 50)]})
-    found = redaction_of(tmp_path / "demo", REDACT, marks)
+    found = redaction_of(tmp_path / "demo", PrivacySettings(), marks)
     found.write(tmp_path / "out")
     first = shown(tmp_path / "out" / "steps" / "000" / "screenshot.png")
     final = shown(tmp_path / "out" / "final_screenshot.png")
     assert (first[40:90, 50:350] == first[40, 50]).all()
     assert not (final[40:90, 50:350] == final[40, 50]).all()
+
+
+@pytest.mark.usefixtures("unread")
+def test_unread_pictures_are_covered_as_a_whole(tmp_path: Path) -> None:
+    write(tmp_path / "demo", ["nothing private"])
+    found = redaction_of(tmp_path / "demo", REDACT)
+    assert found.write(tmp_path / "out") == 2
+    picture = shown(tmp_path / "out" / "final_screenshot.png")
+    assert (picture == picture[0, 0]).all()
+
+
+EMAIL, CARD = "bob.smith@example.com", "4111111111111111"
+TAB = ("hotkey", {"keys": ["tab"]})
+BACKSPACE = ("hotkey", {"keys": ["backspace"], "presses": 2})
+FIELDS = [typing("4111"), TAB, typing("1111"), TAB, typing("1111"), TAB, typing("1111")]
+HARD = {
+    "in a URL": ([typing(EMAIL)], "https://mail.test/?to=bob.smith%40example.com&x=1", "bob.smith"),
+    "over two lines": ([typing(EMAIL)], "Write to bob.smith@exam\n  ple.com now", "ple.com"),
+    "cut off": ([typing(EMAIL)], "To: bob.smith@exampl… (1)", "bob.smith"),
+    "in capitals": ([typing("wort4321.geheim@x.org")], "WORT4321.GEHEIM@X.ORG", "GEHEIM"),
+    "in two typings": ([typing("bob.smi"), typing("th@example.com")], "", "bob.smi"),
+    "with a correction": ([typing("bob.smiht"), BACKSPACE, typing("th@example.com")], "", "bob.s"),
+    "card in four fields": (FIELDS, "", "1111"),
+    "card with other gaps": ([typing(CARD)], "4111-1111-1111-1111", "1111"),
+    "listed word in an id": ([typing("Open it")], "tab_project_falcon_2", "falcon"),
+}
+
+
+@pytest.mark.usefixtures("unread")
+@pytest.mark.parametrize(("actions", "shown_name", "gone"), HARD.values(), ids=HARD)
+def test_a_secret_is_replaced_in_other_writings(
+    tmp_path: Path, actions: list[tuple[str, Any]], shown_name: str, gone: str
+) -> None:
+    moments = [Moment(action, [shown_name]) for action in actions]
+    write_trajectory(tmp_path / "demo", moments, Look(), instruction="Do it.", last=[])
+    redaction_of(tmp_path / "demo", REDACT).write(tmp_path / "out")
+    assert gone.encode() in bytes_below(tmp_path / "demo")
+    assert gone.encode() not in bytes_below(tmp_path / "out")
+    assert errors(validate_trajectory(tmp_path / "out", "demo")) == []
+
+
+def test_a_secret_over_two_lines_of_a_picture_is_covered(tmp_path: Path) -> None:
+    lines = ["please write to bob.smith@exam", "ple.com before noon", "Thank you very much"]
+    moments = [Moment(typing(EMAIL), [], lines)]
+    write_trajectory(tmp_path / "demo", moments, Look(), instruction="Do it.", last=lines)
+    redaction_of(tmp_path / "demo", REDACT).write(tmp_path / "out")
+    picture = shown(tmp_path / "out" / "final_screenshot.png")[:300]
+    read = folded(" ".join(line.text for line in pictures.PictureReader().lines(picture)))
+    assert "thank" in read
+    assert "smith" not in read
+    assert "ple.c" not in read
+
+
+def test_a_kind_that_is_only_counted_hides_no_other(tmp_path: Path) -> None:
+    settings = PrivacySettings(kinds={"email": "redact"}, expressions=(r"mailto:\S+",))
+    write(tmp_path / "demo", ["mailto:bob.smith@example.com"])
+    assert redaction_of(tmp_path / "demo", settings).texts.clean(f"mailto:{EMAIL}") == (
+        "mailto:<email>"
+    )
+
+
+def test_an_id_that_holds_a_listed_word_is_withheld(tmp_path: Path) -> None:
+    write(tmp_path / "demo", ["nothing"])
+    assert redaction_of(tmp_path / "demo", REDACT).withheld("project_falcon_1") == (
+        "private: its id"
+    )
+
+
+def test_what_is_typed_into_a_private_window_goes_with_it(tmp_path: Path) -> None:
+    settings = PrivacySettings(policy="redact", windows=("Bank",))
+    write(tmp_path / "demo", ["transfer 100"])
+    tree = tmp_path / "demo" / "steps" / "000" / "ui_tree.json"
+    value = json.loads(tree.read_text())
+    window = {**value["root"]["children"][0], "role": "window", "name": "My Bank"}
+    value["root"]["children"] = [{**window, "states": ["FOCUSED"]}]
+    tree.write_text(json.dumps(value))
+    redaction_of(tmp_path / "demo", settings).write(tmp_path / "out")
+    action = json.loads((tmp_path / "out" / "steps" / "000" / "action.json").read_text())
+    assert action["parameters"]["text"] == "<window>"

@@ -16,6 +16,7 @@ from demo_pipeline.review.decisions import Judgement, judge
 from demo_pipeline.review.review_store import Reviews, subject_of
 from demo_pipeline.runs.stage_runs import build_stage
 from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline.settings import PrivacySettings
 from demo_pipeline_tests.browser import chromium
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
 from demo_pipeline_tests.datasets.stores import commit_trajectory
@@ -375,7 +376,7 @@ def test_what_is_annotated_is_shown_and_a_person_says_what_counts(root: Path, pa
         expect(page.locator("#thought")).to_have_value("")
         saved(page)
     build_stage(workspace, ANNOTATIONS_STAGE, "first")
-    judged = open_judged(workspace.store, "first", Reviews(workspace.store))
+    judged = open_judged(workspace.store, "first", Reviews(workspace.store), PrivacySettings())
     assert judged.trajectory.notes[0] == {
         "thought": ("I look first.", "human"),
         "step_correct": (False, "human"),

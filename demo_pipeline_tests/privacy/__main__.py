@@ -1,0 +1,241 @@
+"""300 made secrets through every form of dataset: which of them leave (`make canaries`).
+
+Belongs here: demonstrations that type, show, cut, part and misspell secrets in several fonts, and
+looking for each in every byte and, by OCR at two sizes, in every picture that is exported.
+"""
+
+import argparse
+import html
+import json
+import re
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote
+
+import cv2
+import pyarrow.parquet as pq
+from matplotlib import font_manager
+
+from demo_pipeline.cli.console import print_line
+from demo_pipeline.files.atomic_write import read_digest
+from demo_pipeline.importers.import_recordings import find_recordings
+from demo_pipeline.importers.upload_folder import Given
+from demo_pipeline.privacy import picture_texts as pictures
+from demo_pipeline.privacy.private_texts import folded
+from demo_pipeline.review.review_store import subject_of
+from demo_pipeline.runs.datasets import run_dataset_stage
+from demo_pipeline.runs.export import export_datasets
+from demo_pipeline.runs.imported_trajectories import import_trajectory
+from demo_pipeline.runs.stage_runs import build_stage
+from demo_pipeline.runs.stages import DATASET_STAGES, STAGE_BY_NAME, is_built
+from demo_pipeline.runs.task_catalog import TASKS_STAGE
+from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline.settings import ExportName
+from demo_pipeline_tests.privacy.canaries import (
+    KINDS,
+    PRIVATE_EXPRESSION,
+    PRIVATE_WORDS,
+    Look,
+    Moment,
+    secrets_of,
+    typing,
+    write_trajectory,
+)
+from demo_pipeline_tests.sample_workspace import open_workspace
+
+_FONTS = ("DejaVu Sans", "DejaVu Sans Mono", "DejaVu Serif", "Nimbus Sans", "C059", "URW Bookman")
+_PAUSE = "wait", {"seconds": 1.0}
+
+
+def looks() -> list[Look]:
+    """The fonts of this machine, among them Pillow's own, in sizes of 11 to 20 pixels."""
+    known = {font.name: font.fname for font in font_manager.fontManager.ttflist}
+    files = ["", *(known[name] for name in _FONTS if name in known)]
+    sizes = (11, 13, 12, 16, 14, 20, 18, 11)
+    return [Look(files[n % len(files)], sizes[n % len(sizes)], n % 2 == 1) for n in range(24)]
+
+
+def moments_of(secrets: Sequence[str]) -> tuple[list[Moment], list[str]]:
+    """Steps that show secrets in one way after the other, and the lines of the last picture."""
+    steps, lines = list[Moment](), list[str]()
+
+    def do(action: tuple[str, dict[str, Any]], name: str = "") -> None:
+        steps.append(Moment(action, [name] if name else [], list(lines[-24:])))
+
+    for number, secret in enumerate(secrets):
+        half = len(secret) // 2
+        match number % 8:
+            case 0:
+                do(typing(f"Sent to {secret} now"))
+                lines.append(f"Sent to {secret} now")
+            case 1:
+                do(typing(secret[:half]))
+                lines.append(f"To: {secret[:half]}")
+                do(typing(secret[half:]))
+                lines[-1] += secret[half:]
+            case 2:
+                do(typing(f"{secret[:half]}xx"))
+                do(("hotkey", {"keys": ["backspace"], "presses": 2}))
+                do(typing(secret[half:]))
+                lines.append(f"Name {secret} (3)")
+            case 3:
+                lines.append(f"{secret} wrote at noon")  # only seen
+                do(_PAUSE)
+            case 4:
+                do(typing(secret), f"https://mail.test/?to={quote(secret, safe='')}&page=2")
+                lines.append(f"Found: {secret}, two days ago")
+            case 5:
+                do(typing(f"{secret}\n"), f"{secret[:half]}\n   {secret[half:]}")
+                lines += [f"Please look at {secret[:half]}", f"{secret[half:]} again", ""]
+            case 6:
+                do(typing(secret), f"{secret[: 3 * len(secret) // 4]}…")
+                lines.append(f"[{secret[: 3 * len(secret) // 4]}...]")
+            case 7:
+                do(_PAUSE, f"Mail of {secret}: answered")  # in a tree and in a picture
+                lines.append(f"Mail of {secret}: answered")
+    return steps, lines[-24:]
+
+
+def write_canaries(root: Path, count: int) -> dict[str, str]:
+    """Write demonstrations with `count` secrets below `root`; returns secret → its kind."""
+    made = {kind: list(secrets_of(kind, 1 + count // len(KINDS))) for kind in KINDS}
+    rows = zip(*made.values(), strict=True)
+    queue = [(secret, kind) for row in rows for secret, kind in zip(row, KINDS, strict=True)]
+    # An odd stride, so that each kind is shown in each way.
+    order = sorted(range(count), key=lambda n: (n * 7) % count)
+    secrets = [queue[n] for n in order]
+    for number, (look, start) in enumerate(zip(cycle(looks()), range(0, count, 15), strict=False)):
+        part = [secret for secret, _ in secrets[start : start + 15]]
+        steps, last = moments_of(part)
+        folder = root / f"canaries_{number:02d}"
+        instruction = f"Write {part[0].upper() if number % 2 else part[0]} to all."
+        write_trajectory(folder, steps, look, instruction=instruction, last=last)
+    return dict(secrets)
+
+
+def say_more(workspace: Workspace, secrets: Sequence[str]) -> None:
+    """A note, a corrected instruction, a thought and a corrected action that quote a secret."""
+    store, reviews = workspace.store, workspace.reviews
+    for number, output in enumerate(sorted(store.outputs("trajectories"))):
+        name = output.partition("/")[2]
+        folder, version = store.open(output)
+        subject = subject_of(version, name)
+        first = json.loads((folder / "steps/000/action.json").read_text())
+        for kind, value in (
+            ("note", {"step": None, "text": f"see {secrets[number]}"}),
+            ("instruction", {"text": f"Ask {secrets[number]} whether all is well."}),
+            ("thought", {"step": 0, "text": f"I write to {secrets[number]} first."}),
+            ("action", {"action": {**first, "parameters": first["parameters"]}}),
+        ):
+            reviews.make(subject, folder, "somebody", kind, value)
+
+
+def build(root: Path, trajectories: Path, secrets: Sequence[str]) -> Workspace:
+    """Import, build every stage and every form of dataset."""
+    lists = {"words": PRIVATE_WORDS, "expressions": (PRIVATE_EXPRESSION,)}
+    workspace = open_workspace(
+        root,
+        privacy={"policy": "redact", **lists},
+        datasets={"exports": ExportName.__args__},  # type: ignore[attr-defined]
+    )
+    run_dataset_stage(workspace, TASKS_STAGE)
+    for _, found in find_recordings([trajectories]):
+        outcome = import_trajectory(workspace, found, Given(status="completed", platform="linux"))
+        print_line(str(outcome))
+    say_more(workspace, secrets)
+    for output in workspace.store.outputs("records"):
+        for name in ("annotations", "records"):
+            build_stage(workspace, STAGE_BY_NAME[name], output.partition("/")[2])
+    for stage in DATASET_STAGES:
+        if is_built(stage, workspace.settings):
+            result = run_dataset_stage(workspace, stage)
+            failed = [one for one in result.checks if not one.passed]
+            print_line(f"{stage.name}: {result.status} {failed or ''}")
+    return workspace
+
+
+# --- looking for them
+
+_ESCAPED = re.compile(r"\\\\?(?:u00|x)([0-9a-fA-F]{2})")
+
+
+def plain(text: str) -> str:
+    """A text without escapes, case and spaces: all in which a secret may be written otherwise."""
+    text = _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text)
+    return "".join(unquote(html.unescape(text)).split()).casefold().replace("\\n", "")
+
+
+def texts_below(folder: Path) -> Iterator[tuple[str, str]]:
+    """Yield the name of each file but pictures, with all text in it, of tables also the cells."""
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and path.suffix not in {".png", ".jpg", ".jpeg"}:
+            text = path.read_bytes().decode("utf-8", "replace")
+            if path.suffix == ".parquet":
+                text += str(pq.read_table(path).to_pylist())
+            yield str(path.relative_to(folder)), plain(f"{path.relative_to(folder)}\n{text}")
+
+
+def pictures_below(folder: Path) -> Iterator[tuple[str, Any]]:
+    """Yield each different picture once; of one in a Parquet file, none."""
+    seen = set[str]()
+    for path in sorted(folder.rglob("*")):
+        if path.suffix in {".png", ".jpg", ".jpeg"} and "plots" not in path.parts:
+            digest = read_digest(path).sha256
+            if digest not in seen:
+                seen.add(digest)
+                yield str(path.relative_to(folder)), pictures.load_picture(path)
+
+
+def read_again(folder: Path) -> Iterator[tuple[str, str]]:
+    """Yield each picture's name with all that is read in it, at its size and at twice that."""
+    readers = pictures.PictureReader(), pictures.PictureReader()
+    for name, picture in pictures_below(folder):
+        large = cv2.resize(picture, None, fx=2, fy=2, interpolation=cv2.INTER_CUBIC)
+        lines = [*readers[0].lines(picture), *readers[1].lines(large)]
+        yield name, folded(" ".join(line.text for line in lines))
+
+
+def look(folder: Path, secrets: dict[str, str], *, with_pictures: bool) -> Counter[str]:
+    """Kinds and files with a secret in it."""
+    leaks = Counter[str]()
+    sought = [(plain(secret), folded(secret), kind) for secret, kind in secrets.items()]
+    for name, text in texts_below(folder):
+        for secret, _, kind in sought:
+            if secret in text:
+                leaks[f"{kind} in {name}"] += 1
+    for name, text in read_again(folder) if with_pictures else ():
+        for _, secret, kind in sought:
+            if secret in text:
+                leaks[f"{kind} in the picture {name}"] += 1
+    return leaks
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--secrets", type=int, default=300)
+    parser.add_argument("--keep", type=Path)
+    parser.add_argument("--texts", action="store_true", help="pictures are not read again")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        root, started = given.keep or Path(scratch), time.monotonic()
+        secrets = write_canaries(root / "made", given.secrets)
+        workspace = build(root, root / "made", list(secrets))
+        print_line(f"built after {time.monotonic() - started:.0f} s")
+        export_datasets(workspace.store, root / "exported")
+        leaks = look(root / "exported", secrets, with_pictures=not given.texts)
+        for what, count in sorted(leaks.items()):
+            print_line(f"LEAK {what}: {count}")
+        files = sum(path.is_file() for path in (root / "exported").rglob("*"))
+        print_line(f"{len(secrets)} secrets, {files} files, {sum(leaks.values())} leaks")
+        print_line(f"{time.monotonic() - started:.0f} s")
+    return bool(leaks)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -138,6 +138,7 @@ def say_more(workspace: Workspace, secrets: Sequence[str]) -> None:
 
 def build(root: Path, trajectories: Path, secrets: Sequence[str]) -> Workspace:
     """Import, build every stage and every form of dataset."""
+    (root / "uploads").mkdir(parents=True, exist_ok=True)
     lists = {"words": PRIVATE_WORDS, "expressions": (PRIVATE_EXPRESSION,)}
     workspace = open_workspace(
         root,

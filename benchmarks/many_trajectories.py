@@ -28,6 +28,7 @@ from demo_pipeline.files.atomic_write import file_digest
 from demo_pipeline.files.json_files import dump_json, load_json
 from demo_pipeline.files.parquet import write_table
 from demo_pipeline.files.processes import save_memory
+from demo_pipeline.privacy.redaction_stage import REDACTIONS
 from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.stage_runs import build_stage
 from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME, STAGE_BY_NAME
@@ -188,7 +189,8 @@ def measure_size(root: Path, sample: Path, size: int, stages: Sequence[str]) -> 
     place = root / str(size)
     commit_clones(place, sample, range(size))
     ids = [f"demo_{number:06d}" for number in range(size)]
-    make_stage(place, ANNOTATIONS_STAGE.name, ids)
+    for before in (REDACTIONS, ANNOTATIONS_STAGE.name):
+        make_stage(place, before, ids)
     full = [measured(make_stage, place, RECORDS_STAGE.name, ids)]
     full += [measured(build, place, stage) for stage in stages]
     again = [one_more(place, sample, size)]
@@ -210,7 +212,8 @@ def one_more(place: Path, sample: Path, number: int) -> Cost:
     """Commit another clone and make its records."""
     name = f"demo_{number:06d}"
     commit_clones(place, sample, [number])
-    make_stage(place, ANNOTATIONS_STAGE.name, [name])
+    for before in (REDACTIONS, ANNOTATIONS_STAGE.name):
+        make_stage(place, before, [name])
     return measured(make_stage, place, RECORDS_STAGE.name, [name])
 
 

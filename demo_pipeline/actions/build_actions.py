@@ -30,6 +30,7 @@ from demo_pipeline.actions.repair import BORDER_RUN, Repairs, after_border_runs,
 from demo_pipeline.files.parquet import read_table, rows_table, schema_problems, write_table
 from demo_pipeline.files.recording_files import LOG_FILE
 from demo_pipeline.problems import Problem
+from demo_pipeline.recording.clock_steps import read_clock_steps
 from demo_pipeline.recording.events import DEFECT_REMEDY, REJECTED_FILE, read_events, too_many
 from demo_pipeline.recording.input_log import INPUT_EVENTS, KEY_EVENTS, REJECTED_SCHEMA, EventType
 from demo_pipeline.recording.key_names import platform_of_keys, public_name
@@ -128,7 +129,8 @@ def build_actions(
     logged = inputs_of(events)
     platform = platform or platform_of_keys(item.name for item in logged if item.kind in KEY_EVENTS)
     inputs, repairs = repair(logged, platform, settings)
-    segmentation = segment(inputs, platform, settings, locale)
+    steps = [step.line for step in read_clock_steps(events_folder)]
+    segmentation = segment(inputs, platform, settings, locale, steps)
     if events["raw_x"].null_count == events.num_rows:
         cut = after_border_runs(inputs)
         for action in segmentation.actions:

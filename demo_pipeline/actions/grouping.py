@@ -10,7 +10,7 @@ OSWorld-Desktopd.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 
@@ -311,7 +311,10 @@ ARRIVED_MS = 1000  # milliseconds; a pointer that arrived earlier was waiting th
 
 
 def pauses_between(
-    actions: Sequence[Action], inputs: Sequence[Input], settings: ActionSettings
+    actions: Sequence[Action],
+    inputs: Sequence[Input],
+    settings: ActionSettings,
+    clock_steps: Collection[int] = (),
 ) -> Iterator[Action]:
     """Yield the pauses of at least `pause_ms` between two actions, none inside one.
 
@@ -322,6 +325,7 @@ def pauses_between(
         actions: in time order.
         inputs: of the whole log, in time order.
         settings: `pause_ms`, and `pointer_rest_ms`, which ends a movement of the pointer.
+        clock_steps: lines before which the recorder's clock was set: for how long is not known.
     """
     if not actions:
         return
@@ -335,6 +339,7 @@ def pauses_between(
         started = bisect_right(presses, before.time)
         inside = started > 0 and ends[started - 1] >= after.time
         inside |= started < len(actions) and CONTINUED in actions[started].flags
+        inside |= any(before.index < line <= after.index for line in clock_steps)
         if before.time < first_end or after.time > presses[-1] or inside:
             continue
         between = moves[bisect_right(times, before.time) : bisect_right(times, after.time)]
@@ -394,9 +399,16 @@ class Segmentation:
 
 
 def segment(
-    inputs: list[Input], platform: str, settings: ActionSettings, locale: str = ""
+    inputs: list[Input],
+    platform: str,
+    settings: ActionSettings,
+    locale: str = "",
+    clock_steps: Collection[int] = (),
 ) -> Segmentation:
-    """Turn repaired inputs (in time order) into actions; `locale` may tell the keyboard."""
+    """Turn repaired inputs (in time order) into actions; `locale` may tell the keyboard.
+
+    `clock_steps` are the lines before which the recorder's clock was set.
+    """
     turns = [item for item in inputs if item.kind == EventType.MOUSEWHEEL]
     wheel = read_wheel(turns, platform, settings)
     modifiers = ModifierTracker(inputs)
@@ -426,7 +438,9 @@ def segment(
         actions.pop()
     actions.sort(key=_order)
     _add_pre_moves(actions, inputs, settings)
-    actions = sorted([*actions, *pauses_between(actions, inputs, settings)], key=_order)
+    actions = sorted(
+        [*actions, *pauses_between(actions, inputs, settings, clock_steps)], key=_order
+    )
     for number, action in enumerate(actions):
         action.action_index = number
     return Segmentation(actions, reasons, keyboard.unknown_keys, remainder)

@@ -195,6 +195,7 @@ _UNSEEN: Mapping[str, str] = {
     HiddenReason.BEFORE_VIDEO: "before the recording began",
     HiddenReason.AFTER_VIDEO: "after the recording had ended",
     HiddenReason.UNDECODABLE: "while the screen was not recorded",
+    HiddenReason.UNKNOWN_TIME: "at an unknown time",
     HiddenReason.UNCLEAR_SCROLL: "by an unknown amount",
 }
 

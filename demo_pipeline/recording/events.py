@@ -22,9 +22,20 @@ from demo_pipeline.files.parquet import (
     read_rows,
     read_table,
     schema_problems,
+    write_rows,
 )
 from demo_pipeline.files.recording_files import LOG_FILE
 from demo_pipeline.problems import DemonstrationError, Problem
+from demo_pipeline.recording.clock_steps import (
+    BACK_MS,
+    CLOCK_STEPS_FILE,
+    CLOCK_STEPS_SCHEMA,
+    ClockStep,
+    clock_step_problems,
+    find_clock_steps,
+    moved_events,
+    read_clock_steps,
+)
 from demo_pipeline.recording.input_log import (
     BUFFER_BYTES,
     DAY_MS,
@@ -49,6 +60,7 @@ EVENT_SCHEMAS = {
     EVENTS_FILE: EVENTS_SCHEMA,
     REJECTED_FILE: REJECTED_SCHEMA,
     SCANS_FILE: SCANS_SCHEMA,
+    CLOCK_STEPS_FILE: CLOCK_STEPS_SCHEMA,
 }
 DEFECT_REMEDY = "this is a bug in the pipeline: report it with the id of the demonstration"
 _MAX_SUMMARY_MESSAGES = 5
@@ -65,24 +77,28 @@ def build_events(
     max_lines: int = DEFAULT_LIMITS.max_log_lines,
     *,
     recorded_at: datetime | None = None,
+    film_s: float | None = None,
 ) -> dict[str, Any]:
-    """Parse `log` into the three tables in `out` and return a summary.
+    """Parse `log` into the tables in `out` and return a summary.
 
-    Memory does not grow with the length of the log. The log's times may count from `recorded_at`,
-    meta.timestamp, when that is known.
+    Memory does not grow with the length of the log, unless lines are far out of order. The log's
+    times may count from `recorded_at`, meta.timestamp, when that is known; with the length of the
+    film as well, `film_s`, a clock that was set forward is noticed.
 
     Raises:
         DemonstrationError: it has more than `max_lines` lines.
     """
     event_counts, reasons, messages = Counter[str](), Counter[str](), list[str]()
     scale = _time_scale(log, recorded_at)
+    steps = _clock_steps(log, scale, recorded_at, film_s)
+    write_rows(out / CLOCK_STEPS_FILE, [step._asdict() for step in steps], CLOCK_STEPS_SCHEMA)
     with (
         log.open("rb", buffering=BUFFER_BYTES) as stream,
         TableWriter(out / EVENTS_FILE, EVENTS_SCHEMA) as events,
         TableWriter(out / REJECTED_FILE, REJECTED_SCHEMA) as rejected,
         TableWriter(out / SCANS_FILE, SCANS_SCHEMA) as scans,
     ):
-        for number, item in enumerate(parse_log(stream, scale), 1):
+        for number, item in enumerate(moved_events(parse_log(stream, scale), steps), 1):
             if number > max_lines:
                 raise too_many("lines", number, max_lines, "max_log_lines")
             if isinstance(item, Rejected):
@@ -106,8 +122,30 @@ def build_events(
         "by_event": dict(sorted(event_counts.items())),
         "time_unit": scale.unit.name,
         "times_from": "meta.timestamp" if scale.origin_ms else "epoch",
-        "warnings": [str(problem) for problem in time_unit_problems(scale)],
+        "clock_steps": len(steps),
+        "warnings": [
+            str(problem) for problem in [*time_unit_problems(scale), *clock_step_problems(steps)]
+        ],
     }
+
+
+def _clock_steps(
+    log: Path, scale: TimeScale, recorded_at: datetime | None, film_s: float | None
+) -> list[ClockStep]:
+    """The steps of the recorder's clock; a log in order and within its film is not read again."""
+    filmed = None
+    if recorded_at is not None and film_s is not None:
+        start = recorded_at.timestamp() * 1000
+        filmed = start, start + film_s * 1000
+    if scale.back_ms <= BACK_MS and (filmed is None or scale.last_ms <= filmed[1]):
+        return []
+    with log.open("rb", buffering=BUFFER_BYTES) as stream:
+        return find_clock_steps(parse_log(stream, scale), filmed)
+
+
+def check_clock_steps(folder: Path) -> list[Problem]:
+    """A problem for each line at which the recorder's clock was set."""
+    return clock_step_problems(read_clock_steps(folder))
 
 
 def check_time_unit(log: Path) -> list[Problem]:

@@ -283,11 +283,15 @@ class TimeScale:
             Most times of such a log are wrong, so that none can be told to be the damaged one.
         origin_ms: epoch milliseconds of time 0: of the recording's start where times count from
             there, else 0.
+        back_ms: by how much a line of input is earlier than one before it, at most.
+        last_ms: the latest time of input, epoch milliseconds.
     """
 
     unit: _TimeUnit = MILLISECONDS
     median_ms: float | None = None
     origin_ms: int = 0
+    back_ms: float = 0.0
+    last_ms: float = 0.0
 
     def to_epoch_ms(self, value: float) -> float:
         """A time of the log as epoch milliseconds, not rounded.
@@ -304,6 +308,7 @@ class TimeScale:
 
 class _Time(msgspec.Struct):
     time: int | float
+    event: Any = None
 
 
 _decode_time = msgspec.json.Decoder(_Time).decode
@@ -334,13 +339,18 @@ def find_time_scale(stream: BinaryIO, recorded_at: datetime | None = None) -> Ti
     """
     units: Counter[_TimeUnit] = Counter()
     times, every, lines = array("d"), 1, 0
+    latest, back = float("-inf"), 0.0
     for _, _, _, line in split_lines(stream, MAX_LINE_BYTES):
         try:
-            value = None if line is None else _decode_time(line).time
+            timed = None if line is None else _decode_time(line)
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
             continue
-        if value is None:
+        if timed is None:
             continue
+        value = timed.time
+        if isinstance(timed.event, str) and timed.event in INPUT_EVENTS:
+            back = max(back, latest - _cut(value))
+            latest = max(latest, _cut(value))
         if lines % every == 0:
             times.append(_cut(value))
         lines += 1
@@ -354,7 +364,8 @@ def find_time_scale(stream: BinaryIO, recorded_at: datetime | None = None) -> Ti
     if recorded_at is not None and unit == MILLISECONDS and median_ms < DAY_MS:
         origin_ms = round(recorded_at.timestamp() * 1000)
     median_ms += origin_ms
-    return TimeScale(unit, median_ms if median_ms >= _EARLIEST_MS else None, origin_ms)
+    known_ms = median_ms if median_ms >= _EARLIEST_MS else None
+    return TimeScale(unit, known_ms, origin_ms, unit.to_ms(back), unit.to_ms(latest) + origin_ms)
 
 
 def time_unit_problems(scale: TimeScale) -> list[Problem]:

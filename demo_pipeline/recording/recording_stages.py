@@ -63,7 +63,8 @@ def _run_events(inputs: RecordingInputs, out: Path) -> Summary:
     """The event tables. Raises `DemonstrationError` for a log without input or of another day."""
     settings, recorded_at = inputs.settings, inputs.recording.recorded_at
     log, most = inputs.file(LOG_FILE), settings.limits.max_log_lines
-    summary = events.build_events(log, out, most, recorded_at=recorded_at)
+    film_s = inputs.recording.video.last_pts_s
+    summary = events.build_events(log, out, most, recorded_at=recorded_at, film_s=film_s)
     problems = [
         *events.require_events(summary),
         *events.check_recording_time(out, recorded_at),
@@ -107,14 +108,14 @@ EVENTS_STAGE: Stage[RecordingInputs] = Stage(
     description="Every line of input_log.jsonl as a typed row, or as a rejected line with the "
     "reason; offset, length and time of every accessibility scan in the log.",
     kinds=frozenset({"parquet"}),
-    code_version="7",
+    code_version="8",
     inputs=("raw_recordings",),
     section=lambda settings: settings.recording,
     build=_run_events,
     checks=(
         Check(
             "events_schema",
-            "The three tables have exactly the declared columns, types, nulls and values; every "
+            "The tables have exactly the declared columns, types, nulls and values; every "
             "line of the log is one event or one rejected line, as it reads.",
             built_again(_run_events, _check_tables),
             compared=("lines", "events", "rejected_lines"),
@@ -122,9 +123,10 @@ EVENTS_STAGE: Stage[RecordingInputs] = Stage(
         Check(
             "no_rejected_lines",
             "No line was rejected, which affects no other line; time is in epoch milliseconds, to "
-            "which other units are converted.",
+            "which other units are converted, of a clock that was not set meanwhile.",
             joined(
                 lambda _, out: events.rejected_lines(out),
+                lambda _, out: events.check_clock_steps(out),
                 lambda inputs, _: events.check_time_unit(inputs.upload / LOG_FILE),
             ),
             blocking=False,

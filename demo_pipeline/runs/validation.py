@@ -125,6 +125,7 @@ def _log_problems(
         message = f"{more} more lines were rejected"
         yield Problem("rejected_lines", LOG_FILE, message, remedy="upload the log again")
     yield from events.check_time_unit(log)
+    yield from events.check_clock_steps(tables)
     if not summary["events"]:
         yield from events.require_events(summary)
         return

@@ -252,6 +252,7 @@ class HiddenReason(StrEnum):
     `before_video`: it began before the first frame.
     `after_video`: it began after the last frame.
     `undecodable`: no frame before it could be decoded.
+    `unknown_time`: the recorder's clock was set before it, and the video does not show by how much.
     `unclear_scroll`: neither the log nor the video tells in what unit the wheel's deltas are.
     """
 
@@ -262,6 +263,7 @@ class HiddenReason(StrEnum):
     BEFORE_VIDEO = "before_video"
     AFTER_VIDEO = "after_video"
     UNDECODABLE = "undecodable"
+    UNKNOWN_TIME = "unknown_time"
     UNCLEAR_SCROLL = "unclear_scroll"
 
 

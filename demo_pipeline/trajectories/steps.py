@@ -29,6 +29,7 @@ from demo_pipeline.desktopd.models import (
     TargetElement,
 )
 from demo_pipeline.observation.clock.canvas import Canvas
+from demo_pipeline.observation.clock.clock import Clock
 from demo_pipeline.observation.frames.evidence import Evidence
 from demo_pipeline.observation.frames.frame_choice import Reason
 from demo_pipeline.observation.frames.video_reader import Span
@@ -148,7 +149,7 @@ def build_steps(
             reason = HiddenReason.UNCLEAR_SCROLL
         focus.follow(action, reason)
         if reason is None and not frame["file"]:
-            reason = _unseen_time(evidence.clock.video_time(action.press_ms), filmed)
+            reason = _unseen_time(evidence.clock, action.press_ms, filmed)
         if reason is not None:
             row = (len(steps), action.action_index, action.action_type, action.press_ms)
             hidden.append(HiddenAction(*row, reason))
@@ -246,8 +247,11 @@ def _unseen_place(action: Action, canvas: Canvas) -> HiddenReason | None:
     return None
 
 
-def _unseen_time(press_s: float, filmed: Span) -> HiddenReason:
-    """Why the video has no frame before an action that began at `press_s`, video seconds."""
+def _unseen_time(clock: Clock, press_ms: int, filmed: Span) -> HiddenReason:
+    """Why the video has no frame before an action that began at `press_ms`."""
+    if not clock.is_known(press_ms):
+        return HiddenReason.UNKNOWN_TIME
+    press_s = clock.video_time(press_ms)
     if press_s <= filmed.start:
         return HiddenReason.BEFORE_VIDEO
     return HiddenReason.AFTER_VIDEO if press_s > filmed.end else HiddenReason.UNDECODABLE

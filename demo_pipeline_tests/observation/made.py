@@ -58,7 +58,8 @@ def take_to_screenshots(folder: Path, out: Path) -> None:
     build_manifest(folder, folder.name, recordings, settings.recording)
     manifest = read_manifest(recordings)
     log, video = folder / "input_log.jsonl", folder / "recording.mp4"
-    build_events(log, events)
+    recorded_at, film_s = manifest.recorded_at, manifest.video.last_pts_s
+    build_events(log, events, recorded_at=recorded_at, film_s=film_s)
     build_actions(events, actions, manifest.parsed_meta().platform, settings.actions)
     build_screenshots(log, video, manifest, events, actions, screenshots, settings.observation)
 

@@ -6,28 +6,38 @@ for it is in clock_search.py.
 """
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any
 
 import pyarrow.compute as pc
 
 from demo_pipeline.observation.clock.canvas import (
+    ALWAYS,
     Canvas,
     RecordedScreen,
     ScaleMethod,
     ScreenParts,
     fit_canvas,
 )
-from demo_pipeline.observation.clock.clock import Clock, documented_clock, ffmpeg_clock
+from demo_pipeline.observation.clock.clock import (
+    Clock,
+    ClockShift,
+    documented_clock,
+    ffmpeg_clock,
+)
 from demo_pipeline.observation.clock.clock_evidence import clock_from_clicks, reconcile_clocks
 from demo_pipeline.observation.clock.clock_search import (
     MAX_OFFSET_S,
     ClockSearch,
     with_parts,
 )
+from demo_pipeline.observation.clock.clock_shifts import InputTimes, find_shifts
 from demo_pipeline.observation.frames.changes import Cells, ChangeMap, flickering_cells
 from demo_pipeline.observation.frames.pointer_path import Floats, PointerPath, PointerTrack
 from demo_pipeline.observation.frames.video_reader import RecordedVideo, rotation
+from demo_pipeline.recording.clock_steps import ClockStep
 from demo_pipeline.recording.manifest import RecordingManifest
 
 _LOG = logging.getLogger(__package__)
@@ -63,6 +73,7 @@ def calibrate(
     path: PointerPath,
     presses: PointerTrack,
     keys: Floats,
+    steps: Sequence[ClockStep] = (),
 ) -> Calibration:
     """Find the clock and the canvas of a recording, of which `events` is the events table.
 
@@ -70,7 +81,8 @@ def calibrate(
     sure, in a long recording some seconds at its end (how the clock drifts), and up to four parts
     (whether it holds). All that the choice of frames depends on is known before the decode pass.
     `path` has the positions of the pointer in the log, `presses` those of pressed buttons, `keys`
-    the epoch milliseconds of keys that type.
+    the epoch milliseconds of keys that type, `steps` those of the recorder's clock: the clock is
+    found in what is before them, and a shift for what is after each.
 
     Raises:
         DemonstrationError: nothing shows how the log's coordinates map to the video.
@@ -81,20 +93,32 @@ def calibrate(
     logged = ffmpeg_clock(filter(None, printed), documented.origin_ms, first_s)
     upright = size[::-1] if rotation(manifest.video) in {90, 270} else size
     screen = RecordedScreen.of(manifest.parsed_meta(), upright)
-    search = ClockSearch(video, path.track(), keys)
+    inputs, until_ms = InputTimes(path.track(), keys), steps[0].from_ms if steps else inf
+    first = inputs.between(ALWAYS, until_ms)
+    search = ClockSearch(video, first.track, first.keys)
     changes = ChangeMap()
     pictured = search.pictured_clock(changes, documented, logged, screen.candidates)
     clock = pictured or documented
     if pictured is not None:
-        clock = search.drift_corrected(pictured, changes)
+        clock = pictured if steps else search.drift_corrected(pictured, changes)
     elif logged is None:
+        presses = InputTimes(presses, keys).between(ALWAYS, until_ms).track
         clock = _unpictured_clock(search, changes, presses, documented, screen.candidates[0])
     if logged is not None:
         clock = reconcile_clocks(logged, pictured, clock, first_s)
+    shifts: tuple[ClockShift, ...] = ()
+    if steps:
+        tried = screen.candidates if pictured is None else [pictured.event_scale]
+        end_ms = float(pc.max(events["time_ms"]).as_py())
+        shifts, unsure_ms = find_shifts(video, clock, tried, steps=steps, log=(inputs, end_ms))
+        clock = replace(clock, uncertainty_ms=max(clock.uncertainty_ms, unsure_ms))
+        inputs = inputs.shifted(shifts)
+        search = ClockSearch(video, inputs.track, inputs.keys)
     shown = clock if clock.method == "typing" else pictured
     if shown is not None:
         clock = with_parts(clock, search.parts_seen(shown, changes))
         clock = with_parts(clock, search.later_parts(shown, changes.times[-1]))
+    clock = replace(clock, shifts=shifts)
     flickering = flickering_cells(changes, video.grab_s)
     found = Calibration(clock, _canvas(screen, pictured, path), flickering)
     canvas, offset = found.canvas, clock.documented_offset_ms

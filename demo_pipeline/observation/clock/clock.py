@@ -7,7 +7,7 @@ start time that ffmpeg logged. Raw times are never rewritten; a `Clock` maps the
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import NonNegativeFloat
 
@@ -24,9 +24,20 @@ DECIMALS = 6  # of seconds and of epoch milliseconds that are written: microseco
 ClockMethod = Literal["ffmpeg_start", "pixels", "typing", "click_onsets", "meta_timestamp"]
 
 
+class ClockShift(NamedTuple):
+    """Where the recorder's clock was set: event times from `from_ms` on are later by `shift_ms`."""
+
+    from_ms: float
+    shift_ms: float
+
+
+NEVER_MS = 24 * 3600 * 1000.0  # a shift to after every film: when the events were is not known
+_BEFORE_MS = 0.5  # event times are whole milliseconds
+
+
 @dataclass(frozen=True)
 class Clock:
-    """video seconds = (event milliseconds - origin_ms) / 1000 * rate.
+    """video seconds = (event milliseconds + shift - origin_ms) / 1000 * rate.
 
     Attributes:
         origin_ms: epoch milliseconds of video time 0.
@@ -37,6 +48,7 @@ class Clock:
         moves: number of pointer moves that the score is of.
         event_scale: video pixels for one unit of event space, confirmed by the same evidence.
         rate: video seconds in a second of the log's clock.
+        shifts: in time order; none where the recorder's clock was not set.
     """
 
     origin_ms: float
@@ -47,14 +59,34 @@ class Clock:
     moves: int = 0
     event_scale: float = 1.0
     rate: float = 1.0
+    shifts: tuple[ClockShift, ...] = ()
 
     def video_time(self, event_ms: float) -> float:
         """Video time in seconds of an event time in epoch milliseconds."""
-        return (event_ms - self.origin_ms) / 1000 * self.rate
+        return (self.elapsed_ms(event_ms) - self.origin_ms) / 1000 * self.rate
+
+    def elapsed_ms(self, event_ms: float) -> float:
+        """An event time as by a clock that was not set, epoch milliseconds."""
+        shift_ms = 0.0
+        for shift in self.shifts:
+            shift_ms = shift.shift_ms if event_ms >= shift.from_ms else shift_ms
+        return event_ms + shift_ms
+
+    def is_known(self, event_ms: float) -> bool:
+        """Whether it is known when an event was: false after a step of which no picture tells."""
+        return self.elapsed_ms(event_ms) < event_ms + NEVER_MS
 
     def event_time(self, video_s: float) -> float:
-        """Event time in epoch milliseconds of a video time in seconds."""
-        return video_s * 1000 / self.rate + self.origin_ms
+        """Event time in epoch milliseconds of a video time in seconds.
+
+        Between the events before a shift and those after it, just before the latter.
+        """
+        event_ms, before_ms = video_s * 1000 / self.rate + self.origin_ms, float("inf")
+        for shift in reversed(self.shifts):
+            if event_ms >= shift.from_ms + shift.shift_ms:
+                return min(event_ms - shift.shift_ms, before_ms)
+            before_ms = shift.from_ms - _BEFORE_MS
+        return min(event_ms, before_ms)
 
     def rounded(self) -> "Clock":
         """With times as they are written."""

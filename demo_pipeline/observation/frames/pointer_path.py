@@ -1,7 +1,7 @@
 """The pointer's path in the log: where it was at a time, and when it started towards a target."""
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import dist
 from typing import Any, NamedTuple
@@ -79,11 +79,17 @@ class PointerTrack:
 
 
 class PointerPath:
-    """Positions of the pointer by time, from every event with a position."""
+    """Positions of the pointer by time, from every event with a position.
 
-    def __init__(self, inputs: Sequence[Input]) -> None:
+    `elapsed` gives milliseconds for a time of the log whose clock was set: how long a rest was.
+    """
+
+    def __init__(
+        self, inputs: Sequence[Input], elapsed: Callable[[float], float] | None = None
+    ) -> None:
         placed = [item for item in inputs if item.x is not None and item.y is not None]
         self._times = [item.time for item in placed]
+        self._elapsed = self._times if elapsed is None else list(map(elapsed, self._times))
         self._points = [(float(item.x or 0), float(item.y or 0)) for item in placed]
 
     def at(self, time_ms: float) -> Point | None:
@@ -135,10 +141,10 @@ class PointerPath:
         first_inside = position + 1
         if first_inside >= len(self._times):
             return None
-        start = self._times[first_inside]
+        start = first_inside
         while position >= 0 and self._times[position] > since_ms:
-            if start - self._times[position] >= RUN_GAP_MS:
+            if self._elapsed[start] - self._elapsed[position] >= RUN_GAP_MS:
                 break
-            start = self._times[position]
+            start = position
             position -= 1
-        return float(start)
+        return float(self._times[start])

@@ -36,6 +36,7 @@ from demo_pipeline.files.recording_files import VIDEO_FILE
 from demo_pipeline.files.system_errors import raise_system_trouble
 from demo_pipeline.observation.clock.calibrate import Calibration, calibrate
 from demo_pipeline.observation.clock.canvas import CANVAS_SIZE, fit_canvas
+from demo_pipeline.observation.clock.clock import NEVER_MS
 from demo_pipeline.observation.clock.clock_evidence import typed_keys
 from demo_pipeline.observation.clock.screen_changes import find_screen_parts, needs_search
 from demo_pipeline.observation.frames.decode_pass import DecodeResult, run_decode_pass
@@ -57,6 +58,7 @@ from demo_pipeline.observation.trees.scans import LoggedScan, read_logged_scans
 from demo_pipeline.observation.trees.step_targets import ScannedTargets, scan_targets
 from demo_pipeline.observation.trees.step_tree import TreeReader
 from demo_pipeline.problems import Problem
+from demo_pipeline.recording.clock_steps import read_clock_steps
 from demo_pipeline.recording.events import read_events
 from demo_pipeline.recording.manifest import RecordingManifest
 from demo_pipeline.recording.video_probe import read_packets
@@ -155,7 +157,10 @@ def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order 
         path=path,
         presses=_presses(actions),
         keys=typed_keys(inputs),
+        steps=read_clock_steps(events_folder),
     )
+    if calibration.clock.shifts:
+        path = PointerPath(inputs, calibration.clock.elapsed_ms)
     observation = _Observation(recorded, path, actions, scans, reader, stop, out)
     calibration, observed = observation.run(calibration)
     names = unmentioned(settings.recorder_windows, meta)
@@ -274,6 +279,7 @@ def _summary(
         "frames_decoded": observed.decoded,
         "clock": f"{clock.method}: {clock.documented_offset_ms:+.0f} ms against meta.timestamp, "
         f"± {clock.uncertainty_ms:.0f} ms",
+        "clock_shifts": ["unknown" if s.shift_ms == NEVER_MS else s.shift_ms for s in clock.shifts],
         "screen_parts": len(calibration.screen),
         "canvas": f"{canvas.video_width}x{canvas.video_height} "
         f"x {canvas.scale:.4f} + ({canvas.pad_x}, {canvas.pad_y})",
@@ -376,9 +382,11 @@ def check_frames_present(folder: Path) -> list[Problem]:
     if not rows:
         return []
     indexes = ", ".join(str(row["action_index"]) for row in rows[:10])
+    unknown = any(shift.shift_ms == NEVER_MS for shift in read_evidence(folder).clock.shifts)
+    since = ", or not when they were, since the recorder's clock was set" if unknown else ""
     message = (
         f"{len(rows)} actions have no frame (actions {indexes}): the video does not show the "
-        "screen before them"
+        f"screen before them{since}"
     )
     remedy = "upload the whole video; steps without a screenshot are left out and counted"
     return [Problem("missing_frames", VIDEO_FILE, message, remedy=remedy)]

@@ -1,0 +1,92 @@
+"""The recorder's clock is set in mid-recording: the film says when what follows was."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
+
+from demo_pipeline.observation.clock.clock import Clock, ClockShift
+from demo_pipeline.observation.frames import decode_pass
+from demo_pipeline.observation.frames.screenshots import check_frames_present
+from demo_pipeline.recording.clock_steps import read_clock_steps
+from demo_pipeline_tests.observation.made import Observed, observe
+from demo_pipeline_tests.observation.test_one_pass import OFFICE, USUAL, check_pictures
+from demo_pipeline_tests.simulator.form import SMALL
+from demo_pipeline_tests.simulator.recording import GroundTruth, write_recording
+from demo_pipeline_tests.simulator.script import Script, click, drag
+
+ACTS = tuple(map(click, ("Drafts", "Print", "Sent", "Help", "Inbox", "Delete", "Drafts")))
+STORY = Script(OFFICE, (*ACTS[:3], drag("Mail/title bar", 60, 40), *ACTS[3:]), lead_in_ms=2500)
+Filmed = tuple[Path, GroundTruth]
+
+
+@pytest.fixture(scope="module")
+def filmed(tmp_path_factory: pytest.TempPathFactory) -> Filmed:
+    folder = tmp_path_factory.mktemp("steps") / "demo"
+    return folder, write_recording(folder, STORY, replace(SMALL, video=USUAL))
+
+
+def stepped(root: Path, filmed: Filmed, at_ms: float, step_ms: int) -> Observed:
+    """The recording with a clock that is set by `step_ms` at a time, as it would be observed.
+
+    Its evidence has the clock that was not set, by which the truth's times are.
+    """
+    source, truth = filmed
+    folder = root / "uploads" / "demo"
+    shutil.copytree(source, folder)
+    lines = [json.loads(line) for line in (folder / "input_log.jsonl").read_text().splitlines()]
+    for line in lines:
+        line["time"] += step_ms * (line["time"] >= at_ms)
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (folder / "input_log.jsonl").write_text(text)
+    return observe(folder, root / "store", truth)
+
+
+def middle_of_drag(truth: GroundTruth) -> float:
+    [action] = [one for one in truth.actions if one.action_type == "drag"]
+    return (action.press_ms + action.end_ms) / 2
+
+
+@pytest.mark.parametrize("step_ms", [-3_600_000, -800, 2_400_000])
+@pytest.mark.parametrize("place", ["in a drag", "before a press"])
+def test_actions_and_pictures_are_those_of_the_recording(
+    tmp_path: Path, filmed: Filmed, place: str, step_ms: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passes = Mock(wraps=decode_pass.show_frames)
+    monkeypatch.setattr(decode_pass, "show_frames", passes)
+    truth = filmed[1]
+    at_ms = middle_of_drag(truth) if place == "in a drag" else truth.actions[4].press_ms
+    observed = stepped(tmp_path, filmed, at_ms, step_ms)
+    [step] = read_clock_steps(observed.out / "events")
+    [shift] = observed.evidence.clock.shifts
+    assert shift.shift_ms + step.moved_ms + step_ms == pytest.approx(0, abs=20)
+    kinds = [action.action_type for action in observed.actions]
+    assert kinds == [action.action_type for action in truth.actions]
+    clock = replace(observed.evidence.clock, shifts=())
+    check_pictures(
+        replace(observed, evidence=observed.evidence.model_copy(update={"clock": clock}))
+    )
+    assert passes.call_count == 1
+    assert check_frames_present(observed.out / "screenshots") == []
+
+
+def test_what_the_film_does_not_tell_is_left_out(tmp_path: Path, filmed: Filmed) -> None:
+    """A step right before the last press: too little moves after it to say when that was."""
+    observed = stepped(tmp_path, filmed, filmed[1].actions[-1].press_ms - 60, -3_600_000)
+    *before, last = observed.rows
+    assert last["file"] is None
+    assert all(row["file"] for row in before)
+    assert not observed.evidence.clock.is_known(observed.actions[-1].press_ms)
+    [problem] = check_frames_present(observed.out / "screenshots")
+    assert "since the recorder's clock was set" in problem.message
+
+
+def test_times_of_a_clock_that_was_set_come_back() -> None:
+    clock = Clock(1000.0, "pixels", 30.0, shifts=(ClockShift(5000, -200), ClockShift(9000, 700)))
+    for event_ms in (1500, 4700, 5000, 8999, 9000, 20_000):
+        assert clock.event_time(clock.video_time(event_ms)) == pytest.approx(event_ms)
+    assert clock.video_time(5000) == 3.8
+    assert 8999 < clock.event_time(8.2) < 9000

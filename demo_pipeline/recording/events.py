@@ -6,7 +6,7 @@ is parsed is in input_log.py.
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import islice, starmap
 from operator import attrgetter, itemgetter
@@ -113,19 +113,23 @@ def build_events(
             events.append(_event_row(item))
             if item.event == EventType.AXTREE:
                 scans.append(_scan_row(item))
-    return {
+    return _times_summary(scale, steps) | {
         "lines": sum(event_counts.values()) + sum(reasons.values()),
         "events": sum(event_counts.values()),
         "rejected_lines": sum(reasons.values()),
         "rejected_by_reason": dict(sorted(reasons.items())),
         "first_rejected": messages,
         "by_event": dict(sorted(event_counts.items())),
+    }
+
+
+def _times_summary(scale: TimeScale, steps: Sequence[ClockStep]) -> dict[str, Any]:
+    """How the log counts time."""
+    return {
         "time_unit": scale.unit.name,
         "times_from": "meta.timestamp" if scale.origin_ms else "epoch",
         "clock_steps": len(steps),
-        "warnings": [
-            str(problem) for problem in [*time_unit_problems(scale), *clock_step_problems(steps)]
-        ],
+        "warnings": list(map(str, [*time_unit_problems(scale), *clock_step_problems(steps)])),
     }
 
 

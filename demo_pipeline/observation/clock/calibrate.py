@@ -21,12 +21,7 @@ from demo_pipeline.observation.clock.canvas import (
     ScreenParts,
     fit_canvas,
 )
-from demo_pipeline.observation.clock.clock import (
-    Clock,
-    ClockShift,
-    documented_clock,
-    ffmpeg_clock,
-)
+from demo_pipeline.observation.clock.clock import Clock, documented_clock, ffmpeg_clock
 from demo_pipeline.observation.clock.clock_evidence import clock_from_clicks, reconcile_clocks
 from demo_pipeline.observation.clock.clock_search import (
     MAX_OFFSET_S,
@@ -94,9 +89,8 @@ def calibrate(
     upright = size[::-1] if rotation(manifest.video) in {90, 270} else size
     screen = RecordedScreen.of(manifest.parsed_meta(), upright)
     inputs, until_ms = InputTimes(path.track(), keys), steps[0].from_ms if steps else inf
-    first = inputs.between(ALWAYS, until_ms)
+    first, changes = inputs.between(ALWAYS, until_ms), ChangeMap()
     search = ClockSearch(video, first.track, first.keys)
-    changes = ChangeMap()
     pictured = search.pictured_clock(changes, documented, logged, screen.candidates)
     clock = pictured or documented
     if pictured is not None:
@@ -106,26 +100,32 @@ def calibrate(
         clock = _unpictured_clock(search, changes, presses, documented, screen.candidates[0])
     if logged is not None:
         clock = reconcile_clocks(logged, pictured, clock, first_s)
-    shifts: tuple[ClockShift, ...] = ()
     if steps:
         tried = screen.candidates if pictured is None else [pictured.event_scale]
-        end_ms = float(pc.max(events["time_ms"]).as_py())
-        shifts, unsure_ms = find_shifts(video, clock, tried, steps=steps, log=(inputs, end_ms))
-        clock = replace(clock, uncertainty_ms=max(clock.uncertainty_ms, unsure_ms))
-        inputs = inputs.shifted(shifts)
-        search = ClockSearch(video, inputs.track, inputs.keys)
+        clock = find_shifts(video, clock, tried, steps, inputs)
+        even = inputs.shifted(clock.shifts)
+        search = ClockSearch(video, even.track, even.keys)
     shown = clock if clock.method == "typing" else pictured
     if shown is not None:
-        clock = with_parts(clock, search.parts_seen(shown, changes))
-        clock = with_parts(clock, search.later_parts(shown, changes.times[-1]))
-    clock = replace(clock, shifts=shifts)
+        clock = _as_parts_show(clock, replace(shown, shifts=()), search, changes)
     flickering = flickering_cells(changes, video.grab_s)
-    found = Calibration(clock, _canvas(screen, pictured, path), flickering)
-    canvas, offset = found.canvas, clock.documented_offset_ms
+    return _logged(Calibration(clock, _canvas(screen, pictured, path), flickering))
+
+
+def _logged(found: Calibration) -> Calibration:
+    clock, canvas = found.clock, found.canvas
+    offset = clock.documented_offset_ms
     _LOG.debug("clock by %s: %+.0f ms, +- %.0f ms", clock.method, offset, clock.uncertainty_ms)
     scales = (canvas.event_scale, canvas.scale)
     _LOG.debug("scale by %s: %.4f to the video, from there %.4f", canvas.scale_method, *scales)
     return found
+
+
+def _as_parts_show(clock: Clock, shown: Clock, search: ClockSearch, changes: ChangeMap) -> Clock:
+    """The clock, as unsure as parts of the film make it, seen and later ones."""
+    even = with_parts(replace(clock, shifts=()), search.parts_seen(shown, changes))
+    even = with_parts(even, search.later_parts(shown, changes.times[-1]))
+    return replace(even, shifts=clock.shifts)
 
 
 def _unpictured_clock(

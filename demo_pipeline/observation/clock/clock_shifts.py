@@ -59,24 +59,23 @@ def find_shifts(
     video: RecordedVideo,
     clock: Clock,
     scales: Sequence[float],
-    *,
     steps: Sequence[ClockStep],
-    log: tuple[InputTimes, float],
-) -> tuple[tuple[ClockShift, ...], float]:
-    """A shift for each step, and how unsure the least sure of them is, milliseconds.
+    inputs: InputTimes,
+) -> Clock:
+    """The clock with a shift for each step, as unsure as the least sure of them.
 
     Args:
         video: of the recording.
         clock: of the events before the first step.
         scales: event scales to try.
         steps: of the recorder's clock.
-        log: what it says, and the time of its last event, epoch milliseconds.
+        inputs: of the whole log.
     """
-    inputs, last_ms = log
     shifts: list[ClockShift] = []
-    known, uncertainty_ms, lowest = {0: 0.0}, 0.0, 0.0
+    known, uncertainty_ms, lowest = {0: 0.0}, clock.uncertainty_ms, 0.0
     ends = [*(step.from_ms for step in steps[1:]), float("inf")]
-    highest = clock.event_time(float(video.times[-1])) - last_ms
+    last_ms = max(inputs.track.times[-1:].max(initial=0), inputs.keys.max(initial=0))
+    highest = clock.event_time(float(video.times[-1])) - float(last_ms)
     highest += sum(step.gap_ms for step in steps[1:])
     for step, until in zip(steps, ends, strict=True):
         lowest -= step.gap_ms
@@ -91,7 +90,7 @@ def find_shifts(
         shifts.append(ClockShift(step.from_ms, NEVER_MS if shift_ms is None else shift_ms))
         if shift_ms is not None:
             known[step.moved_ms] = lowest = shift_ms
-    return tuple(shifts), uncertainty_ms
+    return replace(clock, shifts=tuple(shifts), uncertainty_ms=uncertainty_ms)
 
 
 def _found(

@@ -103,7 +103,10 @@ class DatasetSettings(Section):
     SIGNED: ClassVar[frozenset[str]] = frozenset({"seed"})
     UNHASHED: ClassVar[frozenset[str]] = frozenset({"exports"})
     HASHED_WHEN_SET: ClassVar[frozenset[str]] = frozenset(
-        {"min_alignment", "exclude_steps", "include_duplicates"}
+        {
+            *("min_alignment", "exclude_steps", "include_duplicates"),
+            *("coordinates", "max_pixels"),
+        }
     )
 
     # Tolerances of CUDAG in RU (1000 per axis), see docs/output-formats.md: smallest and largest,
@@ -164,6 +167,12 @@ class DatasetSettings(Section):
     )
     history_images: int = Field(
         0, ge=0, le=10, description="in messages: screenshots of that many steps before"
+    )
+    coordinates: Literal["relative", "absolute"] = Field(
+        "relative", description="in messages: 0 to 1000, or pixels of the resized picture"
+    )
+    max_pixels: int = Field(
+        16_384 * 28 * 28, ge=56 * 56, description="of a picture as the model sees it"
     )
     image_mode: Literal["link", "copy", "jpeg"] = Field(
         "link", description="hard links (copies where impossible), copies, JPEG; tests stay PNG"

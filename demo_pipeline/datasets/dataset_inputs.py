@@ -35,6 +35,7 @@ class WrittenDataset:
         splits: of the trajectories that took part.
         rows: trajectory, step, application, kind of action and split of each, for the card.
         problems: of records that no stage of a demonstration has checked.
+        longest: tokens of the longest chat, estimated; 0: there is none.
     """
 
     files: dict[str, FileDigest | str] = field(default_factory=dict)
@@ -43,6 +44,7 @@ class WrittenDataset:
     splits: Mapping[str, Split] = field(default_factory=dict)
     rows: list[tuple[str, int, str, str, str]] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
+    longest: int = 0
 
     def note_files(self, out: Path) -> None:
         """Note every file that is not a link to a picture; called when all are written."""

@@ -50,6 +50,7 @@ OF_SPLIT = (
     " FROM read_parquet({files}, union_by_name = true, filename = true)"
 )
 # In tables written before a column was added it is NULL.
+OF_MESSAGES = f"{OF_SPLIT} UNION ALL BY NAME SELECT NULL::INTEGER AS tokens WHERE false"
 OF_STEPS = (
     "SELECT * FROM read_parquet({files}, union_by_name = true)"
     " UNION ALL BY NAME SELECT NULL::BOOLEAN AS unavoidable, NULL::INTEGER AS hidden_before,"

@@ -22,6 +22,7 @@ from demo_pipeline.exports.prompts import (
     hidden_words,
     system_prompt,
 )
+from demo_pipeline.exports.token_estimates import resized
 from demo_pipeline.exports.tool_calls import WheelUnits, cudag_decoder, render_tool_calls
 from demo_pipeline.exports.whole_trajectories import sentence
 from demo_pipeline.files.shown_text import escape_markers
@@ -101,23 +102,37 @@ class _AnswerForm:
     decoder: Callable[[DatasetSettings], AnswerDecoder]
 
 
-def _calls_form(decoder: Callable[[WheelUnits], AnswerDecoder], line: bool | None) -> _AnswerForm:
+def is_absolute(form: str, settings: DatasetSettings) -> bool:
+    """Whether questions and answers of a form have pixels of the picture as the model sees it."""
+    return form == "messages" and settings.coordinates == "absolute"
+
+
+def _calls_form(
+    form: str,
+    decoder: Callable[[WheelUnits, int | None], AnswerDecoder],
+    line: bool | None,
+) -> _AnswerForm:
     """A form of tool calls; `line`: words before them are asked for, None: the settings say it."""
+
+    def pixels(settings: DatasetSettings) -> int | None:
+        return settings.max_pixels if is_absolute(form, settings) else None
 
     def ask(record: StepRecord, settings: DatasetSettings) -> tuple[str, str]:
         wanted = settings.action_line if line is None else line
-        return system_prompt(settings, action_line=wanted), record.draft.prompt
+        most = pixels(settings)
+        seen = resized(record.draft.metadata.image_size, most) if most else None
+        return system_prompt(settings, action_line=wanted, seen=seen), record.draft.prompt
 
     return _AnswerForm(
         ask,
         lambda record: render_tool_calls(record.draft.calls)[0],
-        lambda settings: decoder(wheel_units(settings)),
+        lambda settings: decoder(wheel_units(settings), pixels(settings)),
     )
 
 
 ANSWER_FORMS: Mapping[str, _AnswerForm] = {
-    "messages": _calls_form(messages_decoder, None),
-    "qwen3vl": _calls_form(messages_decoder, True),
-    "cudag": _calls_form(cudag_decoder, False),
+    "messages": _calls_form("messages", messages_decoder, None),
+    "qwen3vl": _calls_form("qwen3vl", messages_decoder, True),
+    "cudag": _calls_form("cudag", lambda wheel, _: cudag_decoder(wheel), False),
     "opencua": _AnswerForm(ask_opencua, answer_opencua, lambda _known: decode_agentnet_answer),
 }

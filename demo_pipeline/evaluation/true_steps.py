@@ -110,11 +110,13 @@ def each_true_step(
     settings: DatasetSettings,
     splits: Collection[Split],
     receive: Callable[[StepRecord], None],
+    *,
+    absolute: bool = False,
 ) -> ExportSummary:
     """Call `receive` with every step of the splits, by trajectory id and step.
 
     They are the steps that the messages export and the CUDAG dataset hold. One trajectory is in
-    memory at a time.
+    memory at a time. `absolute`: see `record_drafts`.
     """
 
     def take(_candidate: Candidate, split: Split, record: StepRecord) -> str:
@@ -125,7 +127,9 @@ def each_true_step(
 
     tally = each_row(
         plan,
-        lambda candidate: _records(candidate, settings, plan.splits.members[candidate.source.id]),
+        lambda candidate: _records(
+            candidate, settings, plan.splits.members[candidate.source.id], absolute=absolute
+        ),
         lambda record: question(record.draft.prompt, record.draft.screenshot),
         take,
     )
@@ -133,7 +137,7 @@ def each_true_step(
 
 
 def _records(
-    candidate: Candidate, settings: DatasetSettings, task: str
+    candidate: Candidate, settings: DatasetSettings, task: str, *, absolute: bool
 ) -> tuple[Mapping[str, int], Iterator[StepRecord]]:
     """A record of every step that the exports of steps write, and what is left out by reason."""
     loaded = load_corrected(candidate.source)
@@ -141,7 +145,7 @@ def _records(
     made_of = Source(candidate, trajectory, rows, settings)
     steps = {step.index: step for step in trajectory.steps}
     excluded, found = Counter[str](), list[StepRecord]()
-    for draft in record_drafts(made_of):
+    for draft in record_drafts(made_of, absolute=absolute):
         if isinstance(draft, Excluded):
             excluded[draft.reason] += 1
         elif draft.metadata.step_index in candidate.bad_steps:

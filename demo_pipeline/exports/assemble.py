@@ -251,6 +251,7 @@ class _Files:
             self._write(name.replace("{split}", split.value, 1), text)
         self.counts.update(row.counts)
         self._written.ids[row.id] += 1
+        self._written.longest = max(self._written.longest, row.tokens)
         step, kind = form.kind_of(row)
         known = (candidate.source.id, step, candidate.application, kind, split.value)
         self._written.rows.append(known)

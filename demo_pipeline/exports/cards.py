@@ -30,6 +30,8 @@ from demo_pipeline.exports.dataset_statistics import (
 )
 from demo_pipeline.exports.form import Form
 from demo_pipeline.exports.prompts import scroll_rule
+from demo_pipeline.exports.step_facts import CANVAS
+from demo_pipeline.exports.token_estimates import resized
 from demo_pipeline.files.atomic_write import read_digest
 from demo_pipeline.files.parquet import row_count
 from demo_pipeline.files.shown_text import markdown_text
@@ -161,7 +163,15 @@ def describe_form(
         for split in Split
         if file.config and split in file.only
     ]
-    text = card_text(form, stats, settings, summary.left_out, (configs, out), privacy=privacy)
+    text = card_text(
+        form,
+        stats,
+        settings,
+        summary.left_out,
+        (configs, out),
+        longest=written.longest,
+        privacy=privacy,
+    )
     write_charts(out, stats)
     (out / CARD).write_text(text, encoding="utf-8")
     return stats
@@ -175,6 +185,7 @@ def card_text(
     loaded: tuple[Sequence[_CardConfig], Path],
     *,
     privacy: str = "",
+    longest: int = 0,
 ) -> str:
     """The text of a card.
 
@@ -185,6 +196,7 @@ def card_text(
         left_out: how many were left out, by unit (trajectories, samples …) and reason.
         loaded: the configurations that `load_dataset` may find, and the dataset's folder.
         privacy: see `CommittedTrajectories`.
+        longest: tokens of its longest chat, estimated; 0: it has none.
     """
     (configs, root), name = loaded, form.name if form else "index"
     has_own = Path(__file__).with_name("card_templates").joinpath(f"{name}.md.jinja").is_file()
@@ -199,6 +211,9 @@ def card_text(
         charts=[name for name in _CHARTS if name != "splits" or stats.splits],
         scroll_rule=scroll_rule(settings),
         privacy=privacy,
+        longest=longest,
+        length=-(-longest // 1024) * 1024,
+        seen=resized(CANVAS, settings.max_pixels),
     )
 
 

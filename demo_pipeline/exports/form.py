@@ -56,6 +56,7 @@ class Row:
         counts: what the dataset counts over its rows.
         documents: name → text of a file of its own. Names here and in `files` may begin with
             `{split}/`.
+        tokens: of a chat, estimated; 0: it is none.
     """
 
     id: str
@@ -65,6 +66,7 @@ class Row:
     files: Mapping[str, Path]
     counts: Mapping[str, int] = field(default_factory=dict)
     documents: Mapping[str, str] = field(default_factory=dict)
+    tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +121,7 @@ class KeptRow(msgspec.Struct):
     """A row as its line keeps it.
 
     Attributes:
-        id, counts, documents: see `Row`.
+        id, counts, documents, tokens: see `Row`.
         question: SHA-256 over the prompt and the screenshot's SHA-256.
         files: name → path below the trajectory's folder.
         parts: name → row, or the text of a line.
@@ -131,6 +133,7 @@ class KeptRow(msgspec.Struct):
     parts: dict[str, Any]
     counts: dict[str, int]
     documents: dict[str, str] = {}  # a struct copies it
+    tokens: int = 0
 
 
 class _KeptHead(msgspec.Struct):
@@ -410,6 +413,7 @@ def _line(row: Row, candidate: Candidate, tables: set[str]) -> bytes:
                 for name, value in row.parts.items()
             },
             **({"documents": row.documents} if row.documents else {}),
+            **({"tokens": row.tokens} if row.tokens else {}),
         }
     )
 

@@ -14,7 +14,8 @@ import pyarrow as pa
 from pydantic import Field, Tag
 
 from demo_pipeline.datasets.splits import Split
-from demo_pipeline.datasets.sql_views import OF_SPLIT, View
+from demo_pipeline.datasets.sql_views import OF_MESSAGES, View
+from demo_pipeline.desktopd.models import Pixel
 from demo_pipeline.exports.answers import Answer, AnswerDecoder
 from demo_pipeline.exports.cudag.records import (
     DRAFT_EXCLUSIONS,
@@ -32,8 +33,10 @@ from demo_pipeline.exports.record_checks import (
     schema_writer,
 )
 from demo_pipeline.exports.step_facts import readable_size
+from demo_pipeline.exports.token_estimates import chat_tokens, resized
 from demo_pipeline.exports.tool_calls import (
     ACTION_LINE,
+    RU_SCREEN,
     THOUGHT_LINE,
     ToolCallError,
     WheelUnits,
@@ -111,16 +114,24 @@ class MessagesRecord(Document):
     reasoning_source: Literal["none", "human", "model", "rule"] = Field(
         "none", description="of the line `Thought: …`; none: there is none"
     )
+    tokens: int = Field(0, ge=0, description="of the chat with its pictures, estimated")
+    coordinate_size: Annotated[list[int], Field(min_length=2, max_length=2)] | None = Field(
+        None, description="of the picture whose pixels the coordinates are; absent: 0 to 1000"
+    )
     messages: list[Message] = Field(min_length=2)
 
 
-def messages_decoder(wheel: WheelUnits) -> AnswerDecoder:
-    """The decoder of a chat's answer: words, with or without `Action: `, then `<tool_call>`s."""
+def messages_decoder(wheel: WheelUnits, max_pixels: int | None = None) -> AnswerDecoder:
+    """The decoder of a chat's answer: words, with or without `Action: `, then `<tool_call>`s.
+
+    `max_pixels`: coordinates are pixels of the picture that it leaves; None: they are RU.
+    """
 
     def decode(text: str, size: tuple[int, int]) -> Answer:
         words, blocks = answer_blocks(text)
         words = words.removeprefix(THOUGHT_LINE).removeprefix(ACTION_LINE)
-        return decode_calls(blocks, words, size, wheel)
+        screen = resized(size, max_pixels) if max_pixels else RU_SCREEN
+        return decode_calls(blocks, words, size, wheel, screen)
 
     return decode
 
@@ -139,13 +150,15 @@ _IDENTITY = (
     ("step_index", pa.int32()),
     ("application", pa.string()),
     ("task_type", pa.string()),
+    ("tokens", pa.int32()),
 )
 
 
 def _rows(made_of: Source) -> Iterator[Row | Excluded]:
     """Yield the chat of every CUDAG record."""
     settings, trajectory = made_of.settings, made_of.trajectory
-    for draft in record_drafts(made_of):
+    absolute = settings.coordinates == "absolute"
+    for draft in record_drafts(made_of, absolute=absolute):
         if isinstance(draft, Excluded):
             yield draft
             continue
@@ -155,11 +168,15 @@ def _rows(made_of: Source) -> Iterator[Row | Excluded]:
         answer = replace_surrogates(_answer(draft, settings))
         if thought:
             answer = f"{THOUGHT_LINE}{' '.join(thought.value.split())}\n{answer}"
-        prompt = system_prompt(settings, action_line=settings.action_line, thought=bool(thought))
+        seen = resized(known.image_size, settings.max_pixels) if absolute else None
+        prompt = system_prompt(
+            settings, action_line=settings.action_line, thought=bool(thought), seen=seen
+        )
         asked = replace_surrogates(draft.prompt) + (_EARLIER if earlier else "")
         shown = [{"type": "image", "image": image} for image in files]
         parts = [*shown, {"type": "text", "text": asked}]
         said = {"system": prompt, "user": parts, "assistant": answer}
+        sizes = [readable_size(path) or known.image_size for path in files.values()]
         line: dict[str, Any] = {
             "id": draft.id,
             "trajectory_id": replace_surrogates(known.trajectory_id),
@@ -169,10 +186,12 @@ def _rows(made_of: Source) -> Iterator[Row | Excluded]:
             # In every line: `datasets` refuses a field that the first 10 MB do not have.
             "first_step": trajectory.steps[0].index,
             SOURCE: thought.source if thought else NO_SOURCE,
+            "tokens": chat_tokens((prompt, asked, answer), sizes, settings.max_pixels),
+            **({"coordinate_size": seen} if seen else {}),
             "messages": [{"role": role, "content": content} for role, content in said.items()],
         }
         rows = {"line": line, "chat": _chat(line), "pair": _pair(line)}
-        yield Row(draft.id, draft.prompt, draft.screenshot, rows, files)
+        yield Row(draft.id, draft.prompt, draft.screenshot, rows, files, tokens=line["tokens"])
 
 
 def _earlier(made_of: Source, draft: RecordDraft) -> list[Path]:
@@ -262,8 +281,10 @@ def _faults(record: MessagesRecord, _files: NamedFiles) -> Iterator[Fault]:
     if any(map(MARKER.search, said)):
         message = "messages: the text of a user contains a control marker of a model"
         yield Fault("marker", message, "escape the marker")
+    size = record.coordinate_size
+    screen = (size[0], size[1]) if size else RU_SCREEN
     for number, turn in enumerate(record.messages):
-        if isinstance(turn, AssistantMessage) and (fault := _answer_fault(turn.content)):
+        if isinstance(turn, AssistantMessage) and (fault := _answer_fault(turn.content, screen)):
             yield Fault(
                 "tool_call", f"messages[{number}]: {fault}", "follow the schema of the tool"
             )
@@ -272,7 +293,7 @@ def _faults(record: MessagesRecord, _files: NamedFiles) -> Iterator[Fault]:
 MESSAGES_FORMAT: RecordFormat[MessagesRecord] = RecordFormat(MessagesRecord, _pictures, _faults)
 
 
-def _answer_fault(text: str) -> str:
+def _answer_fault(text: str, screen: Pixel) -> str:
     """Why a turn is not an action; empty if it is one."""
     for begin in (THOUGHT_LINE, ACTION_LINE):
         words, _, rest = text.partition("\n")
@@ -280,7 +301,7 @@ def _answer_fault(text: str) -> str:
             return "the line of words contains a control marker of a model"
         text = rest if text.startswith(begin) else text
     try:
-        parse_tool_calls(text)
+        parse_tool_calls(text, screen)
     except ToolCallError as error:
         return str(error)
     return ""
@@ -294,9 +315,9 @@ FORM = Form(
     folder="messages",
     description="The same steps as chats: lines as qwen-vl-utils and ms-swift read them, tables as "
     "TRL, Axolotl and ms-swift do. The splits are those of the other exports.",
-    code_version="21",
+    code_version="22",
     kinds=frozenset({"json", "parquet"}),
-    settings=(*DRAFT_SETTINGS, "action_line", "history_images"),
+    settings=(*DRAFT_SETTINGS, "action_line", "history_images", "coordinates"),
     exclusions=DRAFT_EXCLUSIONS,
     rows=_rows,
     files=(
@@ -322,5 +343,5 @@ FORM = Form(
             pictures=("images",),
         ),
     ),
-    views=(View("messages", "a chat record with its split", "messages/*.parquet", OF_SPLIT),),
+    views=(View("messages", "a chat record with its split", "messages/*.parquet", OF_MESSAGES),),
 )

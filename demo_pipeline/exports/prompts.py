@@ -13,6 +13,7 @@ from typing import Any
 from demo_pipeline.desktopd.models import (
     ActionType,
     ClickParameters,
+    Pixel,
     ScrollParameters,
     StepAction,
 )
@@ -80,9 +81,10 @@ def scroll_rule(settings: DatasetSettings) -> str:
     )
 
 
-def tool_schema(settings: DatasetSettings) -> dict[str, Any]:
-    """The tool as a function schema (JSON Schema for its arguments)."""
-    pair = {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": RU_MAX}}
+def tool_schema(settings: DatasetSettings, seen: Pixel | None = None) -> dict[str, Any]:
+    """The tool as a function schema (JSON Schema for its arguments); `seen`: see `write_calls`."""
+    most = max(seen) - 1 if seen else RU_MAX
+    pair = {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": most}}
     properties: dict[str, Any] = {
         "action": {
             "type": "string",
@@ -105,7 +107,11 @@ def tool_schema(settings: DatasetSettings) -> dict[str, Any]:
 
 
 def system_prompt(
-    settings: DatasetSettings, *, action_line: bool = False, thought: bool = False
+    settings: DatasetSettings,
+    *,
+    action_line: bool = False,
+    thought: bool = False,
+    seen: Pixel | None = None,
 ) -> str:
     """The system prompt of every record: the tool, the coordinates and how to answer.
 
@@ -113,16 +119,21 @@ def system_prompt(
         settings: what the sign of a scroll means.
         action_line: whether answers begin with a line of words; see `action_sentence`.
         thought: whether they begin with a line of thought.
+        seen: size of the picture whose pixels the coordinates are; None: they are RU.
     """
     rule = _WORDS_FIRST if action_line else _CALLS_ONLY
     if thought:
         rule = _WHY_FIRST if not action_line else f"{_WHY_FIRST.partition(', and then')[0]}. {rule}"
-    schema = json.dumps(tool_schema(settings), ensure_ascii=False)
+    schema = json.dumps(tool_schema(settings, seen), ensure_ascii=False)
+    measure = f"{RU_MAX} x {RU_MAX} units, whatever its shape"
+    corner = [RU_MAX, RU_MAX]
+    if seen:
+        measure, corner = f"{seen[0]} x {seen[1]} pixels", [side - 1 for side in seen]
     return (
         "You operate a computer for a person. You are shown the screen, the task and what was done "
         "so far; answer with the next action.\n\n"
-        f"The screen is measured as {RU_MAX} x {RU_MAX} units, whatever its shape: [0, 0] is the "
-        f"top left corner, [{RU_MAX}, {RU_MAX}] the bottom right. In scroll actions "
+        f"The screen is measured as {measure}: [0, 0] is the "
+        f"top left corner, {corner} the bottom right. In scroll actions "
         f"{scroll_rule(settings)}.\n\n"
         f"There is one tool:\n<tools>\n{schema}\n</tools>\n\n"
         f"{rule}, each in this form:\n"

@@ -74,6 +74,12 @@ SELECT split, count(*) AS records, count(DISTINCT trajectory_id) AS trajectories
 FROM messages GROUP BY 1
 ORDER BY list_position(['train', 'val', 'test', 'held_out'], split);
 
+-- message_tokens: messages
+SELECT split, min(tokens) AS least, quantile_disc(tokens, 0.5) AS half,
+       quantile_disc(tokens, 0.9) AS p90, quantile_disc(tokens, 0.99) AS p99, max(tokens) AS most
+FROM messages GROUP BY 1
+ORDER BY list_position(['train', 'val', 'test', 'held_out'], split);
+
 -- exports: exports
 SELECT export, status, version, any_value(bytes) AS bytes,
        count_if(records > 0) AS trajectories, sum(records)::BIGINT AS records

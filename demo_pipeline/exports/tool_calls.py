@@ -30,6 +30,7 @@ from demo_pipeline.files.shown_text import MARKER
 
 TOOL_NAME = "computer_use"
 RU_MAX = 1000
+RU_SCREEN = (RU_MAX, RU_MAX)
 THOUGHT_LINE = "Thought: "  # begins the line of a thought that may precede it
 ACTION_LINE = "Action: "  # begins the line of words that may precede the calls of a chat
 _BLOCK = re.compile(r"<tool_call>\n(.*?)\n</tool_call>", re.DOTALL)
@@ -58,13 +59,11 @@ def _is_keys(value: object) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(k, str) and k for k in value)
 
 
-_COORDINATE = {
-    "coordinate": (
-        lambda value: is_pair(value) and all(0 <= part <= RU_MAX for part in value),
-        "[x, y] with integers from 0 to 1000",
-    )
+_COORDINATE = {"coordinate": (is_pair, "[x, y] with integers")}
+_WHEEL: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    **_COORDINATE,
+    "pixels": (is_int, "an integer"),
 }
-_WHEEL = {**_COORDINATE, "pixels": (is_int, "an integer")}
 _TEXT = {"text": (lambda value: isinstance(value, str), "a string")}
 _CLICKS: Mapping[str, tuple[Button, int]] = {
     "left_click": ("left", 1),
@@ -135,8 +134,11 @@ def render_tool_calls(calls: Sequence[ToolCall]) -> tuple[str, int]:
     return "\n".join(blocks), sum(count for _, count in lines)
 
 
-def call_faults(call: object) -> Iterator[str]:
-    """Yield what is wrong with one parsed tool call object."""
+def call_faults(call: object, screen: Pixel = RU_SCREEN) -> Iterator[str]:
+    """Yield what is wrong with one parsed tool call object.
+
+    `screen`: the largest coordinates are its width and height.
+    """
     if not isinstance(call, dict):
         yield "tool call must be an object"
         return
@@ -144,10 +146,10 @@ def call_faults(call: object) -> Iterator[str]:
         yield f"tool call name must be '{TOOL_NAME}'"
     if unknown := len(set(call) - {"name", "arguments"}):
         yield f"tool call has {unknown} keys besides name and arguments"
-    yield from _argument_faults(call.get("arguments"))
+    yield from _argument_faults(call.get("arguments"), screen)
 
 
-def _argument_faults(arguments: object) -> Iterator[str]:
+def _argument_faults(arguments: object, screen: Pixel) -> Iterator[str]:
     if not isinstance(arguments, dict):
         yield "arguments must be an object"
         return
@@ -157,16 +159,26 @@ def _argument_faults(arguments: object) -> Iterator[str]:
         return
     expected = ARGUMENTS[action]
     for name, (accepts, wanted) in expected.items():
+        value = arguments.get(name)
         if name not in arguments:
             yield f"{action} is missing argument {name}"
-        elif not accepts(arguments[name]):
+        elif name == "coordinate" and not (is_pair(value) and _within(value, screen)):
+            most = " and ".join(map(str, dict.fromkeys(screen)))
+            yield f"{action} argument {name} must be {wanted} from 0 to {most}"
+        elif not accepts(value):
             yield f"{action} argument {name} must be {wanted}"
     if unknown := len(set(arguments) - set(expected) - {"action"}):
         yield f"{action} has {unknown} unknown arguments"
 
 
-def parse_tool_calls(value: str) -> list[ToolCall]:
+def _within(pair: Sequence[float], screen: Pixel) -> bool:
+    return all(0 <= part <= most for part, most in zip(pair, screen, strict=True))
+
+
+def parse_tool_calls(value: str, screen: Pixel = RU_SCREEN) -> list[ToolCall]:
     """Parse a gpt turn: tool call blocks on lines of their own, and nothing else.
+
+    `screen`: the largest coordinates are its width and height.
 
     Raises:
         ToolCallError: other text in the turn, invalid JSON, or a call that breaks the grammar.
@@ -177,7 +189,7 @@ def parse_tool_calls(value: str) -> list[ToolCall]:
             call = parse_json(text, "tool call", any_depth=False)
         except JsonFileError as error:
             raise ToolCallError(f"tool call {number}: {error.message}") from None
-        if faults := list(call_faults(call)):
+        if faults := list(call_faults(call, screen)):
             raise ToolCallError(f"tool call {number}: {'; '.join(faults)}")
         arguments = dict(call["arguments"])
         calls.append(ToolCall(arguments.pop("action"), arguments))
@@ -216,7 +228,9 @@ class WheelUnits:
         return -1 if name == "scroll" and self.positive == "down" else 1
 
 
-def write_calls(action: AnsweredAction, size: Pixel, wheel: WheelUnits) -> tuple[ToolCall, ...]:
+def write_calls(
+    action: AnsweredAction, size: Pixel, wheel: WheelUnits, seen: Pixel | None = None
+) -> tuple[ToolCall, ...]:
     """An action as one call or several.
 
     A drag is `mouse_move`, then `left_click_drag`. A key pressed n times is n calls: one call with
@@ -226,9 +240,10 @@ def write_calls(action: AnsweredAction, size: Pixel, wheel: WheelUnits) -> tuple
         action: coordinates in pixels of the screenshot.
         size: width and height of the screenshot, pixels.
         wheel: the meaning of `pixels`.
+        seen: width and height of the picture whose pixels the coordinates are; None: they are RU.
     """
     call = call_of(action, size)
-    at = _place(call.at)
+    at = _place(call.at, seen)
     match call.does:
         case "type":
             return (ToolCall("type", {"text": call.text}),)
@@ -237,7 +252,7 @@ def write_calls(action: AnsweredAction, size: Pixel, wheel: WheelUnits) -> tuple
         case "wait":
             return (ToolCall("wait", {"time": call.seconds}),)
         case "drag":
-            start = ToolCall("mouse_move", _place(call.start))
+            start = ToolCall("mouse_move", _place(call.start, seen))
             return start, ToolCall("left_click_drag", at)
         case "scroll":
             name, sign = wheel_turn(call.direction)
@@ -247,7 +262,10 @@ def write_calls(action: AnsweredAction, size: Pixel, wheel: WheelUnits) -> tuple
     return (ToolCall(name, at),)
 
 
-def _place(at: Share | None) -> dict[str, list[int]]:
+def _place(at: Share | None, seen: Pixel | None) -> dict[str, list[int]]:
+    if at and seen:
+        pairs = zip(at, seen, strict=True)
+        return {"coordinate": [min(round(share * side), side - 1) for share, side in pairs]}
     return {"coordinate": [round(share * RU_MAX) for share in at]} if at else {}
 
 
@@ -297,7 +315,13 @@ def answer_blocks(text: str) -> tuple[str, list[str]]:
     return thought, blocks
 
 
-def decode_calls(blocks: Sequence[str], thought: str, size: Pixel, wheel: WheelUnits) -> Answer:
+def decode_calls(
+    blocks: Sequence[str],
+    thought: str,
+    size: Pixel,
+    wheel: WheelUnits,
+    screen: Pixel = RU_SCREEN,
+) -> Answer:
     """The answer that calls make together.
 
     `mouse_move` and then `left_click_drag` is a drag; the same keys several times in a row are one
@@ -309,17 +333,18 @@ def decode_calls(blocks: Sequence[str], thought: str, size: Pixel, wheel: WheelU
         thought: the words beside them.
         size: width and height of the screenshot, pixels.
         wheel: the meaning of `pixels`.
+        screen: width and height that coordinates are shares of.
 
     Raises:
         AnswerFormatError: a call is not JSON, breaks the grammar, or is out of range.
     """
-    calls = [_known(_call(block), wheel) for block in blocks]
+    calls = [_known(_call(block, screen), wheel, screen) for block in blocks]
     end = next((number for number, call in enumerate(calls) if call.status), len(calls))
     status = calls[end].status if end < len(calls) else ""
     return Answer(read_calls(calls[:end], size), status or None, thought)
 
 
-def _call(block: str) -> ToolCall:
+def _call(block: str, screen: Pixel) -> ToolCall:
     try:
         fenced = _FENCED.fullmatch(block.strip())
         text = fenced[1] if fenced else block.strip()
@@ -328,8 +353,8 @@ def _call(block: str) -> ToolCall:
         raise AnswerFormatError("a tool call is not JSON") from None
     arguments = value.get("arguments") if isinstance(value, dict) else None
     if isinstance(arguments, dict) and "coordinate" in arguments:
-        value = {**value, "arguments": {**arguments, "coordinate": _rounded(arguments)}}
-    if any(True for _ in call_faults(value)):
+        value = {**value, "arguments": {**arguments, "coordinate": _rounded(arguments, screen)}}
+    if any(True for _ in call_faults(value, screen)):
         raise AnswerFormatError("a tool call breaks the grammar")
     known = dict(value["arguments"])
     if "keys" in known:
@@ -337,21 +362,22 @@ def _call(block: str) -> ToolCall:
     return ToolCall(known.pop("action"), known)
 
 
-def _rounded(arguments: dict[str, Any]) -> Any:
+def _rounded(arguments: dict[str, Any], screen: Pixel) -> Any:
     """A coordinate as integers: models write fractions too, which the grammar does not have."""
     pair = arguments["coordinate"]
     if not isinstance(pair, list) or len(pair) != 2 or not all(map(is_number, pair)):
         return pair  # the grammar refuses it
-    if not all(0 <= part <= RU_MAX for part in pair):
+    if not _within(pair, screen):
         raise AnswerFormatError("a coordinate is out of range")
     return [round(part) for part in pair]
 
 
-def _known(call: ToolCall, wheel: WheelUnits) -> ActionCall:
+def _known(call: ToolCall, wheel: WheelUnits, screen: Pixel) -> ActionCall:
     """A call in our words."""
     name, given = call.action, call.arguments
     at = given.get("coordinate")
-    known = ActionCall(name, _DOES.get(name, ""), (at[0] / RU_MAX, at[1] / RU_MAX) if at else None)
+    share = (at[0] / screen[0], at[1] / screen[1]) if at else None
+    known = ActionCall(name, _DOES.get(name, ""), share)
     match name:
         case "type":
             return replace(known, text=given["text"])

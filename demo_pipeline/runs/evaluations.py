@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, Validat
 from demo_pipeline.datasets.placement import splits_fingerprint
 from demo_pipeline.datasets.selection import CORRECTIONS_FILE, NOTES_FILE
 from demo_pipeline.datasets.splits import Split, plan_export
-from demo_pipeline.evaluation.answer_forms import ANSWER_FORMS
+from demo_pipeline.evaluation.answer_forms import ANSWER_FORMS, is_absolute
 from demo_pipeline.evaluation.predictions import read_predictions
 from demo_pipeline.evaluation.requests import (
     batch_request,
@@ -165,7 +165,8 @@ def _write_lines(
         committed = committed_trajectories(workspace)
         settings = workspace.settings.datasets
         plan = plan_export(committed.trajectories, settings)
-        each_true_step(plan, settings, asked.splits, add)
+        absolute = is_absolute(asked.form, settings)
+        each_true_step(plan, settings, asked.splits, add, absolute=absolute)
         if not written:
             raise _no_step(asked)
     return written

@@ -92,15 +92,15 @@ def test_every_action_of_the_table_becomes_its_tool_calls(tmp_path):
     assert summary.details["task_counts"]["scroll"] == 4
 
 
-def test_a_test_expects_the_call_and_of_a_drag_the_drag_to_its_end(tmp_path):
+def test_a_test_expects_the_call_and_a_drag_is_not_tested(tmp_path):
     out, summary = build(tmp_path, [make_trajectory(tmp_path, "demo", TABLE)], TEST)
     tests = read_tests(out / "test" / "test.json")
-    assert len(tests) == summary.records["test"] == len(EXPECTED)
-    for test, (kind, calls, place, tolerance) in zip(tests, EXPECTED, strict=True):
+    assert len(tests) + 1 == summary.records["test"] == len(EXPECTED)
+    tested = [one for one in EXPECTED if one[0] != "drag"]
+    for test, (_, calls, place, tolerance) in zip(tests, tested, strict=True):
         assert test.expected_action.name == "computer_use"
         assert test.expected_action.arguments == calls[-1]
-        wanted = ((960, 540), (100, 200)) if kind == "drag" else (place, (0, 0))
-        assert (test.metadata.real_coords, test.metadata.start_coords) == wanted
+        assert (test.metadata.real_coords, test.metadata.start_coords) == (place, (0, 0))
         assert test.tolerance == tolerance
         assert (out / "test" / test.screenshot).is_file()
         drawn = out / "test" / "annotated" / f"{test.test_id}_annotated.png"
@@ -108,23 +108,38 @@ def test_a_test_expects_the_call_and_of_a_drag_the_drag_to_its_end(tmp_path):
     assert not any((out / "images").iterdir())
     assert "<image>" not in tests[0].prompt
     assert errors(validate_cudag(out)) == []
+    table = pq.read_table(out / "test" / "test.parquet").to_pylist()
+    calls = [json.loads(row["expected_action"])["arguments"] for row in table]
+    assert calls == [test.expected_action.arguments for test in tests]
 
 
-def test_a_model_that_never_drags_fails_the_test_of_a_drag(tmp_path):
-    drag = ("drag", {"start_x": 100, "start_y": 200, "end_x": 960, "end_y": 540})
-    out, _ = build(tmp_path, [make_trajectory(tmp_path, "demo", [drag])], TEST)
-    test, _ = read_tests(out / "test" / "test.json")
-    assert test.expected_action.arguments["action"] == "left_click_drag"
-    drawn = cv2.imread(str(out / "test" / "annotated" / "demo_000_annotated.png"))
-    assert drawn is not None
-    assert drawn[540, 960].tolist() == [0, 0, 255]
+def test_scripts_without_a_system_prompt_get_it_in_the_first_turn(tmp_path):
+    out, _ = build(tmp_path, [make_trajectory(tmp_path, "demo", [CLICK])])
+    told = (out / "system_prompt.txt").read_text().rstrip()
+    made = json.loads((out / "qwen_vl" / "train.json").read_text())
+    records = read_lines(out / "train.jsonl")
+    for record, there in zip(records, made, strict=True):
+        first = there["conversations"][0]
+        assert first["value"].startswith(f"<image>\n{told}\n\nOpen Chrome")
+        first["value"] = first["value"].replace(f"{told}\n\n", "")
+        assert there == record
+    assert sorted(path.name for path in (out / "qwen_vl").iterdir()) == ["train.json"]
+
+
+def test_a_record_says_about_how_many_tokens_it_has(tmp_path):
+    demo = make_trajectory(tmp_path, "demo", [CLICK] * 40)
+    out, _ = build(tmp_path, [demo])
+    tokens = [record.metadata.tokens for record in read_records(out / "train.jsonl")]
+    assert 2693 + 600 < tokens[0] < 2693 + 1000  # the picture, the system prompt and a call
+    assert tokens[30] > tokens[0] + 30 * 20
+    assert abs(tokens[39] - tokens[35]) < 10  # the last 30 actions in full
 
 
 def test_the_tests_are_also_conversations_for_trainers(tmp_path):
     out, _ = build(tmp_path, [make_trajectory(tmp_path, "demo", TABLE)], TEST)
     records = list(read_records(out / "test" / "records.jsonl"))
     assert [record.id for record in records] == [
-        test.test_id for test in read_tests(out / "test" / "test.json")
+        *(f"demo_{number:03d}" for number in range(len(EXPECTED)))
     ]
     for record, (_, calls, place, _) in zip(records, EXPECTED, strict=True):
         made = parse_tool_calls(record.conversations[1].value)

@@ -9,10 +9,17 @@ import yaml
 
 from demo_pipeline.evaluation.predictions import without_thoughts
 from demo_pipeline.exports.agentnet_code import agentnet_code
+from demo_pipeline.exports.messages import messages_decoder
+from demo_pipeline.exports.token_estimates import picture_tokens, resized
 from demo_pipeline.exports.tool_calls import WheelUnits, cudag_decoder
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory, read_lines
-from demo_pipeline_tests.exports.forms import build_cudag, build_described, build_messages
+from demo_pipeline_tests.exports.forms import (
+    build_cudag,
+    build_described,
+    build_messages,
+    validate_messages,
+)
 from demo_pipeline_tests.exports.test_foreign_actions import action_of
 
 TRAIN = DatasetSettings(train_ratio=1, val_ratio=0, test_ratio=0)
@@ -93,3 +100,57 @@ def test_thoughts_fences_and_a_missing_last_end_cost_no_answer(answer: str) -> N
     decode = cudag_decoder(WheelUnits())
     [action] = decode(without_thoughts(answer), (1000, 1000)).actions
     assert action.parameters.members()["x"] == 500  # type: ignore[union-attr]
+
+
+# Of `smart_resize` of transformers 5.19.0, factor 28, min_pixels 3,136.
+RESIZED = [
+    ((1920, 1080), 12_845_056, (1932, 1092)),
+    ((1920, 1080), 2_073_600, (1904, 1064)),
+    ((1366, 768), 1_003_520, (1316, 728)),
+    ((1080, 1920), 200_704, (336, 588)),
+    ((40, 30), 200_704, (84, 56)),
+]
+
+
+@pytest.mark.parametrize(("size", "most", "seen"), RESIZED)
+def test_pictures_have_the_size_that_the_image_processor_gives_them(
+    size: tuple[int, int], most: int, seen: tuple[int, int]
+) -> None:
+    assert resized(size, most) == seen
+    assert picture_tokens(size, most) == seen[0] * seen[1] // 28**2 + 2
+
+
+@pytest.mark.parametrize(("most", "seen"), [(12_845_056, (1932, 1092)), (200_704, (588, 336))])
+def test_absolute_coordinates_are_pixels_of_the_resized_picture(
+    tmp_path: Path, most: int, seen: tuple[int, int]
+) -> None:
+    corner = ("click", {"x": 1919, "y": 1079, "button": "left"})
+    demo = make_trajectory(tmp_path, "demo", [corner, CLICK])
+    settings = TRAIN.model_copy(update={"coordinates": "absolute", "max_pixels": most})
+    build_described("messages", [demo], tmp_path / "messages", settings)
+    first, second, _ = read_lines(tmp_path / "messages/train.jsonl")
+    assert first["coordinate_size"] == list(seen)
+    decode = messages_decoder(WheelUnits(), most)
+    for line, place in ((first, (1919, 1079)), (second, (960, 540))):
+        [action] = decode(line["messages"][-1]["content"], (1920, 1080)).actions
+        at = action.parameters  # type: ignore[union-attr]
+        assert abs(at.x - place[0]) <= 1920 / seen[0]  # type: ignore[union-attr]
+        assert abs(at.y - place[1]) <= 1080 / seen[1]  # type: ignore[union-attr]
+    system, user, _ = (turn["content"] for turn in second["messages"])
+    assert f"{seen[0]} x {seen[1]} pixels" in system
+    assert f'"coordinate": [{seen[0] - 1}, {seen[1] - 1}]' in user[1]["text"]
+    card = (tmp_path / "messages/README.md").read_text()
+    assert f"[960, 270] is [{seen[0] // 2}, {seen[1] // 4}]" in card
+    assert validate_messages(tmp_path / "messages") == []
+    build_cudag([demo], tmp_path / "cudag", settings)
+    human = read_lines(tmp_path / "cudag/train.jsonl")[1]["conversations"][0]["value"]
+    assert '"coordinate": [999, 999]' in human
+
+
+def test_the_card_says_how_long_the_longest_record_is(tmp_path: Path) -> None:
+    demo = make_trajectory(tmp_path, "demo", [CLICK] * 3)
+    build_described("messages", [demo], tmp_path / "messages", TRAIN)
+    tokens = max(line["tokens"] for line in read_lines(tmp_path / "messages/train.jsonl"))
+    card = (tmp_path / "messages/README.md").read_text()
+    assert f"about {tokens} tokens" in card
+    assert "--max_length 4096" in card

@@ -60,9 +60,9 @@ def test_a_chat_has_the_content_of_the_cudag_record(tmp_path):
             assert (image["type"], (tmp_path / image["image"]).is_file()) == ("image", True)
             assert text == {"type": "text", "text": human.removeprefix("<image>\n")}
             assert assistant["content"] == gpt
-    tests = json.loads((tmp_path / "cudag" / "test" / "test.json").read_text())
+    tests = read_lines(tmp_path / "cudag" / "test" / "records.jsonl")
     chats = read_lines(tmp_path / "messages" / "test.jsonl")
-    assert [chat["id"] for chat in chats] == [test["test_id"] for test in tests] != []
+    assert [chat["id"] for chat in chats] == [test["id"] for test in tests] != []
 
 
 def test_a_chat_shows_as_many_earlier_screenshots_as_wanted(tmp_path):

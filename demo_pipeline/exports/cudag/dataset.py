@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import cv2
+import pyarrow as pa
 from pydantic import JsonValue
 
 from demo_pipeline.datasets.dataset_inputs import DatasetInputs
@@ -39,15 +40,23 @@ from demo_pipeline.exports.cudag.models import (
     REPORT_FILE,
     CudagMetadata,
 )
-from demo_pipeline.exports.cudag.record_rules import cudag_record_problems
+from demo_pipeline.exports.cudag.record_rules import HUMAN_START, cudag_record_problems
 from demo_pipeline.exports.cudag.records import (
     DRAFT_EXCLUSIONS,
     DRAFT_SETTINGS,
-    DRAG,
     record_drafts,
 )
 from demo_pipeline.exports.cudag.validator import validate_cudag, validate_cudag_file
-from demo_pipeline.exports.form import Excluded, File, Form, KeptRow, Row, Source
+from demo_pipeline.exports.form import (
+    Excluded,
+    File,
+    Form,
+    KeptRow,
+    Row,
+    Source,
+    Table,
+    json_text,
+)
 from demo_pipeline.exports.prompts import scroll_rule, system_prompt, tool_schema, units_per_notch
 from demo_pipeline.exports.tool_calls import RU_MAX, render_tool_calls
 from demo_pipeline.files.image_files import Pixels, PngWriter
@@ -58,10 +67,10 @@ from demo_pipeline.settings import NAME_PART, DatasetSettings
 from demo_pipeline.stage import Check
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 
+QWEN_VL = "qwen_vl"  # the folder of records for QwenLM's and 2U1's scripts
 MADE = "cudag"  # the folder of images beside the kept records
 _POINT = (255, 0, 0)
 _BOX = (0, 200, 0)
-_ARROW_TIP = 0.1  # of the arrow's length
 
 
 def image_suffix(settings: DatasetSettings) -> str:
@@ -80,7 +89,7 @@ def cudag_pictures(
         image = f"{record.id}{image_suffix(settings)}"
         return {f"images/{image}": _first(source, image, screenshot)}
     found = {f"test/images/{record.id}.png": screenshot}
-    if record.counts["places"]:
+    if record.counts["places"] and "test" in record.parts:
         drawn = f"{record.id}_annotated.png"
         found[f"test/annotated/{drawn}"] = _first(source, drawn, screenshot)
     return found
@@ -105,11 +114,9 @@ def make_cudag_picture(
         return None
     Path(target).parent.mkdir(parents=True, exist_ok=True)
     if draws:
-        known = CudagMetadata(**json.loads(record.parts["line"])["metadata"])
         tested = json.loads(record.parts["test"])["metadata"]
-        if known.task_type != DRAG:
-            known = known._replace(**{key: tested[key] for key in ("real_coords", "tolerance")})
-        annotate(Path(source), Path(target), known)
+        known = {key: tested[key] for key in CudagMetadata._fields}
+        annotate(Path(source), Path(target), CudagMetadata(**known))
     elif converts:
         picture = cv2.imread(source, cv2.IMREAD_COLOR)
         quality = [cv2.IMWRITE_JPEG_QUALITY, settings.jpeg_quality]
@@ -137,9 +144,7 @@ def prepare_cudag_pictures(
 
 
 def annotate(source: Path, target: Path, metadata: CudagMetadata) -> bool:
-    """Draw the target point, its tolerance and the path of a drag on a copy of the screenshot.
-
-    The target point of a drag is its end.
+    """Draw the target point and its tolerance on a copy of the screenshot.
 
     Returns:
         Whether it was written; a screenshot that cannot be decoded is left out.
@@ -153,13 +158,9 @@ def annotate(source: Path, target: Path, metadata: CudagMetadata) -> bool:
 
 
 def _draw(picture: Pixels, metadata: CudagMetadata) -> None:
-    start = x, y = metadata.real_coords
-    if metadata.task_type == DRAG:
-        x, y = metadata.end_coords
+    x, y = metadata.real_coords
     half_x, half_y = _half(metadata)
     cv2.rectangle(picture, (x - half_x, y - half_y), (x + half_x, y + half_y), _BOX, 2)
-    if metadata.task_type == DRAG:
-        cv2.arrowedLine(picture, start, (x, y), _POINT, 2, tipLength=_ARROW_TIP)
     cv2.circle(picture, (x, y), 4, _POINT, -1)
 
 
@@ -374,7 +375,7 @@ def _rows(made_of: Source) -> Iterator[Row | Excluded]:
             continue
         parts = {
             "line": draft.line(image_suffix(made_of.settings)),
-            "test": draft.test(),
+            **draft.tests(),
             "test_line": draft.line(folder="test/"),
         }
         counts = {
@@ -384,7 +385,8 @@ def _rows(made_of: Source) -> Iterator[Row | Excluded]:
             f"{_TASK}{draft.metadata.task_type}": 1,
         }
         files = {draft.id: draft.screenshot}
-        yield Row(draft.id, draft.prompt, draft.screenshot, parts, files, counts)
+        tokens = draft.metadata.tokens
+        yield Row(draft.id, draft.prompt, draft.screenshot, parts, files, counts, tokens=tokens)
 
 
 def _instruction_markers(made_of: Source) -> Mapping[str, int]:
@@ -416,6 +418,7 @@ def _finish(
     escaped = {"prompts": counts[_PROMPTS], "tool_calls": counts[_CALLS]}
     for folder in ("images", "test/images", "test/annotated"):
         (out / folder).mkdir(parents=True, exist_ok=True)
+    _write_conversations(out, system_prompt(settings))
     with (out / "data.jsonl").open("wb") as data:
         for path in (out / f"{split}.jsonl" for split in _DATA):
             if path.is_file():
@@ -492,6 +495,36 @@ def _family(directory: str) -> str:
     return directory.rpartition("--")[0]
 
 
+def _write_conversations(out: Path, told: str) -> None:
+    """Write `qwen_vl/<split>.json`: the records with the system prompt in the human turn.
+
+    For scripts that have no place for a system prompt of ours. A record a line, in an array.
+    """
+    (out / QWEN_VL).mkdir()
+    for split in _DATA:
+        path = out / f"{split}.jsonl"
+        if not path.is_file() or not path.stat().st_size:
+            continue
+        with (
+            path.open(encoding="utf-8") as lines,
+            (out / QWEN_VL / f"{split}.json").open("w", encoding="utf-8") as file,
+        ):
+            for number, line in enumerate(lines):
+                record = json.loads(line)
+                human = record["conversations"][0]
+                asked = human["value"].removeprefix(HUMAN_START)
+                human["value"] = f"{HUMAN_START}{told}\n\n{asked}"
+                file.write((",\n" if number else "[\n") + json_text(record))
+            file.write("\n]\n")
+
+
+def _test_table(_settings: DatasetSettings) -> Table:
+    """Of the tests: `load_dataset` gives each call of `test.json` the arguments of all of them."""
+    pair = pa.list_(pa.int64())
+    texts = ("test_id", "screenshot", "prompt", "expected_action", "metadata")
+    return Table(pa.schema([*((name, pa.string()) for name in texts), ("tolerance", pair)]))
+
+
 _CONVERSED = frozenset({Split.TRAIN, Split.VAL, Split.HELD_OUT})
 _TESTED = frozenset({Split.TEST})
 FORM = Form(
@@ -500,7 +533,7 @@ FORM = Form(
     folder="datasets",
     description="A CUDAG dataset: data, train and val as JSONL, test with images. No task and no "
     "demonstration is in two splits.",
-    code_version="20",
+    code_version="21",
     settings=(
         *DRAFT_SETTINGS,
         *("image_mode", "jpeg_quality", "seed", "train_ratio", "val_ratio", "test_ratio"),
@@ -516,7 +549,8 @@ FORM = Form(
             only=_CONVERSED,
             config="default",
         ),
-        File("test", "test/test.json", only=_TESTED, config="test"),
+        File("test", "test/test.json", only=_TESTED),
+        File("test_row", "test/test.parquet", _test_table, only=_TESTED, config="test"),
         File("test_line", RECORD_FILES["test"], only=_TESTED),
     ),
     check="cudag_schema",

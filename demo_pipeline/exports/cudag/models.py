@@ -21,6 +21,7 @@ from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.provenance import ProvenanceRow
 
 GENERATOR = "demo_pipeline"
+DRAG = "drag"  # the task type
 REPORT_FILE = "splits.json"
 RECORD_FILES = {
     "train": "train.jsonl",
@@ -86,6 +87,7 @@ class CudagMetadata(NamedTuple):
         application: normalised name.
         reasoning: a sentence that explains the action.
         target_bbox: [x0, y0, x1, y1] of the target in RU; [0, 0, 0, 0] without one.
+        tokens: of the record with its picture and the system prompt, estimated.
     """
 
     task_type: str
@@ -102,6 +104,7 @@ class CudagMetadata(NamedTuple):
     application: str = ""
     reasoning: str = ""
     target_bbox: RuBox = (0, 0, 0, 0)
+    tokens: int = 0
 
 
 _CLICKS = (ActionType.CLICK, ActionType.DOUBLE_CLICK, ActionType.RIGHT_CLICK)

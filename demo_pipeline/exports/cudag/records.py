@@ -10,7 +10,7 @@ read a few lines at a time: DuckDB would keep each JSON file as a whole in memor
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from demo_pipeline.desktopd.models import (
     ActionType,
@@ -23,6 +23,7 @@ from demo_pipeline.desktopd.models import (
 from demo_pipeline.desktopd.trajectory_reader import StepFiles, Trajectory
 from demo_pipeline.exports.answers import MOST_CALLS, AnsweredAction
 from demo_pipeline.exports.cudag.models import (
+    DRAG,
     IMAGE_TOKEN,
     CudagMetadata,
     Pair,
@@ -32,13 +33,14 @@ from demo_pipeline.exports.cudag.models import (
     tested_place,
     to_ru,
 )
-from demo_pipeline.exports.form import Excluded, Source
+from demo_pipeline.exports.form import Excluded, Source, json_text
 from demo_pipeline.exports.grounding_elements import names_one_element
 from demo_pipeline.exports.prompts import (
     grounding_prompt,
     hidden_words,
     history_line,
     human_prompt,
+    system_prompt,
     units_per_notch,
 )
 from demo_pipeline.exports.step_facts import (
@@ -50,6 +52,7 @@ from demo_pipeline.exports.step_facts import (
     readable_size,
     step_exclusion,
 )
+from demo_pipeline.exports.token_estimates import chat_tokens, resized
 from demo_pipeline.exports.tool_calls import (
     ToolCall,
     WheelUnits,
@@ -61,7 +64,6 @@ from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.pointer_leaks import LEAK_EXCLUSIONS
 from demo_pipeline.trajectories.provenance import INCOMPLETE, ProvenanceRow
 
-DRAG = "drag"  # the task type
 HELD_KEY = "held_key"  # it would be more than `MOST_CALLS` calls, a press each
 DRAFT_EXCLUSIONS = (
     *(*STEP_EXCLUSIONS[:2], INCOMPLETE, *LEAK_EXCLUSIONS),
@@ -69,7 +71,7 @@ DRAFT_EXCLUSIONS = (
 )
 DRAFT_SETTINGS = (
     *("max_hidden_share", *STEP_SETTINGS, "prompt_style", "history_actions"),
-    *("cudag_scroll_sign", "cudag_scroll_unit", "cudag_pixels_per_notch"),
+    *("cudag_scroll_sign", "cudag_scroll_unit", "cudag_pixels_per_notch", "max_pixels"),
     *("tolerance_min", "tolerance_max", "default_tolerance", "scroll_tolerance", "drag_tolerance"),
 )
 
@@ -79,20 +81,26 @@ def wheel_units(settings: DatasetSettings) -> WheelUnits:
     return WheelUnits(settings.cudag_scroll_sign, units_per_notch(settings))
 
 
-def tool_calls(action: StepAction, size: Pair, settings: DatasetSettings) -> tuple[ToolCall, ...]:
+def tool_calls(
+    action: StepAction, size: Pair, settings: DatasetSettings, seen: Pair | None = None
+) -> tuple[ToolCall, ...]:
     """The calls of a step's action; see `write_calls`."""
     said = AnsweredAction(action.action_type, action.parameters)
-    return write_calls(said, size, wheel_units(settings))
+    return write_calls(said, size, wheel_units(settings), seen)
 
 
 def _described(
-    action: StepAction, row: ProvenanceRow, size: Pair, settings: DatasetSettings
+    action: StepAction,
+    row: ProvenanceRow,
+    size: Pair,
+    settings: DatasetSettings,
+    seen: Pair | None,
 ) -> tuple[tuple[ToolCall, ...], str]:
     """The calls of an action as the history of later records shows them, and what they leave out.
 
     That is a note; empty when the calls say it all.
     """
-    calls = tool_calls(action, size, settings)
+    calls = tool_calls(action, size, settings, seen)
     if is_off_screen(action, row, size):
         rest = {name: given for name, given in calls[0].arguments.items() if name != "coordinate"}
         return (ToolCall(calls[0].action, rest),), " outside the recorded screen"
@@ -144,34 +152,39 @@ class RecordDraft(NamedTuple):
         }
         return json.dumps(record, ensure_ascii=False)
 
-    def test(self) -> str:
-        """The record as an entry of `test.json`; `real_coords` is the place of what it expects.
+    def tests(self) -> dict[str, Any]:
+        """`test`: the record as an entry of `test.json`, and `test_row`: as a row; none of a drag.
 
-        It expects the last call: of a drag the drag to its end, which a model that only moves the
-        pointer does not give, and of a repeated key one press. `start_coords` is then the start.
-        `person_coords` is where the person pointed, when the place is the centre of the target.
+        `real_coords` is the place of what it expects.
+
+        It expects the last call, of a repeated key one press. A drag, which has two places, is not
+        tested. `person_coords` is where the person pointed, also when the place is the centre of
+        the target; `start_coords` is always [0, 0].
         """
-        known, start, call = self.metadata, (0, 0), self.calls[-1].as_dict()
+        known, call = self.metadata, self.calls[-1].as_dict()
         if known.task_type == DRAG:
-            start, known = known.real_coords, known._replace(real_coords=known.end_coords)
+            return {}
         person = known.real_coords
         if self.tested:
             point, tolerance = self.tested
             known = known._replace(real_coords=point, tolerance=tolerance)
             call["arguments"]["coordinate"] = to_ru(*point, known.image_size)
-        entry = {
+        entry: dict[str, Any] = {
             "test_id": self.id,
             "screenshot": f"images/{self.id}.png",
             "prompt": self.prompt,
             "expected_action": call,
             "tolerance": known.tolerance,
-            "metadata": {**known._asdict(), "start_coords": start, "person_coords": person},
+            "metadata": {**known._asdict(), "start_coords": (0, 0), "person_coords": person},
         }
-        return json.dumps(entry, ensure_ascii=False)
+        texts = {name: json_text(entry[name]) for name in ("expected_action", "metadata")}
+        return {"test": json_text(entry), "test_row": {**entry, **texts}}
 
 
-def record_drafts(made_of: Source) -> Iterator[RecordDraft | Excluded]:
+def record_drafts(made_of: Source, *, absolute: bool = False) -> Iterator[RecordDraft | Excluded]:
     """Yield a record per step, then the `terminate` record on the final screenshot.
+
+    `absolute`: coordinates are pixels of the screenshot as a model sees it, see `resized`.
 
     A step that gives no record is yielded as `Excluded`, for a reason of `DRAFT_EXCLUSIONS`. There
     is no `terminate` record when a hidden action follows the last step or the video ends before its
@@ -184,7 +197,8 @@ def record_drafts(made_of: Source) -> Iterator[RecordDraft | Excluded]:
             history.append(f"{len(history) + 1}. {hidden_words(action)}")
         row, image_size = made_of.rows[step.index], readable_size(step.screenshot)
         size = image_size or CANVAS
-        calls, note = _described(step.action, row, size, settings)
+        seen = resized(size, settings.max_pixels) if absolute else None
+        calls, note = _described(step.action, row, size, settings, seen)
         reason = step_exclusion(step, row, settings, image_size) or ("no_tool_call" if note else "")
         if not reason and settings.prompt_style == "grounding" and not names_one_element(step):
             reason = "not_grounded"
@@ -199,7 +213,9 @@ def record_drafts(made_of: Source) -> Iterator[RecordDraft | Excluded]:
             name = f"{cudag_id(trajectory.id)}_{step.index:03d}"
             prompt = _prompt(trajectory, step.action, history, settings)
             tested = tested_place(step.action, row, size)
-            yield RecordDraft(name, step.screenshot, *prompt, calls, metadata, tested)
+            yield _counted(
+                RecordDraft(name, step.screenshot, *prompt, calls, metadata, tested), settings
+            )
         history.append(history_line(len(history) + 1, calls, note))
     yield _end_draft(made_of, history)
 
@@ -228,7 +244,14 @@ def _end_draft(made_of: Source, history: Sequence[str]) -> RecordDraft | Exclude
     call = ToolCall("terminate", {"status": "success" if success else "failure"})
     name = f"{cudag_id(trajectory.id)}_{metadata.step_index:03d}"
     prompt = _prompt(trajectory, None, history, settings)
-    return RecordDraft(name, screenshot, *prompt, (call,), metadata)
+    return _counted(RecordDraft(name, screenshot, *prompt, (call,), metadata), settings)
+
+
+def _counted(draft: RecordDraft, settings: DatasetSettings) -> RecordDraft:
+    """A record with the estimate of its tokens."""
+    turns = (system_prompt(settings), draft.prompt, render_tool_calls(draft.calls)[0])
+    tokens = chat_tokens(turns, [draft.metadata.image_size], settings.max_pixels)
+    return draft._replace(metadata=draft.metadata._replace(tokens=tokens))
 
 
 def _prompt(

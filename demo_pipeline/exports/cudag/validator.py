@@ -12,12 +12,12 @@ the fifth entry of the array in `test/test.json`, counted from 1; `test/` and `.
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from demo_pipeline.exports.cudag.models import (
     DIRECTORY_PATTERN,
+    DRAG,
     GENERATOR,
     HASHED,
     RECORD_FILES,
@@ -239,15 +239,15 @@ class _Validation:
         return (self.root / name).is_file()
 
     def _check_conversations(self, tests: Sequence[object]) -> None:
-        """Check `test/records.jsonl`, whose lines are the entries of test.json."""
-        count = 0
+        """Check `test/records.jsonl`: the entries of test.json, and drags, which have none."""
+        asked, tested = iter(tests), 0
         with (self.root / _TESTS).open("rb") as lines:
-            for line, test in zip_longest(lines, tests):
-                count += line is not None
-                if line is not None:
-                    self._report(_TESTS, count, *_line_faults(line, test))
-        if count != len(tests):
-            message = f"has {count} lines for {len(tests)} entries of test.json"
+            for number, line in enumerate(lines, start=1):
+                test = None if _is_drag(line) else next(asked, None)
+                tested += not _is_drag(line)
+                self._report(_TESTS, number, *_line_faults(line, test))
+        if tested != len(tests):
+            message = f"has {tested} lines for {len(tests)} entries of test.json"
             self._report(_TESTS, None, ours("test_records", message, _REMEDY))
 
     def _repeated(
@@ -374,6 +374,14 @@ def _is_kind(path: Path, wanted: str) -> bool:
     try:
         return path.is_file() if wanted == "file" else path.is_dir()
     except (OSError, ValueError):
+        return False
+
+
+def _is_drag(line: bytes) -> bool:
+    """Whether a line of `test/records.jsonl` is the record of a drag."""
+    try:
+        return bool(member(parse_json(line, _TESTS), "metadata", "task_type") == DRAG)
+    except JsonFileError:
         return False
 
 

@@ -193,7 +193,7 @@ def test_a_record_is_written_with_every_key():
     ]
     assert list(value["metadata"]) == list(CudagMetadata._fields)
     assert None not in value["metadata"].values()
-    test = json.loads(draft.test())
+    test = json.loads(draft.tests()["test"])
     assert (test["test_id"], test["prompt"], test["metadata"]["start_coords"]) == (
         "a",
         "Go",

@@ -101,7 +101,7 @@ def test_splits_leak_rates_and_exclusions_match_the_files(
     ("name", "told"),
     [
         ("messages", ("max_length=None", "assistant_only_loss=True", "ROOT_IMAGE_DIR", "ds_type")),
-        ("cudag", ("cutoff_len: 8192", "image_max_pixels: 2073600", "media_dir", "default_system")),
+        ("cudag", ("cutoff_len: 4096", "image_max_pixels: 2109744", "media_dir", "default_system")),
     ],
 )
 def test_a_card_says_what_the_trainers_have_to_be_told(

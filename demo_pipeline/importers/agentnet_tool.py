@@ -23,6 +23,7 @@ from demo_pipeline.importers.source_recording import (
     json_lines,
     json_object,
     number,
+    numbers,
     plain_text,
     pointer_lines,
 )
@@ -32,6 +33,7 @@ _TASK = "task_name.json"
 _FILMS = (".mp4", ".mkv", ".mov", ".flv")
 _UNUSED = ("element.jsonl", "top_window.jsonl", "html.jsonl", "reduced_events_complete.jsonl")
 _PLATFORMS = {"Windows": "windows", "Darwin": "macos", "Linux": "linux"}
+_SIDES = ("left", "top", "right", "bottom")
 _MOST_LEVELS = 400  # of a tree's nodes; real ones have 30
 
 
@@ -146,13 +148,8 @@ def _scans(value: dict[str, Any], clock: _TimeOfDay) -> Iterator[SourceLine]:
     seconds, tree = number(value.get("time_stamp")), value.get("axtree")
     node = _node(tree, _MOST_LEVELS) if isinstance(tree, dict) else None
     if seconds is not None and node is not None:
-        data: dict[str, Any] = {
-            "duration": 0,
-            "focused_element": None,
-            "queries": {},
-            "tree": [node],
-        }
-        yield SourceLine("axtree", data, clock.of(seconds))
+        scan = {"duration": 0, "focused_element": None, "queries": {}, "tree": [node]}
+        yield SourceLine("axtree", scan, clock.of(seconds))
 
 
 def _node(value: dict[str, Any], levels: int) -> dict[str, Any] | None:
@@ -160,14 +157,9 @@ def _node(value: dict[str, Any], levels: int) -> dict[str, Any] | None:
     role, box = plain_text(value.get("ControlType")), value.get("BoundingRectangle")
     if not role or not levels:
         return None
-    sides = (
-        [number(box.get(side)) for side in ("left", "top", "right", "bottom")]
-        if isinstance(box, dict)
-        else []
-    )
     bbox = None
-    if len(sides) == 4 and None not in sides:
-        left, top, right, bottom = (side or 0.0 for side in sides)
+    if isinstance(box, dict) and (sides := numbers(box.get(side) for side in _SIDES)):
+        left, top, right, bottom = sides
         bbox = {"x": left, "y": top, "width": right - left, "height": bottom - top}
     below = value.get("Children")
     nodes = [node for node in below if isinstance(node, dict)] if isinstance(below, list) else []

@@ -8,9 +8,8 @@ A picture's time in the film is that of the picture before it, up to seconds too
 moved; its message says when it was taken. So the film gets the times of the messages.
 """
 
-import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,8 +22,10 @@ from demo_pipeline.importers.source_recording import (
     SourceLine,
     SourceRecording,
     UnreadableSourceError,
+    json_members,
     moment,
     number,
+    numbers,
     plain_text,
     pointer_lines,
 )
@@ -50,16 +51,13 @@ class _Message(NamedTuple):
 
 def _find(folder: Path, names: Sequence[str]) -> list[FoundRecording]:
     """A recording for each `.mcap`, with the film of the same name beside it."""
-    logs = sorted(name for name in names if name.lower().endswith(".mcap"))
-    return [
-        FoundRecording(
-            folder=folder,
-            name=(stem := name.rpartition(".")[0]),
-            logs=(folder / name,),
-            films=tuple(folder / f"{stem}{end}" for end in _FILMS if f"{stem}{end}" in names)[:1],
-        )
-        for name in logs
-    ]
+    logs = (folder / name for name in sorted(names) if name.lower().endswith(".mcap"))
+    return [_found(log, names) for log in logs]
+
+
+def _found(log: Path, names: Sequence[str]) -> FoundRecording:
+    films = [film for end in _FILMS if (film := log.with_suffix(end)).name in names]
+    return FoundRecording(folder=log.parent, name=log.stem, logs=(log,), films=tuple(films[:1]))
 
 
 def _read(found: FoundRecording) -> SourceRecording:
@@ -83,12 +81,8 @@ def _read(found: FoundRecording) -> SourceRecording:
     return SourceRecording(
         recorded_at=moment(zero, log),
         platform="windows",
-        lines=(
-            line
-            for message in _messages(log, [], inputs)
-            for line in _lines(message, place, left_out)
-        ),
-        film=(FilmPart(film, times_s=_in_film(taken, zero)),),
+        lines=_lines(_messages(log, [], inputs), place, left_out),
+        film=(FilmPart(film, times_s={s: (at - zero) / 1000 for s, at in taken.items()}),),
         film_zero_ms=zero,
         screen=size,
         lost=[*_LOST, *place.lost],
@@ -112,7 +106,7 @@ def _messages(log: Path, damaged: list[str], topics: Sequence[str]) -> Iterator[
             read = NonSeekingReader(stream).iter_messages(topics=topics, log_time_order=False)
             for _, channel, message in read:
                 count += 1
-                data = _object(message.data)
+                data = json_members(message.data)
                 unreadable += data is None
                 if data is not None:
                     time = number(data.get("timestamp")) or message.publish_time
@@ -123,21 +117,13 @@ def _messages(log: Path, damaged: list[str], topics: Sequence[str]) -> Iterator[
         damaged.append(f"{log.name}: {unreadable} messages are not readable JSON")
 
 
-def _object(data: bytes) -> dict[str, Any] | None:
-    try:
-        value = json.loads(data)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
-
-
 def _media(frame: _Message) -> tuple[str, float | None]:
-    """Where a frame is: name of the film and milliseconds in it; versions differ in the keys."""
+    """Where a frame is: name of the film and seconds in it; versions differ in the keys."""
     reference = frame.data.get("media_ref")
     media = reference if isinstance(reference, dict) else frame.data
     place = number(media.get("pts_ns", media.get("pts")))
     name = plain_text(media.get("uri", media.get("path")))
-    return name, None if place is None else place / 1e6
+    return name, None if place is None else place / 1e9
 
 
 def _film(found: FoundRecording, frames: Sequence[_Message]) -> Path:
@@ -157,7 +143,7 @@ def _film(found: FoundRecording, frames: Sequence[_Message]) -> Path:
 
 
 def _taken(frames: Sequence[_Message]) -> dict[float, float]:
-    """Milliseconds in the film → epoch milliseconds of when that picture was taken, ascending."""
+    """Seconds in the film → epoch milliseconds of when that picture was taken, ascending."""
     taken: dict[float, float] = {}
     latest = 0.0
     for frame in frames:
@@ -166,11 +152,6 @@ def _taken(frames: Sequence[_Message]) -> dict[float, float]:
         if place is not None and place not in taken and time > latest:
             taken[place] = latest = time
     return taken
-
-
-def _in_film(taken: Mapping[float, float], zero: float) -> dict[float, float]:
-    """The same in seconds, from `zero` on."""
-    return {place / 1000: (time - zero) / 1000 for place, time in taken.items()}
 
 
 class _CapturedPlace:
@@ -196,15 +177,15 @@ class _CapturedPlace:
         corners = ((m.time, self._corner(m.data.get("rect"))) for m in windows)
         self._corners = [(time, corner) for time, corner in corners if corner is not None]
         width, height = self._shape
-        on_first = all(0 <= x < width and 0 <= y < height for x, y in presses)
-        self.is_known = bool(self._corners) or on_first
+        on_it = all(0 <= x < width and 0 <= y < height for x, y in presses)
+        self.is_known = bool(self._corners) or on_it
 
     def _corner(self, rect: Any) -> tuple[float, float] | None:
         """The corner of the film for a window of this rectangle; None if it is not the window."""
-        sides = [number(side) for side in rect] if isinstance(rect, list) else []
-        if len(sides) != 4 or None in sides:
+        sides = numbers(rect) if isinstance(rect, list) else []
+        if len(sides) != 4:
             return None
-        left, top, right, bottom = (side or 0.0 for side in sides)
+        left, top, right, bottom = sides
         across, down = right - left - self._shape[0], bottom - top - self._shape[1]
         border = across / 2
         if not (0 <= border <= _MOST_BORDER and 0 <= down - border <= border):
@@ -216,7 +197,7 @@ class _CapturedPlace:
         """What the film does not show of the desktop, as sentences."""
         if self._corners:
             return ["what lies outside of the captured window"]
-        return ["which display was captured: the one at the desktop's origin, as far as is known"]
+        return ["which display was captured: it is taken for the one at the desktop's origin"]
 
     def of(self, x: float, y: float, time: float) -> dict[str, float | None]:
         """A place of the desktop as pixels of the film, which may be outside it."""
@@ -231,34 +212,30 @@ class _CapturedPlace:
 def _presses(inputs: Iterable[_Message]) -> Iterator[tuple[float, float]]:
     """Yield where buttons and the wheel were used; moves may go beyond every display's edge."""
     for _, _, data in inputs:
-        x, y = number(data.get("x")), number(data.get("y"))
-        if data.get("event_type") in {"click", "scroll"} and x is not None and y is not None:
-            yield x, y
+        place = numbers(data.get(axis) for axis in "xy")
+        if data.get("event_type") in {"click", "scroll"} and place:
+            yield place[0], place[1]
 
 
 def _source_shape(frame: _Message) -> tuple[float, float] | None:
     shape = frame.data.get("source_shape", frame.data.get("original_shape"))
-    if not (isinstance(shape, list) and len(shape) == 2):
-        return None
-    width, height = number(shape[0]), number(shape[1])
-    return (width, height) if width and height and min(width, height) > 0 else None
+    sides = numbers(shape) if isinstance(shape, list) else []
+    return (sides[0], sides[1]) if len(sides) == 2 and min(sides) > 0 else None
 
 
 def _lines(
-    message: _Message, place: _CapturedPlace, left_out: Counter[str]
+    messages: Iterable[_Message], place: _CapturedPlace, left_out: Counter[str]
 ) -> Iterator[SourceLine]:
-    """Yield the lines for a message; none for a frame, a window, and what has no meaning."""
-    topic, time, data = message
-    kind = plain_text(data.get("event_type"))
-    if topic == "keyboard" and kind in {"press", "release"}:
-        code = number(data.get("vk"))
-        if code is not None:
-            key = {"key": virtual_key(int(code))}
-            yield SourceLine("keydown" if kind == "press" else "keyup", key, time)
-    elif topic == "mouse":
-        x, y = number(data.get("x")), number(data.get("y"))
-        at = {} if x is None or y is None else place.of(x, y, time)
-        yield from pointer_lines(kind, data | at, time, "windows", left_out)
+    """Yield the lines for messages of mouse and keyboard; none for what has no meaning."""
+    for topic, time, data in messages:
+        kind, code = plain_text(data.get("event_type")), number(data.get("vk"))
+        if topic == "mouse":
+            found = numbers(data.get(axis) for axis in "xy")
+            at = place.of(found[0], found[1], time) if found else {}
+            yield from pointer_lines(kind, data | at, time, "windows", left_out)
+        elif kind in {"press", "release"} and code is not None:
+            event = "keydown" if kind == "press" else "keyup"
+            yield SourceLine(event, {"key": virtual_key(int(code))}, time)
 
 
 OWAMCAP = Importer(

@@ -150,8 +150,7 @@ def pointer_lines(
         platform: windows, macos, linux, or empty.
         left_out: counts what the log has no line for.
     """
-    x, y = number(event.get("x")), number(event.get("y"))
-    place = {} if x is None or y is None else {"x": x, "y": y}
+    place = dict(zip("xy", numbers(event.get(axis) for axis in "xy"), strict=False))
     if kind == "click":
         named = plain_text(event.get("button")) or "unknown"
         pressed = "mousedown" if event.get("pressed") else "mouseup"
@@ -177,6 +176,15 @@ def json_object(path: Path) -> dict[str, Any]:
     return value
 
 
+def json_members(data: bytes) -> dict[str, Any] | None:
+    """The members of a JSON object; None for anything else."""
+    try:
+        value = json.loads(data.decode("utf-8-sig"))
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
 def json_lines(path: Path, damaged: list[str]) -> Iterator[dict[str, Any]]:
     """Yield the objects of a JSON Lines file; what is no object is said in `damaged`, once."""
     unreadable, first = 0, 0
@@ -184,11 +192,7 @@ def json_lines(path: Path, damaged: list[str]) -> Iterator[dict[str, Any]]:
         for number, line in enumerate(stream, 1):
             if not line.strip():
                 continue
-            try:
-                value = json.loads(line.decode("utf-8-sig"))
-            except (ValueError, RecursionError):
-                value = None
-            if isinstance(value, dict):
+            if (value := json_members(line)) is not None:
                 yield value
             else:
                 unreadable, first = unreadable + 1, first or number
@@ -201,6 +205,12 @@ def number(value: Any) -> float | None:
     """A finite number; None for anything else."""
     plain = isinstance(value, int | float) and not isinstance(value, bool)
     return float(value) if plain and abs(value) < _LARGEST else None
+
+
+def numbers(values: Iterable[Any]) -> list[float]:
+    """The values as finite numbers; empty if one of them is none."""
+    found = [number(value) for value in values]
+    return [] if None in found else [value for value in found if value is not None]
 
 
 def moment(milliseconds: float, where: Path) -> datetime:

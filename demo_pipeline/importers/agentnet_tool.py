@@ -148,7 +148,12 @@ def _scans(value: dict[str, Any], clock: _TimeOfDay) -> Iterator[SourceLine]:
     seconds, tree = number(value.get("time_stamp")), value.get("axtree")
     node = _node(tree, _MOST_LEVELS) if isinstance(tree, dict) else None
     if seconds is not None and node is not None:
-        scan = {"duration": 0, "focused_element": None, "queries": {}, "tree": [node]}
+        scan: dict[str, Any] = {
+            "duration": 0,
+            "focused_element": None,
+            "queries": {},
+            "tree": [node],
+        }
         yield SourceLine("axtree", scan, clock.of(seconds))
 
 

@@ -331,7 +331,7 @@ class TestRun:
         assert shown == {("one", "done", "done"), ("two", "done", outcome)}
         for answer in (first, second):
             left_out = [line for line in answer.out.splitlines() if line.startswith("left out of")]
-            exports, everything = sorted(left_out, key=len)
+            exports, everything = sorted(left_out, key=lambda line: "trajectory_index" in line)
             assert exports.startswith("left out of sft_samples, messages_dataset, cudag_dataset: ")
             unknown = "1 demonstration of unknown outcome"
             assert (unknown if outcome == "unknown" else f"1 {outcome} demonstration") in exports

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
-from benchmarks.batch_runs import contents, write_copies, write_example  # noqa: E402 - the path
+from benchmarks.demonstration_runs import contents, write_copies, write_example  # noqa: E402 - the path
 from demo_pipeline.runs.stages import STAGES  # noqa: E402
 from demo_pipeline_tests.defs.daemon import dagster_home, dagster_process  # noqa: E402
 from demo_pipeline_tests.distributed.processes import (  # noqa: E402
@@ -103,7 +103,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="uploads-") as text:
         folder, outputs = Path(text), dict[str, str]()
         write_example(folder / "example")
-        write_copies(folder / "example", folder / "uploads", count, broken=False)
+        write_copies(folder / "example", folder / "uploads", count)
         print(f"{'':8}{'s':>8}{'CPU s':>8}{'servers MB':>12}{'home kB each':>14}")
         for way in ("run", "daemon"):
             taken = process_uploads(folder / way, folder / "uploads", count, outputs)

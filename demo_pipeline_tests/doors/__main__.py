@@ -14,7 +14,11 @@ from demo_pipeline_tests.doors.checkout import Checkout, plain_environment
 from demo_pipeline_tests.doors.page_lines import PAGES, ROOT, ShellLine, lines_of
 
 # Half an hour; until Ctrl-C; this again.
-NOT_HERE = (".venv/bin/python benchmarks/batch_runs.py", "make demo-s3 KEEP=1", "make doors")
+NOT_HERE = (
+    ".venv/bin/python benchmarks/demonstration_runs.py",
+    "make demo-s3 KEEP=1",
+    "make doors",
+)
 UI = ShellLine("the UI", ".venv/bin/python -m pytest -m minutes demo_pipeline_tests/doors")
 
 

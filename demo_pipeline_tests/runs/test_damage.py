@@ -178,8 +178,9 @@ def test_the_doctor_names_a_file_of_another_size(made: Workspace) -> None:
     assert "`demo-pipeline run --verify`" in message
 
 
-def test_every_stage_says_what_its_checks_compare() -> None:
+def test_every_check_says_what_it_compares_and_there_are_few() -> None:
     of_demonstrations = [check for stage in STAGES for check in stage.checks]
     of_datasets = [check for stage in DATASET_STAGE_BY_NAME.values() for check in stage.checks]
-    assert [check.name for check in of_demonstrations if not check.compared] == ["osworld_compared"]
+    assert [check.name for check in of_demonstrations if not check.compared] == []
+    assert len(of_demonstrations) <= 16  # each costs a run 0.02 s of Dagster
     assert [check.name for check in of_datasets if not check.compared] == []

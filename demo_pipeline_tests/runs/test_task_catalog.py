@@ -191,7 +191,7 @@ def test_without_a_catalog_the_trajectory_is_built_with_a_warning(
     before = contents(workspace, "first")
     workspace.store.remove(CATALOG_OUTPUT)
     made = build_stage(workspace, STAGE_BY_NAME["trajectories"], "first")
-    [check] = [one for one in made.checks if one.name == "osworld_compared"]
+    [check] = [one for one in made.checks if one.name == "nothing_missing"]
     assert (made.status, check.passed) == ("made", False)
     assert "build the catalog of OSWorld tasks" in check.problems[0].remedy
     assert list_quarantine(workspace.store) == []

@@ -40,11 +40,7 @@ TRAJECTORIES_STAGE: Stage[RecordingInputs] = Stage(
     "action, and result. provenance.parquet records the source of each step, "
     "hidden_actions.parquet the actions that no screenshot shows.",
     kinds=frozenset({"json", "parquet"}),
-<<<<<<< HEAD
-    code_version="15",
-=======
-    code_version="14",
->>>>>>> 5681c391 (Sixteen checks over the stages; the record's cost is measured beside a bare job)
+    code_version="16",
     inputs=("raw_recordings", "events", "actions", "screenshots", "ui_trees"),
     section=lambda settings: settings.trajectories,
     build=_run_trajectories,

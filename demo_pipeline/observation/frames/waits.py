@@ -22,6 +22,7 @@ from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.observation.frames.changes import (
     LARGE_SHARE,
     MEAN_LEVELS,
+    MIN_SIGNIFICANT_CELLS,
     POINTER_PX,
     SMALL_CELLS,
     Cells,
@@ -39,11 +40,11 @@ from demo_pipeline.observation.frames.video_pointer import VideoPointer
 from demo_pipeline.observation.frames.video_reader import TIME_TOLERANCE_S, Frame, Luma, Span
 
 REACTION_S = 0.3  # seconds; the soonest press on what was awaited came after 0.39
-TOGETHER_S = 0.5  # seconds; changes as close as this are one
+TOGETHER_S = 0.5  # seconds; closer changes are one; keys wrote within 0.4
 PAUSE_S = 2.0  # seconds; a screen left at rest for longer was read, not waited for
-READING_S = 10.0  # seconds; who reads for longer before the next action has thought about it
+READING_S = 10.0  # seconds; unless it had answered: who reads that for longer thinks about it
 AT_WORK_TIMES = 5  # changes of a bar, a spinner, lines of text; fewer may be chance
-STAND_IN_SHARE = 0.33  # of the larger of a skeleton and what replaces it; they shared 0.39 to 0.76
+PART_SHARE = 0.3  # skeletons shared 0.39 to 0.76 with the content; a fading status line had 0.18
 KEY_REACH = 4  # times as many cells as appeared; keys that did not answer changed 5.4 to 27 times
 HOVERED_SHARE = 0.5  # of what appeared; more of it beside a moving pointer: it opened that itself
 HOVER_LARGEST_SHARE = 0.3  # of the screen; no menu or card that a pointer opens covers more
@@ -51,15 +52,14 @@ COLUMN_GAP, ROW_GAP = 0.25, 0.05  # of the screen's sides; between columns and l
 SCREEN_HEIGHT = 0.5  # of the screen's; pages and lists that were awaited changed 0.6 to 0.95 of it
 RESTLESS_TIMES = 2  # a place that changed unasked twice does so by itself; once may be an answer
 LONG_INTERVAL_S = 5.0  # seconds; in a longer interval each of them counts
-BEFORE_S = 0.6  # seconds; nobody sees a change and acts on it sooner: what changed moved by itself
-ANSWER_S = 0.4  # seconds from a key to what it wrote
 LONGEST_S = 120.0  # seconds; what changes later than this after an action is not looked at
-SLIGHT_SHARE = 0.25  # of the largest change; a status line that fades had 0.18, a text cursor 0.02
 SAMPLE_S = 0.25  # seconds between two pictures: finer than a person's reaction
 PLACE_PX = 24  # video pixels around a press: the letters of what was clicked
 HOVER_S = 1.5  # seconds from the pointer's coming to rest; submenus opened within 1.3
 HOVER_REACH_PX = 240  # video pixels along the pointer's row; submenus began up to 100 away
 RESTING_PX = 1.0  # video pixels; a pointer that moved by less looks the same
+
+CellCounts = np.ndarray[Any, np.dtype[np.int32]]  # (2, rows, columns)
 
 
 @dataclass(frozen=True)
@@ -143,8 +143,8 @@ def rest_after_answer(changes: IntervalChanges, restless: Cells) -> float | None
     late = [(time, cells & still) for time, cells in changes.late]
     return (
         _appeared(changes, place, late)
-        or _in_time(changes, stand_in_replaced(changes, late), PAUSE_S)
-        or _in_time(changes, _loading(changes, late)[0], PAUSE_S)
+        or _in_time(changes, stand_in_replaced(changes, late))
+        or _in_time(changes, _loading(changes, late)[0])
         or _was_busy(changes, place, late, still)
     )
 
@@ -166,15 +166,26 @@ def _appeared(
     rest = max((time for time, cells in late if is_notable(cells & region)), default=float("-inf"))
     last = _together(late, rest, place) & region
     new = last & changes.new
-    answered = np.count_nonzero(changes.early & place) >= SMALL_CELLS
+    at_once = changes.early | _soon_page(changes, late, rest)
+    answered = np.count_nonzero(at_once & place) >= SMALL_CELLS
     shown = region if answered else region & _solid(changes, new)
     if not is_notable(last if answered else new) or not _is_inside(place, shown, changes):
         return None
     if not answered and _is_hover_effect(new, changes.hovered):
         return None
     is_new = answered and is_notable(new) and rest - changes.interval.since >= PAUSE_S
-    longest = READING_S if is_new else PAUSE_S
-    return _in_time(changes, rest, longest)
+    return _in_time(changes, rest, READING_S if is_new else PAUSE_S)
+
+
+def _soon_page(changes: IntervalChanges, late: Sequence[tuple[float, Cells]], rest: float) -> Cells:
+    """What came of another screen soon after the first action, and before it came to rest."""
+    soon = min(changes.interval.since + PAUSE_S, rest - TOGETHER_S)
+    return union((cells for time, cells in late if time < soon and _is_page(cells)), changes.new)
+
+
+def _is_page(cells: Cells) -> bool:
+    """Whether so much changed as when another screen comes."""
+    return bool(np.count_nonzero(cells) >= LARGE_SHARE * cells.size)
 
 
 def _solid(changes: IntervalChanges, cells: Cells) -> Cells:
@@ -182,7 +193,7 @@ def _solid(changes: IntervalChanges, cells: Cells) -> Cells:
     rows, columns = (np.flatnonzero(cells.any(axis=axis)) for axis in (1, 0))
     solid = changes.filled(cells)
     tall = len(rows) and rows[-1] - rows[0] >= SCREEN_HEIGHT * len(cells)
-    if tall and np.count_nonzero(cells) >= LARGE_SHARE * cells.size:
+    if tall and _is_page(cells):
         solid = solid.copy()
         solid[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1] = True
     return solid
@@ -196,23 +207,28 @@ def _loading(
     A spinner that came at once was at work until then; or what was pressed showed something else at
     once, and changed again together with the answer.
     """
-    none = np.zeros_like(changes.new)
-    times = np.zeros(none.shape, np.uint8)
+    looked, none = changes.interval.looked, np.zeros_like(changes.new)
+    often = np.zeros(none.shape, np.uint8)
     for _, cells in late:
-        times += with_neighbours(cells)
-    busy = (times >= AT_WORK_TIMES) & with_neighbours(changes.early)
+        often += with_neighbours(cells)
+    busy = (often >= AT_WORK_TIMES) & with_neighbours(changes.early)
     turns = [time for time, cells in late if np.count_nonzero(cells & busy) >= SMALL_CELLS]
     if turns and is_notable(_together(late, turns[-1], none) & changes.new & ~busy):
         return turns[-1], busy | _together(late, turns[-1], none)
-    rest = max((time for time, cells in late if is_notable(cells)), default=None)
-    if rest is None or changes.interval.origin is None or rest > changes.interval.looked:
+    label = none.copy()
+    if changes.interval.origin is not None:
+        label[cells_of(changes.interval.origin)] = True
+    label &= changes.early
+
+    def turns_label(cells: Cells) -> bool:
+        return bool(np.count_nonzero(cells & label) >= MIN_SIGNIFICANT_CELLS)
+
+    times = [time for time, cells in late if time <= looked and turns_label(cells)]
+    if not times or times[-1] - changes.interval.since < PAUSE_S:
         return None, none
-    label, last = none.copy(), _together(late, rest, none)
-    label[cells_of(changes.interval.origin)] = True
-    label = connected(changes.early, label & changes.early)
-    replaced = np.count_nonzero(label & last) >= STAND_IN_SHARE * np.count_nonzero(label) > 0
-    is_later = rest - changes.interval.since >= PAUSE_S and is_notable(last & changes.new)
-    return (rest, last) if replaced and is_later else (None, none)
+    last = _together(late, times[-1], none)
+    is_new = is_notable(last & changes.new) or turns_label(last & changes.new)
+    return (times[-1], last) if is_notable(last) and is_new else (None, none)
 
 
 def stand_in_replaced(
@@ -225,10 +241,12 @@ def stand_in_replaced(
     """
     rest = max((time for time, cells in late if is_notable(cells)), default=float("-inf"))
     last = _together(late, rest, changes.new)
-    before = union((cells for time, cells in late if rest - time > TOGETHER_S), changes.new)
-    both = np.count_nonzero(last & changes.early)
-    most = max(np.count_nonzero(last), np.count_nonzero(changes.early))
-    is_replaced = rest - changes.interval.since >= PAUSE_S and both >= STAND_IN_SHARE * most
+    page = _soon_page(changes, late, rest)
+    before = union((cells for time, cells in late if rest - time > TOGETHER_S), page) & ~page
+    at_once = changes.early | page
+    both = np.count_nonzero(last & at_once)
+    most = max(np.count_nonzero(last), np.count_nonzero(at_once))
+    is_replaced = rest - changes.interval.since >= PAUSE_S and both >= PART_SHARE * most
     return rest if is_replaced and is_notable(last & changes.new & ~before) else None
 
 
@@ -243,10 +261,12 @@ def _was_busy(
     times = [time for time, cells in late if np.count_nonzero(cells & answer) >= SMALL_CELLS]
     if len(times) < AT_WORK_TIMES or not is_notable(answer & seen):
         return None
-    return _in_time(changes, times[-1], PAUSE_S)
+    return _in_time(changes, times[-1])
 
 
-def _in_time(changes: IntervalChanges, rest: float | None, longest: float) -> float | None:
+def _in_time(
+    changes: IntervalChanges, rest: float | None, longest: float = READING_S
+) -> float | None:
     """`rest` if the screen rested when the person acted, but not for long."""
     interval = changes.interval
     if rest is None or interval.until - rest < REACTION_S:
@@ -282,7 +302,7 @@ class RestlessCells:
     """Counts, for each cell, how often it changed without a reason and how often with one."""
 
     def __init__(self) -> None:
-        self._counts: np.ndarray[Any, np.dtype[np.int32]] | None = None  # (2, rows, columns)
+        self._counts: CellCounts | None = None
 
     def add(
         self, since: float, late: Sequence[tuple[float, Cells]], changes: IntervalChanges | None
@@ -298,25 +318,38 @@ class RestlessCells:
             return
         if self._counts is None:
             self._counts = np.zeros((2, *late[0][1].shape), np.int32)
-        unasked, asked = self._counts
-        late = [(time, cells) for time, cells in late if cells.shape == unasked.shape]
-        awaited = _awaited(late, changes)
-        parts: dict[int, Cells] = {}
-        for time, cells in late:
-            part = int((time - since) // LONG_INTERVAL_S)
-            parts[part] = parts.get(part, np.zeros_like(cells)) | cells
-        for cells in parts.values():
-            unasked += cells if awaited is None else cells & ~awaited
-        if awaited is not None:
-            asked += awaited
+        if late[0][1].shape == self._counts.shape[1:]:
+            self._counts += _reasons(since, late, changes)
 
-    def cells(self, like: Cells) -> Cells:
-        """(rows, columns): the cells that move by themselves, and their neighbours."""
-        if self._counts is None or self._counts.shape[1:] != like.shape:
-            return np.zeros_like(like)
+    def cells(self, changes: IntervalChanges) -> Cells:
+        """(rows, columns): the cells that move by themselves, and their neighbours.
+
+        What changed once in the interval itself may be the answer that is looked for.
+        """
+        if self._counts is None or self._counts.shape[1:] != changes.new.shape:
+            return np.zeros_like(changes.new)
         unasked, asked = self._counts
+        if changes.late:
+            unasked = unasked - (_reasons(changes.interval.since, changes.late, changes)[0] == 1)
         often = (unasked >= RESTLESS_TIMES) & (2 * unasked >= asked)
         return with_neighbours(often)
+
+
+def _reasons(
+    since: float, late: Sequence[tuple[float, Cells]], changes: IntervalChanges | None
+) -> CellCounts:
+    """How often each cell changed without a reason and with one; arguments as of `add`."""
+    unasked, asked = counts = np.zeros((2, *late[0][1].shape), np.int32)
+    awaited = _awaited(late, changes)
+    parts: dict[int, Cells] = {}
+    for time, cells in late:
+        part = int((time - since) // LONG_INTERVAL_S)
+        parts[part] = parts.get(part, np.zeros_like(cells)) | cells
+    for cells in parts.values():
+        unasked += cells if awaited is None else cells & ~awaited
+    if awaited is not None:
+        asked += awaited
+    return counts
 
 
 def _awaited(late: Sequence[tuple[float, Cells]], changes: IntervalChanges | None) -> Cells | None:
@@ -385,7 +418,7 @@ class _IntervalRecord:
     @property
     def end(self) -> float:
         """When the second action shows its effect: the first sample after it is the last."""
-        return self.interval.until + (0.0 if self.interval.place else ANSWER_S)
+        return self.interval.until + (0.0 if self.interval.place else TOGETHER_S)
 
     def see(self, time: float, luma: Luma, before: Luma, changed: Cells, hovered: Cells) -> None:
         """Take the next picture, and what changed since the one before.
@@ -444,7 +477,7 @@ class _IntervalRecord:
         Without slight ones right before the second action, such as a text cursor's blink: they are
         not what the person acted on.
         """
-        slight = SLIGHT_SHARE * max((np.count_nonzero(c) for _, c in self._late), default=0)
+        slight = PART_SHARE * max((np.count_nonzero(c) for _, c in self._late), default=0)
         seen = self.interval.until - REACTION_S
         return [(t, c) for t, c in self._late if t <= seen or np.count_nonzero(c) > slight]
 
@@ -485,7 +518,7 @@ class WaitObserver:
         while self._open and time > self._open[0].end + SAMPLE_S:
             self._close(self._open.popleft())
         for record in self._open:
-            if time <= record.interval.pressed - BEFORE_S:
+            if time <= record.interval.pressed - TOGETHER_S:
                 break
             came_since = arrival > record.interval.since
             record.see(time, luma, last[0], changed, hovered & came_since)
@@ -504,7 +537,7 @@ class WaitObserver:
         waits = []
         for packed in self._candidates:
             changes: IntervalChanges = pickle.loads(isal_zlib.decompress(packed))  # noqa: S301 - our own
-            rest = rest_after_answer(changes, self._restless.cells(changes.new))
+            rest = rest_after_answer(changes, self._restless.cells(changes))
             if rest is not None:
                 interval, settled_s = changes.interval, round(rest, 6)
                 seconds = round(interval.seconds, 3)
@@ -596,10 +629,10 @@ def _sample_times(intervals: Sequence[Interval], times: Floats) -> list[float]:
     wanted = []
     for one in intervals:
         late = one.since + EARLY_S
-        wanted.append(np.array([one.pressed - BEFORE_S, one.pressed, late, one.limit]))
+        wanted.append(np.array([one.pressed - TOGETHER_S, one.pressed, late, one.limit]))
         wanted.append(np.arange(late, min(one.limit, one.since + LONGEST_S), SAMPLE_S))
         if one.place is None:
-            wanted.append(np.array([one.until + ANSWER_S]))
+            wanted.append(np.array([one.until + TOGETHER_S]))
     grid = np.unique(np.concatenate(wanted))
     shown = np.unique(np.searchsorted(times, grid + TIME_TOLERANCE_S, side="right") - 1)
     return [float(time) for time in times[shown[shown >= 0]]]

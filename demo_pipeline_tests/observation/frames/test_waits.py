@@ -37,6 +37,7 @@ APPEARED = IntervalChanges(
     moving_before=NONE,
     new=PAGE,
 )
+STILL = replace(APPEARED, late=[], new=NONE)
 
 
 def test_content_that_appeared_and_was_clicked_was_awaited() -> None:
@@ -124,24 +125,25 @@ def test_a_place_that_changed_twice_unasked_moves_by_itself() -> None:
     restless = RestlessCells()
     elsewhere = replace(APPEARED, place=cells(80, 140, 84, 144))
     restless.add(10.0, elsewhere.late, elsewhere)
-    assert not restless.cells(NONE).any()
+    assert not restless.cells(STILL).any()
     restless.add(20.0, [(23.0, PAGE)], None)
-    found = restless.cells(NONE)
+    found = restless.cells(STILL)
     assert found[19, 19]
     assert not found[17, 17]
+    assert not restless.cells(elsewhere).any()  # once in the pause itself: it may be the answer
 
 
 def test_what_was_awaited_is_not_restless() -> None:
     restless = RestlessCells()
     for _ in range(4):
         restless.add(10.0, APPEARED.late, APPEARED)
-    assert not restless.cells(NONE).any()
+    assert not restless.cells(STILL).any()
 
 
 def test_a_long_interval_tells_more_than_once() -> None:
     restless = RestlessCells()
     restless.add(0.0, [(2.0, PAGE), (7.0, PAGE)], None)
-    assert restless.cells(NONE).any()
+    assert restless.cells(STILL).any()
 
 
 def test_a_skeleton_that_content_replaces_was_waited_at_wherever_the_person_acts() -> None:
@@ -195,10 +197,42 @@ def test_a_pressed_label_that_changed_at_once_and_again_with_the_answer_tells_of
     assert rest_after_answer(replace(loaded, interval=CLICKED), NONE) is None
 
 
+def test_a_pressed_label_that_says_what_it_does_and_then_that_it_did_was_waited_for() -> None:
+    label, status = cells(42, 50, 45, 53), cells(80, 20, 84, 40)
+    pressed = replace(CLICKED, origin=CLICKED.place)
+    saved = replace(APPEARED, interval=pressed, place=ELSEWHERE, early=label, new=label)
+    ended = replace(saved, late=[(13.0, label | status)])
+    assert rest_after_answer(ended, NONE) == 13.0
+    toast = [*ended.late, (13.3, status), (13.4, status)]  # a toast that comes with it and goes
+    assert rest_after_answer(replace(ended, late=toast), NONE) == 13.0
+    caret = cells(42, 50, 45, 51)
+    blinking = replace(ended, early=caret, new=caret, late=[(13.0, caret | status)])
+    assert rest_after_answer(blinking, NONE) is None
+    assert rest_after_answer(replace(ended, new=NONE), NONE) is None  # "Copied!" and back
+
+
+def test_what_a_command_wrote_where_its_own_line_went_may_be_read_for_long() -> None:
+    written = replace(
+        APPEARED,
+        interval=replace(TYPED, looked=17.0, limit=17.0, until=17.1),
+        place=cells(40, 50, 41, 53),
+        early=PAGE,
+    )
+    assert rest_after_answer(written, NONE) == 13.0
+    assert rest_after_answer(replace(written, early=NONE), NONE) is None
+
+
+def test_a_skeleton_may_come_late_itself() -> None:
+    skeleton = [(11.5, PAGE), (13.0, PAGE)]
+    same_layout = replace(APPEARED, late=skeleton, new=cells(20, 20, 60, 40))
+    assert rest_after_answer(replace(same_layout, place=ELSEWHERE), NONE) == 13.0
+    assert rest_after_answer(replace(same_layout, place=cells(40, 80, 44, 84)), NONE) == 13.0
+
+
 def test_what_was_loading_is_not_restless() -> None:
     turns = [(11.2 + 0.25 * turn, SPINNER) for turn in range(7)]
     spun = replace(APPEARED, place=ELSEWHERE, early=SPINNER, late=[*turns, (13.0, LIST)], new=LIST)
     restless = RestlessCells()
     for _ in range(3):
         restless.add(10.0, spun.late, spun)
-    assert not restless.cells(NONE).any()
+    assert not restless.cells(STILL).any()

@@ -24,7 +24,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PROPERTY_EXAMPLES ?= 3000
 CONSUMERS ?= /tmp/consumers
 
-.PHONY: help help-dev browser setup setup-dev demo demo-s3 ui test coverage fast lock same planted golden code-versions docs notebook property fuzz consumers faults kills backfill ray lint doors clean clean-store
+.PHONY: help help-dev browser setup setup-dev demo demo-s3 ui test coverage fast lock same planted golden code-versions docs notebook property fuzz consumers canaries faults kills backfill ray lint doors clean clean-store
 
 help:
 	@echo 'First commands'
@@ -57,6 +57,7 @@ help-dev:
 	@echo '  make property       thousands of random actions per platform'
 	@echo '  make fuzz           a million damaged lines and 2,000 damaged logs (minutes)'
 	@echo '  make consumers      the datasets in TRL, LLaMA-Factory, Axolotl … (10 GB of packages)'
+	@echo '  make canaries       300 made secrets, looked for in all that is exported (an hour)'
 	@echo '  make faults         the command line killed 150 times, 60 bad uploads (an hour)'
 	@echo '  make kills          run and its workers killed 15 times, the daemon 20 times (an hour)'
 	@echo '  make backfill       1,000 partitions, cancelled half-way and launched again (minutes)'
@@ -187,6 +188,9 @@ fuzz: setup-dev
 
 consumers: setup-dev
 	@$(BIN)/python benchmarks/consumers --scratch "$(CONSUMERS)"
+
+canaries: setup-dev
+	@$(BIN)/python -m demo_pipeline_tests.privacy $(CANARIES)
 
 faults: setup-dev
 	@$(BIN)/python -m demo_pipeline_tests.faults $(FAULTS)

@@ -21,7 +21,7 @@ _CARD = re.compile(r"(?<![\d.-])[2-6](?:[ -]?\d){12,18}(?![\d-])")
 _IBAN = re.compile(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{2,4}){2,8}(?: ?[A-Z0-9]{1,3})?\b")
 _IP4 = re.compile(r"(?<![\w.-])(?:\d{1,3}\.){3}\d{1,3}(?![\w-]|\.\d)")
 _IP6 = re.compile(r"(?<![\w:])(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4}(?![\w:])")
-_VERSION = re.compile(r"(?:\bv|version|release|build)\s*$", re.IGNORECASE)
+_VERSION = re.compile(r"(?:\bv|version|release|build|[A-Za-z]/)\s*$", re.IGNORECASE)
 _PHONE_DIGITS = re.compile(r"\d(?:\D{0,3}\d){6}")  # the shortest number that is looked at
 _PHONE_FORM = re.compile(r"\+|\(\d+\)|\d[ .-]\d{2,4}[ .-]\d")  # how people write one
 _DATE = re.compile(r"^(?:\d{4}[-./ ]\d{1,2}[-./ ]\d{1,2}|\d{1,2}[-./ ]\d{1,2}[-./ ]\d{4})")
@@ -147,7 +147,8 @@ def _phones(text: str, region: str) -> Iterator[PrivateSpan]:
     from phonenumbers import PhoneNumberMatcher  # noqa: PLC0415 - most texts have no number
 
     for match in PhoneNumberMatcher(text, region):
-        if _PHONE_FORM.search(match.raw_string) and not _DATE.match(match.raw_string):
+        numbered = _DATE.match(match.raw_string) or _VERSION.search(text[: match.start])
+        if _PHONE_FORM.search(match.raw_string) and not numbered:
             yield PrivateSpan(match.start, match.end, "phone", "libphonenumber", 0.8)
 
 

@@ -23,6 +23,7 @@ _CHECKED = frozenset({"card", "iban"})  # whose digits say that pieces belong to
 _PART, _SHORTEST_PART = 0.6, 8  # share and characters of a secret that give it away when cut off
 _BREAKS = frozenset({"click", "double_click", "right_click", "drag"})
 _MOST_TYPED = 2000  # characters that are looked at together
+_MOST_TYPINGS = 8  # a card in four fields, with its tabs
 # Letters that a reader takes for each other at 11 pixels.
 _ALIKE = str.maketrans("0l1i|5$8zq", "oiiiissb2g")
 
@@ -76,17 +77,22 @@ class PrivateTexts:
                 letters.append(("\n", number))
 
     def _learn_pieces(self, letters: Sequence[tuple[str, int]]) -> None:
-        if len({number for _, number in letters}) < 2:
-            return
-        for kept in (letters, [one for one in letters if not one[0].isspace()]):
-            text = "".join(letter for letter, _ in kept)
-            for span in self.detectors.find(text):
-                if kept is letters or span.kind in _CHECKED:
-                    pieces: dict[int, str] = {}
-                    for letter, number in kept[span.start : span.end]:
-                        pieces[number] = pieces.get(number, "") + letter
-                    for piece in pieces.values():
-                        self.add(piece, span.kind, text[span.start : span.end])
+        """Look at the last typings together, from each of them on: those before may be apart."""
+        typings = sorted({number for _, number in letters})[-_MOST_TYPINGS:-1]
+        for first in typings:
+            last = [one for one in letters if one[1] >= first]
+            for kept in (last, [one for one in last if not one[0].isspace()]):
+                text = "".join(letter for letter, _ in kept)
+                for span in self.detectors.find(text):
+                    if kept is last or span.kind in _CHECKED:
+                        self._add_pieces(kept[span.start : span.end], span.kind)
+
+    def _add_pieces(self, letters: Sequence[tuple[str, int]], kind: PrivacyKind) -> None:
+        pieces: dict[int, str] = {}
+        for letter, number in letters:
+            pieces[number] = pieces.get(number, "") + letter
+        for piece in pieces.values():
+            self.add(piece, kind, "".join(pieces.values()))
 
     def spans(self, text: str) -> list[PrivateSpan]:
         """The private parts of a text in order, without overlap."""

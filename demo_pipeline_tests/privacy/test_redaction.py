@@ -140,6 +140,7 @@ HARD = {
     "in capitals": ([typing("wort4321.geheim@x.org")], "WORT4321.GEHEIM@X.ORG", "GEHEIM"),
     "in two typings": ([typing("bob.smi"), typing("th@example.com")], "", "bob.smi"),
     "with a correction": ([typing("bob.smiht"), BACKSPACE, typing("th@example.com")], "", "bob.s"),
+    "after another text": ([typing("ok9"), typing("181.201"), typing(".106.154")], "", ".106.154"),
     "card in four fields": (FIELDS, "", "1111"),
     "card with other gaps": ([typing(CARD)], "4111-1111-1111-1111", "1111"),
     "listed word in an id": ([typing("Open it")], "tab_project_falcon_2", "falcon"),

@@ -49,8 +49,10 @@ from demo_pipeline.observation.trees.tree_agreement import (
     Contradiction,
     contradictions_of,
     pressed_before,
+    touched_share,
 )
 
+WAITED_SHARE = 0.5  # of what a tree names; pages that loaded changed 0 to 0.45 of it, others 0.56
 LARGEST_TARGET_SHARE = 0.05  # of the canvas; the pointer inside a larger element shows no target
 
 
@@ -189,6 +191,37 @@ Aimed = tuple[Element | None, str]
 NOTHING: Aimed = (None, "none")
 
 
+def agreement_at(  # noqa: PLR0917 - an action, its tree, and what is known of both
+    action: Action,
+    tree: StepTree,
+    target: Element | None,
+    against: Sequence[Contradiction] | None,
+    seen: TargetEvidence | None,
+    keyboard: "KeyboardFocus",
+) -> Agreement:
+    """Whether the tree agrees at the place of an action, or in the window with the keyboard.
+
+    Of a wait, during which nothing is acted on, whether most of it does.
+    """
+    if against is None:
+        return Agreement.UNKNOWN
+    x, y = tree.canvas.to_video(action.x or 0.0, action.y or 0.0)
+    is_pointing = action.action_type in POINTER_TYPES
+    is_lost = is_pointing and action.action_type != "scroll" and target is None
+    against = [one for one in against if not one.is_news or (is_lost and one.is_near(x, y))]
+    if not against:
+        return Agreement.AGREES
+    if action.action_type == "pause":
+        is_rest_right = touched_share(tree, against) < WAITED_SHARE
+    elif not is_pointing:
+        is_rest_right = target is not None or keyboard.is_elsewhere(tree, against)
+    else:
+        stands = seen is not None and False in {seen.began, seen.ended}
+        is_near = any(one.is_near(x, y) for one in against)
+        is_rest_right = target is not None and (stands or not is_near)
+    return Agreement.PARTIAL if is_rest_right else Agreement.DIFFERS
+
+
 class StepTargets:
     """Finds the targets of the actions of a demonstration, in order, and whether trees agree.
 
@@ -228,8 +261,9 @@ class StepTargets:
         else:
             typed = self._typed.get(index, ())
             known = (action, tree, current, self._changes_ms)
-            found = self._keyboard.target(*known, typed, against or ())
-        agreement = self._agreement(action, tree, found[0], against)
+            sure = [one for one in against or () if not one.is_news]
+            found = self._keyboard.target(*known, typed, sure)
+        agreement = agreement_at(action, tree, found[0], against, seen, self._keyboard)
         self._keyboard.record(action, tree, found[0], seen.window if seen else None)
         if action.action_type != "pause":
             self._end_ms = max(self._end_ms, action.end_ms)
@@ -255,27 +289,6 @@ class StepTargets:
             return None
         pressed = pressed_before(action, earlier)
         return contradictions_of(tree, since, pressed, lambda: self._before(tree, current))
-
-    def _agreement(
-        self,
-        action: Action,
-        tree: StepTree,
-        target: Element | None,
-        against: Sequence[Contradiction] | None,
-    ) -> Agreement:
-        """Whether the tree agrees at the place of an action, or in the window with the keyboard."""
-        if not against:
-            return Agreement.UNKNOWN if against is None else Agreement.AGREES
-        if action.action_type == "pause" or action.action_type not in POINTER_TYPES:
-            elsewhere = target is not None or self._keyboard.is_elsewhere(tree, against)
-            is_pause = action.action_type == "pause"
-            return Agreement.PARTIAL if elsewhere and not is_pause else Agreement.DIFFERS
-        seen = self._seen.get(action.action_index)
-        stands = seen is not None and False in {seen.began, seen.ended}
-        x, y = tree.canvas.to_video(action.x or 0.0, action.y or 0.0)
-        if target is None or (not stands and any(one.is_near(x, y) for one in against)):
-            return Agreement.DIFFERS
-        return Agreement.PARTIAL
 
     def _before(self, tree: StepTree, current: CurrentScan) -> StepTree | None:
         """The tree of the scan before the current one; None without one that is of use."""

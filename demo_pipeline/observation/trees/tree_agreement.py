@@ -6,7 +6,7 @@ difference. A new label, a menu, a dialog and a list scrolled otherwise are one.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -45,7 +45,7 @@ Bools = np.ndarray[Any, np.dtype[np.bool_]]
 class Agreement(StrEnum):
     """`tree_agreement` of a step: its tree says what its screenshot shows; `unknown`: unchecked.
 
-    `partial`: what was acted on is as the tree says, something elsewhere is not.
+    `partial`: what was acted on, or most of what a wait shows, is as the tree says, not all else.
     """
 
     AGREES = "agrees"
@@ -58,11 +58,13 @@ class Agreement(StrEnum):
 class Contradiction:
     """A place of the screenshot, video pixels, that is not as a tree says.
 
-    `is_popup`: a menu or a dialog has room in it.
+    `is_popup`: a menu or a dialog has room in it. `is_news`: it came while the scan ran, and the
+    tree has something else there than the one before; what was pressed there it may still lack.
     """
 
     place: ChangedBox
     is_popup: bool
+    is_news: bool = False
 
     def is_near(self, x: float, y: float) -> bool:
         """Whether a point is in it or beside it, video pixels."""
@@ -172,7 +174,16 @@ def contradictions_of(
     def has_news(place: ChangedBox) -> bool:
         return before is not None and _elements_in(tree, [place]) != _elements_in(before, [place])
 
-    return [one for one in at_begin or at_end if has_news(one.place) != bool(at_begin)]
+    if not at_begin:
+        return [one for one in at_end if has_news(one.place)]
+    return [replace(one, is_news=has_news(one.place)) for one in at_begin]
+
+
+def touched_share(tree: StepTree, against: Sequence[Contradiction]) -> float:
+    """The share of what a tree names, 0 to 1, that something changed at."""
+    width, height = _shared(_TreeBoxes.of(tree).named, [one.place for one in against])
+    touched = ((width > 0) & (height > 0)).any(axis=0)
+    return float(touched.mean()) if touched.size else 1.0
 
 
 def _differences(changes: PictureChanges, boxes: _TreeBoxes, own: Boxes) -> Iterator[Contradiction]:

@@ -6,7 +6,7 @@ from typing import Any
 from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.observation.trees.hit_test import node_at
 from demo_pipeline.observation.trees.scans import CurrentScan, LoggedScan
-from demo_pipeline.observation.trees.step_targets import KeyboardFocus
+from demo_pipeline.observation.trees.step_targets import KeyboardFocus, agreement_at
 from demo_pipeline.observation.trees.tree_agreement import Contradiction
 from demo_pipeline_tests.observation.nodes import mapped, node
 
@@ -218,3 +218,21 @@ def test_a_dialog_that_the_tree_lacks_has_the_keys_a_changed_label_does_not() ->
     assert keyboard.target(*known, [dialog]) == (None, "none")
     assert keyboard.is_elsewhere(tree, [outside])
     assert not keyboard.is_elsewhere(tree, [label, outside])
+
+
+def test_a_tree_is_partly_right_when_most_of_it_is_as_in_the_picture_of_a_wait() -> None:
+    rows = [node("Text", (200, 200 + 60 * row, 300, 40), name=f"Row {row}") for row in range(5)]
+    tree, keyboard = mapped([node("Window", (100, 100, 800, 600), *rows)]), KeyboardFocus()
+    wait = Action("pause", 10_000, 13_000, [9])
+    gone = [Contradiction((200, 200 + 60 * row, 300, 40), is_popup=False) for row in range(5)]
+    assert agreement_at(wait, tree, None, gone[:2], None, keyboard) == "partial"
+    assert agreement_at(wait, tree, None, gone, None, keyboard) == "differs"
+    assert agreement_at(TYPING, tree, None, gone[:2], None, keyboard) == "differs"
+
+
+def test_a_scan_that_saw_something_new_may_lack_what_was_pressed_there() -> None:
+    tree, keyboard = mapped(SCREEN), KeyboardFocus()
+    news = [Contradiction((400, 600, 300, 90), is_popup=True, is_news=True)]
+    pressed, beside = click(550, 650, 10_000), click(210, 320, 10_000)
+    assert agreement_at(pressed, tree, None, news, None, keyboard) == "differs"
+    assert agreement_at(beside, tree, None, news, None, keyboard) == "agrees"

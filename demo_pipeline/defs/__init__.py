@@ -79,7 +79,21 @@ def _sensors(
     return [
         new_uploads(seconds, many),
         datasets.rebuild_datasets(seconds, jobs[DATASETS_JOB]),
-        datasets.tasks_changed(seconds, jobs[job_of(TASKS_STAGE)]),
-        datasets.quarantine_changed(_TABLE_INTERVAL, jobs[job_of(QUARANTINE_STAGE)]),
+        datasets.dataset_changed(
+            "tasks_changed",
+            seconds,
+            TASKS_STAGE,
+            jobs[job_of(TASKS_STAGE)],
+            "Builds the catalog of OSWorld tasks when it is missing or the task files changed. "
+            "Existing trajectories are compared again by the job `reprocess_changed`.",
+        ),
+        datasets.dataset_changed(
+            "quarantine_changed",
+            _TABLE_INTERVAL,
+            QUARANTINE_STAGE,
+            jobs[job_of(QUARANTINE_STAGE)],
+            "Builds the table of quarantined demonstrations when a record was added, changed or "
+            "deleted.",
+        ),
         new_evaluations(seconds),
     ]

@@ -268,8 +268,7 @@ def _numbers(cursor: str | None) -> tuple[int, float, int]:
 
 def _next_attempt(instance: dg.DagsterInstance, job: str, built: int, attempt: int) -> int:
     """The number of the next attempt when the last one failed and its pause is over; else 0."""
-    key = {"dagster/run_key": f"{job}@{built}#{attempt}"}
-    for record in instance.get_run_records(dg.RunsFilter(tags=key), limit=1):
+    for record in _requested(instance, f"{job}@{built}#{attempt}"):
         ended = record.end_time or 0.0
         failed = record.dagster_run.status is dg.DagsterRunStatus.FAILURE
         if failed and time.time() - ended > retry_pause(attempt + 1):
@@ -283,34 +282,14 @@ def in_work(instance: dg.DagsterInstance) -> bool:
     return any(PARTITION_TAG in run.dagster_run.tags for run in runs)
 
 
-def tasks_changed(interval_seconds: int, job: Any) -> dg.SensorDefinition:
-    """The sensor `tasks_changed`."""
+def dataset_changed(
+    name: str, interval_seconds: int, stage: Stage[Any], job: Any, description: str
+) -> dg.SensorDefinition:
+    """A sensor for the job of one dataset that reads no trajectory."""
 
-    @watching(
-        "tasks_changed",
-        interval_seconds,
-        "Builds the catalog of OSWorld tasks when it is missing or the task files changed. "
-        "Existing trajectories are compared again by the job `reprocess_changed`.",
-        job,
-    )
+    @watching(name, interval_seconds, description, job)
     def evaluate(context: dg.SensorEvaluationContext, workspace: Workspace) -> _Asked:
-        return _unless_built(context, workspace, TASKS_STAGE, job.name)
-
-    return evaluate
-
-
-def quarantine_changed(interval_seconds: int, job: Any) -> dg.SensorDefinition:
-    """The sensor `quarantine_changed`."""
-
-    @watching(
-        "quarantine_changed",
-        interval_seconds,
-        "Builds the table of quarantined demonstrations when a record was added, changed or "
-        "deleted.",
-        job,
-    )
-    def evaluate(context: dg.SensorEvaluationContext, workspace: Workspace) -> _Asked:
-        return _unless_built(context, workspace, QUARANTINE_STAGE, job.name)
+        return _unless_built(context, workspace, stage, job.name)
 
     return evaluate
 
@@ -329,7 +308,7 @@ def _unless_built(
     state = hashlib.sha256(f"{wanted}{current and current.id}".encode()).hexdigest()[:16]
     said = (context.cursor or "").partition("#")
     attempt = int(said[2]) if said[0] == state and said[2].isdigit() else 0
-    for record in instance_runs(context.instance, f"{job}@{state}#{attempt}"):
+    for record in _requested(context.instance, f"{job}@{state}#{attempt}"):
         run, ended = record.dagster_run, record.end_time or 0.0
         if not run.is_finished or time.time() - ended < retry_pause(attempt + 1):
             return dg.SkipReason(f"{stage.name} is in work, or its last run has just ended")
@@ -338,7 +317,7 @@ def _unless_built(
     return dg.RunRequest(run_key=f"{job}@{state}#{attempt}")
 
 
-def instance_runs(instance: dg.DagsterInstance, run_key: str) -> Sequence[dg.RunRecord]:
+def _requested(instance: dg.DagsterInstance, run_key: str) -> Sequence[dg.RunRecord]:
     """The run that was requested with this key, if any."""
     return instance.get_run_records(dg.RunsFilter(tags={"dagster/run_key": run_key}), limit=1)
 

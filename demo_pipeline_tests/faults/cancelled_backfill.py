@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -38,8 +38,8 @@ _DAEMON = ("dagster-daemon", "run", "-w", "workspace.yaml")
 _PATIENCE = 3600.0  # seconds for a backfill
 _PAUSE = 1.0
 _PAGE = 1000
-Committed = dict[str, tuple[str, int, int]]
-"""Output → (id of its version, inode and time of its manifest)."""
+Committed = dict[str, str]
+"""Output → the folder of its version, which no other commit writes into."""
 
 
 def lose_video(folder: Path) -> None:
@@ -63,15 +63,9 @@ def write_uploads(folder: Path, count: int, *, broken: bool) -> set[str]:
 
 def committed(workspace: Workspace) -> Committed:
     """Every output of a demonstration as it is now."""
-    found: Committed = {}
-    for stage in STAGES:
-        for output in workspace.store.outputs(stage.folder):
-            version = workspace.store.current(output)
-            if version is not None:
-                root = Path(workspace.settings.store) / ".versions" / output / version.id
-                manifest = (root / "manifest.json").stat()
-                found[output] = (version.id, manifest.st_ino, manifest.st_mtime_ns)
-    return found
+    names = (name for stage in STAGES for name in workspace.store.outputs(stage.folder))
+    found = ((name, workspace.store.current(name)) for name in names)
+    return {name: version.place for name, version in found if version}
 
 
 class Exercise:
@@ -187,11 +181,8 @@ class Exercise:
             )
             for record in page.records:
                 event = record.asset_materialization
-                summary = event.metadata.get("summary") if event else None
-                if event and isinstance(summary, dg.JsonMetadataValue):
-                    data: Mapping[str, object] = summary.data  # type: ignore[assignment]
-                    if data["outcome"] == "made":
-                        yield event.partition or ""
+                if event and event.metadata["outcome"].value == "made":
+                    yield event.partition or ""
             cursor = page.cursor
             if not page.has_more:
                 return

@@ -74,7 +74,7 @@ def write_origin(out: Path, match: TaskMatch, platform: str) -> dict[str, Any]:
         for number in range(len(trajectory.steps))
     ]
     write_provenance(out / PROVENANCE_FILE, rows)
-    write_hidden_actions(out, trajectory.id, [])
+    write_hidden_actions(out, trajectory.result.trajectory_id, [])
     task, result = trajectory.task, trajectory.result
     return {
         "imported": True,
@@ -98,7 +98,7 @@ def _row(trajectory: Trajectory, number: int, match: TaskMatch) -> dict[str, Any
     target = nodes.get(step.action.target_element.id) if step.action.target_element else None
     box = msgspec.structs.astuple(target.bounds) if target else ()
     return dict.fromkeys(PROVENANCE_SCHEMA.names) | {
-        "trajectory_id": trajectory.id,
+        "trajectory_id": trajectory.result.trajectory_id,
         "step_index": number,
         "action_index": number,
         "action_type": str(step.action.action_type),

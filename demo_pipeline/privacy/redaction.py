@@ -80,13 +80,15 @@ class PrivateFinding:
 class Marks:
     """What people say on the review page: boxes to cover, and found ones to leave alone.
 
+    The final screenshot, which that page does not show, is covered like the last step.
+
     Attributes:
-        added: step → boxes; the last step plus one is the final screenshot.
+        added: step → boxes.
         kept: the same, for boxes that hold nothing private.
     """
 
-    added: Mapping[int, Sequence[PictureBox]] = field(default_factory=dict)
-    kept: Mapping[int, Sequence[PictureBox]] = field(default_factory=dict)
+    added: dict[int, Sequence[PictureBox]] = field(default_factory=dict)
+    kept: dict[int, Sequence[PictureBox]] = field(default_factory=dict)
 
 
 @dataclass
@@ -246,14 +248,12 @@ class Redaction:
         for number, name in enumerate([*names, _FINAL]):
             for region in self.settings.regions:
                 self._cover(name, PrivateSpan(0, 0, "region", "list", 1.0), "", region)
-            for box in self.marks.added.get(number, ()):
+            for box in self.marks.added.get(min(number, len(names) - 1), ()):
                 self._cover(name, PrivateSpan(0, 0, "region", _REVIEW, 1.0), "", box)
             if self.settings.reads_pictures:
-                self._read(name, readers, set(self.marks.kept.get(number, ())))
+                self._read(name, readers)
 
-    def _read(
-        self, name: str, readers: tuple[PictureReader, PictureReader], kept: Collection[PictureBox]
-    ) -> None:
+    def _read(self, name: str, readers: tuple[PictureReader, PictureReader]) -> None:
         """Cover what is read in a picture; one that cannot be read is covered as a whole.
 
         What is still read in the covered picture takes its whole line along.
@@ -261,26 +261,22 @@ class Redaction:
         picture = self._picture(name)
         try:
             pictures.require_reader()
-            self._cover_lines(name, readers[0].lines(picture), kept, whole=False)
+            self._cover_lines(name, readers[0].lines(picture), whole=False)
             covered = picture.copy()
             pictures.cover(covered, self._boxes.get(name, ()))
             if covered.tobytes() != picture.tobytes():
-                self._cover_lines(name, readers[1].lines(covered), kept, whole=True)
+                self._cover_lines(name, readers[1].lines(covered), whole=True)
             self.pictures_read += 1
         except Exception as error:  # noqa: BLE001 - whatever the engine raises
             _LOG.warning("%s was not read (%s)", name, type(error).__name__)
             self.pictures_unread += 1
             self._boxes[name] = [(0, 0, picture.shape[1], picture.shape[0])]
 
-    def _cover_lines(
-        self, name: str, lines: Sequence[TextLine], kept: Collection[PictureBox], *, whole: bool
-    ) -> None:
-        """Cover the words of lines that are private, or the `whole` line; not `kept` boxes."""
+    def _cover_lines(self, name: str, lines: Sequence[TextLine], *, whole: bool) -> None:
+        """Cover the words of lines that are private, or the `whole` line."""
         for line, span in self._private_lines(lines):
-            boxes = [line.box] if whole else line.boxes_of(span.start, span.end)
-            for box in boxes:
-                if not any(pictures.touch(box, one) for one in kept):
-                    self._cover(name, span, line.text, box)
+            for box in [line.box] if whole else line.boxes_of(span.start, span.end):
+                self._cover(name, span, line.text, box)
 
     def _private_lines(self, lines: Sequence[TextLine]) -> Iterator[tuple[TextLine, PrivateSpan]]:
         for line in lines:
@@ -305,6 +301,11 @@ class Redaction:
         return picture
 
     def _cover(self, name: str, span: PrivateSpan, text: str, box: PictureBox) -> None:
+        step = _STEP.match(name)
+        kept = self.marks.kept.get(int(step[1]), ()) if step else ()
+        large = span.kind in {"window", "region"}  # which a word inside does not take along
+        if box in kept or (not large and any(pictures.touch(box, one) for one in kept)):
+            return
         self._note(name, "", span, text, box)
         if span.detector == _REVIEW or self.settings.removes(span.kind):
             self._boxes.setdefault(name, []).append(box)

@@ -169,10 +169,12 @@ class _Known:
 def _known(workspace: Any, demonstration: str, versions: Mapping[str, Version]) -> SourceInput:
     """What people say, and what the recording of the trajectory says."""
     boxes = workspace.reviews.private_boxes(demonstration, versions["trajectories"])
-    marks = Marks(
-        {step: [box for box, private in found if private] for step, found in boxes.items()},
-        {step: [box for box, private in found if not private] for step, found in boxes.items()},
-    )
+    marks = Marks()
+    for step, found in boxes.items():
+        # The last word about a box counts; a mark that was taken back leaves no box alone.
+        marked, last = {box for box, private in found if private}, dict(found)
+        marks.added[step] = [box for box, private in last.items() if private]
+        marks.kept[step] = [box for box in last if box not in marked]
     told = {REVIEWS: hashlib.sha256(repr(marks).encode()).hexdigest()} if boxes else {}
     known = _recorded(workspace.store, demonstration, versions["trajectories"])
     return SourceInput(replace(known, marks=marks), told)

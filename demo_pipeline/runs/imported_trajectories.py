@@ -37,7 +37,7 @@ from demo_pipeline.store.versions import CheckOutcome, Recipe, Staging
 from demo_pipeline.trajectories.provenance import recorded_outcome
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
-_FORM = "1"  # of what is written of an imported trajectory; raised when it is other bytes
+_FORM = "2"  # of what is written of an imported trajectory; raised when it is other bytes
 
 
 def import_trajectory(workspace: Workspace, found: FoundRecording, options: Given) -> ImportOutcome:

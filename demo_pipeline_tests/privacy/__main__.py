@@ -5,6 +5,7 @@ looking for each in every byte and, by OCR at two sizes, in every picture that i
 """
 
 import argparse
+import hashlib
 import html
 import json
 import re
@@ -13,17 +14,18 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
 import cv2
+import numpy as np
 import pyarrow.parquet as pq
 from matplotlib import font_manager
 
 from demo_pipeline.cli.console import print_line
-from demo_pipeline.files.atomic_write import read_digest
 from demo_pipeline.importers.import_recordings import find_recordings
 from demo_pipeline.importers.upload_folder import Given
 from demo_pipeline.privacy import picture_texts as pictures
@@ -50,6 +52,7 @@ from demo_pipeline_tests.privacy.canaries import (
 from demo_pipeline_tests.sample_workspace import open_workspace
 
 _FONTS = ("DejaVu Sans", "DejaVu Sans Mono", "DejaVu Serif", "Nimbus Sans", "C059", "URW Bookman")
+_NEW_PICTURE = 5  # steps, after which a picture shows all lines so far; reading takes seconds
 _PAUSE = "wait", {"seconds": 1.0}
 
 
@@ -63,10 +66,12 @@ def looks() -> list[Look]:
 
 def moments_of(secrets: Sequence[str]) -> tuple[list[Moment], list[str]]:
     """Steps that show secrets in one way after the other, and the lines of the last picture."""
-    steps, lines = list[Moment](), list[str]()
+    steps, lines, seen = list[Moment](), list[str](), list[str]()
 
     def do(action: tuple[str, dict[str, Any]], name: str = "") -> None:
-        steps.append(Moment(action, [name] if name else [], list(lines[-24:])))
+        if len(steps) % _NEW_PICTURE == 0:
+            seen[:] = lines[-24:]
+        steps.append(Moment(action, [name] if name else [], list(seen)))
 
     for number, secret in enumerate(secrets):
         half = len(secret) // 2
@@ -102,8 +107,11 @@ def moments_of(secrets: Sequence[str]) -> tuple[list[Moment], list[str]]:
     return steps, lines[-24:]
 
 
-def write_canaries(root: Path, count: int) -> dict[str, str]:
-    """Write demonstrations with `count` secrets below `root`; returns secret → its kind."""
+def write_canaries(root: Path, count: int, *, drawn: bool) -> dict[str, str]:
+    """Write demonstrations with `count` secrets below `root`; returns secret → its kind.
+
+    `drawn`: whether pictures show anything.
+    """
     made = {kind: list(secrets_of(kind, 1 + count // len(KINDS))) for kind in KINDS}
     rows = zip(*made.values(), strict=True)
     queue = [(secret, kind) for row in rows for secret, kind in zip(row, KINDS, strict=True)]
@@ -113,6 +121,8 @@ def write_canaries(root: Path, count: int) -> dict[str, str]:
     for number, (look, start) in enumerate(zip(cycle(looks()), range(0, count, 15), strict=False)):
         part = [secret for secret, _ in secrets[start : start + 15]]
         steps, last = moments_of(part)
+        if not drawn:
+            steps, last = [replace(step, lines=()) for step in steps], []
         folder = root / f"canaries_{number:02d}"
         instruction = f"Write {part[0].upper() if number % 2 else part[0]} to all."
         write_trajectory(folder, steps, look, instruction=instruction, last=last)
@@ -182,23 +192,44 @@ def texts_below(folder: Path) -> Iterator[tuple[str, str]]:
             yield str(path.relative_to(folder)), plain(f"{path.relative_to(folder)}\n{text}")
 
 
+def _pictures_in(path: Path) -> Iterator[bytes]:
+    """Yield a picture's bytes, or those of all pictures in the cells of a table."""
+    if path.suffix in {".png", ".jpg", ".jpeg"} and "plots" not in path.parts:
+        yield path.read_bytes()
+    pending = pq.read_table(path).to_pylist() if path.suffix == ".parquet" else []
+    while pending:
+        value = pending.pop()
+        if isinstance(value, bytes):
+            yield value
+        elif isinstance(value, dict | list):
+            pending += value.values() if isinstance(value, dict) else value
+
+
 def pictures_below(folder: Path) -> Iterator[tuple[str, Any]]:
-    """Yield each different picture once; of one in a Parquet file, none."""
+    """Yield each different picture once, those of steps before what is made of them."""
     seen = set[str]()
-    for path in sorted(folder.rglob("*")):
-        if path.suffix in {".png", ".jpg", ".jpeg"} and "plots" not in path.parts:
-            digest = read_digest(path).sha256
+    for path in sorted(folder.rglob("*"), key=lambda path: ("steps" not in path.parts, path)):
+        for data in _pictures_in(path):
+            picture = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR)
+            if picture is None:
+                continue
+            digest = hashlib.sha256(picture.tobytes()).hexdigest()
             if digest not in seen:
                 seen.add(digest)
-                yield str(path.relative_to(folder)), pictures.load_picture(path)
+                yield str(path.relative_to(folder)), picture
 
 
 def read_again(folder: Path) -> Iterator[tuple[str, str]]:
-    """Yield each picture's name with all that is read in it, at its size and at twice that."""
+    """Yield each picture's name with all that is read in it; of each last one also at twice that.
+
+    The last picture of a demonstration shows nearly all that the others do.
+    """
     readers = pictures.PictureReader(), pictures.PictureReader()
     for name, picture in pictures_below(folder):
-        large = cv2.resize(picture, None, fx=2, fy=2, interpolation=cv2.INTER_CUBIC)
-        lines = [*readers[0].lines(picture), *readers[1].lines(large)]
+        lines = readers[0].lines(picture)
+        if "final" in name:
+            large = cv2.resize(picture, None, fx=2, fy=2, interpolation=cv2.INTER_CUBIC)
+            lines = [*lines, *readers[1].lines(large)]
         yield name, folded(" ".join(line.text for line in lines))
 
 
@@ -221,11 +252,11 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--secrets", type=int, default=300)
     parser.add_argument("--keep", type=Path)
-    parser.add_argument("--texts", action="store_true", help="pictures are not read again")
+    parser.add_argument("--texts", action="store_true", help="pictures show nothing")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         root, started = given.keep or Path(scratch), time.monotonic()
-        secrets = write_canaries(root / "made", given.secrets)
+        secrets = write_canaries(root / "made", given.secrets, drawn=not given.texts)
         workspace = build(root, root / "made", list(secrets))
         print_line(f"built after {time.monotonic() - started:.0f} s")
         export_datasets(workspace.store, root / "exported")
@@ -233,9 +264,12 @@ def main() -> int:
         for what, count in sorted(leaks.items()):
             print_line(f"LEAK {what}: {count}")
         files = sum(path.is_file() for path in (root / "exported").rglob("*"))
-        print_line(f"{len(secrets)} secrets, {files} files, {sum(leaks.values())} leaks")
+        made = len(list((root / "made").iterdir()))
+        left = len(list((root / "exported/dataset/trajectories").glob("*")))
+        print_line(f"{len(secrets)} secrets in {made} demonstrations, of which {left} are exported")
+        print_line(f"{files} files, {sum(leaks.values())} leaks")
         print_line(f"{time.monotonic() - started:.0f} s")
-    return bool(leaks)
+    return bool(leaks) or left < made
 
 
 if __name__ == "__main__":

@@ -110,14 +110,23 @@ def test_no_picture_of_the_copy_shows_a_secret(tmp_path: Path) -> None:
 
 
 def test_people_cover_boxes_whatever_the_policy_is(tmp_path: Path) -> None:
-    write(tmp_path / "demo", ["nothing"])
-    marks = Marks(added={0: [(50, 40, 300, 50)]})
+    write(tmp_path / "demo", ["nothing", "more"])
+    marks = Marks(added={0: [(50, 40, 300, 50)], 1: [(700, 40, 10, 10)]})
     found = redaction_of(tmp_path / "demo", PrivacySettings(), marks)
-    found.write(tmp_path / "out")
+    assert found.write(tmp_path / "out") == 3  # the final picture goes with the last step
     first = shown(tmp_path / "out" / "steps" / "000" / "screenshot.png")
     final = shown(tmp_path / "out" / "final_screenshot.png")
     assert (first[40:90, 50:350] == first[40, 50]).all()
     assert not (final[40:90, 50:350] == final[40, 50]).all()
+
+
+def test_a_found_box_that_people_clear_stays_in_sight(tmp_path: Path) -> None:
+    settings = PrivacySettings(regions=((50, 40, 300, 50),), kinds={"region": "redact"})
+    write(tmp_path / "demo", ["nothing"])
+    marks = Marks(kept={0: [(50, 40, 300, 50)]})
+    found = redaction_of(tmp_path / "demo", settings, marks)
+    assert [one.step for one in found.findings] == [None]  # only the final picture's
+    assert found.write(tmp_path / "out") == 1
 
 
 @pytest.mark.usefixtures("unread")

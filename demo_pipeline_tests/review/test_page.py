@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from demo_pipeline.annotations.annotate import annotate_all
 from demo_pipeline.annotations.annotation_sources import import_lines
 from demo_pipeline.annotations.annotation_stage import ANNOTATIONS_STAGE
 from demo_pipeline.annotations.annotation_store import open_judged
+from demo_pipeline.privacy.redaction_stage import REDACTIONS_STAGE, is_shown_redacted
 from demo_pipeline.review.decisions import Judgement, judge
 from demo_pipeline.review.review_store import Reviews, subject_of
 from demo_pipeline.runs.stage_runs import build_stage
@@ -192,6 +194,43 @@ def test_picture_decision_and_undo_are_in_sight_and_the_picture_is_looked_at_clo
         shown(page, "first/0")
         expect(page.locator("#grid")).to_be_hidden()
     page.close()
+
+
+def test_a_part_is_covered_when_it_is_marked_and_shown_when_it_is_cleared(
+    root: Path, page: Page
+) -> None:
+    workspace = open_workspace(root)
+
+    def covered() -> bool:
+        build_stage(workspace, REDACTIONS_STAGE, "first")
+        if not is_shown_redacted(workspace.store, "first"):
+            return False
+        folder = workspace.store.open("redactions/first")[0]
+        with Image.open(folder / "steps/000/screenshot.png") as shown_now:
+            part = shown_now.convert("RGB").crop((300, 200, 900, 500))
+        return len(part.getcolors(1 << 24) or ()) == 1
+
+    def click(x: float, y: float) -> None:
+        box = page.locator("#canvas").bounding_box()
+        assert box is not None
+        page.mouse.click(box["x"] + x * box["width"] / 1920, box["y"] + y * box["height"] / 1080)
+
+    with served(workspace) as running:
+        page.goto(f"{running.url}#first/0")
+        shown(page, "first/0")
+        press(page, "m")
+        click(300, 200)
+        click(900, 500)
+        saved(page)
+        expect(page.locator("#decisions li")).to_contain_text("a part of step 0 is private")
+        assert covered()
+        page.reload()
+        shown(page, "first/0")
+        press(page, "m")
+        click(600, 300)
+        saved(page)
+        expect(page.locator("#decisions li")).to_have_count(2)
+        assert not covered()
 
 
 def test_a_draft_survives_a_reload(root: Path, page: Page) -> None:

@@ -53,7 +53,7 @@ def test_it_is_published_and_a_dataset_has_it(foreign: Path, tmp_path: Path) -> 
     assert {(row["reason_code"], row["clock_method"], row["pts"]) for row in rows} == {
         ("imported", "none", None)
     }
-    assert {row["platform"] for row in rows} == {"linux"}
+    assert {(row["trajectory_id"], row["platform"]) for row in rows} == {("traj_form_001", "linux")}
     with_target = [step for step in ours.steps if step.action.target_element]
     assert sum(row["target_x"] is not None for row in rows) == len(with_target) > 0
     made = run_dataset_stage(workspace, SFT_STAGE)

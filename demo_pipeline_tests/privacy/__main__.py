@@ -202,7 +202,7 @@ def _pictures_in(path: Path) -> Iterator[bytes]:
         if isinstance(value, bytes):
             yield value
         elif isinstance(value, dict | list):
-            pending += value.values() if isinstance(value, dict) else value
+            pending += list(value.values()) if isinstance(value, dict) else value
 
 
 def pictures_below(folder: Path) -> Iterator[tuple[str, Any]]:

@@ -27,10 +27,13 @@ _PHONE_FORM = re.compile(r"\+|\(\d+\)|\d[ .-]\d{2,4}[ .-]\d")  # how people writ
 _DATE = re.compile(r"^(?:\d{4}[-./ ]\d{1,2}[-./ ]\d{1,2}|\d{1,2}[-./ ]\d{1,2}[-./ ]\d{4})")
 _TOKEN_REST = re.compile(r"[A-Za-z0-9_.+/=-]*")
 _GITHUB_FINE = re.compile(r"github_pat_[A-Za-z0-9_]{22,}")
+# Readers of pictures lose dashes and spaces. Without its end a key goes on to that of the text, and
+# what stands before an end is a key.
 _PEM = re.compile(
-    r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY[A-Z ]*-----.*?(?:-----END [^-]*-----|$)", re.DOTALL
+    r"[-\u2014]*\s?BEGIN[A-Z0-9 ]*PRIVATE ?KEY.*?(?:END[A-Z0-9 ]*PRIVATE ?KEY[-\u2014]*|\Z)",
+    re.DOTALL,
 )
-_OPENED = re.compile(r"BEGIN [A-Z0-9 ]*PRIVATE KEY")
+_PEM_END = re.compile(r"\A.*?(?<![A-Z])END[A-Z0-9 ]*PRIVATE ?KEY[-\u2014]*", re.DOTALL)
 
 # What is left of a form when single letters were misread, so that check digits do not fit.
 _READ: tuple[tuple[PrivacyKind, re.Pattern[str]], ...] = (
@@ -182,9 +185,8 @@ def _tokens(text: str, _region: str) -> Iterator[PrivateSpan]:
 
 
 def _private_keys(text: str, _region: str) -> Iterator[PrivateSpan]:
-    if "PRIVATE KEY" in text:
-        whole = list(_PEM.finditer(text))
-        for match in whole or _OPENED.finditer(text):
+    if "PRIVATE" in text:
+        for match in [*_PEM.finditer(text)] or _PEM_END.finditer(text):
             yield PrivateSpan(*match.span(), "private_key", "pem", 0.99)
 
 

@@ -44,8 +44,8 @@ _REVIEW = "review"  # detector: a person, whatever the policy is
 _WINDOW = "<window>"
 _WINDOWS = frozenset({"window", "dialog"})
 _STEP = re.compile(r"steps/([0-9]+)/")
-_KEY_OPENED = "PRIVATE KEY-----"
-_KEY_LINE = re.compile(r"\S{16,}|.*END .*KEY.*")
+_KEY_OPENED = re.compile(r"BEGIN[A-Z0-9 ]*PRIVATE ?KEY(?!.*END)")
+_KEY_LINE = re.compile(r"\S{16,}|.*END.*KEY.*")
 _IN_IDS = frozenset({"word", "expression", "aws_key", "github_token", "slack_token", "iban"})
 
 
@@ -287,7 +287,7 @@ class Redaction:
             if parted := self.texts.parted(line.text, below.text):
                 for one in (line, below):
                     yield one, parted._replace(start=0, end=len(one.text))
-            opened = line if _KEY_OPENED in line.text and "BEGIN" in line.text else None
+            opened = line if _KEY_OPENED.search(line.text) else None
             while opened and (opened := pictures.line_below(opened, lines)):
                 if not _KEY_LINE.fullmatch(opened.text):
                     break

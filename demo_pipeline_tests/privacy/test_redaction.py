@@ -181,6 +181,20 @@ def test_a_secret_over_two_lines_of_a_picture_is_covered(tmp_path: Path) -> None
     assert "ple.c" not in read
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "----BEGIN PRIVATE KEY---- fwu3kscsIVS0trpX ----END PRIVATE KEY-----",
+        "—BEGINPRIVATEKEY— fwu3kscsIVS0trpX -END PRIVATE",
+        "wu3kscsIVS0trpX -----END PRIVATE KEY-----",
+    ],
+)
+def test_a_key_is_found_whole_however_its_dashes_are_read(line: str) -> None:
+    [span] = Detectors(REDACT).find_read(f"{line}, two days ago")
+    assert span.kind == "private_key"
+    assert "kscsIVS0" in f"{line}, two days ago"[span.start : span.end]
+
+
 def test_a_kind_that_is_only_counted_hides_no_other(tmp_path: Path) -> None:
     settings = PrivacySettings(kinds={"email": "redact"}, expressions=(r"mailto:\S+",))
     write(tmp_path / "demo", ["mailto:bob.smith@example.com"])

@@ -8,13 +8,19 @@ are included; only training exports leave them out.
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 import pyarrow as pa
 
-from demo_pipeline.datasets.selection import TRAJECTORY_FILE, Head, facts_of, load_corrected
+from demo_pipeline.datasets.selection import (
+    TRAJECTORY_FILE,
+    Head,
+    facts_of,
+    judged_success,
+    load_corrected,
+)
 from demo_pipeline.datasets.splits import Split, plan_splits
 from demo_pipeline.desktopd.models import Creator, Difficulty, Index, Metadata
 from demo_pipeline.files.json_files import dump_json, dump_long_json
@@ -288,6 +294,8 @@ def build_index(
 ) -> dict[str, Any]:
     """Write the JSON files of the index and its tables; the caller links the trajectories.
 
+    A reviewer's verdict on success is that of the index and of its counts.
+
     `steps.parquet` holds the provenance of all steps and what their trajectory says,
     `hidden_actions.parquet` all actions that are not steps because no screenshot shows them,
     `trajectories.parquet` one row per trajectory.
@@ -342,12 +350,14 @@ def _write_tables(
                 if TRAJECTORY_FILE not in source.digests:
                     load_corrected(source)  # a trajectory without records may lack a file
                 head, known = facts_of(source)
+                said = judged_success(source)
             except DemonstrationError as error:
                 tally.problems += error.problems
                 tally.unreadable += 1
                 continue
-            tally.add(source.id, head, known)
             whole = _of_each_step(source.id, head, splits)
+            head = head if said is None else replace(head, success=said)
+            tally.add(source.id, head, known)
             for row in known:
                 steps.append_row(row | whole | {"screenshot": _screenshot(row)})
             for action in hidden_rows(source.id, head.hidden.actions):

@@ -172,6 +172,15 @@ def corrections_of(source: DatasetTrajectory) -> Corrections:
     return Corrections.model_validate(parse_json(lines[0], CORRECTIONS_FILE))
 
 
+def judged_success(source: DatasetTrajectory) -> bool | None:
+    """A reviewer's verdict on success that is another than the recorded one; None: there is none.
+
+    Raises as `read_head` and `corrections_of`.
+    """
+    said = corrections_of(source).success
+    return None if said is None or said == facts_of(source)[0].success else said
+
+
 def notes_of(source: DatasetTrajectory) -> Notes:
     """What is annotated in a trajectory, as its records say; raises as `corrections_of`."""
     lines = kept_lines(source, NOTES_FILE)

@@ -349,7 +349,12 @@ IndexFault = tuple[str, Location, str]
 _STEP_FILES = {"screenshot.png", "ui_tree.json", "action.json"}
 _TRAJECTORY_FILES = {"task.json", "result.json", "final_screenshot.png", "steps"}
 # additions of this pipeline
-_OUR_FILES = {"manifest.json", "provenance.parquet", "hidden_actions.parquet"}
+_OUR_FILES = {
+    "manifest.json",
+    "provenance.parquet",
+    "hidden_actions.parquet",
+    "differing_trees.json",
+}
 
 
 @dataclass(frozen=True, slots=True)

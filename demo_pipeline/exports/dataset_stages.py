@@ -14,6 +14,7 @@ from pathlib import Path
 from demo_pipeline import __version__
 from demo_pipeline.datasets import index, quest_files
 from demo_pipeline.datasets.dataset_inputs import DatasetInputs
+from demo_pipeline.datasets.selection import judged_success
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.datasets.sql_views import (
     OF_STEPS,
@@ -25,7 +26,9 @@ from demo_pipeline.exports.assemble import BY_TRAJECTORY, build_form, form_probl
 from demo_pipeline.exports.cards import describe_form, describe_index
 from demo_pipeline.exports.form import Form
 from demo_pipeline.exports.record_checks import validate_form, validate_form_file
+from demo_pipeline.files.atomic_write import link_or_copy
 from demo_pipeline.files.comparison import differing_files
+from demo_pipeline.files.json_files import dump_json, load_json
 from demo_pipeline.osworld.task import examine_task_file
 from demo_pipeline.osworld.task_files import is_task_folder, validate_task_folder
 from demo_pipeline.problems import Problem
@@ -40,7 +43,9 @@ from demo_pipeline.stage import (
     ValidatedFormat,
     built_again,
 )
+from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 
+_RESULT = "result.json"
 _COMPARED = "Its records are those of the demonstrations; ids are unique, splits share no task."
 
 
@@ -99,9 +104,24 @@ def _run_index(inputs: DatasetInputs, out: Path) -> Summary:
     settings, tool = inputs.settings.datasets, ("demo_pipeline", __version__)
     trajectories = inputs.committed.trajectories
     summary = index.build_index(trajectories, out, settings, tool, inputs.exports)
+    for source in trajectories:
+        if (success := judged_success(source)) is not None:
+            _write_judged(source, out / "trajectories" / source.id, success=success)
     describe_index(out, settings, inputs.committed.privacy)
     inputs.written.note_files(out)
     return summary
+
+
+def _write_judged(source: DatasetTrajectory, out: Path, *, success: bool) -> None:
+    """The trajectory's files with a reviewer's verdict in result.json; all others are the same."""
+    for path in source.path.rglob("*"):
+        copy = out / path.relative_to(source.path)
+        if path.is_file() and copy != out / _RESULT:
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            link_or_copy(path, copy)
+    message = None if success else "a reviewer says that the task was not done"
+    recorded = load_json(source.path / _RESULT)
+    dump_json(out / _RESULT, recorded | {"success": success, "error_message": message})
 
 
 def _verify_index(inputs: DatasetInputs, out: Path) -> list[Problem]:
@@ -114,7 +134,8 @@ def _verify_index(inputs: DatasetInputs, out: Path) -> list[Problem]:
             remedy="build the dataset again",
         )
         for source in inputs.committed.trajectories
-        if not _is_same_folder(f"{out}/trajectories/{source.id}", source.folder)
+        if judged_success(source) is None
+        and not _is_same_folder(f"{out}/trajectories/{source.id}", source.folder)
     )
     return [*broken, *differing_files(out, inputs.written.files)]
 

@@ -412,8 +412,12 @@ class _Envelope(msgspec.Struct):
     data: msgspec.Raw = msgspec.Raw(b"null")
 
 
-# Python writes a lone half of a surrogate pair so, which no JSON decoder of Unicode text accepts.
-_HALF = re.compile(rb'("actual_char"\s*:\s*)"\\u(d[89a-f][0-9a-f]{2})"', re.IGNORECASE)
+# Python writes a lone half of a surrogate pair so, as an escape or as three bytes; no JSON decoder
+# of Unicode text accepts either.
+_HALF = re.compile(
+    rb'"(actual_char|key)"\s*:\s*"(?:\\u(d[89a-f][0-9a-f]{2})|(\xed[\xa0-\xbf][\x80-\xbf]))"',
+    re.IGNORECASE,
+)
 _NO_DATA = _Data()
 _MILLISECONDS = TimeScale()
 _decode_line = msgspec.json.Decoder(_Line).decode
@@ -466,7 +470,7 @@ def _decode_any(number: int, offset: int, line: bytes, scale: TimeScale) -> Even
     """The event of any line (without its line end). Raises `_LineError` with the reason if none."""
     if not line.strip():
         raise _LineError("blank_line", "line is blank")
-    _check_utf8(line)
+    _check_utf8(_HALF.sub(b"", line, count=1))
     try:
         return _decode_event(number, offset, line, scale)
     except RecursionError:
@@ -493,8 +497,13 @@ def _decode_event(number: int, offset: int, line: bytes, scale: TimeScale) -> Ev
 
 
 def _as_unit(half: re.Match[bytes]) -> bytes:
-    """Half of an emoji in the form of rdev's `UnicodeInfo`, whose numbers are UTF-16 units."""
-    return half[1] + b'{"name":null,"unicode":[%d],"is_dead":false}' % int(half[2], 16)
+    """Half of an emoji in the form of rdev's `UnicodeInfo`, whose numbers are UTF-16 units.
+
+    Logged as the key itself, it is what a key without a name typed.
+    """
+    unit = int(half[2], 16) if half[2] else ord(half[3].decode(errors="surrogatepass"))
+    name = b'"key":"Unknown(0)",' if half[1].lower() == b"key" else b""
+    return name + b'"actual_char":{"name":null,"unicode":[%d],"is_dead":false}' % unit
 
 
 def _documented_event(
@@ -552,6 +561,7 @@ def _undocumented_event(
 
     `decode_error`: why the line is not a valid documented event.
     """
+    _check_utf8(line)
     try:
         envelope = _decode_envelope(line)
     except (msgspec.DecodeError, UnicodeError):

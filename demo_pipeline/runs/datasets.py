@@ -17,7 +17,12 @@ from typing import Any, Self
 from demo_pipeline.datasets.dataset_inputs import CommittedTrajectories, DatasetInputs
 from demo_pipeline.datasets.index import ExportState
 from demo_pipeline.datasets.placement import place, splits_fingerprint
-from demo_pipeline.datasets.selection import CORRECTIONS_FILE, NOTES_FILE, TRAJECTORY_FILE
+from demo_pipeline.datasets.selection import (
+    CORRECTIONS_FILE,
+    NOTES_FILE,
+    TRAJECTORY_FILE,
+    judged_success,
+)
 from demo_pipeline.exports.assemble import BY_TRAJECTORY
 from demo_pipeline.exports.record_stages import RECORDS_STAGE, record_fingerprints
 from demo_pipeline.files.json_files import json_bytes
@@ -475,11 +480,15 @@ def _build(
                 ids = sorted(versions, key=lambda key: known.get(key) == recipe.inputs[key])
                 staging.hardlink_sources.extend(versions[key] for key in ids)
         if Need.LINKS in stage.needs:  # it hands on what no dataset reads
+            judged = {one.id for one in committed.trajectories if judged_success(one) is not None}
             for key, version in committed.versions.items():
                 output = TRAJECTORIES_STAGE.output(key)
                 if workspace.store.current(output) is None:
                     raise ChangedOutput(output, "one of its files")
-                staging.link(output, version)
+                if key in judged:  # the stage links its files one by one, beside another result
+                    staging.hardlink_sources.append(version)
+                else:
+                    staging.link(output, version)
         summary = dict(stage.build(context, staging.path))
         if not stage.reads_trajectories:
             return summary

@@ -8,7 +8,7 @@ are not still yet, or not in the store yet.
 import hashlib
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -23,7 +23,7 @@ from demo_pipeline.runs.stages import STAGES
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DiscoverySettings
 from demo_pipeline.store.folder import ObjectInfo
-from demo_pipeline.store.uploads import listing_fingerprint, usable_names
+from demo_pipeline.store.uploads import listing_fingerprint
 
 _SECONDS_PER_LOOK = 20.0  # for questions to the store; the rest is asked at the next look
 NO_END = (False, 0.0)  # of a run: no person cancelled it, and it ended long ago
@@ -129,7 +129,7 @@ def decide(  # noqa: PLR0917 - what is known, from six places
         settings: of discovery.
     """
     now, requests, kept, unstable = time.time(), list[Request](), dict[str, Seen](), 0
-    usable = usable_names(listed)
+    usable = settled.usable(listed)
     for key, one in listed.items():
         if not (one.is_whole and key in usable) or settled.is_known(key, one.state):
             continue
@@ -175,6 +175,10 @@ class Settled:
             match key.split("/"):
                 case [_, name, file]:
                     self._records[name] = f"{self._records.get(name, '')} {file}"
+
+    def usable(self, names: Iterable[str]) -> set[str]:
+        """Those of the uploads' names that can be ids."""
+        return self._workspace.uploads.usable(names)
 
     def is_known(self, key: str, state: str) -> bool:
         """Whether that was answered yes before."""

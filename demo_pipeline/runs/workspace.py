@@ -39,4 +39,5 @@ class Workspace:
         cache = local_path(settings.cache)
         uploads = open_uploads(settings.uploads, cache, settings.limits)
         store = open_store(settings.store, cache)
+        uploads.is_stored = lambda key: store.published(f"recordings/{key}") is not None
         return cls(settings, uploads, store, local_path(settings.osworld_tasks))

@@ -12,7 +12,7 @@ import logging
 import os
 import tempfile
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -55,6 +55,7 @@ class Uploads:
 
     Attributes:
         objects: for code that only lists.
+        is_stored: whether the store has a demonstration of an id; set by who knows the store.
         copies: whether `open` downloads, so that the first stage keeps a copy of the files.
     """
 
@@ -64,6 +65,7 @@ class Uploads:
         self, objects: Objects, cache: Path | None = None, limits: LimitSettings = DEFAULT_LIMITS
     ) -> None:
         self.objects, self._limits = objects, limits
+        self.is_stored: Callable[[str], bool] = lambda _: False
         self._cache = Folder(cache or _default_cache())
 
     @property
@@ -80,7 +82,7 @@ class Uploads:
             StorageError: the uploads cannot be listed.
         """
         found = sorted(self.objects.by_folder().items())
-        usable = usable_names(name for name, _ in found)
+        usable = self.usable(name for name, _ in found)
         return [_described(name, files) for name, files in found if name in usable]
 
     def find(self, demonstration: str) -> UploadedDemonstration | None:
@@ -91,7 +93,11 @@ class Uploads:
     def misnamed(self) -> list[str]:
         """The visible folders that are refused, since their names cannot be ids: `NAME_RULE`."""
         names = self.objects.folders()
-        return sorted({*names} - usable_names(names))
+        return sorted({*names} - self.usable(names))
+
+    def usable(self, names: Iterable[str]) -> set[str]:
+        """Those of the folders' names that can be ids."""
+        return usable_names(names, self.is_stored)
 
     def listed(self, demonstration: str) -> str | None:
         """The listing fingerprint of the present upload; None when no folder has this id.
@@ -292,12 +298,17 @@ def _unreadable(folder: Path) -> Iterator[Problem]:
             yield Problem("unreadable_file", name, message, remedy=remedy)
 
 
-def usable_names(names: Iterable[str]) -> set[str]:
-    """Those that can be ids; two that differ only by case would be one on Windows and macOS."""
+def usable_names(names: Iterable[str], is_stored: Callable[[str], bool]) -> set[str]:
+    """Those that can be ids; two that differ only by case would be one on Windows and macOS.
+
+    Of such ones the only one that the store has is kept.
+    """
     alike = defaultdict[str, list[str]](list)
     for name in names:
-        alike[name.lower()].append(name)
-    return {same[0] for same in alike.values() if len(same) == 1 and is_safe_id(same[0])}
+        if is_safe_id(name):
+            alike[name.lower()].append(name)
+    kept = (same if len(same) == 1 else [*filter(is_stored, same)] for same in alike.values())
+    return {same[0] for same in kept if len(same) == 1}
 
 
 def _described(name: str, files: Container[str]) -> UploadedDemonstration:

@@ -57,6 +57,7 @@ from demo_pipeline.trajectories.step_effects import (
 from demo_pipeline.trajectories.steps import Step, Steps, build_steps
 
 PROVENANCE_FILE = "provenance.parquet"
+DIFFERING_TREES_FILE = "differing_trees.json"  # for loaders of plain OSWorld-Desktopd
 MODEL_VERSION = "1"
 _LATEST_MS = 2**63  # a column of whole numbers ends there
 COMPLETED, DONE = "completed", "done"
@@ -76,6 +77,7 @@ def build_trajectory(  # noqa: PLR0917 - the stage's inputs, in the order of the
 ) -> dict[str, Any]:
     """Write task.json, steps/, result.json, final_screenshot.png and the two tables.
 
+    differing_trees.json names the steps whose tree differs from the picture, if there are any.
     Actions that no screenshot shows are not steps; they are the rows of hidden_actions.parquet.
 
     Raises:
@@ -110,6 +112,8 @@ def build_trajectory(  # noqa: PLR0917 - the stage's inputs, in the order of the
     ]
     write_provenance(out / PROVENANCE_FILE, rows)
     write_hidden_actions(out, manifest.id, built.hidden.actions)
+    if differing := [row["step_index"] for row in rows if row["tree_agreement"] == "differs"]:
+        dump_json(out / DIFFERING_TREES_FILE, {"steps": differing})
     return _summary(task, result, built, rows)
 
 

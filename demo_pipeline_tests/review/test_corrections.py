@@ -7,8 +7,10 @@ from typing import Any, get_args
 
 import pytest
 
+from demo_pipeline.desktopd.validator import validate_dataset
 from demo_pipeline.exports.record_stages import RECORDS_STAGE
 from demo_pipeline.exports.sft import validate_sft_folder
+from demo_pipeline.problems import errors
 from demo_pipeline.review.review_store import Reviews, subject_of
 from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.stage_runs import build_stage
@@ -166,6 +168,28 @@ def test_the_index_and_the_trajectories_stay_as_recorded(workspace: Workspace) -
     assert any(name.startswith("sft/") for name in changed)
     for name in ("two", "three"):
         assert not {path for path in changed if f"trajectories/{name}/" in path}
+
+
+def test_a_verdict_on_success_is_the_result_in_the_dataset_alone(workspace: Workspace) -> None:
+    before = built(workspace)
+    said = decide(workspace, "outcome", {"success": False})
+    rebuilt(workspace)
+    after, root = built(workspace), Path(workspace.settings.store)
+    result = json.loads((root / "dataset/trajectories/one/result.json").read_bytes())
+    assert (result["success"], bool(result["error_message"])) == (False, True)
+    assert json.loads((root / "trajectories/one/result.json").read_bytes())["success"]
+    index = json.loads(after["dataset/index.json"])
+    assert {one["id"]: one["success"] for one in index["trajectories"]}["one"] is False
+    assert index["failed"] == json.loads(before["dataset/index.json"])["failed"] + 1
+    assert json.loads(after["dataset/metadata.json"])["counts"]["failed"] == index["failed"]
+    assert errors(validate_dataset(root / "dataset")) == []
+    assert workspace.store.verify("dataset") == []
+    steps = [root / kind / "one/steps" for kind in ("dataset/trajectories", "trajectories")]
+    ours, theirs = (folder / "000/screenshot.png" for folder in steps)
+    assert ours.samefile(theirs)
+    decide(workspace, "undo", {"decision": said})
+    rebuilt(workspace)
+    assert built(workspace) == before
 
 
 def test_a_verdict_rebuilds_the_datasets_and_no_record(workspace: Workspace) -> None:

@@ -78,6 +78,9 @@ def test_ids_that_differ_only_by_case_are_refused_until_one_is_renamed(tmp_path)
     uploads = open_uploads(str(tmp_path))
     assert [each.id for each in uploads.list_demonstrations()] == ["other"]
     assert uploads.misnamed() == ["Demo", "demo"]
+    uploads.is_stored = {"demo"}.__contains__
+    assert [each.id for each in uploads.list_demonstrations()] == ["demo", "other"]
+    assert uploads.misnamed() == ["Demo"]
     (tmp_path / "Demo").rename(tmp_path / "second")
     assert uploads.misnamed() == []
     assert [each.id for each in uploads.list_demonstrations()] == ["demo", "other", "second"]

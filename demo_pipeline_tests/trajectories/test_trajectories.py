@@ -19,6 +19,7 @@ from demo_pipeline.observation.frames.screenshots import (
     read_evidence,
     read_frames,
 )
+from demo_pipeline.observation.trees.ui_trees import read_tree_rows
 from demo_pipeline.problems import DemonstrationError, errors
 from demo_pipeline.recording.manifest import RecordingManifest, read_manifest
 from demo_pipeline.settings import TrajectorySettings
@@ -272,6 +273,22 @@ def test_settle_ms_is_copied_from_the_frame(
     build(store, tmp_path / "first")
     rows = read_provenance(tmp_path / "first" / PROVENANCE_FILE, ["settle_ms"])
     assert [row["settle_ms"] for row in rows] == [120.5] * 4
+
+
+def test_steps_whose_tree_differs_from_the_picture_are_named_beside_them(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = ["agrees", "differs", "unknown", "differs"]
+
+    def trees(folder: Path) -> list[dict[str, Any]]:
+        rows = zip(read_tree_rows(folder), said, strict=True)
+        return [{**row, "tree_agreement": one} for row, one in rows]
+
+    monkeypatch.setattr(trajectories, "read_tree_rows", trees)
+    build(store, tmp_path / "first")
+    named = json.loads((tmp_path / "first" / "differing_trees.json").read_bytes())
+    assert named == {"steps": [1, 3]}
+    assert errors(validate_trajectory(tmp_path / "first", "first")) == []
 
 
 def with_leaks(store: Path, out: Path, **changes: Any) -> Path:

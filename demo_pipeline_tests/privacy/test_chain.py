@@ -7,8 +7,12 @@ from typing import Any
 
 import pytest
 
+from demo_pipeline.annotations.annotation_store import open_judged
 from demo_pipeline.privacy import picture_texts as pictures
+from demo_pipeline.runs.export import export_datasets
 from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline.settings import PrivacySettings
+from demo_pipeline.store.errors import MissingOutput, StorageError
 from demo_pipeline_tests.api.test_notebook_store import build_datasets
 from demo_pipeline_tests.privacy.test_secret_fields import holding
 from demo_pipeline_tests.sample_workspace import open_workspace, run_all_stages
@@ -34,8 +38,17 @@ def test_a_redacted_address_is_in_no_dataset(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pictures, "read_lines", lambda *_: [])  # another test reads
-    built(tmp_path, policy="redact")
+    workspace = built(tmp_path, policy="redact")
     store = tmp_path / "store"
+    card = (store / "sft/README.md").read_text()
+    assert "Private data: policy redact" in card
+    assert "email (redact)" in card
+    other = PrivacySettings(policy="redact", words=("Falcon",))
+    with pytest.raises(StorageError, match="other settings of `privacy`"):
+        export_datasets(workspace.store, tmp_path / "out", privacy=other)
+    with pytest.raises(MissingOutput):  # as `annotate` asks for it
+        open_judged(workspace.store, "mail", workspace.reviews, other)
+    assert not (tmp_path / "out").exists()
     assert holding(store, EMAIL) <= PRIVATE
     samples = [json.loads(line) for line in (store / "sft/train.jsonl").read_text().splitlines()]
     assert any("<email>" in json.dumps(sample) for sample in samples)

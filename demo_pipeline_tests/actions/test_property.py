@@ -17,6 +17,7 @@ from demo_pipeline.actions.build_actions import (
     check_action_tables,
     check_event_accounting,
 )
+from demo_pipeline.actions.repair import BORDER_RUN
 from demo_pipeline.recording.events import build_events, check_line_accounting
 from demo_pipeline.settings import ActionSettings
 from demo_pipeline_tests.actions.person import Intent, Person, Recorder, log_of
@@ -162,7 +163,9 @@ def test_drags_without_moves_on_macos_end_at_the_next_pointer_position(
     assert [a.action_type for a in found if a.action_type != "pause"] == ["drag", "click"] * drags
     meant = [truth for truth in person.truth if truth[0] == "drag"]
     for action, truth in zip((a for a in found if a.action_type == "drag"), meant, strict=True):
-        assert (action.x, action.y, action.flags) == (*truth[3:5], ["end_points_only"])
+        assert (action.x, action.y) == truth[3:5]
+        # By chance the start is on the outermost line of all places in so short a log.
+        assert [flag for flag in action.flags if flag != BORDER_RUN] == ["end_points_only"]
         assert (action.end_x, action.end_y) == pytest.approx(truth[5:7], abs=20)
     assert problems == []
 

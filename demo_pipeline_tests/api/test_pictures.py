@@ -97,7 +97,7 @@ class TestSteps:
 
     def test_the_columns_say_which_values_there_are(self, store: dp.NotebookStore) -> None:
         values = store.columns("steps").set_index("column")["values"]
-        assert values["outcome"] == "done, failed, aborted"
+        assert values["outcome"] == "done, failed, aborted, unknown"
         assert values["x"].startswith("≥ 0; with action_type click")
         assert values["reason"] == ""
 

@@ -108,7 +108,7 @@ def test_a_test_expects_the_call_and_a_drag_is_not_tested(tmp_path):
     assert not any((out / "images").iterdir())
     assert "<image>" not in tests[0].prompt
     assert errors(validate_cudag(out)) == []
-    table = pq.read_table(out / "test" / "test.parquet").to_pylist()
+    table = read_lines(out / "test" / "test.jsonl")
     calls = [json.loads(row["expected_action"])["arguments"] for row in table]
     assert calls == [test.expected_action.arguments for test in tests]
 

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import cv2
-import pyarrow as pa
 from pydantic import JsonValue
 
 from demo_pipeline.datasets.dataset_inputs import DatasetInputs
@@ -54,7 +53,6 @@ from demo_pipeline.exports.form import (
     KeptRow,
     Row,
     Source,
-    Table,
     json_text,
 )
 from demo_pipeline.exports.prompts import scroll_rule, system_prompt, tool_schema, units_per_notch
@@ -518,13 +516,6 @@ def _write_conversations(out: Path, told: str) -> None:
             file.write("\n]\n")
 
 
-def _test_table(_settings: DatasetSettings) -> Table:
-    """Of the tests: `load_dataset` gives each call of `test.json` the arguments of all of them."""
-    pair = pa.list_(pa.int64())
-    texts = ("test_id", "screenshot", "prompt", "expected_action", "metadata")
-    return Table(pa.schema([*((name, pa.string()) for name in texts), ("tolerance", pair)]))
-
-
 _CONVERSED = frozenset({Split.TRAIN, Split.VAL, Split.HELD_OUT})
 _TESTED = frozenset({Split.TEST})
 FORM = Form(
@@ -533,7 +524,7 @@ FORM = Form(
     folder="datasets",
     description="A CUDAG dataset: data, train and val as JSONL, test with images. No task and no "
     "demonstration is in two splits.",
-    code_version="21",
+    code_version="22",
     settings=(
         *DRAFT_SETTINGS,
         *("image_mode", "jpeg_quality", "seed", "train_ratio", "val_ratio", "test_ratio"),
@@ -550,7 +541,8 @@ FORM = Form(
             config="default",
         ),
         File("test", "test/test.json", only=_TESTED),
-        File("test_row", "test/test.parquet", _test_table, only=_TESTED, config="test"),
+        # Lines as the other configuration has: a card's configurations share one reader.
+        File("test_row", "test/test.jsonl", only=_TESTED, config="test"),
         File("test_line", RECORD_FILES["test"], only=_TESTED),
     ),
     check="cudag_schema",

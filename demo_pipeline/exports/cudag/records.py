@@ -152,8 +152,8 @@ class RecordDraft(NamedTuple):
         }
         return json.dumps(record, ensure_ascii=False)
 
-    def tests(self) -> dict[str, Any]:
-        """`test`: the record as an entry of `test.json`, and `test_row`: as a row; none of a drag.
+    def tests(self) -> dict[str, str]:
+        """`test`: the record as an entry of `test.json`, and `test_row`: of `test.jsonl`.
 
         `real_coords` is the place of what it expects.
 
@@ -178,7 +178,7 @@ class RecordDraft(NamedTuple):
             "metadata": {**known._asdict(), "start_coords": (0, 0), "person_coords": person},
         }
         texts = {name: json_text(entry[name]) for name in ("expected_action", "metadata")}
-        return {"test": json_text(entry), "test_row": {**entry, **texts}}
+        return {"test": json_text(entry), "test_row": json_text({**entry, **texts})}
 
 
 def record_drafts(made_of: Source, *, absolute: bool = False) -> Iterator[RecordDraft | Excluded]:

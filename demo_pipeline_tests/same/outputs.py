@@ -152,12 +152,18 @@ def bucket_hashes(server: S3Server, url: str) -> dict[str, str]:
 
 
 def _version_hashes(data: dict[str, bytes], output: str, version: str) -> Iterator[tuple[str, str]]:
-    folder = f"versions/{output}/{version}"
+    begin, end = f"versions/{output}/{version}", "/manifest.json"
+    # A version's folder may end with letters of its own commit; those of one version are equal.
+    folder = next(
+        key.removesuffix(end)
+        for key in sorted(data)
+        if key.startswith((f"{begin}-", f"{begin}/")) and key.endswith(end)
+    )
     content = f"{folder}/content/"
     yield from (
         (key.removeprefix(content), _digest(data[key])) for key in data if key.startswith(content)
     )
-    links = json.loads(data[f"{folder}/manifest.json"])["links"]
+    links = json.loads(data[folder + end]).get("links", {})
     for path, link in links.items():
         for rest, digest in _version_hashes(data, link["output"], link["version"]):
             yield f"{path}/{rest}", digest

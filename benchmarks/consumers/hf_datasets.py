@@ -36,7 +36,8 @@ def main() -> None:
     root = cudag(export)
     chats = sum(len(lines_of(path)) for path in (export / "messages").glob("*.jsonl"))
     samples = len(lines_of(export / "sft/samples.jsonl"))
-    records, tests = len(lines_of(root / "data.jsonl")), chats - len(lines_of(root / "data.jsonl"))
+    # A drag is a record of the split and no test.
+    records, tests = (len(lines_of(root / name)) for name in ("data.jsonl", "test/test.jsonl"))
     index = len(list((export / "dataset/trajectories").iterdir()))
     row("dataset (trajectories)", index, count(str(export / "dataset"), "trajectories"))
     row("sft", samples, count(str(export / "sft"), "default"))

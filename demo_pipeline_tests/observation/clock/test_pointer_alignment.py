@@ -103,6 +103,45 @@ def test_a_list_that_moves_by_itself_is_no_clock() -> None:
     assert clock_from_pointer(changes, track, documented_clock(START_MS), [1.0], 3.5) is None
 
 
+@pytest.mark.parametrize("scale", [1.0, 1.75])
+def test_redraws_of_the_whole_screen_are_no_clock(scale: float) -> None:
+    """It does so 0.8 s after each move, and confirms it then, wherever the pointer was."""
+    numbers = np.cumsum([1, 1, 3, 1, 4, 2, 1, 1, 5, 3, 2, 1, 6, 1, 2, 3, 1, 1, 4, 2]) + 60
+    changes: Any = ChangeMap()
+    for number in range(8 * FPS):
+        late = number - round(0.8 * FPS)
+        luma = np.full((ROWS, COLUMNS), 250 * (np.searchsorted(numbers, late, "right") % 2))
+        changes.add(_Picture(number * FRAME_S, luma.astype(np.uint8)))
+    track = track_of(numbers * FRAME_S - 0.01)
+    assert clock_from_pointer(changes, track, documented_clock(START_MS), [scale], 3.5) is None
+
+
+@pytest.mark.parametrize("repeated", [False, True])
+@pytest.mark.parametrize("scale", [1.0, 1.25, 1.5, 2.0])
+def test_the_pictures_tell_the_scale_also_where_the_documents_do_not(
+    scale: float, *, repeated: bool
+) -> None:
+    """Some thirty moves, most of the screen drawn anew four times, and frames that repeat."""
+    changes: Any = ChangeMap()
+    shown, end = 0.0, 5.0 if repeated else 3.5
+    for number in range(8 * FPS):
+        time = number * FRAME_S
+        shown = shown if repeated and number % 2 else time
+        x, y = path_at(min(max(shown, 2.0), end) + 1.2)
+        luma = np.zeros((ROWS, COLUMNS), np.uint8)
+        luma[:, 80:] = 200 * (int(shown / 1.7) % 2)
+        row, column = int(y // SAMPLE_STEP), int(x // SAMPLE_STEP)
+        luma[row : row + 4, column : column + 4] = 100
+        changes.add(_Picture(time, luma))
+    track = track_of(np.arange(3.2, end + 1.2, 0.02))
+    logged = PointerTrack(track.times, track.x / scale, track.y / scale)
+    scales = [1.0, 2.0, 1.5, 1.25, 1.75]
+    clock = clock_from_pointer(changes, logged, documented_clock(START_MS), scales, 3.5)
+    assert clock is not None
+    assert clock.event_scale == scale
+    assert abs(clock.documented_offset_ms - 1200) <= clock.uncertainty_ms
+
+
 def test_a_stretch_that_contradicts_the_clock_of_those_before_counts() -> None:
     """The search looked at 30 seconds; the last ten of them are 0.2 seconds further off."""
     changes = film(0, 30, jump_s=0.2)

@@ -187,8 +187,17 @@ class _Finder:
         for moved in reversed(earlier[:-1]):
             if high < time + moved <= end and self.filmed:
                 return ClockStep(item.event_index, time, moved, time + moved - high)
-        gap = self._usual_gap() if self._goes_on(position) else APART_MS
+        if self._is_twin(position):
+            gap = 0
+        else:
+            gap = self._usual_gap() if self._goes_on(position) else APART_MS
         return ClockStep(item.event_index, time, high + gap - time, gap)
+
+    def _is_twin(self, position: int) -> bool:
+        """Whether a second hook wrote the line before once more; a wheel turns alike twice."""
+        pair = self.inputs[position - 1 : position + 1]
+        told = {(item.event, item.x, item.y, item.button, item.key) for item in pair}
+        return len(told) == 1 and pair[0].event != EventType.MOUSEWHEEL
 
     def _usual_gap(self) -> int:
         moves = [item.time_ms for item in self.inputs if item.event == MOUSEMOVE]

@@ -252,7 +252,7 @@ class HiddenReason(StrEnum):
     `before_video`: it began before the first frame.
     `after_video`: it began after the last frame.
     `undecodable`: no frame before it could be decoded.
-    `unknown_time`: the recorder's clock was set before it, and the video does not show by how much.
+    `unknown_time`: the recorder's clock was set, and the video does not show when the action was.
     `unclear_scroll`: neither the log nor the video tells in what unit the wheel's deltas are.
     """
 

@@ -51,6 +51,17 @@ def test_a_step_before_any_line_changes_no_action(step_ms: int) -> None:
         assert all(abs(step.moved_ms + step_ms) <= 1500 for step in steps)
 
 
+@pytest.mark.parametrize("step_ms", [-3_600_000, -800, 2_400_000])
+def test_a_step_between_the_lines_of_two_hooks_makes_no_second_action(step_ms: int) -> None:
+    """Each line is there twice, but for the keys."""
+    lines = [line for line in WORK for _ in range(2 if "key" not in line["data"] else 1)]
+    for at in range(1, 2 * REST, 2):
+        moved = [{**one, "time": one["time"] + step_ms * (n >= at)} for n, one in enumerate(lines)]
+        steps, actions = read(moved)
+        assert [step.line for step in steps] == [at + 1]
+        assert actions == ["click", "drag", "type"], at
+
+
 def test_a_step_is_told_with_its_line() -> None:
     steps, _ = read(stepped(20, -3_600_000))
     [problem] = clock_step_problems(steps)

@@ -76,8 +76,7 @@ def calibrate(
     sure, in a long recording some seconds at its end (how the clock drifts), and up to four parts
     (whether it holds). All that the choice of frames depends on is known before the decode pass.
     `path` has the positions of the pointer in the log, `presses` those of pressed buttons, `keys`
-    the epoch milliseconds of keys that type, `steps` those of the recorder's clock: the clock is
-    found in what is before them, and a shift for what is after each.
+    the epoch milliseconds of keys that type, `steps` those of the recorder's clock.
 
     Raises:
         DemonstrationError: nothing shows how the log's coordinates map to the video.
@@ -103,6 +102,7 @@ def calibrate(
     if steps:
         tried = screen.candidates if pictured is None else [pictured.event_scale]
         clock = find_shifts(video, clock, tried, steps, inputs)
+        pictured = clock if clock.method == "pixels" else pictured
         even = inputs.shifted(clock.shifts)
         search = ClockSearch(video, even.track, even.keys)
     shown = clock if clock.method == "typing" else pictured

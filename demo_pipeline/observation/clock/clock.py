@@ -24,14 +24,22 @@ DECIMALS = 6  # of seconds and of epoch milliseconds that are written: microseco
 ClockMethod = Literal["ffmpeg_start", "pixels", "typing", "click_onsets", "meta_timestamp"]
 
 
+# A shift to before or after every film: when the events were is not known.
+NEVER_MS = 24 * 3600 * 1000.0
+
+
 class ClockShift(NamedTuple):
     """Where the recorder's clock was set: event times from `from_ms` on are later by `shift_ms`."""
 
     from_ms: float
     shift_ms: float
 
+    @property
+    def is_known(self) -> bool:
+        """Whether the film told by how much."""
+        return abs(self.shift_ms) < NEVER_MS
 
-NEVER_MS = 24 * 3600 * 1000.0  # a shift to after every film: when the events were is not known
+
 _BEFORE_MS = 0.5  # event times are whole milliseconds
 
 
@@ -73,8 +81,8 @@ class Clock:
         return event_ms + shift_ms
 
     def is_known(self, event_ms: float) -> bool:
-        """Whether it is known when an event was: false after a step of which no picture tells."""
-        return self.elapsed_ms(event_ms) < event_ms + NEVER_MS
+        """Whether it is known when an event was: not beside a step of which no picture tells."""
+        return abs(self.elapsed_ms(event_ms) - event_ms) < NEVER_MS
 
     def event_time(self, video_s: float) -> float:
         """Event time in epoch milliseconds of a video time in seconds.

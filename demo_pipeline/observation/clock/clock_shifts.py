@@ -50,7 +50,7 @@ def _shifted(times: Floats, shifts: Sequence[ClockShift]) -> Floats:
     """Times with their shifts; infinite where that is not known."""
     found = times.copy()
     for shift in shifts:
-        known = np.inf if shift.shift_ms == NEVER_MS else shift.shift_ms
+        known = shift.shift_ms if shift.is_known else np.inf
         found[times >= shift.from_ms] = times[times >= shift.from_ms] + known
     return found
 
@@ -64,6 +64,9 @@ def find_shifts(
 ) -> Clock:
     """The clock with a shift for each step, as unsure as the least sure of them.
 
+    Where nothing but meta.json tells the clock before the first step and the film shows a later
+    part, that one tells it, and what is before the first step is not known.
+
     Args:
         video: of the recording.
         clock: of the events before the first step.
@@ -72,7 +75,10 @@ def find_shifts(
         inputs: of the whole log.
     """
     shifts: list[ClockShift] = []
-    known, uncertainty_ms, lowest = {0: 0.0}, clock.uncertainty_ms, 0.0
+    is_shown = clock.method != "meta_timestamp"
+    known, lowest = {0: 0.0} if is_shown else {}, 0.0
+    slack_ms = SLACK_MS if is_shown else SLACK_MS + clock.uncertainty_ms
+    told: list[Clock] = [clock] if is_shown else []
     ends = [*(step.from_ms for step in steps[1:]), float("inf")]
     last_ms = max(inputs.track.times[-1:].max(initial=0), inputs.keys.max(initial=0))
     highest = clock.event_time(float(video.times[-1])) - float(last_ms)
@@ -82,15 +88,20 @@ def find_shifts(
         shift_ms = known.get(step.moved_ms)
         if shift_ms is None:
             own = inputs.between(step.from_ms, until)
-            bounds = (lowest, max(lowest, min(highest, lowest + MOST_MS)))
+            upper = max(lowest, min(highest, lowest + MOST_MS))
+            bounds = (lowest - slack_ms, upper + slack_ms)
             found = _found(video, clock, scales, own, bounds)
             if found is not None:
                 shift_ms = round(clock.origin_ms - found.origin_ms, 3)
-                uncertainty_ms = max(uncertainty_ms, found.uncertainty_ms)
+                told.append(found)
         shifts.append(ClockShift(step.from_ms, NEVER_MS if shift_ms is None else shift_ms))
         if shift_ms is not None:
             known[step.moved_ms] = lowest = shift_ms
-    return replace(clock, shifts=tuple(shifts), uncertainty_ms=uncertainty_ms)
+    if not is_shown and told:
+        shifts.insert(0, ClockShift(0.0, -NEVER_MS))
+        clock = replace(told[0], origin_ms=clock.origin_ms, documented_offset_ms=0.0)
+    unsure_ms = max((one.uncertainty_ms for one in told), default=clock.uncertainty_ms)
+    return replace(clock, shifts=tuple(shifts), uncertainty_ms=unsure_ms)
 
 
 def _found(
@@ -101,7 +112,7 @@ def _found(
     bounds: tuple[float, float],
 ) -> Clock | None:
     """The clock that the pictures show for events that are later by a shift within the bounds."""
-    low, high = bounds[0] - SLACK_MS, bounds[1] + SLACK_MS
+    low, high = bounds
     middle = (low + high) / 2
     reference = replace(clock, origin_ms=clock.origin_ms - middle)
     search_s = max(LEAST_MS, (high - low) / 2) / 1000

@@ -36,7 +36,6 @@ from demo_pipeline.files.recording_files import VIDEO_FILE
 from demo_pipeline.files.system_errors import raise_system_trouble
 from demo_pipeline.observation.clock.calibrate import Calibration, calibrate
 from demo_pipeline.observation.clock.canvas import CANVAS_SIZE, fit_canvas
-from demo_pipeline.observation.clock.clock import NEVER_MS
 from demo_pipeline.observation.clock.clock_evidence import typed_keys
 from demo_pipeline.observation.clock.screen_changes import find_screen_parts, needs_search
 from demo_pipeline.observation.frames.decode_pass import DecodeResult, run_decode_pass
@@ -279,7 +278,7 @@ def _summary(
         "frames_decoded": observed.decoded,
         "clock": f"{clock.method}: {clock.documented_offset_ms:+.0f} ms against meta.timestamp, "
         f"± {clock.uncertainty_ms:.0f} ms",
-        "clock_shifts": ["unknown" if s.shift_ms == NEVER_MS else s.shift_ms for s in clock.shifts],
+        "clock_shifts": [s.shift_ms if s.is_known else "unknown" for s in clock.shifts],
         "screen_parts": len(calibration.screen),
         "canvas": f"{canvas.video_width}x{canvas.video_height} "
         f"x {canvas.scale:.4f} + ({canvas.pad_x}, {canvas.pad_y})",
@@ -382,7 +381,7 @@ def check_frames_present(folder: Path) -> list[Problem]:
     if not rows:
         return []
     indexes = ", ".join(str(row["action_index"]) for row in rows[:10])
-    unknown = any(shift.shift_ms == NEVER_MS for shift in read_evidence(folder).clock.shifts)
+    unknown = not all(shift.is_known for shift in read_evidence(folder).clock.shifts)
     since = ", or not when they were, since the recorder's clock was set" if unknown else ""
     message = (
         f"{len(rows)} actions have no frame (actions {indexes}): the video does not show the "

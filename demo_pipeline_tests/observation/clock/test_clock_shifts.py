@@ -3,6 +3,7 @@
 import json
 import shutil
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -29,10 +30,10 @@ def filmed(tmp_path_factory: pytest.TempPathFactory) -> Filmed:
     return folder, write_recording(folder, STORY, replace(SMALL, video=USUAL))
 
 
-def stepped(root: Path, filmed: Filmed, at_ms: float, step_ms: int) -> Observed:
+def stepped(root: Path, filmed: Filmed, at_ms: float, step_ms: int, late_ms: int = 0) -> Observed:
     """The recording with a clock that is set by `step_ms` at a time, as it would be observed.
 
-    Its evidence has the clock that was not set, by which the truth's times are.
+    Its film begins `late_ms` after the time in meta.json.
     """
     source, truth = filmed
     folder = root / "uploads" / "demo"
@@ -42,6 +43,9 @@ def stepped(root: Path, filmed: Filmed, at_ms: float, step_ms: int) -> Observed:
         line["time"] += step_ms * (line["time"] >= at_ms)
     text = "".join(json.dumps(line) + "\n" for line in lines)
     (folder / "input_log.jsonl").write_text(text)
+    meta = json.loads((folder / "meta.json").read_text())
+    began = datetime.fromtimestamp((truth.timestamp_ms - late_ms) / 1000, UTC)
+    (folder / "meta.json").write_text(json.dumps({**meta, "timestamp": began.isoformat()}))
     return observe(folder, root / "store", truth)
 
 
@@ -71,6 +75,25 @@ def test_actions_and_pictures_are_those_of_the_recording(
     )
     assert passes.call_count == 1
     assert check_frames_present(observed.out / "screenshots") == []
+
+
+def test_a_step_before_the_film_tells_the_clock_costs_only_what_is_before_it(
+    tmp_path: Path, filmed: Filmed
+) -> None:
+    """Right after the first press: the film, 1.7 s late, tells the clock of what follows."""
+    truth = filmed[1]
+    observed = stepped(tmp_path, filmed, truth.actions[0].press_ms + 1, -3_600_000, late_ms=1700)
+    clock = observed.evidence.clock
+    assert [row["file"] is None for row in observed.rows] == [True] + 7 * [False]
+    assert not clock.is_known(observed.actions[0].press_ms)
+    for action, true in zip(observed.actions[1:], truth.actions[1:], strict=True):
+        off_ms = clock.elapsed_ms(action.press_ms) - clock.origin_ms
+        assert off_ms == pytest.approx(true.press_ms - truth.timestamp_ms, abs=clock.uncertainty_ms)
+    assert clock.uncertainty_ms < 50
+    rule = replace(clock, shifts=(), origin_ms=truth.timestamp_ms)
+    evidence = observed.evidence.model_copy(update={"clock": rule})
+    later = replace(truth, actions=truth.actions[1:])
+    check_pictures(replace(observed, evidence=evidence, truth=later, rows=observed.rows[1:]))
 
 
 def test_what_the_film_does_not_tell_is_left_out(tmp_path: Path, filmed: Filmed) -> None:

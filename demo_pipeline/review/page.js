@@ -715,13 +715,22 @@ async function showFilm(time) {
   return seek(Math.max(0, place));
 }
 
+const TRIES = 10;
+let sought = null;  // the frame that was asked for, until it is shown
+
 function seek(place) {
   const { frames } = state, pts = frames[Math.max(0, Math.min(place, frames.length - 1))];
   const next = frames.find((other) => other > pts) ?? pts + 0.04;
-  // The middle of a frame's time, so that rounding leads to no neighbour.
-  const go = () => { film.currentTime = (pts + next) / 2; };
-  if (film.readyState) go();
-  else film.addEventListener("loadedmetadata", go, { once: true });  // before, it may get lost
+  const mine = sought = { pts, next };
+  // The middle of a frame's time, so that rounding leads to no neighbour. On a busy machine a seek may
+  // end without its frame: it is asked for again.
+  const go = (tries) => {
+    if (sought !== mine || !state.film) return;
+    if (tries === TRIES || !film.seeking) film.currentTime = (pts + next) / 2;
+    if (tries) setTimeout(go, 1000, tries - 1);
+  };
+  if (film.readyState) go(TRIES);
+  else film.addEventListener("loadedmetadata", () => go(TRIES), { once: true });  // before, it may get lost
   state.filmTime = pts;
   draw();
 }
@@ -730,6 +739,7 @@ function seek(place) {
 let presented = null;
 function onFrame(_now, { mediaTime }) {
   presented = mediaTime;
+  if (sought && mediaTime > sought.pts - 0.001 && mediaTime < sought.next) sought = null;
   showFrame();
   film.requestVideoFrameCallback(onFrame);
 }
@@ -752,6 +762,7 @@ function toggleFilm() {
 
 async function play() {
   if (!state.film) await toggleFilm();
+  sought = null;
   if (film.paused) film.play().catch(() => {}); else film.pause();
 }
 film.onplay = film.onpause = () => { $("play").textContent = film.paused ? "▶" : "❚❚"; };

@@ -61,12 +61,9 @@ def ui(
     """Open Dagster's UI over the project, with its sensors: new recordings are processed."""
     home = set_dagster_home()
     own = project_root() / "workspace.yaml"
-    with (
-        dagster_instance(
-            home
-        ),  # daemon and webserver both make the databases of a new home, and meet
-        as_file(files("demo_pipeline") / "project" / "workspace.yaml") as shipped,
-    ):
+    with dagster_instance(home):
+        pass  # made once: daemon and webserver would both make the databases of a new home
+    with as_file(files("demo_pipeline") / "project" / "workspace.yaml") as shipped:
         workspace = own if own.is_file() else shipped
     os.chdir(project_home())  # Dagster leaves folders where it starts
     command = [sys.executable, "-m", "dagster", "dev", "-w", str(workspace)]

@@ -29,16 +29,16 @@ from benchmarks.pieces import (  # noqa: E402
     stages_piece,
     straightforward_piece,
 )
-from demo_pipeline.files.processes import save_memory  # noqa: E402
-from demo_pipeline_tests.simulator.busy_recording import (  # noqa: E402
+from benchmarks.recordings.busy_recording import (  # noqa: E402
     BusyOptions,
     busy_recording,
 )
-from demo_pipeline_tests.simulator.long_recording import (  # noqa: E402
+from benchmarks.recordings.long_recording import (  # noqa: E402
     light_video,
     long_recording,
     usual_video,
 )
+from demo_pipeline.files.processes import save_memory  # noqa: E402
 
 NAME = "long"
 DECODE, TO_TRAJECTORIES, ALL_STAGES = "plain decode", "to trajectories", "all stages"

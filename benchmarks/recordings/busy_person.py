@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, TextIO
 
-from demo_pipeline_tests.simulator.busy_screen import ROW, SIDE, TITLE, BusyScreen, BusyWindow
+from benchmarks.recordings.busy_screen import ROW, SIDE, TITLE, BusyScreen, BusyWindow
 from demo_pipeline_tests.simulator.desktop import Box
 from demo_pipeline_tests.simulator.keys import key_name
 from demo_pipeline_tests.simulator.trees import node

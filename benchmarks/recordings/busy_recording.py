@@ -12,8 +12,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from demo_pipeline_tests.simulator.busy_person import BUSY_FPS, START_MS, BusyPerson
-from demo_pipeline_tests.simulator.busy_screen import BusyScreen
+from benchmarks.recordings.busy_person import BUSY_FPS, START_MS, BusyPerson
+from benchmarks.recordings.busy_screen import BusyScreen
 from demo_pipeline_tests.simulator.frame_numbers import stamp
 from demo_pipeline_tests.simulator.video import TICKS, VideoOptions, encode
 

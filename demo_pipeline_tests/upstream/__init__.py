@@ -1,1 +1,0 @@
-"""Behaviour of Dagster that this project relies on; a failure here means: read its changelog."""

@@ -415,7 +415,8 @@ class _Envelope(msgspec.Struct):
 # Python writes a lone half of a surrogate pair so, as an escape or as three bytes; no JSON decoder
 # of Unicode text accepts either.
 _HALF = re.compile(
-    rb'"(actual_char|key)"\s*:\s*"(?:\\u(d[89a-f][0-9a-f]{2})|(\xed[\xa0-\xbf][\x80-\xbf]))"',
+    rb'"(actual_char|key)"\s*:\s*"(?:\\u(d[89a-f][0-9a-f]{2})|(\xed[\xa0-\xbf][\x80-\xbf]))"'
+    rb'(?:\s*,\s*"actual_char"\s*:\s*null)?',
     re.IGNORECASE,
 )
 _NO_DATA = _Data()
@@ -470,7 +471,7 @@ def _decode_any(number: int, offset: int, line: bytes, scale: TimeScale) -> Even
     """The event of any line (without its line end). Raises `_LineError` with the reason if none."""
     if not line.strip():
         raise _LineError("blank_line", "line is blank")
-    _check_utf8(_HALF.sub(b"", line, count=1))
+    _check_utf8(_HALF.sub(b"", line))
     try:
         return _decode_event(number, offset, line, scale)
     except RecursionError:
@@ -484,7 +485,7 @@ def _decode_any(number: int, offset: int, line: bytes, scale: TimeScale) -> Even
 
 def _decode_event(number: int, offset: int, line: bytes, scale: TimeScale) -> Event:
     try:
-        parsed = _decode_line(_HALF.sub(_as_unit, line, count=1))
+        parsed = _decode_line(_HALF.sub(_as_unit, line))
     except msgspec.ValidationError as error:
         return _undocumented_event(number, offset, line, scale, str(error))
     except msgspec.DecodeError as error:

@@ -35,7 +35,6 @@ from demo_pipeline.store.versions import OutputDamage
 
 LOW_BYTES = 5 * 10**9  # free space below which a check warns: some hours of recordings
 VERY_LOW_BYTES = 10**9  # below which a run is likely to fail
-LEFTOVER_SECONDS = 86_400.0  # no stage takes a day
 _PACKAGES = ("dagster", "av", "opencv-python-headless", "pyarrow", "duckdb", "pandas", "botocore")
 _GIGABYTE = 1e9
 _MOST_HIDDEN = 1000  # objects that are read
@@ -223,7 +222,7 @@ def _quarantine(workspace: Workspace) -> Finding:
 
 
 def _leftovers(workspace: Workspace) -> Finding:
-    count = len(workspace.store.abandoned(LEFTOVER_SECONDS))
+    count = len(workspace.store.local.abandoned())
     if not count:
         return healthy("leftovers", "nothing unfinished is left over", leftovers=0)
     message = f"{count} directories of processes that died; `demo-pipeline prune` removes them"

@@ -119,7 +119,12 @@ class Bucket:
         url: of the bucket and the prefix.
         cache: the folder that outputs of this bucket are built and read in, laid out like a store
             in a folder; it may be removed whenever nothing runs.
+
+    Attributes:
+        tops: as of a `Folder`.
     """
+
+    tops = (VERSIONS, "retired/")  # the latter by older versions
 
     def __init__(self, url: str, cache: Path) -> None:
         self._bucket, self._prefix = bucket_of(url)
@@ -331,15 +336,6 @@ class Bucket:
         """The bytes of a version's manifest; None without one."""
         return self.read(f"{VERSIONS}{at}/{MANIFEST}")
 
-    def exists(self, at: str) -> bool:
-        """Whether the manifest of a version is there."""
-        return self.head(f"{VERSIONS}{at}/{MANIFEST}") is not None
-
-    def is_whole(self, version: Version) -> bool:
-        """The manifest is trusted: it was written after every file."""
-        del version
-        return True
-
     def sizes(self, at: str) -> dict[str, int | None]:
         """Path → bytes of every file in the content of a version."""
         prefix = f"{VERSIONS}{at}/{CONTENT}/"
@@ -381,15 +377,11 @@ class Bucket:
     def discard(self, at: str) -> None:
         """Remove a version, its manifest first."""
         self.delete(f"{VERSIONS}{at}/{MANIFEST}")
-        self._delete_all(f"{VERSIONS}{at}/{CONTENT}/")
+        self.delete_all(f"{VERSIONS}{at}/{CONTENT}")
 
-    def erase(self, output: str) -> bool:
-        """Remove all that carries the name of an output but its pointer; whether there was any."""
-        tops = (f"{VERSIONS}{output}/", f"retired/{output}/")  # marks of older stores
-        return any(list(map(self._delete_all, tops)))
-
-    def _delete_all(self, prefix: str) -> bool:
-        keys = [info.key for info in self.listing(prefix)]
+    def delete_all(self, key: str) -> bool:
+        """Remove all objects in a folder; returns whether there was any."""
+        keys = [info.key for info in self.listing(f"{key}/")]
         in_parallel(self.delete, keys)
         return bool(keys)
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from itertools import accumulate
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
@@ -26,11 +27,9 @@ from demo_pipeline.store.versions import (
     VERSION_LENGTH,
     FileEntry,
     LinkEntry,
-    Manifest,
     Staging,
     Version,
     is_place,
-    parse_manifest,
     walk_files,
 )
 
@@ -38,9 +37,7 @@ _VERSIONS, _STAGING = ".versions", ".staging"
 _LOCKS = ".locks"  # of older stores
 _MANY = 1000  # files that are synced by one call for the file system
 _ATTEMPTS = 100  # of what fails only when another process removes an empty folder meanwhile
-_SECONDS_TO_LOCK = 60.0  # a draft this old that nobody holds is of a process that died
 _Result = TypeVar("_Result")
-_Take = Callable[[Path, Path], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +62,12 @@ class Folder:
 
     Args:
         root: listing requires it; the first write creates it, for its owner alone.
+
+    Attributes:
+        tops: the keys of what is named by outputs begin with these, but those of pointers.
     """
+
+    tops = (f"{_VERSIONS}/", f"{_STAGING}/")
 
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()
@@ -85,55 +87,51 @@ class Folder:
         Raises:
             StorageError: there is no root, or the folder cannot be listed.
         """
-        for name in self.names(prefix):
-            info = self._info(f"{prefix}{name}")
-            path = f"{self.root}/{prefix}{name}"
-            if info:
+        for name in self._names(prefix):
+            path = self.root / f"{prefix}{name}"
+            if info := self.head(f"{prefix}{name}"):
                 yield info
-            elif os.path.isdir(path) and not os.path.islink(path):  # noqa: PTH112, PTH114 - many
+            elif path.is_dir() and not path.is_symlink():
                 with suppress(StorageError):
                     yield from self.listing(f"{prefix}{name}/")
 
     def folders(self, prefix: str = "") -> list[str]:
-        """The names of the visible folders directly under a folder; see `is_folder`, `listing`."""
-        return [name for name in self.names(prefix) if self.is_folder(f"{prefix}{name}")]
-
-    def is_folder(self, name: str) -> bool:
-        """Whether this is a folder, or cannot be examined, such as a link to itself."""
-        try:
-            return stat.S_ISDIR((self._existing() / name).stat().st_mode)
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        except OSError:
-            return True
+        """The names of the visible folders directly under a folder; raises as `listing`."""
+        return [name for name in self._names(prefix) if (self.root / f"{prefix}{name}").is_dir()]
 
     def files(self, folder: str) -> dict[str, ObjectInfo] | None:
         """The files directly in a folder by their names; None without the folder.
 
-        A link to a folder is followed, but not out of the root.
-
-        Raises:
-            StorageError: there is no root, or the folder cannot be listed.
+        A link to a folder is followed, but not out of the root. In a folder that cannot be listed
+        there are none. Raises `StorageError` when there is no root.
         """
-        if not self.is_folder(folder):
+        if not (self._existing() / folder).is_dir():
             return None
-        found = ((name, self._info(f"{folder}/{name}")) for name in self.names(folder))
-        return {name: info for name, info in found if info}
+        with suppress(StorageError):
+            found = ((name, self.head(f"{folder}/{name}")) for name in self._names(folder))
+            return {name: info for name, info in found if info}
+        return {}
 
     def by_folder(self) -> dict[str, dict[str, ObjectInfo]]:
-        """The `files` of each of `folders`; none of one that cannot be listed."""
-        found = dict[str, dict[str, ObjectInfo]]()
-        for name in self.folders():
-            found[name] = {}
-            with suppress(StorageError):
-                found[name] = self.files(name) or {}
-        return found
+        """The `files` of each of `folders`."""
+        return {name: self.files(name) or {} for name in self.folders()}
 
     def head(self, key: str) -> ObjectInfo | None:
-        """The file as it is now; None when it does not exist."""
-        with suppress(FileNotFoundError), self._opened(key) as file:
-            return _described(key, os.fstat(file.fileno()))
-        return None
+        """The plain file as it is now; None for anything else.
+
+        Raises:
+            StorageError: a folder above it may not be read.
+        """
+        try:
+            status = (self.root / key).stat()
+        except PermissionError:
+            raise StorageError(_forbidden(key)) from None
+        except (OSError, ValueError):  # missing, a loop of links, or no name that a file may have
+            return None
+        if not stat.S_ISREG(status.st_mode) or not self.holds(key):
+            return None
+        etag = f"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}"
+        return ObjectInfo(key, status.st_size, etag, status.st_mtime)
 
     def read(self, key: str) -> bytes | None:
         """A small file's bytes; None when it does not exist."""
@@ -149,13 +147,13 @@ class Folder:
         """
         with suppress(FileNotFoundError), self._opened(key) as file, dest.open("wb") as out:
             shutil.copyfileobj(file, out)
-            if _described(key, os.fstat(file.fileno())).etag == etag:
-                return
-        raise ObjectChangedError(f"{key!r} is not the file that was listed any more")
+        now = self.head(key)
+        if now is None or now.etag != etag:
+            raise ObjectChangedError(f"{key!r} is not the file that was listed any more")
 
     def put(self, key: str, data: bytes | Path) -> None:
         """Write or replace a file; readers see the old bytes or the new."""
-        self._write(key, data, Path.replace)
+        self._write(key, data)
 
     def add(self, key: str, data: bytes) -> bool:
         """Write a file unless there is one; returns whether this call wrote it."""
@@ -165,16 +163,13 @@ class Folder:
             return False
         return True
 
-    def _write(self, key: str, data: bytes | Path, take: _Take) -> None:
-        if not _is_plain(key):
-            raise StorageError(f"{key!r} cannot be a key in a folder")
+    def _write(
+        self, key: str, data: bytes | Path, take: Callable[[Path, Path], object] | None = None
+    ) -> None:
         path = self.root / key
         try:
             with self.incoming(path, key.rpartition("/")[0], take) as draft:
-                if isinstance(data, bytes):
-                    draft.write_bytes(data)
-                else:
-                    shutil.copyfile(data, draft)
+                draft.write_bytes(data if isinstance(data, bytes) else data.read_bytes())
                 sync(draft)
             sync(path.parent)
         except FileExistsError:
@@ -184,63 +179,52 @@ class Folder:
             raise StorageError(f"{path.name}: could not be written: {reason}") from None
 
     def delete(self, key: str) -> None:
-        """Remove a file or an empty folder, if it exists, and the folders that are empty then."""
+        """Remove a file, if it exists, and the folders that are empty then."""
         path = self.root / key
-        if _is_plain(key) and path.is_file():
+        if path.is_symlink() or path.is_file():
             path.unlink(missing_ok=True)
             with suppress(FileNotFoundError):
                 sync(path.parent)
-        self._tidy(path if path.is_dir() else path.parent)
+        self._tidy(path)
+
+    def delete_all(self, key: str) -> bool:
+        """Remove a folder with all in it, a file or a link; returns whether it was there."""
+        path = self.root / key
+        found = os.path.lexists(path)
+        remove_tree(path)
+        self._tidy(path)
+        return found
 
     @contextmanager
     def _opened(self, key: str) -> Iterator[BinaryIO]:
-        """The file of a key.
-
-        Raises:
-            FileNotFoundError: the key is not a file's; a link to itself is none.
-            StorageError: the file, or a folder above it, may not be read.
-        """
-        path = self.root / key
+        """The file of a key. Raises `FileNotFoundError` where `head` gives None, or as `head`."""
+        if self.head(key) is None:
+            raise FileNotFoundError(key)
         try:
-            if not (_is_plain(key) and self._holds(path) and path.is_file()):
-                raise FileNotFoundError(key)
-            file = path.open("rb")
-        except (IsADirectoryError, NotADirectoryError):
-            raise FileNotFoundError(key) from None
+            file = (self.root / key).open("rb")
         except PermissionError:
-            raise StorageError(f"{key!r}: cannot be read; check its permissions") from None
+            raise StorageError(_forbidden(key)) from None
         with file:
             yield file
 
-    def _info(self, key: str) -> ObjectInfo | None:
-        """The plain file of a key; None for anything else, and for a link out of the root."""
-        path = self.root / key
+    def holds(self, key: str) -> bool:
+        """Whether a key consists of visible names, and no link in it leads out of the root."""
+        parts = key.split("/")
+        if "\0" in key or not all(part and part[0] != "." for part in parts):
+            return False
+        places = accumulate(parts, "{}/{}".format)
+        if not any(os.path.islink(f"{self.root}/{place}") for place in places):  # noqa: PTH114
+            return True
         try:
-            status = path.stat()
-            if stat.S_ISREG(status.st_mode) and not self.leaves(path):
-                return _described(key, status)
-        except OSError:  # removed meanwhile
-            pass
-        return None
-
-    def leaves(self, path: Path) -> bool:
-        """Whether a path below the root is a link to somewhere outside it, or to itself."""
-        try:
-            return path.is_symlink() and not self._holds(path)
-        except OSError:  # of its folder: who opens it reports that
+            return (self.root / key).resolve().is_relative_to(self.root.resolve())
+        except (OSError, RuntimeError):  # a loop of links
             return False
 
-    def names(self, folder: str = "") -> list[str]:
-        """The visible names in a folder inside the root, sorted.
-
-        Raises:
-            StorageError: there is no root, or the folder cannot be listed.
-        """
-        folder = folder.rstrip("/")
-        path = self._existing() / folder
+    def _names(self, folder: str) -> list[str]:
+        """The visible names in a folder inside the root, sorted; raises as `listing`."""
+        path, folder = self._existing() / folder, folder.rstrip("/")
         try:
-            inside = (not folder or _is_plain(folder)) and self._holds(path)
-            names = os.listdir(path) if inside else []  # noqa: PTH208 - many
+            names = os.listdir(path) if not folder or self.holds(folder) else []  # noqa: PTH208
             return sorted(name for name in names if name[0] != ".")
         except (FileNotFoundError, NotADirectoryError):
             return []
@@ -259,12 +243,6 @@ class Folder:
             )
         return self.root
 
-    def _holds(self, path: Path) -> bool:
-        try:
-            return path.resolve().is_relative_to(self.root.resolve())
-        except (OSError, RuntimeError):  # a loop of links
-            return False
-
     # Versions. `at` is `<output>/<place>`.
 
     def content(self, at: str) -> str:
@@ -273,9 +251,9 @@ class Folder:
 
     def pointer(self, output: str) -> str | None:
         """The folder of the version that readers see, even a missing one; None without one."""
-        return self.target(f"{self.root}/{output}", output)
+        return self._target(f"{self.root}/{output}", output)
 
-    def target(self, link: str, output: str) -> str | None:
+    def _target(self, link: str, output: str) -> str | None:
         """The place of the version of an output that a link leads to; None for any other."""
         try:
             text = os.readlink(link)  # noqa: PTH115 - for every trajectory
@@ -294,8 +272,7 @@ class Folder:
         path = Path(link)
         try:
             with self.incoming(path, draft_of) as draft:
-                draft.unlink()
-                self._within(draft.parent, lambda: draft.symlink_to(self._relative(link, at)))
+                draft.symlink_to(self._relative(link, at))
         except (IsADirectoryError, NotADirectoryError, FileExistsError):
             raise StorageError(_foreign(path.relative_to(self.root))) from None
         sync(path.parent)
@@ -313,11 +290,7 @@ class Folder:
 
     def unpoint(self, output: str) -> None:
         """Remove the pointer of an output."""
-        path = self.root / output
-        path.unlink(missing_ok=True)
-        with suppress(FileNotFoundError):
-            sync(path.parent)
-        self._tidy(path.parent)
+        self.delete(output)
 
     def outputs(self, folder: str) -> set[str]:
         """The outputs with a pointer at or below a folder; empty: all."""
@@ -344,17 +317,13 @@ class Folder:
                     found[place[len(str(top)) + 1 :]] = os.stat(place).st_mtime  # noqa: PTH116
         return found
 
-    def manifest(self, at: str) -> Manifest | None:
-        """The manifest of a version; None when it is missing or damaged."""
+    def manifest(self, at: str) -> bytes | None:
+        """The bytes of a version's manifest; None without one."""
         try:
             with open(f"{self.root}/{_VERSIONS}/{at}/{MANIFEST}", "rb") as file:  # noqa: PTH123
-                return parse_manifest(file.read(), at.rpartition("/")[2])
+                return file.read()
         except (FileNotFoundError, NotADirectoryError):
             return None
-
-    def exists(self, at: str) -> bool:
-        """Whether the manifest of a version is there."""
-        return os.path.isfile(f"{self.root}/{_VERSIONS}/{at}/{MANIFEST}")  # noqa: PTH113
 
     def is_whole(self, version: Version) -> bool:
         """Whether every file exists in its size and every link leads to the right version.
@@ -362,22 +331,30 @@ class Folder:
         A link to a version is wrong when the same version was published again elsewhere: then the
         one that it leads to was damaged.
         """
-        content = self.content(version.at)
+        links = version.manifest.links.items()
         return (
-            os.path.isdir(content)  # noqa: PTH112 - very many
-            and all(_size(f"{content}/{file.path}") == file.size for file in version.manifest.files)
-            and all(self.linked(version, *link) for link in version.manifest.links.items())
+            os.path.isdir(self.content(version.at))  # noqa: PTH112 - very many
+            and not any(self.lacking(version))
+            and all(self.linked(version, *link) for link in links)
         )
+
+    def lacking(self, version: Version, pattern: str | None = None) -> Iterator[FileEntry]:
+        """Yield the files, of those that match, that are not here in their size."""
+        content = self.content(version.at)
+        for file in version.manifest.files:
+            matches = pattern is None or fnmatchcase(file.path, pattern)
+            if matches and _size(f"{content}/{file.path}") != file.size:
+                yield file
 
     def linked(self, version: Version, path: str, link: LinkEntry) -> str | None:
         """Where the version is that a link leads to; None when the link is wrong."""
         at, now = self.leads_to(version, path, link), self.pointer(link.output)
         replaced = now and at != f"{link.output}/{now}" and now[:VERSION_LENGTH] == link.version
-        return at if at and not replaced and self.exists(at) else None
+        return at if at and not replaced and self.manifest(at) else None
 
     def leads_to(self, version: Version, path: str, link: LinkEntry) -> str | None:
         """Where the version of a link is, or was; None when it leads elsewhere."""
-        place = self.target(f"{self.content(version.at)}/{path}", link.output) or ""
+        place = self._target(f"{self.content(version.at)}/{path}", link.output) or ""
         return f"{link.output}/{place}" if place[:VERSION_LENGTH] == link.version else None
 
     def sizes(self, at: str) -> dict[str, int | None]:
@@ -412,118 +389,78 @@ class Folder:
         sync(target.parent)
 
     def renew(self, at: str) -> None:
-        """Let the grace period of a version start now."""
+        """Let the grace period of a version start now; the folder of one in a cache is made."""
         with suppress(FileNotFoundError):
             os.utime(self.root / _VERSIONS / at)
 
     def discard(self, at: str) -> None:
         """Remove a version, its manifest first."""
-        place = self.root / _VERSIONS / at
         with suppress(FileNotFoundError):
-            (place / MANIFEST).unlink()
-        remove_tree(place)
-        self._tidy(place.parent)
-
-    def erase(self, output: str) -> bool:
-        """Remove all that carries the name of an output but its pointer; whether there was any."""
-        places = [self.root / top / output for top in (_VERSIONS, _STAGING)]
-        locks = self.root / _LOCKS / f"{output}.lock"
-        places += [locks, locks.with_name(f"{locks.stem}.fetch.lock")]
-        found = any(map(os.path.lexists, places))
-        for place in places:
-            remove_tree(place)
-            self._tidy(place.parent)
-        return found
+            (self.root / _VERSIONS / at / MANIFEST).unlink()
+        self.delete_all(f"{_VERSIONS}/{at}")
 
     def traces(self, name: str) -> set[str]:
-        """Outputs `<folder>/<name>` of which a version, a draft, or an old lock file is left."""
-        tops = (self.root / top for top in (_VERSIONS, _STAGING, _LOCKS))
-        ends = (name, f"{name}.lock", f"{name}.fetch.lock")
-        found = (path for top in tops for end in ends for path in top.glob(f"*/{end}"))
+        """Outputs `<folder>/<name>` of which a version or a draft is left."""
+        found = (path for top in self.tops for path in self.root.glob(f"{top}*/{name}"))
         return {f"{path.parent.name}/{name}" for path in found}
 
     def now(self) -> float:
         """Epoch seconds by the clock that gives versions their ages; nothing is created for it."""
-        return self._touched(_VERSIONS)
-
-    def _touched(self, name: str) -> float:
         with suppress(FileNotFoundError):
-            os.utime(self.root / name)
-            return (self.root / name).stat().st_mtime
+            os.utime(self.root / _VERSIONS)
+            return (self.root / _VERSIONS).stat().st_mtime
         return time.time()  # there is nothing in it
 
-    # As the cache of a bucket
-
-    def keep(self, at: str, data: bytes) -> None:
-        """Keep the manifest of a version."""
-        place = self.root / _VERSIONS / at / MANIFEST
-        with self.incoming(place, at.rpartition("/")[0]) as draft:
-            draft.write_bytes(data)
-
-    def lacking(self, version: Version, pattern: str | None) -> list[FileEntry]:
-        """The files, of those that match, that are not here in their size."""
-        content = self.content(version.at)
-        matching = (f for f in version.manifest.files if fnmatchcase(f.path, pattern or "*"))
-        return [file for file in matching if _size(f"{content}/{file.path}") != file.size]
-
-    def used(self, at: str) -> None:
-        """Make the folder of a version, which is needed from now on."""
-        path = Path(self.content(at))
-        self._within(path.parent, lambda: path.mkdir(exist_ok=True))
-        os.utime(path.parent)
-
-    # Drafts: what is not finished. The process that builds in one holds a lock on it.
-
-    def _draft(self, name: str) -> Path:
-        return self.root / _STAGING / name / f".{secrets.token_hex(8)}"
+    # Drafts: folders of what is not finished. The process that made one holds a lock on it.
 
     @contextmanager
-    def incoming(self, place: Path, name: str, take: _Take | None = None) -> Iterator[Path]:
-        """A file to write, which takes its place at the end unless an error was raised."""
-        draft = self._draft(name)
-        try:
-            self._within(draft.parent, draft.touch)
-            yield draft
-            self._within(place.parent, lambda: (take or Path.replace)(draft, place))
-        finally:
-            draft.unlink(missing_ok=True)
-            self._tidy(draft.parent)
+    def draft(self, name: str) -> Iterator[Path]:
+        """A private folder, as deep as the versions of the output; removed at the end in any case.
 
-    @contextmanager
-    def draft(self, output: str) -> Iterator[Path]:
-        """A private directory, as deep as the output's versions; removed at the end in any case."""
-        path = self._draft(output)
-        self._within(path.parent, path.mkdir)
-        handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        No other process takes it for one of a dead process: who removes those locks them first.
+        """
+        path = self.root / _STAGING / name / f".{secrets.token_hex(8)}"
+        handle = self._within(path.parent, lambda: _made_and_held(path))
         try:
-            with suppress(OSError):  # a file system without locks: the draft's age decides
-                fcntl.flock(handle, fcntl.LOCK_SH)
-            (path / CONTENT).mkdir()
             yield path
         finally:
             remove_tree(path)
             os.close(handle)
             self._tidy(path.parent)
 
+    @contextmanager
+    def incoming(
+        self, place: Path, name: str, take: Callable[[Path, Path], object] | None = None
+    ) -> Iterator[Path]:
+        """A file to write, which takes its place at the end unless an error was raised."""
+        with self.draft(name) as folder:
+            yield folder / place.name
+            self._within(place.parent, lambda: (take or Path.replace)(folder / place.name, place))
+
     def is_building(self, output: str) -> bool:
         """Whether a process of this machine builds the output."""
-        return any(map(_is_held, self._drafts(output)))
+        return len(self._drafts(output)) > len(self.abandoned(output))
 
-    def abandoned(self, before: float | None = None) -> list[str]:
-        """What processes that died have left, sorted; with a time only what is older."""
-        limit = self._touched(_STAGING) - _SECONDS_TO_LOCK if before is None else before
-        old = (path for path in self._drafts("") if _is_old(path, limit))
-        return [path.relative_to(self.root).as_posix() for path in old if not _is_held(path)]
+    def abandoned(self, output: str = "") -> list[str]:
+        """What processes that died have left of an output, or of all, sorted."""
+        found = list[str]()
+        for path in self._drafts(output):
+            with _lock(path) as is_free:
+                found += [path.relative_to(self.root).as_posix()] if is_free else []
+        return found
 
-    def sweep(self, before: float | None = None) -> list[str]:
-        """Remove what is `abandoned`; returns it."""
-        names = self.abandoned(before)
-        for name in names:
-            remove_tree(self.root / name)
-            self._tidy((self.root / name).parent)
-        return names
+    def sweep(self) -> list[str]:
+        """Remove what is `abandoned`, and what older stores locked; returns the former."""
+        remove_tree(self.root / _LOCKS)
+        found = list[str]()
+        for path in self._drafts():
+            with _lock(path) as is_free:
+                if is_free:
+                    self.delete_all(path.relative_to(self.root).as_posix())
+                    found.append(path.relative_to(self.root).as_posix())
+        return found
 
-    def _drafts(self, output: str) -> list[Path]:
+    def _drafts(self, output: str = "") -> list[Path]:
         found = list[Path]()
         for place, folders, files in os.walk(self.root / _STAGING / output, onerror=_unlisted):
             found += [Path(place, name) for name in (*folders, *files) if name[0] == "."]
@@ -551,52 +488,61 @@ class Folder:
             folder.mkdir(0o700 if folder == self.root else 0o777, exist_ok=True)
             sync(folder.parent)
 
-    def _tidy(self, folder: Path) -> None:
-        """Remove folders that are empty, up to those of the store."""
-        parts = folder.relative_to(self.root).parts
+    def _tidy(self, path: Path) -> None:
+        """Remove a folder and those above it that are empty, up to those of the store."""
+        parts = path.relative_to(self.root).parts
         top = 1 if parts and parts[0][0] == "." else 0
-        with suppress(OSError):  # it is not empty, or another process was quicker
-            for depth in range(len(parts), top, -1):
+        for depth in range(len(parts), top, -1):
+            try:
                 self.root.joinpath(*parts[:depth]).rmdir()
+            except FileNotFoundError:
+                continue
+            except OSError:  # it is not empty
+                return
+
+
+def _made_and_held(path: Path) -> int:
+    """A handle of a new folder, with a lock; `FileNotFoundError` when it was removed before."""
+    path.mkdir()
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    with suppress(OSError):  # a file system without locks, where nobody can lock it to remove it
+        fcntl.flock(handle, fcntl.LOCK_SH)
+    if not path.is_dir():
+        os.close(handle)
+        raise FileNotFoundError(path)
+    return handle
+
+
+@contextmanager
+def _lock(path: Path) -> Iterator[bool]:
+    """Whether no living process of this machine holds a draft; in this context none can."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    except OSError:  # it was removed meanwhile, or is a link that an older version has left
+        yield path.is_symlink()
+        return
+    is_free = False
+    try:
+        with suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_free = True
+        yield is_free
+    finally:
+        os.close(handle)
 
 
 def _foreign(path: Path) -> str:
     return f"{path} in the store was not written by the store; move it away"
 
 
-def _is_held(path: Path) -> bool:
-    """Whether a living process of this machine holds a draft."""
-    with suppress(OSError):
-        handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(handle)
-    return False
-
-
-def _is_old(path: Path, before: float) -> bool:
-    with suppress(FileNotFoundError):  # another process removes it
-        return path.lstat().st_mtime < before
-    return False
+def _forbidden(key: str) -> str:
+    return f"{key!r}: cannot be read; check its permissions"
 
 
 def _unlisted(error: OSError) -> None:
     """Let no folder pass for an empty one: what it holds would be rebuilt, or pruned."""
     if not isinstance(error, FileNotFoundError | NotADirectoryError):
         raise error
-
-
-def _is_plain(key: str) -> bool:
-    """Whether every part is a visible name."""
-    return "\0" not in key and all(part and part[0] != "." for part in key.split("/"))
-
-
-def _described(key: str, status: os.stat_result) -> ObjectInfo:
-    etag = f"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}"
-    return ObjectInfo(key, status.st_size, etag, status.st_mtime)
 
 
 def _size(path: str) -> int | None:

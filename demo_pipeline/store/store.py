@@ -34,6 +34,7 @@ from demo_pipeline.store.names import (
     require_output,
 )
 from demo_pipeline.store.versions import (
+    CONTENT,
     MANIFEST,
     VERSION_LENGTH,
     CheckOutcome,
@@ -103,7 +104,7 @@ class Store:
 
     def is_complete(self, version: Version) -> bool:
         """Whether every file is there in its size; in a bucket the manifest says so."""
-        return self.objects.is_whole(version)
+        return isinstance(self.objects, Bucket) or self.objects.is_whole(version)
 
     def open(
         self, output: str, files: str | None = None, whole: Container[VersionKey] = ()
@@ -148,15 +149,16 @@ class Store:
 
         `pattern`: of its own files, those that match; None: all, and those it links to.
         """
-        content = self.local.content(version.at)
+        content = Path(self.local.content(version.at))
         if isinstance(self.objects, Bucket):
+            content.mkdir(parents=True, exist_ok=True)
+            self.local.renew(version.at)
             bring = partial(self._bring_file, self.objects, version)
             in_parallel(bring, self.local.lacking(version, pattern))
             if pattern is None:
                 links = version.manifest.links.items()
                 in_parallel(lambda link: self._bring_link(version, *link), links)
-            self.local.used(version.at)
-        return Path(content)
+        return content
 
     def _bring_file(self, bucket: Bucket, version: Version, file: FileEntry) -> None:
         place = Path(self.local.content(version.at), file.path)
@@ -171,7 +173,7 @@ class Store:
     def _bring_link(self, version: Version, path: str, link: LinkEntry) -> None:
         known = self.local.linked(version, path, link)
         kept = self._load(known) if known else None
-        if kept and not kept.manifest.links and not self.local.lacking(kept, None):
+        if kept and not kept.manifest.links and not any(self.local.lacking(kept)):
             return
         linked = self._linked(link)
         self._bring(linked)
@@ -203,21 +205,27 @@ class Store:
 
     def _manifest(self, at: str) -> Manifest | None:
         """The manifest of a version; None when it is missing or damaged. A cache keeps it."""
-        found = self.local.manifest(at)
+        output, _, place = at.rpartition("/")
+        found = parse_manifest(self.local.manifest(at), place)
         if found is None and isinstance(self.objects, Bucket):
             data = self.objects.manifest(at)
-            found = parse_manifest(data, at.rpartition("/")[2]) if data else None
+            found = parse_manifest(data, place)
             if data and found:
-                self.local.keep(at, data)
+                kept = Path(self.local.content(at)).with_name(MANIFEST)
+                with self.local.incoming(kept, output) as draft:
+                    draft.write_bytes(data)
         return found
 
     def _place(self, output: str, version: str) -> str | None:
         """Where any whole folder of a version is: folders of one id hold the same bytes."""
         place = self.objects.pointer(output)
-        if place and place[:VERSION_LENGTH] == version and self.objects.exists(f"{output}/{place}"):
+        if place and place[:VERSION_LENGTH] == version and self._is_there(f"{output}/{place}"):
             return f"{output}/{place}"
         found = (at for at in sorted(self.objects.ages(output)) if _id(at) == (output, version))
-        return next(filter(self.objects.exists, found), None)
+        return next(filter(self._is_there, found), None)
+
+    def _is_there(self, at: str) -> bool:
+        return self.objects.manifest(at) is not None
 
     def _linked(self, link: LinkEntry | VersionName) -> Version:
         """The version that a link names. Raises `MissingOutput` when it is gone."""
@@ -281,6 +289,7 @@ class Store:
         """A private directory to build a version in; removed at the end in any case."""
         require_output(output)
         with self.local.draft(output) as directory:
+            (directory / CONTENT).mkdir()
             yield Staging(output, directory, self._content, before=self.published(output))
 
     def _content(self, output: str, version: str) -> str:
@@ -350,7 +359,10 @@ class Store:
         Returns whether anything was there.
         """
         found = self.remove(output)
-        found |= any([place.erase(output) for place in self._places()])  # noqa: C419 - all are erased
+        self.remove_leftovers()
+        for place in self._places():
+            for top in place.tops:
+                found |= place.delete_all(f"{top}{output}")
         if self.objects.pointer(output):  # of a commit that ended meanwhile
             self.erase(output)
         return found
@@ -388,7 +400,7 @@ class Store:
                 if at not in ages and age < before:
                     self.local.discard(at)
             self.objects.abort_uploads(before)
-        return gone + self.local.sweep(before)
+        return gone + self.local.sweep()
 
     def _with_linked(self, roots: set[str], known: Iterable[str]) -> set[str]:
         """The roots, and every version that they link to, directly or not."""
@@ -412,17 +424,13 @@ class Store:
                 is_here = self.local is self.objects
                 taken = self.local.leads_to(version, path, link) if is_here else None
                 taken = taken or self._place(link.output, link.version)
-                alike = {one for one in alike if one == taken} or alike
+                alike = alike & {taken} or alike
             found |= alike
         return found
 
     def remove_leftovers(self) -> list[str]:
         """Remove drafts of processes of this machine that have ended; returns their paths."""
         return self.local.sweep()
-
-    def abandoned(self, grace_seconds: float) -> list[str]:
-        """Drafts that processes left that died more than `grace_seconds` ago."""
-        return self.local.abandoned(self.local.now() - grace_seconds)
 
     # Documents
 
@@ -447,9 +455,9 @@ class Store:
 
     def delete_documents(self, folder: str) -> int:
         """Remove every document in a folder; returns how many there were."""
-        deleted = sum(map(self.delete_document, self.list_documents(folder)))
-        self.objects.delete(folder.rstrip("/"))  # empty after a kill
-        return deleted
+        count = len(self.list_documents(folder))
+        self.objects.delete_all(require_document(folder))
+        return count
 
     def list_documents(self, prefix: str) -> list[str]:
         """Keys of the documents in the folder `prefix`, sorted."""

@@ -9,11 +9,10 @@ are refused.
 
 import hashlib
 import logging
-import os
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,9 +23,8 @@ from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.settings import DEFAULT_LIMITS, LimitSettings
 from demo_pipeline.store.bucket import Bucket, Objects
 from demo_pipeline.store.errors import ObjectChangedError, StorageError
-from demo_pipeline.store.folder import Folder, ObjectInfo, remove_tree
+from demo_pipeline.store.folder import Folder, ObjectInfo
 from demo_pipeline.store.names import is_bucket, is_safe_id, local_path
-from demo_pipeline.store.versions import CONTENT
 
 NAME_RULE = (
     "a folder's name is the demonstration id: at most 128 letters, digits, `.`, `_` and `-`, a "
@@ -45,13 +43,13 @@ class UploadedDemonstration:
 
 
 class Uploads:
-    """A root that recordings arrive under, over any objects.
+    """A root that recordings arrive under: a folder or a bucket.
 
     Args:
         objects: the root as keys and bytes.
         cache: a local folder for downloads, created when needed; None: the system's temporary
             folder.
-        limits: larger files are not downloaded.
+        limits: larger files are not read.
 
     Attributes:
         objects: for code that only lists.
@@ -59,12 +57,11 @@ class Uploads:
         copies: whether `open` downloads, so that the first stage keeps a copy of the files.
     """
 
-    copies = True
-
     def __init__(
         self, objects: Objects, cache: Path | None = None, limits: LimitSettings = DEFAULT_LIMITS
     ) -> None:
         self.objects, self._limits = objects, limits
+        self.copies = isinstance(objects, Bucket)
         self.is_stored: Callable[[str], bool] = lambda _: False
         self._cache = Folder(cache or _default_cache())
 
@@ -110,45 +107,53 @@ class Uploads:
     def identity(self, demonstration: str) -> str | None:
         """The upload's fingerprint for a recipe: it changes when one of the three files does.
 
-        Nothing is downloaded for it. None when the upload cannot be read.
+        Over their bytes in a folder; nothing is downloaded for it. None when they cannot be read.
         """
-        return self.listed(demonstration)
+        if self.copies:
+            return self.listed(demonstration)
+        try:
+            with self.open(demonstration) as folder:
+                return _folder_fingerprint(folder)
+        except (DemonstrationError, OSError) as error:
+            raise_system_trouble(error)
+            return None
 
     @contextmanager
     def open(self, demonstration: str, identity: str | None = None) -> Iterator[Path]:
         """A local folder with the demonstration's files, for reading while the context is open.
 
         Raises:
-            DemonstrationError: no folder has the id, a file is a link to outside the root, or the
-                upload is not the expected one (`upload_changed`).
+            DemonstrationError: no folder has the id, a file is a link to outside the root or cannot
+                be read, or the upload is not the expected one (`upload_changed`).
             StorageError: the uploads cannot be read, or the disk is full.
         """
         files = self._files(demonstration)
         if files is None:
             raise DemonstrationError(_missing(demonstration))
-        if identity is not None and _listed_fingerprint(files) != identity:
-            raise DemonstrationError(changed_while_read(demonstration, "."))
-        self._refuse_large(demonstration, {name: info.size for name, info in files.items()})
-        with self._private_folder() as folder:
-            for name, info in files.items():
-                if name in RECORDING_FILES:
-                    self._fetch(demonstration, info, folder / name)
-                elif info.size <= self._limits.max_log_bytes:
-                    # Discovery requests no run when one of these changes, so that costs nothing.
-                    with suppress(DemonstrationError):
-                        self._fetch(demonstration, info, folder / name)
-            yield folder
+        sizes = {name: info.size for name, info in files.items()}
+        problems = [*self._refused(demonstration)] or oversized_files(sizes, self._limits)
+        if problems:
+            raise DemonstrationError([replace(p, demonstration=demonstration) for p in problems])
+        folder = Path(self.objects.url, demonstration)
+        if identity is not None:
+            now = _listed_fingerprint(files) if self.copies else _folder_fingerprint(folder)
+            if identity != now:
+                raise DemonstrationError(changed_while_read(demonstration, "."))
+        with self._private_folder() if self.copies else nullcontext(folder) as place:
+            if self.copies:
+                self._download(demonstration, files, place)
+            yield place
 
     def remove(self, demonstration: str) -> bool:
-        """Remove the uploaded folder, for ever; returns whether there was one."""
-        found = self._files(demonstration) is not None
-        for info in list(self.objects.listing(f"{demonstration}/")) if found else ():
-            self.objects.delete(info.key)
-        return found
+        """Remove the uploaded folder, for ever; returns whether there was one.
+
+        A link is removed, not what it leads to.
+        """
+        return is_safe_id(demonstration) and self.objects.delete_all(demonstration)
 
     def remove_leftovers(self) -> list[str]:
         """Remove downloads of processes of this machine that have ended; returns their names."""
-        return self._cache.sweep()
+        return self._cache.sweep() if self.copies else []
 
     def _files(self, demonstration: str) -> dict[str, ObjectInfo] | None:
         """Name → file, of those that are known; None when no folder has this id."""
@@ -156,10 +161,34 @@ class Uploads:
         known = (*RECORDING_FILES, *OTHER_FILES)
         return None if files is None else {name: files[name] for name in known if name in files}
 
-    def _refuse_large(self, demonstration: str, sizes: dict[str, int]) -> None:
-        """Refuse files that are too large before any is read."""
-        if too_large := oversized_files(sizes, self._limits):
-            raise DemonstrationError([replace(p, demonstration=demonstration) for p in too_large])
+    def _refused(self, demonstration: str) -> Iterator[Problem]:
+        """Yield what is wrong with files of a folder; one byte of each is read."""
+        objects = self.objects
+        if not isinstance(objects, Folder):
+            return
+        for name in (".", *RECORDING_FILES):
+            key = demonstration if name == "." else f"{demonstration}/{name}"
+            path = objects.root / key
+            try:
+                if path.is_symlink() and not objects.holds(key):
+                    yield _link_outside(name)
+                elif path.is_file():
+                    with path.open("rb") as file:
+                        file.read(1)
+            except FileNotFoundError:  # removed meanwhile
+                continue
+            except OSError as error:
+                raise_system_trouble(error)
+                yield _unreadable(name, error)
+
+    def _download(self, demonstration: str, files: dict[str, ObjectInfo], folder: Path) -> None:
+        for name, info in files.items():
+            if name in RECORDING_FILES:
+                self._fetch(demonstration, info, folder / name)
+            elif info.size <= self._limits.max_log_bytes:
+                # Discovery requests no run when one of these changes, so that costs nothing.
+                with suppress(DemonstrationError):
+                    self._fetch(demonstration, info, folder / name)
 
     def _fetch(self, demonstration: str, info: ObjectInfo, dest: Path) -> None:
         with suppress(ObjectChangedError):
@@ -181,64 +210,7 @@ class Uploads:
                     f"the folder for downloads cannot be written to ({type(error).__name__}); "
                     "set DEMO_PIPELINE_CACHE to a writable folder"
                 ) from None
-            yield folder / CONTENT
-
-
-class _LocalUploads(Uploads):
-    """Folders directly under one local root. Links that lead outside it are not followed."""
-
-    copies = False
-
-    def __init__(self, root: Path, limits: LimitSettings = DEFAULT_LIMITS) -> None:
-        self._root, self._place = root, Folder(root)
-        super().__init__(self._place, limits=limits)
-
-    def identity(self, demonstration: str) -> str | None:
-        """See `Uploads`: over the bytes of the files."""
-        try:
-            with self.open(demonstration) as folder:
-                return _folder_fingerprint(folder)
-        except (DemonstrationError, OSError) as error:
-            raise_system_trouble(error)
-            return None
-
-    @contextmanager
-    def open(self, demonstration: str, identity: str | None = None) -> Iterator[Path]:
-        """See `Uploads`: the folder itself."""
-        if not (is_safe_id(demonstration) and self._place.is_folder(demonstration)):
-            raise DemonstrationError(_missing(demonstration))
-        folder = self._root / demonstration
-        outside = [name for name in (".", *RECORDING_FILES) if self._place.leaves(folder / name)]
-        refused = [
-            Problem(
-                "link_outside",
-                name,
-                "is a link to itself or to outside the uploads folder, and such links are not "
-                "followed",
-                remedy="replace the link by the file or folder itself",
-            )
-            for name in outside
-        ] or list(_unreadable(folder))
-        if refused:
-            raise DemonstrationError([replace(p, demonstration=demonstration) for p in refused])
-        files = (folder / name for name in RECORDING_FILES)
-        self._refuse_large(
-            demonstration, {path.name: path.stat().st_size for path in files if path.is_file()}
-        )
-        if identity is not None and _folder_fingerprint(folder) != identity:
-            raise DemonstrationError(changed_while_read(demonstration, "."))
-        yield folder
-
-    def remove(self, demonstration: str) -> bool:
-        """See `Uploads`: a link is removed, not what it leads to."""
-        found = is_safe_id(demonstration) and os.path.lexists(self._root / demonstration)
-        if found:
-            remove_tree(self._root / demonstration)
-        return found
-
-    def remove_leftovers(self) -> list[str]:
-        """See `Uploads`: nothing is ever written here."""
-        return []
+            yield folder
 
 
 def open_uploads(
@@ -249,10 +221,9 @@ def open_uploads(
     Raises:
         StorageError: another kind of root, or a URL with credentials.
     """
-    if is_bucket(url):
-        place = (cache or _default_cache()) / "uploads"
-        return Uploads(Bucket(url, place), place, limits)
-    return _LocalUploads(local_path(url), limits)
+    place = (cache or _default_cache()) / "uploads"
+    objects = Bucket(url, place) if is_bucket(url) else Folder(local_path(url))
+    return Uploads(objects, place, limits)
 
 
 def _default_cache() -> Path:
@@ -279,23 +250,19 @@ def _folder_fingerprint(folder: Path) -> str:
     return combined_digest((name, file_digest(folder / name).sha256) for name in present)
 
 
-def _unreadable(folder: Path) -> Iterator[Problem]:
-    """The existing files that cannot be read, and why; one byte of each is tried."""
-    for name in RECORDING_FILES:
-        try:
-            if (folder / name).is_file():
-                with (folder / name).open("rb") as file:
-                    file.read(1)
-        except FileNotFoundError:  # removed meanwhile
-            continue
-        except OSError as error:
-            raise_system_trouble(error)
-            message = f"exists and cannot be read ({type(error).__name__})"
-            remedy = (
-                "let the pipeline's user read it and its folder, then run the demonstration "
-                "again: discovery does not notice changed permissions"
-            )
-            yield Problem("unreadable_file", name, message, remedy=remedy)
+def _link_outside(name: str) -> Problem:
+    message = "is a link to itself or to outside the uploads folder; such links are not followed"
+    remedy = "replace the link by the file or folder itself"
+    return Problem("link_outside", name, message, remedy=remedy)
+
+
+def _unreadable(name: str, error: OSError) -> Problem:
+    message = f"exists and cannot be read ({type(error).__name__})"
+    remedy = (
+        "let the pipeline's user read it and its folder, then run the demonstration again: "
+        "discovery does not notice changed permissions"
+    )
+    return Problem("unreadable_file", name, message, remedy=remedy)
 
 
 def usable_names(names: Iterable[str], is_stored: Callable[[str], bool]) -> set[str]:

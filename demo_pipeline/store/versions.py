@@ -169,9 +169,9 @@ def is_place(name: str) -> bool:
     return _PLACE.fullmatch(name) is not None
 
 
-def parse_manifest(data: bytes, place: str) -> Manifest | None:
+def parse_manifest(data: bytes | None, place: str) -> Manifest | None:
     """The manifest with these bytes; None when they are not those that the folder is named by."""
-    if _version_id(data) != place[:VERSION_LENGTH]:
+    if data is None or _version_id(data) != place[:VERSION_LENGTH]:
         return None
     with suppress(msgspec.MsgspecError):
         return _DECODER.decode(data)

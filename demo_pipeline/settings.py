@@ -315,6 +315,14 @@ class ObservationSettings(Section):
     )
 
 
+class ScreenshotSettings(Section):
+    """What is kept beside screenshots."""
+
+    native: bool = Field(
+        False, description="the screen in its own size; grounding and messages take it"
+    )
+
+
 class TrajectorySettings(Section):
     """How observations and actions become an OSWorld-Desktopd trajectory."""
 
@@ -437,6 +445,7 @@ class Settings(BaseSettings):
     limits: LimitSettings = LimitSettings()
     actions: ActionSettings = ActionSettings()
     observation: ObservationSettings = ObservationSettings()
+    screenshots: ScreenshotSettings = ScreenshotSettings()
     trajectories: TrajectorySettings = TrajectorySettings()
     privacy: PrivacySettings = PrivacySettings()
     datasets: DatasetSettings = DatasetSettings()

@@ -71,7 +71,7 @@ def _depending(section: str, settings: Settings) -> str:
     names = [
         f"`{stage.name}`"
         for stage in stages
-        if any(read(settings) is value for read in _sections_read(stage))
+        if stage.name == section or any(read(settings) is value for read in _sections_read(stage))
     ]
     if not names:
         return "A change builds nothing again."

@@ -94,6 +94,11 @@ def json_problem(error: JsonFileError, *, exists: bool = True) -> Problem:
     return Problem("missing_file", error.file, "the file is missing", remedy="add the file")
 
 
+def native_of(picture: Path) -> Path:
+    """Where the screen's own picture lies beside a screenshot, if there is one."""
+    return picture.with_stem(f"{picture.stem}_native")
+
+
 def step_folders(path: Path) -> list[tuple[int, Path]]:
     """(number, folder) of each step folder of a trajectory, in numeric order."""
     steps = path / "steps"

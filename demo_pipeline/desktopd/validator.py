@@ -346,10 +346,11 @@ def _contains(box: NodeBounds, x: float, y: float) -> bool:
 
 
 IndexFault = tuple[str, Location, str]
-_STEP_FILES = {"screenshot.png", "ui_tree.json", "action.json"}
+_STEP_FILES = {"screenshot.png", "screenshot_native.png", "ui_tree.json", "action.json"}
 _TRAJECTORY_FILES = {"task.json", "result.json", "final_screenshot.png", "steps"}
 # additions of this pipeline
 _OUR_FILES = {
+    "final_screenshot_native.png",
     "manifest.json",
     "provenance.parquet",
     "hidden_actions.parquet",

@@ -385,14 +385,14 @@ def row_lines(
     """
     tables = {file.part for file in form.files if file.table}
     trajectory, candidate = loaded.trajectory, candidate_of(source, head, own)
-    bad = {step.screenshot for step in trajectory.steps if step.index in candidate.bad_steps}
+    bad = {step.folder for step in trajectory.steps if step.index in candidate.bad_steps}
     declared = cast("DatasetSettings", _Declared(form, own))
     made_of = Source(candidate, trajectory, loaded.rows, declared)
     lines, excluded = [], Counter[str]()
     for row in form.rows(made_of):
         if isinstance(row, Excluded):
             excluded[row.reason] += 1
-        elif form.skips_bad_steps and row.screenshot in bad:
+        elif form.skips_bad_steps and row.screenshot.parent in bad:
             excluded[BAD_STEP] += 1
         else:
             lines.append(_line(row, candidate, tables))

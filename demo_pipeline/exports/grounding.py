@@ -36,6 +36,7 @@ from demo_pipeline.exports.grounding_elements import (
     read_screen,
 )
 from demo_pipeline.exports.hub_layout import HubTable
+from demo_pipeline.exports.native_pictures import NativePicture, native_picture_of
 from demo_pipeline.exports.record_checks import (
     Fault,
     NamedFiles,
@@ -188,12 +189,14 @@ def _rows(made_of: Source) -> Iterator[Row | Excluded]:
             continue
         across, down = round(row["pad_x"]), round(row["pad_y"])
         area = (across, down, CANVAS[0] - across, CANVAS[1] - down)
-        side, most = settings.grounding_min_side, settings.grounding_per_screen
+        native = native_picture_of(step.screenshot)
+        side = settings.grounding_min_side * (native.scale if native else 1)
+        most = settings.grounding_per_screen
         elements, left_out = choose_elements(screen, area, typed, side, most)
         yield from map(Excluded, left_out.elements())
         for node, words in elements:
             key = (words, node.box)
-            yield Excluded(_REPEATED) if key in seen else _row(made_of, step, (node, words))
+            yield Excluded(_REPEATED) if key in seen else _row(made_of, step, (node, words), native)
             seen.add(key)
 
 
@@ -215,9 +218,15 @@ def _screen_exclusion(made_of: Source, step: StepFiles) -> str:
     return "" if age is not None and lead is not None and age >= lead else "scan_after_frame"
 
 
-def _row(made_of: Source, step: StepFiles, element: NamedElement) -> Row:
-    (node, words), image = element, made_of.name(step.screenshot)
-    left, top, right, bottom = node.box
+def _row(
+    made_of: Source, step: StepFiles, element: NamedElement, native: NativePicture | None
+) -> Row:
+    (node, words), (left, top, right, bottom) = element, element[0].box
+    screenshot, size = step.screenshot, CANVAS
+    if native:
+        screenshot, size = native.path, native.size
+        (left, top), (right, bottom) = native.at(left, top), native.at(right, bottom)
+    image = made_of.name(screenshot)
     box = left, top, right - 1, bottom - 1
     text = replace_surrogates(words)
     row: dict[str, Any] = {
@@ -230,13 +239,13 @@ def _row(made_of: Source, step: StepFiles, element: NamedElement) -> Row:
         "role": node.role,
         "box": list(box),
         "point": list(box_centre(box)),
-        "image_size": list(CANVAS),
+        "image_size": list(size),
         "image": image,
     }
-    parts = {"row": row, "entry": _screenspot_entry(row), **_lite_rows(row, step.screenshot)}
-    content = {f"{LITE_FOLDER}/{content_name(step.screenshot)}": step.screenshot}
-    files = {image: step.screenshot, **content}
-    return Row(row["id"], text, step.screenshot, parts, files)
+    parts = {"row": row, "entry": _screenspot_entry(row), **_lite_rows(row, screenshot)}
+    content = {f"{LITE_FOLDER}/{content_name(screenshot)}": screenshot}
+    files = {image: screenshot, **content}
+    return Row(row["id"], text, screenshot, parts, files)
 
 
 def _pictures(

@@ -268,7 +268,7 @@ def _digest(element: NamedElement) -> bytes:
 
 
 def choose_elements(
-    screen: _ShownScreen, area: EdgeBox, typed: TypedTexts, min_side: int, most: int
+    screen: _ShownScreen, area: EdgeBox, typed: TypedTexts, min_side: float, most: int
 ) -> tuple[list[NamedElement], Counter[str]]:
     """The elements of a screen that are asked for, in document order, and the others by reason.
 
@@ -298,7 +298,7 @@ class _Chooser:
     """The rules for one screen."""
 
     def __init__(
-        self, screen: _ShownScreen, area: EdgeBox, typed: TypedTexts, min_side: int
+        self, screen: _ShownScreen, area: EdgeBox, typed: TypedTexts, min_side: float
     ) -> None:
         self._screen, self._area = screen, area
         self._typed, self._min_side = typed, min_side

@@ -1,6 +1,7 @@
 """The stages `screenshots` and `ui_trees`: their declarations."""
 
 from pathlib import Path
+from typing import Any
 
 from demo_pipeline.files.recording_files import LOG_FILE, VIDEO_FILE
 from demo_pipeline.observation.frames import screenshots
@@ -8,7 +9,7 @@ from demo_pipeline.observation.frames.screenshots import FRAMES_SCHEMA
 from demo_pipeline.observation.trees import ui_trees
 from demo_pipeline.observation.trees.ui_trees import UI_TREES_SCHEMA
 from demo_pipeline.recording.recording_stages import RecordingInputs
-from demo_pipeline.stage import Check, Need, Stage, Summary, built_again, joined
+from demo_pipeline.stage import Check, Need, SourceInput, Stage, Summary, built_again, joined
 
 
 def _run_ui_trees(inputs: RecordingInputs, out: Path) -> Summary:
@@ -23,6 +24,12 @@ def _run_ui_trees(inputs: RecordingInputs, out: Path) -> Summary:
         out,
         [folder / str(frame["file"]) for frame in screenshots.read_frames(folder)],
     )
+
+
+def _native(workspace: Any, *_: object) -> SourceInput:
+    """Whether the screen's own pictures are kept; only then the recipe says so."""
+    native = workspace.settings.screenshots.native
+    return SourceInput(native, {"screenshots.native": "true"} if native else {})
 
 
 SCREENSHOTS_STAGE: Stage[RecordingInputs] = Stage(
@@ -42,7 +49,9 @@ SCREENSHOTS_STAGE: Stage[RecordingInputs] = Stage(
         inputs.folders["actions"],
         out,
         inputs.settings.observation,
+        native=bool(inputs.source),
     ),
+    source=_native,
     checks=(
         Check(
             "pictures_schema",

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from demo_pipeline.desktopd.trajectory_reader import native_of
 from demo_pipeline.files.atomic_write import link_or_copy
 from demo_pipeline.files.comparison import files_below
 from demo_pipeline.files.image_files import PngWriter
@@ -164,15 +165,27 @@ class Redaction:
         Other files are linked, or copied where that is not possible.
         """
         changed = {**self._changed_documents(), **self._changed_pictures()}
-        if not changed:
+        withheld = self._withheld_pictures()
+        if not changed and not withheld:
             return 0
         for name, _ in files_below(self.folder):
+            if name in withheld:
+                continue
             (out / name).parent.mkdir(parents=True, exist_ok=True)
             if write := changed.get(name):
                 write(out / name)
             else:
                 link_or_copy(self.folder / name, out / name)
-        return len(changed)
+        return len(changed) + len(withheld)
+
+    def _withheld_pictures(self) -> set[str]:
+        """The screen's own pictures that are not in the copy: they were not read in their size.
+
+        Boxes are those of the screenshot: without reading, only uncovered ones have the other.
+        """
+        native = self._names("_native.png")
+        covered = {str(native_of(Path(name))) for name, boxes in self._boxes.items() if boxes}
+        return {name for name in native if self.settings.reads_pictures or name in covered}
 
     def _names(self, suffix: str) -> list[str]:
         names = sorted(name for name, _ in files_below(self.folder) if name.endswith(suffix))
@@ -243,7 +256,7 @@ class Redaction:
             names.add(action["parameters"]["text"])
 
     def _find_in_pictures(self) -> None:
-        names = [name for name in self._names(".png") if name.startswith("steps/")]
+        names = [name for name in self._names("/screenshot.png") if name.startswith("steps/")]
         readers = PictureReader(), PictureReader()
         for number, name in enumerate([*names, _FINAL]):
             for region in self.settings.regions:

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from demo_pipeline.actions.action_tables import DOUBTFUL_TEXT, Action, read_actions
 from demo_pipeline.actions.inputs import inputs_of
 from demo_pipeline.desktopd.models import ActionType, Difficulty, ModelInfo, Result, Task
+from demo_pipeline.desktopd.trajectory_reader import native_of
 from demo_pipeline.desktopd.validator import validate_trajectory
 from demo_pipeline.files.atomic_write import link_or_copy
 from demo_pipeline.files.json_files import dump_json
@@ -97,7 +98,7 @@ def build_trajectory(  # noqa: PLR0917 - the stage's inputs, in the order of the
     result = _result(manifest, built, _milliseconds(events))
     dump_json(out / "task.json", task)
     dump_json(out / "result.json", result)
-    link_or_copy(screenshots_folder / FINAL_FILE, out / "final_screenshot.png")
+    _link_picture(screenshots_folder / FINAL_FILE, out / "final_screenshot.png")
     for step in built.steps:
         _write_step(step, screenshots_folder, trees_folder, out)
     changes = _changes(built, screenshots_folder, events, evidence)
@@ -120,9 +121,16 @@ def build_trajectory(  # noqa: PLR0917 - the stage's inputs, in the order of the
 def _write_step(step: Step, screenshots: Path, trees: Path, out: Path) -> None:
     folder = out / "steps" / f"{step.written.step_index:03d}"
     folder.mkdir(parents=True)
-    link_or_copy(screenshots / step.frame["file"], folder / "screenshot.png")
+    _link_picture(screenshots / step.frame["file"], folder / "screenshot.png")
     link_or_copy(trees / step.tree["file"], folder / "ui_tree.json")
     dump_json(folder / "action.json", step.written)
+
+
+def _link_picture(picture: Path, to: Path) -> None:
+    """Link a screenshot, and the screen's own picture beside it."""
+    link_or_copy(picture, to)
+    if native_of(picture).is_file():
+        link_or_copy(native_of(picture), native_of(to))
 
 
 def _changes(

@@ -18,12 +18,13 @@ from demo_pipeline_tests.sample_workspace import open_workspace, run_all_stages
 from demo_pipeline_tests.simulator.desktop import Desktop
 from demo_pipeline_tests.simulator.form import DESKTOP, script
 from demo_pipeline_tests.simulator.recording import RecordingOptions, write_documents
-from demo_pipeline_tests.simulator.script import click, double_click, right_click
+from demo_pipeline_tests.simulator.script import Script, click, double_click, right_click
 from demo_pipeline_tests.simulator.video import VideoOptions, encode
 
 STORY = script(click("Agree"), right_click("Rows/c"), click("Name"), double_click("Load"))
 TARGETS = ("Agree", "Rows/c", "Name", "Load")
 FILM = VideoOptions(preset="ultrafast", fps=8)
+TINY = "Tiny"  # a widget that only some desktops have
 NOTHING = (0, 255)  # black bars and the pointer's white are not a widget's colour
 EDGE_PX = 2.0  # of the canvas: a widget's edge is between pixels, and colour is subsampled
 
@@ -49,7 +50,7 @@ SCREENS = {
 
 def colours() -> dict[str, tuple[int, int, int]]:
     """Name of a thing → BGR, far from one another."""
-    names = sorted({thing.name for thing in DESKTOP.placed(DESKTOP.initial())})
+    names = [*sorted({thing.name for thing in DESKTOP.placed(DESKTOP.initial())}), TINY]
     levels = (30, 128, 225)
     mixed = [(b, g, r) for r in levels for g in levels for b in levels]
     return dict(zip(names, mixed, strict=False))
@@ -77,19 +78,19 @@ def with_pointer(form: NDArray[np.uint8], at: tuple[int, int], size: int) -> NDA
     return cv2.cvtColor(image, cv2.COLOR_BGR2YUV_I420)
 
 
-def write(folder: Path, screen: Screen) -> None:
-    """A recording of the form as a recorder on that screen writes it."""
+def write(folder: Path, screen: Screen, story: Script = STORY) -> None:
+    """A recording of a desktop as a recorder on that screen writes it."""
     platform: Literal["macos", "windows"] = "macos" if screen.factor > 1 else "windows"
     options = RecordingOptions(
         platform, screen.width, screen.height, FILM, scan_every_s=0.9, ffmpeg_start_line=True
     )
-    truth = write_documents(folder, replace(STORY, lead_in_ms=1800), options)
+    truth = write_documents(folder, replace(story, lead_in_ms=1800), options)
     if screen.monitor:
         meta = json.loads((folder / "meta.json").read_bytes())
         meta["primary_monitor"] = dict(zip(("width", "height"), screen.monitor, strict=True))
         (folder / "meta.json").write_text(json.dumps(meta), encoding="utf-8")
     factor = screen.factor
-    form = form_on(DESKTOP.at(screen.width, screen.height), factor)
+    form = form_on(story.desktop.at(screen.width, screen.height), factor)
 
     def pictures() -> Iterator[tuple[int, NDArray[np.uint8]]]:
         for frame in truth.frames:

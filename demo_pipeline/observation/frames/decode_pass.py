@@ -353,12 +353,13 @@ def run_decode_pass(
     folder: Path,
     possible_stop: Action | None = None,
     stopped_ms: int | None = None,
+    native: bool = False,
 ) -> DecodeResult:
     """Answer the requests of all `actions`; write NNN.png, final.png and their table into `folder`.
 
     `requests` are for trees whose boxes fit the picture as they are, `rescaled` gives others.
     `possible_stop` is the last action, when it may have stopped the recorder; `stopped_ms` is when
-    the shortcut was pressed that did, epoch milliseconds.
+    the shortcut was pressed that did, epoch milliseconds. `native`: see `ScreenshotWriter`.
 
     Raises:
         DemonstrationError: no frame of the video decodes.
@@ -376,7 +377,7 @@ def run_decode_pass(
     final = _final_frame(video, clock, actions, stopped_ms)
     typed = TypedPlaces(actions, detector, near)
     with open_pictures(folder) as pictures:
-        writer = ScreenshotWriter(video, requests, pointer, pictures)
+        writer = ScreenshotWriter(video, requests, pointer, pictures, native=native)
         answers = _ActionFrames(requests, rescaled, waits, writer, (scanned, typed), video.frame_s)
         observers = (scanned, scrolls, answers, final, stop, witness)
         single: list[_Observer[Frame]] = [writer.fallbacks, waits]

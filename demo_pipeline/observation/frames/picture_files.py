@@ -16,6 +16,7 @@ import cv2
 import numpy as np
 import pyarrow as pa
 
+from demo_pipeline.desktopd.trajectory_reader import native_of
 from demo_pipeline.files.atomic_write import read_digest
 from demo_pipeline.files.image_files import Pixels, PngWriter
 from demo_pipeline.files.parquet import TableWriter, described_schema, read_rows
@@ -115,10 +116,17 @@ class PictureFiles:
         row = (name, sha256, self._thumbnail(rgb, frame), facts.cells.tobytes(), facts.black)
         self._table.append(row)
 
+    def write_native(self, name: str, rgb: Pixels) -> None:
+        """Write the screen's own picture beside that of a name; it has no row."""
+        data, path = self._png.encode(rgb), native_of(self._folder / name)
+        path.write_bytes(data)
+        self.digests[path.name] = hashlib.sha256(data).hexdigest()
+
     def remove(self, name: str) -> None:
-        """Remove a picture; its row stays."""
-        (self._folder / name).unlink()
-        del self.digests[name]
+        """Remove a picture, and that beside it; its row stays."""
+        for path in (self._folder / name, native_of(self._folder / name)):
+            if self.digests.pop(path.name, ""):
+                path.unlink()
 
     def _thumbnail(self, rgb: Pixels, frame: Frame | None) -> bytes:
         height = round(rgb.shape[0] * THUMBNAIL_WIDTH / rgb.shape[1])

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import cv2
 import numpy as np
 
-from demo_pipeline.observation.clock.canvas import Canvas, fit_canvas
+from demo_pipeline.observation.clock.canvas import CANVAS_SIZE, Canvas, Image, fit_canvas
 from demo_pipeline.observation.clock.clock import DECIMALS
 from demo_pipeline.observation.frames.frame_choice import (
     FrameChoice,
@@ -57,6 +58,7 @@ class ScreenshotWriter:
         requests: whose screenshots will be written, in order.
         pointer: where the pointer is.
         pictures: takes them.
+        native: whether to write the screen's own pictures beside them.
 
     Attributes:
         fallbacks: keeps the last frame before the limit for pauses, and for requests without one
@@ -69,8 +71,11 @@ class ScreenshotWriter:
         requests: Sequence[FrameRequest],
         pointer: VideoPointer,
         pictures: PictureFiles,
+        *,
+        native: bool = False,
     ) -> None:
         self._video, self._pointer, self._pictures = video, pointer, pictures
+        self._native = native
         numbers = ((request, number_at(video.times, request.limit)) for request in requests)
         lone = (
             max(0, number)
@@ -102,6 +107,7 @@ class ScreenshotWriter:
         rgb = self._colours.rgb(frame)
         picture = canvas.fit(rgb)
         self._pictures.write(name, picture, frame if picture is rgb else None)
+        self._write_native(name, canvas, rgb)
         aimed = request if at_target else without_box(request)
         leak, unavoidable, distance = self._pointer.leak(aimed, frame.time)
         return Screenshot(
@@ -127,7 +133,13 @@ class ScreenshotWriter:
         event_ms = self._pointer.clock.event_time(frame.time)
         canvas = _if_fitting(self._pointer.screen.at(event_ms).canvas, frame)
         canvas = canvas or fit_canvas(frame.size, 1.0)
-        self._pictures.write(FINAL_FILE, canvas.fit(self._colours.rgb(frame)))
+        rgb = self._colours.rgb(frame)
+        self._pictures.write(FINAL_FILE, canvas.fit(rgb))
+        self._write_native(FINAL_FILE, canvas, rgb)
+
+    def _write_native(self, name: str, canvas: Canvas, rgb: Image) -> None:
+        if self._native and (own := native_picture(canvas, rgb)) is not None:
+            self._pictures.write_native(name, own)
 
     def _canvas_of(self, request: FrameRequest, frame: Frame) -> Canvas | None:
         """The canvas that holds from the frame to the action; None: it is not known."""
@@ -187,6 +199,25 @@ class ScreenshotWriter:
         if frame is None or frame.time > latest_s:
             return FrameChoice(None, Reason.MISSING)
         return FrameChoice(frame, reason)
+
+
+def native_picture(canvas: Canvas, rgb: Image) -> Image | None:
+    """The recorded screen in its own size, undistorted and without bars.
+
+    None: its size is that of the canvas. `fit_canvas` of its size gives its place on the canvas.
+
+    Args:
+        canvas: of the picture.
+        rgb: the video's picture, (height, width, 3).
+    """
+    size = tuple(map(round, canvas.shown_size))
+    if size == CANVAS_SIZE:
+        return None
+    left, top = round(canvas.left), round(canvas.top)
+    inner = rgb[top : canvas.video_height - top, left : canvas.video_width - left]
+    if inner.shape[1::-1] == size:
+        return np.ascontiguousarray(inner)
+    return np.asarray(cv2.resize(inner, size, interpolation=cv2.INTER_AREA), np.uint8)
 
 
 def _if_fitting(canvas: Canvas | None, frame: Frame) -> Canvas | None:

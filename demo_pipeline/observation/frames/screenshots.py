@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from demo_pipeline.actions.action_tables import POINTER_TYPES, Action, read_actions
 from demo_pipeline.actions.build_actions import known_stop_ms, last_action, possible_stop
 from demo_pipeline.actions.inputs import inputs_of
+from demo_pipeline.desktopd.trajectory_reader import native_of
 from demo_pipeline.files.atomic_write import read_digest
 from demo_pipeline.files.comparison import differing_files
 from demo_pipeline.files.image_files import png_size
@@ -84,17 +85,26 @@ def without_recorder(
         index, is_control = shot.action_index, shot.action_index in control
         screenshots.append(Screenshot(index, Reason.RECORDER) if is_control else shot)
         if is_control and shot.file is not None:
-            picture, digest = folder / shot.file, digests.pop(shot.file)
-            if index == final:
-                picture.replace(folder / FINAL_FILE)
-                digests[FINAL_FILE] = digest
-            else:
-                picture.unlink()
+            _take_away(folder, shot.file, digests, last=index == final)
     evidence = observed.evidence
     waits = [wait for wait in evidence.waits if min(kept) < wait.action_index < max(kept)]
     changed = {"waits": tuple(waits), "recorder_control": tuple(sorted(control))}
     evidence = evidence.model_copy(update=changed)
     return replace(observed, screenshots=screenshots, evidence=evidence, digests=digests)
+
+
+def _take_away(folder: Path, name: str, digests: dict[str, str], *, last: bool) -> None:
+    """Remove a picture, and the screen's own beside it; the `last` becomes the final one."""
+    for place in (Path, native_of):
+        picture, final = place(folder / name), place(folder / FINAL_FILE)
+        digest = digests.pop(picture.name, "")
+        if last and digest:
+            picture.replace(final)
+            digests[final.name] = digest
+        elif digest:
+            picture.unlink()
+        elif last and digests.pop(final.name, ""):
+            final.unlink()
 
 
 FRAMES_FILE = "frames.parquet"
@@ -137,10 +147,12 @@ def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order 
     actions_folder: Path,
     out: Path,
     settings: ObservationSettings,
+    *,
+    native: bool = False,
 ) -> dict[str, Any]:
     """Calibrate, decode the wanted frames; write PNGs, the tables and the evidence.
 
-    Returns a summary.
+    With `native` the screen's own pictures lie beside those of another size. Returns a summary.
     """
     events, actions = read_events(events_folder), read_actions(actions_folder)
     inputs, meta = inputs_of(events), manifest.parsed_meta()
@@ -160,7 +172,7 @@ def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order 
     )
     if calibration.clock.shifts:
         path = PointerPath(inputs, calibration.clock.elapsed_ms)
-    observation = _Observation(recorded, path, actions, scans, reader, stop, out)
+    observation = _Observation(recorded, path, actions, scans, reader, stop, out, native)
     calibration, observed = observation.run(calibration)
     names = unmentioned(settings.recorder_windows, meta)
     fronts = {seen.action_index: seen.window for seen in observed.evidence.targets}
@@ -178,7 +190,7 @@ def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order 
 class _Observation:
     """Looking at a recording: what the scans and the video show about its actions.
 
-    `stop` is what `run_decode_pass` asks of the recorder's end.
+    `stop` is what `run_decode_pass` asks of the recorder's end, `native` what it writes.
     """
 
     video: RecordedVideo
@@ -188,6 +200,7 @@ class _Observation:
     reader: TreeReader
     stop: tuple[Action | None, int | None]
     out: Path
+    native: bool = False
 
     def run(self, calibration: Calibration) -> tuple[Calibration, DecodeResult]:
         """Decode the wanted frames, once unless they contradict the canvas.
@@ -235,6 +248,7 @@ class _Observation:
             folder=self.out,
             possible_stop=self.stop[0],
             stopped_ms=self.stop[1],
+            native=self.native,
         )
 
 
@@ -337,7 +351,8 @@ def check_pictures(folder: Path, actions_folder: Path, video: Path) -> list[Prob
     presses = {action.action_index: action.press_ms for action in read_actions(actions_folder)}
     named = [row["file"] for row in rows if row["file"]]
     tables = (FRAMES_FILE, PICTURES_FILE, EVIDENCE_FILE, DIGESTS_FILE)
-    problems = differing_files(folder, {}, (*named, FINAL_FILE, *tables))
+    native = [path.name for path in map(native_of, folder.glob("*.png")) if path.is_file()]
+    problems = differing_files(folder, {}, (*named, FINAL_FILE, *native, *tables))
     written = {path.name: read_digest(path).sha256 for path in folder.glob("*.png")}
     if not problems and (folder / DIGESTS_FILE).read_text("utf-8") != digest_lines(folder, written):
         problems.append(_problem("bad_picture", DIGESTS_FILE, "a picture is not as it was written"))

@@ -1,0 +1,120 @@
+"""The screen in its own size beside the screenshots, and what grounding and messages take of it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import cv2
+import pyarrow.parquet as pq
+import pytest
+
+from demo_pipeline.privacy.redaction_stage import REDACTIONS
+from demo_pipeline.runs.datasets import run_dataset_stage
+from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME
+from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline.settings import DatasetSettings, PrivacySettings, ScreenshotSettings
+from demo_pipeline_tests.observation.test_screens import COLOURS, TINY, Screen, write
+from demo_pipeline_tests.sample_workspace import open_workspace, run_all_stages
+from demo_pipeline_tests.simulator.desktop import Box, Desktop, Widget
+from demo_pipeline_tests.simulator.form import DESKTOP
+from demo_pipeline_tests.simulator.script import Script, click, think
+
+FORM = tuple(one for one in DESKTOP.widgets if one.name in {"Form", "Name", "Agree", "Load"})
+SMALL = Desktop((*FORM, Widget(TINY, "button", Box(700, 266, 6, 6), "Form")))
+TARGETS = ("Agree", TINY, "Name")
+STORY = Script(SMALL, (click("Agree"), think(1.5), click(TINY), think(1.5), click("Name")), seed=3)
+EXPORTS = ("messages", "grounding")
+NATIVE = {"screenshots": ScreenshotSettings(native=True)}
+
+
+def _built(root: Path, **settings: Any) -> Workspace:
+    """The demonstration and both datasets, built; all is training data."""
+    workspace = open_workspace(
+        root,
+        datasets=DatasetSettings(exports=EXPORTS, train_ratio=1, val_ratio=0, test_ratio=0),
+        **settings,
+    )
+    run_all_stages(workspace, "demo")
+    for name in EXPORTS:
+        run_dataset_stage(workspace, DATASET_STAGE_BY_NAME[f"{name}_dataset"])
+    return workspace
+
+
+def pictures(workspace: Workspace) -> dict[Path, bytes]:
+    """Path in the trajectory → PNG."""
+    folder = workspace.store.open("trajectories/demo")[0]
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*.png")}
+
+
+def chats(workspace: Workspace) -> list[tuple[Any, list[tuple[list[int], str]]]]:
+    """The picture of each chat, and the place that it answers with, with the widget there."""
+    folder, found = workspace.store.open("messages")[0], []
+    for line in map(json.loads, (folder / "train.jsonl").read_text("utf-8").splitlines()):
+        _, user, assistant = line["messages"]
+        said = json.loads(assistant["content"].splitlines()[1])["arguments"]
+        places = [said["coordinate"]] if "coordinate" in said else []
+        picture = cv2.imread(str(folder / user["content"][0]["image"]))
+        found.append((picture, [(at, TARGETS[line["step_index"]]) for at in places]))
+    return found
+
+
+def rows(workspace: Workspace) -> dict[str, dict[str, Any]]:
+    """The rows of the grounding dataset by their words."""
+    folder = workspace.store.open("grounding")[0]
+    return {row["text"]: row for row in pq.read_table(folder / "train.parquet").to_pylist()}
+
+
+def colour_at(picture: Any, x: int, y: int) -> str:
+    """The widget whose colour a pixel of a picture comes nearest to."""
+    pixel = picture[y, x].astype(int)
+    return min(COLOURS, key=lambda name: abs(pixel - COLOURS[name]).sum())
+
+
+@pytest.mark.parametrize("size", [(3840, 2160), (1080, 1920)], ids=["4k", "portrait"])
+def test_trained_in_its_own_size(tmp_path: Path, size: tuple[int, int]) -> None:
+    """The seed's pictures stay; chats and grounding have the screen's own, with right places."""
+    write(tmp_path / "uploads" / "demo", Screen(*size), STORY)
+    plain = _built(tmp_path)
+    without, seeds = rows(plain), pictures(plain)
+    workspace = _built(tmp_path, **NATIVE)
+    own = {path: data for path, data in pictures(workspace).items() if path not in seeds}
+    assert {path: data for path, data in pictures(workspace).items() if path in seeds} == seeds
+    assert {path.name for path in own} == {"screenshot_native.png", "final_screenshot_native.png"}
+    answered = chats(workspace)
+    assert len(answered) == len(TARGETS) + 1  # it ends with `terminate`
+    for picture, places in answered:
+        assert picture.shape[1::-1] == size
+        for (x, y), name in places:
+            at = [
+                min(round(one / 1000 * side), side - 1)
+                for one, side in zip((x, y), size, strict=True)
+            ]
+            assert colour_at(picture, *at) == name
+    grounded = rows(workspace)
+    assert {"the Load button"} <= grounded.keys()
+    for text, row in grounded.items():
+        picture = cv2.imread(str(workspace.store.open("grounding")[0] / row["image"]))
+        assert picture is not None
+        assert picture.shape[1::-1] == tuple(row["image_size"]) == size
+        assert colour_at(picture, *row["point"]) in text
+    if size[0] == 3840:
+        tiny = "the Tiny button"
+        assert (tiny in grounded, tiny in without) == (True, False)
+        left, top, right, bottom = grounded[tiny]["box"]
+        assert (right - left + 1, bottom - top + 1) == (12, 12)
+
+
+def test_what_is_covered_has_no_other_picture(tmp_path: Path) -> None:
+    """A covered screenshot does not leave in another size; nor does any, if texts are read."""
+    write(tmp_path / "uploads" / "demo", Screen(1280, 720), STORY)
+    region = {"regions": ((0, 0, 400, 400),)}
+    for policy, left in ({}, True), ({"kinds": {"region": "redact"}}, False):
+        workspace = _built(tmp_path, privacy=PrivacySettings(**region, **policy), **NATIVE)
+        folder = workspace.store.open(f"{REDACTIONS}/demo")[0]
+        shown = (
+            folder
+            if (folder / "task.json").is_file()
+            else workspace.store.open("trajectories/demo")[0]
+        )
+        assert any(shown.rglob("*_native.png")) is left
+        assert chats(workspace)

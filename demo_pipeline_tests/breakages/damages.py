@@ -1,13 +1,13 @@
-"""Small damages to files: of a table, of JSON, of a picture, of a folder.
+"""Small damages to whatever files an output has: values, rows, members, pictures, whole files.
 
-Belongs here: functions that return a damage, which changes a folder of hard links. A file is named
-by a pattern below the folder, of whose matches the first is damaged. A row or a line is numbered
-from 0. A new value is a value, or a function of the old one.
+Belongs here: what finds the damages of a folder. A damage changes a copy of the folder, whose files
+are hard links: each puts a new file in the place of an old one.
 """
 
 import json
-import os
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,326 +17,152 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 Damage = Callable[[Path], None]
-Rows = list[Any]
+Keys = tuple[str | int, ...]
+_PICTURES = {".png", ".jpg"}
 
 
-def _found(folder: Path, pattern: str) -> Path:
-    return min(folder.glob(pattern))
+def damages_of(folder: Path) -> Mapping[str, Damage]:
+    """Name → damage: each kind of each value of the first file of each name, and of the folder."""
+    found: dict[str, Damage] = {"notes.txt: too many": _write_damage("notes.txt", b"left over")}
+    for file in _first_of_each_name(folder):
+        for what, damage in _of_file(folder, file):
+            found[f"{file}: {what}"] = damage
+    return found
 
 
-def _write(path: Path, data: bytes) -> None:
-    """Replace a file, never what it is a hard link to."""
-    path.unlink(missing_ok=True)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(data)
+def _first_of_each_name(folder: Path) -> list[str]:
+    """One file for all that differ only by digits, hashes and the folders they lie in."""
+    seen: dict[str, str] = {}
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        file = str(path.relative_to(folder))
+        seen.setdefault(re.sub(r"[0-9a-f]{64}|\d+", "0", path.name), file)
+    return list(seen.values())
 
 
-def _changed(old: Any, new: Any) -> Any:
-    value = new(old) if callable(new) else new
-    assert value != old, f"no damage: it is {old!r}"
-    return value
+def _of_file(folder: Path, file: str) -> Iterator[tuple[str, Damage]]:
+    path = folder / file
+    data = path.read_bytes()
+    yield "gone", lambda copy: (copy / file).unlink()
+    yield "cut off", _write_damage(file, data[: len(data) // 2])
+    if path.suffix in _PICTURES:
+        yield "black", _write_damage(file, _repainted(data, path.suffix, np.zeros_like))
+        half = _repainted(data, path.suffix, lambda pixels: pixels[::2, ::2])
+        yield "half the size", _write_damage(file, half)
+        other = next((one for one in _beside(path) if one.read_bytes() != data), None)
+        if other is not None:
+            yield "another picture", _write_damage(file, other.read_bytes())
+    elif path.suffix == ".parquet":
+        yield from _of_table(file, pq.read_table(path))
+    elif path.suffix == ".jsonl":
+        lines = [json.loads(line) for line in data.splitlines()]
+        yield from _of_rows(lines, lambda new: _write_damage(file, _as_lines(new)))
+    elif path.suffix == ".json":
+        document = json.loads(data)
+        for keys in _leaves(document):
+            yield f"another {_said(keys)}", _write_damage(file, _as_json(_with(document, keys)))
 
 
-def _put(value: Any, keys: Sequence[str], new: Any) -> None:
-    """Change a member of nested JSON in place; the keys are names and numbers."""
-    above: list[Any]
-    last: Any
-    *above, last = (int(key) if key.isdigit() else key for key in keys)
-    for key in above:
-        value = value[key]
-    old = value[last] if isinstance(value, list) else value.get(last)
-    value[last] = _changed(old, new)
-
-
-def _at(rows: Rows, row: Any) -> int:
-    """The number of a row: given, or the first that a function accepts."""
-    return next(n for n, one in enumerate(rows) if row(one)) if callable(row) else row
-
-
-# Tables
-
-
-def table(file: str, edit: Callable[[Rows], Rows | None]) -> Damage:
-    """Change the rows of a table, in place or by what `edit` returns."""
-
-    def damage(folder: Path) -> None:
-        path = _found(folder, file)
-        written = pq.read_table(path)
-        rows = written.to_pylist()
-        rows = edit(rows) or rows
-        path.unlink()
-        pq.write_table(pa.Table.from_pylist(rows, schema=written.schema), path)
-
-    return damage
-
-
-def cell(file: str, column: str, new: Any, row: Any = 0) -> Damage:
-    """Change a value; `column` may lead into nested values, or JSON text: `messages:0.role`."""
-    name, _, inside = column.partition(":")
-
-    def edit(rows: Rows) -> None:
-        chosen = rows[_at(rows, row)]
-        if inside:
-            value = json.loads(chosen[name])
-            _put(value, inside.split("."), new)
-            chosen[name] = json.dumps(value, ensure_ascii=False)
-        else:
-            _put(chosen, name.split("."), new)
-
-    return table(file, edit)
-
-
-def whole_column(file: str, column: str, new: Any) -> Damage:
-    """Change every value of a column."""
-    return table(file, lambda rows: [row | {column: new} for row in rows])
-
-
-def null(file: str, column: str, row: int = 0) -> Damage:
-    """Null in a column that must not have one."""
-
-    def damage(folder: Path) -> None:
-        path = _found(folder, file)
-        written = pq.read_table(path)
-        place = written.schema.get_field_index(column)
-        values = written[column].to_pylist()
-        values[row] = None
-        kind = written.schema.field(column).type
-        path.unlink()
-        pq.write_table(written.set_column(place, column, pa.array(values, kind)), path)
-
-    return damage
-
-
-def retyped(file: str, column: str) -> Damage:
-    """A column as text."""
-
-    def damage(folder: Path) -> None:
-        path = _found(folder, file)
-        written = pq.read_table(path)
-        place = written.schema.get_field_index(column)
-        texts = pa.array([None if v is None else str(v) for v in written[column].to_pylist()])
-        path.unlink()
-        pq.write_table(written.set_column(place, column, texts), path)
-
-    return damage
-
-
-def without_column(file: str, column: str) -> Damage:
-    """A column that is gone."""
-
-    def damage(folder: Path) -> None:
-        path = _found(folder, file)
-        written = pq.read_table(path)
-        path.unlink()
-        pq.write_table(written.drop_columns([column]), path)
-
-    return damage
-
-
-def drop(file: str, row: int = 0) -> Damage:
-    """A row, line or entry that is gone."""
-    return _rows(file, lambda rows: rows[:row] + rows[row:][1:])
-
-
-def repeat(file: str, row: int = 0) -> Damage:
-    """A row, line or entry that is there twice."""
-    return _rows(file, lambda rows: [*rows[: row + 1], *rows[row:]])
-
-
-def swap(file: str, row: int = 0, other: int = 1) -> Damage:
-    """Two rows, lines or entries in each other's place."""
-
-    def edit(rows: Rows) -> Rows:
-        rows = [*rows]
-        rows[row], rows[other] = rows[other], rows[row]
-        return rows
-
-    return _rows(file, edit)
-
-
-def exchange(file: str, column: str, row: int = 0, other: int = 1) -> Damage:
-    """The values of two rows or lines in each other's place."""
-
-    def edit(rows: Rows) -> Rows:
-        rows[row][column], rows[other][column] = rows[other][column], rows[row][column]
-        return rows
-
-    return _rows(file, edit)
-
-
-def emptied(file: str) -> Damage:
-    """No row, line or entry."""
-    return _rows(file, lambda rows: rows[:0])
-
-
-def _rows(file: str, edit: Callable[[Rows], Rows]) -> Damage:
-    if file.endswith(".parquet"):
-
-        def damage(folder: Path) -> None:
-            path = _found(folder, file)
-            written = pq.read_table(path)
-            rows = edit(written.to_pylist())
-            path.unlink()
-            pq.write_table(pa.Table.from_pylist(rows, schema=written.schema), path)
+def _of_table(file: str, table: pa.Table) -> Iterator[tuple[str, Damage]]:
+    def written(changed: pa.Table) -> Damage:
+        def damage(copy: Path) -> None:
+            (copy / file).unlink()
+            pq.write_table(changed, copy / file)
 
         return damage
-    return lines(file, edit) if file.endswith(".jsonl") else document(file, edit)
+
+    for name in table.column_names[:1]:
+        yield f"no {name}", written(table.drop_columns([name]))
+        place = table.column_names.index(name)
+        texts = pa.array([f"{value}" for value in table[name].to_pylist()], pa.large_string())
+        yield f"{name} of another type", written(table.set_column(place, name, texts))
+    yield from _of_rows(
+        table.to_pylist(),
+        lambda rows: written(pa.Table.from_pylist(rows, schema=table.schema)),
+    )
 
 
-# JSON
+def _of_rows(
+    rows: Sequence[Any], damage: Callable[[Sequence[Any]], Damage]
+) -> Iterator[tuple[str, Damage]]:
+    """Rows or lines that are gone, twice, exchanged, or have another value somewhere."""
+    if not rows:
+        return
+    yield "one less", damage(rows[1:])
+    yield "one twice", damage([rows[0], *rows])
+    if len(rows) > 1 and rows[0] != rows[1]:
+        yield "exchanged", damage([rows[1], rows[0], *rows[2:]])
+    done: set[str] = set()
+    for number, row in enumerate(rows):
+        for keys in _leaves(row):
+            if _said(keys) not in done:
+                done.add(_said(keys))
+                changed = [*rows[:number], _with(row, keys), *rows[number + 1 :]]
+                yield f"another {_said(keys)}", damage(changed)
 
 
-def document(file: str, edit: Callable[[Any], Any]) -> Damage:
-    """Change a JSON document, in place or by what `edit` returns."""
-
-    def damage(folder: Path) -> None:
-        path = _found(folder, file)
-        value = json.loads(path.read_bytes())
-        changed = edit(value)
-        value = value if changed is None else changed
-        _write(path, json.dumps(value, indent=2, ensure_ascii=False).encode())
-
-    return damage
+def _leaves(value: Any, above: Keys = ()) -> Iterator[Keys]:
+    """The places of the values of nested JSON, of lists the first; null is none."""
+    if isinstance(value, dict):
+        for key, inside in value.items():
+            yield from _leaves(inside, (*above, key))
+    elif isinstance(value, list) and value and isinstance(value[0], list | dict):
+        yield from _leaves(value[0], (*above, 0))
+    elif value not in (None, []) and above:
+        yield above
 
 
-def put(file: str, keys: str, new: Any) -> Damage:
-    """Change a member of a JSON document; `keys` as in `trajectories.0.success`."""
-    return document(file, lambda value: _put(value, keys.split("."), new))
+def _said(keys: Keys) -> str:
+    return ".".join(key for key in keys if isinstance(key, str))
 
 
-def without(file: str, keys: str) -> Damage:
-    """A member of a JSON document that is gone."""
-
-    def edit(value: Any) -> None:
-        *above, last = keys.split(".")
-        inside = value
-        for key in above:
-            inside = inside[int(key) if key.isdigit() else key]
-        inside.pop(int(last) if last.isdigit() else last)
-
-    return document(file, edit)
+def _with(value: Any, keys: Keys) -> Any:
+    """The value with another one at the place."""
+    if not keys:
+        return _other(value)
+    copy: Any = {**value} if isinstance(value, dict) else [*value]
+    copy[keys[0]] = _with(value[keys[0]], keys[1:])
+    return copy
 
 
-def lines(file: str, edit: Callable[[Rows], Rows | None]) -> Damage:
-    """Change the values of JSON Lines."""
-
-    def damage(folder: Path) -> None:
-        path = _found(folder, file)
-        values = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-        changed = edit(values)
-        values = values if changed is None else changed
-        _write(path, "".join(json.dumps(v, ensure_ascii=False) + "\n" for v in values).encode())
-
-    return damage
-
-
-def line(file: str, keys: str, new: Any, row: Any = 0) -> Damage:
-    """Change a member of a line of JSON Lines."""
-    return lines(file, lambda values: _put(values[_at(values, row)], keys.split("."), new))
-
-
-# Files
+def _other(value: Any) -> Any:
+    match value:
+        case bool():
+            return not value
+        case int() | float():
+            return value + 1
+        case str():
+            return f"{value} rotten"
+        case bytes():
+            return value[: len(value) // 2]
+        case datetime():
+            return value + timedelta(seconds=1)
+        case list():
+            return value[1:]
+        case _:
+            raise TypeError(type(value))
 
 
-def remove(file: str) -> Damage:
-    """A file that is gone."""
-    return lambda folder: _found(folder, file).unlink()
+def _beside(path: Path) -> list[Path]:
+    return sorted(one for one in path.parent.rglob(f"*{path.suffix}") if one.is_file())
 
 
-def add(file: str, data: bytes = b"left over") -> Damage:
-    """A file too many."""
-    return lambda folder: _write(folder / file, data)
+def _repainted(data: bytes, suffix: str, paint: Callable[[Any], Any]) -> bytes:
+    pixels = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR)
+    return cv2.imencode(suffix, np.ascontiguousarray(paint(pixels)))[1].tobytes()
 
 
-def cut(file: str, share: float = 0.5) -> Damage:
-    """The first part of a file."""
-
-    def damage(folder: Path) -> None:
-        path = _found(folder, file)
-        data = path.read_bytes()
-        _write(path, data[: int(len(data) * share)])
-
-    return damage
+def _as_json(value: Any) -> bytes:
+    return json.dumps(value, indent=2, ensure_ascii=False).encode()
 
 
-def appended(file: str, data: bytes) -> Damage:
-    """A file with more at its end."""
-
-    def damage(folder: Path) -> None:
-        path = _found(folder, file)
-        _write(path, path.read_bytes() + data)
-
-    return damage
+def _as_lines(values: Sequence[Any]) -> bytes:
+    return "".join(json.dumps(value, ensure_ascii=False) + "\n" for value in values).encode()
 
 
-def replaced_by(file: str, data: bytes) -> Damage:
-    """A file with another content."""
-    return lambda folder: _write(_found(folder, file), data)
-
-
-def replaced(file: str, old: str, new: str) -> Damage:
-    """A text file with other words."""
-
-    def damage(folder: Path) -> None:
-        path = _found(folder, file)
-        text = path.read_text("utf-8")
-        assert old in text
-        _write(path, text.replace(old, new, 1).encode())
-
-    return damage
-
-
-def exchange_files(file: str, other: str) -> Damage:
-    """Two files under each other's name."""
-
-    def damage(folder: Path) -> None:
-        one, two = _found(folder, file), _found(folder, other)
-        assert one.is_dir() or one.read_bytes() != two.read_bytes()
-        spare = folder / "spare"
-        for source, target in ((one, spare), (two, one), (spare, two)):
-            os.replace(source, target)  # noqa: PTH105 - also for links to folders
-
-    return damage
-
-
-def black(file: str) -> Damage:
-    """A picture of the same size and kind, all black."""
-    return repainted(file, np.zeros_like)
-
-
-def spot(file: str) -> Damage:
-    """A picture with a grey spot."""
-
-    def paint(pixels: Any) -> Any:
-        pixels[:20, :20] = 127
-        return pixels
-
-    return repainted(file, paint)
-
-
-def smaller(file: str) -> Damage:
-    """A picture of half the size."""
-    return repainted(file, lambda pixels: pixels[::2, ::2])
-
-
-def as_png(file: str) -> Damage:
-    """A picture of another kind."""
-
-    def damage(folder: Path) -> None:
-        path = _found(folder, file)
-        pixels = cv2.imdecode(np.frombuffer(path.read_bytes(), np.uint8), cv2.IMREAD_COLOR)
-        _write(path, cv2.imencode(".png", pixels)[1].tobytes())
-
-    return damage
-
-
-def repainted(file: str, paint: Callable[[Any], Any]) -> Damage:
-    """A picture with other pixels; `paint` gets and returns (height, width, 3)."""
-
-    def damage(folder: Path) -> None:
-        path = _found(folder, file)
-        pixels = cv2.imdecode(np.frombuffer(path.read_bytes(), np.uint8), cv2.IMREAD_COLOR)
-        _, data = cv2.imencode(path.suffix, np.ascontiguousarray(paint(pixels)))
-        _write(path, data.tobytes())
+def _write_damage(file: str, data: bytes) -> Damage:
+    def damage(copy: Path) -> None:
+        (copy / file).unlink(missing_ok=True)
+        (copy / file).parent.mkdir(parents=True, exist_ok=True)
+        (copy / file).write_bytes(data)
 
     return damage

@@ -210,8 +210,7 @@ def test_the_accounting_check_finds_a_lost_line(folder: Path) -> None:
     ],
     ids=["wheel", "keys", "shifts", "presses", "releases", "clicks"],
 )
-@pytest.mark.parametrize("platform", ["windows", "macos"])
-def test_monotonous_logs_are_fast(folder: Path, lines: list[Line], platform: str) -> None:
-    made(folder, text_of(lines), platform)
+def test_monotonous_logs_are_fast(folder: Path, lines: list[Line]) -> None:
+    made(folder, text_of(lines), "macos")
     assert check_event_accounting(folder, folder) == []
     assert sum(1 for _ in ledger(folder)) == len(lines)

@@ -33,7 +33,7 @@ CHORDS = (("ctrl",), ("alt",), ("ctrl", "shift"), ("alt", "shift"))
 pytestmark = pytest.mark.no_cover
 
 # `make property` asks for thousands a platform
-EXAMPLES = int(os.environ.get("PROPERTY_EXAMPLES", "80"))
+EXAMPLES = int(os.environ.get("PROPERTY_EXAMPLES", "40"))
 
 
 def _clicks() -> st.SearchStrategy[Intent]:

@@ -1,11 +1,11 @@
-"""`demo-pipeline diff` on a real sample: one thing changes, and exactly this is named."""
+"""`demo-pipeline diff` of two recordings: one thing changes, and exactly this is named."""
 
 import json
 import os
+import re
 import shutil
-import subprocess
-import sys
 from contextlib import chdir
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,16 @@ from typer.testing import CliRunner
 from demo_pipeline.cli.app import app
 from demo_pipeline.review.review_store import Reviews, subject_of
 from demo_pipeline.store.store import open_store
+from demo_pipeline_tests.simulator.form import SMALL, script
+from demo_pipeline_tests.simulator.recording import write_recording
+from demo_pipeline_tests.simulator.script import click, drag, hotkey, right_click
 
-SAMPLES = Path(__file__).parents[2] / "data" / "samples"
 INBOX = "recordings"  # of the project
-FIRST, SECOND = "20260105_090000", "20260106_140000"
+FIRST, SECOND = "first", "second"
+ACTS = {
+    FIRST: (click("Agree"), drag("Form/title bar", 60, 40), right_click("Rows/c")),
+    SECOND: (click("Rows/b"), hotkey("ctrl", "a"), click("Agree")),
+}
 
 
 def ours() -> dict[str, None]:
@@ -32,7 +38,10 @@ class Project:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.call("init", str(folder))
-        shutil.copytree(SAMPLES / SECOND, folder / "data" / INBOX / SECOND)
+        shutil.rmtree(folder / "data" / INBOX)
+        for name, acts in ACTS.items():
+            told = replace(script(*acts), title=name, content=f"Could you do the {name} task?")
+            write_recording(folder / "data" / INBOX / name, told, SMALL)
         self.settings("")
         self.run()
         self.call("export", "before")
@@ -44,10 +53,7 @@ class Project:
         return done.stdout
 
     def run(self) -> None:
-        """In a process of its own, since it starts workers."""
-        environment = {name: text for name, text in os.environ.items() if name not in ours()}
-        command = [sys.executable, "-m", "demo_pipeline.cli.app", "run"]
-        subprocess.run(command, env=environment, cwd=self.folder, check=True, capture_output=True)
+        self.call("run", "--workers", "1")
 
     def settings(self, more: str) -> None:
         text = f'[datasets]\nexports = ["sft"]\n{more}'
@@ -75,23 +81,23 @@ def causes(rows: list[dict[str, Any]]) -> set[tuple[str, ...]]:
 def test_one_setting_is_named(project: Project) -> None:
     assert project.rows("before", "sft") == []
     [index] = json.loads(project.call("diff", "before/dataset", "dataset", "--json"))
-    assert (index["rows"], index["differences"]) == ([28, 28], [])  # 26 steps, 2 trajectories
+    assert (index["rows"], index["differences"]) == ([8, 8], [])  # 6 steps, 2 trajectories
     project.settings("[actions]\nclick_radius_px = 200\n")
     project.run()
     rows = project.rows("before", project.current())
     assert causes(rows) == {("setting actions.click_radius_px: 5.0 → 200.0",)}
     assert {row["change"] for row in rows} == {"changed"}
-    assert 1 < len(rows) < 26  # a drag is a click; later rows have it in their history
+    assert [row["row"] for row in rows] == ["first_001", "first_002"]  # a click, and in a history
     assert "action_type" in rows[0]["parts"]
     said = project.call("diff", "before/sft", "sft")
     assert "because of setting actions.click_radius_px: 5.0 → 200.0\n" in said
-    assert f"1 changed of {FIRST} (val): action, action_type, reasoning\n" in said
+    assert re.search(r"1 changed of first \(\w+\): action, action_type, reasoning\n", said)
 
 
 def test_one_recording_is_named(project: Project) -> None:
     before = project.current()
     meta = project.folder / "data" / INBOX / FIRST / "meta.json"
-    meta.write_text(meta.read_text().replace("Could you order", "Please order"))
+    meta.write_text(meta.read_text().replace("Could you", "Please"))
     project.run()
     rows = project.rows(before, project.current())
     assert causes(rows) == {("recording",)}
@@ -108,14 +114,14 @@ def decide(project: Project, demonstration: str, kind: str, value: Any) -> str:
 
 def test_decisions_are_named(project: Project) -> None:
     before = project.current()
-    bad = decide(project, FIRST, "bad_step", {"step": 3})
+    bad = decide(project, FIRST, "bad_step", {"step": 1})
     decide(project, SECOND, "reject", {"reason": "duplicate"})
     project.run()
     project.call("export", "after")
     rejected = "decision: it was not rejected, and is rejected (duplicate)"
     for sides in ((before, "sft"), (before, "after")):
         rows = project.rows(*sides)
-        [gone] = [row for row in rows if row["row"] == f"{FIRST}_003"]
+        [gone] = [row for row in rows if row["row"] == "first_001"]
         assert (gone["change"], gone["causes"]) == ("removed", [f"decision {bad}"])
         second = [row for row in rows if row["demonstration"] == SECOND]
         assert {row["change"] for row in second} == {"removed"}

@@ -4,8 +4,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from demo_pipeline.exports.sft import validate_sft_folder
@@ -38,13 +36,6 @@ def edit(path: Path, change: Any) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-def edit_table(path: Path, change: Any) -> None:
-    table = pq.read_table(path)
-    rows = table.to_pylist()
-    change(rows)
-    pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), path)
-
-
 def test_an_export_has_no_problem(root: Path) -> None:
     assert validate_sft_folder(root) == []
 
@@ -64,27 +55,6 @@ def test_a_sample_in_two_splits_or_in_none_is_found(root: Path) -> None:
     places = [where for code, where in found(root) if code == "split_union"]
     assert len(places) == 3
     assert all(where.startswith("samples.jsonl:") for where in places)
-
-
-@pytest.mark.parametrize("column", ["instruction", "screenshot", "ui_tree", "reasoning"])
-def test_a_table_that_differs_from_its_lines_is_found(root: Path, column: str) -> None:
-    edit_table(root / "train.parquet", lambda rows: rows[1].update({column: "other"}))
-    [problem] = validate_sft_folder(root)
-    assert (problem.code, problem.file) == ("table_differs", "train.parquet")
-    assert f"row 2: {column} differ" in problem.message
-
-
-@pytest.mark.parametrize("column", ["action", "history"])
-@pytest.mark.parametrize("text", ["{", "[1]", "{}"])
-def test_json_in_a_table_that_differs_is_found(root: Path, column: str, text: str) -> None:
-    edit_table(root / "samples.parquet", lambda rows: rows[4].update({column: text}))
-    assert found(root) == [("table_differs", "samples.parquet")]
-
-
-def test_a_table_with_other_rows_is_found(root: Path) -> None:
-    edit_table(root / "held_out.parquet", lambda rows: rows.pop())
-    [problem] = validate_sft_folder(root)
-    assert "has 2 rows for 3 lines of held_out.jsonl" in problem.message
 
 
 def test_missing_and_broken_files_are_found(root: Path) -> None:

@@ -3,9 +3,12 @@
 import subprocess
 import sys
 
+import pytest
+
 from demo_pipeline_tests.faults.commands import ROOT
 
 
+@pytest.mark.minutes  # tests of the store kill it at every call
 def test_kills_and_a_full_disk_leave_old_or_new_and_the_next_run_finishes() -> None:
     """A process of its own, since it forks."""
     few = ["--kills", "2", "--chain", "2", "--failing", "1"]

@@ -119,13 +119,20 @@ KINDS: dict[str, Callable[[Path], Observed]] = {
     "starts late": lambda root: filmed(root, replace(USUAL, video_start_s=1.7)),
     "a variable rate": lambda root: filmed(root, replace(USUAL, variable=True)),
 }
+ENCODINGS = {"one key frame", "B-frames", "starts late"}  # as in test_exactness.py
 SCALES: dict[str, list[Any]] = {
     "trees in other units": [pytest.approx(1.5)],
     "trees of another screen": [None],
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=[pytest.mark.minutes] if kind in ENCODINGS else [])
+        for kind in KINDS
+    ],
+)
 def test_a_film_is_decoded_once_and_its_pictures_are_right(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -47,6 +47,8 @@ SCREENS = {
     "2880x1800_in_points_monitor_in_pixels": Screen(1440, 900, 2, (2880, 1800)),
 }
 
+LIKE_OTHERS = {"2560x1440", "2880x1800_in_points_monitor_in_pixels"}
+
 
 def colours() -> dict[str, tuple[int, int, int]]:
     """Name of a thing → BGR, far from one another."""
@@ -130,7 +132,13 @@ def node_of(tree: dict[str, Any], identifier: str) -> dict[str, Any]:
     raise LookupError(identifier)
 
 
-@pytest.fixture(scope="module", params=sorted(SCREENS))
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(name, marks=[pytest.mark.minutes] if name in LIKE_OTHERS else [])
+        for name in sorted(SCREENS)
+    ],
+)
 def steps(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The steps of the recording's trajectory."""
     root = tmp_path_factory.mktemp(request.param)

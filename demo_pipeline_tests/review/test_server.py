@@ -2,9 +2,7 @@
 
 import json
 import socket
-import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -13,12 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 from demo_pipeline.cli.app import app
-from demo_pipeline.review.review_store import Reviews
 from demo_pipeline.review.server import kept_token
-from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
 from demo_pipeline_tests.datasets.stores import commit_trajectory
-from demo_pipeline_tests.review.serving import TOKEN, Served, kill, served, start_command
+from demo_pipeline_tests.review.serving import TOKEN, Served, served
 from demo_pipeline_tests.sample_workspace import copy_of, open_workspace
 
 HOSTILE = '</script><script>alert(1)</script>"><img src=x onerror=alert(1)>'
@@ -180,66 +176,6 @@ def test_a_wrong_decision_is_refused_with_the_reason_and_without_its_text(server
     assert server.decide("first", "approve", {}, sent).status == 201
     # The answer was lost, and the trajectory was built again: it is the same decision.
     assert server.decide("first", "approve", {}, sent, version="0" * 16).status == 201
-
-
-def test_two_reviewers_and_a_rebuild_at_once_lose_and_double_nothing(tmp_path: Path) -> None:
-    workspace = open_workspace(tmp_path)
-    made = make_trajectory(tmp_path, actions=(CLICK,) * 4)
-    commit_trajectory(workspace, made)
-    ended = threading.Event()
-
-    def rebuild(space: Workspace) -> int:
-        number = 0
-        while not ended.is_set() or number < 5:
-            number += 1
-            task = json.loads((made.path / "task.json").read_text())
-            difficulty = ("easy", "medium", "hard")[number % 3]
-            (made.path / "task.json").write_text(json.dumps({**task, "difficulty": difficulty}))
-            commit_trajectory(space, made)
-        return number
-
-    def work(running: Served, who: str) -> list[str]:
-        sent = []
-        for number in range(15):
-            one = f"{who}{number:031x}"
-            for _ in range(2):  # the answer was lost: the page sends it again
-                answer = running.decide("demo", "note", {"text": one}, one)
-                assert answer.status == 201, answer.body
-            sent.append(one)
-        return sent
-
-    with served(workspace, "ann") as first, served(open_workspace(tmp_path), "bob") as second:
-        with ThreadPoolExecutor(3) as pool:
-            builds = pool.submit(rebuild, open_workspace(tmp_path))
-            both = [pool.submit(work, first, "a"), pool.submit(work, second, "b")]
-            wait(both)
-            ended.set()
-            sent = [one for future in both for one in future.result()]
-            assert builds.result() >= 5
-        judged = first.ask("api/demonstrations/demo").json
-    reviews = Reviews(workspace.store)
-    reviews.refresh()
-    assert sorted(one.id for one in reviews.all()) == sorted(sent)
-    assert not any(one["stale"] for one in judged["decisions"])  # the steps stayed the same
-
-
-def test_a_killed_server_keeps_what_it_answered_and_its_address(
-    made_root: Path, tmp_path: Path
-) -> None:
-    root = copy_of(made_root, tmp_path / "root")
-    port = 9571
-    running = start_command(root, port, "--author", "ann")
-    one, two = uuid4().hex, uuid4().hex
-    assert running.decide("first", "bad_step", {"step": 0}, one).status == 201
-    kill(running)
-    again = start_command(root, port)
-    assert again.url == running.url
-    for decision, step in ((one, 0), (two, 1)):
-        again.decide("first", "bad_step", {"step": step}, decision)
-    shown = again.ask("api/demonstrations/first").json
-    kill(again)
-    decided = {decision["id"]: decision["value"]["step"] for decision in shown["decisions"]}
-    assert decided == {one: 0, two: 1}
 
 
 def test_the_token_is_random_kept_and_its_owners_alone(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from demo_pipeline.runs.stages import STAGE_BY_NAME, STAGES
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 from demo_pipeline.store.uploads import Uploads
-from demo_pipeline_tests.sample_workspace import contents, copy_of, open_workspace, run_all_stages
+from demo_pipeline_tests.sample_workspace import copy_of, run_all_stages
 from demo_pipeline_tests.store.making_outputs import Counting
 
 FIRST = STAGES[0]
@@ -72,19 +72,6 @@ def change_task(place: Place, content: str) -> None:
     meta = json.loads(read)
     meta["quest"]["content"] = content
     place.bucket.put("first/meta.json", json.dumps(meta).encode())
-
-
-def test_outputs_equal_those_from_a_local_folder(place: Place, made_root: Path) -> None:
-    local = contents(open_workspace(made_root), "first")
-    place.redone()
-    assert place.fetched() == 3
-    bucket = contents(place.pipeline, "first")
-    kept = {file: bucket["raw_recordings"].pop(file) for file in RECORDING_FILES}
-    assert kept == {
-        file: (made_root / "uploads/first" / file).read_bytes() for file in RECORDING_FILES
-    }
-    assert bucket == local
-    assert [path for path in Path(place.pipeline.settings.cache).rglob("*") if path.is_file()] == []
 
 
 def test_nothing_is_downloaded_when_nothing_changed(place: Place) -> None:

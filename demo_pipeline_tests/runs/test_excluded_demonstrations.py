@@ -68,9 +68,7 @@ def readable(path: str, data: bytes, scratch: Path) -> str:
 @pytest.mark.parametrize(
     ("kind", "datasets"),
     [
-        ("folder", {}),
-        ("folder", {"sft_trees": "object"}),
-        ("folder", {"image_mode": "copy"}),
+        ("folder", {"sft_trees": "object", "image_mode": "copy"}),
         ("bucket", {}),
     ],
     ids=str,

@@ -1,10 +1,9 @@
 import pytest
 
-from demo_pipeline.runs.damage import storage_message
 from demo_pipeline.runs.export import export_datasets
-from demo_pipeline.store.errors import MissingOutput, StorageError
+from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.store import open_store
-from demo_pipeline_tests.store.making_outputs import contents, put
+from demo_pipeline_tests.store.making_outputs import put
 
 CUDAG = "datasets/demonstrations--demo-pipeline--20250101_000000"
 
@@ -20,31 +19,6 @@ def store(tmp_path):
     put(store, "osworld/tasks", {"catalog.parquet": ""})
     put(store, "osworld/quests", {"test_all.json": "{}"})
     return store
-
-
-@pytest.mark.parametrize("there", [True, False])
-def test_an_export_is_plain_files_without_links(store, tmp_path, there):
-    dest = tmp_path / "out/plain"
-    if there:
-        dest.mkdir(parents=True)
-    assert list(export_datasets(store, dest)) == [
-        "sft",
-        CUDAG,
-        "osworld/quests",
-        "dataset",
-        "contact_sheets/d1",
-    ]
-    assert contents(dest) == {
-        "dataset/index.json": "[]",
-        "dataset/trajectories/d1/task.json": "{}",
-        "dataset/trajectories/d1/steps/000/action.json": "{}",
-        "sft/samples.jsonl": "",
-        f"{CUDAG}/config.json": "{}",
-        "osworld/quests/test_all.json": "{}",
-        "contact_sheets/d1/sheet.jpg": "a picture",
-    }
-    assert not any(path.is_symlink() for path in dest.rglob("*"))
-    assert list(dest.parent.iterdir()) == [dest]
 
 
 def test_a_picture_is_stored_once_in_an_export_and_other_files_are_apart(store, tmp_path):
@@ -71,16 +45,6 @@ def test_a_disabled_export_is_not_copied(store, tmp_path):
     assert not (tmp_path / "out/sft").exists()
 
 
-def test_an_export_needs_an_empty_folder(store, tmp_path):
-    (tmp_path / "file").write_text("mine")
-    (tmp_path / "full").mkdir()
-    (tmp_path / "full/mine").write_text("mine")
-    for name in ("file", "full"):
-        with pytest.raises(StorageError, match="not empty"):
-            export_datasets(store, tmp_path / name)
-    assert (tmp_path / "full/mine").read_text() == "mine"
-
-
 def test_a_damaged_dataset_is_not_exported_at_all(store, tmp_path):
     (tmp_path / "store/trajectories/d1/task.json").write_text("[]")
     with pytest.raises(StorageError, match=r"trajectories/d1/task\.json"):
@@ -96,10 +60,3 @@ def test_a_failure_halfway_leaves_nothing(store, tmp_path, monkeypatch):
     with pytest.raises(StorageError, match="nothing was exported"):
         export_datasets(store, tmp_path / "out")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["store"]
-
-
-def test_an_empty_store_names_the_command_to_run(tmp_path):
-    with pytest.raises(MissingOutput) as caught:
-        export_datasets(open_store(str(tmp_path / "store")), tmp_path / "out")
-    assert "--select trajectory_index`" in storage_message(caught.value)
-    assert not (tmp_path / "out").exists()

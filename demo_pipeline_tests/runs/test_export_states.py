@@ -19,7 +19,6 @@ from demo_pipeline.runs.queries import committed_statistics
 from demo_pipeline.runs.stages import TRAINING_EXPORTS, is_built, upstream
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DatasetSettings, Settings
-from demo_pipeline.store.errors import MissingOutput
 from demo_pipeline.store.versions import Recipe
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory, read_lines
 from demo_pipeline_tests.datasets.stores import commit_trajectories
@@ -272,27 +271,6 @@ def test_every_training_export_comes_before_the_index() -> None:
 
 
 class TestBytesWritten:
-    def test_pictures_in_a_folder_count_nothing_because_they_are_links(self, root: Path) -> None:
-        workspace = open_workspace(root)
-        build(workspace)
-        for stage in (SFT_STAGE, MESSAGES_STAGE):
-            folder, version = workspace.store.open(stage.folder)
-            pictures = list(folder.glob("trajectories/**/*.png"))
-            assert pictures
-            assert all(path.stat().st_nlink > 1 for path in pictures)
-            new = [
-                file.size
-                for file in version.manifest.files
-                if not file.path.startswith("trajectories/")
-            ]
-            assert bytes_written(workspace.store, stage.folder) == sum(new)
-
-    def test_copies_count(self, root: Path) -> None:
-        workspace = open_workspace(root, datasets=DatasetSettings(image_mode="copy"))
-        build(workspace)
-        output = states(workspace)["cudag"]["output"]
-        assert bytes_written(workspace.store, output) == states(workspace)["cudag"]["bytes"]
-
     def test_in_a_bucket_every_byte_counts(self, either: Any) -> None:
         with either.stage("sft") as staging:
             (staging.path / "a.png").write_bytes(b"123")
@@ -300,7 +278,3 @@ class TestBytesWritten:
             recipe = Recipe("sft", "1", "", {})
             either.commit(staging, recipe, {})
         assert bytes_written(either, "sft") == (6 if either.url.startswith("s3") else 0)
-
-    def test_an_output_that_was_never_built_has_none(self, either: Any) -> None:
-        with pytest.raises(MissingOutput):
-            bytes_written(either, "sft")

@@ -69,14 +69,6 @@ print(json.dumps({
     "rebuild": rebuild_command("toy").split("--select ")[1],
 }))
 """
-PRUNE = """
-import dagster as dg
-from demo_pipeline.defs.maintenance import prune_runs
-with dg.DagsterInstance.get() as instance:
-    prune_runs(instance, 4e9)
-    record = instance.get_latest_materialization_event(dg.AssetKey("toy_dataset"))
-    print(instance.get_run_by_id(record.run_id) is not None)
-"""
 
 
 @dataclass(frozen=True)
@@ -166,7 +158,3 @@ def test_stats_queries_its_view(checkout: Checkout) -> None:
     answer = checkout.command("stats", "--json", "SELECT count(*) AS n FROM toy")
     assert json.loads(answer) == {"answer": [{"n": 2}]}
     assert "-- toy: a trajectory of the toy dataset\n" in checkout.command("stats", "--views")
-
-
-def test_pruning_keeps_the_run_that_built_it(checkout: Checkout) -> None:
-    assert checkout.python("-c", PRUNE) == "True\n"

@@ -17,7 +17,7 @@ from demo_pipeline.settings import DatasetSettings, Settings
 from demo_pipeline.stage import Stage
 from demo_pipeline.trajectories.provenance import read_provenance, write_provenance
 from demo_pipeline_tests.datasets.builders import CLICK, TABLE, make_trajectory
-from demo_pipeline_tests.datasets.stores import commit_trajectories, every_file
+from demo_pipeline_tests.datasets.stores import commit_trajectories
 from demo_pipeline_tests.named_stages import AGENTNET_STAGE, ATIF_STAGE, CUA_LITE_STAGE
 
 TRAJECTORY_STAGES = (CUA_LITE_STAGE, AGENTNET_STAGE, ATIF_STAGE)
@@ -100,18 +100,6 @@ def test_a_summary_says_what_was_written_and_what_was_left_out(local: Workspace)
             summary["excluded_steps"]
         )
         assert all(value["meaning"] for value in written["excluded_steps"].values())
-
-
-@pytest.mark.no_cover  # other tests run the same lines
-def test_a_bucket_gets_the_same_files(local: Workspace, seaweedfs_url: str, tmp_path: Path) -> None:
-    (tmp_path / "other").mkdir()
-    bucket = filled(tmp_path / "other", f"{seaweedfs_url}/store")
-    for stage in TRAJECTORY_STAGES:
-        one = local.store.open(stage.folder)[0]
-        two = bucket.store.open(stage.folder)[0]
-        assert every_file(one) == every_file(two)
-    states = [exports_of(workspace)["exports"] for workspace in (local, bucket)]
-    assert states[0] == states[1]
 
 
 @pytest.mark.parametrize("stage", TRAJECTORY_STAGES, ids=lambda stage: stage.name)

@@ -222,18 +222,6 @@ def test_a_listing_fingerprint_is_of_the_three_files_in_any_order(rows, other, s
 # --- roots
 
 
-@pytest.mark.parametrize(
-    ("url", "shown"),
-    [
-        ("s3://bucket", "s3://bucket"),
-        ("s3://bucket/", "s3://bucket"),
-        ("S3://bucket//a b/c/", "s3://bucket/a b/c"),
-    ],
-)
-def test_an_s3_root_is_a_bucket_and_a_prefix(url: str, shown: str) -> None:
-    assert open_uploads(url).url == shown
-
-
 @pytest.mark.parametrize("url", ["s3://", "s3:///prefix", "s3://b", "s3://canary:secret/x"])
 def test_an_s3_url_without_a_bucket_is_refused_without_repeating_it(url: str) -> None:
     with pytest.raises(StorageError, match="names a bucket") as caught:

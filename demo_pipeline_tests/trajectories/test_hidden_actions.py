@@ -12,12 +12,10 @@ from hypothesis import strategies as st
 
 from demo_pipeline.datasets.index import build_index
 from demo_pipeline.datasets.splits import Split, plan_export
-from demo_pipeline.desktopd.validator import validate_trajectory
 from demo_pipeline.exports.cards import describe_index
 from demo_pipeline.exports.cudag.dataset import dataset_directory_name
 from demo_pipeline.exports.cudag.validator import validate_cudag
 from demo_pipeline.exports.prompts import hidden_words
-from demo_pipeline.exports.sft import validate_sft
 from demo_pipeline.problems import errors
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.provenance import (
@@ -25,14 +23,11 @@ from demo_pipeline.trajectories.provenance import (
     HIDDEN_ACTIONS_SCHEMA,
     NOTHING_HIDDEN,
     HiddenActions,
-    HiddenReason,
-    read_hidden_actions,
 )
 from demo_pipeline_tests.datasets.builders import CLICK, hide, make_trajectory, read_lines
 from demo_pipeline_tests.exports.cudag.editing import read_records
 from demo_pipeline_tests.exports.forms import (
     build_cudag,
-    build_described,
     build_messages,
     build_sft,
     validate_messages,
@@ -98,11 +93,6 @@ class TestWhereTheyAre:
         found = hidden(*before).incomplete_steps(steps, waits, share)
         assert all(index >= min(before, default=13) for index in found)
 
-    def test_a_trajectory_without_the_table_has_none(self, tmp_path: Path) -> None:
-        assert read_hidden_actions(tmp_path) == NOTHING_HIDDEN
-        demo = make_trajectory(tmp_path, hidden=[(0, "type", "before_video")])
-        assert read_hidden_actions(demo.path).actions == (hide(0, "type", "before_video"),)
-
 
 class TestWords:
     """What a prompt says of a hidden action."""
@@ -121,10 +111,6 @@ class TestWords:
     )
     def test_every_type_and_reason_has_words(self, kind: str, reason: str, words: str) -> None:
         assert f"4. {hidden_words(hide(0, kind, reason))}" == words
-
-    @pytest.mark.parametrize("reason", HiddenReason)
-    def test_no_reason_is_forgotten(self, reason: str) -> None:
-        assert "out of sight" not in hidden_words(hide(0, "click", reason))
 
 
 GAPS = [(0, "click", "before_video"), (2, "type", "off_screen"), (2, "click", "off_screen")]
@@ -167,23 +153,6 @@ class TestPrompts:
         assert "terminate" not in summary["task_counts"]
         assert summary["excluded_records"]["hidden_end"] == 1
 
-    def test_the_history_of_sft_marks_them_as_gaps(self, tmp_path: Path) -> None:
-        demo = make_trajectory(tmp_path, "demo", [CLICK] * 8, hidden=GAPS)
-        summary = build_sft([demo], tmp_path / "sft", ALL_SEEN)
-        lines = read_lines(tmp_path / "sft" / "samples.jsonl")
-        kinds = [entry["action_type"] for entry in lines[2]["input"]["history"]]
-        assert kinds == ["gap", "click", "click", "gap", "gap"]
-        assert lines[2]["input"]["history"][3] == {
-            "step_index": None,
-            "action_type": "gap",
-            "parameters": {},
-            "target_element": None,
-            "reasoning": "Not shown: typed text outside the recorded screen.",
-        }
-        assert len(lines[7]["input"]["history"]) == 7 + len(GAPS)
-        assert validate_sft(tmp_path / "sft" / "samples.jsonl", tmp_path) == []
-        assert summary.as_dict()["hidden_actions"] == {"before_video": 1, "off_screen": 2}
-
 
 def demo_with(root: Path, name: str, steps: int, *before: int, **more: Any):
     gaps = [(step, "click", "off_screen") for step in before]
@@ -212,13 +181,6 @@ class TestSelection:
         assert len(list(read_records(out / "train.jsonl"))) == 4
         half = ALL_TRAIN.model_copy(update={"max_hidden_share": 0.5})
         assert build_sft([demo], tmp_path / "half", half).total == 7
-
-    def test_a_demonstration_without_a_good_step_is_left_out(self, tmp_path: Path) -> None:
-        demos = [demo_with(tmp_path, "none", 2, 0), demo_with(tmp_path, "some", 5, 0, shade=20)]
-        summary = build_sft(demos, tmp_path / "sft", ALL_TRAIN)
-        lines = read_lines(tmp_path / "sft" / "samples.jsonl")
-        assert {line["input"]["instruction"] for line in lines} == {"Do some"}
-        assert (summary.total, summary.excluded_trajectories["incomplete"]) == (2, 1)
 
     def test_a_damaged_table_makes_the_trajectory_unreadable(self, tmp_path: Path) -> None:
         demos = [demo_with(tmp_path, "bad", 7, 1), demo_with(tmp_path, "good", 7, 1, shade=30)]
@@ -282,29 +244,3 @@ def test_index_tables_card_and_metadata_count_them_by_reason(tmp_path: Path) -> 
     }
     describe_index(out, ALL_TRAIN)
     assert "| actions left out: off screen | 2 |" in (out / "README.md").read_text()
-
-
-def test_a_card_names_them_only_when_there_are_any(tmp_path: Path) -> None:
-    texts = {}
-    for name, gaps in (("torn", GAPS), ("whole", [])):
-        demo = make_trajectory(tmp_path / name, name, [CLICK] * 8, hidden=gaps)
-        build_described("sft", [demo], tmp_path / name, ALL_TRAIN)
-        texts[name] = (tmp_path / name / "README.md").read_text()
-    assert "| actions left out: before video | 1 |" in texts["torn"]
-    assert "on another display" in texts["torn"]
-    assert "actions left out" not in texts["whole"]
-    assert "on another display" not in texts["whole"]
-
-
-def test_the_split_report_counts_them(tmp_path: Path) -> None:
-    demo = make_trajectory(tmp_path, "demo", [CLICK] * 8, hidden=GAPS)
-    out = tmp_path / dataset_directory_name([demo], ALL_TRAIN)
-    build_cudag([demo], out, ALL_TRAIN)
-    report = json.loads((out / "splits.json").read_text())
-    assert report["excluded"]["actions"] == {"before_video": 1, "off_screen": 2}
-    assert report["excluded"]["trajectories"]["incomplete"] == 0
-
-
-def test_the_table_is_known_to_the_validator_of_trajectories(tmp_path: Path) -> None:
-    demo = make_trajectory(tmp_path, "demo", [CLICK] * 2, hidden=[(2, "click", "off_screen")])
-    assert validate_trajectory(demo.path) == []

@@ -21,7 +21,6 @@ from demo_pipeline_tests.exports.cudag.editing import (
     put,
 )
 from demo_pipeline_tests.exports.forms import build_cudag
-from demo_pipeline_tests.places import file_and_line
 
 NAME = "calendar--mike--20251203_123456"
 ANSWER = (
@@ -126,58 +125,6 @@ def test_the_documented_error_for_a_missing_tolerance(foreign, value):
     assert problem_lines(foreign) == ["test.json:5: tolerance must be [tol_x, tol_y] array"]
 
 
-@pytest.mark.parametrize(
-    ("file", "content", "location"),
-    [
-        ("config.json", b"{", "config.json:1"),
-        ("config.json", b"[]", "config.json"),
-        ("config.json", b"null", "config.json"),
-        ("config.json", b'{"a": \xff}', "config.json:1"),
-        ("train.jsonl", b"\xff\xfe\n", "train.jsonl:1"),
-        ("train.jsonl", b"{oops}\n", "train.jsonl:1"),
-        ("train.jsonl", b"NaN\n", "train.jsonl:1"),
-        ("train.jsonl", b'{"a": ' + b"9" * 5000 + b"}\n", "train.jsonl:1"),
-        ("train.jsonl", b"[" * 5000 + b"]" * 5000 + b"\n", "train.jsonl:1"),
-        ("train.jsonl", b"null\n", "train.jsonl:1"),
-        ("test/test.json", b"{}", "test.json"),
-        ("test/test.json", b"[1, 2", "test.json:1"),
-        ("test/test.json", b"\xff", "test.json:1"),
-        ("test/test.json", b"null", "test.json"),
-        ("test/test.json", b"[[[]]]", "test.json:1"),
-    ],
-)
-def test_a_file_of_other_content_is_an_error_at_its_location(copy, file, content, location):
-    (copy / file).write_bytes(content)
-    assert location in set(map(file_and_line, errors(validate_cudag(copy))))
-
-
-@pytest.mark.parametrize(
-    ("place", "expected"),
-    [
-        ("config.json", "./: Missing required file: config.json"),
-        ("data.jsonl", "./: Missing required file: data.jsonl"),
-        ("train.jsonl", "./: Missing required file: train.jsonl"),
-        ("val.jsonl", "./: Missing required file: val.jsonl"),
-        ("images", "./: Missing required directory: images/"),
-        ("test", "./: Missing required directory: test/"),
-        ("test/test.json", "test/: Missing required file: test.json"),
-        ("test/images", "test/: Missing required directory: images/"),
-    ],
-)
-def test_a_missing_file_or_directory_is_named(copy, place, expected):
-    path = copy / place
-    if path.is_dir():
-        shutil.rmtree(path)
-        assert expected in problem_lines(copy)
-        path.write_text("a file")
-        assert f"{expected} (not a directory)" in problem_lines(copy)
-    else:
-        path.unlink()
-        assert expected in problem_lines(copy)
-        path.mkdir()
-        assert f"{expected} (not a file)" in problem_lines(copy)
-
-
 def test_optional_parts_may_be_missing_but_not_something_else(copy):
     shutil.rmtree(copy / "test" / "annotated")
     assert validate_cudag(copy) == []
@@ -194,18 +141,6 @@ def test_a_directory_in_an_images_place_is_an_error(copy):
     assert f"val.jsonl:1: Image not found: {name}" in problem_lines(copy)
 
 
-def test_names_are_unique_over_the_dataset(copy):
-    first = read_lines(copy / "train.jsonl")[0]
-    edit_line(copy, "val.jsonl", 1, put("id", value=first["id"]))
-    edit_test(copy, 1, put("test_id", value=first["id"]))
-    edit_line(copy, "val.jsonl", 2, put("image", value=first["image"]))
-    lines = problem_lines(copy)
-    name = first["id"]
-    assert f"val.jsonl:1: id '{name}' is not unique, first at train.jsonl:1" in lines
-    assert f"test.json:1: test_id '{name}' is not unique, first at train.jsonl:1" in lines
-    assert f"val.jsonl:2: image images/{name}.png is not unique, first at train.jsonl:1" in lines
-
-
 def test_data_is_the_union_of_the_splits(copy):
     lines = (copy / "data.jsonl").read_text().splitlines(keepends=True)
     stray = json.loads(lines[1])
@@ -219,26 +154,6 @@ def test_data_is_the_union_of_the_splits(copy):
     assert "differs from train.jsonl:3" in messages
     assert "data.jsonl:4: id" in messages
     assert "train.jsonl:2: record" in messages
-
-
-def test_splits_share_no_trajectory(copy):
-    name = read_lines(copy / "train.jsonl")[0]["metadata"]["trajectory_id"]
-    edit_line(copy, "val.jsonl", 1, put("metadata", "trajectory_id", value=name))
-    edit_test(copy, 1, put("metadata", "trajectory_id", value=name))
-    lines = problem_lines(copy)
-    for place in ("val.jsonl:1", "test.json:1"):
-        assert f"{place}: trajectory '{name}' is also in split train (train.jsonl:1)" in lines
-
-
-def test_the_same_picture_and_prompt_in_two_splits_is_a_leak(copy):
-    first = read_lines(copy / "train.jsonl")[0]
-    prompt = first["conversations"][0]["value"].removeprefix("<image>\n")
-    entry = json.loads((copy / "test" / "test.json").read_text())[0]
-    edit_test(copy, 1, put("prompt", value=prompt))
-    (copy / "test" / entry["screenshot"]).unlink()
-    shutil.copyfile(copy / first["image"], copy / "test" / entry["screenshot"])
-    leak = "test.json:1: same image and prompt as train.jsonl:1 in split train"
-    assert leak in problem_lines(copy)
 
 
 def test_a_wanted_split_without_records_is_a_warning_with_its_reason(copy):

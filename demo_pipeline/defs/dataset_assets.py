@@ -11,7 +11,6 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -118,13 +117,13 @@ def _asset(stage: Stage[Any], parents: Sequence[str]) -> dg.AssetsDefinition:
             raise dg.Failure(storage_message(error), allow_retries=False) from None
         except DefectError as error:
             raise dg.Failure(str(error), allow_retries=False) from None
-        outcomes = list(_outcomes(workspace, stage, made))
+        results = list(_check_results(workspace, stage, made))
         if made.version is None:
-            yield from map(reporting.check_result, outcomes)
+            yield from results
             raise reporting.failure(made.problems, reporting.REFUSED, _KEPT)
         yield dg.MaterializeResult(
             metadata=_metadata(workspace, stage, made) | {SEEN: seen},
-            check_results=list(map(reporting.check_result, outcomes)),
+            check_results=results,
             data_version=dg.DataVersion(made.content[:16]),
         )
 
@@ -167,18 +166,21 @@ def _metadata(workspace: Workspace, stage: Stage[Any], made: BuildResult) -> dic
     if stage is TASKS_STAGE:
         metadata["task_files"] = dg.MetadataValue.path(str(workspace.tasks))
         metadata["task_files_found"] = workspace.tasks.is_dir()
-    return reporting.report_metadata(made, f"{workspace.store.url}/{made.output}") | metadata
+    return reporting.dataset_metadata(made, f"{workspace.store.url}/{made.output}") | metadata
 
 
-def _outcomes(workspace: Workspace, stage: Stage[Any], made: BuildResult) -> Iterator[CheckOutcome]:
-    """Yield the outcomes of the stage's checks, then that of the one which every dataset has."""
+def _check_results(
+    workspace: Workspace, stage: Stage[Any], made: BuildResult
+) -> Iterator[dg.AssetCheckResult]:
+    """Yield those of the stage's checks, then that of the one which every dataset has."""
     checks = {check.name: check for check in stage.checks}
     for one in made.checks:
-        yield replace(one, metadata=reporting.compared(checks[one.name], made))
+        yield reporting.check_result(one, checks[one.name].counts(made.summary))
     if stage.reads_trajectories and made.version is not None:
         damage: tuple[Problem, ...] = tuple(left_out_damage(made.summary))
         compared = {"trajectories": len(workspace.store.outputs(RECORDS_STAGE.folder))}
-        yield CheckOutcome(_WHOLE, not damage, damage, compared, blocking=False)
+        outcome = CheckOutcome(_WHOLE, not damage, damage, blocking=False)
+        yield reporting.check_result(outcome, compared)
 
 
 def newest_records(instance: dg.DagsterInstance) -> int:

@@ -68,7 +68,7 @@ def evaluation_scores(
     if results or not failed:
         yield dg.MaterializeResult(
             metadata=_metadata(workspace, results),
-            check_results=[reporting.check_result(_joint(name, results)) for name in _CHECKS],
+            check_results=[_joint(name, results) for name in _CHECKS],
         )
     if failed:
         raise dg.Failure("\n".join(failed), allow_retries=False)
@@ -125,8 +125,8 @@ def _metadata(
     return shown
 
 
-def _joint(check: str, results: Mapping[str, BuildResult]) -> CheckOutcome:
-    """One outcome for all evaluations; its problems say whose predictions they are about."""
+def _joint(check: str, results: Mapping[str, BuildResult]) -> dg.AssetCheckResult:
+    """One result for all evaluations; its problems say whose predictions they are about."""
     found = [
         (name, outcome)
         for name, result in results.items()
@@ -139,8 +139,8 @@ def _joint(check: str, results: Mapping[str, BuildResult]) -> CheckOutcome:
         for problem in outcome.problems
     )
     steps = sum(int(str(result.summary.get("steps", 0))) for result in results.values())
-    passed, compared = all(one.passed for _, one in found), {"evaluations": len(results)}
-    return CheckOutcome(check, passed, problems, compared | {"steps": steps}, blocking=False)
+    outcome = CheckOutcome(check, all(one.passed for _, one in found), problems, blocking=False)
+    return reporting.check_result(outcome, {"evaluations": len(results), "steps": steps})
 
 
 evaluation_job = dg.define_asset_job(

@@ -8,6 +8,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any
 
 import dagster as dg
@@ -15,20 +16,22 @@ import pyarrow as pa
 
 from demo_pipeline.files.logs import LOG_ROOT, PassedOnLog
 from demo_pipeline.files.parquet import column_descriptions, column_domains
-from demo_pipeline.files.shown_text import markdown_table, markdown_text, plain_line, plain_values
+from demo_pipeline.files.shown_text import (
+    counted,
+    markdown_table,
+    markdown_text,
+    plain_line,
+    plain_values,
+)
 from demo_pipeline.problems import Problem
 from demo_pipeline.runs.failures import RETRY_SECONDS, TransientError, UploadChangedError
-from demo_pipeline.runs.results import BuildResult, Status
+from demo_pipeline.runs.results import BuildResult
 from demo_pipeline.stage import Check
 from demo_pipeline.store.versions import CheckOutcome
 from demo_pipeline.trajectories.contact_sheets import FIRST_SHEET
 from demo_pipeline.trajectories.trajectory_stages import CONTACT_SHEETS_STAGE, TRAJECTORIES_STAGE
 
-# Events cannot be wiped when a demonstration is forgotten: these stay in the store.
-_KEPT_OUT = {"preview", "task_id", "error_message"}
 _SHOWN = 20
-_ONE = {"demonstrations": 1}
-_REPEATED = "files of this version, which still have the SHA-256 of its manifest"
 _WORDS = {
     "cursor_checked": "hit tests of the recorder",
     "ledger": "input events",
@@ -38,46 +41,35 @@ WHY = "why"  # in the metadata of a failure: one of the next three
 REFUSED, MAY_PASS, DEFECT = "the recording is at fault", "it may pass", "a defect of the pipeline"
 
 
-def metadata_of(summary: Mapping[str, Any]) -> dict[str, dg.MetadataValue]:
-    """One entry per key: numbers as numbers, lists of texts as Markdown lists, others as JSON."""
-    return {key: _value(value) for key, value in summary.items() if value is not None}
-
-
-def _value(value: Any) -> dg.MetadataValue:
-    match value:
-        case bool():
-            return dg.MetadataValue.bool(value)
-        case int():
-            return dg.MetadataValue.int(value)
-        case float():
-            return dg.MetadataValue.float(value)
-        case str():
-            return dg.MetadataValue.text(plain_line(value))
-        case list() if all(isinstance(item, str) for item in value):
-            lines = [f"- {markdown_text(item)}" for item in value]
-            return dg.MetadataValue.md("\n".join(lines) or "none")
-        case _:
-            return dg.MetadataValue.json(plain_values(value))
-
-
-def report_metadata(made: BuildResult, location: str) -> dict[str, dg.MetadataValue]:
-    """The counts, location, version, number of files and size in bytes of an output.
-
-    No picture and no word of a task is in it: it says where they are.
-    """
-    shown: dict[str, dg.MetadataValue] = {"path": dg.MetadataValue.path(location)}
-    if made.stage == TRAJECTORIES_STAGE.name:
-        shown["review"] = dg.MetadataValue.text(f"demo-pipeline review {made.demonstration}")
-    if made.stage == CONTACT_SHEETS_STAGE.name:
-        shown["contact_sheet"] = dg.MetadataValue.path(f"{location}/{FIRST_SHEET}")
-    counts = {key: value for key, value in made.summary.items() if key not in _KEPT_OUT}
-    rest = {
+def dataset_metadata(made: BuildResult, location: str) -> dict[str, Any]:
+    """The counts of a dataset, its location, version, number of files and size in bytes."""
+    known = {key: value for key, value in made.summary.items() if value is not None}
+    shown: dict[str, Any] = plain_values(known)
+    return shown | {
+        "path": dg.MetadataValue.path(location),
         "outcome": made.status.value,
-        "version": made.version.id if made.version else None,
+        "version": made.version.id if made.version else "",
         "files": made.files,
         "output_bytes": made.size,
     }
-    return metadata_of(counts) | shown | metadata_of(rest)
+
+
+def stage_metadata(made: BuildResult, location: str) -> dict[str, Any]:
+    """What the UI draws and links of an output of a demonstration, of which there are thousands.
+
+    Numbers other than 0, warnings, and where the rest is. No picture and no word of a task is in
+    it: events cannot be wiped when a demonstration is forgotten.
+    """
+    found = made.summary.items()
+    shown: dict[str, Any] = {key: one for key, one in found if one and type(one) in {int, float}}
+    if warnings := made.summary.get("warnings"):
+        shown["warnings"] = dg.MetadataValue.json(plain_values(warnings))
+    shown |= {"path": dg.MetadataValue.path(location), "outcome": made.status.value}
+    if made.stage == TRAJECTORIES_STAGE.name:
+        shown["review"] = f"demo-pipeline review {made.demonstration}"
+    if made.stage == CONTACT_SHEETS_STAGE.name:
+        shown["contact_sheet"] = dg.MetadataValue.path(f"{location}/{FIRST_SHEET}")
+    return shown
 
 
 def columns_metadata(schema: pa.Schema | None) -> dict[str, Any]:
@@ -124,29 +116,23 @@ def records(rows: Sequence[Mapping[str, Any]]) -> dg.MetadataValue:
     return text_table(names, [list(row.values()) for row in rows[:_SHOWN]], len(rows))
 
 
-def compared(check: Check[Any], made: BuildResult) -> dict[str, int]:
-    """What a check compared in one output: the counts, and the files when nothing was built."""
-    counts = check.counts(made.summary) or _ONE
-    return counts | {_REPEATED: made.files} if made.status is Status.CACHED else dict(counts)
-
-
 def check_result(
-    outcome: CheckOutcome, compared_counts: Mapping[str, int] | None = None
+    outcome: CheckOutcome, compared: Mapping[str, int] = MappingProxyType({})
 ) -> dg.AssetCheckResult:
-    """The result of a check with its problems; its metadata count what it compared."""
-    counts = compared_counts or outcome.metadata
+    """The result of a check: what it compared, or its problems.
+
+    Its rows are three in Dagster's databases: what is said of a check is said once.
+    """
+    problems = outcome.problems
+    found = {"problems": dg.MetadataValue.int(len(problems)), "found": problem_table(problems)}
+    if compared:
+        found["compared"] = dg.MetadataValue.json(dict(compared))
     return dg.AssetCheckResult(
         check_name=outcome.name,
         passed=outcome.passed,
         severity=dg.AssetCheckSeverity.ERROR if outcome.blocking else dg.AssetCheckSeverity.WARN,
-        description=first_sentence(outcome.problems)
-        if outcome.problems
-        else _compared_words(counts),
-        metadata={
-            "problems": dg.MetadataValue.int(len(outcome.problems)),
-            **({"compared": dg.MetadataValue.json(dict(counts))} if counts else {}),
-            **({"found": problem_table(outcome.problems)} if outcome.problems else {}),
-        },
+        description=first_sentence(problems) if problems else _compared_words(compared),
+        metadata=found if problems else {},
     )
 
 
@@ -157,11 +143,10 @@ def first_sentence(problems: Sequence[Problem]) -> str:
 
 
 def _compared_words(compared: Mapping[str, int]) -> str:
-    counts = []
-    for name, number in compared.items():
-        words = _WORDS.get(name, name.replace("_", " "))
-        words = words.removesuffix("s") if number == 1 and name != _REPEATED else words
-        counts.append(f"{number} {words}")
+    counts = [
+        counted(number, _WORDS.get(name, name.replace("_", " ")))
+        for name, number in compared.items()
+    ]
     return f"no problem in {', '.join(counts)}" if counts else "no problem"
 
 

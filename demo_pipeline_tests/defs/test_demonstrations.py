@@ -1,10 +1,10 @@
 """A demonstration is a run: what its assets say when it is built, refused, or cannot be now."""
 
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import dagster as dg
 import pytest
@@ -42,9 +42,7 @@ def test_every_stage_says_what_it_made_and_what_its_checks_compared(made: Bench)
     assert sorted(found) == sorted(checks)
     assert len(checks) <= 17  # one of each kind of question, and that of redactions
     assert {one.partition for one in found.values()} == {"first"}
-    compared: Any = found["events_schema"].metadata["compared"].value
-    assert compared["lines"] > 10
-    assert (found["events_schema"].description or "").startswith("no problem in ")
+    assert re.match(r"no problem in \d\d+ lines, ", found["events_schema"].description or "")
 
 
 def test_what_is_up_to_date_is_not_built_and_says_so(made: Bench) -> None:

@@ -3,13 +3,13 @@
 Belongs here: the one way to write a file atomically, a link to an immutable file, and digests.
 """
 
-import ctypes
 import hashlib
 import os
 import secrets
 import shutil
+import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import BinaryIO, NamedTuple
 
 FileId = tuple[int, int]
 """Device and inode: equal for all names of one file while the file exists."""
+_MANY = 1000  # files
 _MIN_AGE_NS = 2_000_000_000  # writes within one tick of a coarse clock have the same time
 
 
@@ -47,36 +48,22 @@ def file_id(path: Path) -> FileId | None:
     return status.st_dev, status.st_ino
 
 
-def hidden_name() -> str:
-    """A new name for a draft; the leading dot hides it from listings."""
-    return f".{secrets.token_hex(8)}"
-
-
 @contextmanager
-def atomic_file(path: Path, *, draft: Path | None = None) -> Iterator[BinaryIO]:
+def atomic_file(path: Path) -> Iterator[BinaryIO]:
     """A file to write into, which takes the name `path` at the end unless an error was raised.
 
-    The bytes are written to `draft`, on the same file system, else to a hidden file beside `path`.
-
     Raises:
-        OSError: the disk is full, or a folder cannot be written to; no draft is left.
+        OSError: the disk is full, or the folder cannot be written to; no draft is left.
     """
-    draft = draft or path.with_name(hidden_name())
+    draft = path.with_name(f".{secrets.token_hex(8)}")
     try:
-        with synced_file(draft) as file:
+        with draft.open("xb") as file:
             yield file
+            file.flush()
+            os.fsync(file.fileno())
         replace_synced(draft, path)
     finally:
         draft.unlink(missing_ok=True)
-
-
-@contextmanager
-def synced_file(path: Path) -> Iterator[BinaryIO]:
-    """A new file to write into, synced at the end. Raises `FileExistsError` for an old one."""
-    with path.open("xb") as file:
-        yield file
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def replace_synced(source: Path, target: Path) -> None:
@@ -97,27 +84,13 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
-def sync_tree(path: Path) -> None:
-    """Sync every folder and plain file below a folder, deepest first, and the folder."""
-    for place, _, names in os.walk(path, topdown=False):
-        for file in (Path(place, name) for name in names):
-            if not file.is_symlink():
-                sync(file)
-        sync(Path(place))
-
-
-def sync_file_system(path: Path) -> bool:
-    """Force everything on the file system of `path` to the disk; False where that is impossible."""
-    call = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
-    if call is None:
-        return False
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-    try:
-        if call(handle) != 0:
-            raise OSError(ctypes.get_errno(), "the file system cannot be synced")
-    finally:
-        os.close(handle)
-    return True
+def sync_tree(folder: Path, files: Sequence[Path]) -> None:
+    """Sync files, then a folder with those below it, deepest first; very many by one call."""
+    if len(files) > _MANY and sys.platform == "linux":  # elsewhere `os.sync` does not wait
+        os.sync()
+        return
+    for path in (*files, *(Path(place[0]) for place in os.walk(folder, topdown=False))):
+        sync(path)
 
 
 def file_digest(path: Path) -> FileDigest:

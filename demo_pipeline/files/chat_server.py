@@ -169,15 +169,11 @@ def each_result(
             pending |= {loop.create_task(work(item)) for item in more}
             if not pending:
                 return
-            finished, pending = runner.run(_first(pending))
+            finished, pending = runner.run(
+                asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+            )
             for task in sorted(finished, key=lambda one: one.exception() is not None):
                 yield task.result()
-
-
-async def _first(
-    pending: set[asyncio.Task[FoundT]],
-) -> tuple[set[asyncio.Task[FoundT]], set[asyncio.Task[FoundT]]]:
-    return await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
 
 
 def _parsed(status: int, text: bytes) -> tuple[Any, str]:

@@ -3,11 +3,11 @@
 Belongs here: problems that name the file, never what is in it.
 """
 
+import filecmp
 import logging
 import os
 from collections.abc import Callable, Collection, Container, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -16,7 +16,6 @@ from demo_pipeline.files.system_errors import raise_system_trouble
 from demo_pipeline.problems import Problem
 
 _REMEDY = "build it again; if that does not help, this is a defect of the pipeline: report it"
-_BLOCK = 2**20  # bytes
 _PACKAGE_LOG = logging.getLogger("demo_pipeline")
 
 
@@ -90,12 +89,8 @@ def _is_same(path: str, identity: tuple[int, int], expected: Expected) -> bool:
     if isinstance(expected, FileDigest):
         return read_digest(Path(path)) == expected
     wanted = os.stat(expected)  # noqa: PTH116 - of every picture
-    if identity == (wanted.st_ino, wanted.st_dev):
-        return True
-    if os.stat(path).st_size != wanted.st_size:  # noqa: PTH116
-        return False
-    with Path(path).open("rb") as one, Path(expected).open("rb") as other:
-        return all(block == other.read(_BLOCK) for block in iter(partial(one.read, _BLOCK), b""))
+    same = identity == (wanted.st_ino, wanted.st_dev)
+    return same or filecmp.cmp(path, expected, shallow=False)
 
 
 def _differs(file: str, message: str) -> Problem:

@@ -294,10 +294,7 @@ class TableWriter:
 
 def rows_table(columns: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.Table:
     """A table of the values of its columns, in the schema's order."""
-    arrays = [
-        pa.array(values, type=field.type) for values, field in zip(columns, schema, strict=True)
-    ]
-    return pa.Table.from_arrays(arrays, schema=schema)
+    return pa.table(dict(zip(schema.names, columns, strict=True)), schema=schema)
 
 
 def read_table(
@@ -337,14 +334,12 @@ def read_table(
 
 def read_schema(path: Path) -> pa.Schema:
     """The schema of a Parquet file, from its footer."""
-    with pq.ParquetFile(path) as file:
-        return file.schema_arrow
+    return pq.read_schema(path)
 
 
 def row_count(path: Path) -> int:
     """Number of rows of a Parquet file, from its footer."""
-    with pq.ParquetFile(path) as file:
-        return int(file.metadata.num_rows)
+    return int(pq.read_metadata(path).num_rows)
 
 
 def read_rows(

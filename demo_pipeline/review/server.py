@@ -20,7 +20,6 @@ from starlette.responses import FileResponse, PlainTextResponse, Response
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from demo_pipeline.files.atomic_write import hidden_name
 from demo_pipeline.files.base_model import Document
 from demo_pipeline.files.json_files import json_bytes
 from demo_pipeline.review.decisions import REJECT_REASONS, DecisionError, DecisionId, faults
@@ -193,7 +192,7 @@ def kept_token(folder: Path) -> str:
     folder.mkdir(parents=True, exist_ok=True)
     token = path.read_text().strip() if path.is_file() else ""
     if len(token) < 32:  # a power cut can leave an empty file
-        token, draft = secrets.token_urlsafe(32), folder / hidden_name()
+        token, draft = secrets.token_urlsafe(32), folder / f".{secrets.token_hex(8)}"
         draft.touch(0o600)
         draft.write_text(token)
         draft.replace(path)

@@ -99,7 +99,7 @@ def list_uploads(workspace: Workspace) -> dict[str, Listed]:
 
 
 def _listed(files: Mapping[str, ObjectInfo], decisions: Sequence[str], marker: str) -> Listed:
-    state = listing_fingerprint((name, info.etag, info.size) for name, info in files.items())
+    state = listing_fingerprint(files)
     if decisions:
         state = hashlib.sha256(f"{state} {_decided(decisions)}".encode()).hexdigest()
     is_whole = set(RECORDING_FILES) <= files.keys()

@@ -24,6 +24,7 @@ from demo_pipeline.files.atomic_write import (
     replace_synced,
     sync_tree,
 )
+from demo_pipeline.files.comparison import files_below
 from demo_pipeline.privacy.redaction_stage import looked_for
 from demo_pipeline.runs.damage import damage_problem
 from demo_pipeline.runs.dataset_diff import write_origins
@@ -115,7 +116,7 @@ def folder_draft(dest: Path) -> Iterator[Path]:
     draft = dest.with_name(f".{dest.name}.{secrets.token_hex(8)}")
     try:
         yield draft
-        sync_tree(draft)
+        sync_tree(draft, [Path(draft, name) for name, _ in files_below(draft)])
         replace_synced(draft, dest)
     except (OSError, shutil.Error) as error:
         reason = os.strerror(error.errno) if error.errno else "a file could not be copied"

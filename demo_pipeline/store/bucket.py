@@ -21,10 +21,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, BinaryIO, TypeVar
 
-from demo_pipeline.store.errors import (
-    ObjectChangedError,
-    StorageError,
-)
+from demo_pipeline.store.errors import ObjectChangedError, StorageError
 from demo_pipeline.store.folder import Folder, ObjectInfo
 from demo_pipeline.store.names import POINTERS, VERSIONS, bucket_of
 from demo_pipeline.store.versions import (
@@ -121,21 +118,18 @@ class Bucket:
             in a folder; it may be removed whenever nothing runs.
 
     Attributes:
-        tops: as of a `Folder`.
+        url: `s3://bucket/prefix`.
+        tops, pointers: as of a `Folder`.
     """
 
-    tops = (VERSIONS, "retired/")  # the latter by older versions
+    tops, pointers = (VERSIONS, "retired/"), POINTERS  # of `retired/` are older versions
 
     def __init__(self, url: str, cache: Path) -> None:
         self._bucket, self._prefix = bucket_of(url)
+        self.url = f"s3://{self._bucket}/{self._prefix}".rstrip("/")
         self.cache = Folder(cache)
         self._connected: tuple[int, Any] | None = None
         self._lock, self._seen = threading.Lock(), False
-
-    @property
-    def url(self) -> str:
-        """`s3://bucket/prefix`."""
-        return f"s3://{self._bucket}/{self._prefix}".rstrip("/")
 
     def call(self, method: str, key: str = "", **arguments: Any) -> Any:
         """One operation of the S3 API, e.g. `head_object`, of the bucket or one of the objects.
@@ -312,10 +306,6 @@ class Bucket:
         """Move the pointer of an output: readers see the version."""
         self.put(f"{POINTERS}{output}", f"{place}\n".encode())
 
-    def unpoint(self, output: str) -> None:
-        """Remove the pointer of an output."""
-        self.delete(f"{POINTERS}{output}")
-
     def outputs(self, folder: str) -> set[str]:
         """The outputs with a pointer at or below a folder; empty: all."""
         names = (info.key.removeprefix(POINTERS) for info in self.listing(f"{POINTERS}{folder}"))
@@ -427,15 +417,13 @@ def _etag(answer: dict[str, Any]) -> str:
     return str(answer["ETag"]).strip('"')
 
 
-def in_parallel(
-    function: Callable[[_Item], _Result], items: Iterable[_Item], workers: int = _WORKERS
-) -> list[_Result]:
+def in_parallel(function: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_Result]:
     """The results of a function that is called for every item in threads, in their order.
 
     The first error is raised after the calls that had begun have ended.
     """
     items = list(items)
-    if len(items) < 2 or workers == 1:
+    if len(items) < 2:
         return [function(item) for item in items]
-    with ThreadPoolExecutor(min(workers, len(items))) as pool:
+    with ThreadPoolExecutor(min(_WORKERS, len(items))) as pool:
         return list(pool.map(function, items))

@@ -19,7 +19,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
-from demo_pipeline.files.atomic_write import read_digest, sync, sync_file_system
+from demo_pipeline.files.atomic_write import read_digest, sync, sync_tree
 from demo_pipeline.store.errors import MissingRootError, ObjectChangedError, StorageError
 from demo_pipeline.store.versions import (
     CONTENT,
@@ -35,9 +35,9 @@ from demo_pipeline.store.versions import (
 
 _VERSIONS, _STAGING = ".versions", ".staging"
 _LOCKS = ".locks"  # of older stores
-_MANY = 1000  # files that are synced by one call for the file system
 _ATTEMPTS = 100  # of what fails only when another process removes an empty folder meanwhile
 _Result = TypeVar("_Result")
+_Take = Callable[[Path, Path], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,18 +64,16 @@ class Folder:
         root: listing requires it; the first write creates it, for its owner alone.
 
     Attributes:
-        tops: the keys of what is named by outputs begin with these, but those of pointers.
+        url: the root's path.
+        pointers: what the key of an output's pointer begins with.
+        tops: what the keys of all else begin with that is named by an output.
     """
 
-    tops = (f"{_VERSIONS}/", f"{_STAGING}/")
+    tops, pointers = (f"{_VERSIONS}/", f"{_STAGING}/"), ""
 
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()
-
-    @property
-    def url(self) -> str:
-        """The root's path."""
-        return str(self.root)
+        self.url = str(self.root)
 
     # Files by their keys
 
@@ -163,9 +161,7 @@ class Folder:
             return False
         return True
 
-    def _write(
-        self, key: str, data: bytes | Path, take: Callable[[Path, Path], object] | None = None
-    ) -> None:
+    def _write(self, key: str, data: bytes | Path, take: _Take | None = None) -> None:
         path = self.root / key
         try:
             with self.incoming(path, key.rpartition("/")[0], take) as draft:
@@ -264,7 +260,7 @@ class Folder:
 
     def _relative(self, link: str, at: str) -> str:
         """The text of a link, anywhere below the root, to the content of a version."""
-        up = "../" * link[len(str(self.root)) + 1 :].count("/")
+        up = "../" * link[len(self.url) + 1 :].count("/")
         return f"{up}{_VERSIONS}/{at}/{CONTENT}"
 
     def set_link(self, link: str, at: str, draft_of: str) -> None:
@@ -288,19 +284,13 @@ class Folder:
                 raise StorageError(_foreign(folder))
         self.set_link(f"{self.root}/{output}", f"{output}/{place}", output)
 
-    def unpoint(self, output: str) -> None:
-        """Remove the pointer of an output."""
-        self.delete(output)
-
     def outputs(self, folder: str) -> set[str]:
         """The outputs with a pointer at or below a folder; empty: all."""
         if folder and self.pointer(folder):
             return {folder}
         found = set[str]()
-        for place, folders, files in os.walk(self.root / folder, onerror=_unlisted):
-            above = place[len(str(self.root)) + 1 :]
-            found |= {f"{above}/{name}".lstrip("/") for name in (*folders, *files)}
-            folders[:] = [name for name in folders if name[0] != "."]
+        for place, folders, files in self._walk(folder):
+            found |= {f"{place}/{name}".lstrip("/") for name in (*folders, *files)}
         return set(filter(self.pointer, found))
 
     def ages(self, within: str = "") -> dict[str, float]:
@@ -308,13 +298,12 @@ class Folder:
 
         That is when it was superseded, else when it was made.
         """
-        top, found = self.root / _VERSIONS, dict[str, float]()
-        for place, folders, files in os.walk(top / within, onerror=_unlisted):
-            names = {*folders, *files}
-            if is_place(os.path.basename(place)) and names <= {CONTENT, MANIFEST}:  # noqa: PTH119
+        found = dict[str, float]()
+        for place, folders, files in self._walk(f"{_VERSIONS}/{within}"):
+            if is_place(place.rpartition("/")[2]) and {*folders, *files} <= {CONTENT, MANIFEST}:
                 folders.clear()
                 with suppress(FileNotFoundError):
-                    found[place[len(str(top)) + 1 :]] = os.stat(place).st_mtime  # noqa: PTH116
+                    found[place[len(_VERSIONS) + 1 :]] = (self.root / place).stat().st_mtime
         return found
 
     def manifest(self, at: str) -> bytes | None:
@@ -376,14 +365,9 @@ class Folder:
 
         `unsynced`: the files that no commit has synced; None: in a cache nothing has to be.
         """
-        places = [staging.path / path for path in unsynced or ()]
-        if len(places) > _MANY and sync_file_system(staging.directory):
-            places = []
         if unsynced is not None:
-            places.append(staging.directory / MANIFEST)
-            places += [Path(place[0]) for place in os.walk(staging.directory, topdown=False)]
-        for place in places:
-            sync(place)
+            files = [f"{CONTENT}/{path}" for path in unsynced]
+            sync_tree(staging.directory, [staging.directory / path for path in (*files, MANIFEST)])
         target = self.root / _VERSIONS / version.at
         self._within(target.parent, lambda: staging.directory.rename(target))
         sync(target.parent)
@@ -429,9 +413,7 @@ class Folder:
             self._tidy(path.parent)
 
     @contextmanager
-    def incoming(
-        self, place: Path, name: str, take: Callable[[Path, Path], object] | None = None
-    ) -> Iterator[Path]:
+    def incoming(self, place: Path, name: str, take: _Take | None = None) -> Iterator[Path]:
         """A file to write, which takes its place at the end unless an error was raised."""
         with self.draft(name) as folder:
             yield folder / place.name
@@ -462,10 +444,20 @@ class Folder:
 
     def _drafts(self, output: str = "") -> list[Path]:
         found = list[Path]()
-        for place, folders, files in os.walk(self.root / _STAGING / output, onerror=_unlisted):
-            found += [Path(place, name) for name in (*folders, *files) if name[0] == "."]
-            folders[:] = [name for name in folders if name[0] != "."]
+        for place, folders, files in self._walk(f"{_STAGING}/{output}"):
+            names = (name for name in (*folders, *files) if name[0] == ".")
+            found += [self.root / place / name for name in names]
         return sorted(found)
+
+    def _walk(self, top: str) -> Iterator[tuple[str, list[str], list[str]]]:
+        """Yield each folder from `top` down, by its path below the root, as `os.walk` does.
+
+        Only visible folders are entered. One that cannot be listed does not pass for an empty one:
+        what it holds would be built again, or pruned.
+        """
+        for place, folders, files in os.walk(self.root / top, onerror=_unlisted):
+            yield place[len(self.url) + 1 :], folders, files
+            folders[:] = [name for name in folders if name[0] != "."]
 
     def _within(self, folder: Path, work: Callable[[], _Result]) -> _Result:
         """Do something in a folder, which is made, and may be removed when it is empty."""
@@ -540,7 +532,6 @@ def _forbidden(key: str) -> str:
 
 
 def _unlisted(error: OSError) -> None:
-    """Let no folder pass for an empty one: what it holds would be rebuilt, or pruned."""
     if not isinstance(error, FileNotFoundError | NotADirectoryError):
         raise error
 

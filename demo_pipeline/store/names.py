@@ -19,7 +19,6 @@ _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
 VERSIONS, POINTERS = "versions/", "pointers/"
 OWN_FOLDERS = (VERSIONS, POINTERS, "retired/")
 """Folders of a bucket that the store itself uses, or older versions of it used."""
-_SCHEMES = frozenset({"http", "https", "ftp", "gs", "gcs", "az", "abfs", "hdfs", "sftp", "ssh"})
 
 
 def is_safe_id(text: str) -> bool:
@@ -107,8 +106,7 @@ def local_path(url: str) -> Path:
     except ValueError:  # e.g. a bracket that is not closed; its message quotes the URL
         parts = urlsplit("unknown://")
     if parts.scheme != "file":
-        named = f"{parts.scheme}:// roots" if parts.scheme in _SCHEMES else "roots of this kind"
-        raise StorageError(f"{named} are not supported; give a path, a file:// URL or an s3:// URL")
+        raise StorageError("such a root is not supported; give a path, a file:// or an s3:// URL")
     _refuse_query(url, "file://")
     if parts.netloc not in ("", "localhost") or not parts.path:
         raise StorageError("a file:// URL names a folder on this machine, e.g. file:///data/store")

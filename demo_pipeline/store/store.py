@@ -68,17 +68,14 @@ class Store:
 
     Attributes:
         objects: for what people put beside the outputs.
+        url: the root as it was configured, without credentials.
         local: the folder that outputs are built and read in: the store's own, or a bucket's cache.
     """
 
     def __init__(self, place: Path | Folder | Bucket) -> None:
         self.objects = Folder(place) if isinstance(place, Path) else place
+        self.url = self.objects.url
         self.local = self.objects if isinstance(self.objects, Folder) else self.objects.cache
-
-    @property
-    def url(self) -> str:
-        """The root as it was configured, without credentials."""
-        return self.objects.url
 
     # Reading
 
@@ -128,11 +125,7 @@ class Store:
         version = self.current(output, whole)
         if version is None:
             raise MissingOutput(output)
-        return self._bring(version, files), version
-
-    def open_version(self, version: Version) -> Path:
-        """Like `open`, for the own files of a version that `versions` gave, published or not."""
-        return self._bring(version, "*")
+        return self.open_version(version, files), version
 
     def open_all(self, outputs: Iterable[str]) -> Iterator[tuple[str, Version]]:
         """Yield what `open` gives of very many outputs; those without a whole version are left out.
@@ -141,13 +134,13 @@ class Store:
         """
         for version in filter(None, map(self.current, outputs)):
             with suppress(MissingOutput):
-                self._bring(version)
+                self.open_version(version, None)
                 yield self.local.content(version.at), version
 
-    def _bring(self, version: Version, pattern: str | None = None) -> Path:
-        """The local folder with a version; what a cache lacks of it, and it links to, is brought.
+    def open_version(self, version: Version, pattern: str | None = "*") -> Path:
+        """Like `open`, for a version that `versions` gave, published or not.
 
-        `pattern`: of its own files, those that match; None: all, and those it links to.
+        `pattern`: a glob of the own files that are wanted; None: all, and what it links to.
         """
         content = Path(self.local.content(version.at))
         if isinstance(self.objects, Bucket):
@@ -176,7 +169,7 @@ class Store:
         if kept and not kept.manifest.links and not any(self.local.lacking(kept)):
             return
         linked = self._linked(link)
-        self._bring(linked)
+        self.open_version(linked, None)
         place = f"{self.local.content(version.at)}/{path}"
         self.local.set_link(place, linked.at, version.output)
 
@@ -258,7 +251,8 @@ class Store:
             return known[at]
         output, version = at.rpartition("/")[0], self._load(at)
         if version is None:
-            found = [OutputDamage.of_manifest(output)]
+            message = "is missing or was changed"
+            found = [OutputDamage.of(output, "damaged_manifest", MANIFEST, message)]
         else:
             digests = self.objects.digests(version)
             found = damages_of(version, self.objects.sizes(at), digests)
@@ -350,7 +344,7 @@ class Store:
         require_output(output)
         if not self._renew(output):
             return False
-        self.objects.unpoint(output)
+        self.objects.delete(f"{self.objects.pointers}{output}")
         return True
 
     def erase(self, output: str) -> bool:

@@ -53,6 +53,7 @@ class Uploads:
 
     Attributes:
         objects: for code that only lists.
+        url: the root as it was configured, without credentials.
         is_stored: whether the store has a demonstration of an id; set by who knows the store.
         copies: whether `open` downloads, so that the first stage keeps a copy of the files.
     """
@@ -60,15 +61,10 @@ class Uploads:
     def __init__(
         self, objects: Objects, cache: Path | None = None, limits: LimitSettings = DEFAULT_LIMITS
     ) -> None:
-        self.objects, self._limits = objects, limits
+        self.objects, self.url, self._limits = objects, objects.url, limits
         self.copies = isinstance(objects, Bucket)
         self.is_stored: Callable[[str], bool] = lambda _: False
         self._cache = Folder(cache or _default_cache())
-
-    @property
-    def url(self) -> str:
-        """The root as it was configured, without credentials."""
-        return self.objects.url
 
     def list_demonstrations(self) -> list[UploadedDemonstration]:
         """Every visible folder whose name can be an id, complete or not, sorted.
@@ -93,8 +89,17 @@ class Uploads:
         return sorted({*names} - self.usable(names))
 
     def usable(self, names: Iterable[str]) -> set[str]:
-        """Those of the folders' names that can be ids."""
-        return usable_names(names, self.is_stored)
+        """Those of the folders' names that can be ids.
+
+        Two that differ only by case would be one on Windows and macOS: of such ones the only one
+        that the store has is kept.
+        """
+        alike = defaultdict[str, list[str]](list)
+        for name in filter(is_safe_id, names):
+            alike[name.lower()].append(name)
+        known = self.is_stored
+        kept = (same if len(same) == 1 else [*filter(known, same)] for same in alike.values())
+        return {same[0] for same in kept if len(same) == 1}
 
     def listed(self, demonstration: str) -> str | None:
         """The listing fingerprint of the present upload; None when no folder has this id.
@@ -102,7 +107,7 @@ class Uploads:
         Nothing is read for it.
         """
         files = self._files(demonstration)
-        return None if files is None else _listed_fingerprint(files)
+        return None if files is None else listing_fingerprint(files)
 
     def identity(self, demonstration: str) -> str | None:
         """The upload's fingerprint for a recipe: it changes when one of the three files does.
@@ -136,7 +141,7 @@ class Uploads:
             raise DemonstrationError([replace(p, demonstration=demonstration) for p in problems])
         folder = Path(self.objects.url, demonstration)
         if identity is not None:
-            now = _listed_fingerprint(files) if self.copies else _folder_fingerprint(folder)
+            now = listing_fingerprint(files) if self.copies else _folder_fingerprint(folder)
             if identity != now:
                 raise DemonstrationError(changed_while_read(demonstration, "."))
         with self._private_folder() if self.copies else nullcontext(folder) as place:
@@ -230,15 +235,11 @@ def _default_cache() -> Path:
     return Path(tempfile.gettempdir()) / "demo_pipeline"
 
 
-def listing_fingerprint(files: Iterable[tuple[str, str, int]]) -> str:
+def listing_fingerprint(files: Mapping[str, ObjectInfo]) -> str:
     """SHA-256, in hex, over the sorted (name, ETag, bytes) of the three files; others count not."""
-    rows = sorted((name, etag, size) for name, etag, size in files if name in RECORDING_FILES)
-    text = "".join(f"{name} {etag} {size}\n" for name, etag, size in rows)
+    present = ((name, files[name]) for name in RECORDING_FILES if name in files)
+    text = "".join(f"{name} {info.etag} {info.size}\n" for name, info in sorted(present))
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _listed_fingerprint(files: Mapping[str, ObjectInfo]) -> str:
-    return listing_fingerprint((name, info.etag, info.size) for name, info in files.items())
 
 
 def _folder_fingerprint(folder: Path) -> str:
@@ -263,19 +264,6 @@ def _unreadable(name: str, error: OSError) -> Problem:
         "discovery does not notice changed permissions"
     )
     return Problem("unreadable_file", name, message, remedy=remedy)
-
-
-def usable_names(names: Iterable[str], is_stored: Callable[[str], bool]) -> set[str]:
-    """Those that can be ids; two that differ only by case would be one on Windows and macOS.
-
-    Of such ones the only one that the store has is kept.
-    """
-    alike = defaultdict[str, list[str]](list)
-    for name in names:
-        if is_safe_id(name):
-            alike[name.lower()].append(name)
-    kept = (same if len(same) == 1 else [*filter(is_stored, same)] for same in alike.values())
-    return {same[0] for same in kept if len(same) == 1}
 
 
 def _described(name: str, files: Container[str]) -> UploadedDemonstration:

@@ -278,7 +278,7 @@ def describe_files(staging: Staging, load: Load) -> tuple[list[FileEntry], list[
             not Unicode.
     """
     files, unsynced, missing = list[FileEntry](), list[str](), set(staging.links)
-    taken = _TakenFiles(staging, load)
+    unread, taken = _taken_files(staging, load), dict[int, tuple[str, FileEntry]]()
     content = str(staging.path)
     for path in walk_files(content):
         status = os.lstat(f"{content}/{path}")
@@ -290,7 +290,9 @@ def describe_files(staging: Staging, load: Load) -> tuple[list[FileEntry], list[
                 f"{staging.output}: {path!r} is not a plain file with a Unicode name; "
                 "write a copy, or link a version with `Staging.link`"
             )
-        source = taken.find(status.st_ino) if status.st_nlink > 1 else None
+        while status.st_nlink > 1 and status.st_ino not in taken and (more := next(unread, None)):
+            taken.setdefault(*more)
+        source = taken.get(status.st_ino) if status.st_nlink > 1 else None
         if source is None:
             unsynced.append(path)
             digest = read_digest(Path(content, path)).sha256
@@ -307,26 +309,18 @@ def describe_files(staging: Staging, load: Load) -> tuple[list[FileEntry], list[
     return files, unsynced
 
 
-class _TakenFiles:
-    """The files of committed versions that a staged directory may share, by inode.
+def _taken_files(staging: Staging, load: Load) -> Iterator[tuple[int, tuple[str, FileEntry]]]:
+    """Yield (inode, (output, entry)) of the files that a staged directory may share.
 
-    The versions are read one after the other until a file is found.
+    The versions are read one after the other, as long as the caller goes on.
     """
-
-    def __init__(self, staging: Staging, load: Load) -> None:
-        self._load, self._unread = load, iter(staging.hardlink_sources)
-        self._found: dict[int, tuple[str, FileEntry]] = {}
-
-    def find(self, inode: int) -> tuple[str, FileEntry] | None:
-        """The output and the entry of a file; None for a file of no version."""
-        while inode not in self._found and (source := next(self._unread, None)) is not None:
-            loaded = self._load(source)
-            for file in loaded[1].manifest.files if loaded else ():
-                with suppress(OSError):
-                    status = os.lstat(f"{loaded[0]}/{file.path}") if loaded else None
-                    if status and status.st_nlink > 1:
-                        self._found.setdefault(status.st_ino, (source.output, file))
-        return self._found.get(inode)
+    for source in staging.hardlink_sources:
+        folder, version = load(source) or ("", None)
+        for file in version.manifest.files if version else ():
+            with suppress(OSError):
+                status = os.lstat(f"{folder}/{file.path}")
+                if status.st_nlink > 1:
+                    yield status.st_ino, (source.output, file)
 
 
 def walk_files(content: Path | str, folder: str = "") -> Iterator[str]:
@@ -364,11 +358,6 @@ class OutputDamage:
     def of(cls, output: str, code: str, path: str, message: str) -> "OutputDamage":
         """The damage of the file at `path` in an output."""
         return cls(output, code, f"{output}/{ascii_path(path)}", message)
-
-    @classmethod
-    def of_manifest(cls, output: str) -> "OutputDamage":
-        """The damage of a version whose manifest is not the one of its id."""
-        return cls.of(output, "damaged_manifest", MANIFEST, "is missing or was changed")
 
     def inside(self, output: str, path: str) -> "OutputDamage":
         """The same as another output has it, which links the damaged one at `path`."""

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from demo_pipeline.files.atomic_write import atomic_file, synced_file
+from demo_pipeline.files.atomic_write import atomic_file
 
 
 def test_the_file_is_replaced_at_the_end_and_not_before(tmp_path: Path) -> None:
@@ -24,9 +24,3 @@ def test_an_error_keeps_the_old_file_and_leaves_no_draft(tmp_path: Path) -> None
         file.write(b"n" * (1 // 0))
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
-
-
-def test_a_synced_file_never_replaces_another(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_bytes(b"old")
-    with pytest.raises(FileExistsError), synced_file(tmp_path / "a.txt"):
-        pass

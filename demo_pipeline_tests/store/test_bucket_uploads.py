@@ -11,6 +11,7 @@ from demo_pipeline.files.atomic_write import combined_digest, file_digest
 from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.problems import DemonstrationError
 from demo_pipeline.store.errors import StorageError
+from demo_pipeline.store.folder import ObjectInfo
 from demo_pipeline.store.uploads import (
     UploadedDemonstration,
     Uploads,
@@ -197,26 +198,18 @@ def test_a_local_upload_has_a_listing_fingerprint_that_a_rewriting_changes(tmp_p
         uploads.open(key, before).__enter__()
 
 
-ROWS = st.lists(
-    st.builds(
-        lambda *row: row,
-        st.sampled_from([*RECORDING_FILES, "notes.txt"]),
-        st.text("0123456789abcdef-", min_size=1, max_size=4),
-        st.integers(0, 9),
-    ),
-    max_size=4,
-    unique_by=lambda row: row[0],
+FILES = st.dictionaries(
+    st.sampled_from([*RECORDING_FILES, "notes.txt"]),
+    st.builds(ObjectInfo, st.just(""), st.integers(0, 9), st.text("0a-", max_size=2), st.just(0.0)),
 )
 
 
-@given(rows=ROWS, other=ROWS, seed=st.randoms())
-def test_a_listing_fingerprint_is_of_the_three_files_in_any_order(rows, other, seed) -> None:
-    mixed = list(rows)
-    seed.shuffle(mixed)
-    assert listing_fingerprint(mixed) == listing_fingerprint(rows)
-    counted = {row for row in rows if row[0] in RECORDING_FILES}
-    equal = counted == {row for row in other if row[0] in RECORDING_FILES}
-    assert (listing_fingerprint(rows) == listing_fingerprint(other)) == equal
+@given(files=FILES, other=FILES)
+def test_a_listing_fingerprint_is_of_the_three_files_in_any_order(files, other) -> None:
+    turned = dict(reversed(files.items()))
+    assert listing_fingerprint(turned) == listing_fingerprint(files)
+    equal = all(files.get(name) == other.get(name) for name in RECORDING_FILES)
+    assert (listing_fingerprint(files) == listing_fingerprint(other)) == equal
 
 
 # --- roots

@@ -125,7 +125,7 @@ def test_a_missing_root_names_the_remedy(tmp_path):
     ("url", "message"),
     [
         ("s3://key:canary-secret@bucket/prefix", "credentials in it"),
-        ("gs://canary-secret/prefix", "gs:// roots are not supported"),
+        ("gs://canary-secret/prefix", "such a root is not supported"),
         ("file://canary-secret/prefix", "this machine"),
         (" ", "root is empty"),
     ],

@@ -7,10 +7,11 @@ digits those of python-stdnum.
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from ipaddress import ip_address
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from demo_pipeline.settings import PrivacyKind, PrivacySettings
 
@@ -25,6 +26,11 @@ _VERSION = re.compile(r"(?:\bv|version|release|build|[A-Za-z]/)\s*$", re.IGNOREC
 _PHONE_DIGITS = re.compile(r"\d(?:\D{0,3}\d){6}")  # the shortest number that is looked at
 _PHONE_FORM = re.compile(r"\+|\(\d+\)|\d[ .-]\d{2,4}[ .-]\d")  # how people write one
 _DATE = re.compile(r"^(?:\d{4}[-./ ]\d{1,2}[-./ ]\d{1,2}|\d{1,2}[-./ ]\d{1,2}[-./ ]\d{4})")
+# The beginnings of the tokens of detect-secrets, which takes 0.2 s to import.
+_TOKEN_SIGN = re.compile(
+    r"A3T|A[BCKS][IC]A|aws|gh[oprsu]_|github_pat_|eyJ|xox|slack", re.IGNORECASE
+)
+_SHORTEST_TOKEN = 16  # characters
 _TOKEN_REST = re.compile(r"[A-Za-z0-9_.+/=-]*")
 _GITHUB_FINE = re.compile(r"github_pat_[A-Za-z0-9_]{22,}")
 # Readers of pictures lose dashes and spaces. Without its end a key goes on to that of the text, and
@@ -56,6 +62,9 @@ class PrivateSpan(NamedTuple):
     secret: str = ""  # the whole of which it is a part; empty: it is the whole
 
 
+_Place = tuple[int, int]
+
+
 @dataclass(frozen=True)
 class Detectors:
     """What is looked for in the texts of a demonstration.
@@ -70,9 +79,12 @@ class Detectors:
 
     def find(self, text: str) -> list[PrivateSpan]:
         """The private parts of a text in order, without overlap."""
-        found = [span for detector in _PATTERNS for span in detector(text, self.region)]
-        found += _listed(text, self.settings)
-        return self.without_overlap(found)
+        patterns = (
+            PrivateSpan(*place, kind, detector, confidence)
+            for kind, detector, confidence, places in _PATTERNS
+            for place in places(text, self.region)
+        )
+        return self.without_overlap([*patterns, *_tokens(text), *_listed(text, self.settings)])
 
     def without_overlap(self, found: Iterable[PrivateSpan]) -> list[PrivateSpan]:
         """The spans in order; of overlapping ones all together, as the one that says most.
@@ -105,46 +117,41 @@ class Detectors:
         return [PrivateSpan(0, len(text), kind, "read", 0.5) for kind in kinds[:1]]
 
 
-def _emails(text: str, _region: str) -> Iterator[PrivateSpan]:
+def _emails(text: str, _region: str) -> Iterator[_Place]:
     if any(sign in text for sign in ("@", "%40", "&#64;")):
-        for match in _EMAIL.finditer(text):
-            yield PrivateSpan(*match.span(), "email", "pattern", 0.95)
+        yield from _places(_EMAIL, text)
 
 
-def _cards(text: str, _region: str) -> Iterator[PrivateSpan]:
-    from stdnum import luhn  # noqa: PLC0415 - most texts have no digits
-
+def _cards(text: str, _region: str) -> Iterator[_Place]:
     for match in _CARD.finditer(text):
+        from stdnum import luhn  # noqa: PLC0415 - most texts have no digits
+
         digits = re.sub(r"\D", "", match.group())
         if len(set(digits)) > 1 and luhn.is_valid(digits):
-            yield PrivateSpan(*match.span(), "card", "luhn", 0.95)
+            yield match.span()
 
 
-def _ibans(text: str, _region: str) -> Iterator[PrivateSpan]:
-    from stdnum import iban  # noqa: PLC0415 - most texts have none
-
+def _ibans(text: str, _region: str) -> Iterator[_Place]:
     for match in _IBAN.finditer(text):
+        from stdnum import iban  # noqa: PLC0415 - most texts have none
+
         words = match.group().split(" ")
-        for count in range(len(words), 0, -1):  # a word may follow it
-            candidate = " ".join(words[:count])
+        candidates = (" ".join(words[:count]) for count in range(len(words), 0, -1))
+        for candidate in candidates:  # a word may follow it
             if iban.is_valid(candidate, check_country=False):
-                yield PrivateSpan(
-                    match.start(), match.start() + len(candidate), "iban", "mod97", 0.99
-                )
+                yield match.start(), match.start() + len(candidate)
                 break
 
 
-def _addresses(text: str, _region: str) -> Iterator[PrivateSpan]:
-    for match in (*_IP4.finditer(text), *_IP6.finditer(text)):
-        try:
-            address = ip_address(match.group())
-        except ValueError:
-            continue
-        if not address.is_unspecified and not _VERSION.search(text[: match.start()]):
-            yield PrivateSpan(*match.span(), "ip_address", "pattern", 0.8)
+def _addresses(text: str, _region: str) -> Iterator[_Place]:
+    for start, end in (*_places(_IP4, text), *_places(_IP6, text)):
+        with suppress(ValueError):
+            address = ip_address(text[start:end])
+            if not address.is_unspecified and not _VERSION.search(text[:start]):
+                yield start, end
 
 
-def _phones(text: str, region: str) -> Iterator[PrivateSpan]:
+def _phones(text: str, region: str) -> Iterator[_Place]:
     if not _PHONE_DIGITS.search(text):
         return
     from phonenumbers import PhoneNumberMatcher  # noqa: PLC0415 - most texts have no number
@@ -152,47 +159,53 @@ def _phones(text: str, region: str) -> Iterator[PrivateSpan]:
     for match in PhoneNumberMatcher(text, region):
         numbered = _DATE.match(match.raw_string) or _VERSION.search(text[: match.start])
         if _PHONE_FORM.search(match.raw_string) and not numbered:
-            yield PrivateSpan(match.start, match.end, "phone", "libphonenumber", 0.8)
+            yield match.start, match.end
+
+
+def _private_keys(text: str, _region: str) -> Iterator[_Place]:
+    if "PRIVATE" in text:
+        yield from [*_places(_PEM, text)] or _places(_PEM_END, text)
+
+
+_PATTERNS: tuple[tuple[PrivacyKind, str, float, Callable[[str, str], Iterator[_Place]]], ...] = (
+    ("email", "pattern", 0.95, _emails),
+    ("card", "luhn", 0.95, _cards),
+    ("iban", "mod97", 0.99, _ibans),
+    ("ip_address", "pattern", 0.8, _addresses),
+    ("phone", "libphonenumber", 0.8, _phones),
+    ("private_key", "pem", 0.99, _private_keys),
+)
+
+
+def _places(expression: re.Pattern[str], text: str) -> Iterator[_Place]:
+    return (match.span() for match in expression.finditer(text) if match.group())
+
+
+def _tokens(text: str) -> Iterator[PrivateSpan]:
+    if len(text) < _SHORTEST_TOKEN or not _TOKEN_SIGN.search(text):
+        return
+    for kind, expression in _token_expressions():
+        for match in expression.finditer(text):
+            rest = _TOKEN_REST.match(text, match.end())
+            end = rest.end() if rest else match.end()
+            yield PrivateSpan(match.start(), end, kind, "token", 0.95)
 
 
 @cache
-def _token_expressions() -> tuple[tuple[PrivacyKind, re.Pattern[str]], ...]:
-    """Kind and expression of each service's tokens; imported when the first text is looked at."""
+def _token_expressions() -> list[tuple[PrivacyKind, re.Pattern[str]]]:
+    """Kind and expression of each service's tokens; imported when a text may hold one."""
     from detect_secrets.plugins.aws import AWSKeyDetector  # noqa: PLC0415
     from detect_secrets.plugins.github_token import GitHubTokenDetector  # noqa: PLC0415
     from detect_secrets.plugins.jwt import JwtTokenDetector  # noqa: PLC0415
     from detect_secrets.plugins.slack import SlackDetector  # noqa: PLC0415
 
-    plugins: tuple[tuple[PrivacyKind, Any], ...] = (
-        ("aws_key", AWSKeyDetector),
-        ("github_token", GitHubTokenDetector),
-        ("slack_token", SlackDetector),
-        ("jwt", JwtTokenDetector),
-    )
-    found = [(kind, expression) for kind, plugin in plugins for expression in plugin.denylist]
-    return (*found, ("github_token", _GITHUB_FINE))
-
-
-def _tokens(text: str, _region: str) -> Iterator[PrivateSpan]:
-    if len(text) < 16:
-        return
-    for kind, expression in _token_expressions():
-        for match in expression.finditer(text):
-            rest = _TOKEN_REST.match(text, match.end())
-            yield PrivateSpan(
-                match.start(), rest.end() if rest else match.end(), kind, "token", 0.95
-            )
-
-
-def _private_keys(text: str, _region: str) -> Iterator[PrivateSpan]:
-    if "PRIVATE" in text:
-        for match in [*_PEM.finditer(text)] or _PEM_END.finditer(text):
-            yield PrivateSpan(*match.span(), "private_key", "pem", 0.99)
-
-
-_PATTERNS: tuple[Callable[[str, str], Iterator[PrivateSpan]], ...] = (
-    *(_emails, _cards, _ibans, _addresses, _phones, _tokens, _private_keys),
-)
+    plugins: dict[PrivacyKind, Iterable[re.Pattern[str]]] = {
+        "aws_key": AWSKeyDetector.denylist,
+        "github_token": (*GitHubTokenDetector.denylist, _GITHUB_FINE),
+        "slack_token": SlackDetector.denylist,
+        "jwt": JwtTokenDetector.denylist,
+    }
+    return [(kind, expression) for kind, found in plugins.items() for expression in found]
 
 
 @cache
@@ -202,11 +215,11 @@ def _word_expression(word: str) -> re.Pattern[str]:
 
 
 def _listed(text: str, settings: PrivacySettings) -> Iterator[PrivateSpan]:
-    listed: list[tuple[PrivacyKind, re.Pattern[str]]] = [
-        *(("word", _word_expression(word)) for word in settings.words),
-        *(("expression", re.compile(expression)) for expression in settings.expressions),
-    ]
-    for kind, expression in listed:
-        for match in expression.finditer(text):
-            if match.group():
-                yield PrivateSpan(*match.span(), kind, "list", 1.0)
+    listed: dict[PrivacyKind, Iterable[re.Pattern[str]]] = {
+        "word": map(_word_expression, settings.words),
+        "expression": map(re.compile, settings.expressions),
+    }
+    for kind, expressions in listed.items():
+        for expression in expressions:
+            for place in _places(expression, text):
+                yield PrivateSpan(*place, kind, "list", 1.0)

@@ -4,11 +4,9 @@ Belongs here: reading by RapidOCR (the extra `privacy`), only where a picture di
 before, and filling a box in the colour around it. Boxes are x, y, width, height in pixels.
 """
 
-import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +21,7 @@ _LONGEST_SIDE = (
 )
 _BAND, _OVERLAP = 300, 48  # rows of a picture that are read at once; a line's height is in both
 _CHANGED = 16  # of 255, more than an encoder's noise on a still screen
-_MOST_KEPT = 5000  # bands whose lines are kept; each is some kB
+_MOST_KEPT = 4  # readings of a band: of the picture before, of this one, and both covered
 
 
 class TextLine(NamedTuple):
@@ -46,17 +44,6 @@ class TextLine(NamedTuple):
         return found or [self.box]
 
 
-def can_read() -> bool:
-    """Whether the extra `privacy` is installed."""
-    return find_spec("rapidocr") is not None and find_spec("onnxruntime") is not None
-
-
-def require_reader() -> None:
-    """Raise `ModuleNotFoundError` without the extra `privacy`."""
-    if not can_read():
-        raise ModuleNotFoundError("the extra `privacy` is not installed")
-
-
 @cache
 def _engine() -> Any:
     from rapidocr import RapidOCR  # noqa: PLC0415 - of the extra, and heavy
@@ -67,7 +54,10 @@ def _engine() -> Any:
 
 
 def read_lines(picture: BgrPicture) -> list[TextLine]:
-    """The lines in a picture (height, width, 3), BGR, of few rows."""
+    """The lines in a picture (height, width, 3), BGR, of few rows.
+
+    Raises `ModuleNotFoundError` without the extra `privacy`.
+    """
     found = _engine()(picture, return_word_box=True)
     if found.txts is None:
         return []
@@ -87,9 +77,9 @@ def _box(corners: Any) -> PictureBox:
 
 @dataclass
 class PictureReader:
-    """Reads one picture after the other: only the bands that changed since they were read."""
+    """Reads one picture after the other: only the bands that differ from all that were read."""
 
-    _bands: dict[int, tuple[BgrPicture, list[TextLine]]] = field(default_factory=dict)
+    _bands: dict[int, list[tuple[BgrPicture, list[TextLine]]]] = field(default_factory=dict)
 
     def lines(self, picture: BgrPicture) -> list[TextLine]:
         """The lines in a picture (height, width, 3), BGR.
@@ -98,31 +88,18 @@ class PictureReader:
         found, of a band it is (4 of 4 and 0 of 4, measured). A line in two bands comes twice, and
         one that an edge cuts comes whole from the neighbour.
         """
-        found = []
-        for top in range(0, max(1, len(picture) - _OVERLAP), _BAND - _OVERLAP):
-            band = picture[top : top + _BAND]
-            known = self._bands.get(top)
-            if known is None or _differs(known[0], band):
-                known = self._bands[top] = band.copy(), _read_band(band, top)
-            found += known[1]
-        return found
+        tops = range(0, max(1, len(picture) - _OVERLAP), _BAND - _OVERLAP)
+        return [line for top in tops for line in self._read(picture[top : top + _BAND], top)]
 
-
-def _differs(before: BgrPicture, after: BgrPicture) -> bool:
-    return before.shape != after.shape or int(cv2.absdiff(before, after).max()) > _CHANGED
-
-
-_kept_lines: dict[bytes, list[TextLine]] = {}
-
-
-def _read_band(band: BgrPicture, top: int) -> list[TextLine]:
-    """The lines of a band; one that was read before is kept, as a check builds all again."""
-    key = hashlib.sha256(band.tobytes() + repr((band.shape, top)).encode()).digest()
-    if key not in _kept_lines:
-        if len(_kept_lines) >= _MOST_KEPT:
-            _kept_lines.clear()
-        _kept_lines[key] = [_moved(line, top) for line in read_lines(band)]
-    return _kept_lines[key]
+    def _read(self, band: BgrPicture, top: int) -> list[TextLine]:
+        known = self._bands.setdefault(top, [])
+        for before, lines in known:
+            if before.shape == band.shape and cv2.absdiff(before, band).max() <= _CHANGED:
+                return lines
+        lines = [_moved(line, top) for line in read_lines(band)]
+        known.insert(0, (band.copy(), lines))
+        del known[_MOST_KEPT:]
+        return lines
 
 
 def _moved(line: TextLine, top: int) -> TextLine:

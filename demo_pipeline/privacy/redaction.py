@@ -10,7 +10,7 @@ import hmac
 import logging
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.settings import PrivacySettings
 from demo_pipeline.trajectories.provenance import read_provenance, write_provenance
 
+_Row = dict[str, Any]
 _LOG = logging.getLogger(__name__)
 _PROVENANCE, _TASK, _FINAL = "provenance.parquet", "task.json", "final_screenshot.png"
 # Keys of JSON whose texts are ours: names of forms, ids, times. All other texts are people's, or
@@ -48,33 +49,6 @@ _STEP = re.compile(r"steps/([0-9]+)/")
 _KEY_OPENED = re.compile(r"BEGIN[A-Z0-9 ]*PRIVATE ?KEY(?!.*END)")
 _KEY_LINE = re.compile(r"\S{16,}|.*END.*KEY.*")
 _IN_IDS = frozenset({"word", "expression", "aws_key", "github_token", "slack_token", "iban"})
-
-
-@dataclass(frozen=True)
-class PrivateFinding:
-    """Something private: where it is, never what it is.
-
-    Attributes:
-        step: index; None: of the whole demonstration.
-        place: file of the trajectory, with the key or node in it.
-        start, end: characters in that text; None: it is in a picture.
-        x, y, width, height: box on the canvas, pixels; None: it is in a text.
-        secret: the same for the same text in this demonstration: a hash keyed by the recording.
-    """
-
-    step: int | None
-    place: str
-    kind: str
-    detector: str
-    confidence: float
-    policy: str
-    secret: str
-    start: int | None = None
-    end: int | None = None
-    x: int | None = None
-    y: int | None = None
-    width: int | None = None
-    height: int | None = None
 
 
 @dataclass(frozen=True)
@@ -102,7 +76,7 @@ class Redaction:
         key: of the hashes: of the recording, so that only who has it can guess.
         passwords: typed ones, which the trajectory lacks already.
         marks: of people.
-        findings: in the order of the files.
+        findings: rows of redactions.parquet: where something private is, never what it is.
         pictures_read, pictures_unread: how many.
     """
 
@@ -111,7 +85,7 @@ class Redaction:
     key: bytes
     passwords: Collection[str] = ()
     marks: Marks = field(default_factory=Marks)
-    findings: list[PrivateFinding] = field(default_factory=list)
+    findings: list[_Row] = field(default_factory=list)
     pictures_read: int = 0
     pictures_unread: int = 0
     _boxes: dict[str, list[PictureBox]] = field(default_factory=dict)
@@ -119,6 +93,7 @@ class Redaction:
 
     def __post_init__(self) -> None:
         self.texts = PrivateTexts(self.detectors)
+        self._documents = {name: load_json(self.folder / name) for name in self._names(".json")}
 
     @property
     def settings(self) -> PrivacySettings:
@@ -127,22 +102,21 @@ class Redaction:
 
     def find(self) -> None:
         """Look at every text, then at every picture."""
-        self.found_in_texts()
-        for name in self._names("/ui_tree.json"):
-            self._find_in_tree(name, load_json(self.folder / name))
+        self.find_in_texts()
+        for name, document in self._documents.items():
+            if name.endswith("/ui_tree.json"):
+                self._find_in_tree(name, document)
         self._find_in_pictures()
 
-    def found_in_texts(self) -> list[PrivateFinding]:
-        """Look at every text; returns what was found."""
-        texts = self.learn()
-        for name, place, text in texts:
+    def find_in_texts(self) -> None:
+        """Look at every text."""
+        for name, place, text in self.learn():
             for span in self.texts.spans(text):
                 self._note(name, place, span, text)
-        return self.findings
 
     def learn(self) -> list[tuple[str, str, str]]:
         """Note every secret that is typed or shown; returns file, place and text of each text."""
-        documents = {name: load_json(self.folder / name) for name in self._names(".json")}
+        documents = self._documents
         texts = [*_texts_of(documents), *_texts_of_rows(read_provenance(self.folder / _PROVENANCE))]
         self.texts.learn(text for _, _, text in texts)
         for password in sorted(self.passwords):
@@ -152,7 +126,7 @@ class Redaction:
 
     def withheld(self, demonstration: str) -> str:
         """Why the demonstration must not leave; empty: it may."""
-        if dropped := {one.kind for one in self.findings if one.policy == "drop"}:
+        if dropped := {one["kind"] for one in self.findings if one["policy"] == "drop"}:
             return f"private: {', '.join(sorted(dropped))}"
         named = self.detectors.find(demonstration)
         if any(one.kind in _IN_IDS and self.settings.removes(one.kind) for one in named):
@@ -164,7 +138,8 @@ class Redaction:
 
         Other files are linked, or copied where that is not possible.
         """
-        changed = {**self._changed_documents(), **self._changed_pictures()}
+        changed = self._changed_documents()
+        changed |= {name: self._picture_writer(name, boxes) for name, boxes in self._boxes.items()}
         withheld = self._withheld_pictures()
         if not changed and not withheld:
             return 0
@@ -198,21 +173,20 @@ class Redaction:
         if policy == "off":
             return
         step, same = _STEP.match(name), span.secret or text[span.start : span.end]
-        found = PrivateFinding(
-            int(step[1]) if step else None,
-            f"{name}#{place}" if place else name,
-            span.kind,
-            span.detector,
-            span.confidence,
-            policy,
-            hmac.new(self.key, _same(same), hashlib.sha256).hexdigest()[:16],
-        )
-        if box is None:
-            found = replace(found, start=span.start, end=span.end)
-        else:
-            x, y, width, height = box
-            found = replace(found, x=x, y=y, width=width, height=height)
-        self.findings.append(found)
+        found = {
+            "step": int(step[1]) if step else None,
+            "place": f"{name}#{place}" if place else name,
+            "kind": span.kind,
+            "detector": span.detector,
+            "confidence": span.confidence,
+            "policy": policy,
+            # Keyed, so that only who has the recording can guess.
+            "secret": hmac.new(self.key, _same(same), hashlib.sha256).hexdigest()[:16],
+            "start": None if box else span.start,
+            "end": None if box else span.end,
+        }
+        sides = zip(("x", "y", "width", "height"), box or (None,) * 4, strict=True)
+        self.findings.append(found | dict(sides))
 
     # --- trees and pictures
 
@@ -250,35 +224,34 @@ class Redaction:
                     self._cover(_FINAL, span, text, _box_of(node))
             if text:
                 names.add(text)
-        action = load_json(self.folder / folder / "action.json")
+        action = self._documents[f"{folder}/action.json"]
         target = (action.get("target_element") or {}).get("id")
         if action["action_type"] == "type" and (focused or target in {None, *inside}):
             names.add(action["parameters"]["text"])
 
     def _find_in_pictures(self) -> None:
         names = [name for name in self._names("/screenshot.png") if name.startswith("steps/")]
-        readers = PictureReader(), PictureReader()
+        reader = PictureReader()
         for number, name in enumerate([*names, _FINAL]):
             for region in self.settings.regions:
                 self._cover(name, PrivateSpan(0, 0, "region", "list", 1.0), "", region)
             for box in self.marks.added.get(min(number, len(names) - 1), ()):
                 self._cover(name, PrivateSpan(0, 0, "region", _REVIEW, 1.0), "", box)
             if self.settings.reads_pictures:
-                self._read(name, readers)
+                self._read(name, reader)
 
-    def _read(self, name: str, readers: tuple[PictureReader, PictureReader]) -> None:
+    def _read(self, name: str, reader: PictureReader) -> None:
         """Cover what is read in a picture; one that cannot be read is covered as a whole.
 
         What is still read in the covered picture takes its whole line along.
         """
         picture = self._picture(name)
         try:
-            pictures.require_reader()
-            self._cover_lines(name, readers[0].lines(picture), whole=False)
+            self._cover_lines(name, reader.lines(picture), whole=False)
             covered = picture.copy()
             pictures.cover(covered, self._boxes.get(name, ()))
             if covered.tobytes() != picture.tobytes():
-                self._cover_lines(name, readers[1].lines(covered), whole=True)
+                self._cover_lines(name, reader.lines(covered), whole=True)
             self.pictures_read += 1
         except Exception as error:  # noqa: BLE001 - whatever the engine raises
             _LOG.warning("%s was not read (%s)", name, type(error).__name__)
@@ -343,8 +316,7 @@ class Redaction:
     def _changed_documents(self) -> dict[str, Callable[[Path], None]]:
         changed: dict[str, Callable[[Path], None]] = {}
         group = None
-        for name in self._names(".json"):
-            document = load_json(self.folder / name)
+        for name, document in self._documents.items():
             cleaned = mapped_texts(document, self._cleaned(name.rpartition("/")[0]))
             if cleaned != document:
                 if name == _TASK:  # id and split group quote the words
@@ -363,11 +335,6 @@ class Redaction:
         objectives = row["objectives"] and [clean(text) for text in row["objectives"]]
         return {**row, **texts, "objectives": objectives, "split_group": group}
 
-    def _changed_pictures(self) -> dict[str, Callable[[Path], None]]:
-        return {
-            name: self._picture_writer(name, boxes) for name, boxes in self._boxes.items() if boxes
-        }
-
     def _picture_writer(self, name: str, boxes: Sequence[PictureBox]) -> Callable[[Path], None]:
         def write(path: Path) -> None:
             picture = self._picture(name)
@@ -375,10 +342,6 @@ class Redaction:
             PngWriter().write(path, picture[:, :, ::-1])
 
         return write
-
-    def rows(self) -> list[dict[str, Any]]:
-        """The findings as rows of redactions.parquet."""
-        return [asdict(finding) for finding in self.findings]
 
 
 def _same(secret: str) -> bytes:

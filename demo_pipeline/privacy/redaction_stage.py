@@ -38,7 +38,7 @@ from demo_pipeline.problems import Problem, errors
 from demo_pipeline.recording.manifest import read_manifest
 from demo_pipeline.recording.recording_stages import RecordingInputs
 from demo_pipeline.settings import PrivacySettings
-from demo_pipeline.stage import Check, SourceInput, Stage, Summary, built_again
+from demo_pipeline.stage import Check, SourceInput, Stage, Summary, joined
 from demo_pipeline.store.errors import MissingOutput
 from demo_pipeline.store.store import Store
 from demo_pipeline.store.versions import Version
@@ -224,8 +224,8 @@ def _run_redactions(inputs: RecordingInputs, out: Path) -> Summary:
     redaction.find()
     reason = redaction.withheld(inputs.demonstration)
     files = redaction.write(out)
-    write_rows(out / REDACTIONS_FILE, redaction.rows(), REDACTIONS_SCHEMA)
-    counts = Counter(f"{one.kind} ({one.policy})" for one in redaction.findings)
+    write_rows(out / REDACTIONS_FILE, redaction.findings, REDACTIONS_SCHEMA)
+    counts = Counter(f"{one['kind']} ({one['policy']})" for one in redaction.findings)
     state = {
         "withheld": reason,
         "policy": inputs.settings.privacy.policy,
@@ -264,12 +264,12 @@ def _check_copy(inputs: RecordingInputs, out: Path) -> list[Problem]:
     if not (out / "task.json").is_file():
         return []
     again = _redaction(inputs, out)
-    left = [one for one in again.found_in_texts() if one.policy in {"redact", "drop"}]
+    again.find_in_texts()
     problems = errors(validate_trajectory(out, inputs.demonstration))
     return problems + [
-        Problem("not_redacted", one.place, f"{one.kind} is left after redaction", remedy=_REPORT)
-        for one in left
-        if one.detector != "secret_field"
+        Problem("not_redacted", one["place"], f"{one['kind']} is left", remedy=_REPORT)
+        for one in again.findings
+        if one["policy"] in {"redact", "drop"} and one["detector"] != "secret_field"
     ]
 
 
@@ -290,11 +290,8 @@ REDACTIONS_STAGE: Stage[RecordingInputs] = Stage(
         Check(
             "nothing_private_left",
             "The table has its declared columns; the redacted trajectory is valid, and no detector "
-            "finds anything in its texts; every file is what the trajectory gives.",
-            built_again(
-                _run_redactions,
-                lambda inputs, out: [*_check_schema(inputs, out), *_check_copy(inputs, out)],
-            ),
+            "finds anything in its texts.",
+            joined(_check_schema, _check_copy),
             compared=("findings", "redacted_files"),
         ),
     ),

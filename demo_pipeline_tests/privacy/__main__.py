@@ -224,12 +224,12 @@ def read_again(folder: Path) -> Iterator[tuple[str, str]]:
 
     The last picture of a demonstration shows nearly all that the others do.
     """
-    readers = pictures.PictureReader(), pictures.PictureReader()
+    reader = pictures.PictureReader()
     for name, picture in pictures_below(folder):
-        lines = readers[0].lines(picture)
+        lines = reader.lines(picture)
         if "final" in name:
             large = cv2.resize(picture, None, fx=2, fy=2, interpolation=cv2.INTER_CUBIC)
-            lines = [*lines, *readers[1].lines(large)]
+            lines = [*lines, *reader.lines(large)]
         yield name, folded(" ".join(line.text for line in lines))
 
 

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -60,7 +61,7 @@ def test_a_redacted_address_is_in_no_dataset(
 def test_without_a_reader_of_pictures_nothing_of_it_leaves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pictures, "can_read", lambda: False)
+    monkeypatch.setattr(pictures, "read_lines", Mock(side_effect=ModuleNotFoundError))
     built(tmp_path, policy="redact")
     assert not any(p.read_text() for p in (tmp_path / "store").glob("sft/*.jsonl"))
     assert not list((tmp_path / "store").glob("dataset/trajectories/*"))

@@ -355,6 +355,8 @@ _OUR_FILES = {
     "provenance.parquet",
     "hidden_actions.parquet",
     "differing_trees.json",
+    "redactions.json",
+    "redactions.parquet",
 }
 
 

@@ -40,6 +40,7 @@ _PEM = re.compile(
     re.DOTALL,
 )
 _PEM_END = re.compile(r"\A.*?(?<![A-Z])END[A-Z0-9 ]*PRIVATE ?KEY[-\u2014]*", re.DOTALL)
+_READ_LETTER = re.compile(r"\S|(?<![.@_])\s(?![.@_])")  # not a space that a reader saw at a dot
 
 # What is left of a form when single letters were misread, so that check digits do not fit.
 _READ: tuple[tuple[PrivacyKind, re.Pattern[str]], ...] = (
@@ -107,9 +108,17 @@ class Detectors:
     def _weight(self, span: PrivateSpan) -> tuple[bool, int]:
         return self.settings.removes(span.kind), span.end - span.start
 
-    def find_read(self, text: str) -> list[PrivateSpan]:
-        """The same for a line that was read from a picture, where spaces come and go."""
-        if found := self.find(text):
+    def find_read(self, text: str, known: Iterable[PrivateSpan] = ()) -> list[PrivateSpan]:
+        """The same, and what is `known`, for a line that was read from a picture.
+
+        Spaces come and go there, above all beside dots.
+        """
+        places = [match.start() for match in _READ_LETTER.finditer(text)]
+        tight = self.find("".join(text[place] for place in places))
+        spaced = [
+            one._replace(start=places[one.start], end=places[one.end - 1] + 1) for one in tight
+        ]
+        if found := self.without_overlap([*known, *self.find(text), *spaced]):
             return found
         joined = "".join(text.split())
         kinds = [span.kind for span in self.find(joined)] if joined != text else []

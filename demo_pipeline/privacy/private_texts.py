@@ -125,7 +125,7 @@ class PrivateTexts:
         return self._read[text]
 
     def _spans_read(self, text: str) -> list[PrivateSpan]:
-        found = list(self.spans(text)) or self.detectors.find_read(text)
+        found = self.detectors.find_read(text, self.spans(text))
         places, rest = [0, *(place for span in found for place in span[:2]), len(text)], ""
         for start, end in zip(places[::2], places[1::2], strict=True):
             rest += text[start:end]

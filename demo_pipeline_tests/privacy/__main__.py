@@ -234,17 +234,26 @@ def read_again(folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def pieces(secret: str) -> set[str]:
-    """What of a folded secret gives it away: of a key its body, else three fifths of it."""
-    body = re.sub(r"-+[a-z]*-+", "", secret) if "-" * 5 in secret else secret
+    """What of a plain secret gives it away: of a key its body, else three fifths of it."""
+    body = _body(secret)
     size = max(8, 3 * len(body) // 5)
     return {body[:size], body[-size:]}
+
+
+def words(secret: str) -> set[str]:
+    """What must not be read in pictures: also single words, as of a person's name."""
+    return pieces(secret) | set(re.findall(r"[a-z0-9]{5,}", _body(secret)))
+
+
+def _body(secret: str) -> str:
+    return re.sub(r"-+[a-z]*-+", "", secret) if "-" * 5 in secret else secret
 
 
 def look(folder: Path, secrets: dict[str, str], *, with_pictures: bool) -> Counter[str]:
     """Kinds and files with a secret in it."""
     leaks = Counter[str]()
     sought = [
-        (pieces(plain(secret)), set(map(folded, pieces(plain(secret)))), kind)
+        (pieces(plain(secret)), set(map(folded, words(plain(secret)))), kind)
         for secret, kind in secrets.items()
     ]
     for name, text in texts_below(folder):

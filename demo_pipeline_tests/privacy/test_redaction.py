@@ -196,6 +196,12 @@ def test_a_key_is_found_whole_however_its_dashes_are_read(line: str) -> None:
     assert "kscsIVS0" in f"{line}, two days ago"[span.start : span.end]
 
 
+def test_an_address_is_found_whole_where_a_space_was_read_in_it() -> None:
+    text = "write to ada. lovelace1@example. org wrote at noon"
+    [span] = Detectors(REDACT).find_read(text)
+    assert text[span.start : span.end] == "ada. lovelace1@example. org"
+
+
 def test_a_kind_that_is_only_counted_hides_no_other(tmp_path: Path) -> None:
     settings = PrivacySettings(kinds={"email": "redact"}, expressions=(r"mailto:\S+",))
     write(tmp_path / "demo", ["mailto:bob.smith@example.com"])

@@ -13,13 +13,15 @@ from itertools import product
 from demo_pipeline.annotations.annotation_sources import ModelProvider, Provider
 from demo_pipeline.annotations.annotation_store import open_judged
 from demo_pipeline.files.json_files import json_bytes
+from demo_pipeline.privacy.redaction_stage import open_shown
 from demo_pipeline.problems import DemonstrationError, Problem
-from demo_pipeline.recording.manifest import read_manifest
 from demo_pipeline.review.review_store import Reviews
 from demo_pipeline.review.triage import TRIAGE_STAGE, read_steps
 from demo_pipeline.settings import PrivacySettings
 from demo_pipeline.store.errors import MissingOutput
 from demo_pipeline.store.store import Store
+from demo_pipeline.trajectories.provenance import read_provenance
+from demo_pipeline.trajectories.trajectories import PROVENANCE_FILE
 
 _LOG = logging.getLogger(__package__)
 
@@ -128,10 +130,6 @@ def undone_steps(store: Store, demonstration: str) -> Iterator[int]:
 
 
 def quest_objectives(store: Store, demonstration: str) -> Sequence[str]:
-    """The objectives of the recording's quest; none when they are not known."""
-    try:
-        folder = store.open(f"recordings/{demonstration}", "manifest.json")[0]
-        quest = read_manifest(folder).parsed_meta().quest
-    except (MissingOutput, DemonstrationError, ValueError):
-        return ()
-    return tuple(quest.objectives) if quest else ()
+    """The objectives of the recording's quest as they may be shown; none when there is none."""
+    rows = read_provenance(open_shown(store, demonstration)[0] / PROVENANCE_FILE)
+    return tuple(rows[0]["objectives"] or ()) if rows else ()

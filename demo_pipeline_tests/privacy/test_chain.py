@@ -8,6 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from demo_pipeline.annotations.annotate import quest_objectives
 from demo_pipeline.annotations.annotation_store import open_judged
 from demo_pipeline.privacy import picture_texts as pictures
 from demo_pipeline.runs.export import export_datasets
@@ -28,6 +29,7 @@ PRIVATE = {"recordings", "events", "actions", "screenshots", "ui_trees", "trajec
 def built(root: Path, **privacy: Any) -> Workspace:
     acts = (click("Name"), type_text(EMAIL), think(2.5), click("Agree"), click("Rows/b"))
     demonstration = replace(script(*acts), title="Mail", content=f"Write to {EMAIL} now.")
+    demonstration = replace(demonstration, objectives=(f"{EMAIL} has mail",))
     write_recording(root / "uploads" / "mail", demonstration, SMALL)
     workspace = open_workspace(root, privacy=privacy)
     run_all_stages(workspace, "mail")
@@ -56,6 +58,7 @@ def test_a_redacted_address_is_in_no_dataset(
     task = json.loads((store / "dataset/trajectories/mail/task.json").read_text())
     assert task["instruction"] == "Write to <email> now."
     assert "bob" not in task["task_id"]
+    assert quest_objectives(workspace.store, "mail") == ("<email> has mail",)  # models are told
 
 
 def test_without_a_reader_of_pictures_nothing_of_it_leaves(

@@ -7,7 +7,6 @@ that later stages read instead of the original, which stays in the stages before
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, TypeVar
@@ -149,21 +148,7 @@ def open_shown(
     return folder, version
 
 
-@dataclass(frozen=True)
-class _Known:
-    """What else is known of a demonstration; of one without a recording only `marks`.
-
-    Attributes:
-        marks: what people say of parts of its pictures.
-        passwords: typed ones, which the trajectory lacks.
-        country: of `meta.locale`.
-        key: of the hashes.
-    """
-
-    marks: Marks = field(default_factory=Marks)
-    passwords: frozenset[str] = frozenset()
-    country: str = "US"
-    key: bytes = b""
+_Opened = Callable[[Path, PrivacySettings], Redaction]  # a folder's, as the recording says
 
 
 def _known(workspace: Any, demonstration: str, versions: Mapping[str, Version]) -> SourceInput:
@@ -176,23 +161,26 @@ def _known(workspace: Any, demonstration: str, versions: Mapping[str, Version]) 
         marks.added[step] = [box for box, private in last.items() if private]
         marks.kept[step] = [box for box in last if box not in marked]
     told = {REVIEWS: hashlib.sha256(repr(marks).encode()).hexdigest()} if boxes else {}
-    known = _recorded(workspace.store, demonstration, versions["trajectories"])
-    return SourceInput(replace(known, marks=marks), told)
+    opened = _opener(workspace.store, demonstration, versions["trajectories"], marks)
+    return SourceInput(opened, told)
 
 
-def _recorded(store: Store, demonstration: str, trajectory: Version) -> _Known:
-    """What the recording of a trajectory says."""
-    if "actions" not in trajectory.manifest.recipe.inputs:
-        return _Known(key=trajectory.content.encode())
-    recording = read_manifest(store.open(f"recordings/{demonstration}", "manifest.json")[0])
-    rows = read_tree_rows(store.open(f"ui_trees/{demonstration}", UI_TREES_FILE)[0])
-    actions = read_actions(store.open(f"actions/{demonstration}")[0])
-    country = recording.parsed_meta().locale.replace("_", "-").rpartition("-")[2].upper()
-    return _Known(
-        passwords=hide_passwords(actions, rows)[1],
-        country=country if len(country) == 2 else "US",
-        key=bytes.fromhex(recording.file(LOG_FILE).sha256),
-    )
+def _opener(store: Store, demonstration: str, trajectory: Version, marks: Marks) -> _Opened:
+    """Opens a folder with passwords, country and key of the trajectory's recording, if any."""
+    passwords, country, key = frozenset[str](), "US", trajectory.content.encode()
+    if "actions" in trajectory.manifest.recipe.inputs:
+        recording = read_manifest(store.open(f"recordings/{demonstration}", "manifest.json")[0])
+        rows = read_tree_rows(store.open(f"ui_trees/{demonstration}", UI_TREES_FILE)[0])
+        actions = read_actions(store.open(f"actions/{demonstration}")[0])
+        passwords = hide_passwords(actions, rows)[1]
+        said = recording.parsed_meta().locale.replace("_", "-").rpartition("-")[2].upper()
+        country = said if len(said) == 2 else country
+        key = bytes.fromhex(recording.file(LOG_FILE).sha256)
+
+    def opened(folder: Path, settings: PrivacySettings) -> Redaction:
+        return Redaction(folder, Detectors(settings, country), key, passwords, marks)
+
+    return opened
 
 
 Said = TypeVar("Said", bound=BaseModel)
@@ -204,23 +192,16 @@ def cleaner(store: Store, settings: PrivacySettings, demonstration: str) -> Call
     Raises `StorageError` when it has no trajectory.
     """
     folder, version = store.open(f"trajectories/{demonstration}")
-    known = _recorded(store, demonstration, version)
-    found = Redaction(folder, Detectors(settings, known.country), known.key, known.passwords)
+    found = _opener(store, demonstration, version, Marks())(folder, settings)
     found.learn()
     return lambda said: said.model_validate(
         mapped_texts(said.model_dump(mode="json"), found.texts.clean)
     )
 
 
-def _redaction(inputs: RecordingInputs, folder: Path) -> Redaction:
-    known: _Known = inputs.source
-    detectors = Detectors(inputs.settings.privacy, known.country)
-    return Redaction(folder, detectors, known.key, known.passwords, known.marks)
-
-
 def _run_redactions(inputs: RecordingInputs, out: Path) -> Summary:
     """What is private, and the copy without it where something is redacted."""
-    redaction = _redaction(inputs, inputs.folders["trajectories"])
+    redaction = inputs.source(inputs.folders["trajectories"], inputs.settings.privacy)
     redaction.find()
     reason = redaction.withheld(inputs.demonstration)
     files = redaction.write(out)
@@ -263,7 +244,7 @@ def _check_copy(inputs: RecordingInputs, out: Path) -> list[Problem]:
     """The copy is a valid trajectory in whose texts nothing is left that must not leave."""
     if not (out / "task.json").is_file():
         return []
-    again = _redaction(inputs, out)
+    again = inputs.source(out, inputs.settings.privacy)
     again.find_in_texts()
     problems = errors(validate_trajectory(out, inputs.demonstration))
     return problems + [

@@ -19,6 +19,7 @@ from demo_pipeline.files.atomic_write import link_or_copy
 from demo_pipeline.files.comparison import files_below
 from demo_pipeline.files.image_files import PngWriter
 from demo_pipeline.files.json_files import dump_json, load_json
+from demo_pipeline.observation.trees.secret_fields import mapped_texts
 from demo_pipeline.osworld.task_text import slug
 from demo_pipeline.privacy import picture_texts as pictures
 from demo_pipeline.privacy.detectors import Detectors, PrivateSpan
@@ -33,7 +34,7 @@ _LOG = logging.getLogger(__name__)
 _PROVENANCE, _TASK, _FINAL = "provenance.parquet", "task.json", "final_screenshot.png"
 # Keys of JSON whose texts are ours: names of forms, ids, times. All other texts are people's, or
 # those of what the screen showed.
-_OURS = frozenset(
+OURS = frozenset(
     (
         *("id", "role", "states", "timestamp", "task_id", "trajectory_id", "osworld_task_id"),
         *("action_type", "direction", "button", "modifiers", "keys", "difficulty", "version"),
@@ -218,10 +219,10 @@ class Redaction:
             inside.add(node["id"])
             focused = focused or "FOCUSED" in node.get("states", ())
             if (node is top or node.get("role") in _WINDOWS) and bounds["width"] * bounds["height"]:
-                self._cover(picture, PrivateSpan(0, 0, "window", "list", 1.0), text, _box_of(node))
-                if picture == self._names("/screenshot.png")[-1]:  # the end has no tree of its own
+                is_last = picture == self._names("/screenshot.png")[-1]
+                for name in (picture, _FINAL) if is_last else (picture,):  # the end has no tree
                     span = PrivateSpan(0, 0, "window", "list", 1.0)
-                    self._cover(_FINAL, span, text, _box_of(node))
+                    self._cover(name, span, text, _box_of(node))
             if text:
                 names.add(text)
         action = self._documents[f"{folder}/action.json"]
@@ -317,7 +318,7 @@ class Redaction:
         changed: dict[str, Callable[[Path], None]] = {}
         group = None
         for name, document in self._documents.items():
-            cleaned = mapped_texts(document, self._cleaned(name.rpartition("/")[0]))
+            cleaned = mapped_texts(document, self._cleaned(name.rpartition("/")[0]), OURS)
             if cleaned != document:
                 if name == _TASK:  # id and split group quote the words
                     group = slug(f"{cleaned['application']} {cleaned['instruction']}")
@@ -357,15 +358,6 @@ def _json_writer(value: Any, *, compact: bool) -> Callable[[Path], None]:
     return lambda path: dump_json(path, value, compact=compact)
 
 
-def mapped_texts(value: Any, change: Callable[[str], str], key: str = "") -> Any:
-    """A JSON value in which every text of a person, or of what the screen showed, is changed."""
-    if isinstance(value, Mapping):
-        return {name: mapped_texts(inner, change, name) for name, inner in value.items()}
-    if isinstance(value, list):
-        return [mapped_texts(inner, change, key) for inner in value]
-    return change(value) if isinstance(value, str) and key not in _OURS else value
-
-
 def _texts_of(documents: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     """Yield the file, the node or key, and the text of each text with content."""
     for name, document in documents.items():
@@ -377,7 +369,7 @@ def _texts_of(documents: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
                 pending += [(inner, one, other) for one, other in value.items()]
             elif isinstance(value, list):
                 pending += [(place, key, other) for other in value]
-            elif isinstance(value, str) and key not in _OURS:
+            elif isinstance(value, str) and key not in OURS:
                 yield name, f"{place}.{key}".lstrip("."), value
 
 

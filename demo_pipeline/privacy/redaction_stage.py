@@ -29,10 +29,10 @@ from demo_pipeline.files.parquet import (
     write_rows,
 )
 from demo_pipeline.files.recording_files import LOG_FILE
-from demo_pipeline.observation.trees.secret_fields import hide_passwords
+from demo_pipeline.observation.trees.secret_fields import hide_passwords, mapped_texts
 from demo_pipeline.observation.trees.ui_trees import UI_TREES_FILE, read_tree_rows
 from demo_pipeline.privacy.detectors import Detectors
-from demo_pipeline.privacy.redaction import Marks, Redaction, mapped_texts
+from demo_pipeline.privacy.redaction import OURS, Marks, Redaction
 from demo_pipeline.problems import Problem, errors
 from demo_pipeline.recording.manifest import read_manifest
 from demo_pipeline.recording.recording_stages import RecordingInputs
@@ -195,7 +195,7 @@ def cleaner(store: Store, settings: PrivacySettings, demonstration: str) -> Call
     found = _opener(store, demonstration, version, Marks())(folder, settings)
     found.learn()
     return lambda said: said.model_validate(
-        mapped_texts(said.model_dump(mode="json"), found.texts.clean)
+        mapped_texts(said.model_dump(mode="json"), found.texts.clean, OURS)
     )
 
 

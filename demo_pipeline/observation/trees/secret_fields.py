@@ -6,8 +6,10 @@ HTML's input type; where no tree says it, the picture does, by a row of equal do
 letters. Patterns and people's own lists are looked for in `privacy/`.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -123,19 +125,23 @@ def hide_passwords(
     return hidden, frozenset(text for text in secrets if len(text) >= _SHORTEST_SOUGHT)
 
 
-def without_texts(value: Any, secrets: Collection[str], placeholder: str = PASSWORD) -> Any:
-    """A value of JSON or of a table with `placeholder` for each of the texts, wherever it stands.
-
-    Longer ones are replaced first. Keys of objects stay.
-    """
+def without_texts(value: Any, secrets: Collection[str]) -> Any:
+    """A value of JSON or of a table with `<password>` for each of the texts, longer ones first."""
     if not secrets:
         return value
+    longest_first = sorted(secrets, key=len, reverse=True)
+    sought = re.compile("|".join(map(re.escape, longest_first)))
+    return mapped_texts(value, partial(sought.sub, PASSWORD))
+
+
+def mapped_texts(
+    value: Any, change: Callable[[str], str], kept: Collection[str] = (), key: str = ""
+) -> Any:
+    """A value of JSON or of a table with its texts changed, but those under the keys `kept`."""
     if isinstance(value, str):
-        for text in sorted(secrets, key=len, reverse=True):
-            value = value.replace(text, placeholder)
-        return value
+        return value if key in kept else change(value)
     if isinstance(value, Mapping):
-        return {key: without_texts(one, secrets, placeholder) for key, one in value.items()}
+        return {name: mapped_texts(inner, change, kept, name) for name, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [without_texts(one, secrets, placeholder) for one in value]
+        return [mapped_texts(inner, change, kept, key) for inner in value]
     return value

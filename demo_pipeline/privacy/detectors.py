@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from ipaddress import ip_address
+from string import ascii_letters, digits
 from typing import NamedTuple
 
 from demo_pipeline.settings import PrivacyKind, PrivacySettings
@@ -40,6 +41,7 @@ _PEM = re.compile(
     re.DOTALL,
 )
 _PEM_END = re.compile(r"\A.*?(?<![A-Z])END[A-Z0-9 ]*PRIVATE ?KEY[-\u2014]*", re.DOTALL)
+_OF_NAMES = f"{ascii_letters}{digits}._+-"
 _READ_LETTER = re.compile(r"\S|(?<![.@_])\s(?![.@_])")  # not a space that a reader saw at a dot
 
 # What is left of a form when single letters were misread, so that check digits do not fit.
@@ -111,19 +113,32 @@ class Detectors:
     def find_read(self, text: str, known: Iterable[PrivateSpan] = ()) -> list[PrivateSpan]:
         """The same, and what is `known`, for a line that was read from a picture.
 
-        Spaces come and go there, above all beside dots.
+        Spaces come and go there, above all beside dots: the word before an address goes with it,
+        and the whole line with what is only found without any space.
         """
         places = [match.start() for match in _READ_LETTER.finditer(text)]
         tight = self.find("".join(text[place] for place in places))
-        spaced = [
+        spaced = (
             one._replace(start=places[one.start], end=places[one.end - 1] + 1) for one in tight
-        ]
-        if found := self.without_overlap([*known, *self.find(text), *spaced]):
-            return found
+        )
+        found = [_with_word_before(one, text) for one in (*known, *self.find(text), *spaced)]
         joined = "".join(text.split())
-        kinds = [span.kind for span in self.find(joined)] if joined != text else []
+        kinds = [span.kind for span in self.find(joined)]
         kinds += [kind for kind, expression in _READ if expression.search(joined)]
-        return [PrivateSpan(0, len(text), kind, "read", 0.5) for kind in kinds[:1]]
+        seen = {one.kind for one in found}
+        found += [
+            PrivateSpan(0, len(text), kind, "read", 0.5)
+            for kind in dict.fromkeys(kinds)
+            if kind not in seen
+        ]
+        return self.without_overlap(found)
+
+
+def _with_word_before(span: PrivateSpan, text: str) -> PrivateSpan:
+    if span.kind != "email":
+        return span
+    before = text[: span.start].rstrip()
+    return span._replace(start=len(before.rstrip(_OF_NAMES)))
 
 
 def _emails(text: str, _region: str) -> Iterator[_Place]:
@@ -135,8 +150,8 @@ def _cards(text: str, _region: str) -> Iterator[_Place]:
     for match in _CARD.finditer(text):
         from stdnum import luhn  # noqa: PLC0415 - most texts have no digits
 
-        digits = re.sub(r"\D", "", match.group())
-        if len(set(digits)) > 1 and luhn.is_valid(digits):
+        number = re.sub(r"\D", "", match.group())
+        if len(set(number)) > 1 and luhn.is_valid(number):
             yield match.span()
 
 

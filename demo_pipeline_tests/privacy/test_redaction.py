@@ -196,10 +196,17 @@ def test_a_key_is_found_whole_however_its_dashes_are_read(line: str) -> None:
     assert "kscsIVS0" in f"{line}, two days ago"[span.start : span.end]
 
 
-def test_an_address_is_found_whole_where_a_space_was_read_in_it() -> None:
-    text = "write to ada. lovelace1@example. org wrote at noon"
+@pytest.mark.parametrize("name", ["ada. lovelace1@example. org", "ada.love 12@example.org"])
+def test_an_address_is_found_whole_where_a_space_was_read_in_it(name: str) -> None:
+    text = f"Mail: {name} wrote at noon"
     [span] = Detectors(REDACT).find_read(text)
-    assert text[span.start : span.end] == "ada. lovelace1@example. org"
+    assert text[span.start : span.end].strip() == name
+
+
+def test_what_is_only_found_without_spaces_takes_the_line_beside_what_is_found() -> None:
+    text = "10.1.2.77 has AKIA4HSJ ZOTIXHZKKW8R"
+    [span] = Detectors(REDACT).find_read(text)
+    assert (span.start, span.end) == (0, len(text))
 
 
 def test_a_kind_that_is_only_counted_hides_no_other(tmp_path: Path) -> None:

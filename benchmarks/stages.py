@@ -1,10 +1,11 @@
 """CPU, wall and memory from a recording to its trajectory and datasets, beside decoding alone.
 
-Run: `.venv/bin/python benchmarks/stages.py [--video busy] [--rounds 3] [--keep DIR]`. Without
-`--video` every kind is measured: `light` and `usual` (a quiet screen, the cheapest encoding and
-that of real recordings), `busy` (windows dragged, long scrolls, hover effects, a clip, hurried
-clicks), `variable` (the same with a variable frame rate) and `large` (the same in 2560x1440).
-Recordings are made once (some minutes each) and reused when `--keep` names the same folder.
+Run: `.venv/bin/python benchmarks/stages.py [--video busy] [--rounds 3] [--keep DIR]`, or with
+`--recording DIR` for a given one. Without either, every kind is measured: `light` and `usual` (a
+quiet screen, the cheapest encoding and that of real recordings), `busy` (windows dragged, long
+scrolls, hover effects, a clip, hurried clicks), `variable` (the same with a variable frame rate)
+and `large` (the same in 2560x1440). Recordings are made once (some minutes each) and reused when
+`--keep` names the same folder.
 
 Every piece of work runs in a fresh process, so that its memory is its own. In each round it stands
 between two plain decodes of the same video; the ratio to their mean is what to compare, not the
@@ -66,28 +67,28 @@ def make_video(kind: str, dest: Path, minutes: float, actions: int) -> None:
     VIDEOS[kind](dest, minutes, actions)
 
 
-def measured_round(uploads: Path, *, run: bool) -> Round:
+def measured_round(recording: Path, *, run: bool) -> Round:
     """Every piece of work once, between two plain decodes."""
-    video = uploads / NAME / "recording.mp4"
+    video = recording / "recording.mp4"
     found: Round = {}
     before = in_child(decode_piece, video)
     with tempfile.TemporaryDirectory() as scratch:
         store = Path(scratch) / "store"
-        for name, cost in in_child(stages_piece, uploads, store, NAME):
+        for name, cost in in_child(stages_piece, recording.parent, store, recording.name):
             found[name] = cost
             if name == "trajectories":
                 found[TO_TRAJECTORIES] = _sum(found)
         rows = {name: cost for name, cost in found.items() if name != TO_TRAJECTORIES}
         found[ALL_STAGES] = _sum(rows)
         found["straightforward"] = in_child(
-            straightforward_piece, uploads / NAME, store, Path(scratch) / "plain"
+            straightforward_piece, recording, store, Path(scratch) / "plain"
         )
     if run:
-        found["demo-pipeline run"] = in_child(run_piece, uploads / NAME, 1)
+        found["demo-pipeline run"] = in_child(run_piece, recording, 1)
     after = in_child(decode_piece, video)
     if run:
         found["two decodes"] = in_child(decode_piece, video, 2)
-        found["two runs"] = in_child(run_piece, uploads / NAME, 2)
+        found["two runs"] = in_child(run_piece, recording, 2)
     mean = [(one + other) / 2 for one, other in zip(before, after, strict=True)]
     return {DECODE: Spent(*mean), **found}
 
@@ -133,18 +134,20 @@ def report_doubling(kind: str, uploads: Path, minutes: float, actions: int) -> N
     """Print the memory of the stages for one, two and four times the length and the actions."""
     print(f"\n{kind:<10}{'minutes':>9}{'actions':>9}{'x decode':>10}{'peak MB':>9}")
     for times in (1, 2, 4):
-        folder = uploads / f"{kind}-{times}"
-        _make(kind, folder, minutes * times, actions * times)
+        folder = _made(kind, uploads / f"{kind}-{times}", minutes * times, actions * times)
         found = measured_round(folder, run=False)
         ratio = found[ALL_STAGES].cpu / found[DECODE].cpu
         columns = f"{minutes * times:>9.1f}{actions * times:>9}{ratio:>10.2f}"
         print(f"{'':<10}{columns}{found[ALL_STAGES].peak_mb:>9.0f}")
 
 
-def _make(kind: str, uploads: Path, minutes: float, actions: int) -> None:
-    if not (uploads / NAME / "meta.json").is_file():  # written last
+def _made(kind: str, uploads: Path, minutes: float, actions: int) -> Path:
+    """The folder of a recording of a kind, made unless it is there."""
+    folder = uploads / NAME
+    if not (folder / "meta.json").is_file():  # written last
         print(f"making the recording {kind} …", file=sys.stderr)
-        in_child(make_video, kind, uploads / NAME, minutes, actions)
+        in_child(make_video, kind, folder, minutes, actions)
+    return folder
 
 
 def main() -> None:
@@ -152,6 +155,7 @@ def main() -> None:
     save_memory()  # as every process of the program does; children take it over
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--video", choices=list(VIDEOS), action="append")
+    parser.add_argument("--recording", type=Path, action="append", help="a folder, in their place")
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--actions", type=int, default=284)
     parser.add_argument("--rounds", type=int, default=3)
@@ -166,11 +170,12 @@ def main() -> None:
             for kind in arguments.video or ["busy"]:
                 report_doubling(kind, root, minutes, actions)
             return
+        given = {folder.name: folder.resolve() for folder in arguments.recording or ()}
         found = {}
-        for kind in arguments.video or VIDEOS:
-            _make(kind, root / kind, minutes, actions)
-            rounds = arguments.rounds
-            found[kind] = [measured_round(root / kind, run=arguments.run) for _ in range(rounds)]
+        for kind in given or arguments.video or VIDEOS:
+            folder = given.get(kind) or _made(kind, root / kind, minutes, actions)
+            rounds = range(arguments.rounds)
+            found[kind] = [measured_round(folder, run=arguments.run) for _ in rounds]
             report(kind, found[kind])
         report_side_by_side(found)
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from demo_pipeline.observation.clock.clock_search import MAX_PARTS, STRETCH_S
@@ -17,11 +18,11 @@ from demo_pipeline_tests.observation.films import Rule, every_frame
 from demo_pipeline_tests.observation.made import Observed, observe
 from demo_pipeline_tests.simulator.desktop import Box, Desktop, Widget
 from demo_pipeline_tests.simulator.form import SMALL
-from demo_pipeline_tests.simulator.frame_numbers import read_frame_number
+from demo_pipeline_tests.simulator.frame_numbers import read_frame_number, stamp
 from demo_pipeline_tests.simulator.painter import Painter
 from demo_pipeline_tests.simulator.recording import GroundTruth, write_recording
 from demo_pipeline_tests.simulator.script import Script, click
-from demo_pipeline_tests.simulator.video import VideoOptions
+from demo_pipeline_tests.simulator.video import Frame, VideoOptions, encode
 
 NAMES = (
     *("Inbox", "Drafts", "Sent", "Archive", "Reply", "Forward"),
@@ -45,27 +46,30 @@ STORY = Script(
     OFFICE, tuple(map(click, ("Drafts", "Print", "Sent", "Help", "Inbox") * 2)), lead_in_ms=2500
 )
 LATE_MS = 90
+REDRAWN_MS = 10  # after an action, before the pointer moves on
+UNITS = 1.25  # larger ones of the log, after the screen's resolution changed
 PART_FRAMES = 60  # at most, of one part in which the clock is looked at again, in these films
 
 Change = Callable[[dict[str, Any]], None]
 
 
+def walk(value: Any, change: Change) -> None:
+    """Change the box of every node."""
+    if isinstance(value, dict):
+        if "bbox" in value:
+            change(value["bbox"])
+        for inner in value.values():
+            walk(inner, change)
+    elif isinstance(value, list):
+        for inner in value:
+            walk(inner, change)
+
+
 def changed_boxes(log: Path, change: Change) -> None:
     """Change the box of every node in the log's scans."""
-
-    def walk(value: Any) -> None:
-        if isinstance(value, dict):
-            if "bbox" in value:
-                change(value["bbox"])
-            for inner in value.values():
-                walk(inner)
-        elif isinstance(value, list):
-            for inner in value:
-                walk(inner)
-
     lines = [json.loads(line) for line in log.read_text("utf-8").splitlines()]
     for line in lines:
-        walk(line["data"])
+        walk(line["data"], change)
     log.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
 
 
@@ -77,6 +81,38 @@ def larger(box: dict[str, Any]) -> None:
 def elsewhere(box: dict[str, Any]) -> None:
     """As of a tree that is not that of the screen."""
     box.update(x=box["x"] + 47, y=box["y"] + 31)
+
+
+def resized(root: Path, *, scans: bool) -> Observed:
+    """From the middle on the log counts in larger units, as of a screen of 1024x576 filmed larger.
+
+    Its scans say so, unless there are none.
+    """
+
+    def write(path: Path, painter: Painter, truth: GroundTruth) -> None:
+        since = truth.actions[len(truth.actions) // 2].end_ms + REDRAWN_MS
+        height = truth.screen[1]
+
+        def picture(frame: Frame) -> np.ndarray:
+            planes = painter.planes(truth.timeline.at(frame.wall_ms), frame.number).copy()
+            if frame.wall_ms >= since:
+                planes[:height] = 255 - planes[:height]
+                stamp(planes[:height], frame.number)
+            return planes
+
+        pictures = ((frame.pts, picture(frame)) for frame in truth.frames)
+        encode(path, pictures, truth.screen, USUAL)
+        log = path.parent / "input_log.jsonl"
+        lines = [json.loads(line) for line in log.read_text("utf-8").splitlines()]
+        for line in lines:
+            if line["time"] >= since:
+                walk(line["data"], lambda box: box.update({k: v / UNITS for k, v in box.items()}))
+                moved = {side: line["data"][side] / UNITS for side in "xy" if side in line["data"]}
+                line["data"].update(moved)
+        kept = [line for line in lines if scans or "axtree" not in line["event"]]
+        log.write_text("".join(json.dumps(line) + "\n" for line in kept), "utf-8")
+
+    return films.painted(root, replace(SMALL, width=1280, height=720), write, STORY)
 
 
 def filmed(root: Path, video: VideoOptions) -> Observed:
@@ -116,6 +152,7 @@ KINDS: dict[str, Callable[[Path], Observed]] = {
     "a clock that is off later on": late,
     "one key frame": lambda root: filmed(root, replace(USUAL, gop=10_000)),
     "B-frames": lambda root: filmed(root, replace(USUAL, preset="veryfast", b_frames=2)),
+    "another resolution": lambda root: resized(root, scans=True),
     "starts late": lambda root: filmed(root, replace(USUAL, video_start_s=1.7)),
     "a variable rate": lambda root: filmed(root, replace(USUAL, variable=True)),
 }

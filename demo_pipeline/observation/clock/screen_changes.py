@@ -1,16 +1,15 @@
-"""The search for another resolution or scale of the screen in mid-recording.
+"""Another resolution or scale of the screen in mid-recording.
 
 Belongs here: the candidates, each tested on every move of the pointer, and cutting a recording into
-parts. The video is read once more only for recordings in which something contradicts the scale that
-calibration found. A screen changes its resolution only when it is redrawn as a whole, so that the
-moment is a redraw between the observations on both sides; a change to another resolution than the
-candidates stays unknown.
+parts. Where scans show desktops of several sizes, the film between them is looked at before the
+decode pass; what only the pointer shows is seen in the pass itself. A screen changes its resolution
+only when it is redrawn as a whole, so that the moment is a redraw between the observations on both
+sides; a change to another resolution than the candidates stays unknown.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import chain, groupby, pairwise
-from typing import Any
 
 import numpy as np
 
@@ -23,14 +22,17 @@ from demo_pipeline.observation.clock.canvas import (
     ScreenParts,
     fit_canvas,
 )
+from demo_pipeline.observation.clock.clock_search import STRETCH_S
 from demo_pipeline.observation.frames.changes import (
     BLOCK,
     Cells,
+    ChangeDetector,
     changed_cells,
     with_neighbours,
 )
+from demo_pipeline.observation.frames.frame_requests import merge_spans
 from demo_pipeline.observation.frames.pointer_path import Floats, Point, PointerPath, PointerTrack
-from demo_pipeline.observation.frames.video_pointer import VideoPointer
+from demo_pipeline.observation.frames.video_pointer import FrameDiff, VideoPointer
 from demo_pipeline.observation.frames.video_reader import Frame, RecordedVideo, Span
 
 ScreenSize = tuple[float, float]
@@ -84,39 +86,33 @@ def screen_sizes(desktops: Iterable[DesktopSize], base: Canvas) -> list[DesktopS
     return [desktop for desktop in found if not grew(desktop.size)]
 
 
-def candidates(
-    video_size: tuple[int, int], base: Canvas, desktops: Sequence[DesktopSize]
-) -> list[Canvas]:
-    """Canvases of a video of `video_size` that are worth testing, the most likely first.
+def candidates(base: Canvas, desktops: Sequence[DesktopSize]) -> list[Canvas]:
+    """Canvases of the video of `base` that are worth testing, `base` and then the most likely.
 
-    The first keeps the scale of `base`. In a video that keeps its size, a screen of another shape
-    either has bars or is stretched; one that changes its size shows the screen as it is.
+    The video keeps its size, so a screen of another shape either has bars or is stretched.
     """
-    unchanged = video_size == (base.video_width, base.video_height)
-    first = base if unchanged else fit_canvas(video_size, base.event_scale)
     width, height = base.event_size
     scaled = ((width * factor, height * factor) for s in SCALES for factor in (1 / s, s))
     sizes = chain((desktop.size for desktop in desktops), RESOLUTIONS, scaled)
-    tried = chain([first], *(_fitted(video_size, size, unchanged=unchanged) for size in sizes))
     kept: dict[tuple[float, ...], Canvas] = {}
-    for canvas in tried:
+    for canvas in chain(
+        [base], *(_fitted((base.video_width, base.video_height), s) for s in sizes)
+    ):
         key = (canvas.event_scale, canvas.stretch, canvas.left, canvas.top)
         kept.setdefault(tuple(round(value, 3) for value in key), canvas)
     return list(kept.values())
 
 
-def _fitted(
-    video_size: tuple[int, int], screen: ScreenSize, *, unchanged: bool
-) -> Iterator[Canvas]:
+def _fitted(video_size: tuple[int, int], screen: ScreenSize) -> Iterator[Canvas]:
     across, down = (video / side for video, side in zip(video_size, screen, strict=True))
     if abs(across - down) <= SAME_ASPECT * down:
         yield fit_canvas(video_size, across)
-    elif unchanged:
-        scale = min(across, down)
-        (video_w, video_h), (width, height) = video_size, screen
-        bars = (video_w - width * scale) / 2, (video_h - height * scale) / 2
-        yield fit_canvas(video_size, scale, bars=bars)
-        yield fit_canvas(video_size, down, stretch=across / down)
+        return
+    scale = min(across, down)
+    (video_w, video_h), (width, height) = video_size, screen
+    bars = (video_w - width * scale) / 2, (video_h - height * scale) / 2
+    yield fit_canvas(video_size, scale, bars=bars)
+    yield fit_canvas(video_size, down, stretch=across / down)
 
 
 SWITCH = 3.5  # observations that must speak for a change; fewer may be chance
@@ -128,30 +124,34 @@ LARGEST_ERROR_PX = 10.0  # canvas pixels by which two candidates may differ and 
 UNLIKELIER = 1e-3  # cost of each candidate above the one before it: among equals, the most usual
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class _Observation:
     """What one move of the pointer, or one scan, costs each candidate.
 
     Attributes:
         time_ms: epoch milliseconds.
-        costs: (candidates,) 0 where it agrees.
+        costs: (candidates,) 0 or false where it agrees.
         unknown: what it costs to take the scale as unknown.
         scan: whether it is a scan.
     """
 
     time_ms: float
-    costs: Floats
+    costs: Floats | Cells
     unknown: float = UNKNOWN_COST
     scan: bool = False
 
 
 @dataclass(frozen=True)
 class _Redraw:
-    """A redraw of much of the screen: a share of its cells, between two epoch milliseconds."""
+    """A redraw of much of the screen: a share of its cells, between two epoch milliseconds.
+
+    `is_between`: there are frames between the two that were not decoded.
+    """
 
     start_ms: float
     end_ms: float
     share: float
+    is_between: bool = False
 
 
 @dataclass
@@ -165,34 +165,9 @@ class _Run:
 
 REDRAWN_SHARE = 0.02  # of all cells; a new resolution moves everything that is not plain
 QUIET_SHARE = 0.05  # of all cells; with more of them, a change proves nothing about the pointer
-IMPOSSIBLE = 3.0  # cost of a candidate for frames of another size
+SUSPICIOUS_MISSES = 5  # moves in a row without a change where the log has the pointer
 WRONG_DESKTOP = 4.0  # cost of a candidate that contradicts the desktop's size in one scan
 UNKNOWN_DESKTOP = 2.0  # cost of saying that it is not known, then
-
-
-@dataclass
-class _Moves:
-    """The pointer's moves in the frames of one size; `canvases`: the candidates for it."""
-
-    canvases: list[Canvas]
-    times: list[float] = field(default_factory=list)
-    hits: list[Cells] = field(default_factory=list)
-
-
-def needs_search(
-    calibration: Calibration, track: PointerTrack, sizes: Sequence[DesktopSize]
-) -> bool:
-    """Whether the log alone raises the suspicion that the screen changed its size.
-
-    Either the scans show desktops of several sizes, or, in a video that does not show the pointer,
-    positions are beyond two sides of the screen as no second display explains.
-    """
-    known = screen_sizes(sizes, calibration.canvas)
-    if any(not is_same_size(known[0].size, desktop.size) for desktop in known):
-        return True
-    return (
-        calibration.canvas.scale_method != "pixels" and first_beyond(calibration, track) is not None
-    )
 
 
 def first_beyond(calibration: Calibration, track: PointerTrack) -> float | None:
@@ -209,115 +184,161 @@ def first_beyond(calibration: Calibration, track: PointerTrack) -> float | None:
     return float(track.times[right | below].min())
 
 
-def find_screen_parts(
+def parts_by_scans(
     video: RecordedVideo,
     calibration: Calibration,
     path: PointerPath,
     desktops: Sequence[DesktopSize],
 ) -> ScreenParts | None:
-    """The parts of a recording whose screen changed its resolution or scale; None when it did not.
+    """The parts of a recording whose scans show desktops of several sizes; None for others.
 
-    Decodes the whole video. A part whose scale cannot be known has no canvas. Where positions begin
-    that contradict the first candidate and fit no other, nothing is known from the last redraw
-    before them on.
+    Decodes what is between two scans that differ, and some seconds more in which the pointer moves.
     """
-    search = _Search(video, calibration, path, screen_sizes(desktops, calibration.canvas))
-    parts = search.parts()
-    if len(parts) > 1 or any(observation.scan for observation in search.observations):
-        return ScreenParts(parts) if len(parts) > 1 else None
-    if calibration.canvas.scale_method == "pixels":
+    clock = calibration.clock
+    spans = [
+        Span(clock.video_time(one.time_ms), clock.video_time(other.time_ms) + STRETCH_S)
+        for one, other in pairwise(screen_sizes(desktops, calibration.canvas))
+        if not is_same_size(one.size, other.size)
+    ]
+    if not spans:
         return None
-    beyond_ms = first_beyond(calibration, path.track())
-    if beyond_ms is None:
-        return None
-    whole = [r for r in search.redraws if r.share >= WHOLE_SHARE and r.start_ms <= beyond_ms]
-    first = ScreenPart(ALWAYS, calibration.canvas)
-    unknown = [ScreenPart(one.start_ms, None) for one in whole[-1:]]
-    return ScreenParts((first, *unknown)) if unknown else None
+    pointer = VideoPointer(path, clock, calibration.screen, video.frame_s)
+    watch = ScreenWatch(calibration, pointer, desktops)
+    watch.look_at(video, spans)
+    return watch.parts()
 
 
-class _Search:
-    """What the video and the scans say about every candidate, and the parts that follow.
+class ScreenWatch:
+    """Observer of what the film says about every candidate, and the parts that follow.
 
     The state after the last candidate is `unknown`.
 
+    Args:
+        calibration: with the parts of the screen that are known.
+        pointer: its path, as the calibration maps it to the video.
+        desktops: those of the scans.
+
     Attributes:
         canvases: all candidates; the first is that of the calibration.
-        observations: what speaks against each candidate, in time order.
+        observations: what speaks against each candidate, in time order once `parts` was asked.
         redraws: in time order.
     """
 
+    spans: Sequence[Span] = ()
+
     def __init__(
-        self,
-        video: RecordedVideo,
-        calibration: Calibration,
-        path: PointerPath,
-        desktops: Sequence[DesktopSize],
+        self, calibration: Calibration, pointer: VideoPointer, desktops: Sequence[DesktopSize]
     ) -> None:
-        self._calibration, self._desktops, self._positions = calibration, desktops, path.track()
-        screen = ScreenParts.single(calibration.canvas)
-        self._pointer = VideoPointer(path, calibration.clock, screen, video.frame_s)
-        self._moves: dict[tuple[int, int], _Moves] = {}
-        self._moves_of((calibration.canvas.video_width, calibration.canvas.video_height))
-        self.redraws: list[_Redraw] = []
-        frames = video.frames([Span(float(video.times[0]), float(video.times[-1]))])
-        for before, frame in pairwise(frames):
-            self._compare(before, frame)
-        self.canvases = [canvas for moves in self._moves.values() for canvas in moves.canvases]
+        self._calibration, self._pointer = calibration, pointer
+        known = screen_sizes(desktops, calibration.canvas)
+        self.canvases = candidates(calibration.canvas, known)
         self._unknown = len(self.canvases)
-        found = [*self._moved(), *self._scanned()]
-        self.observations = sorted(found, key=lambda observation: observation.time_ms)
-        self._costs: Floats = np.array([[*o.costs, o.unknown] for o in self.observations])
+        self.redraws: list[_Redraw] = []
+        self.observations = [self._of_scan(desktop) for desktop in known]
+        self._misses, self._is_suspicious = 0, False
+        self._positions = pointer.path.track()
+        self._costs: Floats = np.zeros((0, 0))
 
-    def _compare(self, before: Frame, frame: Frame) -> None:
-        clock = self._calibration.clock
-        uncertainty = clock.uncertainty_ms
-        start = clock.event_time(before.time) - uncertainty
-        end = clock.event_time(frame.time) + uncertainty
-        if before.size != frame.size:
-            self.redraws.append(_Redraw(start, end, 1.0))
+    def see(self, diff: FrameDiff) -> None:
+        """Take the next frame, and the one decoded before it."""
+        before, frame, difference = diff.before, diff.frame, diff.difference
+        if before is None or difference is None:
             return
-        cells = changed_cells(before.luma, frame.luma)
-        flickering = self._calibration.flickering
-        if flickering is not None and flickering.shape == cells.shape:
-            cells &= ~flickering
-        share = float(cells.mean()) if cells.size else 0.0
+        share = difference.count / max(1, difference.cells.size)
         if share >= REDRAWN_SHARE:
-            self.redraws.append(_Redraw(start, end, share))
-        moved = self._pointer.moves_around(before.time, frame.time)
-        if len(moved) == 4 and 0 < share <= QUIET_SHARE:
-            moves = self._moves_of(frame.size)
-            changed = with_neighbours(cells)
-            left = _changed_at(changed, moves.canvases, moved[:2])
-            reached = _changed_at(changed, moves.canvases, moved[2:])
-            moves.times.append(clock.event_time(frame.time))
-            moves.hits.append(left & reached)
+            clock = self._calibration.clock
+            start = clock.event_time(before.time) - clock.uncertainty_ms
+            end = clock.event_time(frame.time) + clock.uncertainty_ms
+            self.redraws.append(_Redraw(start, end, share, not diff.is_next))
+        if diff.is_next and share <= QUIET_SHARE:
+            moved = self._pointer.moves_around(before.time, frame.time)
+            if len(moved) == 4:
+                self._see_move(before, frame, moved)
 
-    def _moves_of(self, size: tuple[int, int]) -> _Moves:
-        if size not in self._moves:
-            found = candidates(size, self._calibration.canvas, self._desktops)
-            self._moves[size] = _Moves(found)
-        return self._moves[size]
+    def _see_move(self, before: Frame, frame: Frame, moved: Sequence[Point]) -> None:
+        """Note which candidates a move of the pointer in a quiet picture agrees with.
 
-    def _moved(self) -> Iterator[_Observation]:
-        for size, moves in self._moves.items():
-            for time, hits in zip(moves.times, moves.hits, strict=True):
-                parts = [
-                    1.0 - hits if other == size else np.full(len(some.canvases), IMPOSSIBLE)
-                    for other, some in self._moves.items()
-                ]
-                yield _Observation(time, np.concatenate(parts))
+        It counts as missed when no place that it was logged at changed, but another one did:
+        grabbers stall, and then write the same picture again.
+        """
+        changed = with_neighbours(changed_cells(before.luma, frame.luma))
+        flickering = self._calibration.flickering
+        if flickering is not None and flickering.shape == changed.shape:
+            changed &= ~flickering
+        if not changed.any():
+            return
+        time_ms = self._calibration.clock.event_time(frame.time)
+        hits = self._hits(changed, self.canvases, moved[:2])
+        hits &= self._hits(changed, self.canvases, moved[2:])
+        self.observations.append(_Observation(time_ms, ~hits))
+        canvas = self._calibration.screen.at(time_ms).canvas
+        places = self._pointer.places_around(before.time, frame.time)
+        if canvas is None or not self._hits(changed, [canvas], places).any():
+            self._misses += canvas is None or all(canvas.on_screen(*point) for point in places)
+            self._is_suspicious |= self._misses >= SUSPICIOUS_MISSES
+        else:
+            self._misses = 0
 
-    def _scanned(self) -> Iterator[_Observation]:
-        for desktop in self._desktops:
-            wrong = [not is_same_size(desktop.size, canvas.event_size) for canvas in self.canvases]
-            costs = np.array(wrong) * WRONG_DESKTOP
-            yield _Observation(desktop.time_ms, costs, UNKNOWN_DESKTOP, scan=True)
+    def look_at(self, video: RecordedVideo, spans: Sequence[Span]) -> None:
+        """See all frames of some stretches of the film."""
+        detector = ChangeDetector(self._calibration.flickering)
+        for before, frame in pairwise(video.frames(merge_spans(spans, video.frame_s))):
+            self.see(FrameDiff(before, frame, video.times, detector, self._pointer))
 
-    def parts(self) -> tuple[ScreenPart, ...]:
-        """In time order; one when the first candidate explains all, none without observations."""
+    @staticmethod
+    def _hits(changed: Cells, canvases: Sequence[Canvas], points: Sequence[Point]) -> Cells:
+        """(canvases,): whether a cell changed under one of the points, by each canvas."""
+        scales = np.array([(one.event_scale * one.stretch, one.event_scale) for one in canvases])
+        bars = np.array([(one.left, one.top) for one in canvases])
+        places = np.array(points)[:, None] * scales + bars
+        column, row = np.moveaxis((places // BLOCK).astype(np.int64), -1, 0)
+        rows, columns = changed.shape
+        inside = (row >= 0) & (row < rows) & (column >= 0) & (column < columns)
+        found = inside & changed[row.clip(0, rows - 1), column.clip(0, columns - 1)]
+        return np.asarray(found.any(axis=0), np.bool_)
+
+    def _of_scan(self, desktop: DesktopSize) -> _Observation:
+        wrong = [not is_same_size(desktop.size, canvas.event_size) for canvas in self.canvases]
+        costs = np.array(wrong) * WRONG_DESKTOP
+        return _Observation(desktop.time_ms, costs, UNKNOWN_DESKTOP, scan=True)
+
+    def contradicting(self, video: RecordedVideo) -> ScreenParts | None:
+        """Parts that are not the calibration's, after the whole film; None: it holds.
+
+        Redraws between frames that were not decoded are looked for then. In a film that did not
+        show the pointer when it was calibrated, its absence proves nothing. Where positions begin
+        that contradict the first candidate and fit no other, nothing is known from the last redraw
+        before them on.
+        """
+        calibration, found = self._calibration, None
+        if calibration.canvas.scale_method == "pixels":
+            if self._is_suspicious:
+                self._look_between(video)
+                found = self.parts()
+        elif calibration.parts is None:
+            beyond_ms = first_beyond(calibration, self._positions)
+            before = [r for r in self.redraws if beyond_ms and r.start_ms <= beyond_ms]
+            whole = [redraw for redraw in before if redraw.share >= WHOLE_SHARE]
+            unknown = [ScreenPart(one.start_ms, None) for one in whole[-1:]]
+            first = ScreenPart(ALWAYS, calibration.canvas)
+            found = ScreenParts((first, *unknown)) if unknown else None
+        known = [part.canvas for part in calibration.screen]
+        return found if found and [part.canvas for part in found] != known else None
+
+    def _look_between(self, video: RecordedVideo) -> None:
+        """See the frames among which the screen was redrawn, where they were not decoded."""
+        video_time = self._calibration.clock.video_time
+        unseen = [r for r in self.redraws if r.is_between and r.share >= WHOLE_SHARE * COMPARABLE]
+        self.redraws = [redraw for redraw in self.redraws if redraw not in unseen]
+        self.look_at(video, [Span(video_time(r.start_ms), video_time(r.end_ms)) for r in unseen])
+        self.redraws.sort(key=lambda redraw: redraw.start_ms)
+
+    def parts(self) -> ScreenParts | None:
+        """The parts that the observations show; None when the first candidate explains all."""
         if not self.observations:
-            return ()
+            return None
+        self.observations.sort(key=lambda observation: observation.time_ms)
+        self._costs = np.array([[*o.costs, o.unknown] for o in self.observations])
         runs = self._without_unproven(self._runs())
         changes = [self._change(before, run) for before, run in pairwise(runs)]
         begins = [ALWAYS, *(change.end_ms for change in changes)]
@@ -328,7 +349,7 @@ class _Search:
                 parts.append(ScreenPart(changes[number - 1].start_ms, None))
             proven = number == 0 or changes[number - 1].share > 0
             parts.append(self._part(run, begins[number], ends[number], proven=proven))
-        return tuple(parts)
+        return ScreenParts(tuple(parts)) if len(parts) > 1 else None
 
     def _runs(self) -> list[_Run]:
         """The cheapest sequence of states, as runs."""
@@ -421,15 +442,3 @@ class _Search:
             return []
         x, y = track.x[inside], track.y[inside]
         return [(float(a), float(b)) for a in (x.min(), x.max()) for b in (y.min(), y.max())]
-
-
-def _changed_at(changed: Cells, canvases: Sequence[Canvas], points: Sequence[Point]) -> Cells:
-    """(canvases,): whether a cell changed under one of the points, by each canvas."""
-    rows, columns = changed.shape
-    found = np.zeros(len(canvases), bool)
-    for point in points:
-        mapped: Floats = np.array([canvas.to_video(*point) for canvas in canvases])
-        column, row = (mapped // BLOCK).astype(np.int64).T
-        inside: Any = (row >= 0) & (row < rows) & (column >= 0) & (column < columns)
-        found[inside] |= changed[row[inside], column[inside]]
-    return found

@@ -1,8 +1,8 @@
 """The decode pass: the frames that observers ask for, decoded once and in order, shown to all.
 
-Belongs here: the loop over frames, the queue of open requests, and the suspicion that the screen
-was given another resolution or scale. Memory holds the frames of open requests, however long the
-video is. Which pauses were waits is known only at the end: their frames are kept until then.
+Belongs here: the loop over frames, and the queue of open requests. Memory holds the frames of open
+requests, however long the video is. Which pauses were waits is known only at the end: their frames
+are kept until then.
 """
 
 from collections import deque
@@ -11,20 +11,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-import cv2
 import numpy as np
 
 from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.actions.scrolls import WheelVote
 from demo_pipeline.files.recording_files import VIDEO_FILE
 from demo_pipeline.observation.clock.calibrate import Calibration
-from demo_pipeline.observation.clock.canvas import Canvas
+from demo_pipeline.observation.clock.canvas import ScreenParts
 from demo_pipeline.observation.clock.clock import DECIMALS, Clock
-from demo_pipeline.observation.frames.changes import (
-    CHANGED_LEVELS,
-    ChangeDetector,
-    changed_cells,
-)
+from demo_pipeline.observation.clock.screen_changes import DesktopSize, ScreenWatch
+from demo_pipeline.observation.frames.changes import ChangeDetector
 from demo_pipeline.observation.frames.evidence import Evidence, Wait
 from demo_pipeline.observation.frames.frame_choice import FrameChoice, FrameChooser, Reason
 from demo_pipeline.observation.frames.frame_requests import (
@@ -35,7 +31,7 @@ from demo_pipeline.observation.frames.frame_requests import (
 )
 from demo_pipeline.observation.frames.last_action import FinalFrame, StopEffect
 from demo_pipeline.observation.frames.picture_files import open_pictures
-from demo_pipeline.observation.frames.pointer_path import Point, PointerPath
+from demo_pipeline.observation.frames.pointer_path import PointerPath
 from demo_pipeline.observation.frames.scan_comparisons import (
     ActionPictures,
     ScanComparison,
@@ -57,7 +53,6 @@ from demo_pipeline.observation.frames.video_reader import (
 from demo_pipeline.observation.frames.waits import WaitObserver, intervals_between
 from demo_pipeline.problems import DemonstrationError, Problem
 
-SUSPICIOUS_MISSES = 5  # moves in a row without a change where the log has the pointer
 MOST_HELD = 16  # actions compared later, with up to four pictures of 0.5 MB in 1080p each
 SURE_MS = 250  # ms of clock uncertainty; beyond, scans, scrolls and pauses match other frames
 
@@ -77,54 +72,6 @@ class _Observer(Protocol[Seen_contra]):
 
     def see(self, seen: Seen_contra, /) -> None:
         """Take the next frame in presentation order."""
-
-
-class _PointerWitness:
-    """Compares, for each move of the pointer between two frames, the places it was logged at.
-
-    A move counts as missed when no such place changed, but another one did: grabbers stall, and
-    then write the same picture again.
-
-    Args:
-        pointer: its path, as the calibration maps it to the video.
-        canvas: of the whole recording; where the video did not show the pointer when it was
-            calibrated, its absence proves nothing.
-
-    Attributes:
-        suspicious: whether the screen may have another resolution or scale from some time on.
-    """
-
-    spans: Sequence[Span] = ()
-
-    def __init__(self, pointer: VideoPointer, canvas: Canvas) -> None:
-        self._pointer, self._canvas = pointer, canvas
-        self._misses = 0
-        self.suspicious = False
-
-    def see(self, diff: FrameDiff) -> None:
-        """Take the next frame, and the one decoded before it."""
-        before, frame, canvas = diff.before, diff.frame, self._canvas
-        size = canvas.video_width, canvas.video_height
-        self.suspicious |= frame.size != size
-        seen_before = canvas.scale_method == "pixels"
-        if self.suspicious or not seen_before or before is None or before.size != size:
-            return
-        moved = self._pointer.places_around(before.time, frame.time)
-        if not moved or not diff.is_next or not all(canvas.on_screen(*point) for point in moved):
-            return  # those on another display, for all that is known
-        if any(_changed(before, frame, canvas.to_video(*point)) for point in moved):
-            self._misses = 0
-        elif changed_cells(before.luma, frame.luma).any():
-            self._misses += 1
-            self.suspicious = self._misses >= SUSPICIOUS_MISSES
-
-
-def _changed(before: Frame, frame: Frame, point: Point) -> bool:
-    """Whether the picture changed around a point in video pixels."""
-    first, second = before.patch(point), frame.patch(point)
-    if first.shape != second.shape or not first.size:
-        return True
-    return bool(np.max(cv2.absdiff(first, second)) > CHANGED_LEVELS)
 
 
 Requests = Sequence[FrameRequest]
@@ -329,7 +276,7 @@ class DecodeResult:
         evidence: what later stages read.
         screenshots: one for each request, in their order.
         stopped: whether the action that may have stopped the recorder did so.
-        screen_suspect: whether the screen may have changed its resolution or scale.
+        parts: those of the screen, where they are not the calibration's; else None.
         decoded: number of frames decoded.
         digests: SHA-256 of the pictures, by their names.
     """
@@ -337,7 +284,7 @@ class DecodeResult:
     evidence: Evidence
     screenshots: Sequence[Screenshot]
     stopped: bool
-    screen_suspect: bool
+    parts: ScreenParts | None
     decoded: int
     digests: dict[str, str]
 
@@ -350,6 +297,7 @@ def run_decode_pass(
     calibration: Calibration,
     path: PointerPath,
     actions: Sequence[Action],
+    desktops: Sequence[DesktopSize],
     folder: Path,
     possible_stop: Action | None = None,
     stopped_ms: int | None = None,
@@ -359,7 +307,8 @@ def run_decode_pass(
 
     `requests` are for trees whose boxes fit the picture as they are, `rescaled` gives others.
     `possible_stop` is the last action, when it may have stopped the recorder; `stopped_ms` is when
-    the shortcut was pressed that did, epoch milliseconds. `native`: see `ScreenshotWriter`.
+    the shortcut was pressed that did, epoch milliseconds. `desktops` are those of the scans.
+    `native`: see `ScreenshotWriter`.
 
     Raises:
         DemonstrationError: no frame of the video decodes.
@@ -373,13 +322,13 @@ def run_decode_pass(
     waits = WaitObserver(intervals_between(matched, asked, pointer), video.times, pointer)
     earlier = requests[possible_stop.action_index].since if possible_stop else 0.0
     stop = StopEffect(possible_stop, clock, float(video.times[-1]), earlier)
-    witness = _PointerWitness(pointer, calibration.canvas)
+    watch = ScreenWatch(calibration, pointer, desktops)
     final = _final_frame(video, clock, actions, stopped_ms)
     typed = TypedPlaces(actions, detector, near)
     with open_pictures(folder) as pictures:
         writer = ScreenshotWriter(video, requests, pointer, pictures, native=native)
         answers = _ActionFrames(requests, rescaled, waits, writer, (scanned, typed), video.frame_s)
-        observers = (scanned, scrolls, answers, final, stop, witness)
+        observers = (scanned, scrolls, answers, final, stop, watch)
         single: list[_Observer[Frame]] = [writer.fallbacks, waits]
         decoded, last = show_frames(video, observers, detector, pointer, single)
         screenshots, waited = answers.result()
@@ -388,7 +337,7 @@ def run_decode_pass(
         _evidence(calibration, scanned, typed, answers, waited, scrolls.result()),
         screenshots,
         stop.result(),
-        witness.suspicious,
+        watch.contradicting(video),
         decoded,
         pictures.digests,
     )

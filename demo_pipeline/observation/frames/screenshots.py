@@ -38,7 +38,7 @@ from demo_pipeline.files.system_errors import raise_system_trouble
 from demo_pipeline.observation.clock.calibrate import Calibration, calibrate
 from demo_pipeline.observation.clock.canvas import CANVAS_SIZE, fit_canvas
 from demo_pipeline.observation.clock.clock_evidence import typed_keys
-from demo_pipeline.observation.clock.screen_changes import find_screen_parts, needs_search
+from demo_pipeline.observation.clock.screen_changes import parts_by_scans
 from demo_pipeline.observation.frames.decode_pass import DecodeResult, run_decode_pass
 from demo_pipeline.observation.frames.evidence import Evidence
 from demo_pipeline.observation.frames.frame_choice import Reason
@@ -203,24 +203,22 @@ class _Observation:
     native: bool = False
 
     def run(self, calibration: Calibration) -> tuple[Calibration, DecodeResult]:
-        """Decode the wanted frames, once unless they contradict the canvas.
+        """Decode the wanted frames, once unless the pointer in them contradicts the canvas.
 
-        What contradicts it makes the whole video be searched for a change of the screen's
-        resolution or scale. The log alone may do so, before the frames are decoded.
+        Where scans show that the screen was given another size, this is known before.
         """
-        targets = scan_targets(self.actions, self.scans, self.reader, calibration)
-        is_searched = needs_search(calibration, self.path.track(), targets.desktops)
-        if not is_searched:
-            observed = self._decoded(calibration, targets)
-            if not observed.screen_suspect:
-                return calibration, observed
-        parts = find_screen_parts(self.video, calibration, self.path, targets.desktops)
-        if parts is not None:
+        targets = self._targets(calibration)
+        if parts := parts_by_scans(self.video, calibration, self.path, targets.desktops):
             calibration = replace(calibration, parts=parts)
-            targets = scan_targets(self.actions, self.scans, self.reader, calibration)
-        elif not is_searched:
-            return calibration, observed
-        return calibration, self._decoded(calibration, targets)
+            targets = self._targets(calibration)
+        observed = self._decoded(calibration, targets)
+        if observed.parts is not None:
+            calibration = replace(calibration, parts=observed.parts)
+            observed = self._decoded(calibration, self._targets(calibration))
+        return calibration, observed
+
+    def _targets(self, calibration: Calibration) -> ScannedTargets:
+        return scan_targets(self.actions, self.scans, self.reader, calibration)
 
     def _decoded(self, calibration: Calibration, scanned: ScannedTargets) -> DecodeResult:
         """Decode the frames that are wanted now; those of an earlier look are deleted."""
@@ -245,6 +243,7 @@ class _Observation:
             calibration=calibration,
             path=self.path,
             actions=self.actions,
+            desktops=scanned.desktops,
             folder=self.out,
             possible_stop=self.stop[0],
             stopped_ms=self.stop[1],

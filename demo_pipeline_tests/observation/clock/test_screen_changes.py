@@ -13,11 +13,14 @@ from demo_pipeline.observation.clock.canvas import ScreenParts, fit_canvas
 from demo_pipeline.observation.clock.clock import Clock
 from demo_pipeline.observation.clock.screen_changes import (
     DesktopSize,
-    find_screen_parts,
-    needs_search,
+    ScreenWatch,
+    parts_by_scans,
 )
+from demo_pipeline.observation.frames.changes import ChangeDetector
+from demo_pipeline.observation.frames.decode_pass import show_frames
 from demo_pipeline.observation.frames.pointer_path import PointerPath
-from demo_pipeline.observation.frames.video_reader import RecordedVideo
+from demo_pipeline.observation.frames.video_pointer import FrameDiff, VideoPointer
+from demo_pipeline.observation.frames.video_reader import RecordedVideo, Span
 from demo_pipeline.recording.video_probe import read_packets
 from demo_pipeline_tests.simulator.video import TICKS, VideoOptions, encode
 
@@ -29,6 +32,15 @@ BASE = fit_canvas((WIDTH, HEIGHT), 1.0)
 def place(second: float) -> tuple[float, float]:
     """Where the pointer is in the film, video pixels."""
     return 200 + 700 * abs(np.sin(second)), 100 + 450 * abs(np.cos(second / 2))
+
+
+class WholeFilm:
+    """Asks for every frame."""
+
+    spans = (Span(0.0, SECONDS),)
+
+    def see(self, diff: FrameDiff) -> None:
+        """Nothing is done with it."""
 
 
 def found(
@@ -57,8 +69,13 @@ def found(
     canvas = replace(BASE, scale_method=method)
     calibration = Calibration(Clock(0.0, "pixels", 20.0), canvas, None)
     video = RecordedVideo(film, read_packets(film))
-    assert needs_search(calibration, path.track(), desktops) == bool(desktops)
-    return find_screen_parts(video, calibration, path, desktops)
+    if desktops:
+        return parts_by_scans(video, calibration, path, desktops)
+    assert parts_by_scans(video, calibration, path, desktops) is None
+    pointer = VideoPointer(path, calibration.clock, calibration.screen, video.frame_s)
+    watch = ScreenWatch(calibration, pointer, ())
+    show_frames(video, [WholeFilm(), watch], ChangeDetector(None), pointer)
+    return watch.contradicting(video)
 
 
 @pytest.mark.parametrize("scale", [1.25, 2.0])

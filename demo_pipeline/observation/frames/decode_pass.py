@@ -306,9 +306,8 @@ def run_decode_pass(
     """Answer the requests of all `actions`; write NNN.png, final.png and their table into `folder`.
 
     `requests` are for trees whose boxes fit the picture as they are, `rescaled` gives others.
-    `possible_stop` is the last action, when it may have stopped the recorder; `stopped_ms` is when
-    the shortcut was pressed that did, epoch milliseconds. `desktops` are those of the scans.
-    `native`: see `ScreenshotWriter`.
+    `possible_stop` is the last action, when it may have stopped the recorder, `stopped_ms` when its
+    shortcut was pressed; `desktops` are those of the scans. `native`: see `ScreenshotWriter`.
 
     Raises:
         DemonstrationError: no frame of the video decodes.

@@ -262,9 +262,8 @@ class ScreenWatch:
         grabbers stall, and then write the same picture again.
         """
         changed = with_neighbours(changed_cells(before.luma, frame.luma))
-        flickering = self._calibration.flickering
-        if flickering is not None and flickering.shape == changed.shape:
-            changed &= ~flickering
+        if self._calibration.flickering is not None:
+            changed &= ~self._calibration.flickering
         if not changed.any():
             return
         time_ms = self._calibration.clock.event_time(frame.time)

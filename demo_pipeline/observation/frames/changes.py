@@ -67,10 +67,8 @@ class ChangeMap:
         return self.counts.shape[0], self.counts.shape[1]
 
     def add(self, frame: Frame) -> None:
-        """Add the next frame in presentation order; a frame of another size is ignored."""
+        """Add the next frame in presentation order."""
         luma = frame.luma
-        if self._last is not None and luma.shape != self._last.shape:
-            return
         self.times.append(frame.time)
         if self._last is not None:
             cells = changed_cells(self._last, luma)
@@ -228,7 +226,7 @@ class ChangeDetector:
     def between(self, before: Luma, after: Luma, *, key_frame: bool) -> Difference:
         """What changed from a frame to the next one; `key_frame`: the next one is a key frame."""
         changed = changed_cells(before, after, KEY_FRAME_THRESHOLD if key_frame else THRESHOLD)
-        if self._steady is not None and self._steady.shape == changed.shape:
+        if self._steady is not None:
             changed &= self._steady
         return Difference(changed, _count(changed))
 

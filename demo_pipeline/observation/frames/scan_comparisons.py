@@ -260,7 +260,7 @@ class ScanComparison:
         return False
 
     def _shaded(self, before: ScreenPicture | None, after: ScreenPicture) -> list[PixelBox]:
-        if before is None or before.detail.shape != after.detail.shape or before.time == after.time:
+        if before is None or before.time == after.time:
             return []
         pointers = [*self._pointer.path_near(before.time), *self._pointer.path_near(after.time)]
         return shaded_areas(before.detail, after.detail, pointers, self._scale(after))
@@ -268,7 +268,7 @@ class ScanComparison:
     def _changes(
         self, scanned: ScreenPicture | None, shown: ScreenPicture
     ) -> PictureChanges | None:
-        if scanned is None or shown.detail.shape != scanned.detail.shape:
+        if scanned is None:
             return None
         if scanned.time == shown.time:
             return PictureChanges()
@@ -346,8 +346,6 @@ class TypedPlaces:
         self._before = (action_index, screen_picture(frame)) if is_typing else None
 
     def _changed(self, before: ScreenPicture, after: ScreenPicture) -> Sequence[ChangedBox]:
-        if before.detail.shape != after.detail.shape:
-            return ()
         paths = [self._pointer.path_near(picture.time) for picture in (before, after)]
         pointers = [*paths[0], *paths[1]] if set(paths[0]) != set(paths[1]) else []
         flickering = self._detector.flickering

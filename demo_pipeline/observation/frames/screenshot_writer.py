@@ -100,8 +100,10 @@ class ScreenshotWriter:
         request, (frame, reason) = chooser.request, choice
         if frame is None:
             return Screenshot(request.action_index, Reason.MISSING)
-        canvas = self._canvas_of(request, frame)
-        if canvas is None:
+        # It must hold from the frame to the action.
+        shown_ms = self._pointer.clock.event_time(frame.time)
+        canvas = request.canvas
+        if canvas is None or not self._pointer.screen.in_same(shown_ms, request.press_ms):
             return Screenshot(request.action_index, Reason.UNKNOWN_SCALE)
         name = f"{request.action_index:03d}.png"
         rgb = self._colours.rgb(frame)
@@ -131,8 +133,7 @@ class ScreenshotWriter:
     def write_final(self, frame: Frame) -> None:
         """Write final.png."""
         event_ms = self._pointer.clock.event_time(frame.time)
-        canvas = _if_fitting(self._pointer.screen.at(event_ms).canvas, frame)
-        canvas = canvas or fit_canvas(frame.size, 1.0)
+        canvas = self._pointer.screen.at(event_ms).canvas or fit_canvas(frame.size, 1.0)
         rgb = self._colours.rgb(frame)
         self._pictures.write(FINAL_FILE, canvas.fit(rgb))
         self._write_native(FINAL_FILE, canvas, rgb)
@@ -140,13 +141,6 @@ class ScreenshotWriter:
     def _write_native(self, name: str, canvas: Canvas, rgb: Image) -> None:
         if self._native and (own := native_picture(canvas, rgb)) is not None:
             self._pictures.write_native(name, own)
-
-    def _canvas_of(self, request: FrameRequest, frame: Frame) -> Canvas | None:
-        """The canvas that holds from the frame to the action; None: it is not known."""
-        clock, screen = self._pointer.clock, self._pointer.screen
-        if not screen.in_same(clock.event_time(frame.time), request.press_ms):
-            return None
-        return _if_fitting(request.canvas, frame)
 
     def choose(self, chooser: FrameChooser) -> FrameChoice:
         """The chooser's choice, or another frame when the video does not support that one."""
@@ -218,10 +212,3 @@ def native_picture(canvas: Canvas, rgb: Image) -> Image | None:
     if inner.shape[1::-1] == size:
         return np.ascontiguousarray(inner)
     return np.asarray(cv2.resize(inner, size, interpolation=cv2.INTER_AREA), np.uint8)
-
-
-def _if_fitting(canvas: Canvas | None, frame: Frame) -> Canvas | None:
-    """The canvas if it is of frames of this size: a video may change it in mid-stream."""
-    if canvas is None or (canvas.video_width, canvas.video_height) != frame.size:
-        return None
-    return canvas

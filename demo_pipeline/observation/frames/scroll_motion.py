@@ -116,8 +116,6 @@ def content_moved(
 
     `place` is in video pixels.
     """
-    if before.shape != after.shape:
-        return None
     first, second = _around(before, place), _around(after, place)
     changed = _differ(first, second)
     rows, columns = (np.flatnonzero(changed.any(axis=axis)) for axis in (1, 0))

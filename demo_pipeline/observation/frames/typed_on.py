@@ -51,9 +51,7 @@ class TypedOn:
 
     def follow(self, before: Frame | None, frame: Frame) -> None:
         """Take two successive frames before typing went on; cells that flicker count, too."""
-        if before is None or before.size != frame.size:
-            return
-        if is_notable(changed_cells(before.luma, frame.luma, THRESHOLD)):
+        if before and is_notable(changed_cells(before.luma, frame.luma, THRESHOLD)):
             self._moved_s = frame.time
 
     def is_replaced(self, frame: Frame | None, latest: Frame | None) -> bool:
@@ -65,8 +63,6 @@ class TypedOn:
         if self._shown is None or frame is None or flows:
             return False
         (shown, before), after = self._shown, frame.samples(1)
-        if shown.shape != frame.quartered.shape:
-            return False
         changed = changed_cells(shown, frame.quartered, MEAN_LEVELS)
         tall = cv2.boundingRect(changed.view(np.uint8))[3] >= REPLACED_HEIGHT * changed.shape[0]
         if tall and np.count_nonzero(changed) >= LARGE_SHARE * changed.size:

@@ -125,12 +125,12 @@ class FrameDiff:
 
     @cached_property
     def difference(self) -> Difference | None:
-        """What changed; None without a frame before of the same size.
+        """What changed; None without a frame before.
 
         When frames between the two were not decoded, the pointer at either end does not count.
         """
         before, frame = self.before, self.frame
-        if before is None or before.luma.shape != frame.luma.shape:
+        if before is None:
             return None
         if self.is_next:
             return self.detector.between(before.luma, frame.luma, key_frame=frame.is_key)

@@ -26,7 +26,7 @@ from av.filter import Graph
 from av.video.frame import PictureType
 
 from demo_pipeline.files.system_errors import raise_disk_trouble
-from demo_pipeline.observation.frames.pointer_path import Floats, Point
+from demo_pipeline.observation.frames.pointer_path import Floats
 from demo_pipeline.recording.video_probe import (
     VideoPackets,
     most_pixels,
@@ -35,7 +35,6 @@ from demo_pipeline.recording.video_probe import (
     require_size,
 )
 
-PATCH_PX = 24  # pixels; holds most of a pointer, and the error of its place in a frame
 SAMPLE_STEP = 4  # pixels from one luma sample to the next, both ways
 HALF = 2  # pixels of which each sample of `Frame.halved` is the mean, both ways
 TIME_TOLERANCE_S = 1e-9  # seconds; less than any PTS unit: rounding of a time
@@ -70,18 +69,6 @@ class Frame:
         """Width and height of the upright picture, pixels."""
         size = (self.picture.width, self.picture.height)
         return size[::-1] if rotation(self.picture) % 180 else size
-
-    def patch(self, point: Point) -> Luma:
-        """The luma in a square of PATCH_PX around a point in pixels, where it is in the picture.
-
-        Sparse, as `luma` is, where reading single rows is not cheap.
-        """
-        left, top = (max(0, int(side) - PATCH_PX // 2) for side in point)
-        right, bottom = (max(0, int(side) + PATCH_PX // 2) for side in point)
-        if not self._is_plain:
-            step = SAMPLE_STEP
-            return self.luma[top // step : bottom // step + 1, left // step : right // step + 1]
-        return self._plane[:, : self.picture.width][top:bottom, left:right].copy()
 
     @cached_property
     def luma(self) -> Luma:

@@ -318,15 +318,14 @@ class RestlessCells:
             return
         if self._counts is None:
             self._counts = np.zeros((2, *late[0][1].shape), np.int32)
-        if late[0][1].shape == self._counts.shape[1:]:
-            self._counts += _reasons(since, late, changes)
+        self._counts += _reasons(since, late, changes)
 
     def cells(self, changes: IntervalChanges) -> Cells:
         """(rows, columns): the cells that move by themselves, and their neighbours.
 
         What changed once in the interval itself may be the answer that is looked for.
         """
-        if self._counts is None or self._counts.shape[1:] != changes.new.shape:
+        if self._counts is None:
             return np.zeros_like(changes.new)
         unasked, asked = self._counts
         if changes.late:
@@ -391,8 +390,7 @@ def union(maps: Iterable[Cells], like: Cells) -> Cells:
     """The cells that are set in any of the maps; `like`: of the same size."""
     found = np.zeros_like(like)
     for cells in maps:
-        if cells.shape == found.shape:
-            found |= cells
+        found |= cells
     return found
 
 
@@ -445,13 +443,12 @@ class _IntervalRecord:
         if time <= interval.limit:
             self._at_limit = luma
         elif time <= self.end and self._at_limit is not None:
-            same_size = self._at_limit.shape == luma.shape
-            self._answer = changed_cells(self._at_limit, luma, MEAN_LEVELS) if same_size else None
+            self._answer = changed_cells(self._at_limit, luma, MEAN_LEVELS)
 
     def changes(self) -> IntervalChanges | None:
         """What was seen; None when the interval was not seen from before to after."""
         first, last, answer = self._first, self._last, self._answer
-        if first is None or last is None or first.shape != last.shape:
+        if first is None or last is None:
             return None
         interval, new = self.interval, changed_cells(first, last, MEAN_LEVELS)
         none = np.zeros_like(new)
@@ -459,7 +456,7 @@ class _IntervalRecord:
         if interval.place is not None:
             place = none.copy()
             place[cells_of(interval.place)] = True
-        if place is None or place.shape != new.shape:
+        if place is None:
             return None
         return IntervalChanges(
             interval,
@@ -511,7 +508,7 @@ class WaitObserver:
         self._next = reached
         luma = frame.quartered
         last, self._last = self._last, (luma, time)
-        if last is None or last[0].shape != luma.shape:
+        if last is None:
             return
         arrival = self._pointer.arrival(time)
         changed, hovered = self._changed(time, arrival, luma, *last)

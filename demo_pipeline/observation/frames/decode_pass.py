@@ -328,8 +328,7 @@ def run_decode_pass(
         writer = ScreenshotWriter(video, requests, pointer, pictures, native=native)
         answers = _ActionFrames(requests, rescaled, waits, writer, (scanned, typed), video.frame_s)
         observers = (scanned, scrolls, answers, final, stop, watch)
-        single: list[_Observer[Frame]] = [writer.fallbacks, waits]
-        decoded, last = show_frames(video, observers, detector, pointer, single)
+        decoded, last = show_frames(video, observers, detector, pointer, (writer.fallbacks, waits))
         screenshots, waited = answers.result()
         writer.write_final(final.result() or _any_frame(video, last))
     return DecodeResult(

@@ -122,7 +122,6 @@ def test_points_far_outside_the_picture_are_no_evidence_and_no_trouble() -> None
     for number in range(60):
         luma = random.integers(0, 255, (51, 63)).astype(np.uint8)
         changes.add(_Picture(number / 10, luma))
-    changes.add(_Picture(6.1, np.zeros((10, 10), np.uint8)))
     far = np.array([1e300, -1e300] * 30)
     track = PointerTrack(np.arange(60).astype(np.float64) * 100.0, far, far[::-1])
     assert clock_from_pointer(changes, track, documented_clock(0.0), [1.0], 3.5) is None

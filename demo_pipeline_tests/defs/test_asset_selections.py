@@ -43,19 +43,16 @@ def made(tmp_path: Path, made_root: Path, monkeypatch: pytest.MonkeyPatch) -> Be
 @pytest.mark.no_cover  # other tests run the same lines
 @pytest.mark.filterwarnings("ignore::dagster.SupersessionWarning", "ignore::dagster.BetaWarning")
 @pytest.mark.parametrize(
-    ("selection", "partitioned", "reached"),
+    ("selection", "reached"),
     [
-        ("raw_recordings*", True, CHAIN | DATASETS),
-        ("group:datasets", False, DATASETS - {"evaluation_scores"}),
-        ("*contact_sheets", True, CHAIN - {"annotations", "records", "triage"} | {"osworld_tasks"}),
-        ("*", True, CHAIN | DATASETS | OTHERS),
+        ("*contact_sheets", CHAIN - {"annotations", "records", "triage"} | {"osworld_tasks"}),
+        ("*", CHAIN | DATASETS | OTHERS),
     ],
 )
 def test_a_selection_runs_everything_that_it_reaches(
-    made: Bench, selection: str, partitioned: bool, reached: set[str]
+    made: Bench, selection: str, reached: set[str]
 ) -> None:
-    options = ["--partition", next(iter(DEMOS))] if partitioned else []
-    command = ["-f", "defs.py", "--select", selection, *options]
+    command = ["-f", "defs.py", "--select", selection, "--partition", next(iter(DEMOS))]
     asset_materialize_command.main(command, standalone_mode=False)  # raises when the run fails
     [run] = made.instance.get_runs()
     assert {key.to_user_string() for key in run.asset_selection or ()} == reached

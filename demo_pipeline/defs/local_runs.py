@@ -25,6 +25,7 @@ from demo_pipeline.files.system_errors import best_effort
 from demo_pipeline.observation.frames.video_reader import HAS_SPARE_PROCESSOR
 from demo_pipeline.problems import Problem
 from demo_pipeline.runs.dataset_builds import dataset_outcome
+from demo_pipeline.runs.failures import DefectError, redacted_errors
 from demo_pipeline.runs.pool import Pool
 from demo_pipeline.runs.quarantine import read_quarantine, record_crash
 from demo_pipeline.runs.results import DatasetOutcome, DemonstrationResult, Status
@@ -113,21 +114,25 @@ def _begin(
     show_log(level)
     HAS_SPARE_PROCESSOR.set(spare)
     job = _definitions(settings).resolve_job_def(DEMONSTRATION_JOB)
-    instance = dg.DagsterInstance.get()
+    with redacted_errors(DEMONSTRATION_JOB):  # Dagster's own databases
+        instance = dg.DagsterInstance.get()
     spare_existing_objects()
 
     def work(key: str, run_id: str) -> _Ended:
-        with held(locks, run_id, key):
-            return _Ended.of(
-                job.execute_in_process(
-                    partition_key=key,
-                    run_id=run_id,
-                    instance=instance,
-                    raise_on_error=False,
-                    run_config=_QUIET,
-                    tags=dict(tags),
+        try:
+            with redacted_errors(DEMONSTRATION_JOB, key), held(locks, run_id, key):
+                return _Ended.of(
+                    job.execute_in_process(
+                        partition_key=key,
+                        run_id=run_id,
+                        instance=instance,
+                        raise_on_error=False,
+                        run_config=_QUIET,
+                        tags=dict(tags),
+                    )
                 )
-            )
+        except DefectError as error:
+            return _Ended(reporting.DEFECT, "", f"{error}")
 
     return work
 

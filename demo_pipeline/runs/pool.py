@@ -7,6 +7,7 @@ what a dead worker had begun.
 
 import multiprocessing
 import os
+import pickle
 import queue
 import signal
 import threading
@@ -63,6 +64,7 @@ class Pool(Generic[_Answer]):
 
         Raises:
             WorkersError: the workers cannot begin.
+            TransientError: raised in a worker, whose task is not at fault.
         """
         waiting, deaths = deque(tasks), Counter[str]()
         try:
@@ -83,6 +85,8 @@ class Pool(Generic[_Answer]):
                         else:
                             yield task[0], None
                         continue
+                    if isinstance(answer, TransientError):
+                        raise answer
                     worker.is_ready, worker.task, self._died_early = True, None, 0
                     self._hand_out(waiting)  # before the answer is looked at
                     if task is not None:
@@ -131,7 +135,9 @@ class _Worker:
         self.task: tuple[str, str] | None = None
         self.is_ready = False
         context = multiprocessing.get_context("spawn")
-        self._process = context.Process(target=_work, args=(theirs, begin, arguments), daemon=True)
+        # Opened by the worker itself, which may import for seconds then, and is on the watch first.
+        packed = pickle.dumps((begin, arguments))
+        self._process = context.Process(target=_work, args=(theirs, packed), daemon=True)
         self._process.start()
         theirs.close()
 
@@ -147,19 +153,21 @@ class _Worker:
         self._process.join()
 
 
-def _work(
-    connection: Connection, begin: Callable[..., Work[Any]], arguments: tuple[Any, ...]
-) -> None:
+def _work(connection: Connection, packed: bytes) -> None:
     """The life of a worker: answer every task, until the other side is gone."""
     os.setpgrp()  # a terminal's Ctrl-C is the parent's to answer
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     tasks: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
     threading.Thread(target=_receive, args=(connection, tasks), daemon=True).start()
-    work = begin(*arguments)
     with suppress(BrokenPipeError):  # the other side is gone, and `_receive` did not see it yet
-        connection.send(None)
-        for task, ticket in _taken(tasks):
-            connection.send(work(task, ticket))
+        try:
+            begin, arguments = pickle.loads(packed)  # noqa: S301 - our own
+            work = begin(*arguments)
+            connection.send(None)
+            for task, ticket in _taken(tasks):
+                connection.send(work(task, ticket))
+        except TransientError as error:
+            connection.send(error)
 
 
 def _taken(tasks: "queue.SimpleQueue[tuple[str, str]]") -> Iterator[tuple[str, str]]:

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from sqlalchemy import create_engine
 
 from demo_pipeline.defs.local_runs import build_datasets, close_dead_runs, process
 from demo_pipeline.defs.partitions import UNFINISHED, register_partitions
+from demo_pipeline.runs.failures import TransientError, redacted_errors
 from demo_pipeline.runs.pool import Pool
 from demo_pipeline.runs.results import Status
 from demo_pipeline.runs.run_locks import dead_runs, held, lock_folder
@@ -99,6 +101,48 @@ def begin(folder: str) -> object:
         return tries
 
     return work
+
+
+def begin_long(folder: str) -> object:
+    """In a worker: each task leaves the number of its process, and goes on for ever."""
+
+    def work(_task: str, _ticket: str) -> None:
+        Path(folder, str(os.getpid())).touch()
+        time.sleep(3600)
+
+    return work
+
+
+def begin_without_database(folder: str) -> object:
+    """In a worker: Dagster's database cannot be opened."""
+    with redacted_errors("begin"):
+        create_engine(f"sqlite:///{folder}").connect()
+    raise AssertionError
+
+
+def nothing_lost(_task: str, _ticket: str, _died: bool) -> None:
+    """Of a pool without runs."""
+
+
+def test_the_workers_of_a_killed_process_end_amid_their_tasks(tmp_path: Path) -> None:
+    if (child := os.fork()) == 0:
+        list(Pool[None](begin_long, (str(tmp_path),), 2, nothing_lost).process(["a", "b"]))  # type: ignore[arg-type]
+        os._exit(1)
+    while len(workers := [path.name for path in tmp_path.iterdir()]) < 2:
+        time.sleep(0.1)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    while any(Path("/proc", worker).exists() for worker in workers):
+        time.sleep(0.1)
+
+
+def test_a_database_that_cannot_be_opened_in_a_worker_is_one_sentence(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pool = Pool[None](begin_without_database, (str(tmp_path),), 1, nothing_lost)  # type: ignore[arg-type]
+    with pytest.raises(TransientError, match="unable to open database file"):
+        list(pool.process(["a"]))
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_a_task_whose_worker_died_is_done_by_another_and_given_up_after_three(

@@ -14,7 +14,7 @@ from demo_pipeline.cli.environment import (
     USAGE,
     failure_sentence,
     open_workspace,
-    print_skipped,
+    print_refused,
     refuse,
 )
 
@@ -117,5 +117,5 @@ def _incomplete(workspace: "Workspace") -> Iterator[str]:
     from demo_pipeline.runs.health import incomplete_uploads
 
     found = incomplete_uploads(workspace)
-    print_skipped(workspace)
+    print_refused(workspace)
     yield from (f"{key} incomplete: {reason}" for key, reason in found.items())

@@ -131,19 +131,12 @@ def _refuse_outside(needed: str) -> NoReturn:
     )
 
 
-def print_skipped(workspace: "Workspace") -> bool:
-    """Say which folders of the uploads are skipped for their names; whether one is refused."""
-    from demo_pipeline.runs.health import hidden_uploads
+def print_refused(workspace: "Workspace") -> bool:
+    """Say which folders of the uploads are refused for their names; whether there are any."""
     from demo_pipeline.store.uploads import NAME_RULE
 
-    url = workspace.uploads.url
-    if names := hidden_uploads(workspace):
-        print_error(
-            f"skipped: {', '.join(names)} in {url}: names that begin with a dot "
-            "are hidden; rename a folder to have it processed"
-        )
     if names := workspace.uploads.misnamed():
-        print_error(f"refused: {', '.join(names)} in {url}: {NAME_RULE}")
+        print_error(f"refused: {', '.join(names)} in {workspace.uploads.url}: {NAME_RULE}")
     return bool(names)
 
 
@@ -162,15 +155,12 @@ def dagster_instance(home: Path) -> Iterator[Any]:
 
 def failure_sentence(error: Exception) -> str:
     """Why a command cannot go on, and what to do."""
-    from demo_pipeline.defs.local_instance import damaged_database, is_damage
     from demo_pipeline.runs.damage import storage_message
     from demo_pipeline.runs.failures import place_of, transient_reason
     from demo_pipeline.store.errors import StorageError
 
     if isinstance(error, StorageError):
         return storage_message(error)
-    if is_damage(error) and (damage := damaged_database(dagster_home())):
-        return damage
     reason = transient_reason(error)
     if reason is None:
         name = type(error).__name__

@@ -22,7 +22,7 @@ from demo_pipeline.cli.environment import (
     dagster_instance,
     ignore_interrupts,
     open_workspace,
-    print_skipped,
+    print_refused,
     refuse,
     set_dagster_home,
 )
@@ -54,7 +54,7 @@ def register() -> None:
     Required once before `dagster asset materialize --partition ID`; `run` does it itself.
     """
     workspace = open_workspace()
-    print_skipped(workspace)
+    print_refused(workspace)
     ids = _listed(workspace)
     from demo_pipeline.defs.partitions import register_partitions
 
@@ -134,7 +134,7 @@ class _Run:
         """List the uploads; it is a usage error to name others."""
         from demo_pipeline.runs.imported_trajectories import imported_ids
 
-        self.refused = print_skipped(self.workspace)
+        self.refused = print_refused(self.workspace)
         self.known = _listed(self.workspace)
         self.imported = imported_ids(self.workspace, {*self.known})
         if unknown := {*self.ids}.difference(self.known, self.imported):
@@ -214,7 +214,7 @@ class _Run:
 
         It imports no Dagster, which takes a second.
         """
-        from demo_pipeline.runs.dataset_builds import tasks_unchanged, unchanged_datasets
+        from demo_pipeline.runs.plan import tasks_unchanged, unchanged_datasets
         from demo_pipeline.runs.run_locks import dead_runs, lock_folder
 
         unfinished = dead_runs(lock_folder(self.home))
@@ -244,7 +244,7 @@ class _Run:
             refuse(f"the store {finding.message}")
         from demo_pipeline.defs.local_runs import close_dead_runs
         from demo_pipeline.defs.partitions import register_partitions
-        from demo_pipeline.runs.dataset_builds import tasks_unchanged
+        from demo_pipeline.runs.plan import tasks_unchanged
         from demo_pipeline.runs.stages import job_of
         from demo_pipeline.runs.task_catalog import TASKS_STAGE
 

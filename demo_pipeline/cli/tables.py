@@ -12,7 +12,14 @@ from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
@@ -25,7 +32,6 @@ from demo_pipeline.runs.results import (
     DemonstrationResult,
     Status,
     contents,
-    duration,
 )
 
 out = Console()
@@ -87,21 +93,14 @@ def print_statistics(
     print_line("`demo-pipeline stats --all` prints every table, `--help` how to ask in SQL")
 
 
-class _TimeColumn(ProgressColumn):
-    """`42 s, 3 min left`; what is left is known from the second result on."""
-
-    def render(self, task: Task) -> Text:
-        left = None if task.finished else task.time_remaining
-        return Text(duration(task.elapsed or 0) + (f", {duration(left)} left" if left else ""))
-
-
 def progress_bar() -> Progress:
     """A bar with count, elapsed and remaining time, on standard error, unless the log is there."""
     return Progress(
         TextColumn("{task.description:>15}"),
         BarColumn(),
         MofNCompleteColumn(),
-        _TimeColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
         console=Console(stderr=True),
         disable=shown_level() < logging.WARNING,
     )

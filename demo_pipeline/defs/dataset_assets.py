@@ -30,9 +30,9 @@ from demo_pipeline.exports.record_stages import RECORDS_STAGE
 from demo_pipeline.problems import Problem
 from demo_pipeline.review.review_store import REVIEWS, judged_decisions
 from demo_pipeline.runs.damage import left_out_damage, storage_message
-from demo_pipeline.runs.dataset_builds import bytes_written
 from demo_pipeline.runs.datasets import run_dataset_stage, wanted_recipe
 from demo_pipeline.runs.failures import DefectError, TransientError, redacted_errors, retry_pause
+from demo_pipeline.runs.plan import bytes_written
 from demo_pipeline.runs.quarantine_table import QUARANTINE_STAGE
 from demo_pipeline.runs.results import BuildResult
 from demo_pipeline.runs.stages import (

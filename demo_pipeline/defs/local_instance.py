@@ -1,14 +1,12 @@
 """The Dagster instance of a command: opened once, and tried before anything is built.
 
-Belongs here: saying in plain words what is wrong with DAGSTER_HOME, also which of its SQLite files
-is damaged.
+Belongs here: saying in plain words what is wrong with DAGSTER_HOME.
 """
 
 import os
-import sqlite3
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -76,8 +74,6 @@ def ask_instance(instance: dg.DagsterInstance) -> Sequence[Any]:
 
 def instance_fault(home: Path, error: Exception) -> str:
     """Why the instance in `home` cannot be used, after an error of it, and what to do."""
-    if is_damage(error) and (damage := damaged_database(home)):
-        return damage
     kind = type(error).__module__.partition(".")[0]
     if kind == "yaml":
         mark = getattr(error, "problem_mark", None)
@@ -90,34 +86,6 @@ def instance_fault(home: Path, error: Exception) -> str:
         return f"{home}/dagster.yaml: {first.partition(': ')[2] or first} Correct the file."
     return (
         f"DAGSTER_HOME {home} cannot be used: {error_words(error)}; check dagster.yaml and the "
-        "databases in history/ and schedules/, or set DAGSTER_HOME to another folder"
+        "databases in history/ and schedules/: Dagster makes anew what is moved away, and what is "
+        "built stays in the store; or set DAGSTER_HOME to another folder"
     )
-
-
-def damaged_database(home: Path) -> str:
-    """Which of the databases is damaged, and what to do; empty when none is. It reads all of them.
-
-    A database that is locked or that cannot be opened is not damaged.
-    """
-    names = ("history/runs.db", "history/runs/index.db", "schedules/schedules.db")
-    runs = sorted((home / "history" / "runs").glob("*-*.db"))
-    for file in (*(home / name for name in names), *runs):
-        try:
-            with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)) as database:
-                [(found,)] = database.execute("PRAGMA quick_check(1)").fetchall()
-        except sqlite3.Error as error:
-            found = str(error) if is_damage(error) else "ok"
-        if found != "ok":
-            return (
-                f"{file} is damaged: {found.splitlines()[0]}; stop Dagster and put back a copy of "
-                "the file, or move it away: Dagster makes a new one without the history that was "
-                "in it, and what is built stays in the store"
-            )
-    return ""
-
-
-def is_damage(error: BaseException) -> bool:
-    """Whether SQLite says that a file is not a database, or not a whole one."""
-    cause = getattr(error, "orig", None) or error  # of an error of SQLAlchemy
-    name = getattr(cause, "sqlite_errorname", "")
-    return name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB"))

@@ -24,8 +24,8 @@ from demo_pipeline.files.processes import save_memory, spare_existing_objects
 from demo_pipeline.files.system_errors import best_effort
 from demo_pipeline.observation.frames.video_reader import HAS_SPARE_PROCESSOR
 from demo_pipeline.problems import Problem
-from demo_pipeline.runs.dataset_builds import dataset_outcome
 from demo_pipeline.runs.failures import DefectError, redacted_errors
+from demo_pipeline.runs.plan import dataset_outcome
 from demo_pipeline.runs.pool import Pool
 from demo_pipeline.runs.quarantine import read_quarantine, record_crash
 from demo_pipeline.runs.results import DatasetOutcome, DemonstrationResult, Status

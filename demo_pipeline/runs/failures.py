@@ -24,9 +24,9 @@ FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 60.0, 1800.0
 _DOUBLINGS = 10  # more change nothing
 
 _PACKAGE = Path(demo_pipeline.__file__).parent
-_SQLITE_TROUBLE = tuple(
-    f"SQLITE_{name}"
-    for name in ("BUSY", "CANTOPEN", "FULL", "IOERR", "LOCKED", "NOMEM", "READONLY")
+_SQLITE_TROUBLE = (  # the last two until a person moves the file away
+    *("SQLITE_BUSY", "SQLITE_CANTOPEN", "SQLITE_FULL", "SQLITE_IOERR", "SQLITE_LOCKED"),
+    *("SQLITE_NOMEM", "SQLITE_READONLY", "SQLITE_CORRUPT", "SQLITE_NOTADB"),
 )
 
 
@@ -82,7 +82,7 @@ def error_words(error: BaseException) -> str:
 
 
 def _database_trouble(error: BaseException) -> str | None:
-    """SQLite's own words for trouble of its disk, e.g. `database or disk is full`."""
+    """SQLite's own words for trouble of its disk or files, e.g. `database or disk is full`."""
     cause = error if isinstance(error, sqlite3.Error) else getattr(error, "orig", None)
     if isinstance(cause, sqlite3.Error):
         name = getattr(cause, "sqlite_errorname", "")

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from importlib.metadata import PackageNotFoundError, version
-from itertools import islice
 from pathlib import Path
 
 from pydantic import JsonValue
@@ -37,7 +36,6 @@ LOW_BYTES = 5 * 10**9  # free space below which a check warns: some hours of rec
 VERY_LOW_BYTES = 10**9  # below which a run is likely to fail
 _PACKAGES = ("dagster", "av", "opencv-python-headless", "pyarrow", "duckdb", "pandas", "botocore")
 _GIGABYTE = 1e9
-_MOST_HIDDEN = 1000  # objects that are read
 _BLOCK = b"\0" * 4096  # a disk without room for a block cannot hold an output
 _WRITTEN = ("", ".staging", ".versions")  # folders of a store, if they exist
 _LOG = logging.getLogger(__package__)
@@ -253,20 +251,3 @@ def incomplete_uploads(workspace: Workspace) -> dict[str, str]:
         if names and upload.id not in quarantined:
             found[upload.id] = f"{', '.join(names)} {'are' if names[1:] else 'is'} missing"
     return found
-
-
-def hidden_uploads(workspace: Workspace) -> list[str]:
-    """Names of folders with a file of a recording that are skipped, as they begin with a dot.
-
-    Of a bucket, the first thousand such objects are read.
-
-    Raises:
-        StorageError: the uploads cannot be read.
-    """
-    url = workspace.uploads.url
-    if is_bucket(url):
-        found = islice(workspace.uploads.objects.listing("."), _MOST_HIDDEN)
-        keys = (info.key.split("/") for info in found)
-        return sorted({key[0] for key in keys if len(key) == 2 and key[1] in RECORDING_FILES})
-    paths = (path for name in RECORDING_FILES for path in local_path(url).glob(f".*/{name}"))
-    return sorted({path.parent.name for path in paths})

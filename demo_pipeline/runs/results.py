@@ -147,14 +147,6 @@ def left_out_words(summary: Mapping[str, Any]) -> Iterator[str]:
             yield f"{total} {unit.removesuffix('s') if total == 1 else unit} ({why})"
 
 
-def duration(seconds: float) -> str:
-    """`42 s`, `7 min` or `3.5 h`."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = seconds / 60
-    return f"{minutes:.0f} min" if minutes < 90 else f"{minutes / 60:.1f} h"
-
-
 def contents(counts: Mapping[str, Any]) -> str:
     """`4 trajectories, 60 steps`, or `train 30, val 14` for counts by split."""
     parts: list[str] = []

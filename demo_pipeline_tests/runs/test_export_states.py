@@ -13,8 +13,8 @@ from demo_pipeline.datasets.index import EXPORTS_SCHEMA
 from demo_pipeline.exports.dataset_stages import INDEX_STAGE
 from demo_pipeline.exports.dataset_statistics import STATISTICS_STAGE
 from demo_pipeline.problems import Problem
-from demo_pipeline.runs.dataset_builds import bytes_written
 from demo_pipeline.runs.datasets import run_dataset_stage
+from demo_pipeline.runs.plan import bytes_written
 from demo_pipeline.runs.queries import committed_statistics
 from demo_pipeline.runs.stages import TRAINING_EXPORTS, is_built, upstream
 from demo_pipeline.runs.workspace import Workspace

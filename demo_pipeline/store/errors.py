@@ -13,10 +13,6 @@ class ObjectChangedError(StorageError):
     """A file or object is missing, or is not the expected one."""
 
 
-class MissingRootError(StorageError):
-    """The folder of uploads does not exist."""
-
-
 class OutputError(StorageError):
     """An output that cannot be used as it is; building it again corrects it.
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 from demo_pipeline.files.atomic_write import read_digest, sync, sync_tree
-from demo_pipeline.store.errors import MissingRootError, ObjectChangedError, StorageError
+from demo_pipeline.store.errors import ObjectChangedError, StorageError
 from demo_pipeline.store.versions import (
     CONTENT,
     MANIFEST,
@@ -81,11 +81,9 @@ class Folder:
         """Yield the files at any depth of a folder, which ends in `/`; empty: of the root.
 
         A folder in it that cannot be read hides no other; links to folders are not followed.
-
-        Raises:
-            StorageError: there is no root, or the folder cannot be listed.
+        Without a root there are none. Raises `StorageError` when the folder cannot be listed.
         """
-        for name in self._names(prefix):
+        for name in self._names(prefix) if self.root.is_dir() else ():
             path = self.root / f"{prefix}{name}"
             if info := self.head(f"{prefix}{name}"):
                 yield info
@@ -94,7 +92,11 @@ class Folder:
                     yield from self.listing(f"{prefix}{name}/")
 
     def folders(self, prefix: str = "") -> list[str]:
-        """The names of the visible folders directly under a folder; raises as `listing`."""
+        """The names of the visible folders directly under a folder.
+
+        Raises:
+            StorageError: there is no root, or the folder cannot be listed.
+        """
         return [name for name in self._names(prefix) if (self.root / f"{prefix}{name}").is_dir()]
 
     def files(self, folder: str) -> dict[str, ObjectInfo] | None:
@@ -217,7 +219,7 @@ class Folder:
             return False
 
     def _names(self, folder: str) -> list[str]:
-        """The visible names in a folder inside the root, sorted; raises as `listing`."""
+        """The visible names in a folder inside the root, sorted; raises as `folders`."""
         path, folder = self._existing() / folder, folder.rstrip("/")
         try:
             names = os.listdir(path) if not folder or self.holds(folder) else []  # noqa: PTH208
@@ -231,9 +233,9 @@ class Folder:
             ) from None
 
     def _existing(self) -> Path:
-        """The root. Raises `MissingRootError` when there is none."""
+        """The root. Raises `StorageError` when there is none."""
         if not self.root.is_dir():
-            raise MissingRootError(
+            raise StorageError(
                 f"{self.root}: the uploads folder does not exist; "
                 "create it, or set DEMO_PIPELINE_UPLOADS"
             )
@@ -373,7 +375,7 @@ class Folder:
         sync(target.parent)
 
     def renew(self, at: str) -> None:
-        """Let the grace period of a version start now; the folder of one in a cache is made."""
+        """Let the grace period of a version start now."""
         with suppress(FileNotFoundError):
             os.utime(self.root / _VERSIONS / at)
 

@@ -17,12 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from demo_pipeline.store.bucket import Bucket, in_parallel
-from demo_pipeline.store.errors import (
-    ChangedOutput,
-    MissingOutput,
-    MissingRootError,
-    StorageError,
-)
+from demo_pipeline.store.errors import ChangedOutput, MissingOutput, StorageError
 from demo_pipeline.store.folder import Folder
 from demo_pipeline.store.names import (
     bucket_of,
@@ -456,9 +451,7 @@ class Store:
     def list_documents(self, prefix: str) -> list[str]:
         """Keys of the documents in the folder `prefix`, sorted."""
         folder = require_document(f"{prefix.rstrip('/')}/x")[:-1]
-        with suppress(MissingRootError):
-            return sorted({i.key for i in self.objects.listing(folder) if is_document(i.key)})
-        return []
+        return sorted({i.key for i in self.objects.listing(folder) if is_document(i.key)})
 
 
 def _id(at: str) -> VersionKey:

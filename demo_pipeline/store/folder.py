@@ -85,7 +85,7 @@ class Folder:
         """
         for name in self._names(prefix) if self.root.is_dir() else ():
             path = self.root / f"{prefix}{name}"
-            if info := self.head(f"{prefix}{name}"):
+            if info := self._info(f"{prefix}{name}"):
                 yield info
             elif path.is_dir() and not path.is_symlink():
                 with suppress(StorageError):
@@ -108,7 +108,7 @@ class Folder:
         if not (self._existing() / folder).is_dir():
             return None
         with suppress(StorageError):
-            found = ((name, self.head(f"{folder}/{name}")) for name in self._names(folder))
+            found = ((name, self._info(f"{folder}/{name}")) for name in self._names(folder))
             return {name: info for name, info in found if info}
         return {}
 
@@ -120,8 +120,14 @@ class Folder:
         """The plain file as it is now; None for anything else.
 
         Raises:
-            StorageError: a folder above it may not be read.
+            StorageError: it, or a folder above it, may not be read.
         """
+        with suppress(FileNotFoundError), self._opened(key):
+            return self._info(key)
+        return None
+
+    def _info(self, key: str) -> ObjectInfo | None:
+        """The same, whether or not it may be read itself."""
         try:
             status = (self.root / key).stat()
         except PermissionError:
@@ -147,7 +153,7 @@ class Folder:
         """
         with suppress(FileNotFoundError), self._opened(key) as file, dest.open("wb") as out:
             shutil.copyfileobj(file, out)
-        now = self.head(key)
+        now = self._info(key)
         if now is None or now.etag != etag:
             raise ObjectChangedError(f"{key!r} is not the file that was listed any more")
 
@@ -195,8 +201,8 @@ class Folder:
 
     @contextmanager
     def _opened(self, key: str) -> Iterator[BinaryIO]:
-        """The file of a key. Raises `FileNotFoundError` where `head` gives None, or as `head`."""
-        if self.head(key) is None:
+        """The file of a key. Raises `FileNotFoundError` where `head` gives None, else as that."""
+        if self._info(key) is None:
             raise FileNotFoundError(key)
         try:
             file = (self.root / key).open("rb")

@@ -4,7 +4,7 @@ from llamafactory.data import MultiModalDataCollatorForSeq2Seq, get_dataset
 from llamafactory.data.template import get_template_and_fix_tokenizer
 from llamafactory.hparams import get_train_args
 from llamafactory.model import load_tokenizer
-from reported import answers, cudag, learned, places, row
+from reported import answers, chosen, cudag, learned, places, row
 from transformers import Qwen2_5_VLForConditionalGeneration
 
 
@@ -38,7 +38,9 @@ def main() -> None:
         tokenizer=tokenizer, template=template, processor=processor, label_pad_token_id=-100
     )
     said = answers(root / "train.jsonl")
-    batches = (collator([one]) for one in data)
+    looked_at = chosen(data) if len(data) == len(said) else []
+    said = [said[number] for number in looked_at]
+    batches = (collator([data[number]]) for number in looked_at)
     loaded = Qwen2_5_VLForConditionalGeneration.from_pretrained(model)
     row("cudag (train)", len(said), *learned(batches, said, tokenizer, loaded))
 

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from reported import answers, learned, places, row
+from reported import answers, chosen, learned, places, row
 from swift.dataset import load_dataset
 from swift.model import get_processor
 from swift.template import get_template
@@ -18,7 +18,9 @@ def encode(dataset: str, said: list[str], model: Path) -> tuple[int, int]:
     template.set_mode("train")
     # It knows the number that the token has in the real tokenizer.
     template.image_token_id = processor.tokenizer.convert_tokens_to_ids("<|image_pad|>")
-    batches = (template.data_collator([template.encode(one)]) for one in data)
+    looked_at = chosen(data) if len(data) == len(said) else []
+    batches = (template.data_collator([template.encode(data[n])]) for n in looked_at)
+    said = [said[number] for number in looked_at]
     loaded = Qwen2_5_VLForConditionalGeneration.from_pretrained(model)
     return learned(batches, said, processor.tokenizer, loaded)
 
@@ -34,7 +36,9 @@ def main() -> None:
         "tables": root / "train.parquet",
         "tables with pictures": export / "embedded/train.parquet",
     }.items():
-        row(f"messages ({name})", len(said), *encode(str(file), said, model))
+        if file.exists():
+            looked_at = len(chosen(said))
+            row(f"messages ({name})", looked_at, *encode(str(file), said, model))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ def calls_of(answer: str) -> int:
 def main() -> None:
     """Parse all answers; a sample counts when every call was found."""
     export, _ = places()
-    for name in ("messages", "action_line"):
+    for name in ("messages", "action_line") if (export / "action_line").exists() else ("messages",):
         lines = [one for path in (export / name).glob("*.jsonl") for one in lines_of(path)]
         answers = [line["messages"][-1]["content"] for line in lines]
         found = sum(calls_of(text) == text.count("<tool_call>\n") for text in answers)

@@ -6,11 +6,12 @@ not the dataset's. EXPORT is a copy of the datasets, MODEL a tiny Qwen-VL.
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 MARK = "ROW "
+MOST = 60  # samples that are all looked at
 PATCHES = [78, 138]  # 14 pixels each, of a screenshot that was not made smaller
 
 
@@ -35,6 +36,13 @@ def answers(path: Path) -> list[str]:
     """What a model should say to each chat of `messages` or CUDAG."""
     turns = [line.get("messages") or line["conversations"] for line in lines_of(path)]
     return [last.get("content") or last["value"] for *_, last in turns]
+
+
+def chosen(samples: Sequence[Any]) -> list[int]:
+    """Which of many samples are looked at: each tenth, and the last ten, which are the longest."""
+    count = len(samples)
+    every = range(count) if count <= MOST else {*range(0, count, 10), *range(count - 10, count)}
+    return sorted(every)
 
 
 def learned(

@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 from datasets import Dataset, Image, List, load_dataset
 from qwen_vl_utils import process_vision_info
-from reported import answers, learned, lines_of, places, row
+from reported import answers, chosen, learned, lines_of, places, row
 from transformers import AutoProcessor, Qwen2_5_VLForConditionalGeneration
 from trl import SFTConfig, SFTTrainer
 
@@ -53,7 +53,9 @@ def main() -> None:
         ("default", {}),
     ):
         data = loaded(root, config)
-        after, labels = train(data, said, model, max_length=None, **settings)
+        looked_at = chosen(data) if len(data) == len(said) else []
+        data, kept = data.select(looked_at), [said[number] for number in looked_at]
+        after, labels = train(data, kept, model, max_length=None, **settings)
         name = f"messages ({config}), {settings or 'max_length=None only'}"
         row(name, len(data), after, labels)
     lines = lines_of(root / "train.jsonl")

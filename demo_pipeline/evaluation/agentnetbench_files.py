@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
+import pyarrow as pa
 from pydantic import Field, model_validator
 
 from demo_pipeline.datasets.dataset_inputs import DatasetInputs
@@ -19,6 +20,8 @@ from demo_pipeline.evaluation.answer_forms import answer_code
 from demo_pipeline.evaluation.rules import as_ground_truth, bench_truth
 from demo_pipeline.evaluation.true_steps import StepRecord, each_true_step
 from demo_pipeline.exports.assemble import BY_TRAJECTORY, ExportSummary
+from demo_pipeline.exports.cards import CARD, yaml_text
+from demo_pipeline.exports.form import json_text
 from demo_pipeline.exports.record_checks import (
     REBUILD,
     Fault,
@@ -29,13 +32,17 @@ from demo_pipeline.exports.record_checks import (
 from demo_pipeline.files.atomic_write import link_or_copy
 from demo_pipeline.files.base_model import Document
 from demo_pipeline.files.json_files import dump_json
+from demo_pipeline.files.parquet import write_rows
 from demo_pipeline.problems import Problem
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.stage import Check, Stage, Summary, TrainingExport, ValidatedFormat, built_again
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 
 _SYSTEMS = {"windows": "Windows", "macos": "Darwin", "linux": "Ubuntu"}
-_README = """# AgentNetBench files of the test split
+_README = """---
+{head}---
+
+# AgentNetBench files of the test split
 
 `tasks/` and `images/` are what `--data` and `--image_dir` of OpenCUA's
 `evaluation/agentnetbench/run.py` read. A step is one action of a person, with the target's box
@@ -44,7 +51,17 @@ with a move. The words in `inner_monologue` are made by a template. The script h
 and the middle button, and it reads the triple click of an answer as `triple_click`, which is not
 the `tripleClick` that it has a rule for: all of them have 0 whatever is answered. It reads no
 `hscroll` of an answer: a sideways scroll has at most the half for its move.
+
+`test.parquet` has the same tasks for `datasets`, as the split `test`: `steps` is JSON text.
 """
+_CONFIG = """configs:
+- config_name: default
+  data_files:
+  - split: test
+    path: test.parquet
+"""
+_TABLE_FILE = "test.parquet"
+_TABLE = pa.schema({"task_id": pa.string(), "instruction": pa.string(), "steps": pa.string()})
 
 
 _TASKS, _IMAGES = "tasks", "images"
@@ -174,10 +191,13 @@ def build_agentnetbench(
     for folder in (_TASKS, _IMAGES):
         (out / folder).mkdir(parents=True, exist_ok=True)
     task: dict[str, Any] = {}  # of the trajectory whose steps come
+    table = list[dict[str, str]]()
 
     def end() -> None:
         if task:
             dump_json(out / _TASKS / f"{task['task_id']}.json", task)
+            said = {"task_id": task["task_id"], "instruction": task["user_task_description"]}
+            table.append({**said, "steps": json_text(task["steps"])})
             task.clear()
 
     def add(record: StepRecord) -> None:
@@ -190,7 +210,10 @@ def build_agentnetbench(
 
     summary = each_true_step(plan_export(trajectories, settings), settings, [Split.TEST], add)
     end()
-    (out / "README.md").write_text(_README, encoding="utf-8")
+    if table:  # `datasets` fails on a split without a row
+        write_rows(out / _TABLE_FILE, table, _TABLE)
+    head = f"license: {yaml_text(settings.license)}\n{_CONFIG if table else ''}"
+    (out / CARD).write_text(_README.format(head=head), encoding="utf-8")
     return summary
 
 
@@ -238,7 +261,7 @@ _STAGE: Stage[DatasetInputs] = Stage(
     description="The test split in AgentNetBench's own form, a file per trajectory with the true "
     "actions and their targets' boxes, so that its script can score a model on it.",
     kinds=frozenset({"json"}),
-    code_version="20",
+    code_version="21",
     section=lambda settings: settings.datasets,
     build=_run,
     checks=(

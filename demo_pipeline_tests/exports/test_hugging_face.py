@@ -11,6 +11,7 @@ import cv2
 import pytest
 
 from demo_pipeline.datasets.index import build_index
+from demo_pipeline.evaluation.agentnetbench_files import build_agentnetbench
 from demo_pipeline.exports.cards import describe_index
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
@@ -206,6 +207,30 @@ def test_a_row_of_messages_is_text_with_a_picture_beside_it(exports: Path, hub: 
         assert all(isinstance(message["content"], str) for message in row["messages"])
         (path,) = row["images"]
         assert cv2.imread(str(exports / "messages" / path)) is not None
+
+
+def test_agentnetbench_loads_as_a_test_split(tmp_path: Path, hub: Any) -> None:
+    settings = DatasetSettings(train_ratio=0, val_ratio=0, test_ratio=1)
+    build_agentnetbench([make_trajectory(tmp_path, "demo", TABLE)], tmp_path / "bench", settings)
+    loaded = hub(str(tmp_path / "bench"), cache_dir=str(tmp_path / "cache"))
+    assert {split: len(rows) for split, rows in loaded.items()} == {"test": 1}
+    written = json.loads((tmp_path / "bench" / "tasks" / "demo.json").read_text("utf-8"))
+    assert json.loads(loaded["test"][0]["steps"]) == written["steps"]
+
+
+@pytest.mark.minutes
+def test_a_table_loads_whose_first_10_mb_have_no_tree(tmp_path: Path, hub: Any) -> None:
+    """`datasets` guesses types of JSON Lines from 10 MB, so the card names the tables."""
+    rows = {index: {"tree_agreement": "differs"} for index in range(375)}
+    demo = make_trajectory(tmp_path, "demo", [CLICK] * 380, rows=rows, size=(192, 108))
+    settings = DatasetSettings(train_ratio=1, val_ratio=0, test_ratio=0, sft_trees="object")
+    build_described("sft", [demo], tmp_path / "sft", settings)
+    with (tmp_path / "sft" / "train.jsonl").open("rb") as lines:
+        first = (len(line) for line in lines if json.loads(line)["input"]["ui_tree"] is None)
+        assert sum(first) > 10 * 2**20
+    loaded = hub(str(tmp_path / "sft"), cache_dir=str(tmp_path / "cache"))["train"]
+    assert [bool(text) for text in loaded["ui_tree"]] == [False] * 375 + [True] * 5
+    assert json.loads(loaded[379]["ui_tree"])["root"]
 
 
 @pytest.mark.parametrize("differing", [{1}, {0, 1, 2}])

@@ -22,6 +22,7 @@ _LISTED = frozenset({"word", "expression"})  # found by their expression whereve
 _CHECKED = frozenset({"card", "iban"})  # whose digits say that pieces belong together
 _PART, _SHORTEST_PART = 0.6, 8  # share and characters of a secret that give it away when cut off
 _BREAKS = frozenset({"click", "double_click", "right_click", "drag"})
+_HIDDEN = re.compile(re.escape(PASSWORD))
 _MOST_TYPED = 2000  # characters that are looked at together
 _MOST_TYPINGS = 8  # a card in four fields, with its tabs
 # Letters that a reader takes for each other at 11 pixels.
@@ -40,14 +41,17 @@ class PrivateTexts:
     detectors: Detectors
     kinds: dict[str, PrivacyKind] = field(default_factory=dict)
     _numbers: dict[tuple[PrivacyKind, str], int] = field(default_factory=dict)
+    _detected: dict[str, list[PrivateSpan]] = field(default_factory=dict)
     _found: dict[str, list[PrivateSpan]] = field(default_factory=dict)
     _read: dict[str, list[PrivateSpan]] = field(default_factory=dict)
 
     def learn(self, texts: Iterable[str]) -> None:
         """Note the secrets in texts."""
-        for text in dict.fromkeys(texts):
-            for span in self.detectors.find(text):
-                self.add(text[span.start : span.end], span.kind)
+        for text in texts:
+            if text not in self._detected:
+                self._detected[text] = self.detectors.find(text)
+                for span in self._detected[text]:
+                    self.add(text[span.start : span.end], span.kind)
 
     def add(self, secret: str, kind: PrivacyKind, whole: str = "") -> None:
         """Note a secret, or a piece of the secret `whole`; its lines are pieces of it, too."""
@@ -97,11 +101,12 @@ class PrivateTexts:
     def spans(self, text: str) -> list[PrivateSpan]:
         """The private parts of a text in order, without overlap."""
         if text not in self._found:
-            found = self.detectors.find(text)
+            known = self._detected.get(text)
+            found = self.detectors.find(text) if known is None else [*known]
             found += [span for secret in self.kinds for span in self._same(secret, text)]
             found += [
                 PrivateSpan(*match.span(), "password", "secret_field", 1.0)
-                for match in re.finditer(re.escape(PASSWORD), text)
+                for match in _HIDDEN.finditer(text)
             ]
             self._found[text] = self.detectors.without_overlap(found)
         return self._found[text]

@@ -91,10 +91,10 @@ class Redaction:
     pictures_unread: int = 0
     _boxes: dict[str, list[PictureBox]] = field(default_factory=dict)
     _windows: dict[str, set[str]] = field(default_factory=dict)
+    _texts: dict[str, list[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.texts = PrivateTexts(self.detectors)
-        self._documents = {name: load_json(self.folder / name) for name in self._names(".json")}
 
     @property
     def settings(self) -> PrivacySettings:
@@ -104,26 +104,42 @@ class Redaction:
     def find(self) -> None:
         """Look at every text, then at every picture."""
         self.find_in_texts()
-        for name, document in self._documents.items():
-            if name.endswith("/ui_tree.json"):
-                self._find_in_tree(name, document)
+        for name in self._names("/ui_tree.json"):
+            if self.settings.windows or self._is_touched(name):
+                self._find_in_tree(name, self._load(name))
         self._find_in_pictures()
 
     def find_in_texts(self) -> None:
         """Look at every text."""
-        for name, place, text in self.learn():
-            for span in self.texts.spans(text):
-                self._note(name, place, span, text)
+        self.learn()
+        for name in filter(self._is_touched, self._texts):
+            for place, text in self._placed_texts(name):
+                for span in self.texts.spans(text):
+                    self._note(name, place, span, text)
 
-    def learn(self) -> list[tuple[str, str, str]]:
-        """Note every secret that is typed or shown; returns file, place and text of each text."""
-        documents = self._documents
-        texts = [*_texts_of(documents), *_texts_of_rows(read_provenance(self.folder / _PROVENANCE))]
-        self.texts.learn(text for _, _, text in texts)
+    def learn(self) -> None:
+        """Note every secret that is typed or shown."""
+        same = dict[str, str]()  # one object for equal texts: trees repeat most of theirs
+        for name in (*self._names(".json"), _PROVENANCE):
+            texts = (same.setdefault(text, text) for _, text in self._placed_texts(name))
+            self._texts[name] = list(dict.fromkeys(texts))
+            self.texts.learn(self._texts[name])
         for password in sorted(self.passwords):
             self.texts.add(password, "password")
-        self.texts.learn_typed(d for name, d in documents.items() if name.endswith("action.json"))
-        return texts
+        self.texts.learn_typed(map(self._load, self._names("action.json")))
+
+    def _placed_texts(self, name: str) -> Iterator[tuple[str, str]]:
+        """Yield the place and the content of each text of a file, which is not kept."""
+        if name == _PROVENANCE:
+            return _texts_of_rows(read_provenance(self.folder / name))
+        return _texts_of(self._load(name))
+
+    def _load(self, name: str) -> Any:
+        return load_json(self.folder / name)
+
+    def _is_touched(self, name: str) -> bool:
+        """Whether a text of a file has something private."""
+        return any(self.texts.spans(text) for text in self._texts[name])
 
     def withheld(self, demonstration: str) -> str:
         """Why the demonstration must not leave; empty: it may."""
@@ -225,7 +241,7 @@ class Redaction:
                     self._cover(name, span, text, _box_of(node))
             if text:
                 names.add(text)
-        action = self._documents[f"{folder}/action.json"]
+        action = self._load(f"{folder}/action.json")
         target = (action.get("target_element") or {}).get("id")
         if action["action_type"] == "type" and (focused or target in {None, *inside}):
             names.add(action["parameters"]["text"])
@@ -317,8 +333,12 @@ class Redaction:
     def _changed_documents(self) -> dict[str, Callable[[Path], None]]:
         changed: dict[str, Callable[[Path], None]] = {}
         group = None
-        for name, document in self._documents.items():
-            cleaned = mapped_texts(document, self._cleaned(name.rpartition("/")[0]), OURS)
+        for name in self._names(".json"):
+            folder = name.rpartition("/")[0]
+            if folder not in self._windows and not self._is_touched(name):
+                continue
+            document = self._load(name)
+            cleaned = mapped_texts(document, self._cleaned(folder), OURS)
             if cleaned != document:
                 if name == _TASK:  # id and split group quote the words
                     group = slug(f"{cleaned['application']} {cleaned['instruction']}")
@@ -358,26 +378,30 @@ def _json_writer(value: Any, *, compact: bool) -> Callable[[Path], None]:
     return lambda path: dump_json(path, value, compact=compact)
 
 
-def _texts_of(documents: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Yield the file, the node or key, and the text of each text with content."""
-    for name, document in documents.items():
-        pending: list[tuple[str, str, Any]] = [("", "", document)]
-        while pending:
-            place, key, value = pending.pop()
-            if isinstance(value, Mapping):
-                inner = str(value.get("id") or place)
-                pending += [(inner, one, other) for one, other in value.items()]
-            elif isinstance(value, list):
-                pending += [(place, key, other) for other in value]
-            elif isinstance(value, str) and key not in OURS:
-                yield name, f"{place}.{key}".lstrip("."), value
+def _texts_of(document: Any) -> Iterator[tuple[str, str]]:
+    """Yield the node or key, and the content, of each text of a JSON document."""
+    pending: list[tuple[str, str, Any]] = [("", "", document)]
+    while pending:
+        place, key, value = pending.pop()
+        if isinstance(value, str):
+            if key not in OURS:
+                yield f"{place}.{key}".lstrip("."), value
+        elif isinstance(value, dict):
+            inner = str(value.get("id") or place)
+            pending += [
+                (inner, one, other)
+                for one, other in value.items()
+                if isinstance(other, (dict, list)) or (isinstance(other, str) and one not in OURS)
+            ]
+        elif isinstance(value, list):
+            pending += [(place, key, other) for other in value]
 
 
-def _texts_of_rows(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str, str]]:
+def _texts_of_rows(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
     for text in (rows[0]["objectives"] or ()) if rows else ():
-        yield _PROVENANCE, "objectives", text
+        yield "objectives", text
     for text in dict.fromkeys(row["reason"] for row in rows):
-        yield _PROVENANCE, "reason", text
+        yield "reason", text
 
 
 def _nodes(tree: Any) -> Iterator[tuple[Mapping[str, Any], int]]:

@@ -97,7 +97,7 @@ class Folder:
         Raises:
             StorageError: there is no root, or the folder cannot be listed.
         """
-        return [name for name in self._names(prefix) if (self.root / f"{prefix}{name}").is_dir()]
+        return [name for name in self._names(prefix) if _is_folder(self.root / f"{prefix}{name}")]
 
     def files(self, folder: str) -> dict[str, ObjectInfo] | None:
         """The files directly in a folder by their names; None without the folder.
@@ -105,7 +105,7 @@ class Folder:
         A link to a folder is followed, but not out of the root. In a folder that cannot be listed
         there are none. Raises `StorageError` when there is no root.
         """
-        if not (self._existing() / folder).is_dir():
+        if not _is_folder(self._existing() / folder):
             return None
         with suppress(StorageError):
             found = ((name, self._info(f"{folder}/{name}")) for name in self._names(folder))
@@ -542,6 +542,16 @@ def _forbidden(key: str) -> str:
 def _unlisted(error: OSError) -> None:
     if not isinstance(error, FileNotFoundError | NotADirectoryError):
         raise error
+
+
+def _is_folder(path: Path) -> bool:
+    """Whether this is a folder, or cannot be examined, such as a link to itself."""
+    try:
+        return stat.S_ISDIR(path.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
 
 
 def _size(path: str) -> int | None:

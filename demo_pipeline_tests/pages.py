@@ -95,7 +95,7 @@ def _default(field: FieldInfo) -> str:
     value = field.default_factory()  # type: ignore[call-arg]
     if isinstance(value, str):
         return f"`{Path(value).relative_to(project_root())}`"
-    return "number of processors"
+    return "number of processors" if isinstance(value, int) else f"`{_toml(value)}`"
 
 
 def _toml(value: Any) -> str:

@@ -28,8 +28,9 @@ ACTS = {
 
 
 def ours() -> dict[str, None]:
-    """The variables of the tests, which a project has no need of."""
-    return dict.fromkeys(n for n in os.environ if n.startswith(("DEMO_PIPELINE_", "DAGSTER_HOME")))
+    """The variables of the tests, which a project has no need of, and the one that `run` sets."""
+    ours = (name for name in os.environ if name.startswith("DEMO_PIPELINE_"))
+    return dict.fromkeys((*ours, "DAGSTER_HOME"))
 
 
 class Project:

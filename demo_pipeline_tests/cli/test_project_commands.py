@@ -53,6 +53,7 @@ def test_outside_of_a_project_nothing_is_made_and_it_is_said_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     monkeypatch.delenv("DEMO_PIPELINE_CONFIG")
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
     monkeypatch.setattr(settings, "__file__", str(tmp_path / "packages" / "demo_pipeline" / "s.py"))
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")

@@ -25,7 +25,7 @@ from demo_pipeline.actions.action_tables import (
     write_actions,
 )
 from demo_pipeline.actions.grouping import Segmentation, segment
-from demo_pipeline.actions.inputs import Input, distance, inputs_of
+from demo_pipeline.actions.inputs import Input, distance, inputs_of, withheld_inputs
 from demo_pipeline.actions.repair import BORDER_RUN, Repairs, after_border_runs, repair
 from demo_pipeline.files.parquet import read_table, rows_table, schema_problems, write_table
 from demo_pipeline.files.recording_files import LOG_FILE
@@ -130,7 +130,8 @@ def build_actions(
     platform = platform or platform_of_keys(item.name for item in logged if item.kind in KEY_EVENTS)
     inputs, repairs = repair(logged, platform, settings)
     steps = [step.line for step in read_clock_steps(events_folder)]
-    segmentation = segment(inputs, platform, settings, locale, steps)
+    withheld = withheld_inputs(events)
+    segmentation = segment(inputs, platform, settings, locale, clock_steps=steps, withheld=withheld)
     if events["raw_x"].null_count == events.num_rows:
         cut = after_border_runs(inputs)
         for action in segmentation.actions:

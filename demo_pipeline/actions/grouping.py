@@ -314,7 +314,7 @@ def pauses_between(
     actions: Sequence[Action],
     inputs: Sequence[Input],
     settings: ActionSettings,
-    clock_steps: Collection[int] = (),
+    breaks: Collection[int] = (),
 ) -> Iterator[Action]:
     """Yield the pauses of at least `pause_ms` between two actions, none inside one.
 
@@ -325,7 +325,7 @@ def pauses_between(
         actions: in time order.
         inputs: of the whole log, in time order.
         settings: `pause_ms`, and `pointer_rest_ms`, which ends a movement of the pointer.
-        clock_steps: lines before which the recorder's clock was set: for how long is not known.
+        breaks: lines before which the recorder's clock was set, or at which it withheld input.
     """
     if not actions:
         return
@@ -339,7 +339,7 @@ def pauses_between(
         started = bisect_right(presses, before.time)
         inside = started > 0 and ends[started - 1] >= after.time
         inside |= started < len(actions) and CONTINUED in actions[started].flags
-        inside |= any(before.index < line <= after.index for line in clock_steps)
+        inside |= any(before.index < line <= after.index for line in breaks)
         if before.time < first_end or after.time > presses[-1] or inside:
             continue
         between = moves[bisect_right(times, before.time) : bisect_right(times, after.time)]
@@ -403,11 +403,14 @@ def segment(
     platform: str,
     settings: ActionSettings,
     locale: str = "",
+    *,
     clock_steps: Collection[int] = (),
+    withheld: Collection[tuple[int, int]] = (),
 ) -> Segmentation:
     """Turn repaired inputs (in time order) into actions; `locale` may tell the keyboard.
 
-    `clock_steps` are the lines before which the recorder's clock was set.
+    `clock_steps` are the lines before which the recorder's clock was set; `withheld` lines and
+    times in epoch milliseconds at which the recorder withheld input: what it did is not known.
     """
     turns = [item for item in inputs if item.kind == EventType.MOUSEWHEEL]
     wheel = read_wheel(turns, platform, settings)
@@ -423,7 +426,8 @@ def segment(
     modifiers.finish()
     pointer.finish()
     reasons = keyboard.reasons | modifiers.reasons | pointer.reasons
-    unsorted = [*keyboard.gestures, *modifiers.gestures, *pointer.gestures]
+    gaps = [Gesture(GestureKind.UNKNOWN, time, time, line, []) for line, time in withheld]
+    unsorted = [*keyboard.gestures, *modifiers.gestures, *pointer.gestures, *gaps]
     in_time_order = sorted(unsorted, key=lambda g: (g.start, g.index))
     in_time_order = without_held_keys(in_time_order, keyboard.holds, reasons)
     gestures = _without_stray_taps(in_time_order, reasons)
@@ -438,9 +442,8 @@ def segment(
         actions.pop()
     actions.sort(key=_order)
     _add_pre_moves(actions, inputs, settings)
-    actions = sorted(
-        [*actions, *pauses_between(actions, inputs, settings, clock_steps)], key=_order
-    )
+    breaks = [*clock_steps, *(line for line, _ in withheld)]
+    actions = sorted([*actions, *pauses_between(actions, inputs, settings, breaks)], key=_order)
     for number, action in enumerate(actions):
         action.action_index = number
     return Segmentation(actions, reasons, keyboard.unknown_keys, remainder)

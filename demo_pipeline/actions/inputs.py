@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.recording.events import event_rows
-from demo_pipeline.recording.input_log import INPUT_EVENTS, Event
+from demo_pipeline.recording.input_log import INPUT_EVENTS, WITHHELD_EVENT, Event
 from demo_pipeline.recording.key_names import read_typed_character
 
 _INPUT_EVENTS = pa.array(sorted(INPUT_EVENTS))
@@ -75,6 +75,12 @@ def inputs_of(events: pa.Table) -> list[Input]:
     """The input events of an events table, stably sorted by (time, line)."""
     chosen = events.filter(pc.is_in(events["event"], _INPUT_EVENTS))
     return in_order([as_input(event) for event in event_rows(chosen)])
+
+
+def withheld_inputs(events: pa.Table) -> list[tuple[int, int]]:
+    """Line number and epoch milliseconds of each place at which the recorder withheld input."""
+    lines = events.filter(pc.equal(events["event"], WITHHELD_EVENT))
+    return list(zip(lines["event_index"].to_pylist(), lines["time_ms"].to_pylist(), strict=True))
 
 
 def in_order(inputs: Sequence[Input]) -> list[Input]:

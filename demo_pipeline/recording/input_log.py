@@ -50,11 +50,13 @@ BUTTON_EVENTS = frozenset({EventType.MOUSEDOWN.value, EventType.MOUSEUP.value})
 POINTER_EVENTS = BUTTON_EVENTS | {MOUSEMOVE}
 KEY_EVENTS = frozenset({EventType.KEYDOWN.value, EventType.KEYUP.value})
 INPUT_EVENTS = POINTER_EVENTS | KEY_EVENTS | {MOUSEWHEEL}
+WITHHELD_EVENT = "redacted"  # input that the recorder did not log, as imported recordings say
 # Events that recorders in the field write besides the documented ones.
 _RECORDER_EVENTS = frozenset(
     {
         *{"axtree_interaction", "axtree_post_recording", "axtree_pre_recording", "mousedelta"},
         *{"ffmpeg_stderr", "ffmpeg_stdout", "joystickaxis", "joystickdown", "joystickup"},
+        WITHHELD_EVENT,
     }
 )
 

@@ -65,6 +65,21 @@ EVERYTHING: list[Line] = [
 ]
 
 
+def test_withheld_input_parts_typing_and_is_no_pause(folder: Path) -> None:
+    log = [
+        *typed(0, "KeyC", "KeyA"),
+        line(300, "redacted", reason="other app"),
+        *typed(400, "KeyB"),
+    ]
+    log += [line(900, "redacted", reason="other app"), *tap(9000, "KeyD"), *tap(9200, "KeyE")]
+    made(folder, text_of(log))
+    assert [(action.text, action.flags) for action in read_actions(folder)] == [
+        ("ca", ["unknown_input"]),
+        ("b", ["unknown_input"]),
+        ("de", ["unknown_input"]),
+    ]
+
+
 def test_every_line_is_in_one_bucket(folder: Path) -> None:
     made(folder, text_of(EVERYTHING) + b"\n{broken\n")
     assert ledger(folder) == [

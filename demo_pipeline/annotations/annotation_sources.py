@@ -26,10 +26,10 @@ from demo_pipeline.annotations.annotations import (
     RefusedValueError,
     end_of,
 )
+from demo_pipeline.annotations.chat_server import Endpoint, each_result
 from demo_pipeline.annotations.model_prompts import Prompt
 from demo_pipeline.annotations.questions import ModelQuestion
 from demo_pipeline.desktopd.trajectory_reader import StepFiles
-from demo_pipeline.files.chat_server import Endpoint, each_result
 from demo_pipeline.files.json_files import JsonFileError, parse_json
 from demo_pipeline.files.shown_text import escape_markers, plain_characters, replace_surrogates
 from demo_pipeline.problems import Problem

@@ -127,8 +127,8 @@ def _models(
     """What asks about steps, then what asks about the whole with the captions of the steps."""
     from demo_pipeline.annotations.annotate import quest_objectives
     from demo_pipeline.annotations.annotation_sources import Budget, ModelProvider
+    from demo_pipeline.annotations.chat_server import KEY_VARIABLE, Endpoint
     from demo_pipeline.annotations.model_prompts import wanted_prompts
-    from demo_pipeline.files.chat_server import KEY_VARIABLE, Endpoint
 
     if not url or not model:
         raise ValueError("openai needs --endpoint and --model")

@@ -94,8 +94,8 @@ def run_endpoint(
     The key is read from `OPENAI_API_KEY` alone. Hosts other than this machine need `--yes`.
     Redirects and proxies are not used.
     """
+    from demo_pipeline.annotations.chat_server import KEY_VARIABLE, Endpoint
     from demo_pipeline.evaluation.requests import count_requests, send_requests
-    from demo_pipeline.files.chat_server import KEY_VARIABLE, Endpoint
 
     with explained():
         key = os.environ.get(KEY_VARIABLE, "")

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import unquote, urlsplit
 
+from demo_pipeline.annotations.chat_server import CHAT_PATH, Endpoint, each_result
 from demo_pipeline.evaluation.predictions import batch_key
 from demo_pipeline.evaluation.true_steps import StepRecord
 from demo_pipeline.files.atomic_write import atomic_file, link_or_copy
-from demo_pipeline.files.chat_server import CHAT_PATH, Endpoint, each_result
 from demo_pipeline.files.image_files import probe_image
 from demo_pipeline.files.json_files import JsonFileError, json_bytes, parse_json
 from demo_pipeline.files.shown_text import replace_surrogates

@@ -27,7 +27,6 @@ from demo_pipeline.importers.source_recording import (
     plain_text,
     wheel,
 )
-from demo_pipeline.recording.input_log import WITHHELD_EVENT
 
 _LOG = re.compile(r"input_(?P<session>.+)_seg(?P<number>\d{4,})(?:_partial_\d+)?\.msgpack")
 _FILMS = (".mp4", ".mkv")
@@ -152,7 +151,7 @@ def _lines(
             left_out["changes of the front program"] += 1
         case "Redacted", [reason, *_]:
             left_out["spans of input that were withheld (marked in the log)"] += 1
-            yield SourceLine(WITHHELD_EVENT, {"reason": reason}, time)
+            yield SourceLine("redacted", {"reason": reason}, time)
         case "Metadata", [width, height, _, _, _, _, across, down, *_]:
             screen = {"width": width, "height": height}
             shown = {"source_width": across, "source_height": down}

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from demo_pipeline.annotations.annotation_sources import ModelProvider
+from demo_pipeline.annotations.chat_server import Endpoint
 from demo_pipeline.annotations.model_prompts import (
     GRADE_PROMPT,
     PROMPTS,
     SUBTASKS_PROMPT,
     VARIANTS_PROMPT,
 )
-from demo_pipeline.files.chat_server import Endpoint
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
 from demo_pipeline_tests.datasets.stores import commit_trajectory

@@ -7,13 +7,13 @@ import time
 
 import pytest
 
+from demo_pipeline.annotations.chat_server import Endpoint
 from demo_pipeline.evaluation.predictions import read_predictions
 from demo_pipeline.evaluation.requests import (
     answered_ids,
     count_requests,
     send_requests,
 )
-from demo_pipeline.files.chat_server import Endpoint
 from demo_pipeline_tests.datasets.builders import picture
 from demo_pipeline_tests.evaluation.fake_server import echo, fake_server
 

@@ -19,6 +19,7 @@ from demo_pipeline.settings import Section, Settings
 Summary = Mapping[str, Any]
 RECORDS = "records"  # the demonstration stage that datasets are built from
 DATASETS_JOB, DEMONSTRATION_JOB = "build_datasets", "process_demonstration"
+PROCESS_MANY = "process_many"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -45,7 +45,7 @@ from demo_pipeline.runs.stages import (
 from demo_pipeline.runs.task_catalog import TASKS_STAGE
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
-from demo_pipeline.stage import DATASETS_JOB, Stage
+from demo_pipeline.stage import DATASETS_JOB, PROCESS_MANY, Stage
 from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.versions import CheckOutcome
 
@@ -280,8 +280,8 @@ def _next_attempt(instance: dg.DagsterInstance, job: str, built: int, attempt: i
 
 def in_work(instance: dg.DagsterInstance) -> bool:
     """Whether a run of a demonstration, or of many, is queued or running."""
-    runs = instance.get_run_records(dg.RunsFilter(statuses=UNFINISHED), limit=50)
-    return any(PARTITION_TAG in run.dagster_run.tags for run in runs)
+    runs = instance.get_runs(dg.RunsFilter(statuses=UNFINISHED))
+    return any(PARTITION_TAG in run.tags or run.job_name == PROCESS_MANY for run in runs)
 
 
 def dataset_changed(

@@ -42,10 +42,10 @@ from demo_pipeline.runs.discovery import (
 from demo_pipeline.runs.results import Status
 from demo_pipeline.runs.task_catalog import CATALOG_OUTPUT
 from demo_pipeline.runs.workspace import Workspace
+from demo_pipeline.stage import PROCESS_MANY
 from demo_pipeline.store.uploads import NAME_RULE
 
 MANY = 25  # requests a tick: each takes 0.3 CPU s, in which the sensor says nothing (measured)
-PROCESS_MANY = "process_many"
 _NO_CATALOG = (
     "waiting for the catalog of OSWorld tasks, which demonstrations are compared with; the sensor "
     "tasks_changed launches the job read_osworld_tasks"

@@ -299,7 +299,7 @@ class ActionSettings(Section):
         (), description="keys that stop the recorder, left out at the end; empty: none"
     )
     keyboard_layout: Literal["auto", "us", "uk", "de", "es", "fr", "it"] = Field(
-        "auto", description="for logs without characters; auto: by meta.locale"
+        "auto", description="for logs without characters; auto: by meta.json"
     )
     wheel_sign: Literal["auto", "positive_down", "positive_up"] = Field(
         "auto", description="direction of a positive delta; auto: by video, else by its unit"

@@ -15,7 +15,7 @@ def _run_actions(inputs: RecordingInputs, out: Path) -> Summary:
     meta, settings = inputs.recording.parsed_meta(), inputs.settings
     folder, most = inputs.folders["events"], settings.limits.max_actions
     known = (meta.platform, settings.actions, most)
-    return actions.build_actions(folder, out, *known, locale=meta.locale)
+    return actions.build_actions(folder, out, *known, layout=meta.usual_layout)
 
 
 def _check_tables(inputs: RecordingInputs, out: Path) -> list[Problem]:

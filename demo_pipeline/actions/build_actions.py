@@ -114,12 +114,12 @@ def build_actions(
     settings: ActionSettings,
     max_actions: int = DEFAULT_LIMITS.max_actions,
     *,
-    locale: str = "",
+    layout: str | None = None,
 ) -> dict[str, Any]:
     """Write actions.parquet and ledger.parquet for committed events and return a summary.
 
     `platform` is meta.platform: the meaning of key names and the wheel's unit depend on it. If it
-    is empty, the names of the keys decide when they leave no doubt. `locale` is meta.locale.
+    is empty, the names of the keys decide when they leave no doubt. `layout`: `Meta.usual_layout`.
 
     Raises:
         DemonstrationError: there are more than `max_actions`.
@@ -131,7 +131,7 @@ def build_actions(
     inputs, repairs = repair(logged, platform, settings)
     steps = [step.line for step in read_clock_steps(events_folder)]
     withheld = withheld_inputs(events)
-    segmentation = segment(inputs, platform, settings, locale, clock_steps=steps, withheld=withheld)
+    segmentation = segment(inputs, platform, settings, layout, clock_steps=steps, withheld=withheld)
     if events["raw_x"].null_count == events.num_rows:
         cut = after_border_runs(inputs)
         for action in segmentation.actions:

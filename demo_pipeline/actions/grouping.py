@@ -402,12 +402,12 @@ def segment(
     inputs: list[Input],
     platform: str,
     settings: ActionSettings,
-    locale: str = "",
+    layout: str | None = None,
     *,
     clock_steps: Collection[int] = (),
     withheld: Collection[tuple[int, int]] = (),
 ) -> Segmentation:
-    """Turn repaired inputs (in time order) into actions; `locale` may tell the keyboard.
+    """Turn repaired inputs (in time order) into actions; `layout`: `Meta.usual_layout`.
 
     `clock_steps` are the lines before which the recorder's clock was set; `withheld` lines and
     times in epoch milliseconds at which the recorder withheld input: what it did is not known.
@@ -415,7 +415,7 @@ def segment(
     turns = [item for item in inputs if item.kind == EventType.MOUSEWHEEL]
     wheel = read_wheel(turns, platform, settings)
     modifiers = ModifierTracker(inputs)
-    keyboard = KeyboardReader(platform, keyboard_of(settings.keyboard_layout, locale), modifiers)
+    keyboard = KeyboardReader(platform, keyboard_of(settings.keyboard_layout, layout), modifiers)
     pointer = _PointerReader(settings, modifiers, glides=wheel.glides)
     readers: dict[str, Callable[[Input], None]] = {
         EventType.KEYDOWN: keyboard.down,

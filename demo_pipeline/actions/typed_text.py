@@ -210,7 +210,7 @@ def check_keyboard_layout(folder: Path) -> list[Problem]:
     several = len(doubtful) > 1
     message = (
         f"{len(doubtful)} typing step{'s' if several else ''}: it is not sure what was typed, as "
-        "meta.locale does not tell which keyboard it was, or half of an emoji is missing; exports "
+        "meta.json does not tell which keyboard it was, or half of an emoji is missing; exports "
         "leave them out"
     )
     remedy = "set actions.keyboard_layout, or record with `actual_char`"

@@ -279,6 +279,21 @@ def layout_of_locale(locale: str) -> str | None:
     return OTHER_PUNCTUATION if language in _OTHER_PUNCTUATION else None
 
 
+# How Windows recorders name keyboards: <language or country>-<arrangement>. The arrangement is
+# `qwerty` also where the name in the registry does not say it, as of German and French ones.
+_TOLD = {"us": "us", "gb": "uk", "de": "de", "de-at": "de", "es": "es", "fr": "fr", "it": "it"}
+_TOLD |= dict.fromkeys(("zh-cn", "zh-tw", "ko"), "us")
+_TOLD |= dict.fromkeys(("nl", "pt", "pt-br", "ja", "de-ch"), OTHER_PUNCTUATION)
+_ARRANGEMENTS = frozenset({"qwerty", "qwertz", "azerty"})
+
+
+def layout_of_keyboard(name: str) -> str:
+    """The same of a keyboard by the name that Windows recorders write into meta.json."""
+    known, _, arrangement = name.casefold().rpartition("-")
+    told = known if arrangement in _ARRANGEMENTS else name.casefold()
+    return _TOLD.get(told, OTHER_LETTERS)
+
+
 @dataclass(frozen=True)
 class Keyboard:
     """The keyboard of a recording.
@@ -305,9 +320,9 @@ def _varying(layout: KeyboardLayout, platform: str) -> frozenset[str]:
     return frozenset().union(*(differing_characters(layout, one, platform) for one in others))
 
 
-def keyboard_of(setting: str, locale: str) -> Keyboard:
-    """The keyboard by `actions.keyboard_layout`, one of `LAYOUTS`; `auto`: by meta.locale."""
-    usual = layout_of_locale(locale) if setting == "auto" else setting
+def keyboard_of(setting: str, usual: str | None) -> Keyboard:
+    """The keyboard by `actions.keyboard_layout`, one of `LAYOUTS`; `auto`: as meta.json says."""
+    usual = usual if setting == "auto" else setting
     for layout in LAYOUTS:
         if usual == layout:
             return Keyboard(layout)

@@ -22,6 +22,7 @@ from demo_pipeline.files.base_model import Document, Number, check
 from demo_pipeline.files.json_files import JsonFileError, decode_text, parse_json
 from demo_pipeline.files.recording_files import META_FILE
 from demo_pipeline.problems import DemonstrationError, Problem, warning
+from demo_pipeline.recording.key_names import layout_of_keyboard, layout_of_locale
 
 STATUSES = ("completed", "in-progress", "aborted", "recording")
 _PLATFORMS = ("windows", "macos", "linux")
@@ -148,6 +149,17 @@ class Meta(_Tolerant):
         return {
             f"{name}_raw": text for name, text in written.items() if isinstance(text, str)
         } | data
+
+    @property
+    def usual_layout(self) -> str | None:
+        """The keyboard as `layout_of_locale` gives it.
+
+        By `keyboard_layout` where a recorder on Windows wrote it; on macOS it always says US.
+        """
+        told = (self.model_extra or {}).get("keyboard_layout")
+        if self.platform == "windows" and told and isinstance(told, str):
+            return layout_of_keyboard(told)
+        return layout_of_locale(self.locale)
 
     def members(self) -> dict[str, Any]:
         """The object in the form of meta.json, with what the recorder wrote."""

@@ -139,7 +139,7 @@ def _log_problems(
             meta.platform if meta else "",
             settings.actions,
             settings.limits.max_actions,
-            locale=meta.locale if meta else "",
+            layout=meta.usual_layout if meta else None,
         )
     except DemonstrationError as error:
         yield from error.problems

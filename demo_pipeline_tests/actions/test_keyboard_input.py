@@ -8,6 +8,7 @@ import pytest
 from demo_pipeline.actions.build_actions import build_actions
 from demo_pipeline.actions.typed_text import check_keyboard_layout, check_known_input
 from demo_pipeline.recording.events import build_events
+from demo_pipeline.recording.key_names import layout_of_locale
 from demo_pipeline.settings import ActionSettings
 from demo_pipeline_tests.actions.streams import (
     Line,
@@ -245,7 +246,8 @@ def built(
 ) -> dict[str, object]:
     (folder / "input_log.jsonl").write_bytes(text_of(lines))
     build_events(folder / "input_log.jsonl", folder)
-    return build_actions(folder, folder, platform, ActionSettings(), locale=locale)
+    usual = layout_of_locale(locale)
+    return build_actions(folder, folder, platform, ActionSettings(), layout=usual)
 
 
 def test_unknown_input_is_a_warning_without_what_was_typed(tmp_path: Path) -> None:

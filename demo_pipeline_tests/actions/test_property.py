@@ -129,7 +129,7 @@ def found_in(log: bytes, platform: str) -> tuple[list[Action], list[str]]:
         folder = Path(scratch)
         (folder / "input_log.jsonl").write_bytes(log)
         build_events(folder / "input_log.jsonl", folder)
-        build_actions(folder, folder, platform, ActionSettings(), locale="en-US")
+        build_actions(folder, folder, platform, ActionSettings(), layout="us")
         problems = [
             *check_line_accounting(folder, folder / "input_log.jsonl"),
             *check_action_tables(folder),

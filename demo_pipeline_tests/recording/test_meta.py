@@ -100,6 +100,26 @@ def test_systems_have_the_names_of_other_programs_too():
     assert [meta.platform for meta in read] == ["macos", "windows", "linux", ""]
 
 
+@pytest.mark.parametrize(
+    ("platform", "locale", "told", "layout"),
+    [
+        ("windows", "en-US", "de-qwerty", "de"),
+        ("windows", "fr-FR", "us-qwerty", "us"),
+        ("windows", "en-US", "fr-azerty", "fr"),
+        ("windows", "en-US", "fr-be", "other letters"),
+        ("windows", "en-US", "us-dvorak", "other letters"),
+        ("windows", "en-US", "pt-br-qwerty", "other punctuation"),
+        ("windows", "en-GB", None, "uk"),
+        ("windows", "en-GB", {"id": "us-qwerty"}, "uk"),
+        ("macos", "fr-FR", "us-qwerty", "fr"),
+    ],
+)
+def test_the_keyboard_is_the_one_that_a_windows_recorder_found(platform, locale, told, layout):
+    known = {"platform": platform, "locale": locale, "keyboard_layout": told}
+    meta, _ = read_meta(json_bytes({"timestamp": "2025-03-04T15:18:16Z"} | known))
+    assert meta.usual_layout == layout
+
+
 def test_an_unknown_status_is_worth_a_warning():
     _, problems = read_meta(f'{{{STAMP}, "status": "paused"}}'.encode())
     assert [(p.code, p.severity) for p in problems] == [("unknown_status", Severity.WARNING)]

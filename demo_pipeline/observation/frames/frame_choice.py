@@ -58,7 +58,8 @@ class FrameChooser:
     """Chooses for a request the latest still frame before the pointer starts towards the target.
 
     When the screen changes after that, the first frame of the last still stretch. When no frame is
-    still, the last candidate as it is. Candidates are the frames from `since` up to the limit.
+    still, the last candidate as it is. Candidates are the frames from `since` up to the limit, of
+    these the ones after a black one.
 
     Attributes:
         request: the request.
@@ -68,9 +69,13 @@ class FrameChooser:
 
     def __init__(self, request: FrameRequest) -> None:
         self.request = request
+        self._changes: list[float] = []
+        self._forget()
+
+    def _forget(self) -> None:
+        """Begin anew: what was shown so far is no candidate."""
         self.candidates: list[float] = []
         self.latest: Frame | None = None
-        self._changes: list[float] = []
         self._best: Frame | None = None
         self._reason = Reason.MISSING
         self._changed_since_best = False
@@ -79,6 +84,9 @@ class FrameChooser:
     def see(self, diff: FrameDiff) -> bool:
         """Take the next frame of the span; return whether much of the screen changed in it."""
         request, frame, difference = self.request, diff.frame, diff.difference
+        if frame.is_black:
+            self._forget()
+            return False
         large = difference is not None and difference.is_large
         if difference is not None and not large and self.needs_only_large_changes(frame):
             self.add(frame, changed=False, large=False)

@@ -50,6 +50,9 @@ class FinalFrame:
         """Take the next frame; frames before the end of the last action are skipped."""
         if not self._start <= diff.frame.time < self._until:
             return
+        if diff.frame.is_black:  # what comes after it is not the last action's doing alone
+            self._until = diff.frame.time
+            return
         difference, pointers = diff.difference, diff.pointers
         changed = difference is None or difference.is_significant(pointers, None)
         small = difference is None or difference.count_away_from(pointers) >= SMALL_CELLS

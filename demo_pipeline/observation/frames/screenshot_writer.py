@@ -190,7 +190,7 @@ class ScreenshotWriter:
             is_due = abs(latest.time - times[max(0, number)]) <= TIME_TOLERANCE_S
             frame = latest if is_due else None
         latest_s = max(request.limit + TIME_TOLERANCE_S, request.press - TIME_TOLERANCE_S)
-        if frame is None or frame.time > latest_s:
+        if frame is None or frame.time > latest_s or frame.is_black:
             return FrameChoice(None, Reason.MISSING)
         return FrameChoice(frame, reason)
 

@@ -36,6 +36,7 @@ from demo_pipeline.recording.video_probe import (
 )
 
 SAMPLE_STEP = 4  # pixels from one luma sample to the next, both ways
+_BLACK_LEVEL = 24  # of 255; black is encoded as 16 or 0, a pointer on a black screen has 100
 HALF = 2  # pixels of which each sample of `Frame.halved` is the mean, both ways
 TIME_TOLERANCE_S = 1e-9  # seconds; less than any PTS unit: rounding of a time
 PLANAR = frozenset({"yuv420p", "yuvj420p", "yuv422p", "yuv444p", "yuvj444p", "nv12", "gray"})
@@ -74,6 +75,11 @@ class Frame:
     def luma(self) -> Luma:
         """(rows, columns) uint8: every 4th row and column of the luma; computed once."""
         return self.samples(SAMPLE_STEP)
+
+    @cached_property
+    def is_black(self) -> bool:
+        """Whether nothing of the screen is shown: recorders black out what people keep private."""
+        return int(self.luma.max()) <= _BLACK_LEVEL
 
     @cached_property
     def halved(self) -> Luma:

@@ -412,6 +412,7 @@ class _IntervalRecord:
     _last: Luma | None = None
     _at_limit: Luma | None = None
     _answer: Cells | None = None
+    is_hidden: bool = False  # in part: a frame was black
 
     @property
     def end(self) -> float:
@@ -518,6 +519,7 @@ class WaitObserver:
             if time <= record.interval.pressed - TOGETHER_S:
                 break
             came_since = arrival > record.interval.since
+            record.is_hidden |= frame.is_black
             record.see(time, luma, last[0], changed, hovered & came_since)
 
     def may_be_wait(self, pause: int) -> bool | None:
@@ -566,8 +568,10 @@ class WaitObserver:
     def _close(self, record: _IntervalRecord) -> None:
         """Learn from an interval; keep it when its pause may have been a wait."""
         changes, interval = record.changes(), record.interval
-        self._restless.add(interval.since, record.late(), changes)
         self._verdicts[interval.pause] = False
+        if record.is_hidden:
+            return
+        self._restless.add(interval.since, record.late(), changes)
         if changes is not None and changes.late and may_be_wait(changes):
             self._verdicts[interval.pause] = True
             # Maps of whole screens are mostly empty: a hundredth of the memory.

@@ -11,6 +11,7 @@ from typing import Any
 from demo_pipeline.exports.cudag.validator import validate_cudag
 
 Change = Callable[[Any], Any]
+NAME = "calendar--mike--20251203_123456"  # of a dataset
 
 
 def read_records(path: Path) -> Iterator[Any]:

@@ -10,21 +10,17 @@ import pytest
 
 from demo_pipeline.exports.cudag.validator import validate_cudag
 from demo_pipeline.problems import errors
-from demo_pipeline.settings import DatasetSettings
-from demo_pipeline_tests.datasets.builders import TABLE, make_trajectory, picture
+from demo_pipeline_tests.datasets.builders import picture
 from demo_pipeline_tests.exports.cudag.editing import (
     Change,
-    copied,
     drop,
     edit_json,
     edit_line,
     edit_test,
     put,
 )
-from demo_pipeline_tests.exports.forms import build_cudag
 from demo_pipeline_tests.places import file_and_line
 
-NAME = "calendar--mike--20251203_123456"
 CALL = (
     '<tool_call>\n{"name": "computer_use", "arguments": {"action": "left_click", '
     '"coordinate": [260, 278]}}\n</tool_call>'
@@ -35,20 +31,6 @@ KEY = (
 )
 TURN = ("conversations", 1, "value")
 Mutation = tuple[Callable[[Path], Any], str, str]
-
-
-@pytest.fixture(scope="module")
-def good(tmp_path_factory):
-    """All actions in train, val, test and held_out; lines 1 to 13 of a split are `TABLE`."""
-    root = tmp_path_factory.mktemp("good")
-    demos = [
-        make_trajectory(root, f"demo_{n}", TABLE, shade=20 * n, instruction=f"Task {n}")
-        for n in range(3)
-    ]
-    demos.append(make_trajectory(root, "drawing", TABLE, shade=90, application="gimp"))
-    chosen = DatasetSettings(held_out_applications=("gimp",))
-    build_cudag(demos, root / NAME, chosen)
-    return root / NAME
 
 
 def line(number: int, change: Change, file: str = "train.jsonl") -> Callable[[Path], Any]:
@@ -83,6 +65,12 @@ def said(number: int, old: str, new: str, message: str) -> Mutation:
 def asked(number: int, change: Change, message: str) -> Mutation:
     """The same of an entry of test.json."""
     return entry(change, number), f"test.json:{number}", message
+
+
+def beside(change: Change, message: str) -> Mutation:
+    """A change of the record of the second entry of test.json, which differs from it then."""
+    file = "test/records.jsonl"
+    return line(2, change, file), f"{file}:2", f"{message} from this entry of test.json"
 
 
 def meta(key: str, value: Any) -> Change:
@@ -163,11 +151,8 @@ def leaked(root: Path) -> None:
 
 RECORDS: list[Mutation] = [
     on(1, drop("id"), "id must be a non-empty string"),
-    on(1, put("id", value=7), "id must be a non-empty string"),
     on(1, put("id", value="a b"), "id must match [A-Za-z0-9_-]+: a b"),
     on(2, drop("image"), "image must be a string"),
-    on(2, put("image", value=[]), "image must be a string"),
-    on(2, put("image", value="sample.png"), "Invalid image path: sample.png"),
     on(
         2,
         put("image", value="/images/a.png"),
@@ -176,7 +161,6 @@ RECORDS: list[Mutation] = [
     on(2, put("image", value="images/a/b.png"), "Image name is not flat: images/a/b.png"),
     on(2, put("image", value="images/nothing.png"), "Image not found: images/nothing.png"),
     on(2, put("image", value="images/a.gif"), "Image must be .png or .jpg:"),
-    on(3, drop("conversations"), "conversations must be an array of exactly"),
     on(3, drop("conversations", 1), "conversations must be an array of"),
     on(3, lambda r: r["conversations"].reverse(), "conversations: the human"),
     on(
@@ -186,19 +170,14 @@ RECORDS: list[Mutation] = [
     ),
     on(1, put(*TURN, value=3), "conversations: the gpt turn must have a"),
     on(1, put(*TURN, value=f"Sure\n{CALL}"), "conversations: the gpt turn"),
-    on(1, put(*TURN, value=f"{CALL}\nDone"), "gpt turn must be <tool_call>"),
-    said(1, "\n</tool_call>", "", "gpt turn must be <tool_call> blocks and"),
     said(1, "computer_use", "browser", "gpt tool call 1: tool call name must"),
     said(1, '"action"', '"speed": 3, "action"', "gpt tool call 1: left_click"),
     said(1, "left_click", "press", "gpt tool call 1: action must be one of"),
     said(1, "278]", "279]", "metadata.real_coords is [260, 278] in RU, but"),
     said(6, "[500, 500]", "[501, 500]", "metadata.end_coords is [500, 500]"),
     on(4, drop("metadata"), "metadata must be an object"),
-    on(4, put("metadata", value=[]), "metadata must be an object"),
     on(4, drop("metadata", "task_type"), "metadata.task_type must be a"),
-    on(4, meta("task_type", 3), "metadata.task_type must be"),
     on(4, drop("metadata", "real_coords"), "metadata.real_coords is missing"),
-    on(4, meta("real_coords", [1.5, 2]), "metadata.real_coords must be [x, y] array"),
     on(4, meta("real_coords", [1, 2, 3]), "metadata.real_coords must be [x, y] array"),
     on(
         4,
@@ -218,13 +197,11 @@ RECORDS: list[Mutation] = [
         meta("image_size", [1280, 720]),
         "metadata.real_coords [1919, 1079] is outside the image [1280, 720]",
     ),
-    on(4, meta("image_size", None), "metadata.image_size"),
     on(
         4,
         meta("has_coordinate", False),
         "metadata.has_coordinate is false, but a tool call has a coordinate",
     ),
-    on(4, meta("has_coordinate", 1), "metadata.has_coordinate"),
     on(
         4,
         meta("end_coords", [3, 4]),
@@ -245,22 +222,12 @@ RECORDS: list[Mutation] = [
         meta("scroll_direction", "north"),
         "metadata.scroll_direction",
     ),
-    on(7, meta("scroll_amount", 0.5), "metadata.scroll_amount"),
     on(7, meta("scroll_amount", -1), "metadata.scroll_amount"),
     on(12, meta("presses", 0), "metadata.presses"),
     on(12, meta("presses", 2), "metadata.presses is 2, but the turn presses its keys 1 times"),
     said(12, KEY, f"{KEY}\n{KEY}", "metadata.presses is 1, but the turn presses its keys 2 times"),
     asked(1, meta("presses", 2), "metadata.presses is 2, but the expected action is not key"),
-    on(8, drop("metadata", "trajectory_id"), "metadata.trajectory_id: Field required"),
     on(8, meta("trajectory_id", ""), "metadata.trajectory_id"),
-    on(8, meta("step_index", "0"), "metadata.step_index"),
-    on(8, meta("application", None), "metadata.application"),
-    on(8, drop("metadata", "reasoning"), "metadata.reasoning: Field required"),
-    on(
-        8,
-        meta("target_bbox", [1, 2, 3]),
-        "metadata.target_bbox",
-    ),
     on(
         8,
         meta("target_bbox", [0, 0, 0, 1001]),
@@ -272,7 +239,6 @@ RECORDS: list[Mutation] = [
 
 TESTS: list[Mutation] = [
     asked(1, drop("test_id"), "test_id must be a non-empty string"),
-    asked(1, put("test_id", value=""), "test_id must be a non-empty string"),
     asked(
         1,
         put("screenshot", value="oos_images/a.png"),
@@ -280,9 +246,7 @@ TESTS: list[Mutation] = [
     ),
     asked(1, put("screenshot", value="images/a.png"), "Image not found: test/images/a.png"),
     asked(1, put("screenshot", value="images/a.jpg"), "Image must be .png: images/a.jpg"),
-    asked(1, drop("prompt"), "prompt must be a non-empty string"),
     asked(1, put("prompt", value=""), "prompt must be a non-empty string"),
-    asked(1, drop("expected_action"), "expected_action must be an object"),
     asked(1, put("expected_action", value="click"), "expected_action must be an"),
     asked(
         1,
@@ -302,20 +266,12 @@ TESTS: list[Mutation] = [
     ),
     asked(
         1,
-        put("expected_action", "arguments", "coordinate", value=[1, 2, 3]),
-        "expected_action: left_click argument coordinate must be [x, y] with integers from 0",
-    ),
-    asked(
-        1,
         put("expected_action", "arguments", "coordinate", value=[1500, 3]),
         "expected_action: left_click argument coordinate must be [x, y] with integers from 0",
     ),
     asked(5, drop("tolerance"), "tolerance must be [tol_x, tol_y] array"),
-    asked(5, put("tolerance", value=[11]), "tolerance must be [tol_x, tol_y]"),
     asked(5, put("tolerance", value=[11, 10]), "tolerance differs from metadata.tolerance"),
     asked(5, drop("metadata"), "metadata must be an object"),
-    asked(5, meta("task_type", []), "metadata.task_type must be"),
-    asked(5, meta("real_coords", "0,0"), "metadata.real_coords must be [x, y] array"),
     asked(
         5,
         meta("real_coords", [20, 0]),
@@ -328,45 +284,15 @@ TESTS: list[Mutation] = [
     ),
     asked(6, drop("metadata", "start_coords"), "metadata.start_coords: Field required"),
     asked(
-        1,
-        meta("start_coords", [1, 2]),
-        "metadata.start_coords",
-    ),
-    asked(
         5,
         put("tolerance", value=[-1, 10]),
         "tolerance must not be negative: no prediction is within it",
     ),
-    (
-        line(2, put("id", value="other"), "test/records.jsonl"),
-        "test/records.jsonl:2",
-        "the id differs from this entry of test.json",
-    ),
-    (
-        line(2, put("image", value="test/images/other.png"), "test/records.jsonl"),
-        "test/records.jsonl:2",
-        "the image differs from this entry of test.json",
-    ),
-    (
-        line(2, put("conversations", 0, "value", value="<image>\nElse"), "test/records.jsonl"),
-        "test/records.jsonl:2",
-        "the human turn differs from this entry of test.json",
-    ),
-    (
-        line(2, put(*TURN, value=CALL), "test/records.jsonl"),
-        "test/records.jsonl:2",
-        "the last tool call differs from this entry of test.json",
-    ),
-    (
-        line(2, put("metadata", "task_type", value="scroll"), "test/records.jsonl"),
-        "test/records.jsonl:2",
-        "the task_type differs from this entry of test.json",
-    ),
-    (
-        line(2, drop("metadata", "application"), "test/records.jsonl"),
-        "test/records.jsonl:2",
-        "metadata.application: Field required",
-    ),
+    beside(put("id", value="other"), "the id differs"),
+    beside(put("image", value="test/images/other.png"), "the image differs"),
+    beside(put("conversations", 0, "value", value="<image>\nElse"), "the human turn differs"),
+    beside(put(*TURN, value=CALL), "the last tool call differs"),
+    beside(put("metadata", "task_type", value="scroll"), "the task_type differs"),
     (
         appended("test/records.jsonl", b"{oops}\n"),
         "test/records.jsonl:15",
@@ -378,7 +304,6 @@ TESTS: list[Mutation] = [
         "has 0 lines for 13 entries of test.json",
     ),
     (swapped("test/test.json"), "test/records.jsonl:1", "the id differs from this entry"),
-    asked(13, lambda _: 3, "record must be a JSON object"),
 ]
 
 CONFIGS: list[Mutation] = [
@@ -447,19 +372,10 @@ IMAGES: list[Mutation] = [
 MUTATIONS = [*RECORDS, *TESTS, *CONFIGS, *FILES, *IMAGES]
 
 
-def test_the_good_dataset_has_no_problem(good):
-    assert validate_cudag(good) == []
-
-
 @pytest.mark.parametrize(("change", "place", "message"), MUTATIONS)
-def test_one_fault_has_its_message_and_location(good, tmp_path, change, place, message):
-    root = copied(good, tmp_path / NAME)
-    change(root)
-    found = errors(validate_cudag(root))
+def test_one_fault_has_its_message_and_location(copy, change, place, message):
+    change(copy)
+    found = errors(validate_cudag(copy))
     messages = [f"{file_and_line(one)}: {one.message}" for one in found]
     assert any(one.startswith(f"{place}: {message}") for one in messages), messages
-    assert all(str(root) not in str(one) for one in found)
-
-
-def test_there_are_more_than_a_hundred_of_them():
-    assert len({(place, message) for _, place, message in MUTATIONS}) > 100
+    assert all(str(copy) not in str(one) for one in found)

@@ -10,42 +10,20 @@ from hypothesis import strategies as st
 
 from demo_pipeline.exports.cudag.validator import validate_cudag
 from demo_pipeline.problems import Severity, errors
-from demo_pipeline.settings import DatasetSettings
-from demo_pipeline_tests.datasets.builders import TABLE, make_trajectory, picture, read_lines
+from demo_pipeline_tests.datasets.builders import picture, read_lines
 from demo_pipeline_tests.exports.cudag.editing import (
-    copied,
+    NAME,
     drop,
     edit_line,
     edit_test,
     problem_lines,
     put,
 )
-from demo_pipeline_tests.exports.forms import build_cudag
 
-NAME = "calendar--mike--20251203_123456"
 ANSWER = (
     '<tool_call>\n{"name": "computer_use", "arguments": {"action": "left_click", '
     '"coordinate": [342, 567]}}\n</tool_call>'
 )
-
-
-@pytest.fixture(scope="module")
-def good(tmp_path_factory):
-    """A dataset of this pipeline with every action and all splits; records 1 to 13 are `TABLE`."""
-    root = tmp_path_factory.mktemp("cudag")
-    demos = [
-        make_trajectory(root, f"demo_{n}", TABLE, shade=20 * n, instruction=f"Task {n}")
-        for n in range(3)
-    ]
-    demos.append(make_trajectory(root, "drawing", TABLE, shade=90, application="gimp"))
-    out = root / NAME
-    build_cudag(demos, out, DatasetSettings(held_out_applications=("gimp",)))
-    return out
-
-
-@pytest.fixture
-def copy(good, tmp_path):
-    return copied(good, tmp_path / NAME)
 
 
 @pytest.fixture

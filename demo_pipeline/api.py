@@ -426,7 +426,7 @@ class NotebookStore:
         """
         self._output(TRAJECTORIES_STAGE, demonstration)
         settings = Settings()
-        uploads = open_uploads(settings.uploads, local_path(settings.cache), settings.limits)
+        uploads = open_uploads(settings.uploads, local_path(settings.cache))
         with _buildable():
             folder = open_shown(self._store, demonstration)[0]
             source = DatasetTrajectory(demonstration, str(folder))

@@ -44,6 +44,7 @@ class Section(BaseModel):
     UNHASHED: ClassVar[frozenset[str]] = frozenset()  # they change no byte of any one output
     # Hashed where they are not their default: without them outputs are what they were before them.
     HASHED_WHEN_SET: ClassVar[frozenset[str]] = frozenset()
+    WERE_SETTINGS: ClassVar[frozenset[str]] = frozenset()  # constants, hashed for the same reason
 
     @field_validator("*")
     @classmethod
@@ -57,6 +58,7 @@ class Section(BaseModel):
         fields = type(self).model_fields
         unset = {n for n in self.HASHED_WHEN_SET if getattr(self, n) == fields[n].default}
         values = self.model_dump(mode="json", exclude={*self.UNHASHED, *unset})
+        values |= {name: getattr(self, name) for name in self.WERE_SETTINGS}
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
@@ -251,33 +253,16 @@ def _in_data(name: str, description: str) -> Any:
 class RecordingSettings(Section):
     """What a recording may look like; larger ones are refused before they cost memory and time."""
 
-    max_video_pixels: int = Field(
-        7680 * 4320, gt=0, description="pixels; larger frames are refused"
-    )
-    max_video_seconds: float = Field(
-        6 * 3600, gt=0, description="seconds; longer videos are refused"
-    )
-
-
-class LimitSettings(Section):
-    """What one demonstration may cost; more is quarantined."""
-
-    max_meta_bytes: ClassVar[int] = 4 * 2**20  # recorders write a few kB
-    min_video_side: ClassVar[int] = 64  # pixels; less shows no screen to work on
-
-    max_log_bytes: ClassVar[int] = 4 * 2**30  # recorders write 10 MB a minute
-    max_video_bytes: ClassVar[int] = 32 * 2**30  # 6 hours of 12 Mbit/s
-
-    max_actions: int = Field(10_000, gt=0, description="each costs 22 ms and 70 kB (measured)")
-    max_log_lines: int = Field(5_000_000, gt=0, description="a 125 Hz mouse, 6 hours: 2.7 million")
-
-
-DEFAULT_LIMITS = LimitSettings()
+    WERE_SETTINGS: ClassVar[frozenset[str]] = frozenset({"max_video_pixels", "max_video_seconds"})
+    max_video_pixels: ClassVar[int] = 7680 * 4320
+    max_video_seconds: ClassVar[float] = 6 * 3600.0
 
 
 class ActionSettings(Section):
     """How raw input becomes actions (Event Processing of Training Gym recordings)."""
 
+    WERE_SETTINGS: ClassVar[frozenset[str]] = frozenset({"split_typing_at_pauses"})
+    split_typing_at_pauses: ClassVar[bool] = False
     click_max_ms: ClassVar[int] = 500  # a longer press in one place is flagged long
     multi_click_ms: ClassVar[int] = 500  # between presses; the default of Windows and GTK
     scroll_gap_ms: ClassVar[int] = 1000  # a longer gap starts a new scroll
@@ -285,7 +270,6 @@ class ActionSettings(Section):
     # (tapping is faster, seeing and deciding takes about as long).
     key_run_gap_ms: ClassVar[int] = 400
     pointer_rest_ms: ClassVar[int] = 300  # a rest this long ends a pointer movement
-    typing_pause_ms: ClassVar[int] = 2000  # between keys, for `split_typing_at_pauses`
     duplicate_window_ms: ClassVar[int] = 3  # between copies by a recorder's hooks
     macos_pixels_per_notch: ClassVar[int] = 100  # that macOS logs per wheel notch
     drag_path_points: ClassVar[int] = 64  # of a drag's path that are kept, at most
@@ -294,7 +278,6 @@ class ActionSettings(Section):
     pause_ms: int = Field(
         2000, gt=0, description="ms; no input but idle moves for this long is a pause"
     )
-    split_typing_at_pauses: bool = Field(False, description="a pause starts a new `type` action")
     stop_shortcut: tuple[str, ...] = Field(
         (), description="keys that stop the recorder, left out at the end; empty: none"
     )
@@ -441,8 +424,6 @@ class Settings(BaseSettings):
     store: str = _in_data("store", "a path or an s3:// URL; everything built")
     osworld_tasks: str = _in_data("osworld", "a folder of task files; may be missing")
     cache: str = _in_data(".cache", "a folder for downloads; may be removed")
-    recording: RecordingSettings = RecordingSettings()
-    limits: LimitSettings = LimitSettings()
     actions: ActionSettings = ActionSettings()
     observation: ObservationSettings = ObservationSettings()
     screenshots: ScreenshotSettings = ScreenshotSettings()

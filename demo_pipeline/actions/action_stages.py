@@ -12,10 +12,9 @@ from demo_pipeline.stage import Check, Stage, Summary, built_again, joined
 
 def _run_actions(inputs: RecordingInputs, out: Path) -> Summary:
     """The actions and the event accounting."""
-    meta, settings = inputs.recording.parsed_meta(), inputs.settings
-    folder, most = inputs.folders["events"], settings.limits.max_actions
-    known = (meta.platform, settings.actions, most)
-    return actions.build_actions(folder, out, *known, layout=meta.usual_layout)
+    meta, settings = inputs.recording.parsed_meta(), inputs.settings.actions
+    folder = inputs.folders["events"]
+    return actions.build_actions(folder, out, meta.platform, settings, layout=meta.usual_layout)
 
 
 def _check_tables(inputs: RecordingInputs, out: Path) -> list[Problem]:

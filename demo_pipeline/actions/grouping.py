@@ -215,9 +215,7 @@ class _Grouper:
     def _continues(self, gesture: Gesture) -> bool:
         last = self._open[-1]
         if last.kind in _TYPING:
-            paused = gesture.start - last.start > self._settings.typing_pause_ms
-            split = paused and self._settings.split_typing_at_pauses
-            return gesture.kind in _TYPING and not split
+            return gesture.kind in _TYPING
         if last.kind is GestureKind.CLICK:
             return is_multi_click(self._open, gesture, self._settings)
         if last.kind is not gesture.kind:

@@ -1,7 +1,6 @@
 """The files that make up a recording: their names, and how large they may be."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from demo_pipeline.problems import Problem
 
@@ -12,15 +11,15 @@ RECORDING_FILES = (LOG_FILE, META_FILE, VIDEO_FILE)
 SOURCE_FILE = "source.json"  # of an imported recording: what it was made from
 # Written by newer recorders and by what receives their uploads; nothing is read from them.
 OTHER_FILES = ("checksums.json", "input_log_meta.json", "manifest.json", "sft.json", SOURCE_FILE)
+MAX_BYTES = {
+    LOG_FILE: 4 * 2**30,  # recorders write 10 MB a minute
+    META_FILE: 4 * 2**20,  # recorders write a few kB
+    VIDEO_FILE: 32 * 2**30,  # 6 hours of 12 Mbit/s
+}
 
 
-def oversized_files(sizes: Mapping[str, int], limits: Any) -> list[Problem]:
-    """A problem for each file, by its name and bytes, that is larger than the limits allow."""
-    most = {
-        LOG_FILE: limits.max_log_bytes,
-        META_FILE: limits.max_meta_bytes,
-        VIDEO_FILE: limits.max_video_bytes,
-    }
+def oversized_files(sizes: Mapping[str, int]) -> list[Problem]:
+    """A problem for each file, by its name and bytes, that is larger than `MAX_BYTES`."""
     return [
         Problem(
             "file_too_large",
@@ -28,6 +27,6 @@ def oversized_files(sizes: Mapping[str, int], limits: Any) -> list[Problem]:
             f"has {sizes[name]} bytes, and more than {limit} are not accepted",
             remedy="upload the file that the recorder wrote",
         )
-        for name, limit in most.items()
+        for name, limit in MAX_BYTES.items()
         if sizes.get(name, 0) > limit
     ]

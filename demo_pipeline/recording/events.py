@@ -51,7 +51,6 @@ from demo_pipeline.recording.input_log import (
     public_event_name,
     time_unit_problems,
 )
-from demo_pipeline.settings import DEFAULT_LIMITS
 
 EVENTS_FILE = "events.parquet"
 REJECTED_FILE = "rejected.parquet"
@@ -65,6 +64,7 @@ EVENT_SCHEMAS = {
 DEFECT_REMEDY = "this is a bug in the pipeline: report it with the id of the demonstration"
 _MAX_SUMMARY_MESSAGES = 5
 _MAX_REPORTED_LINES = 100
+_MAX_LINES = 5_000_000  # a 125 Hz mouse, 6 hours: 2.7 million
 _LOG = logging.getLogger(__package__)
 _event_row, _rejected_row, _scan_row = (
     attrgetter(*schema.names) for schema in (EVENTS_SCHEMA, REJECTED_SCHEMA, SCANS_SCHEMA)
@@ -74,7 +74,6 @@ _event_row, _rejected_row, _scan_row = (
 def build_events(
     log: Path,
     out: Path,
-    max_lines: int = DEFAULT_LIMITS.max_log_lines,
     *,
     recorded_at: datetime | None = None,
     film_s: float | None = None,
@@ -86,7 +85,7 @@ def build_events(
     film as well, `film_s`, a clock that was set forward is noticed.
 
     Raises:
-        DemonstrationError: it has more than `max_lines` lines.
+        DemonstrationError: it has more than `_MAX_LINES` lines.
     """
     event_counts, reasons, messages = Counter[str](), Counter[str](), list[str]()
     scale = _time_scale(log, recorded_at)
@@ -99,8 +98,8 @@ def build_events(
         TableWriter(out / SCANS_FILE, SCANS_SCHEMA) as scans,
     ):
         for number, item in enumerate(moved_events(parse_log(stream, scale), steps), 1):
-            if number > max_lines:
-                raise too_many("lines", number, max_lines, "max_log_lines")
+            if number > _MAX_LINES:
+                raise too_many("lines", number, _MAX_LINES)
             if isinstance(item, Rejected):
                 reasons[item.code] += 1
                 if rejected.rows < _MAX_REPORTED_LINES:
@@ -162,14 +161,13 @@ def _time_scale(log: Path, recorded_at: datetime | None = None) -> TimeScale:
         return find_time_scale(stream, recorded_at)
 
 
-def too_many(what: str, line: int, limit: int, setting: str) -> DemonstrationError:
+def too_many(what: str, line: int, limit: int) -> DemonstrationError:
     """Why a log is refused that is longer than one demonstration's.
 
     Args:
         what: is counted.
         line: 1-based number of the first line beyond the limit.
         limit: the most of them.
-        setting: of `LimitSettings`.
     """
     return DemonstrationError(
         Problem(
@@ -177,8 +175,7 @@ def too_many(what: str, line: int, limit: int, setting: str) -> DemonstrationErr
             LOG_FILE,
             f"has more than {limit} {what}",
             line=line,
-            remedy="upload the demonstration in parts, or the log that the recorder wrote; if it "
-            f"is right, raise the setting limits.{setting}",
+            remedy="upload the demonstration in parts, or the log that the recorder wrote",
         )
     )
 

@@ -28,7 +28,6 @@ from demo_pipeline.files.system_errors import raise_system_trouble
 from demo_pipeline.problems import DemonstrationError, Problem, warning
 from demo_pipeline.recording.meta import Meta, read_meta
 from demo_pipeline.recording.video_probe import VideoProbe, describe_video, probe_video
-from demo_pipeline.settings import DEFAULT_LIMITS, LimitSettings, RecordingSettings
 
 MANIFEST_FILE = "manifest.json"
 _REBUILD = "process this demonstration again, from the uploaded files on"
@@ -74,19 +73,12 @@ class RecordingManifest(BaseModel):
         return self.parsed_meta().timestamp.astimezone(UTC)
 
 
-def build_manifest(
-    folder: Path,
-    demonstration: str,
-    out: Path,
-    settings: RecordingSettings,
-    *,
-    limits: LimitSettings = DEFAULT_LIMITS,
-) -> dict[str, Any]:
+def build_manifest(folder: Path, demonstration: str, out: Path) -> dict[str, Any]:
     """Examine `folder`, write manifest.json into `out` and return a summary.
 
     Raises `DemonstrationError` with all problems of the three files.
     """
-    manifest = examine(folder, demonstration, settings, limits=limits)
+    manifest = examine(folder, demonstration)
     dump_json(out / MANIFEST_FILE, manifest)
     video = manifest.video
     return {
@@ -101,18 +93,12 @@ def build_manifest(
     }
 
 
-def examine(
-    folder: Path,
-    demonstration: str,
-    settings: RecordingSettings,
-    *,
-    limits: LimitSettings = DEFAULT_LIMITS,
-) -> RecordingManifest:
+def examine(folder: Path, demonstration: str) -> RecordingManifest:
     """Read, hash and probe the three files; their sizes are checked before anything is read.
 
     Raises `DemonstrationError` with all problems of the three files.
     """
-    problems = _unusable_files(folder, limits)
+    problems = _unusable_files(folder)
     usable = {META_FILE, VIDEO_FILE} - {problem.file for problem in problems}
     meta = probe = None
     try:
@@ -122,7 +108,7 @@ def examine(
         problems.extend(error.problems)
     try:
         if VIDEO_FILE in usable:
-            probe = probe_video(folder / VIDEO_FILE, settings, limits.min_video_side)
+            probe = probe_video(folder / VIDEO_FILE)
     except DemonstrationError as error:
         problems.extend(error.problems)
     log = folder / LOG_FILE
@@ -145,7 +131,7 @@ def examine(
     )
 
 
-def _unusable_files(folder: Path, limits: LimitSettings) -> list[Problem]:
+def _unusable_files(folder: Path) -> list[Problem]:
     """A problem for each of the three files that is missing or too large."""
     missing, sizes = [], {}
     for file in RECORDING_FILES:
@@ -155,7 +141,7 @@ def _unusable_files(folder: Path, limits: LimitSettings) -> list[Problem]:
         message = "is not a regular file" if (folder / file).exists() else "is missing"
         remedy = f"upload {file} to the folder of the other files"
         missing.append(Problem("missing_file", file, message, remedy=remedy))
-    return missing + oversized_files(sizes, limits)
+    return missing + oversized_files(sizes)
 
 
 def _other_files(folder: Path) -> Iterator[FileFingerprint]:

@@ -11,6 +11,7 @@ from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.recording import events, manifest
 from demo_pipeline.recording.input_log import EVENTS_SCHEMA
 from demo_pipeline.recording.manifest import RecordingManifest
+from demo_pipeline.settings import RecordingSettings
 from demo_pipeline.stage import Check, Inputs, Need, Stage, Summary, built_again, joined
 
 
@@ -45,9 +46,7 @@ class RecordingInputs(Inputs):
 
 def _run_raw_recordings(inputs: RecordingInputs, out: Path) -> Summary:
     """The manifest; for downloads also the files."""
-    upload, settings = inputs.upload, inputs.settings
-    known = (upload, inputs.demonstration, out, settings.recording)
-    summary = manifest.build_manifest(*known, limits=settings.limits)
+    summary = manifest.build_manifest(inputs.upload, inputs.demonstration, out)
     if inputs.downloaded:
         manifest.keep_files(inputs.upload, out)
     return summary
@@ -61,10 +60,9 @@ def _verify_files(inputs: RecordingInputs, out: Path) -> list[Problem]:
 
 def _run_events(inputs: RecordingInputs, out: Path) -> Summary:
     """The event tables. Raises `DemonstrationError` for a log without input or of another day."""
-    settings, recorded_at = inputs.settings, inputs.recording.recorded_at
-    log, most = inputs.file(LOG_FILE), settings.limits.max_log_lines
+    log, recorded_at = inputs.file(LOG_FILE), inputs.recording.recorded_at
     film_s = inputs.recording.video.last_pts_s
-    summary = events.build_events(log, out, most, recorded_at=recorded_at, film_s=film_s)
+    summary = events.build_events(log, out, recorded_at=recorded_at, film_s=film_s)
     problems = [
         *events.require_events(summary),
         *events.check_recording_time(out, recorded_at),
@@ -82,7 +80,7 @@ RAW_RECORDINGS_STAGE: Stage[RecordingInputs] = Stage(
     kinds=frozenset({"json", "video"}),
     code_version="4",
     inputs=(),
-    section=lambda settings: settings.recording,
+    section=lambda _: RecordingSettings(),
     build=_run_raw_recordings,
     checks=(
         Check(
@@ -110,7 +108,7 @@ EVENTS_STAGE: Stage[RecordingInputs] = Stage(
     kinds=frozenset({"parquet"}),
     code_version="8",
     inputs=("raw_recordings",),
-    section=lambda settings: settings.recording,
+    section=lambda _: RecordingSettings(),
     build=_run_events,
     checks=(
         Check(

@@ -21,7 +21,9 @@ from demo_pipeline.problems import DemonstrationError, Problem, Severity, warnin
 from demo_pipeline.settings import RecordingSettings
 
 _ROUNDING_PTS = 1  # PTS units: a constant frame interval is rounded to the time base
-_MAX_PIXELS = RecordingSettings().max_video_pixels
+_MAX_PIXELS = RecordingSettings.max_video_pixels
+_MIN_SIDE = 64  # pixels; less shows no screen to work on
+_MAX_SECONDS = RecordingSettings.max_video_seconds
 # First bytes → demuxer; any other file is read as MP4 or MOV, which have no fixed first bytes.
 _CONTAINERS = {b"\x1a\x45\xdf\xa3": "matroska", b"FLV\x01": "flv"}
 _RE_RECORD = "upload the recording again; if this does not help, record the demonstration again"
@@ -135,24 +137,21 @@ def read_packets(path: Path) -> VideoPackets:
     return VideoPackets(pts, key_pts[key_pts <= pts[-1]], time_base, hidden)
 
 
-def probe_video(
-    path: Path, settings: RecordingSettings, min_side: int = 1
-) -> tuple[VideoProbe, list[Problem]]:
+def probe_video(path: Path) -> tuple[VideoProbe, list[Problem]]:
     """Probe `path`: read all packets, decode the first frame and the last group of frames.
 
     Returns the probe and warnings. Raises `DemonstrationError` if no frame can be decoded, a frame
-    has another size than the first, or the video exceeds the limits of the settings; `min_side` is
-    in pixels.
+    has another size than the first, or the video is too long, or its frames too large or small.
     """
     with open_video(path) as (_, stream):
         size = (stream.codec_context.width, stream.codec_context.height)
         declared = stream.frames
-    _check_size(*size, settings, min_side)
+    _check_size(*size)
     packets = read_packets(path)
     times = packets.times
-    if times[-1] - times[0] > settings.max_video_seconds:
-        raise _unreadable(f"is longer than {settings.max_video_seconds:g} s")
-    first, problems = _decode_ends(path, packets, settings, min_side)
+    if times[-1] - times[0] > _MAX_SECONDS:
+        raise _unreadable(f"is longer than {_MAX_SECONDS:g} s")
+    first, problems = _decode_ends(path, packets)
     contained = len(packets.pts) + packets.hidden
     if declared and declared != contained:
         message = f"declares {declared} frames, contains {contained}"
@@ -188,11 +187,9 @@ def _described(path: Path, packets: VideoPackets, first: Any) -> VideoProbe:
     )
 
 
-def _decode_ends(
-    path: Path, packets: VideoPackets, settings: RecordingSettings, min_side: int
-) -> tuple[Any, list[Problem]]:
+def _decode_ends(path: Path, packets: VideoPackets) -> tuple[Any, list[Problem]]:
     """The first frame, and a warning if the last group cannot be decoded to its end."""
-    with open_video(path, settings.max_video_pixels) as (container, stream):
+    with open_video(path) as (container, stream):
         try:
             first = next(iter(container.decode(stream)), None)
         except av.error.FFmpegError as error:
@@ -201,7 +198,7 @@ def _decode_ends(
             raise _unreadable(f"the first frame cannot be decoded: {_reason(error)}") from None
         if first is None:
             raise _unreadable("the first frame cannot be decoded")
-        _check_size(first.width, first.height, settings, min_side)
+        _check_size(first.width, first.height)
     reached = _last_decoded(path, packets, (first.width, first.height))
     if reached == packets.pts[-1]:
         return first, []
@@ -267,11 +264,11 @@ def _number(packets: VideoPackets, pts: int | None) -> int:
     return int(np.searchsorted(packets.pts, pts)) if pts is not None else 0
 
 
-def _check_size(width: int, height: int, settings: RecordingSettings, min_side: int) -> None:
-    if width * height > settings.max_video_pixels or min(width, height) < max(min_side, 1):
+def _check_size(width: int, height: int) -> None:
+    if width * height > _MAX_PIXELS or min(width, height) < _MIN_SIDE:
         raise _unreadable(
             f"frames of {width}×{height} pixels are not accepted: at most "  # noqa: RUF001
-            f"{settings.max_video_pixels} pixels, and no side below {min_side}"
+            f"{_MAX_PIXELS} pixels, and no side below {_MIN_SIDE}"
         )
 
 

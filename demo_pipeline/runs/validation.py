@@ -19,7 +19,7 @@ from demo_pipeline.exports.dataset_stages import INDEX_FORMAT, QUESTS_FORMAT
 from demo_pipeline.files.base_model import limited
 from demo_pipeline.files.image_files import decoding_images
 from demo_pipeline.files.json_files import JsonFileError, parse_json
-from demo_pipeline.files.recording_files import LOG_FILE, META_FILE, RECORDING_FILES
+from demo_pipeline.files.recording_files import LOG_FILE, MAX_BYTES, META_FILE, RECORDING_FILES
 from demo_pipeline.observation.trees.scans import scan_problems
 from demo_pipeline.osworld.task_text import assignment_of
 from demo_pipeline.problems import DemonstrationError, Problem, Severity
@@ -45,19 +45,19 @@ def validate_recording(path: Path, settings: Settings) -> list[Problem]:
     """
     problems: list[Problem] = []
     try:
-        manifest = examine(path, path.name, settings.recording, limits=settings.limits)
+        manifest = examine(path, path.name)
         problems += (Problem.from_dict(found, demonstration="") for found in manifest.warnings)
         problems += _film_warnings(manifest.parsed_meta(), manifest.video)
     except DemonstrationError as error:
         problems += error.problems
     meta, file = None, path / META_FILE  # that of a recording whose other files are bad is read
-    if file.is_file() and file.stat().st_size <= settings.limits.max_meta_bytes:
+    if file.is_file() and file.stat().st_size <= MAX_BYTES[META_FILE]:
         with suppress(DemonstrationError):  # reported above
             meta = read_meta(file.read_bytes())[0]
     if meta is not None:
         problems += _meta_problems(meta)
     log = path / LOG_FILE
-    if log.is_file() and 0 < log.stat().st_size <= settings.limits.max_log_bytes:
+    if log.is_file() and 0 < log.stat().st_size <= MAX_BYTES[LOG_FILE]:
         with tempfile.TemporaryDirectory() as scratch:
             problems += _log_problems(log, meta, Path(scratch), settings)
     return [replace(problem, demonstration="") for problem in problems]
@@ -113,9 +113,8 @@ def _log_problems(
     tables.mkdir()
     actions.mkdir()
     try:
-        summary = events.build_events(
-            log, tables, settings.limits.max_log_lines, recorded_at=meta.timestamp if meta else None
-        )
+        recorded_at = meta.timestamp if meta else None
+        summary = events.build_events(log, tables, recorded_at=recorded_at)
     except DemonstrationError as error:
         yield from error.problems
         return
@@ -138,7 +137,6 @@ def _log_problems(
             actions,
             meta.platform if meta else "",
             settings.actions,
-            settings.limits.max_actions,
             layout=meta.usual_layout if meta else None,
         )
     except DemonstrationError as error:

@@ -37,7 +37,7 @@ class Workspace:
     def open(cls, settings: Settings) -> "Workspace":
         """Open the roots. Raises `StorageError` for a root of a kind that is not supported."""
         cache = local_path(settings.cache)
-        uploads = open_uploads(settings.uploads, cache, settings.limits)
+        uploads = open_uploads(settings.uploads, cache)
         store = open_store(settings.store, cache)
         uploads.is_stored = lambda key: store.published(f"recordings/{key}") is not None
         return cls(settings, uploads, store, local_path(settings.osworld_tasks))

@@ -17,10 +17,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from demo_pipeline.files.atomic_write import combined_digest, file_digest
-from demo_pipeline.files.recording_files import OTHER_FILES, RECORDING_FILES, oversized_files
+from demo_pipeline.files.recording_files import (
+    LOG_FILE,
+    MAX_BYTES,
+    OTHER_FILES,
+    RECORDING_FILES,
+    oversized_files,
+)
 from demo_pipeline.files.system_errors import raise_system_trouble
 from demo_pipeline.problems import DemonstrationError, Problem
-from demo_pipeline.settings import DEFAULT_LIMITS, LimitSettings
 from demo_pipeline.store.bucket import Bucket, Objects
 from demo_pipeline.store.errors import ObjectChangedError, StorageError
 from demo_pipeline.store.folder import Folder, ObjectInfo
@@ -49,7 +54,6 @@ class Uploads:
         objects: the root as keys and bytes.
         cache: a local folder for downloads, created when needed; None: the system's temporary
             folder.
-        limits: larger files are not read.
 
     Attributes:
         objects: for code that only lists.
@@ -58,10 +62,8 @@ class Uploads:
         copies: whether `open` downloads, so that the first stage keeps a copy of the files.
     """
 
-    def __init__(
-        self, objects: Objects, cache: Path | None = None, limits: LimitSettings = DEFAULT_LIMITS
-    ) -> None:
-        self.objects, self.url, self._limits = objects, objects.url, limits
+    def __init__(self, objects: Objects, cache: Path | None = None) -> None:
+        self.objects, self.url = objects, objects.url
         self.copies = isinstance(objects, Bucket)
         self.is_stored: Callable[[str], bool] = lambda _: False
         self._cache = Folder(cache or _default_cache())
@@ -136,7 +138,7 @@ class Uploads:
         if files is None:
             raise DemonstrationError(_missing(demonstration))
         sizes = {name: info.size for name, info in files.items()}
-        problems = [*self._refused(demonstration)] or oversized_files(sizes, self._limits)
+        problems = [*self._refused(demonstration)] or oversized_files(sizes)
         if problems:
             raise DemonstrationError([replace(p, demonstration=demonstration) for p in problems])
         folder = Path(self.objects.url, demonstration)
@@ -190,7 +192,7 @@ class Uploads:
         for name, info in files.items():
             if name in RECORDING_FILES:
                 self._fetch(demonstration, info, folder / name)
-            elif info.size <= self._limits.max_log_bytes:
+            elif info.size <= MAX_BYTES[LOG_FILE]:
                 # Discovery requests no run when one of these changes, so that costs nothing.
                 with suppress(DemonstrationError):
                     self._fetch(demonstration, info, folder / name)
@@ -218,9 +220,7 @@ class Uploads:
             yield folder
 
 
-def open_uploads(
-    url: str, cache: Path | None = None, limits: LimitSettings = DEFAULT_LIMITS
-) -> Uploads:
+def open_uploads(url: str, cache: Path | None = None) -> Uploads:
     """The uploads under a path, a `file://` or an `s3://` URL; see `Uploads`. Nothing is read yet.
 
     Raises:
@@ -228,7 +228,7 @@ def open_uploads(
     """
     place = (cache or _default_cache()) / "uploads"
     objects = Bucket(url, place) if is_bucket(url) else Folder(local_path(url))
-    return Uploads(objects, place, limits)
+    return Uploads(objects, place)
 
 
 def _default_cache() -> Path:

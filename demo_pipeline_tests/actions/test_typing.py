@@ -71,6 +71,7 @@ TEXTS: list[tuple[str, list[Line | list[Line]], list[str]]] = [
         [tap(0, C), tap(200, "ShiftLeft"), tap(400, O)],
         ["type co"],
     ),
+    ("a pause does not split", [tap(0, C), tap(2001, O), tap(4001, U)], ["type cou"]),
     ("Windows names", [typed(0, "A", "One", "Plus", "FullStop", "Hash")], ["type a1=.#"]),
     ("keypad", [typed(0, "Kp7", "KpPlus", "KpDecimal")], ["type 7+."]),
 ]  # fmt: skip
@@ -79,12 +80,6 @@ TEXTS: list[tuple[str, list[Line | list[Line]], list[str]]] = [
 @pytest.mark.parametrize(("lines", "expected"), [t[1:] for t in TEXTS], ids=[t[0] for t in TEXTS])
 def test_typing(lines: list[Line | list[Line]], expected: list[str]) -> None:
     assert summaries(*lines) == expected
-
-
-def test_a_pause_splits_typing_only_with_the_setting() -> None:
-    lines = [tap(0, C), tap(2001, O), tap(4001, U)]
-    assert summaries(*lines) == ["type cou"]
-    assert summaries(*lines, split_typing_at_pauses=True, pause_ms=60_000) == ["type c", "type ou"]
 
 
 def test_typing_includes_all_its_key_events() -> None:
@@ -172,7 +167,7 @@ def test_on_macos_two_distant_events_of_caps_lock_are_two_taps(hold: int, expect
 def test_caps_lock_switched_on_for_nothing_inverts_nothing_later() -> None:
     later = [down(2000, "CapsLock"), typed(2100, C, O), up(2400, "CapsLock"), tap(2500, U)]
     lines = [tap(0, "CapsLock", hold=900), tap(1000, C), *later]
-    assert summaries(*lines, platform="macos", split_typing_at_pauses=False) == ["type cCOu"]
+    assert summaries(*lines, platform="macos") == ["type cCOu"]
 
 
 def test_elsewhere_a_long_press_of_caps_lock_is_one_tap() -> None:

@@ -11,7 +11,6 @@ from demo_pipeline.importers.source_keys import pynput_key, virtual_key
 from demo_pipeline.importers.source_recording import wheel
 from demo_pipeline.recording.key_names import lookup
 from demo_pipeline.recording.manifest import examine
-from demo_pipeline.settings import RecordingSettings
 from demo_pipeline_tests.importers import source_forms
 from demo_pipeline_tests.importers.conftest import Import, run_import
 from demo_pipeline_tests.importers.source_forms import began, film_times, log_of
@@ -56,8 +55,8 @@ def test_a_recording_is_the_same_from_every_tool(
     for one, other in zip(mine, theirs, strict=True):
         assert one[1:] == other[1:]
         assert abs(one[0] - other[0]) <= 1  # rounded twice
-    manifest = examine(imported, imported.name, RecordingSettings())
-    before = examine(form, form.name, RecordingSettings())
+    manifest = examine(imported, imported.name)
+    before = examine(form, form.name)
     assert manifest.video.frames == before.video.frames
     assert manifest.video.last_pts_s == pytest.approx(before.video.last_pts_s, abs=0.002)
     meta = manifest.parsed_meta()
@@ -122,8 +121,8 @@ def test_segments_of_crowd_cast_follow_each_other(
 ) -> None:
     imported = bring(source_forms.crowd_cast(form, tmp_path / "source"), "--task", "Tick the box")
     lines = log_of(imported)
-    manifest = examine(imported, imported.name, RecordingSettings())
-    before = examine(form, form.name, RecordingSettings())
+    manifest = examine(imported, imported.name)
+    before = examine(form, form.name)
     assert manifest.video.frames == 2 * before.video.frames
     assert manifest.video.last_pts_s == pytest.approx(60 + before.video.last_pts_s, abs=0.002)
     presses = [line for line in lines if line["event"] == "mousedown"]

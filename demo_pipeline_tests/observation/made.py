@@ -55,7 +55,7 @@ def take_to_screenshots(folder: Path, out: Path) -> None:
     for stage in stages:
         stage.mkdir(parents=True)
     recordings, events, actions, screenshots = stages
-    build_manifest(folder, folder.name, recordings, settings.recording)
+    build_manifest(folder, folder.name, recordings)
     manifest = read_manifest(recordings)
     log, video = folder / "input_log.jsonl", folder / "recording.mp4"
     recorded_at, film_s = manifest.recorded_at, manifest.video.last_pts_s

@@ -14,7 +14,7 @@ from demo_pipeline.actions.action_tables import read_actions
 from demo_pipeline.actions.build_actions import build_actions, check_event_accounting
 from demo_pipeline.recording.events import build_events, read_events, read_scans
 from demo_pipeline.recording.manifest import build_manifest, read_manifest
-from demo_pipeline.settings import ActionSettings, RecordingSettings
+from demo_pipeline.settings import ActionSettings
 
 SAMPLE = Path(__file__).resolve().parents[2] / "data" / "samples" / "20260105_090000"
 
@@ -235,7 +235,7 @@ def test_the_metadata_is_read_with_its_comments(tmp_path: Path) -> None:
     upload, out = Path(shutil.copytree(SAMPLE, tmp_path / "upload")), tmp_path / "out"
     out.mkdir()
     (upload / "meta.json").write_text(META)
-    build_manifest(upload, "20250304_151816", out, RecordingSettings())
+    build_manifest(upload, "20250304_151816", out)
     manifest = read_manifest(out)
     assert [warning["code"] for warning in manifest.warnings] == ["json_comments"]
     meta = manifest.parsed_meta()
@@ -251,5 +251,5 @@ def test_the_metadata_without_comments_is_read_without_a_warning(tmp_path: Path)
     upload, out = Path(shutil.copytree(SAMPLE, tmp_path / "upload")), tmp_path / "out"
     out.mkdir()
     (upload / "meta.json").write_text(re.sub(r" // .*", "", META))
-    summary = build_manifest(upload, "20250304_151816", out, RecordingSettings())
+    summary = build_manifest(upload, "20250304_151816", out)
     assert summary["warnings"] == []

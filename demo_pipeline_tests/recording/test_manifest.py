@@ -11,7 +11,6 @@ import pytest
 from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.problems import DemonstrationError
 from demo_pipeline.recording.manifest import build_manifest, read_manifest, verified_file
-from demo_pipeline.settings import RecordingSettings
 
 RECORDINGS = Path(__file__).resolve().parents[2] / "data" / "samples"
 SAMPLE = "20260105_090000"
@@ -29,7 +28,7 @@ def out(tmp_path: Path) -> Path:
 
 
 def build(upload: Path, out: Path, name: str = SAMPLE) -> dict[str, Any]:
-    return build_manifest(upload, name, out, RecordingSettings())
+    return build_manifest(upload, name, out)
 
 
 def problems_of(upload: Path, out: Path) -> list[tuple[str, str]]:

@@ -9,12 +9,11 @@ import pytest
 
 from demo_pipeline.observation.frames.video_reader import RecordedVideo, Span
 from demo_pipeline.problems import DemonstrationError, Severity
+from demo_pipeline.recording import video_probe
 from demo_pipeline.recording.video_probe import open_video, probe_video, read_packets
-from demo_pipeline.settings import RecordingSettings
 from demo_pipeline_tests.simulator.video import TICKS, VideoOptions, encode
 
-SIZE = (64, 48)
-PLAIN = RecordingSettings()
+SIZE = (96, 64)
 
 
 def film(
@@ -37,9 +36,9 @@ def mp4(tmp_path: Path) -> Path:
     return film(tmp_path / "recording.mp4", even(30))
 
 
-def failure(path: Path, chosen: RecordingSettings = PLAIN) -> str:
+def failure(path: Path) -> str:
     with pytest.raises(DemonstrationError) as caught:
-        probe_video(path, chosen)
+        probe_video(path)
     [problem] = caught.value.problems
     assert (problem.code, problem.file) == ("video_unreadable", "recording.mp4")
     assert problem.remedy
@@ -48,9 +47,9 @@ def failure(path: Path, chosen: RecordingSettings = PLAIN) -> str:
 
 
 def test_a_constant_rate(mp4: Path) -> None:
-    probe, problems = probe_video(mp4, PLAIN)
+    probe, problems = probe_video(mp4)
     assert problems == []
-    assert (probe.codec, probe.width, probe.height) == ("h264", 64, 48)
+    assert (probe.codec, probe.width, probe.height) == ("h264", 96, 64)
     assert (probe.frames, probe.declared_frames, probe.key_frames) == (30, 30, 3)
     assert [probe.first_pts_s, probe.last_pts_s] == pytest.approx([0.0, 2.9])
     assert (probe.variable_rate, probe.mean_fps) == (False, 10.0)
@@ -61,7 +60,7 @@ def test_a_constant_rate(mp4: Path) -> None:
 def test_a_variable_rate(tmp_path: Path) -> None:
     pts = [0, 9000, 12_000, 40_000, 41_000, 80_000]
     path = film(tmp_path / "recording.mp4", pts)
-    probe, problems = probe_video(path, PLAIN)
+    probe, problems = probe_video(path)
     assert problems == []
     assert (probe.variable_rate, probe.frames) == (True, 6)
     assert read_packets(path).pts.tolist() == pts
@@ -75,17 +74,17 @@ def test_frames_are_in_the_order_they_are_shown(tmp_path: Path) -> None:
     assert np.all(np.diff(packets.pts) > 0)
     assert np.allclose(np.diff(packets.times), 0.1)
     assert set(packets.key_pts) <= set(packets.pts)
-    assert probe_video(path, PLAIN)[1] == []
+    assert probe_video(path)[1] == []
 
 
 def test_a_video_that_begins_late(tmp_path: Path) -> None:
     path = film(tmp_path / "recording.mp4", even(5, first=90_000))
-    assert probe_video(path, PLAIN)[0].frames == 5
+    assert probe_video(path)[0].frames == 5
     assert np.allclose(np.diff(read_packets(path).times), 0.1)
 
 
 def test_a_single_frame(tmp_path: Path) -> None:
-    probe, problems = probe_video(film(tmp_path / "recording.mp4", [0]), PLAIN)
+    probe, problems = probe_video(film(tmp_path / "recording.mp4", [0]))
     assert (probe.frames, probe.mean_fps, probe.variable_rate) == (1, 0.0, False)
     assert problems == []
 
@@ -113,7 +112,7 @@ def test_a_film_is_opened_whatever_its_container_is_called(
             frame.pts, frame.time_base = number, Fraction(1, 10)
             film.mux(stream.encode(frame))
         film.mux(stream.encode())
-    probe, problems = probe_video(path, PLAIN)
+    probe, problems = probe_video(path)
     assert (problems, probe.frames, probe.pixel_format) == ([], 24, pixels)
     video = RecordedVideo(path, read_packets(path))
     assert np.allclose(np.diff(video.times), 0.1)
@@ -157,7 +156,7 @@ def test_a_video_without_its_end_has_a_warning(mp4: Path, tmp_path: Path) -> Non
     whole = faststart(mp4, tmp_path / "whole.mp4")
     cut = tmp_path / "recording.mp4"
     cut.write_bytes(whole.read_bytes()[: whole.stat().st_size * 2 // 3])
-    probe, problems = probe_video(cut, PLAIN)
+    probe, problems = probe_video(cut)
     assert 0 < probe.frames < 30
     assert probe.declared_frames == 30
     missing = [problem for problem in problems if problem.code == "frames_missing"]
@@ -170,7 +169,7 @@ def test_a_video_with_damaged_last_frames_has_a_warning(mp4: Path, tmp_path: Pat
     at = len(whole) * 9 // 10
     bad = tmp_path / "recording.mp4"
     bad.write_bytes(whole[:at] + bytes(len(whole) - at))
-    probe, problems = probe_video(bad, PLAIN)
+    probe, problems = probe_video(bad)
     assert probe.frames == 30
     assert [problem.code for problem in problems] == ["video_damaged"]
     assert problems[0].frame is not None
@@ -208,10 +207,19 @@ def test_an_unsupported_codec(mp4: Path) -> None:
     assert "codec" in failure(mp4)
 
 
-def test_limits(mp4: Path) -> None:
-    assert "are not accepted" in failure(mp4, RecordingSettings(max_video_pixels=64 * 48 - 1))
-    assert failure(mp4, RecordingSettings(max_video_seconds=2)) == "is longer than 2 s"
-    probe_video(mp4, RecordingSettings(max_video_pixels=64 * 48, max_video_seconds=3))
+@pytest.mark.parametrize(
+    ("limit", "value", "said"),
+    [
+        ("_MAX_PIXELS", 96 * 64 - 1, "are not accepted"),
+        ("_MIN_SIDE", 65, "are not accepted"),
+        ("_MAX_SECONDS", 2, "is longer than 2 s"),
+    ],
+)
+def test_limits(
+    mp4: Path, monkeypatch: pytest.MonkeyPatch, limit: str, value: int, said: str
+) -> None:
+    monkeypatch.setattr(video_probe, limit, value)
+    assert said in failure(mp4)
 
 
 def test_one_thread_decodes(mp4: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from demo_pipeline.problems import DemonstrationError, Severity, errors
+from demo_pipeline.recording import events
 from demo_pipeline.runs.validation import (
     FORMATS,
     recognise,
@@ -222,9 +223,11 @@ class TestRecordings:
         [problem] = errors(validate_recording(folder, Settings()))
         assert [one.code for one in caught.value.problems] == [problem.code]
 
-    def test_a_log_with_too_many_lines_is_refused(self, good: Path) -> None:
-        limits = Settings().limits.model_copy(update={"max_log_lines": 5})
-        [problem] = validate_recording(good, Settings(limits=limits))
+    def test_a_log_with_too_many_lines_is_refused(
+        self, good: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(events, "_MAX_LINES", 5)
+        [problem] = validate_recording(good, Settings())
         assert problem.code == "log_too_long"
 
     def test_a_missing_log_and_a_bad_meta_are_both_reported(self, good: Path) -> None:

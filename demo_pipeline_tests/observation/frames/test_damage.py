@@ -12,7 +12,6 @@ from demo_pipeline.observation.frames.screenshots import check_frames_present
 from demo_pipeline.observation.frames.video_reader import Span, decode_spans, rgb_of
 from demo_pipeline.recording.manifest import read_manifest
 from demo_pipeline.recording.video_probe import probe_video, read_packets
-from demo_pipeline.settings import RecordingSettings
 from demo_pipeline_tests.observation import films
 from demo_pipeline_tests.observation.films import Rule, Shown, every_frame
 from demo_pipeline_tests.observation.made import Observed, cut_video, observe
@@ -193,7 +192,7 @@ def test_a_truncated_film(whole: Observed, share: float, tmp_path: Path) -> None
     (problem,) = check_frames_present(seen.out / "screenshots")
     assert problem.message.startswith(f"{len(lost)} actions")
     assert ", ".join(map(str, lost)) in problem.message
-    _, warnings = probe_video(seen.folder / "recording.mp4", RecordingSettings())
+    _, warnings = probe_video(seen.folder / "recording.mp4")
     manifest = read_manifest(seen.out / "recordings")
     held, promised = manifest.video.frames, len(whole.truth.frames)
     assert warnings

@@ -107,6 +107,11 @@ def is_absolute(form: str, settings: DatasetSettings) -> bool:
     return form == "messages" and settings.coordinates == "absolute"
 
 
+def is_native(form: str) -> bool:
+    """Whether a form is asked with the screen's own pictures, where there are any, as trained."""
+    return form == "messages"
+
+
 def _calls_form(
     form: str,
     decoder: Callable[[WheelUnits, int | None], AnswerDecoder],

@@ -97,7 +97,7 @@ def data_url(picture: Path) -> str:
 
 # Pictures of a folder of requests: trajectory and place.
 _OWN_PICTURE = re.compile(
-    r"[A-Za-z0-9][A-Za-z0-9._-]*_(steps_[0-9]{3,}_screenshot|final_screenshot)\.png"
+    r"[A-Za-z0-9][A-Za-z0-9._-]*_(steps_[0-9]{3,}_screenshot|final_screenshot)(_native)?\.png"
 )
 
 

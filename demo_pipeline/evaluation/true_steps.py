@@ -21,6 +21,7 @@ from demo_pipeline.exports.answers import Answer, AnsweredAction, ForeignAction,
 from demo_pipeline.exports.assemble import ExportSummary, each_row
 from demo_pipeline.exports.cudag.records import DRAFT_EXCLUSIONS, RecordDraft, record_drafts
 from demo_pipeline.exports.form import Excluded, Source, question
+from demo_pipeline.exports.native_pictures import natively
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.provenance import ProvenanceRow
 
@@ -112,11 +113,12 @@ def each_true_step(
     receive: Callable[[StepRecord], None],
     *,
     absolute: bool = False,
+    native: bool = False,
 ) -> ExportSummary:
     """Call `receive` with every step of the splits, by trajectory id and step.
 
     They are the steps that the messages export and the CUDAG dataset hold. One trajectory is in
-    memory at a time. `absolute`: see `record_drafts`.
+    memory at a time. `absolute`: see `record_drafts`; `native`: with the screen's own pictures.
     """
 
     def take(_candidate: Candidate, split: Split, record: StepRecord) -> str:
@@ -125,11 +127,15 @@ def each_true_step(
         receive(record)
         return ""
 
+    def records(candidate: Candidate) -> tuple[Mapping[str, int], Iterator[StepRecord]]:
+        loaded = load_corrected(candidate.source)
+        made_of = Source(candidate, loaded.trajectory, loaded.rows, settings)
+        task = plan.splits.members[candidate.source.id]
+        return _records(natively(made_of) if native else made_of, task, absolute=absolute)
+
     tally = each_row(
         plan,
-        lambda candidate: _records(
-            candidate, settings, plan.splits.members[candidate.source.id], absolute=absolute
-        ),
+        records,
         lambda record: question(record.draft.prompt, record.draft.screenshot),
         take,
     )
@@ -137,12 +143,10 @@ def each_true_step(
 
 
 def _records(
-    candidate: Candidate, settings: DatasetSettings, task: str, *, absolute: bool
+    made_of: Source, task: str, *, absolute: bool
 ) -> tuple[Mapping[str, int], Iterator[StepRecord]]:
     """A record of every step that the exports of steps write, and what is left out by reason."""
-    loaded = load_corrected(candidate.source)
-    trajectory, rows = loaded.trajectory, loaded.rows
-    made_of = Source(candidate, trajectory, rows, settings)
+    candidate, trajectory, rows = made_of.candidate, made_of.trajectory, made_of.rows
     steps = {step.index: step for step in trajectory.steps}
     excluded, found = Counter[str](), list[StepRecord]()
     for draft in record_drafts(made_of, absolute=absolute):

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, Validat
 from demo_pipeline.datasets.placement import splits_fingerprint
 from demo_pipeline.datasets.selection import CORRECTIONS_FILE, NOTES_FILE
 from demo_pipeline.datasets.splits import Split, plan_export
-from demo_pipeline.evaluation.answer_forms import ANSWER_FORMS, is_absolute
+from demo_pipeline.evaluation.answer_forms import ANSWER_FORMS, is_absolute, is_native
 from demo_pipeline.evaluation.predictions import read_predictions
 from demo_pipeline.evaluation.requests import (
     batch_request,
@@ -166,7 +166,8 @@ def _write_lines(
         settings = workspace.settings.datasets
         plan = plan_export(committed.trajectories, settings)
         absolute = is_absolute(asked.form, settings)
-        each_true_step(plan, settings, asked.splits, add, absolute=absolute)
+        native = is_native(asked.form)
+        each_true_step(plan, settings, asked.splits, add, absolute=absolute, native=native)
         if not written:
             raise _no_step(asked)
     return written
@@ -217,7 +218,8 @@ def score_file(
             keep = stack.enter_context(table).append_row
 
         def each_step(add: Callable[[TrueStep], None]) -> None:
-            each_true_step(plan, settings, asked.splits, lambda record: add(record.step))
+            take = lambda record: add(record.step)  # noqa: E731
+            each_true_step(plan, settings, asked.splits, take, native=is_native(asked.form))
 
         report = score_steps(each_step, asked.presets, decode, answers, keep=keep, seed=asked.seed)
     if out is not None:

@@ -10,6 +10,12 @@ import pytest
 
 from demo_pipeline.privacy.redaction_stage import REDACTIONS
 from demo_pipeline.runs.datasets import run_dataset_stage
+from demo_pipeline.runs.evaluations import (
+    Evaluation,
+    score_file,
+    write_evaluation_requests,
+    write_right_answers,
+)
 from demo_pipeline.runs.stages import DATASET_STAGE_BY_NAME
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import DatasetSettings, PrivacySettings, ScreenshotSettings
@@ -102,6 +108,21 @@ def test_trained_in_its_own_size(tmp_path: Path, size: tuple[int, int]) -> None:
         assert (tiny in grounded, tiny in without) == (True, False)
         left, top, right, bottom = grounded[tiny]["box"]
         assert (right - left + 1, bottom - top + 1) == (12, 12)
+
+
+def test_a_model_is_asked_with_what_it_was_trained_on(tmp_path: Path) -> None:
+    write(tmp_path / "uploads" / "demo", Screen(1280, 720), STORY)
+    workspace, asked = _built(tmp_path, **NATIVE), Evaluation(split="any", presets=("strict",))
+    out, answers = tmp_path / "requests.jsonl", tmp_path / "answers.jsonl"
+    options: dict[str, Any] = {"model": "m", "system": None, "images": "path"}
+    assert write_evaluation_requests(workspace, out, asked, **options) == len(TARGETS) + 1
+    shown = sorted((tmp_path / "requests_images").iterdir())
+    pictures_of = [cv2.imread(str(path), cv2.IMREAD_COLOR) for path in shown]
+    assert {one.shape[1::-1] for one in pictures_of if one is not None} == {(1280, 720)}
+    write_right_answers(workspace, answers, asked)
+    assert score_file(workspace, answers, asked).row("strict")["score"] == 1.0
+    write_evaluation_requests(workspace, out, asked, **options)  # in place of the first ones
+    assert sorted((tmp_path / "requests_images").iterdir()) == shown
 
 
 def test_what_is_covered_has_no_other_picture(tmp_path: Path) -> None:

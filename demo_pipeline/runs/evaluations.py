@@ -257,7 +257,7 @@ def _no_step(asked: Evaluation) -> EvaluationError:
 EVALUATIONS_FOLDER, EVALUATION_OUTPUT = "evaluations", "evaluation_scores"
 PREDICTIONS_FILE, EVALUATION_FILE = "predictions.jsonl", "evaluation.json"
 FAILURES_FILE = "failures.jpg"
-EVALUATION_CODE_VERSION = "3"
+EVALUATION_CODE_VERSION = "4"
 COVERAGE, PRIVATE = "coverage", "private"
 
 

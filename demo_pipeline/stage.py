@@ -1,7 +1,8 @@
 """What a stage is: its inputs, its build function, its checks, and how people see it.
 
-Belongs here: types only. Each stage is declared once, in the package of its subject, and listed in
-`runs/stages.py`. Stages of a demonstration and of a dataset differ in what their inputs are.
+Belongs here: types, and how a build notes what it wrote. Each stage is declared once, in the
+package of its subject, and listed in `runs/stages.py`. Stages of a demonstration and of a dataset
+differ in what their inputs are.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -12,7 +13,8 @@ from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
-from demo_pipeline.files.comparison import differing_build
+from demo_pipeline.files.atomic_write import FileDigest, read_digest
+from demo_pipeline.files.comparison import differing_files, files_below
 from demo_pipeline.problems import Problem
 from demo_pipeline.settings import Section, Settings
 
@@ -20,6 +22,26 @@ Summary = Mapping[str, Any]
 RECORDS = "records"  # the demonstration stage that datasets are built from
 DATASETS_JOB, DEMONSTRATION_JOB = "build_datasets", "process_demonstration"
 PROCESS_MANY = "process_many"
+
+
+@dataclass(slots=True)
+class Written:
+    """The files that a build has written, for the checks of it.
+
+    Attributes:
+        files: path below the output → its digest, or the picture that it is a link to; an empty
+            text until all files are written.
+        folders: below the output, whose files are all among these, and the output itself.
+    """
+
+    files: dict[str, FileDigest | str] = field(default_factory=dict)
+    folders: set[str] = field(default_factory=lambda: {""})
+
+    def note_files(self, out: Path) -> None:
+        """Note every file that is not a link to a picture; called when all are written."""
+        others = (name for name, _ in files_below(out, self.folders))
+        unread = {*others, *(name for name, known in self.files.items() if not known)}
+        self.files |= {name: read_digest(out / name) for name in unread}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,11 +53,13 @@ class Inputs:
         folders: input → folder with its content: stages of a demonstration by their names, datasets
             by their outputs, as far as they were built.
         source: the value of `SourceInput`, for a stage that reads what no stage wrote.
+        written: what the build has written, which it notes for the checks.
     """
 
     settings: Settings
     folders: Mapping[str, Path] = field(default_factory=dict)
     source: Any = None
+    written: Written = field(default_factory=Written)
 
 
 @dataclass(frozen=True)
@@ -81,15 +105,24 @@ class Check(Generic[AnyInputs]):
         }
 
 
-def built_again(
-    build: Callable[[AnyInputs, Path], object],
+def noting(
+    build: Callable[[AnyInputs, Path], Summary],
+) -> Callable[[AnyInputs, Path], Summary]:
+    """The same build, which notes at its end what it wrote, for a check `as_written`."""
+
+    def noted(inputs: AnyInputs, out: Path) -> Summary:
+        summary = build(inputs, out)
+        inputs.written.note_files(out)
+        return summary
+
+    return noted
+
+
+def as_written(
     verify: Callable[[AnyInputs, Path], Sequence[Problem]] = lambda _, _out: (),
 ) -> Callable[[AnyInputs, Path], Sequence[Problem]]:
-    """The function of a check: `verify`, and that the build once more writes the same files."""
-    return lambda inputs, out: [
-        *verify(inputs, out),
-        *differing_build(out, lambda again: build(inputs, again)),
-    ]
+    """The function of a check: every file is as the build left it, and then `verify`."""
+    return lambda inputs, out: differing_files(out, inputs.written.files) or verify(inputs, out)
 
 
 def joined(

@@ -26,7 +26,7 @@ from demo_pipeline.recording.recording_stages import RecordingInputs
 from demo_pipeline.review.decisions import Decision, Subject
 from demo_pipeline.review.review_store import REVIEWS, subject_of
 from demo_pipeline.settings import PrivacySettings
-from demo_pipeline.stage import Check, SourceInput, Stage, Summary, built_again
+from demo_pipeline.stage import Check, SourceInput, Stage, Summary, as_written, noting
 from demo_pipeline.store.store import Store
 from demo_pipeline.store.versions import Version
 
@@ -112,13 +112,13 @@ ANNOTATIONS_STAGE: Stage[RecordingInputs] = Stage(
     code_version="3",
     inputs=(_TRAJECTORIES, REDACTIONS),
     source=_said,
-    build=_run,
+    build=noting(_run),
     checks=(
         Check(
             "annotations_table",
             "The table has its declared columns and values, and one annotation of each kind "
             "counts for a step or the whole.",
-            built_again(_run, _check),
+            as_written(_check),
             compared=("annotations",),
         ),
     ),

@@ -8,29 +8,23 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 
 from demo_pipeline.datasets.index import ExportState
 from demo_pipeline.datasets.selection import counted_provenance
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.datasets.sql_views import View
-from demo_pipeline.files.atomic_write import FileDigest, read_digest
-from demo_pipeline.files.comparison import files_below
 from demo_pipeline.problems import Problem
-from demo_pipeline.stage import Inputs
+from demo_pipeline.stage import Inputs, Written
 from demo_pipeline.store.versions import Version, VersionName
 from demo_pipeline.trajectories.provenance import Provenance
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 
 
 @dataclass(slots=True)
-class WrittenDataset:
-    """What a build has written, for the checks of it.
+class WrittenDataset(Written):
+    """The files of a dataset, and what else its checks ask.
 
     Attributes:
-        files: path below the dataset → its digest, or the picture that it is a link to; an empty
-            text until all files are written.
-        folders: below the dataset, whose files are all among these, and the dataset itself.
         ids: of the records, each with how often it was written.
         splits: of the trajectories that took part.
         rows: trajectory, step, application, kind of action and split of each, for the card.
@@ -38,19 +32,11 @@ class WrittenDataset:
         longest: tokens of the longest chat, estimated; 0: there is none.
     """
 
-    files: dict[str, FileDigest | str] = field(default_factory=dict)
-    folders: set[str] = field(default_factory=lambda: {""})
     ids: Counter[str] = field(default_factory=Counter)
     splits: Mapping[str, Split] = field(default_factory=dict)
     rows: list[tuple[str, int, str, str, str]] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     longest: int = 0
-
-    def note_files(self, out: Path) -> None:
-        """Note every file that is not a link to a picture; called when all are written."""
-        others = (name for name, _ in files_below(out, self.folders))
-        unread = {*others, *(name for name, known in self.files.items() if not known)}
-        self.files |= {name: read_digest(out / name) for name in unread}
 
 
 @dataclass(frozen=True)
@@ -97,7 +83,6 @@ class DatasetInputs(Inputs):
         published: the stage's published outputs by name, for a stage with several.
         code_version: of the stage.
         exports: the state of every training export, for a stage that follows them.
-        written: what the build has written, which it notes for the checks.
     """
 
     committed: CommittedTrajectories = field(default_factory=CommittedTrajectories)

@@ -35,7 +35,15 @@ from demo_pipeline.files.json_files import dump_json
 from demo_pipeline.files.parquet import write_rows
 from demo_pipeline.problems import Problem
 from demo_pipeline.settings import DatasetSettings
-from demo_pipeline.stage import Check, Stage, Summary, TrainingExport, ValidatedFormat, built_again
+from demo_pipeline.stage import (
+    Check,
+    Stage,
+    Summary,
+    TrainingExport,
+    ValidatedFormat,
+    as_written,
+    noting,
+)
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 
 _SYSTEMS = {"windows": "Windows", "macos": "Darwin", "linux": "Ubuntu"}
@@ -263,12 +271,12 @@ _STAGE: Stage[DatasetInputs] = Stage(
     kinds=frozenset({"json"}),
     code_version="21",
     section=lambda settings: settings.datasets,
-    build=_run,
+    build=noting(_run),
     checks=(
         Check(
             "agentnetbench_files",
             "Every task has its keys, pictures, true actions and boxes.",
-            built_again(_run, lambda _, out: validate_agentnetbench(out)),
+            as_written(lambda _, out: validate_agentnetbench(out)),
             compared=("records",),
         ),
     ),

@@ -27,7 +27,6 @@ from demo_pipeline.exports.cards import describe_form, describe_index
 from demo_pipeline.exports.form import Form
 from demo_pipeline.exports.record_checks import validate_form, validate_form_file
 from demo_pipeline.files.atomic_write import link_or_copy
-from demo_pipeline.files.comparison import differing_files
 from demo_pipeline.files.json_files import dump_json, load_json
 from demo_pipeline.osworld.task import examine_task_file
 from demo_pipeline.osworld.task_files import is_task_folder, validate_task_folder
@@ -41,7 +40,8 @@ from demo_pipeline.stage import (
     Summary,
     TrainingExport,
     ValidatedFormat,
-    built_again,
+    as_written,
+    noting,
 )
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 
@@ -57,7 +57,6 @@ def export_of(form: Form) -> TrainingExport[DatasetInputs]:
         summary = build_form(form, committed.trajectories, out, settings, written)
         made_of = (written, committed.provenance)
         describe_form(form, out, settings, made_of, summary, privacy=committed.privacy)
-        written.note_files(out)
         return {**summary.as_dict(), BY_TRAJECTORY: summary.by_trajectory}
 
     def compare(inputs: DatasetInputs, out: Path) -> Sequence[Problem]:
@@ -77,7 +76,7 @@ def export_of(form: Form) -> TrainingExport[DatasetInputs]:
         kinds=form.kinds,
         code_version=form.code_version,
         section=lambda settings: settings.datasets,
-        build=build,
+        build=noting(build),
         checks=(*form.checks, Check(form.check, _COMPARED, compare, compared=compared)),
     )
     return TrainingExport(
@@ -108,7 +107,6 @@ def _run_index(inputs: DatasetInputs, out: Path) -> Summary:
         if (success := judged_success(source)) is not None:
             _write_judged(source, out / "trajectories" / source.id, success=success)
     describe_index(out, settings, inputs.committed.privacy)
-    inputs.written.note_files(out)
     return summary
 
 
@@ -125,8 +123,8 @@ def _write_judged(source: DatasetTrajectory, out: Path, *, success: bool) -> Non
 
 
 def _verify_index(inputs: DatasetInputs, out: Path) -> list[Problem]:
-    """How it differs from what was written, and each link that leads to no trajectory it read."""
-    broken = (
+    """Each link that leads to no trajectory that it read."""
+    return [
         Problem(
             "broken_link",
             f"trajectories/{source.id}",
@@ -136,8 +134,7 @@ def _verify_index(inputs: DatasetInputs, out: Path) -> list[Problem]:
         for source in inputs.committed.trajectories
         if judged_success(source) is None
         and not _is_same_folder(f"{out}/trajectories/{source.id}", source.folder)
-    )
-    return [*broken, *differing_files(out, inputs.written.files)]
+    ]
 
 
 def _is_same_folder(link: str, folder: str) -> bool:
@@ -159,12 +156,12 @@ QUESTS_STAGE: Stage[DatasetInputs] = Stage(
     kinds=frozenset({"json"}),
     code_version="17",
     section=lambda settings: settings.datasets,
-    build=_run_quests,
+    build=noting(_run_quests),
     checks=(
         Check(
             "quest_files",
             "Every quest is a valid, listed OSWorld task file whose evaluator is null.",
-            built_again(_run_quests, lambda _, out: quest_files.check_quests(out)),
+            as_written(lambda _, out: quest_files.check_quests(out)),
             compared=("tasks",),
         ),
     ),
@@ -192,12 +189,12 @@ INDEX_STAGE: Stage[DatasetInputs] = Stage(
     source=lambda workspace: SourceInput(
         None, {"limits of trajectories": workspace.settings.trajectories.fingerprint()}
     ),
-    build=_run_index,
+    build=noting(_run_index),
     checks=(
         Check(
             "desktopd_dataset",
             "Index, metadata and tables are what the trajectories give; its links lead to them.",
-            _verify_index,
+            as_written(_verify_index),
             compared=("trajectories", "steps"),
         ),
         Check(

@@ -19,14 +19,13 @@ from demo_pipeline.actions.action_tables import POINTER_TYPES
 from demo_pipeline.datasets.dataset_inputs import DatasetInputs
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.datasets.sql_views import create_views, quoted, views_sql
-from demo_pipeline.files.comparison import differing_files
 from demo_pipeline.files.json_files import dump_json, json_bytes, load_json
 from demo_pipeline.files.parquet import read_schema, rows_table
 from demo_pipeline.files.shown_text import replace_surrogates
 from demo_pipeline.problems import Problem
 from demo_pipeline.review.signals import DEMONSTRATION_SIGNALS, STEP_SIGNALS
 from demo_pipeline.review.triage import TRIAGE_STAGE
-from demo_pipeline.stage import Check, SourceInput, Stage, Summary
+from demo_pipeline.stage import Check, SourceInput, Stage, Summary, as_written, noting
 from demo_pipeline.store.bucket import in_parallel
 from demo_pipeline.store.errors import MissingOutput
 from demo_pipeline.store.store import Store
@@ -299,7 +298,6 @@ def run_statistics(inputs: DatasetInputs, out: Path) -> Summary:
         tables = {**statistics(sql, names), "doubt": inputs.source}
     dump_json(out / STATISTICS_FILE, tables)
     (out / VIEWS_FILE).write_text(views_sql(inputs.views), encoding="utf-8")
-    inputs.written.note_files(out)
     counts = ("steps", "demonstrations")
     signals = {
         row["signal"]: {name: row[name] for name in counts if row[name] is not None}
@@ -331,11 +329,10 @@ def count_doubt(store: Store) -> SourceInput:
     return SourceInput(rows, {TRIAGE_STAGE.folder: digest})
 
 
-def verify_agreement(inputs: DatasetInputs, out: Path) -> list[Problem]:
-    """Where the datasets contradict each other, or the tables contradict them."""
+def verify_agreement(inputs: DatasetInputs, _out: Path) -> list[Problem]:
+    """Where the datasets contradict each other."""
     with _opened(inputs) as (sql, names):
-        found = disagreements(sql, names)
-    return [*found, *differing_files(out, inputs.written.files)]
+        return disagreements(sql, names)
 
 
 def read_statistics(folder: Path) -> Tables:
@@ -369,12 +366,12 @@ STATISTICS_STAGE: Stage[DatasetInputs] = Stage(
     code_version="20",
     inputs=("trajectory_index", "sft_samples", "messages_dataset"),
     source=lambda workspace: count_doubt(workspace.store),
-    build=run_statistics,
+    build=noting(run_statistics),
     checks=(
         Check(
             "datasets_agree",
             "The index, the SFT samples and the messages have the same steps and splits.",
-            verify_agreement,
+            as_written(verify_agreement),
             blocking=False,
             compared=("trajectories", "steps"),
         ),

@@ -7,6 +7,7 @@ square of 28 is a token. Texts are estimated without a tokenizer.
 import math
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
 from demo_pipeline.desktopd.models import Pixel
 
@@ -47,6 +48,7 @@ def text_tokens(text: str) -> int:
     return sum(map(_tokens, _PIECE.findall(text)))
 
 
+@lru_cache(maxsize=8192)  # the words of one screen repeat
 def _tokens(piece: str) -> int:
     if piece.isspace():
         return int(piece != " ")  # a space belongs to the word after it

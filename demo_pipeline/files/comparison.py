@@ -6,10 +6,9 @@ Belongs here: problems that name the file, never what is in it.
 import filecmp
 import logging
 import os
-from collections.abc import Callable, Collection, Container, Iterator, Mapping
+from collections.abc import Collection, Container, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from demo_pipeline.files.atomic_write import FileDigest, read_digest
 from demo_pipeline.files.system_errors import raise_system_trouble
@@ -72,14 +71,6 @@ def silence() -> Iterator[None]:
         yield
     finally:
         _PACKAGE_LOG.setLevel(level)
-
-
-def differing_build(folder: Path, build: Callable[[Path], object]) -> list[Problem]:
-    """How the files of a folder differ from those that a build writes into an empty one."""
-    with TemporaryDirectory(dir=folder.parent) as made:
-        with silence():
-            build(Path(made))
-        return differing_files(folder, {name: Path(made, name) for name, _ in files_below(made)})
 
 
 def _is_same(path: str, identity: tuple[int, int], expected: Expected) -> bool:

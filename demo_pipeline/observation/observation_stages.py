@@ -9,7 +9,30 @@ from demo_pipeline.observation.frames.screenshots import FRAMES_SCHEMA
 from demo_pipeline.observation.trees import ui_trees
 from demo_pipeline.observation.trees.ui_trees import UI_TREES_SCHEMA
 from demo_pipeline.recording.recording_stages import RecordingInputs
-from demo_pipeline.stage import Check, Need, SourceInput, Stage, Summary, built_again, joined
+from demo_pipeline.stage import (
+    Check,
+    Need,
+    SourceInput,
+    Stage,
+    Summary,
+    as_written,
+    joined,
+    noting,
+)
+
+
+def _run_screenshots(inputs: RecordingInputs, out: Path) -> Summary:
+    """The picture of each action."""
+    return screenshots.build_screenshots(
+        inputs.file(LOG_FILE),
+        inputs.file(VIDEO_FILE),
+        inputs.recording,
+        inputs.folders["events"],
+        inputs.folders["actions"],
+        out,
+        inputs.settings.observation,
+        native=bool(inputs.source),
+    )
 
 
 def _run_ui_trees(inputs: RecordingInputs, out: Path) -> Summary:
@@ -41,23 +64,17 @@ SCREENSHOTS_STAGE: Stage[RecordingInputs] = Stage(
     code_version="25",
     inputs=("raw_recordings", "events", "actions"),
     section=lambda settings: settings.observation,
-    build=lambda inputs, out: screenshots.build_screenshots(
-        inputs.file(LOG_FILE),
-        inputs.file(VIDEO_FILE),
-        inputs.recording,
-        inputs.folders["events"],
-        inputs.folders["actions"],
-        out,
-        inputs.settings.observation,
-        native=bool(inputs.source),
-    ),
+    build=noting(_run_screenshots),
     source=_native,
     checks=(
         Check(
             "pictures_schema",
-            "There is one row per action, and every screenshot is the PNG that was written for it.",
-            lambda inputs, out: screenshots.check_pictures(
-                out, inputs.folders["actions"], inputs.upload / VIDEO_FILE
+            "There is one row per action, and every screenshot is a PNG of the canvas's size; all "
+            "files are as they were written.",
+            as_written(
+                lambda inputs, out: screenshots.check_screenshot_files(
+                    out, inputs.folders["actions"]
+                )
             ),
             compared=("pictures",),
         ),
@@ -87,15 +104,12 @@ UI_TREES_STAGE: Stage[RecordingInputs] = Stage(
     code_version="17",
     inputs=("raw_recordings", "events", "actions", "screenshots"),
     section=lambda settings: settings.observation,
-    build=_run_ui_trees,
+    build=noting(_run_ui_trees),
     checks=(
         Check(
             "trees_schema",
-            "There is one tree per action; each fits OSWorld-Desktopd and is what its scan gives.",
-            built_again(
-                _run_ui_trees,
-                lambda inputs, out: ui_trees.check_trees(out, inputs.folders["actions"]),
-            ),
+            "There is one tree per action; each fits OSWorld-Desktopd and is as it was written.",
+            as_written(lambda inputs, out: ui_trees.check_trees(out, inputs.folders["actions"])),
             compared=("trees", "nodes"),
         ),
         Check(

@@ -41,6 +41,10 @@ _PEM = re.compile(
     re.DOTALL,
 )
 _PEM_END = re.compile(r"\A.*?(?<![A-Z])END[A-Z0-9 ]*PRIVATE ?KEY[-\u2014]*", re.DOTALL)
+# What each of the patterns above needs at least; of a screen's texts few have it.
+_SIGN = re.compile(
+    r"@|%40|&#64;|:[0-9A-Fa-f]{0,4}:|[A-Z]{2}\d{2}|\d\.\d{1,3}\.\d|PRIVATE|\d(?:\D{0,3}\d){6}"
+)
 _OF_NAMES = f"{ascii_letters}{digits}._+-"
 _READ_LETTER = re.compile(r"\S|(?<![.@_])\s(?![.@_])")  # not a space that a reader saw at a dot
 
@@ -84,7 +88,7 @@ class Detectors:
         """The private parts of a text in order, without overlap."""
         patterns = (
             PrivateSpan(*place, kind, detector, confidence)
-            for kind, detector, confidence, places in _PATTERNS
+            for kind, detector, confidence, places in (_PATTERNS if _SIGN.search(text) else ())
             for place in places(text, self.region)
         )
         return self.without_overlap([*patterns, *_tokens(text), *_listed(text, self.settings)])
@@ -239,6 +243,8 @@ def _word_expression(word: str) -> re.Pattern[str]:
 
 
 def _listed(text: str, settings: PrivacySettings) -> Iterator[PrivateSpan]:
+    if not settings.words and not settings.expressions:
+        return
     listed: dict[PrivacyKind, Iterable[re.Pattern[str]]] = {
         "word": map(_word_expression, settings.words),
         "expression": map(re.compile, settings.expressions),

@@ -196,14 +196,21 @@ def _written(secret: str, *, bounded: bool) -> re.Pattern[str]:
 
 def _part_of(secret: str, text: str) -> tuple[int, int] | None:
     """Where the longest part of a secret stands in a text, if it gives the secret away."""
-    size = max(_SHORTEST_PART, round(_PART * len(secret)))
-    if size >= len(secret) or len(text) < size:
-        return None
-    low, sought = text.lower(), secret.lower()
-    if not any(sought[at : at + size] in low for at in range(len(sought) - size + 1)):
-        return None
-    match = SequenceMatcher(None, sought, low, autojunk=False).find_longest_match()
-    return match.b, match.b + match.size
+    low = text.lower()
+    for piece in _pieces(secret):
+        if piece in low:
+            match = SequenceMatcher(None, secret.lower(), low, autojunk=False).find_longest_match()
+            return match.b, match.b + match.size
+    return None
+
+
+@lru_cache(4096)
+def _pieces(secret: str) -> tuple[str, ...]:
+    """The shortest parts of a secret that give it away; none of a short one."""
+    size, sought = max(_SHORTEST_PART, round(_PART * len(secret))), secret.lower()
+    if size >= len(secret):
+        return ()
+    return tuple(sought[at : at + size] for at in range(len(sought) - size + 1))
 
 
 def _misread(secret: str, text: str, *, bounded: bool) -> bool:

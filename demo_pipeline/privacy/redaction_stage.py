@@ -7,7 +7,6 @@ that later stages read instead of the original, which stays in the stages before
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, TypeVar
@@ -38,7 +37,7 @@ from demo_pipeline.problems import Problem, errors
 from demo_pipeline.recording.manifest import read_manifest
 from demo_pipeline.recording.recording_stages import RecordingInputs
 from demo_pipeline.settings import PrivacySettings
-from demo_pipeline.stage import Check, SourceInput, Stage, Summary, built_again, joined
+from demo_pipeline.stage import Check, SourceInput, Stage, Summary, as_written, joined, noting
 from demo_pipeline.store.errors import MissingOutput
 from demo_pipeline.store.store import Store
 from demo_pipeline.store.versions import Version
@@ -152,14 +151,6 @@ def open_shown(
 _Opened = Callable[[Path, PrivacySettings], Redaction]  # a folder's, as the recording says
 
 
-@dataclass
-class _Source:
-    """Opens a folder; `found` is what the trajectory has, which the check does not search again."""
-
-    open: _Opened
-    found: Redaction | None = None
-
-
 def _known(workspace: Any, demonstration: str, versions: Mapping[str, Version]) -> SourceInput:
     """What people say, and what the recording of the trajectory says."""
     boxes = workspace.reviews.private_boxes(demonstration, versions["trajectories"])
@@ -171,7 +162,7 @@ def _known(workspace: Any, demonstration: str, versions: Mapping[str, Version]) 
         marks.kept[step] = [box for box in last if box not in marked]
     told = {REVIEWS: hashlib.sha256(repr(marks).encode()).hexdigest()} if boxes else {}
     opened = _opener(workspace.store, demonstration, versions["trajectories"], marks)
-    return SourceInput(_Source(opened), told)
+    return SourceInput(opened, told)
 
 
 def _opener(store: Store, demonstration: str, trajectory: Version, marks: Marks) -> _Opened:
@@ -210,11 +201,9 @@ def cleaner(store: Store, settings: PrivacySettings, demonstration: str) -> Call
 
 def _run_redactions(inputs: RecordingInputs, out: Path) -> Summary:
     """What is private, and the copy without it where something is redacted."""
-    source, settings = inputs.source, inputs.settings.privacy
-    if source.found is None:
-        source.found = source.open(inputs.folders["trajectories"], settings)
-        source.found.find()
-    redaction: Redaction = source.found
+    settings = inputs.settings.privacy
+    redaction = inputs.source(inputs.folders["trajectories"], settings)
+    redaction.find()
     reason = redaction.withheld(inputs.demonstration)
     files = redaction.write(out)
     write_rows(out / REDACTIONS_FILE, redaction.findings, REDACTIONS_SCHEMA)
@@ -256,7 +245,7 @@ def _check_copy(inputs: RecordingInputs, out: Path) -> list[Problem]:
     """The copy is a valid trajectory in whose texts nothing is left that must not leave."""
     if not (out / "task.json").is_file():
         return []
-    again = inputs.source.open(out, inputs.settings.privacy)
+    again = inputs.source(out, inputs.settings.privacy)
     again.find_in_texts()
     problems = errors(validate_trajectory(out, inputs.demonstration))
     return problems + [
@@ -278,13 +267,13 @@ REDACTIONS_STAGE: Stage[RecordingInputs] = Stage(
     inputs=("trajectories",),
     section=lambda settings: settings.privacy,
     source=_known,
-    build=_run_redactions,
+    build=noting(_run_redactions),
     checks=(
         Check(
             "nothing_private_left",
             "The table has its declared columns; the redacted trajectory is valid, and no detector "
-            "finds anything in its texts; every file holds what was found.",
-            built_again(_run_redactions, joined(_check_schema, _check_copy)),
+            "finds anything in its texts; every file is as it was written.",
+            as_written(joined(_check_schema, _check_copy)),
             compared=("findings", "redacted_files"),
         ),
     ),

@@ -26,7 +26,7 @@ from demo_pipeline.files.parquet import (
 from demo_pipeline.problems import Problem, Severity
 from demo_pipeline.runs.quarantine import QuarantineRecord, list_quarantine
 from demo_pipeline.runs.workspace import Workspace
-from demo_pipeline.stage import Check, SourceInput, Stage, Summary, built_again
+from demo_pipeline.stage import Check, SourceInput, Stage, Summary, as_written, noting
 
 TABLE_FILE = "quarantine.parquet"
 QUARANTINE_SCHEMA = described_schema(
@@ -100,14 +100,12 @@ QUARANTINE_STAGE: Stage[DatasetInputs] = Stage(
     code_version="1",
     inputs=(),
     source=read_quarantine_records,
-    build=_build,
+    build=noting(_build),
     checks=(
         Check(
             "quarantine_schema",
             "The table has exactly the declared columns, types and nulls.",
-            built_again(
-                _build, lambda _, out: schema_problems(out / TABLE_FILE, QUARANTINE_SCHEMA)
-            ),
+            as_written(lambda _, out: schema_problems(out / TABLE_FILE, QUARANTINE_SCHEMA)),
             compared=("quarantined",),
         ),
     ),

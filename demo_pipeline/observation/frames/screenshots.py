@@ -6,7 +6,7 @@ out the actions that started or stopped the recorder.
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,6 @@ from demo_pipeline.actions.action_tables import POINTER_TYPES, Action, read_acti
 from demo_pipeline.actions.build_actions import known_stop_ms, last_action, possible_stop
 from demo_pipeline.actions.inputs import inputs_of
 from demo_pipeline.desktopd.trajectory_reader import native_of
-from demo_pipeline.files.atomic_write import read_digest
-from demo_pipeline.files.comparison import differing_files
 from demo_pipeline.files.image_files import png_size
 from demo_pipeline.files.json_files import dump_json
 from demo_pipeline.files.parquet import (
@@ -36,7 +34,7 @@ from demo_pipeline.files.parquet import (
 from demo_pipeline.files.recording_files import VIDEO_FILE
 from demo_pipeline.files.system_errors import raise_system_trouble
 from demo_pipeline.observation.clock.calibrate import Calibration, calibrate
-from demo_pipeline.observation.clock.canvas import CANVAS_SIZE, fit_canvas
+from demo_pipeline.observation.clock.canvas import CANVAS_SIZE
 from demo_pipeline.observation.clock.clock_evidence import typed_keys
 from demo_pipeline.observation.clock.screen_changes import parts_by_scans
 from demo_pipeline.observation.frames.decode_pass import DecodeResult, run_decode_pass
@@ -308,9 +306,6 @@ def read_evidence(folder: Path) -> Evidence:
     return Evidence.model_validate_json((folder / EVIDENCE_FILE).read_bytes())
 
 
-_ROUNDING_S, _ROUNDING_MS = 1e-5, 0.05  # times are written in microseconds, leads in thousandths
-
-
 def check_screenshot_files(folder: Path, actions_folder: Path) -> list[Problem]:
     """frames.parquet fits its schema and names, for each action, a PNG of the canvas's size."""
     problems = schema_problems(folder / FRAMES_FILE, FRAMES_SCHEMA)
@@ -340,53 +335,6 @@ def check_screenshot_files(folder: Path, actions_folder: Path) -> list[Problem]:
             message = f"its size is {size}, expected {CANVAS_SIZE}"
             problems.append(Problem("bad_picture", name, message))
     return problems
-
-
-def check_pictures(folder: Path, actions_folder: Path, video: Path) -> list[Problem]:
-    """The pictures are those that were written; rows agree with the video and the actions."""
-    if problems := check_screenshot_files(folder, actions_folder):
-        return problems
-    rows, evidence = read_frames(folder), read_evidence(folder)
-    presses = {action.action_index: action.press_ms for action in read_actions(actions_folder)}
-    named = [row["file"] for row in rows if row["file"]]
-    tables = (FRAMES_FILE, PICTURES_FILE, EVIDENCE_FILE, DIGESTS_FILE)
-    native = [path.name for path in map(native_of, folder.glob("*.png")) if path.is_file()]
-    problems = differing_files(folder, {}, (*named, FINAL_FILE, *native, *tables))
-    written = {path.name: read_digest(path).sha256 for path in folder.glob("*.png")}
-    if not problems and (folder / DIGESTS_FILE).read_text("utf-8") != digest_lines(folder, written):
-        problems.append(_problem("bad_picture", DIGESTS_FILE, "a picture is not as it was written"))
-    canvas, clock, times = evidence.canvas, evidence.clock, read_packets(video).times.tolist()
-    fitting = fit_canvas((canvas.video_width, canvas.video_height), canvas.event_scale)
-    if canvas != replace(fitting, scale_method=canvas.scale_method):
-        problems.append(_problem("wrong_value", EVIDENCE_FILE, "canvas: does not fit the video"))
-    acted = {*evidence.recorder_control, *(wait.action_index for wait in evidence.waits)}
-    for some in (evidence.targets, evidence.typed, evidence.since_scan):
-        acted |= {one.action_index for one in some}
-    if not acted <= presses.keys():
-        problems.append(_problem("wrong_value", EVIDENCE_FILE, "names an action that is not there"))
-    for row in rows:
-        if fault := _row_fault(row, times, clock.video_time(presses.get(row["action_index"], 0))):
-            problems.append(_problem("wrong_value", FRAMES_FILE, fault))
-    return problems
-
-
-def _row_fault(row: Mapping[str, Any], times: Sequence[float], press_s: float) -> str:
-    """What is wrong with a row of frames.parquet; `times`: of the video's frames, seconds."""
-    index, pts, frame = row["action_index"], row["pts"], row["frame"]
-    if row["unavoidable"] and not row["leak"]:
-        return f"action {index}: unavoidable without a leak"
-    if row["file"] not in (None, f"{index:03d}.png"):
-        return f"action {index}: file is another action's"
-    if pts is None:
-        return ""
-    if frame >= len(times) or abs(times[frame] - pts) > _ROUNDING_S:
-        return f"action {index}: frame and pts are not of one frame of the video"
-    lead_ms = (press_s - pts) * 1000
-    return "" if abs(lead_ms - row["lead_ms"]) < _ROUNDING_MS else f"action {index}: wrong lead_ms"
-
-
-def _problem(code: str, file: str, message: str) -> Problem:
-    return Problem(code, file, message, remedy="build the screenshots again")
 
 
 def check_frames_present(folder: Path) -> list[Problem]:

@@ -14,7 +14,7 @@ from demo_pipeline.observation.clock.canvas import Boxes
 from demo_pipeline.observation.frames.changes import DETAIL_STEP
 from demo_pipeline.observation.frames.video_reader import Luma
 
-_Counts = np.ndarray[Any, np.dtype[np.int16]]
+_Counts = np.ndarray[Any, np.dtype[np.int32]]
 
 USUAL_SCALES = (1.25, 1.5, 1.75, 2.0, 2.5, 3.0)  # that systems offer for their displays
 _SCALES = (*USUAL_SCALES, *(1 / scale for scale in USUAL_SCALES))
@@ -33,42 +33,55 @@ def fitting_scale(detail: Luma, marks: Boxes) -> float | None:
         detail: the screen at the scan, as `ScreenPicture.detail`.
         marks: (elements, 4) x, y, width, height of small named elements, video pixels.
     """
-    steps = _steps(detail), _steps(detail.T)
+    steps = (
+        _sums(cv2.absdiff(detail[:, 1:], detail[:, :-1])),
+        _sums(cv2.absdiff(detail[1:], detail[:-1])),
+    )
     own = _fit(detail, steps, marks)
     if own >= FIT_SHARE:
         return 1.0
-    shares = {scale: _fit(detail, steps, marks * scale) for scale in _SCALES}
+    least = max(FIT_SHARE, 2 * own)
+    shares = {scale: _fit(detail, steps, marks * scale, least) for scale in _SCALES}
     best = max(_SCALES, key=lambda scale: shares[scale])
-    if shares[best] >= max(FIT_SHARE, 2 * own):
+    if shares[best] >= least:
         return best
     return None if own < MISFIT_SHARE else 1.0
 
 
-def _steps(detail: Luma) -> _Counts:
-    """(rows, columns): how many steps in brightness are along each row before each sample."""
-    steps = np.zeros(detail.shape, np.int16)
-    differs = cv2.absdiff(detail[:, 1:], detail[:, :-1]) > CUT_LEVELS
-    np.cumsum(differs, axis=1, out=steps[:, 1:])
-    return steps
+def _sums(differences: Luma) -> _Counts:
+    """(rows + 1, columns + 1): how many steps in brightness are above and left of each sample."""
+    steps = cv2.threshold(differences, CUT_LEVELS, 1, cv2.THRESH_BINARY)[1]
+    return np.asarray(cv2.integral(steps), np.int32)
 
 
-def _fit(detail: Luma, steps: tuple[_Counts, _Counts], marks: Boxes) -> float:
-    """The share of boxes that hold something and cut nothing."""
+def _fit(detail: Luma, steps: tuple[_Counts, _Counts], marks: Boxes, least: float = 0.0) -> float:
+    """The share of boxes that hold something and cut nothing; 0 for certainly less than `least`.
+
+    `steps`: sums of those across and of those down.
+    """
     rows, columns = detail.shape
     corners = np.rint(np.hstack([marks[:, :2], marks[:, :2] + marks[:, 2:]]) / DETAIL_STEP)
     inside = (corners[:, :2] >= 0) & (corners[:, 2:] < (columns, rows))
     corners = corners[inside.all(axis=1)]
     left, top, right, bottom = corners.astype(int).T
-    across, below = np.maximum(right - 1, left), np.maximum(bottom - 1, top)
-    along, down = steps
-    cuts = sum(along[row, across] - along[row, left] for row in (top, bottom))
-    cuts += sum(down[column, below] - down[column, top] for column in (left, right))
-    whole = cuts <= CUT_SHARE * 2 * (right - left + bottom - top)
+    inner, lower = np.maximum(right - 1, left), np.maximum(bottom - 1, top)
+    across, down = steps
+    cuts = sum(_within(across, row, row + 1, left, inner) for row in (top, bottom))
+    cuts += sum(_within(down, top, lower, column, column + 1) for column in (left, right))
+    whole = corners[(cuts <= CUT_SHARE * 2 * (right - left + bottom - top)) & (right > left)]
+    if len(whole) / len(marks) < least:
+        return 0.0
     fits = 0
-    for x, y, end, lower in corners[whole].astype(int).tolist():
-        shown = detail[y:lower, x:end]
-        fits += bool(shown.size and int(shown.max()) - int(shown.min()) > INK_LEVELS)
+    for x, y, end, below in whole.astype(int).tolist():
+        if y < below:
+            low, high, *_ = cv2.minMaxLoc(detail[y:below, x:end])
+            fits += high - low > INK_LEVELS
     return fits / len(marks)
+
+
+def _within(sums: _Counts, top: Any, bottom: Any, left: Any, right: Any) -> Any:
+    """How many steps are in boxes; right and bottom are excluded."""
+    return sums[bottom, right] - sums[top, right] - sums[bottom, left] + sums[top, left]
 
 
 class TreeScales:

@@ -25,7 +25,7 @@ PROCESS_MANY = "process_many"
 
 
 @dataclass(slots=True)
-class Written:
+class WrittenFiles:
     """The files that a build has written, for the checks of it.
 
     Attributes:
@@ -59,7 +59,7 @@ class Inputs:
     settings: Settings
     folders: Mapping[str, Path] = field(default_factory=dict)
     source: Any = None
-    written: Written = field(default_factory=Written)
+    written: WrittenFiles = field(default_factory=WrittenFiles)
 
 
 @dataclass(frozen=True)

@@ -14,14 +14,14 @@ from demo_pipeline.datasets.selection import counted_provenance
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.datasets.sql_views import View
 from demo_pipeline.problems import Problem
-from demo_pipeline.stage import Inputs, Written
+from demo_pipeline.stage import Inputs, WrittenFiles
 from demo_pipeline.store.versions import Version, VersionName
 from demo_pipeline.trajectories.provenance import Provenance
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 
 
 @dataclass(slots=True)
-class WrittenDataset(Written):
+class WrittenDataset(WrittenFiles):
     """The files of a dataset, and what else its checks ask.
 
     Attributes:

@@ -33,6 +33,7 @@ from demo_pipeline.observation.trees.hit_test import (
     node_at,
     positions_at,
     positions_of,
+    raw_role,
     text_node_around,
     windows_at,
 )
@@ -43,8 +44,15 @@ from demo_pipeline.observation.trees.scans import (
     scans_of_part,
 )
 from demo_pipeline.observation.trees.step_tree import Element, StepTree, TreeReader
-from demo_pipeline.observation.trees.tab_order import HOLDS_FOCUS, Stop, stop_after, stop_of
+from demo_pipeline.observation.trees.tab_order import (
+    HOLDS_FOCUS,
+    Stop,
+    can_have_focus,
+    stop_after,
+    stop_of,
+)
 from demo_pipeline.observation.trees.tree_agreement import (
+    FOCUS_RIM_PX,
     Agreement,
     Contradiction,
     contradictions_of,
@@ -170,7 +178,6 @@ def _is_small(box: PixelBox, canvas: Canvas) -> bool:
 
 
 FOCUS_MS = 300  # ms in which a scan may have the old focus; decides one key of 904 actions
-LINE_HEIGHTS = 3  # a field of one line is 2.0 to 2.5 times as high as the text in it
 _EDITING = frozenset(
     {
         *("backspace", "delete", "left", "right", "up", "down", "home", "end"),
@@ -183,6 +190,8 @@ LABEL_PX = 48  # video pixels from a check box to its label; avoids one wrong na
 _NAMED_BESIDE = frozenset({"checkbox", "radiobutton"})  # their look is the same for every name
 _MENUS = frozenset({"menu", "menuitem"})
 _KEEPS_CLICK = frozenset({"checkbox", "radiobutton", "slider"})  # have the focus when clicked
+_KEEPS_ONE_CLICK = frozenset({"tablecell", "icon"})  # if they can; a second click opens an icon
+_NO_FIELDS = frozenset({"label", "link", "button", "checkbox", "radiobutton", "listitem", "image"})
 _ARROWS = frozenset({"left", "right", "up", "down"})
 
 Aimed = tuple[Element | None, str]
@@ -201,7 +210,8 @@ def agreement_at(  # noqa: PLR0917 - an action, its tree, and what is known of b
 ) -> Agreement:
     """Whether the tree agrees at the place of an action, or in the window with the keyboard.
 
-    Of a wait, during which nothing is acted on, whether most of it does.
+    Of a wait, during which nothing is acted on, whether most of it does; so of keys of which it is
+    not known where they went, while no menu or dialog opened that the tree lacks.
     """
     if against is None:
         return Agreement.UNKNOWN
@@ -214,7 +224,9 @@ def agreement_at(  # noqa: PLR0917 - an action, its tree, and what is known of b
     if action.action_type == "pause":
         is_rest_right = touched_share(tree, against) < WAITED_SHARE
     elif not is_pointing:
+        is_lost = keyboard.is_in_unknown_field or any(one.is_popup for one in against)
         is_rest_right = target is not None or keyboard.is_elsewhere(tree, against)
+        is_rest_right |= not is_lost and touched_share(tree, against) < WAITED_SHARE
     else:
         stands = seen is not None and False in {seen.began, seen.ended}
         is_near = any(one.is_near(x, y) for one in against)
@@ -261,7 +273,7 @@ class StepTargets:
         else:
             typed = self._typed.get(index, ())
             known = (action, tree, current, self._changes_ms)
-            sure = [one for one in against or () if not one.is_news]
+            sure = None if against is None else [one for one in against if not one.is_news]
             found = self._keyboard.target(*known, typed, sure)
         agreement = agreement_at(action, tree, found[0], against, seen, self._keyboard)
         self._keyboard.record(action, tree, found[0], seen.window if seen else None)
@@ -351,6 +363,10 @@ class KeyboardFocus:
         self._others: frozenset[PixelBox | None] = frozenset()  # the other windows at that time
         self._is_lost = False  # in something that is not in the trees
         self._menu_opened = False
+        self._menu: PixelBox | None = None  # whose title opened it
+        self._left: PixelBox | None = None  # what had the focus before Tab
+        self._list: PixelBox | None = None  # of choices, that was opened
+        self._written: Sequence[ChangedBox] = ()  # where text appeared that no tree had a field for
 
     def target(  # noqa: PLR0917 - all that is known of the keys
         self,
@@ -359,7 +375,7 @@ class KeyboardFocus:
         current: CurrentScan,
         changes_ms: Sequence[float],
         typed: Sequence[ChangedBox] = (),
-        against: Sequence[Contradiction] = (),
+        against: Sequence[Contradiction] | None = None,
     ) -> Aimed:
         """The element that keys went to (None when in doubt) and the method, as `target_method`.
 
@@ -369,37 +385,80 @@ class KeyboardFocus:
             current: the current scan.
             changes_ms: when much of the screen changed, epoch milliseconds.
             typed: what changed while text was typed, video pixels.
-            against: what the screenshot shows otherwise than the tree.
+            against: what the screenshot shows otherwise than the tree; None: not compared.
         """
         if action.action_type == "pause" or current.scan is None:
             return NOTHING
-        scanned = current.scan.begin_ms
+        scanned, is_compared, against = current.scan.begin_ms, against is not None, against or ()
+        if self._menu_opened and "esc" in action.keys:
+            menu = self._open_menu(tree, scanned)
+            return (menu, "last_click") if menu else NOTHING
         since = max(scanned, self._since_ms)
         found, method = None, "focused"
         if not any(since < change < action.press_ms for change in changes_ms):
-            found, method = self._known_field(tree), self._method
+            found, method = self._known_field(tree, any_height=is_compared), self._method
             is_scanned = scanned >= self._since_ms + FOCUS_MS
             if is_scanned and (found is None or method == "tab"):
                 focused = self._focused(tree)
                 found, method = (found, method) if focused is None else (focused, "focused")
         if found is not None and (
-            _is_covered(tree, found, against) or self._is_behind_menu(action, tree, found)
+            self._is_covered(tree, found, against) or self._is_behind_menu(action, tree, found)
         ):
             found = None
         if typed and (found is None or not _holds_any(tree, found, typed)):
-            found, method = _line_with(tree, typed), "typed"
-            if found is not None and _is_covered(tree, found, against):
+            found, method = _field_with(tree, typed, any_height=is_compared), "typed"
+            if found is not None and self._is_covered(tree, found, against):
                 found = None
             self._keep(found)
+            if found is None:
+                self._written, self._method = typed, "typed"
             self._is_lost, self._others = found is None, _window_boxes(tree)
+        elif found and typed and _reaches_neighbours(tree, found, typed):
+            self._keep(None)  # the parts of a date pass the focus on
+            self._since_ms = action.end_ms
         return (found, method) if found else NOTHING
+
+    @property
+    def is_in_unknown_field(self) -> bool:
+        """Whether text appeared where no tree had a field, and nothing moved the focus since."""
+        return bool(self._written)
 
     def _keep(self, element: Element | None) -> None:
         """An element has the focus from now on."""
         self._stop = () if element is None or element.box is None else (element.box,)
-        self._method = "last_click"
+        self._method, self._written = "last_click", ()
 
-    def _known_field(self, tree: StepTree) -> Element | None:
+    def _is_covered(
+        self, tree: StepTree, element: Element, against: Sequence[Contradiction]
+    ) -> bool:
+        """Whether something opened in the window of an element, or changed over the element.
+
+        Not so when nothing but what had the focus before changed, which is edited now, nor when
+        Tab moved the ring around what has the focus.
+        """
+        if element.box is None:
+            return False
+        window = tree.windows_around[element.position]
+        around = (None if window is None else tree.box(window)) or element.box
+        own, outer = map(tree.canvas.box_to_video, (element.box, around))
+        if self._stop == (element.box,) and all(_is_within(one.place, own) for one in against):
+            return False
+        if self._method == "tab" and self._left is not None:
+            left = tree.canvas.box_to_video(self._left)
+            rings = [own, left, _hull(own, left)]
+            against = [one for one in against if not any(_is_around(one.place, r) for r in rings)]
+        return any(_overlap(one.place, outer if one.is_popup else own) for one in against)
+
+    def _open_menu(self, tree: StepTree, scanned: int) -> Element | None:
+        """The menu that Escape closes: that whose title was clicked, or the only one there is."""
+        found = [node for node in positions_of(tree, self._menu) if tree.roles[node] == "menu"]
+        if self._menu is None and scanned >= self._since_ms:
+            found = [node for node in _popups(tree) if tree.roles[node] == "menu"]
+        return tree.element(found[0]) if len(found) == 1 else None
+
+    def _known_field(self, tree: StepTree, *, any_height: bool) -> Element | None:
+        if self._written and not self._stop:
+            return _field_with(tree, self._written, any_height=any_height)
         fields = (
             node
             for node in positions_of(tree, self._stop[0] if len(self._stop) == 1 else None)
@@ -423,7 +482,7 @@ class KeyboardFocus:
         if not self._menu_opened and "esc" not in action.keys:
             return False
         around = {tree.roles[node] for node in (found.position, *ancestors(tree, found.position))}
-        return not around & {*_MENUS, "dialog"} and (self._menu_opened or _has_popup(tree))
+        return not around & {*_MENUS, "dialog"} and (self._menu_opened or bool(_popups(tree)))
 
     def is_elsewhere(self, tree: StepTree, against: Sequence[Contradiction]) -> bool:
         """Whether all of it is outside the window that was clicked last."""
@@ -443,43 +502,45 @@ class KeyboardFocus:
             elif front is None and action.x is not None and action.y is not None:
                 front = front_window(tree, action.x, action.y)
             field = None if target is None else text_node_around(tree, target)
-            if target is not None and target.role in _KEEPS_CLICK:
+            if target is not None and (
+                target.role in _KEEPS_CLICK or _is_cell(action, tree, target)
+            ):
                 field = target
             opens_list = field is not None and field.role == "combobox"  # which has the focus then
             self._keep(None if opens_list else field)
+            self._list = field.box if field is not None and opens_list else None
             self._since_ms, self._is_lost = action.end_ms, target is None and front is None
             self._window = None if front is None else tree.box(front)
             self._others = _window_boxes(tree) - {self._window}
             opens_menu = target is not None and target.role == "menu"
             self._menu_opened = opens_menu or action.action_type == "right_click"
+            self._menu = target.box if target is not None and opens_menu else None
         elif keys <= {"shift", "tab"} and "tab" in keys:
             self._tab(action, tree, target)
         elif action.action_type == "hotkey":
             self._menu_opened &= keys.isdisjoint({"esc", "enter"})
+            self._menu = self._menu if keys <= {"up", "down"} else None
+            chosen, self._list = self._list, self._list if keys <= {"up", "down"} else None
             is_radio = target is not None and target.role == "radiobutton"
             if keys <= _ARROWS and (is_radio or len(self._stop) > 1):
                 self._stop = stop_of(tree, target.box) if target and target.box else self._stop
             elif _moves_focus(action, target):
-                self._since_ms, self._stop = action.end_ms, ()
-        elif action.action_type == "type" and target is not None and target.role == "button":
-            self._since_ms, self._stop = action.end_ms, ()  # Space pressed it
+                self._keep(None)
+                self._since_ms = action.end_ms
+                if chosen is not None and keys in ({"enter"}, {"esc"}):
+                    self._stop = (chosen,)
+        elif action.action_type == "type":
+            self._list = None
+            if target is not None and target.role == "button":
+                self._since_ms, self._stop = action.end_ms, ()  # Space pressed it
 
     def _tab(self, action: Action, tree: StepTree, target: Element | None) -> None:
         """Tab goes on from where the focus is, if that is known."""
         known = (target.box,) if target is not None and target.box is not None else self._stop
         presses = (action.presses or 1) * (-1 if "shift" in action.keys else 1)
+        self._left = known[0] if known else None
         self._stop = stop_after(tree, known, presses) if known else ()
         self._since_ms, self._method = action.end_ms, "tab"
-
-
-def _is_covered(tree: StepTree, element: Element, against: Sequence[Contradiction]) -> bool:
-    """Whether something opened in the window of an element, or changed over the element."""
-    if element.box is None:
-        return False
-    window = tree.windows_around[element.position]
-    around = (None if window is None else tree.box(window)) or element.box
-    own, outer = tree.canvas.box_to_video(element.box), tree.canvas.box_to_video(around)
-    return any(_overlap(one.place, outer if one.is_popup else own) for one in against)
 
 
 def _overlap(place: ChangedBox, box: PixelBox) -> bool:
@@ -488,13 +549,15 @@ def _overlap(place: ChangedBox, box: PixelBox) -> bool:
     return across and top < box.bottom and box.y < top + height
 
 
-def _has_popup(tree: StepTree) -> bool:
-    """Whether a dialog, or a menu with its items, is on the screen."""
-    return any(
-        role == "dialog" or (role == "menuitem" and tree.roles[parent] == "menu")
-        for node, (role, parent) in enumerate(zip(tree.roles, tree.parents, strict=True))
-        if tree.boxes[node, 2] * tree.boxes[node, 3] > 0 and "hidden" not in tree.states_at(node)
-    )
+def _popups(tree: StepTree) -> Sequence[int]:
+    """Positions of the dialogs, and of the menus with their items, that are on the screen."""
+    found = set()
+    for node in np.flatnonzero(tree.boxes[:, 2] * tree.boxes[:, 3] > 0).tolist():
+        role, parent = tree.roles[node], tree.parents[node]
+        is_item = role == "menuitem" and parent >= 0 and tree.roles[parent] == "menu"
+        if (role == "dialog" or is_item) and "hidden" not in tree.states_at(node):
+            found.add(parent if is_item else node)
+    return sorted(found)
 
 
 def _window_boxes(tree: StepTree) -> frozenset[PixelBox | None]:
@@ -509,29 +572,89 @@ def _moves_focus(action: Action, target: Element | None) -> bool:
     edits = keys <= _EDITING | {"ctrl"}
     if target is not None and target.role == "textarea" and target.box is not None:
         edits |= keys <= {"enter", "shift"} and target.box.height >= EDITOR_HEIGHT
-    return not (edits and target is not None and target.role in TEXT_ROLES)
+    return not (edits and target is not None and target.role in TEXT_ROLES | {"slider"})
 
 
 def _holds_any(tree: StepTree, element: Element, places: Sequence[ChangedBox]) -> bool:
-    """Whether the middle of one of these places in the picture is inside an element."""
-    if element.box is None:
-        return False
-    x, y, width, height = tree.canvas.boxes_to_video(np.array(element.box)).tolist()
+    """Whether any of these places in the picture reaches into an element."""
+    box = element.box and tree.canvas.box_to_video(element.box)
+    return box is not None and any(_overlap(place, box) for place in places)
+
+
+def _is_within(place: tuple[float, float, float, float], box: PixelBox) -> bool:
+    """Whether a place in the picture is in a box or on its rim; video pixels."""
+    left, top, width, height = place
+    is_across = box.x - FOCUS_RIM_PX <= left and left + width <= box.right + FOCUS_RIM_PX
+    return is_across and box.y - FOCUS_RIM_PX <= top and top + height <= box.bottom + FOCUS_RIM_PX
+
+
+def _is_around(place: ChangedBox, box: PixelBox) -> bool:
+    """Whether a place has the sides of a box, as the ring around what has the focus."""
+    return _is_within(place, box) and _is_within(box, PixelBox(*place))
+
+
+def _hull(one: PixelBox, other: PixelBox) -> PixelBox:
+    """The smallest box around both."""
+    x, y = min(one.x, other.x), min(one.y, other.y)
+    return PixelBox(x, y, max(one.right, other.right) - x, max(one.bottom, other.bottom) - y)
+
+
+def _reaches_neighbours(tree: StepTree, field: Element, places: Sequence[ChangedBox]) -> bool:
+    """Whether text appeared in other fields of the same group, too."""
+    parent = tree.parents[field.position]
     return any(
-        x <= left + across / 2 <= x + width and y <= top + down / 2 <= y + height
-        for left, top, across, down in places
+        tree.parents[node] == parent and _holds_any(tree, tree.element(node), places)
+        for node, role in enumerate(tree.roles)
+        if role in TEXT_ROLES and node != field.position
     )
 
 
-def _line_with(tree: StepTree, places: Sequence[ChangedBox]) -> Element | None:
-    """The only text field of one line in which these places are; None when one is elsewhere."""
-    highest = LINE_HEIGHTS * max(down for _, _, _, down in places) / tree.canvas.event_scale
-    lines = [
-        element
-        for node in np.flatnonzero(tree.boxes[:, 3] <= highest).tolist()
-        if tree.roles[node] in TEXT_ROLES and "hidden" not in tree.states_at(node)
-        if _holds_any(tree, element := tree.element(node), places)
+def _field_with(
+    tree: StepTree, places: Sequence[ChangedBox], *, any_height: bool
+) -> Element | None:
+    """The only text field, or cell that is edited in place, in which these places are.
+
+    None when one is elsewhere. What other elements show, as a button that can be pressed now or a
+    status that says that the text is not saved, tells nothing.
+
+    Args:
+        tree: that may have the field.
+        places: where text appeared, video pixels.
+        any_height: also of several lines, over which there may be a menu.
+    """
+    shown = [node for node in range(len(tree)) if "hidden" not in tree.states_at(node)]
+    boxes = {node: tree.canvas.box_to_video(box) for node in shown if (box := tree.box(node))}
+    inner = [node for node, role in enumerate(tree.roles) if role in TEXT_ROLES]
+    around = {outer for node in inner for outer in ancestors(tree, node)}
+    cells = [node for node, role in enumerate(tree.roles) if role == "tablecell"]
+    fields = {*inner, *(node for node in cells if can_have_focus(tree, node))} - around
+    said = [
+        node
+        for node, role in enumerate(tree.roles)
+        if role in _NO_FIELDS and tree.raws[node].name and node not in around
+        if not fields.intersection(ancestors(tree, node))
     ]
-    if len(lines) != 1 or not all(_holds_any(tree, lines[0], [place]) for place in places):
+    found: set[int] = set()
+    for place in places:
+        holding = [node for node, box in boxes.items() if _is_within(place, box)]
+        if not any(node in said for node in holding):
+            front = min(
+                filter(tree.windows.__contains__, holding),
+                key=lambda node: boxes[node].area,
+                default=None,
+            )
+            found |= {
+                node for node in fields.intersection(holding) if tree.windows_around[node] == front
+            } or {-1}
+    if len(found) != 1 or -1 in found:
         return None  # a formula bar repeats what goes into a cell
-    return lines[0]
+    (field,) = found
+    return tree.element(field) if any_height or tree.boxes[field, 3] < EDITOR_HEIGHT else None
+
+
+def _is_cell(action: Action, tree: StepTree, target: Element) -> bool:
+    """Whether a click gave a cell or an icon the focus."""
+    clicks_once = action.action_type == "click" or target.role == "tablecell"
+    is_title = "header" in raw_role(tree, target.position)
+    can = target.role in _KEEPS_ONE_CLICK and can_have_focus(tree, target.position)
+    return can and clicks_once and not is_title

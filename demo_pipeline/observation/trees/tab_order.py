@@ -5,15 +5,22 @@ from collections.abc import Sequence
 import msgspec
 
 from demo_pipeline.observation.frames.pointer_path import PixelBox
-from demo_pipeline.observation.trees.hit_test import ancestors, positions_of, raw_role
+from demo_pipeline.observation.trees.hit_test import (
+    TEXT_ROLES,
+    ancestors,
+    positions_of,
+    raw_role,
+)
 from demo_pipeline.observation.trees.step_tree import StepTree
 
 HOLDS_FOCUS = frozenset(
     {
         *("textfield", "textarea", "combobox", "checkbox", "radiobutton", "slider"),
-        *("button", "link", "listbox", "tab"),
+        *("button", "link", "listbox", "tab", "tablecell", "icon"),
     }
 )
+_CHOICES = frozenset({"menuitem", "listitem"})  # arrows go through them
+_HOLDERS = frozenset({"window", "dialog"})
 Stop = tuple[PixelBox, ...]
 """The boxes of what one press of Tab reaches: an element, or the radio buttons of a group."""
 
@@ -44,11 +51,13 @@ def _stops(tree: StepTree, stop: Stop) -> Sequence[Stop]:
         return []
     stops: list[Stop] = []
     last_is_radio = False
-    for node, role in enumerate(tree.roles):
-        box = tree.box(node)
-        if role not in HOLDS_FOCUS or box is None or not _can_have_focus(tree, node):
-            continue
-        if page not in ancestors(tree, node):
+    inside = [node for node in range(len(tree)) if page in ancestors(tree, node)]
+    able = [node for node in inside if can_have_focus(tree, node)]
+    around = {outer for node in able for outer in ancestors(tree, node)}
+    for node in able:
+        role, box = tree.roles[node], tree.box(node)
+        is_date = role in TEXT_ROLES and node in around  # its parts are stops, it is none
+        if box is None or is_date or role in _CHOICES | _HOLDERS:
             continue
         is_radio = role == "radiobutton"
         if is_radio and last_is_radio:
@@ -68,8 +77,8 @@ def _page_of(tree: StepTree, position: int) -> int | None:
     return next(pages, None)
 
 
-def _can_have_focus(tree: StepTree, position: int) -> bool:
-    """Whether the recorder says so; a recorder that never does tells no order."""
+def can_have_focus(tree: StepTree, position: int) -> bool:
+    """Whether the recorder says that a node can; one that never does tells no order."""
     if {"hidden", "disabled"} & set(tree.states_at(position)):
         return False
     try:

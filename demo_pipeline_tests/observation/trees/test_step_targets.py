@@ -227,6 +227,12 @@ def test_a_tree_is_partly_right_when_most_of_it_is_as_in_the_picture_of_a_wait()
     gone = [Contradiction((200, 200 + 60 * row, 300, 40), is_popup=False) for row in range(5)]
     assert agreement_at(wait, tree, None, gone[:2], None, keyboard) == "partial"
     assert agreement_at(wait, tree, None, gone, None, keyboard) == "differs"
+    assert agreement_at(TYPING, tree, None, gone[:2], None, keyboard) == "partial"
+    assert agreement_at(TYPING, tree, None, gone, None, keyboard) == "differs"
+    menu = replace(gone[0], is_popup=True)
+    assert agreement_at(TYPING, tree, None, [menu], None, keyboard) == "differs"
+    current = CurrentScan(LoggedScan(1, 0, 0, 9500, 100), 0, "stale")
+    keyboard.target(TYPING, tree, current, (), [ELSEWHERE])
     assert agreement_at(TYPING, tree, None, gone[:2], None, keyboard) == "differs"
 
 
@@ -236,3 +242,136 @@ def test_a_scan_that_saw_something_new_may_lack_what_was_pressed_there() -> None
     pressed, beside = click(550, 650, 10_000), click(210, 320, 10_000)
     assert agreement_at(pressed, tree, None, news, None, keyboard) == "differs"
     assert agreement_at(beside, tree, None, news, None, keyboard) == "agrees"
+
+
+def after(
+    screen: Any, *done: tuple[Action, Any], typed: Any = (), against: Any = (), at: int = 10_000
+) -> str | None:
+    """Name of what keys go to at last; each action comes with what changed while it typed.
+
+    The scan ran before all of it, and showed what the pictures show.
+    """
+    tree, keyboard = mapped(screen, focused=None), KeyboardFocus()
+    current = CurrentScan(LoggedScan(1, 0, 0, 500, 100), 0, "stale")
+    for action, places in done:
+        found = node_at(tree, action.x, action.y) if action.x and action.y else None
+        if action.x is None:
+            found, _ = keyboard.target(action, tree, current, (), places, ())
+        keyboard.record(action, tree, found)
+    last = replace(TYPING, press_ms=at, text="x")
+    found, _ = keyboard.target(last, tree, current, (), typed, against)
+    return found.name if found else None
+
+
+def typing(at: int) -> Action:
+    return Action("type", at, at + 100, [1], text="x")
+
+
+def test_a_status_beside_the_field_that_was_typed_into_is_no_other_field() -> None:
+    status, button = (600, 310, 90, 20), (600, 400, 90, 30)
+    more = [node("Text", status, name="Saved"), node("Button", button, name="Send")]
+    screen = [node("Window", (100, 100, 800, 600), SEARCH, NOTE, *more)]
+    assert after(screen, typed=(IN_NOTE, (610, 314, 40, 12), (610, 410, 40, 12))) == "Note"
+    assert after(screen, typed=(IN_NOTE, (610, 514, 40, 12))) is None
+    assert after(screen, typed=((610, 314, 40, 12),)) is None
+
+
+def test_text_in_a_compared_text_area_was_typed_there_unless_a_dialog_is_in_front() -> None:
+    assert after(SCREEN, typed=(IN_TEXT,)) == "Text"
+    field = node("Edit", (210, 505, 150, 30), name="Find")
+    dialog = node("Window", (200, 450, 200, 150), field)
+    assert after([*SCREEN, dialog], typed=(IN_TEXT,)) == "Find"
+    assert after([*SCREEN, node("Window", (200, 450, 200, 150))], typed=(IN_TEXT,)) is None
+
+
+def test_where_text_appeared_tells_the_field_once_a_scan_has_it() -> None:
+    lacks, keyboard = mapped([node("Window", (100, 100, 800, 600), NOTE)]), KeyboardFocus()
+    current = CurrentScan(LoggedScan(1, 0, 0, 9500, 100), 0, "stale")
+    assert keyboard.target(TYPING, lacks, current, (), (IN_SEARCH,), ()) == (None, "none")
+    keyboard.record(TYPING, lacks, None)
+    tab, tree = keys("tab", at=12_000), mapped(SCREEN, focused=None)
+    found, method = keyboard.target(tab, tree, current, (), (), ())
+    assert found is not None
+    assert (found.name, method) == ("Search", "typed")
+
+
+CHOICE = node("ComboBox", (200, 200, 200, 30), name="Shelf", keyboard_focusable=True)
+PARTS = [
+    node("Spinner", (200 + 40 * n, 250, 30, 20), name=name, keyboard_focusable=True)
+    for n, name in enumerate(("Day", "Month", "Year"))
+]
+CELLS = [
+    node("table cell", (200, 300 + 40 * n, 300, 30), name=f"Row {n}", keyboard_focusable=True)
+    for n in range(2)
+]
+PAGE = [
+    node(
+        "Window",
+        (100, 100, 800, 600),
+        node(
+            "document web",
+            (100, 140, 800, 560),
+            CHOICE,
+            node("Edit", (195, 245, 140, 30), *PARTS, name="Date", keyboard_focusable=True),
+            node("Table", (195, 295, 310, 90), *CELLS, name="Stock"),
+            node("Button", (200, 500, 80, 30), name="Store", keyboard_focusable=True),
+            name="Stock",
+        ),
+    )
+]
+TAB = ("tab",)
+
+
+def test_a_list_of_choices_gives_the_keys_back_when_it_closes() -> None:
+    opened = (click(250, 210, 1000), ())
+    down, enter = (keys("down", at=2000), ()), (keys("enter", at=3000), ())
+    assert after(PAGE, opened, down) is None
+    assert after(PAGE, opened, down, enter) == "Shelf"
+    assert after(PAGE, opened, (typing(2000), ()), enter) is None
+    assert after(PAGE, opened, down, enter, (keys("tab", at=4000), ())) == "Day"
+
+
+def test_the_parts_of_a_date_pass_the_focus_on_while_it_is_typed() -> None:
+    start = [(click(250, 210, 1000), ()), (keys("enter", at=2000), ()), (keys("tab", at=3000), ())]
+    assert after(PAGE, *start, typed=((202, 252, 20, 16),)) == "Day"
+    assert after(PAGE, *start, (typing(4000), ((202, 252, 20, 16),)), at=9000) == "Day"
+    assert after(PAGE, *start, (typing(4000), ((202, 252, 100, 16),)), at=9000) is None
+    assert after(PAGE, *start, *[(keys("tab", at=4000), ())] * 3) == "Row 0"
+
+
+def test_a_cell_that_was_clicked_has_the_keys_and_is_edited_in_place() -> None:
+    clicked = (click(250, 310, 1000), ())
+    own, other = ((198, 298, 304, 34), (210, 345, 40, 12))
+    assert after(PAGE, clicked) == "Row 0"
+    assert after(PAGE, clicked, (keys("down", at=2000), ())) is None
+    changed = [Contradiction(place, is_popup=False) for place in (own, other)]
+    assert after(PAGE, clicked, typed=((210, 305, 40, 16),), against=changed[:1]) == "Row 0"
+    assert after(PAGE, clicked, typed=((210, 305, 40, 16),), against=changed) is None
+
+
+def test_the_ring_around_what_tab_reached_does_not_cover_it() -> None:
+    tabbed = [(click(250, 350, 1000), ()), (keys("tab", at=2000), ())]
+    ring, dialog = (198, 498, 84, 34), (300, 450, 300, 200)
+    assert after(PAGE, *tabbed, against=[Contradiction(ring, is_popup=False)]) == "Store"
+    assert after(PAGE, *tabbed, against=[Contradiction(dialog, is_popup=True)]) is None
+
+
+def test_escape_goes_to_the_menu_that_was_opened() -> None:
+    title = node("Menu", (120, 110, 60, 20), name="Edit")
+    popup = node("Menu", (300, 300, 150, 90), node("MenuItem", (300, 300, 150, 30)), name="Row")
+    screen = [node("Window", (100, 100, 800, 600), title, SEARCH), popup]
+    tree, escape = mapped(screen, focused=SEARCH), keys("esc", at=10_000)
+    opened = Action("right_click", 8000, 8100, [1], x=620, y=420)
+    for done, scanned, name in (
+        ([click(140, 120, 8000)], 7000, "Edit"),
+        ([click(140, 120, 8000), keys("right", at=9000)], 7000, None),
+        ([opened], 9500, "Row"),
+        ([opened], 7000, None),
+    ):
+        keyboard = KeyboardFocus()
+        for action in done:
+            target = node_at(tree, action.x, action.y) if action.x and action.y else None
+            keyboard.record(action, tree, target)
+        current = CurrentScan(LoggedScan(1, 0, 0, scanned, 100), 0, "stale")
+        found, _ = keyboard.target(escape, tree, current, ())
+        assert (found.name if found else None) == name

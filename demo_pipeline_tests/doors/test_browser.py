@@ -1,4 +1,8 @@
-"""The paths through the UI that the pages describe in words, walked in Chromium."""
+"""`make ui` with Dagster's daemon over a bucket, and the paths through it, walked in Chromium.
+
+Uploads become datasets by themselves; one is torn, and one is changed later. What the pages
+describe in words is looked at in a browser, the rest is asked of the server.
+"""
 
 import json
 import shutil
@@ -14,17 +18,20 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect, sync_playwright
 
+from demo_pipeline.defs.partitions import PARTITION_TAG, REASON_TAG
+from demo_pipeline.files.recording_files import META_FILE, RECORDING_FILES
+from demo_pipeline.store.bucket import Bucket
 from demo_pipeline_tests.browser import chromium
 from demo_pipeline_tests.doors.checkout import SERVER, Checkout, fresh_checkout
-from demo_pipeline_tests.doors.test_shell_lines import INBOX, small_samples
+from demo_pipeline_tests.doors.test_shell_lines import INBOX, INSTANCE, SAMPLES, small_samples
+from demo_pipeline_tests.simulator.s3_server import SECRET_KEY, S3Server
 from demo_pipeline_tests.uploads import tear_meta
 
-# The UI runs in processes of its own.
-pytestmark = [pytest.mark.no_cover, pytest.mark.browser]
-SAMPLES = ["20260105_090000", "20260106_140000", "20261121_212358", "20261121_212801"]
+pytestmark = pytest.mark.no_cover  # the UI runs in processes of its own
 GOOD, TORN = SAMPLES[:2]
 QUIET_SECONDS = 240.0  # without any change; Dagster looks after a backfill every 30 s
 PATIENCE = 60_000.0  # ms for something on a page of a busy machine
+KEPT = {".db", ".out", ".err"}  # of what Dagster writes
 ENDED = {"SUCCESS", "FAILURE", "COMPLETED_SUCCESS", "COMPLETED_FAILED", "FAILED", "CANCELED"}
 STATE = """{
   runsOrError { ... on Runs { results { jobName status updateTime tags { key value } } } }
@@ -77,11 +84,19 @@ def when(address: str, done: Callable[[dict[str, Any]], bool]) -> dict[str, Any]
 
 def outcome(seen: dict[str, Any], demonstration: str) -> str:
     """How the run that the sensor launched for a demonstration stands; empty without one."""
-    wanted = {("dagster/sensor_name", "new_uploads"), ("dagster/partition", demonstration)}
-    for run in seen["runs"]:
-        if wanted <= {(tag["key"], tag["value"]) for tag in run["tags"]}:
-            return run["status"]
-    return ""
+    found = [status for key, _, status in requested(seen) if key == demonstration]
+    return found[-1] if found else ""
+
+
+def requested(seen: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """Demonstration, reason and status of each run of the sensor of uploads, oldest first."""
+    runs = reversed(seen["runs"])
+    tags = [({tag["key"]: tag["value"] for tag in run["tags"]}, run["status"]) for run in runs]
+    return [
+        (of[PARTITION_TAG], of[REASON_TAG], status)
+        for of, status in tags
+        if of.get("dagster/sensor_name") == "new_uploads"
+    ]
 
 
 def all_ended(seen: dict[str, Any]) -> bool:
@@ -102,21 +117,27 @@ def launch_backfill(page: Page, *, without_last: bool = False) -> None:
 class Watched:
     checkout: Checkout
     address: str
+    inbox: Bucket
 
 
 @pytest.fixture(scope="module")
-def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
-    """The UI of a checkout into whose inbox a good and a torn upload come while it runs."""
+def watched(tmp_path_factory: pytest.TempPathFactory, seaweedfs: S3Server) -> Iterator[Watched]:
+    """The UI of a checkout; a good and a torn upload come into its bucket while it runs."""
     folder = tmp_path_factory.mktemp("watched")
-    samples = small_samples(folder)
+    samples = small_samples(folder, (GOOD, TORN))
     checkout = fresh_checkout(folder / "checkout", samples)
     tear_meta(samples / TORN)
-    with ui(checkout, stable_seconds=1) as address:
-        for name in (GOOD, TORN):
-            shutil.copytree(samples / name, checkout.root / INBOX / name)
-        yield Watched(checkout, address)
+    with seaweedfs.connected():
+        inbox = Bucket(seaweedfs.make_bucket(), folder / "cache")
+        checkout.variables |= {**seaweedfs.environment(), "DEMO_PIPELINE_UPLOADS": inbox.url}
+        with ui(checkout, stable_seconds=0) as address:
+            for name in (GOOD, TORN):
+                for file in RECORDING_FILES:
+                    inbox.put(f"{name}/{file}", samples / name / file)
+            yield Watched(checkout, address, inbox)
 
 
+@pytest.mark.browser
 def test_an_upload_is_processed_while_the_ui_runs(watched: Watched, page: Page) -> None:
     address = watched.address
     seen = when(address, lambda seen: outcome(seen, GOOD) in ENDED)
@@ -127,6 +148,7 @@ def test_an_upload_is_processed_while_the_ui_runs(watched: Watched, page: Page) 
     expect(page.get_by_text(GOOD).first).to_be_visible(timeout=PATIENCE)
 
 
+@pytest.mark.browser
 def test_a_quarantined_upload_is_red_and_says_why(watched: Watched, page: Page) -> None:
     address = watched.address
     seen = when(address, lambda seen: outcome(seen, TORN) in ENDED)
@@ -145,11 +167,9 @@ def test_a_quarantined_upload_is_red_and_says_why(watched: Watched, page: Page) 
 def test_the_datasets_are_built_of_what_is_good_and_no_other_run_is_launched(
     watched: Watched,
 ) -> None:
-    def jobs(seen: dict[str, Any]) -> Counter[str]:
-        return Counter(run["jobName"] for run in seen["runs"] if run["status"] in ENDED)
-
     found = jobs(when(watched.address, lambda seen: jobs(seen)["build_datasets"] > 0))
     assert found["process_demonstration"] == 2
+    assert found["build_datasets"] == 1
     assert set(found) <= {
         *("process_demonstration", "build_datasets", "read_osworld_tasks", "report_quarantine")
     }
@@ -159,8 +179,33 @@ def test_the_datasets_are_built_of_what_is_good_and_no_other_run_is_launched(
         'DAGSTER_HOME="$PWD" .venv/bin/demo-pipeline doctor --expect-daemon'
     )
     assert "daemon: running" in well.output
+    assert well.output.count("last evaluated at") == 5  # of the sensors
 
 
+def jobs(seen: dict[str, Any]) -> Counter[str]:
+    """How many runs of each job have ended."""
+    return Counter(run["jobName"] for run in seen["runs"] if run["status"] in ENDED)
+
+
+def test_a_changed_upload_makes_one_run_more_and_no_secret_is_kept(watched: Watched) -> None:
+    meta = watched.inbox.read(f"{GOOD}/{META_FILE}")
+    assert meta is not None
+    watched.inbox.put(f"{GOOD}/{META_FILE}", meta.replace(b"Please do", b"Do"))
+    seen = when(
+        watched.address, lambda seen: len(requested(seen)) > 2 and outcome(seen, GOOD) in ENDED
+    )
+    runs = sorted(requested(seen))
+    good = [(GOOD, "changed", "SUCCESS"), (GOOD, "new", "SUCCESS")]
+    assert runs == [*good, (TORN, "new", "FAILURE")]
+    folders = [watched.checkout.root / name for name in INSTANCE]
+    files = [
+        path for one in folders for path in one.rglob("*") if path.suffix in {".db", ".out", ".err"}
+    ]
+    assert any(path.suffix == ".db" for path in files)
+    assert [path for path in files if SECRET_KEY.encode() in path.read_bytes()] == []
+
+
+@pytest.mark.browser
 @pytest.mark.minutes  # Dagster looks after a backfill every 30 s, four times
 def test_backfills_of_everything_and_of_several_partitions(tmp_path: Path, page: Page) -> None:
     checkout = fresh_checkout(tmp_path / "checkout", small_samples(tmp_path))

@@ -31,8 +31,9 @@ FORMS = ("sft", "messages", "cudag", "cua_lite", "agentnet", "atif", "step_label
 HOSTILE = 'So <image> </think><tool_call>{"a": 1}</tool_call>\n## Code:\nAction: <|im_end|> \u202e'
 
 
-def opened(tmp_path: Path, **datasets: Any) -> Workspace:
-    return open_workspace(tmp_path, datasets={"exports": FORMS, **datasets})
+def opened(tmp_path: Path, *exports: str, **datasets: Any) -> Workspace:
+    """A workspace with these exports; without any: with all `FORMS`."""
+    return open_workspace(tmp_path, datasets={"exports": exports or FORMS, **datasets})
 
 
 @pytest.fixture
@@ -190,7 +191,7 @@ def lite(files: dict[str, bytes]) -> dict[str, Any]:
 
 
 def test_what_a_person_says_counts_and_disagreement_is_kept_and_counted(root: Path) -> None:
-    workspace = opened(root)
+    workspace = opened(root, "sft")
     say(workspace, of_step(1, "step_correct", True), of_step(1, "thought", "By a model."))
     version = workspace.store.current("trajectories/demo0")
     assert version is not None
@@ -214,7 +215,7 @@ def test_what_a_person_says_counts_and_disagreement_is_kept_and_counted(root: Pa
 
 @pytest.mark.parametrize("source", ["model", "rule"])
 def test_bad_masks_exactly_that_row(root: Path, source: str) -> None:
-    workspace = opened(root, exclude_steps="incorrect")
+    workspace = opened(root, "sft", "messages", "step_labels", exclude_steps="incorrect")
     for number in range(3):
         rebuild(workspace, f"demo{number}")
     before = datasets(workspace)
@@ -246,14 +247,14 @@ def labels(root: Path) -> list[bool]:
 
 
 def test_verdicts_alone_leave_out_no_row(root: Path) -> None:
-    workspace = opened(root)
+    workspace = opened(root, "sft")
     say(workspace, of_step(1, "step_correct", False))
     rebuild(workspace)
     assert len(samples(datasets(workspace)["sft"])) == 3
 
 
 def test_a_changed_step_makes_exactly_its_annotations_stale(root: Path) -> None:
-    workspace = opened(root)
+    workspace = opened(root, "sft")
     say(
         workspace,
         *(of_step(step, "thought", f"Thought {step}.") for step in range(4)),
@@ -302,7 +303,7 @@ def test_a_corrected_action_makes_the_annotations_of_its_step_stale(root: Path) 
 
 
 def test_hostile_words_break_no_export(root: Path) -> None:
-    workspace = opened(root, action_line=True)
+    workspace = opened(root, "sft", "messages", "agentnet", action_line=True)
     steps = [
         of_step(step, kind, HOSTILE)
         for step in range(4)
@@ -339,7 +340,7 @@ def texts_of(value: Any) -> list[str]:
 
 
 def test_a_grade_selects_demonstrations(root: Path) -> None:
-    workspace = opened(root, min_alignment=7)
+    workspace = opened(root, "sft", min_alignment=7)
     for number, grade in enumerate((9, 5)):
         say(workspace, of_step(None, "alignment", grade) | {"demonstration": f"demo{number}"})
         rebuild(workspace, f"demo{number}")
@@ -352,7 +353,7 @@ def test_a_grade_selects_demonstrations(root: Path) -> None:
 
 def test_another_wording_is_one_more_sample_and_never_in_another_split(tmp_path: Path) -> None:
     """Demonstrations of many tasks, each worded as the next one's instruction."""
-    workspace = opened(tmp_path, train_ratio=0.4, val_ratio=0.3, test_ratio=0.3)
+    workspace = opened(tmp_path, "sft", train_ratio=0.4, val_ratio=0.3, test_ratio=0.3)
     names = [f"demo{number}" for number in range(8)]
     for number, name in enumerate(names):
         made = make_trajectory(

@@ -63,8 +63,14 @@ def _errors(check: Check[Any], context: Any, folder: Path) -> Sequence[Any]:
         return ()
 
 
-def build_outputs(root: Path) -> Mapping[str, Output]:
-    """Stage → its output; of the stages of a demonstration, that of `BROKEN`."""
+def build_outputs(root: Path, known: Path) -> Mapping[str, Output]:
+    """Stage → its output; of the stages of a demonstration, that of `BROKEN`.
+
+    Args:
+        root: where to build.
+        known: other uploads, and the store with their trajectories.
+    """
+    shutil.copytree(known, root, symlinks=True)
     _write_recordings(root / "uploads")
     workspace = open_workspace(root, datasets={"exports": get_args(ExportName)})
     workspace = replace(workspace, tasks=_TASKS)
@@ -77,7 +83,7 @@ def build_outputs(root: Path) -> Mapping[str, Output]:
             noted = _noting(stage, outputs, root / "seen") if upload.name == BROKEN else stage
             try:
                 result = build_stage(workspace, noted, upload.name)
-                assert result.status == "made", result.checks
+                assert result.status in {"made", "unchanged"}, result.checks
             except DemonstrationError:
                 assert upload.name == "torn"
                 break
@@ -89,9 +95,7 @@ def build_outputs(root: Path) -> Mapping[str, Output]:
 
 
 def _write_recordings(uploads: Path) -> None:
-    """Seven tasks: all kinds of actions, a failed one, hidden actions, a bad line, no film."""
-    for sample in ("20260105_090000", "20260106_140000"):
-        shutil.copytree(RECORDINGS / sample, uploads / sample)
+    """Five tasks: all kinds of actions, a failed one, hidden actions, a bad line, no film."""
     write_demos(uploads)
     told = script(*ACTS, think(5.0), click("Agree"))
     told = replace(told, title="Fill in the form", objectives=("Open the form", "Fill it in"))

@@ -17,8 +17,8 @@ ASSETS = [*(stage.name for stage in STAGES), *(stage.name for stage in DATASET_S
 
 
 @pytest.fixture(scope="module")
-def outputs(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Output]:
-    return build_outputs(tmp_path_factory.mktemp("breakages"))
+def outputs(tmp_path_factory: pytest.TempPathFactory, real_root: Path) -> Mapping[str, Output]:
+    return build_outputs(tmp_path_factory.mktemp("breakages") / "root", real_root)
 
 
 def names_of(output: Output) -> list[str]:

@@ -138,29 +138,11 @@ def test_a_damaged_database_of_dagster_is_one_sentence_and_can_be_moved_away(
     assert ended.value.code == 0
 
 
-def test_what_is_made_for_recordings_and_runs_is_closed_to_others(
-    home: Path,
-    recording: Path,
-    monkeypatch: pytest.MonkeyPatch,
+def test_ctrl_c_says_what_was_done_and_leaves_no_run_open_and_nothing_to_others(
+    home: Path, recording: Path
 ) -> None:
-    umask, above, mode = 0, 0o755, 0o700
-    upload(recording, home.parent / "uploads", "one")
-    home.chmod(above)
-    home.parent.chmod(above)
-    before = os.umask(umask)
-    try:
-        monkeypatch.setattr(sys, "argv", ["demo-pipeline", "run", "--workers", "1"])
-        with pytest.raises(SystemExit):
-            main()
-    finally:
-        os.umask(before)
-    made = [home.parent / "store", *(home / name for name in ("history", "schedules", "storage"))]
-    assert [path.stat().st_mode & 0o777 for path in made] == 4 * [mode]
-    assert home.stat().st_mode & 0o7777 == above
-
-
-def test_ctrl_c_says_what_was_done_and_leaves_no_run_open(home: Path, recording: Path) -> None:
     root = home.parent
+    home.chmod(0o755)
     for name in ("one", "two"):
         upload(recording, root / "uploads", name)
     running = subprocess.Popen(
@@ -168,6 +150,7 @@ def test_ctrl_c_says_what_was_done_and_leaves_no_run_open(home: Path, recording:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        umask=0,
     )
     end = time.monotonic() + 300
     while not list((root / "store").glob("recordings/*")) and time.monotonic() < end:
@@ -180,3 +163,6 @@ def test_ctrl_c_says_what_was_done_and_leaves_no_run_open(home: Path, recording:
     assert "demonstrations were done in this run and are kept" in err
     assert "the next `demo-pipeline run` goes on with the others" in err
     assert stuck_runs(home) == []
+    made = [root / "store", *(home / name for name in ("history", "schedules", "storage"))]
+    assert [path.stat().st_mode & 0o777 for path in made] == [0o700] * 4
+    assert home.stat().st_mode & 0o7777 == 0o755

@@ -9,16 +9,21 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-from sqlalchemy import create_engine
 
 from demo_pipeline.defs.local_runs import build_datasets, close_dead_runs, process
 from demo_pipeline.defs.partitions import UNFINISHED, register_partitions
-from demo_pipeline.runs.failures import TransientError, redacted_errors
+from demo_pipeline.runs.failures import TransientError
 from demo_pipeline.runs.pool import Pool
 from demo_pipeline.runs.results import Status
 from demo_pipeline.runs.run_locks import dead_runs, held, lock_folder
 from demo_pipeline_tests.dagster_homes import WITHOUT_OUTPUT_YAML
 from demo_pipeline_tests.defs.bench import Bench, bench
+from demo_pipeline_tests.defs.pool_work import (
+    begin,
+    begin_long,
+    begin_without_database,
+    nothing_lost,
+)
 
 
 @pytest.fixture
@@ -90,43 +95,9 @@ def test_the_run_of_a_killed_command_is_closed_by_the_next(made: Bench) -> None:
     assert close_dead_runs(made.instance) == []
 
 
-def begin(folder: str) -> object:
-    """In a worker: each task leaves a file a time; `bad` dies always, `once` once."""
-
-    def work(task: str, _ticket: str) -> int:
-        Path(folder, f"{task}.{time.time_ns()}").touch()
-        tries = len(list(Path(folder).glob(f"{task}.*")))
-        if task == "bad" or (task == "once" and tries == 1):
-            os.kill(os.getpid(), signal.SIGKILL)
-        return tries
-
-    return work
-
-
-def begin_long(folder: str) -> object:
-    """In a worker: each task leaves the number of its process, and goes on for ever."""
-
-    def work(_task: str, _ticket: str) -> None:
-        Path(folder, str(os.getpid())).touch()
-        time.sleep(3600)
-
-    return work
-
-
-def begin_without_database(folder: str) -> object:
-    """In a worker: Dagster's database cannot be opened."""
-    with redacted_errors("begin"):
-        create_engine(f"sqlite:///{folder}").connect()
-    raise AssertionError
-
-
-def nothing_lost(_task: str, _ticket: str, _died: bool) -> None:
-    """Of a pool without runs."""
-
-
 def test_the_workers_of_a_killed_process_end_amid_their_tasks(tmp_path: Path) -> None:
     if (child := os.fork()) == 0:
-        list(Pool[None](begin_long, (str(tmp_path),), 2, nothing_lost).process(["a", "b"]))  # type: ignore[arg-type]
+        list(Pool[None](begin_long, (str(tmp_path),), 2, nothing_lost).process(["a", "b"]))
         os._exit(1)
     while len(workers := [path.name for path in tmp_path.iterdir()]) < 2:
         time.sleep(0.1)
@@ -139,7 +110,7 @@ def test_the_workers_of_a_killed_process_end_amid_their_tasks(tmp_path: Path) ->
 def test_a_database_that_cannot_be_opened_in_a_worker_is_one_sentence(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    pool = Pool[None](begin_without_database, (str(tmp_path),), 1, nothing_lost)  # type: ignore[arg-type]
+    pool = Pool[None](begin_without_database, (str(tmp_path),), 1, nothing_lost)
     with pytest.raises(TransientError, match="unable to open database file"):
         list(pool.process(["a"]))
     assert "Traceback" not in capfd.readouterr().err
@@ -149,7 +120,7 @@ def test_a_task_whose_worker_died_is_done_by_another_and_given_up_after_three(
     tmp_path: Path,
 ) -> None:
     lost: list[tuple[str, bool]] = []
-    pool = Pool[int](begin, (str(tmp_path),), 2, lambda task, _, died: lost.append((task, died)))  # type: ignore[arg-type]
+    pool = Pool[int](begin, (str(tmp_path),), 2, lambda task, _, died: lost.append((task, died)))
     answers = dict(pool.process(["bad", "good", "once"]))
     assert answers == {"bad": None, "good": 1, "once": 2}
     assert sorted(lost) == [("bad", True)] * 3 + [("once", True)]

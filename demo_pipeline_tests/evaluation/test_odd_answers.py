@@ -1,7 +1,7 @@
 """Odd answers in every form, to every step, under every rule: none of them ends a run."""
 
 import json
-from itertools import pairwise, product
+from itertools import cycle, pairwise, product
 from typing import Any
 
 import pytest
@@ -48,7 +48,7 @@ def odd_answers(form):
 @pytest.mark.parametrize("form", ANSWER_FORMS)
 def test_an_answer_never_ends_a_run(form):
     answers = odd_answers(form)
-    truths = [(right, box) for right in EVERY_ACTION for box in (None, BOX)]
+    truths = list(zip(EVERY_ACTION, cycle((BOX, None)), strict=False))
     steps = [
         made_step(right, number, box=box, tolerance=(10, 10))
         for number, ((right, box), _) in enumerate(product(truths, answers))

@@ -13,12 +13,12 @@ from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.export import export_datasets
 from demo_pipeline.runs.stages import DATASET_STAGES, TRAINING_EXPORTS
 from demo_pipeline.runs.workspace import Workspace
-from demo_pipeline.settings import Settings
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
 from demo_pipeline_tests.datasets.seen_screens import element, make_seen
 from demo_pipeline_tests.datasets.stores import commit_trajectories, every_file
 from demo_pipeline_tests.named_stages import AGENTNETBENCH_STAGE, STEP_LABELS_STAGE
+from demo_pipeline_tests.sample_workspace import open_workspace
 
 TYPING = ("type", {"text": "typed words"})
 ABORTED = {"status": "aborted", "reason": ""}
@@ -65,27 +65,10 @@ def readable(path: str, data: bytes, scratch: Path) -> str:
 
 
 @pytest.mark.no_cover  # other tests run the same lines
-@pytest.mark.parametrize(
-    ("kind", "datasets"),
-    [
-        ("folder", {"sft_trees": "object", "image_mode": "copy"}),
-        ("bucket", {}),
-    ],
-    ids=str,
-)
-def test_nothing_of_an_excluded_demonstration_is_in_any_training_export(
-    tmp_path: Path, moto_url: str, kind: str, datasets: dict[str, str]
-) -> None:
-    store = str(tmp_path / "store") if kind == "folder" else f"{moto_url}/store"
-    settings = Settings(
-        uploads=str(tmp_path / "uploads"),
-        store=store,
-        cache=str(tmp_path / "cache"),
-        osworld_tasks=str(tmp_path / "tasks"),
-        datasets=datasets,
-    )
+def test_nothing_of_an_excluded_demonstration_is_in_any_training_export(tmp_path: Path) -> None:
     (tmp_path / "uploads").mkdir()
-    workspace = Workspace.open(settings)
+    chosen = {"sft_trees": "object", "image_mode": "copy"}
+    workspace = open_workspace(tmp_path, datasets=chosen)
     good, excluded = demonstrations(tmp_path / "made")
     commit_trajectories(workspace, [*good, *excluded])
     outputs = []

@@ -75,7 +75,7 @@ def test_nothing_moves_when_others_come_but_what_a_newcomer_joins(tmp_path: Path
     first = {split: key for key, split in before.items()}
     joined = sorted((first["val"], first["test"]))
     older, younger = (number[-1] for number in joined)
-    for number in range(9, 30):  # ids that sort before and after
+    for number in range(9, 15):  # ids that sort before and after
         for name in (f"a{number}", f"z{number}"):
             commit_trajectory(workspace, made(tmp_path, name, f"Do {number}", f"Title {number}"))
     after = built(workspace)

@@ -63,13 +63,12 @@ class TypedOn:
         if self._shown is None or frame is None or flows:
             return False
         (shown, before), after = self._shown, frame.samples(1)
-        changed = changed_cells(shown, frame.quartered, MEAN_LEVELS)
-        tall = cv2.boundingRect(changed.view(np.uint8))[3] >= REPLACED_HEIGHT * changed.shape[0]
-        if tall and np.count_nonzero(changed) >= LARGE_SHARE * changed.size:
-            return not _is_scrolled(before, after)
         window = self._pressed and _window_at(after, self._pressed)
         if not window:
-            return False
+            changed = changed_cells(shown, frame.quartered, MEAN_LEVELS)
+            high = cv2.boundingRect(changed.view(np.uint8))[3] >= REPLACED_HEIGHT * len(changed)
+            is_page = high and np.count_nonzero(changed) >= LARGE_SHARE * changed.size
+            return bool(is_page) and not _is_scrolled(before, after)
         rows, columns = slice(int(window.y), int(window.bottom)), _columns_of(window)
         before, after = before[rows, columns], after[rows, columns]
         differs = cv2.morphologyEx(

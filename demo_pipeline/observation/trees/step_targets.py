@@ -530,7 +530,7 @@ class KeyboardFocus:
                 if chosen is not None and keys in ({"enter"}, {"esc"}):
                     self._stop = (chosen,)
         elif action.action_type == "type":
-            self._list = None
+            self._list = self._menu = None
             if target is not None and target.role == "button":
                 self._since_ms, self._stop = action.end_ms, ()  # Space pressed it
 
@@ -540,7 +540,7 @@ class KeyboardFocus:
         presses = (action.presses or 1) * (-1 if "shift" in action.keys else 1)
         self._left = known[0] if known else None
         self._stop = stop_after(tree, known, presses) if known else ()
-        self._since_ms, self._method = action.end_ms, "tab"
+        self._since_ms, self._method, self._written = action.end_ms, "tab", ()
 
 
 def _overlap(place: ChangedBox, box: PixelBox) -> bool:
@@ -624,10 +624,10 @@ def _field_with(
     """
     shown = [node for node in range(len(tree)) if "hidden" not in tree.states_at(node)]
     boxes = {node: tree.canvas.box_to_video(box) for node in shown if (box := tree.box(node))}
-    inner = [node for node, role in enumerate(tree.roles) if role in TEXT_ROLES]
+    inner = {node for node, role in enumerate(tree.roles) if role in TEXT_ROLES}
     around = {outer for node in inner for outer in ancestors(tree, node)}
-    cells = [node for node, role in enumerate(tree.roles) if role == "tablecell"]
-    fields = {*inner, *(node for node in cells if can_have_focus(tree, node))} - around
+    cells = (node for node, role in enumerate(tree.roles) if role == "tablecell")
+    fields = inner.union(node for node in cells if can_have_focus(tree, node)) - around
     said = [
         node
         for node, role in enumerate(tree.roles)

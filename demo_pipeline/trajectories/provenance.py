@@ -251,7 +251,7 @@ class HiddenReason(StrEnum):
     `unknown_scale`: the log says where, but not in pixels of the video.
     `before_video`: it began before the first frame.
     `after_video`: it began after the last frame.
-    `undecodable`: no frame before it could be decoded.
+    `undecodable`: no frame shows the screen before it: none could be decoded, or they are black.
     `unknown_time`: the recorder's clock was set, and the video does not show when the action was.
     `unclear_scroll`: neither the log nor the video tells in what unit the wheel's deltas are.
     """

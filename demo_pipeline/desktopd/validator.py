@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -162,6 +163,7 @@ class _DecodedTree(NamedTuple):
     timestamp: str
 
 
+@lru_cache(maxsize=2)  # steps in a row often have one tree
 def decode_tree(data: bytes) -> _DecodedTree | None:
     """The tree of a ui_tree.json, from the file's bytes.
 

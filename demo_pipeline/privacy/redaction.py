@@ -96,6 +96,7 @@ class Redaction:
     _windows: dict[str, set[str]] = field(default_factory=dict)
     _texts: dict[str, dict[str, None]] = field(default_factory=dict)
     _private: set[str] = field(default_factory=set)
+    _removed: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.texts = PrivateTexts(self.detectors)
@@ -136,6 +137,7 @@ class Redaction:
             self.texts.add(password, "password")
         self.texts.learn_typed(map(self._load, self._names("action.json")))
         self._private = {text for text in same if self.texts.spans(text)}
+        self._removed = {text for text in self._private if self.texts.clean(text) != text}
 
     def _placed_texts(self, name: str) -> Iterator[tuple[str, str]]:
         """Yield the place and the content of each text of a file, which is not kept."""
@@ -347,7 +349,7 @@ class Redaction:
         group = None
         for name in self._names(".json"):
             folder = name.rpartition("/")[0]
-            if folder not in self._windows and not self._is_touched(name):
+            if folder not in self._windows and self._removed.isdisjoint(self._texts[name]):
                 continue
             document = self._load(name)
             cleaned = mapped_texts(document, self._cleaned(folder), OURS)

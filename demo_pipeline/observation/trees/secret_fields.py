@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import cv2
-import numpy as np
 
 from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.observation.trees.scans import RawNode
@@ -68,17 +67,24 @@ def dots_for(text: str, before: Path, after: Path) -> bool:
     last: Any = cv2.imread(str(after), cv2.IMREAD_GRAYSCALE)
     if first is None or last is None or first.shape != last.shape:
         return False
-    changed = cv2.absdiff(first, last) > _CHANGED
-    if not changed.any():
+    changed = cv2.threshold(cv2.absdiff(first, last), _CHANGED, 1, cv2.THRESH_BINARY)[1]
+    if not cv2.countNonZero(changed):
         return False
     return abs(_longest_row(_shapes(changed)) - len(typed)) <= 1
 
 
 def _shapes(changed: Any) -> list[tuple[int, int, int, int, int]]:
     """Left, top, width, height and pixels of each changed shape of a character's size."""
-    count, _, stats, _ = cv2.connectedComponentsWithStats(changed.astype(np.uint8), connectivity=8)
-    found = [tuple(map(int, stats[number])) for number in range(1, min(count, 2000))]
-    return [one for one in found if 2 <= one[2] <= 24 and 2 <= one[3] <= 24]  # type: ignore[misc]
+    x, y, width, height = cv2.boundingRect(changed)
+    left, top = x & ~1, y & ~1  # OpenCV numbers shapes by blocks of two
+    part = changed[top : y + height, left : x + width]
+    count, _, stats, _ = cv2.connectedComponentsWithStats(part, connectivity=8)
+    found = stats[1 : min(count, 2000)].tolist()
+    return [
+        (left + x, top + y, width, height, pixels)
+        for x, y, width, height, pixels in found
+        if 2 <= width <= 24 and 2 <= height <= 24
+    ]
 
 
 def _longest_row(shapes: Sequence[tuple[int, int, int, int, int]]) -> int:

@@ -297,16 +297,7 @@ class TestRun:
         assert ran.second.code == 1
         assert ran.files[0] == ran.files[1]
 
-    def test_an_added_task_file_rebuilds_the_matching_demonstration(
-        self, quiet: Place, command: Command
-    ) -> None:
-        put_tasks(quiet.root / "tasks", {"os": [task("t-1", "PLEASE do what one says")]})
-        again = command(quiet, "run")
-        assert "1 done, 0 quarantined, 1 up to date" in again.out, again.err
-        linked = (quiet.root / "store" / "trajectories" / "one" / "task.json").read_bytes()
-        assert json.loads(linked)["osworld_task_id"] == "t-1"
-
-    def test_the_recorded_outcome_and_what_is_left_out_are_shown(
+    def test_an_added_task_file_the_recorded_outcome_and_what_is_left_out_are_shown(
         self, quiet: Place, command: Command
     ) -> None:
         put_tasks(quiet.root / "tasks", {"os": [task("t-1", "PLEASE do what one says")]})
@@ -314,6 +305,8 @@ class TestRun:
         meta.write_text(meta.read_text().replace('"completed"', '""'))
         twins = {"DEMO_PIPELINE_DATASETS__INCLUDE_DUPLICATES": "true"}  # both have the same film
         first, second = command(quiet, "run", **twins), command(quiet, "run", **twins)
+        linked = (quiet.root / "store" / "trajectories" / "one" / "task.json").read_bytes()
+        assert json.loads(linked)["osworld_task_id"] == "t-1"
         table, _, _ = first.out.partition("Datasets")
         shown = {tuple(line.split()[:3]) for line in table.splitlines() if " done " in line}
         assert shown == {("one", "done", "done"), ("two", "done", "unknown")}

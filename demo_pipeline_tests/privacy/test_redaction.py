@@ -80,7 +80,10 @@ def test_flagging_counts_and_changes_nothing(tmp_path: Path) -> None:
     assert found.withheld("demo") == ""
 
 
-def test_dropping_a_kind_withholds_the_demonstration(tmp_path: Path) -> None:
+def test_dropping_a_kind_withholds_the_demonstration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pictures, "read_lines", Mock(return_value=[]))
     write(tmp_path / "demo", list(secrets_of("card", 1)))
     found = redaction_of(tmp_path / "demo", PrivacySettings(kinds={"card": "drop"}))
     assert found.withheld("demo") == "private: card"

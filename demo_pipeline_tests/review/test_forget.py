@@ -17,7 +17,7 @@ from demo_pipeline.review.review_store import Reviews, forget_demonstration, sub
 from demo_pipeline.runs.datasets import run_dataset_stage
 from demo_pipeline.runs.quarantine import list_quarantine
 from demo_pipeline.runs.stage_runs import build_stage
-from demo_pipeline.runs.stages import DATASET_STAGES, STAGES
+from demo_pipeline.runs.stages import DATASET_STAGES, STAGES, is_built
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 from demo_pipeline.store.bucket import Bucket
@@ -45,17 +45,16 @@ def record(uploads: Path, name: str, words: str, typed: str, seed: int) -> None:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two demonstrations with all datasets, twice built, and decisions about one of them."""
+    """Two demonstrations with their datasets, twice built, and decisions about one of them."""
     root = tmp_path_factory.mktemp("forgetting")
     record(root / "uploads", GONE, CANARIES[0], CANARIES[1], 3)
     record(root / "uploads", KEPT, "Amsel", "Drossel", 4)
     workspace = open_workspace(root, cache=str(root / "cache"))
-    run_all_stages(workspace, GONE)
-    for stage in DATASET_STAGES:  # an old version of each, with the one demonstration alone
-        run_dataset_stage(workspace, stage)
-    run_all_stages(workspace, KEPT)
-    for stage in DATASET_STAGES:
-        run_dataset_stage(workspace, stage)
+    datasets = [stage for stage in DATASET_STAGES if is_built(stage, workspace.settings)]
+    for name in (GONE, KEPT):  # the old version of each has the one demonstration alone
+        run_all_stages(workspace, name)
+        for stage in datasets:
+            run_dataset_stage(workspace, stage)
     folder, version = workspace.store.open(f"trajectories/{GONE}")
     note = {"text": CANARIES[2]}
     Reviews(workspace.store).make(subject_of(version, GONE), folder, "ann", "note", note)

@@ -8,6 +8,7 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -163,7 +164,8 @@ def _dataset_table(datasets: Sequence[DatasetOutcome]) -> Table:
     table.add_column("path", overflow="fold")
     for dataset in datasets:
         size = byte_text(dataset.bytes_written)
-        table.add_row(dataset.name, contents(dataset.counts), size, cell(dataset.path))
+        path = dataset.path.removeprefix(f"{Path.cwd()}/")  # whole in a narrow terminal, too
+        table.add_row(dataset.name, contents(dataset.counts), size, cell(path))
     return table
 
 

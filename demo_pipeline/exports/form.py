@@ -7,10 +7,11 @@ form by its name. Which rows a dataset holds, and in which split, is decided in 
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
+from tempfile import SpooledTemporaryFile
 from typing import Any, cast
 
 import msgspec
@@ -143,6 +144,7 @@ class _KeptHead(msgspec.Struct):
     counts: dict[str, int]
 
 
+_LINES_IN_MEMORY = 2**24  # bytes
 _KEPT, _HEAD = msgspec.json.Decoder(KeptRow), msgspec.json.Decoder(_KeptHead)
 
 
@@ -281,7 +283,7 @@ class Form:
     subfolder: Callable[[Any], str] | None = None
     replaces: Callable[..., Sequence[str]] | None = None
     make: Callable[[str, str, KeptRow, DatasetSettings], bool | None] = lambda *_: None
-    prepare: Callable[[Candidate, Sequence[KeptRow], DatasetSettings, Path], None] = lambda *_: None
+    prepare: Callable[[Candidate, Iterable[KeptRow], DatasetSettings, Path], None] = lambda *_: None
     of_trajectory: Callable[[Source], Mapping[str, int]] = lambda _: {}
     plan: Callable[..., Any] | None = None
     parts: Callable[[Candidate, KeptRow, DatasetSettings], Mapping[str, Any]] = (
@@ -364,12 +366,17 @@ def write_form_rows(
     counts: dict[str, int] = {}
     for form in forms:
         own = form.own(settings)
-        lines = list(row_lines(form, source, head, loaded, own))
-        (out / form.file).write_bytes(b"".join(lines))
-        kept = [_KEPT.decode(line) for line in lines[1:]]
-        form.prepare(candidate_of(source, head, own), kept, own, out)
-        counts[form.name] = len(kept)
+        with (out / form.file).open("wb") as file:
+            sizes = list(map(file.write, row_lines(form, source, head, loaded, own)))
+        form.prepare(candidate_of(source, head, own), _rows_in(out / form.file), own, out)
+        counts[form.name] = len(sizes) - 1  # without the head
     return counts
+
+
+def _rows_in(path: Path) -> Iterator[KeptRow]:
+    with path.open("rb") as file:
+        next(file)
+        yield from map(_KEPT.decode, file)
 
 
 def row_lines(
@@ -388,16 +395,18 @@ def row_lines(
     bad = {step.folder for step in trajectory.steps if step.index in candidate.bad_steps}
     declared = cast("DatasetSettings", _Declared(form, own))
     made_of = Source(candidate, trajectory, loaded.rows, declared)
-    lines, excluded = [], Counter[str]()
-    for row in form.rows(made_of):
-        if isinstance(row, Excluded):
-            excluded[row.reason] += 1
-        elif form.skips_bad_steps and row.screenshot.parent in bad:
-            excluded[BAD_STEP] += 1
-        else:
-            lines.append(_line(row, candidate, tables))
-    yield _encoded({"excluded": excluded, "counts": dict(form.of_trajectory(made_of))})
-    yield from lines
+    excluded = Counter[str]()
+    with SpooledTemporaryFile(_LINES_IN_MEMORY) as lines:  # each step repeats those before it
+        for row in form.rows(made_of):
+            if isinstance(row, Excluded):
+                excluded[row.reason] += 1
+            elif form.skips_bad_steps and row.screenshot.parent in bad:
+                excluded[BAD_STEP] += 1
+            else:
+                lines.write(_line(row, candidate, tables))
+        yield _encoded({"excluded": excluded, "counts": dict(form.of_trajectory(made_of))})
+        lines.seek(0)
+        yield from lines
 
 
 def _line(row: Row, candidate: Candidate, tables: set[str]) -> bytes:

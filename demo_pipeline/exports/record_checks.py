@@ -7,7 +7,7 @@ trajectories in two splits, tables beside lines.
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import zip_longest
@@ -185,13 +185,13 @@ _OF_TRAJECTORY = re.compile(r"trajectories/[^/]+/")
 
 
 def kept_problems(
-    form: Form, rows: Sequence[tuple[int | None, KeptRow]], file: str, source: DatasetTrajectory
+    form: Form, rows: Iterable[tuple[int | None, KeptRow]], file: str, source: DatasetTrajectory
 ) -> list[Problem]:
     """What is wrong with kept rows of a trajectory, as far as the form describes their parts.
 
     Args:
         form: of the rows.
-        rows: each with its line.
+        rows: each with its line; gone through twice.
         file: that problems name.
         source: the trajectory.
     """

@@ -8,6 +8,7 @@ Belongs here: its declaration. What a record holds is decided in its form.
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -104,18 +105,21 @@ def _verify_records(inputs: RecordingInputs, out: Path) -> list[Problem]:
     return [
         problem
         for form in built_forms(inputs.settings)
-        for problem in kept_problems(form, list(_kept(out / form.file)), form.file, trajectory)
+        for problem in kept_problems(form, _KeptFile(out / form.file), form.file, trajectory)
     ]
 
 
-def _kept(path: Path) -> Iterator[tuple[int, KeptRow]]:
-    """Yield the records of a file that can be read, with their lines."""
-    lines = path.read_bytes().split(b"\n")[1:-1] if path.is_file() else []
-    for number, line in enumerate(lines, start=2):
-        try:
-            yield number, msgspec.json.decode(line, type=KeptRow)
-        except msgspec.DecodeError:  # written so, it would have failed the build
-            continue
+@dataclass(frozen=True)
+class _KeptFile:
+    """The records of a file with their lines, each read when its turn comes."""
+
+    path: Path
+
+    def __iter__(self) -> Iterator[tuple[int, KeptRow]]:
+        with self.path.open("rb") as file:
+            next(file)  # the head
+            for number, line in enumerate(file, start=2):
+                yield number, msgspec.json.decode(line, type=KeptRow)
 
 
 RECORDS_STAGE: Stage[RecordingInputs] = Stage(

@@ -11,7 +11,7 @@ import json
 import re
 import shutil
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -125,7 +125,7 @@ def make_cudag_picture(
 
 
 def prepare_cudag_pictures(
-    candidate: Candidate, records: Sequence[KeptRow], settings: DatasetSettings, out: Path
+    candidate: Candidate, records: Iterable[KeptRow], settings: DatasetSettings, out: Path
 ) -> None:
     """Make the JPEGs, and what the hash of the task puts into the test split; see `Form.prepare`.
 

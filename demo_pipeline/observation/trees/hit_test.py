@@ -80,6 +80,7 @@ def _front_branch(tree: StepTree, under: Sequence[int]) -> int | None:
 
     A menu item, an option and a dialog are in front of other branches, a submenu of its menu; else
     the smallest is, if the others are around it or before it in the document, thus drawn before.
+    A label inside the box of a control that it is no part of may be scrolled away behind it.
     """
     around: set[int] = set()
     for node in under:
@@ -91,8 +92,9 @@ def _front_branch(tree: StepTree, under: Sequence[int]) -> int | None:
     first = min(boxes, key=lambda tip: (area(boxes[tip]), -tip), default=None)
     if first is None:
         return None
-    decided = all(other <= first or _encloses(box, boxes[first]) for other, box in boxes.items())
-    return first if decided else None
+    around = [tip for tip, box in boxes.items() if tip != first and _encloses(box, boxes[first])]
+    is_shown = tree.roles[first] in _CONTROLS or not any(tree.roles[n] in _CONTROLS for n in around)
+    return first if is_shown and all(tip <= first or tip in around for tip in boxes) else None
 
 
 def _depth_in_front(tree: StepTree, tip: int) -> int:

@@ -191,7 +191,9 @@ _NAMED_BESIDE = frozenset({"checkbox", "radiobutton"})  # their look is the same
 _MENUS = frozenset({"menu", "menuitem"})
 _KEEPS_CLICK = frozenset({"checkbox", "radiobutton", "slider"})  # have the focus when clicked
 _KEEPS_ONE_CLICK = frozenset({"tablecell", "icon"})  # if they can; a second click opens an icon
-_NO_FIELDS = frozenset({"label", "link", "button", "checkbox", "radiobutton", "listitem", "image"})
+_NO_FIELDS = frozenset(
+    {"label", "link", "button", "checkbox", "radiobutton", "listitem", "image", "tab"}
+)
 _ARROWS = frozenset({"left", "right", "up", "down"})
 
 Aimed = tuple[Element | None, str]
@@ -447,6 +449,9 @@ class KeyboardFocus:
             left = tree.canvas.box_to_video(self._left)
             rings = [own, left, _hull(own, left)]
             against = [one for one in against if not any(_is_around(one.place, r) for r in rings)]
+        if element.role == "combobox":  # its list opens and closes below it
+            own_list = PixelBox(own.x, own.y, own.width, outer.bottom - own.y)
+            against = [one for one in against if not _is_within(one.place, own_list)]
         return any(_overlap(one.place, outer if one.is_popup else own) for one in against)
 
     def _open_menu(self, tree: StepTree, scanned: int) -> Element | None:

@@ -52,12 +52,12 @@ def _stops(tree: StepTree, stop: Stop) -> Sequence[Stop]:
     stops: list[Stop] = []
     last_is_radio = False
     inside = [node for node in range(len(tree)) if page in ancestors(tree, node)]
-    able = [node for node in inside if can_have_focus(tree, node)]
+    able = [n for n in inside if tree.roles[n] not in _CHOICES and can_have_focus(tree, n)]
     around = {outer for node in able for outer in ancestors(tree, node)}
     for node in able:
         role, box = tree.roles[node], tree.box(node)
         is_date = role in TEXT_ROLES and node in around  # its parts are stops, it is none
-        if box is None or is_date or role in _CHOICES | _HOLDERS:
+        if box is None or is_date or role in _HOLDERS:
             continue
         is_radio = role == "radiobutton"
         if is_radio and last_is_radio:

@@ -256,6 +256,15 @@ def test_between_branches_that_nothing_tells_apart_there_is_no_target() -> None:
     assert hit([node("Window", WINDOW, large, small)], 330, 310) == "small"
 
 
+def test_a_label_inside_a_control_that_it_is_no_part_of_may_be_scrolled_away_behind_it() -> None:
+    title = node("Text", (320, 305, 80, 20), name="Redstart")
+    search = node("Edit", (300, 300, 300, 30), name="Find")
+    assert hit([node("Window", WINDOW, search, title)], 330, 310) is None
+    assert hit([node("Window", WINDOW, search, title)], 500, 310) == "Find"
+    inner = node("Edit", (300, 300, 300, 30), title, name="Find")
+    assert hit([node("Window", WINDOW, inner)], 330, 310) == "Redstart"
+
+
 def test_what_has_no_name_stands_for_the_control_around_it() -> None:
     picture = node("Image", (310, 310, 20, 20))
     button = node("Button", (300, 300, 100, 40), picture, name="Save")

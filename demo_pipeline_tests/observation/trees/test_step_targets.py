@@ -295,7 +295,8 @@ def test_where_text_appeared_tells_the_field_once_a_scan_has_it() -> None:
     assert (found.name, method) == ("Search", "typed")
 
 
-CHOICE = node("ComboBox", (200, 200, 200, 30), name="Shelf", keyboard_focusable=True)
+OPTION = node("ListItem", (200, 230, 200, 20), name="North", keyboard_focusable=True)
+CHOICE = node("ComboBox", (200, 200, 200, 30), OPTION, name="Shelf", keyboard_focusable=True)
 PARTS = [
     node("Spinner", (200 + 40 * n, 250, 30, 20), name=name, keyboard_focusable=True)
     for n, name in enumerate(("Day", "Month", "Year"))
@@ -328,6 +329,10 @@ def test_a_list_of_choices_gives_the_keys_back_when_it_closes() -> None:
     assert after(PAGE, opened, down) is None
     assert after(PAGE, opened, down, enter) == "Shelf"
     assert after(PAGE, opened, (typing(2000), ()), enter) is None
+    gone = [Contradiction((200, 232, 200, 90), is_popup=True)]
+    assert after(PAGE, opened, down, enter, against=gone) == "Shelf"
+    dialog = [Contradiction((150, 300, 300, 200), is_popup=True)]
+    assert after(PAGE, opened, down, enter, against=dialog) is None
     assert after(PAGE, opened, down, enter, (keys("tab", at=4000), ())) == "Day"
 
 

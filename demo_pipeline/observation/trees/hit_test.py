@@ -92,9 +92,9 @@ def _front_branch(tree: StepTree, under: Sequence[int]) -> int | None:
     first = min(boxes, key=lambda tip: (area(boxes[tip]), -tip), default=None)
     if first is None:
         return None
-    around = [tip for tip, box in boxes.items() if tip != first and _encloses(box, boxes[first])]
-    is_shown = tree.roles[first] in _CONTROLS or not any(tree.roles[n] in _CONTROLS for n in around)
-    return first if is_shown and all(tip <= first or tip in around for tip in boxes) else None
+    outer = [tip for tip, box in boxes.items() if tip != first and _encloses(box, boxes[first])]
+    is_shown = tree.roles[first] in _CONTROLS or not any(tree.roles[n] in _CONTROLS for n in outer)
+    return first if is_shown and all(tip <= first or tip in outer for tip in boxes) else None
 
 
 def _depth_in_front(tree: StepTree, tip: int) -> int:

@@ -37,8 +37,11 @@ JOB = "score_evaluation"
 BOX = {"target_x": 900, "target_y": 500, "target_width": 100, "target_height": 80}
 
 
-def make_bench(root: Path, **execution: Any) -> Iterator[Bench]:
-    with bench(root, **execution) as made:
+@pytest.fixture(scope="module")
+def committed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The roots of a bench with three demonstrations."""
+    root = tmp_path_factory.mktemp("committed")
+    with bench(root) as made:
         actions = [CLICK, ("type", {"text": TYPED})]
         made_of = [
             make_trajectory(
@@ -47,12 +50,13 @@ def make_bench(root: Path, **execution: Any) -> Iterator[Bench]:
             for n in range(3)
         ]
         commit_trajectories(made.workspace, made_of)
-        yield made
+    return root
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Iterator[Bench]:
-    yield from make_bench(tmp_path)
+def made(tmp_path: Path, committed: Path) -> Iterator[Bench]:
+    with bench(tmp_path, source=committed) as copied:
+        yield copied
 
 
 def drop(made: Bench, name: str, *, wrong: bool = False, **asked: Any) -> Path:

@@ -97,3 +97,15 @@ def test_dots_in_the_picture_say_that_the_field_is_one_for_passwords(
     for name, picture in (("before", before), ("after", after)):
         cv2.imwrite(str(tmp_path / f"{name}.png"), picture)
     assert dots_for(SECRET, tmp_path / "before.png", tmp_path / "after.png") is dots
+
+
+def test_three_equal_letters_of_a_word_are_no_dots(tmp_path: Path) -> None:
+    """As the last letters of a short word are in some fonts."""
+    before = np.full((400, 700), 245, np.uint8)
+    after = before.copy()
+    cv2.rectangle(after, (48, 112), (62, 127), 20, 2)
+    for number in range(1, 4):
+        cv2.circle(after, (62 + 16 * number, 122), 5, 20, 2)
+    for name, picture in (("before", before), ("after", after)):
+        cv2.imwrite(str(tmp_path / f"{name}.png"), picture)
+    assert not dots_for("moon", tmp_path / "before.png", tmp_path / "after.png")

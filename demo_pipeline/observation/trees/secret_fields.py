@@ -70,7 +70,8 @@ def dots_for(text: str, before: Path, after: Path) -> bool:
     changed = cv2.threshold(cv2.absdiff(first, last), _CHANGED, 1, cv2.THRESH_BINARY)[1]
     if not cv2.countNonZero(changed):
         return False
-    return abs(_longest_row(_shapes(changed)) - len(typed)) <= 1
+    row = _longest_row(_shapes(changed))
+    return row >= _FEWEST_DOTS and abs(row - len(typed)) <= 1
 
 
 def _shapes(changed: Any) -> list[tuple[int, int, int, int, int]]:

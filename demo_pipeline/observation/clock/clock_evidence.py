@@ -404,7 +404,9 @@ class _Bins:
 
     def typed(self, pressed: Floats, lags: Floats) -> Cells:
         """(lags, bins): whether a key was pressed in a piece, if its character came a lag later."""
-        shown = pressed[None] + lags[:, None]
+        first, last = self.edges[0, 0] - lags[-1], self.edges[-1, 1] - lags[0]
+        near = pressed[(pressed >= first) & (pressed <= last)]  # of hours of typing
+        shown = near[None] + lags[:, None]
         place = np.searchsorted(self.edges[:, 0], shown, side="left") - 1
         inside = (place >= 0) & (shown <= self.edges[np.maximum(place, 0), 1])
         typed = np.zeros((len(lags), len(self.edges)), bool)

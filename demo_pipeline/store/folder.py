@@ -485,7 +485,8 @@ class Folder:
             missing.append(path)
             path = path.parent
         for folder in reversed(missing):
-            folder.mkdir(0o700 if folder == self.root else 0o777, exist_ok=True)
+            with suppress(FileExistsError):  # made by another, who may remove it at once: no error
+                folder.mkdir(0o700 if folder == self.root else 0o777)
             sync(folder.parent)
 
     def _tidy(self, path: Path) -> None:

@@ -1,4 +1,5 @@
 import json
+import os
 import pickle
 import re
 
@@ -212,6 +213,21 @@ def test_everything_is_synced_before_it_is_published(tmp_path, monkeypatch):
     assert {"a.txt", "b.txt", "deep", "content", "manifest.json"} <= before
     assert ("fsync", link_or_copy.parent) in calls[installed:pointed]
     assert ("fsync", tmp_path / "events") in calls[pointed:]
+
+
+def test_a_folder_that_another_makes_and_removes_refuses_no_document(store, monkeypatch):
+    """As four reviewers who write at once."""
+    mkdir, others = os.mkdir, list[str]()
+
+    def made_and_removed(path, *args, **options):
+        if str(path).endswith("reviews/d1") and not others:
+            others.append(path)
+            raise FileExistsError(path)
+        mkdir(path, *args, **options)
+
+    monkeypatch.setattr(os, "mkdir", made_and_removed)
+    assert store.add_document("reviews/d1/a.json", b"1")
+    assert (len(others), store.get_document("reviews/d1/a.json")) == (1, b"1")
 
 
 def test_documents_are_replaced_listed_and_deleted(either):

@@ -7,6 +7,7 @@ that later stages read instead of the original, which stays in the stages before
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, TypeVar
@@ -166,18 +167,24 @@ def _known(workspace: Any, demonstration: str, versions: Mapping[str, Version]) 
 
 
 def _opener(store: Store, demonstration: str, trajectory: Version, marks: Marks) -> _Opened:
-    """Opens a folder with passwords, country and key of the trajectory's recording, if any."""
-    passwords, country, key = frozenset[str](), "US", trajectory.content.encode()
-    if "actions" in trajectory.manifest.recipe.inputs:
+    """Opens a folder with passwords, country and key of the trajectory's recording, if any.
+
+    They are read then: whether an output is up to date is asked of very many.
+    """
+
+    @cache
+    def known() -> tuple[frozenset[str], str, bytes]:
+        if "actions" not in trajectory.manifest.recipe.inputs:
+            return frozenset(), "US", trajectory.content.encode()
         recording = read_manifest(store.open(f"recordings/{demonstration}", "manifest.json")[0])
         rows = read_tree_rows(store.open(f"ui_trees/{demonstration}", UI_TREES_FILE)[0])
         actions = read_actions(store.open(f"actions/{demonstration}")[0])
-        passwords = hide_passwords(actions, rows)[1]
         said = recording.parsed_meta().locale.replace("_", "-").rpartition("-")[2].upper()
-        country = said if len(said) == 2 else country
         key = bytes.fromhex(recording.file(LOG_FILE).sha256)
+        return hide_passwords(actions, rows)[1], said if len(said) == 2 else "US", key
 
     def opened(folder: Path, settings: PrivacySettings) -> Redaction:
+        passwords, country, key = known()
         return Redaction(folder, Detectors(settings, country), key, passwords, marks)
 
     return opened

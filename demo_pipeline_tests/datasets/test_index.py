@@ -6,9 +6,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from demo_pipeline.datasets import index
-from demo_pipeline.datasets.index import INDEX_STEPS_SCHEMA, build_index, check_dataset_leaks
+from demo_pipeline.datasets.index import build_index, check_dataset_leaks
 from demo_pipeline.settings import DatasetSettings, TrajectorySettings
-from demo_pipeline_tests.datasets.builders import CLICK, TABLE, make_trajectory, snapshot
+from demo_pipeline_tests.datasets.builders import CLICK, TABLE, make_trajectory
 
 BY = ("demo_pipeline", "0.1.0")
 ROWS = {
@@ -74,22 +74,6 @@ def test_leak_rates_of_all_trajectories_together_are_in_the_metadata(demos, tmp_
     assert (
         check_dataset_leaks(tmp_path / "out", TrajectorySettings(max_avoidable_leak_rate=0.1)) == []
     )
-
-
-def test_steps_parquet_holds_all_provenance(demos, tmp_path):
-    build_index(demos, tmp_path / "out", DatasetSettings(), BY)
-    table = pq.read_table(tmp_path / "out" / "steps.parquet")
-    assert table.schema.equals(INDEX_STEPS_SCHEMA)
-    keys = list(
-        zip(table["trajectory_id"].to_pylist(), table["step_index"].to_pylist(), strict=True)
-    )
-    assert keys == [("a", 0), *(("b", n) for n in range(13))]
-
-
-def test_the_bytes_do_not_depend_on_the_order_of_discovery(demos, tmp_path):
-    build_index(demos, tmp_path / "one", DatasetSettings(), BY)
-    build_index(demos[::-1], tmp_path / "two", DatasetSettings(), BY)
-    assert snapshot(tmp_path / "one") == snapshot(tmp_path / "two")
 
 
 def test_an_unreadable_trajectory_is_counted_and_named(demos, tmp_path):

@@ -3,13 +3,15 @@
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from demo_pipeline.datasets.dataset_inputs import WrittenDataset
-from demo_pipeline.exports.assemble import build_form
+from demo_pipeline.exports.assemble import ExportSummary, build_form
 from demo_pipeline.exports.cards import describe_form
 from demo_pipeline.exports.dataset_stages import export_of
 from demo_pipeline.exports.dataset_statistics import DatasetStats
 from demo_pipeline.exports.form import form_of
+from demo_pipeline.files.parquet import read_rows
 from demo_pipeline.problems import Problem
 from demo_pipeline.settings import DatasetSettings, Settings
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
@@ -24,20 +26,27 @@ build_sft, build_messages, build_cudag, build_step_labels = (
     partial(build_form, form_of(name)) for name in ("sft", "messages", "cudag", "step_labels")
 )
 AGENTNET_FORM, ATIF_FORM, CUA_LITE_FORM = map(form_of, ("agentnet", "atif", "cua_lite"))
-GROUNDING_FORM, TRANSITIONS_FORM = map(form_of, ("grounding", "transitions"))
 validate_agentnet, validate_atif, validate_cua_lite = (
     partial(validate_as, name) for name in ("agentnet", "atif", "cua_lite")
 )
-validate_grounding, validate_transitions, validate_step_labels, validate_messages = (
-    partial(validate_as, name) for name in ("grounding", "transitions", "step_labels", "messages")
+validate_step_labels, validate_messages = (
+    partial(validate_as, name) for name in ("step_labels", "messages")
 )
 
 
+def build_train(
+    name: str, tmp_path: Path, *made: DatasetTrajectory, **settings: Any
+) -> tuple[ExportSummary, list[dict[str, Any]]]:
+    """Build all into the split train of a valid folder `out`: the summary and its rows."""
+    out = tmp_path / "out"
+    chosen = DatasetSettings(train_ratio=1, val_ratio=0, test_ratio=0, **settings)
+    summary = build_form(form_of(name), made, out, chosen)
+    assert validate_as(name, out) == []
+    return summary, read_rows(out / "train.parquet")
+
+
 def build_described(
-    name: str,
-    demos: Sequence[DatasetTrajectory],
-    out: Path,
-    settings: DatasetSettings,
+    name: str, demos: Sequence[DatasetTrajectory], out: Path, settings: DatasetSettings
 ) -> DatasetStats:
     """A dataset with its card and charts; returns what is in it."""
     form, written = form_of(name), WrittenDataset()

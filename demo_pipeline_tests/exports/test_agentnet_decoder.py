@@ -77,11 +77,11 @@ def at(x: int, y: int, **more: object) -> dict[str, object]:
         ("computer.wait(2.5)", "wait", {"seconds": 2.5}),
     ],
 )
-def test_a_call_is_one_of_our_actions(code: str, kind: str, parameters: dict[str, object]) -> None:
+def test_a_call_is_one_of_our_actions(code, kind, parameters):
     assert plain(code) == [(kind, parameters)]
 
 
-def test_keys_pressed_in_turn_are_actions_in_turn() -> None:
+def test_keys_pressed_in_turn_are_actions_in_turn():
     assert plain("pyautogui.press(['up', 'down'], presses=2)") == [
         ("hotkey", {"keys": [key]}) for key in ("up", "down", "up", "down")
     ]
@@ -90,19 +90,19 @@ def test_keys_pressed_in_turn_are_actions_in_turn() -> None:
 class TestWords:
     """Where the code of an answer is."""
 
-    def test_below_its_heading(self) -> None:
+    def test_below_its_heading(self):
         answer = decode_agentnet_answer(ANSWER, SIZE)
         assert (len(answer.actions), answer.thought) == (1, "The button is there.")
 
-    def test_in_the_last_block(self) -> None:
+    def test_in_the_last_block(self):
         text = "First.\n```\nno\n```\nSo:\n```python\ncomputer.wait()\n```"
         answer = decode_agentnet_answer(text, SIZE)
         assert (len(answer.actions), answer.thought) == (1, "First.\n```\nno\n```\nSo:")
 
-    def test_a_block_that_is_cut_off(self) -> None:
+    def test_a_block_that_is_cut_off(self):
         assert plain("## Code\n```python\ncomputer.wait()") == [("wait", {"seconds": 1.0})]
 
-    def test_the_end_of_the_task(self) -> None:
+    def test_the_end_of_the_task(self):
         answer = decode_agentnet_answer("computer.terminate(status='failure')", SIZE)
         assert (answer.actions, answer.status) == ((), "failure")
         answer = decode_agentnet_answer("computer.wait()\ncomputer.terminate('success')", SIZE)
@@ -118,7 +118,7 @@ class TestWords:
         ("pyautogui.click(x=0, y=0, button='middle', clicks=2)", ForeignAction("click", (0, 0))),
     ],
 )
-def test_what_we_have_not_is_foreign(code: str, wanted: ForeignAction) -> None:
+def test_what_we_have_not_is_foreign(code, wanted):
     assert decode_agentnet_answer(code, SIZE).actions == (wanted,)
 
 
@@ -156,7 +156,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("code", WRONG, ids=lambda code: code[:40])
-def test_what_is_no_answer_is_refused_for_a_reason(code: str) -> None:
+def test_what_is_no_answer_is_refused_for_a_reason(code):
     with pytest.raises(AnswerFormatError) as caught:
         decode_agentnet_answer(code, SIZE)
     assert caught.value.reason == WRONG[code]
@@ -177,7 +177,7 @@ def test_what_is_no_answer_is_refused_for_a_reason(code: str) -> None:
         "computer.terminate(status='fail')",
     ],
 )
-def test_the_strict_reading_takes_no_other_spellings(code: str) -> None:
+def test_the_strict_reading_takes_no_other_spellings(code):
     assert decode_agentnet_answer(code, SIZE)
     with pytest.raises(AnswerFormatError):
         read_code(code)
@@ -191,6 +191,6 @@ _PIECES = st.sampled_from(
 
 @given(st.one_of(st.text(), st.lists(_PIECES).map("".join)))
 @settings(max_examples=300, deadline=None)
-def test_any_text_is_an_answer_or_refused(text: str) -> None:
+def test_any_text_is_an_answer_or_refused(text):
     with suppress(AnswerFormatError):
         decode_agentnet_answer(text, SIZE)

@@ -1,7 +1,6 @@
 """Cua's trajectory folders, against the layout that its trajectory saver writes."""
 
 import json
-from pathlib import Path
 
 from demo_pipeline.exports.assemble import build_form
 from demo_pipeline.exports.form import form_of
@@ -30,7 +29,7 @@ SAID = [
 ]
 
 
-def test_a_turn_has_its_screenshot_its_response_and_its_result(tmp_path: Path) -> None:
+def test_a_turn_has_its_screenshot_its_response_and_its_result(tmp_path):
     demo = make_trajectory(tmp_path, "demo", STEPS)
     summary = build_form(form_of("cua_folder"), [demo], tmp_path / "out", TRAIN)
     folder = tmp_path / "out/train/demo"
@@ -59,7 +58,7 @@ def test_a_turn_has_its_screenshot_its_response_and_its_result(tmp_path: Path) -
     assert validate_as("cua_folder", tmp_path / "out") == []
 
 
-def test_what_a_computer_call_cannot_say_is_left_out_and_counted(tmp_path: Path) -> None:
+def test_what_a_computer_call_cannot_say_is_left_out_and_counted(tmp_path):
     held = ("click", {"x": 9, "y": 9, "button": "left", "modifiers": ["ctrl"]})
     pressed = ("hotkey", {"keys": ["down"], "presses": 3})
     triple = ("click", {"x": 9, "y": 9, "button": "left", "clicks": 3})
@@ -71,7 +70,7 @@ def test_what_a_computer_call_cannot_say_is_left_out_and_counted(tmp_path: Path)
     assert not (tmp_path / "out/train/demo/turn_002").exists()
 
 
-def test_a_broken_folder_is_found(tmp_path: Path) -> None:
+def test_a_broken_folder_is_found(tmp_path):
     build_form(
         form_of("cua_folder"), [make_trajectory(tmp_path, "demo", STEPS)], tmp_path / "out", TRAIN
     )

@@ -1,7 +1,6 @@
 """How settings change a CUDAG dataset: prompts, images, files for trainers, splits."""
 
 import json
-from typing import Any
 
 import cv2
 import pytest
@@ -17,7 +16,7 @@ from demo_pipeline_tests.datasets.builders import (
     snapshot,
 )
 from demo_pipeline_tests.datasets.seen_screens import element, write_tree
-from demo_pipeline_tests.exports.cudag.editing import read_records, read_tests
+from demo_pipeline_tests.exports.cudag.editing import read_records
 from demo_pipeline_tests.exports.forms import build_cudag
 
 TRAIN = DatasetSettings(train_ratio=1.0, val_ratio=0.0, test_ratio=0.0)
@@ -104,26 +103,6 @@ def test_grounding_does_not_ask_for_one_of_several_with_the_same_words(tmp_path,
     assert history.excluded_records["not_grounded"] == 0
 
 
-def test_grounding_compares_names_without_their_signs(tmp_path):
-    style = TRAIN.model_copy(update={"prompt_style": "grounding"})
-    target = {**DELETE, "id": "node_1", "name": "Delete button"}
-    demo = make_trajectory(tmp_path, "demo", [CLICK], targets={0: target})
-    names = ("Delete button", "Delete button…")
-    tree = [element("button", name, box) for name, box in zip(names, (FIRST, SECOND), strict=True)]
-    write_tree(demo.path / "steps/000", *tree)
-    assert build_cudag([demo], tmp_path / "out", style).excluded_records["not_grounded"] == 2
-
-
-def test_grounding_asks_for_a_target_whose_parts_have_its_name(tmp_path):
-    style = TRAIN.model_copy(update={"prompt_style": "grounding"})
-    demo = make_trajectory(tmp_path, "demo", [CLICK], targets={0: {**DELETE, "role": "label"}})
-    inside = element("label", "Delete", FIRST)
-    around = element("panel", "Delete", AREA, element("label", "Delete", FIRST, inside))
-    write_tree(demo.path / "steps/000", around)
-    _, summary = build(tmp_path, [demo], style, dataset_directory_name([demo], style))
-    assert summary.excluded_records["not_grounded"] == 1
-
-
 def test_grounding_does_not_ask_when_the_tree_cannot_be_read(tmp_path):
     style = TRAIN.model_copy(update={"prompt_style": "grounding"})
     demo = make_trajectory(tmp_path, "demo", [CLICK], targets={0: DELETE})
@@ -193,32 +172,3 @@ def test_sidecars_hold_tool_system_prompt_and_dataset_info(tmp_path):
         assert [role for role, _ in shown] == [tags["user_tag"], tags["assistant_tag"]]
         assert shown[0][1].startswith("<image>")
         assert (out / first[entry["columns"]["images"]]).is_file()
-
-
-def test_ten_new_tasks_move_none_of_fifty_and_no_task_is_in_two_splits(tmp_path):
-    small: dict[str, Any] = {"size": (32, 18), "actions": [("type", {"text": "hi"})]}
-    demos = [
-        make_trajectory(tmp_path, f"d{n}", group=f"task_{n // 2}", shade=3 * n, **small)
-        for n in range(50)
-    ]
-    more = [
-        make_trajectory(tmp_path, f"a{n}", group=f"new_{n}", shade=200 + 3 * n, **small)
-        for n in range(10)
-    ]
-    before = placed(build(tmp_path, demos, DatasetSettings(), "before")[0])
-    after = placed(build(tmp_path, [*more, *demos], DatasetSettings(), "after")[0])
-    assert (len(before), len(after)) == (50, 60)
-    assert before.items() <= after.items()
-    for number in range(25):
-        assert after[f"d{2 * number}"] == after[f"d{2 * number + 1}"]
-
-
-def placed(out):
-    """Trajectory → split, by the records that were written."""
-    splits = {
-        record.metadata.trajectory_id: split
-        for split in ("train", "val")
-        for record in read_records(out / f"{split}.jsonl")
-    }
-    tests = read_tests(out / "test" / "test.json")
-    return splits | {test.metadata.trajectory_id: "test" for test in tests}

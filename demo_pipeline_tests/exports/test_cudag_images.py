@@ -21,9 +21,7 @@ PLACES = st.tuples(st.integers(-20, 140), st.integers(-20, 110))
     end=PLACES,
     tolerance=st.tuples(st.integers(0, 300), st.integers(0, 300)),
 )
-def test_rows_are_drawn_on_as_the_whole_picture_is(
-    tmp_path_factory, kind, start, end, tolerance
-) -> None:
+def test_rows_are_drawn_on_as_the_whole_picture_is(tmp_path_factory, kind, start, end, tolerance):
     """A file of another encoder is decoded as a whole."""
     folder: Path = tmp_path_factory.getbasetemp()
     rgb = np.random.default_rng(1).integers(0, 256, (90, 120, 3)).astype(np.uint8)

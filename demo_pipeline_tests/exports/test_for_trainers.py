@@ -2,7 +2,6 @@
 
 import ast
 import json
-from pathlib import Path
 
 import pytest
 import yaml
@@ -33,9 +32,7 @@ def held(presses: int) -> tuple[str, dict[str, object]]:
 
 
 @pytest.mark.parametrize(("presses", "written"), [(8, True), (9, False), (364, False)])
-def test_a_key_that_was_held_is_at_most_eight_calls(
-    tmp_path: Path, presses: int, written: bool
-) -> None:
+def test_a_key_that_was_held_is_at_most_eight_calls(tmp_path, presses, written):
     demo = make_trajectory(tmp_path, "demo", [CLICK, held(presses), CLICK])
     for name, build in (("messages", build_messages), ("cudag", build_cudag)):
         summary = build([demo], tmp_path / name, TRAIN)
@@ -47,7 +44,7 @@ def test_a_key_that_was_held_is_at_most_eight_calls(
     assert f"{presses} times" in last  # what happened stays in the history
 
 
-def test_only_the_last_actions_of_a_long_history_are_told_in_full(tmp_path: Path) -> None:
+def test_only_the_last_actions_of_a_long_history_are_told_in_full(tmp_path):
     demo = make_trajectory(tmp_path, "demo", [CLICK] * 35)
     build_messages([demo], tmp_path / "messages", TRAIN)
     build_cudag([demo], tmp_path / "cudag", TRAIN)
@@ -65,7 +62,7 @@ def test_only_the_last_actions_of_a_long_history_are_told_in_full(tmp_path: Path
     assert "5 earlier actions" in human
 
 
-def test_one_demonstration_lists_only_the_split_that_has_records(tmp_path: Path) -> None:
+def test_one_demonstration_lists_only_the_split_that_has_records(tmp_path):
     demo = make_trajectory(tmp_path, "demo", [CLICK] * 3)
     for name in ("sft", "messages", "cudag", "agentnet", "cua_lite"):
         build_described(name, [demo], tmp_path / name, TRAIN)
@@ -76,7 +73,7 @@ def test_one_demonstration_lists_only_the_split_that_has_records(tmp_path: Path)
     assert list(listed) == ["demonstrations_train"]
 
 
-def test_a_marker_in_typed_text_is_not_in_the_code_and_the_text_is_the_same() -> None:
+def test_a_marker_in_typed_text_is_not_in_the_code_and_the_text_is_the_same():
     text = "see <image> and \\<image>\n'\"é"
     code = agentnet_code(action_of("type", text=text), (1920, 1080))  # type: ignore[arg-type]
     assert "<image>" not in code
@@ -96,7 +93,7 @@ def test_a_marker_in_typed_text_is_not_in_the_code_and_the_text_is_the_same() ->
         f"Here it is:\n```json\n{ONE_CALL}\n```",
     ],
 )
-def test_thoughts_fences_and_a_missing_last_end_cost_no_answer(answer: str) -> None:
+def test_thoughts_fences_and_a_missing_last_end_cost_no_answer(answer):
     decode = cudag_decoder(WheelUnits())
     [action] = decode(without_thoughts(answer), (1000, 1000)).actions
     assert action.parameters.members()["x"] == 500  # type: ignore[union-attr]
@@ -113,17 +110,13 @@ RESIZED = [
 
 
 @pytest.mark.parametrize(("size", "most", "seen"), RESIZED)
-def test_pictures_have_the_size_that_the_image_processor_gives_them(
-    size: tuple[int, int], most: int, seen: tuple[int, int]
-) -> None:
+def test_pictures_have_the_size_that_the_image_processor_gives_them(size, most, seen):
     assert resized(size, most) == seen
     assert picture_tokens(size, most) == seen[0] * seen[1] // 28**2 + 2
 
 
 @pytest.mark.parametrize(("most", "seen"), [(12_845_056, (1932, 1092)), (200_704, (588, 336))])
-def test_absolute_coordinates_are_pixels_of_the_resized_picture(
-    tmp_path: Path, most: int, seen: tuple[int, int]
-) -> None:
+def test_absolute_coordinates_are_pixels_of_the_resized_picture(tmp_path, most, seen):
     corner = ("click", {"x": 1919, "y": 1079, "button": "left"})
     demo = make_trajectory(tmp_path, "demo", [corner, CLICK])
     settings = TRAIN.model_copy(update={"coordinates": "absolute", "max_pixels": most})
@@ -147,7 +140,7 @@ def test_absolute_coordinates_are_pixels_of_the_resized_picture(
     assert '"coordinate": [999, 999]' in human
 
 
-def test_the_card_says_how_long_the_longest_record_is(tmp_path: Path) -> None:
+def test_the_card_says_how_long_the_longest_record_is(tmp_path):
     demo = make_trajectory(tmp_path, "demo", [CLICK] * 3)
     build_described("messages", [demo], tmp_path / "messages", TRAIN)
     tokens = max(line["tokens"] for line in read_lines(tmp_path / "messages/train.jsonl"))

@@ -1,37 +1,26 @@
 """Grounding rows: which screenshots give any, and what is in them."""
 
 import json
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import pytest
 
-from demo_pipeline.exports.assemble import ExportSummary, build_form
 from demo_pipeline.files.image_files import png_size
 from demo_pipeline.files.parquet import read_rows
-from demo_pipeline.settings import DatasetSettings
-from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory, snapshot
 from demo_pipeline_tests.datasets.seen_screens import element, make_seen, timed, write_tree
-from demo_pipeline_tests.exports.forms import GROUNDING_FORM, validate_grounding
+from demo_pipeline_tests.exports.forms import build_train
 
 SAVE = element("button", "Save", (100, 200, 80, 31))
 HELP = element("menuitem", "Help", (300, 0, 60, 30))
 TYPE: tuple[str, dict[str, Any]] = ("type", {"text": "Help me"})
 
 
-def build(
-    tmp_path: Path, *made: DatasetTrajectory, **settings: Any
-) -> tuple[ExportSummary, list[dict[str, Any]]]:
-    """The summary and the rows of train."""
-    out = tmp_path / "out"
-    chosen = DatasetSettings(train_ratio=1, val_ratio=0, test_ratio=0, **settings)
-    summary = build_form(GROUNDING_FORM, made, out, chosen)
-    assert validate_grounding(out) == []
-    return summary, read_rows(out / "train.parquet")
+build = partial(build_train, "grounding")
 
 
-def test_a_row_names_an_element_and_says_where_it_is(tmp_path: Path) -> None:
+def test_a_row_names_an_element_and_says_where_it_is(tmp_path):
     made = make_seen(tmp_path, "demo", [CLICK], SAVE, HELP)
     _, (save, _help) = build(tmp_path, made)
     assert save == {
@@ -50,7 +39,7 @@ def test_a_row_names_an_element_and_says_where_it_is(tmp_path: Path) -> None:
     assert _help["text"] == "the Help menu item"
 
 
-def test_the_same_rows_are_a_task_file_and_questions_of_cua_lite(tmp_path: Path) -> None:
+def test_the_same_rows_are_a_task_file_and_questions_of_cua_lite(tmp_path):
     made = make_seen(tmp_path, "demo", [CLICK], SAVE)
     build(tmp_path, made)
     out = tmp_path / "out"
@@ -82,22 +71,20 @@ def test_the_same_rows_are_a_task_file_and_questions_of_cua_lite(tmp_path: Path)
         ({"leak_0": True}, "avoidable_leak"),
     ],
 )
-def test_a_screenshot_that_its_tree_may_not_describe_gives_no_row(
-    tmp_path: Path, changes: dict[str, Any], reason: str
-) -> None:
+def test_a_screenshot_that_its_tree_may_not_describe_gives_no_row(tmp_path, changes, reason):
     made = make_seen(tmp_path, "demo", [CLICK], SAVE, rows=timed(1, **changes))
     summary, rows = build(tmp_path, made)
     assert rows == []
     assert summary.excluded_records[reason] == 1
 
 
-def test_a_screenshot_on_a_narrow_screen_has_no_element_in_the_bars(tmp_path: Path) -> None:
+def test_a_screenshot_on_a_narrow_screen_has_no_element_in_the_bars(tmp_path):
     rows = timed(1, pad_x_0=240.0)
     made = make_seen(tmp_path, "demo", [CLICK], SAVE, HELP, rows=rows)
     assert [row["text"] for row in build(tmp_path, made)[1]] == ["the Help menu item"]
 
 
-def test_what_was_typed_at_any_step_is_asked_for_at_none(tmp_path: Path) -> None:
+def test_what_was_typed_at_any_step_is_asked_for_at_none(tmp_path):
     made = make_seen(tmp_path, "demo", [CLICK, TYPE], SAVE, HELP)
     summary, rows = build(tmp_path, made)
     assert {row["text"] for row in rows} == {"the Save button"}
@@ -109,9 +96,7 @@ def test_what_was_typed_at_any_step_is_asked_for_at_none(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(("before_step", "steps"), [(0, set()), (1, {0}), (2, {0, 1})])
-def test_after_hidden_typing_a_name_may_be_what_was_typed(
-    tmp_path: Path, before_step: int, steps: set[int]
-) -> None:
+def test_after_hidden_typing_a_name_may_be_what_was_typed(tmp_path, before_step, steps):
     hidden = [(before_step, "type", "off_screen")]
     made = make_seen(tmp_path, "demo", [CLICK, CLICK], hidden=hidden)
     for index, step in enumerate(sorted((made.path / "steps").iterdir())):
@@ -120,7 +105,7 @@ def test_after_hidden_typing_a_name_may_be_what_was_typed(
     assert {row["step_index"] for row in rows} == steps
 
 
-def test_an_element_is_asked_for_once_in_a_demonstration(tmp_path: Path) -> None:
+def test_an_element_is_asked_for_once_in_a_demonstration(tmp_path):
     made = make_seen(tmp_path, "demo", [CLICK] * 3, SAVE)
     moved = element("button", "Save", (100, 300, 80, 31))
     write_tree(made.path / "steps/002", moved)
@@ -129,9 +114,7 @@ def test_an_element_is_asked_for_once_in_a_demonstration(tmp_path: Path) -> None
     assert summary.excluded_records["repeated"] == 1
 
 
-def test_a_screen_that_is_shown_again_and_again_gives_no_more_than_the_limit(
-    tmp_path: Path,
-) -> None:
+def test_a_screen_that_is_shown_again_and_again_gives_no_more_than_the_limit(tmp_path):
     nodes = [element("button", f"Item {row}", (100, 40 * row, 80, 31)) for row in range(20)]
     made = make_seen(tmp_path, "demo", [CLICK] * 5, *nodes)
     summary, rows = build(tmp_path, made)
@@ -139,7 +122,7 @@ def test_a_screen_that_is_shown_again_and_again_gives_no_more_than_the_limit(
     assert summary.excluded_records["too_many"] == 5 * 10
 
 
-def test_a_tree_that_cannot_be_read_costs_its_screenshot_only(tmp_path: Path) -> None:
+def test_a_tree_that_cannot_be_read_costs_its_screenshot_only(tmp_path):
     made = make_seen(tmp_path, "demo", [CLICK] * 2, SAVE)
     (made.path / "steps/000/ui_tree.json").write_text('{"root": {"role": "button"}}')
     summary, rows = build(tmp_path, made)
@@ -147,18 +130,7 @@ def test_a_tree_that_cannot_be_read_costs_its_screenshot_only(tmp_path: Path) ->
     assert summary.excluded_records["unreadable_tree"] == 1
 
 
-def test_the_same_picture_with_the_same_words_is_not_in_two_splits(tmp_path: Path) -> None:
-    made = [
-        make_seen(tmp_path, f"demo_{n}", [CLICK], SAVE, instruction=f"Task {n}") for n in range(12)
-    ]
-    summary = build_form(GROUNDING_FORM, made, tmp_path / "out", DatasetSettings())
-    assert sum(count > 0 for count in summary.records.values()) == 1
-    assert summary.excluded_records["split_leak"] > 0
-
-
-def test_failed_and_contaminated_ones_are_left_out_and_no_picture_is_left_over(
-    tmp_path: Path,
-) -> None:
+def test_failed_and_contaminated_ones_are_left_out_and_no_picture_is_left_over(tmp_path):
     made = [
         make_seen(tmp_path, "good", [CLICK, CLICK], SAVE),
         make_seen(tmp_path, "bad", [CLICK], SAVE, success=False, shade=9),
@@ -172,10 +144,3 @@ def test_failed_and_contaminated_ones_are_left_out_and_no_picture_is_left_over(
         "trajectories/good/steps/000/screenshot.png"
     ]
     assert len(pictures) == 2
-
-
-def test_the_order_of_the_demonstrations_does_not_matter(tmp_path: Path) -> None:
-    made = [make_seen(tmp_path, f"demo_{n}", [CLICK], SAVE, HELP, shade=n) for n in range(4)]
-    for name, order in (("a", made), ("b", made[::-1])):
-        build_form(GROUNDING_FORM, order, tmp_path / name, DatasetSettings())
-    assert snapshot(tmp_path / "a") == snapshot(tmp_path / "b")

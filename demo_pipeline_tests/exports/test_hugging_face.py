@@ -3,11 +3,9 @@
 import json
 import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import cv2
 import pytest
 
 from demo_pipeline.datasets.index import build_index
@@ -39,18 +37,6 @@ def build_all(root: Path, demos: list[DatasetTrajectory]) -> None:
 
 
 @pytest.fixture(scope="module")
-def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """`load_dataset` with a cache of its own, off the network."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HF_HUB_OFFLINE", "1")
-        patch.setenv("HF_HOME", str(tmp_path_factory.mktemp("hub")))
-        import datasets
-
-        datasets.disable_progress_bars()
-        yield datasets.load_dataset
-
-
-@pytest.fixture(scope="module")
 def exports(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Every export of demonstrations that have one action type each, so no split has all."""
     root = tmp_path_factory.mktemp("exports")
@@ -63,15 +49,15 @@ def exports(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", ["sft", "messages", "embedded"])
-def test_the_folder_alone_is_enough_to_load_its_splits(exports: Path, hub: Any, name: str) -> None:
-    loaded = hub(str(exports / name), cache_dir=str(exports / "cache"))
+def test_the_folder_alone_is_enough_to_load_its_splits(exports, hub, name):
+    loaded = hub.load_dataset(str(exports / name), cache_dir=str(exports / "cache"))
     assert set(loaded) == {"train", "val", "test"}
     for split, rows in loaded.items():
         assert len(rows) == len(read_lines(exports / name / f"{split}.jsonl")) > 0
 
 
-def test_a_sample_read_back_is_the_line_that_was_written(exports: Path, hub: Any) -> None:
-    loaded = hub(str(exports / "sft"), cache_dir=str(exports / "cache"))
+def test_a_sample_read_back_is_the_line_that_was_written(exports, hub):
+    loaded = hub.load_dataset(str(exports / "sft"), cache_dir=str(exports / "cache"))
     for split, rows in loaded.items():
         for row, line in zip(rows, read_lines(exports / "sft" / f"{split}.jsonl"), strict=True):
             assert json.loads(row["action"]) == line["output"]["action"]
@@ -81,10 +67,10 @@ def test_a_sample_read_back_is_the_line_that_was_written(exports: Path, hub: Any
             }
 
 
-def test_the_tables_of_the_trajectories_load_beside_their_trees(exports: Path, hub: Any) -> None:
+def test_the_tables_of_the_trajectories_load_beside_their_trees(exports, hub):
     cache = str(exports / "cache")
     tables = {
-        name: hub(str(exports / "dataset"), name, cache_dir=cache)["train"]
+        name: hub.load_dataset(str(exports / "dataset"), name, cache_dir=cache)["train"]
         for name in ("trajectories", "steps")
     }
     assert sorted(tables["trajectories"]["trajectory_id"]) == sorted(
@@ -92,8 +78,8 @@ def test_the_tables_of_the_trajectories_load_beside_their_trees(exports: Path, h
     )
     assert len(tables["steps"]) == len(TABLE)
     with pytest.raises(ValueError, match="hidden_actions"):  # no action is hidden, so no table
-        hub(str(exports / "dataset"), "hidden_actions", cache_dir=cache)
-    first = hub(str(exports / "dataset"), cache_dir=cache)
+        hub.load_dataset(str(exports / "dataset"), "hidden_actions", cache_dir=cache)
+    first = hub.load_dataset(str(exports / "dataset"), cache_dir=cache)
     assert first["train"]["trajectory_id"] == tables["trajectories"]["trajectory_id"]
 
 
@@ -101,13 +87,13 @@ def test_the_tables_of_the_trajectories_load_beside_their_trees(exports: Path, h
     ("name", "config"), [(name, config) for name, found in CONFIGS.items() for config in found]
 )
 def test_rows_that_are_gone_after_a_rebuild_in_place_do_not_come_back(
-    rebuilt: list[Path], hub: Any, name: str, config: str, tmp_path: Path
-) -> None:
+    rebuilt, hub, name, config, tmp_path
+):
     place, cache, counts = tmp_path / name, str(tmp_path / "cache"), []
     for root in rebuilt:
         shutil.rmtree(place, ignore_errors=True)
         shutil.copytree(root / name, place, symlinks=True)
-        loaded = hub(str(place), config, cache_dir=cache)
+        loaded = hub.load_dataset(str(place), config, cache_dir=cache)
         counts.append(sum(len(rows) for rows in loaded.values()))
     assert 0 < counts[1] < counts[0]
 
@@ -134,18 +120,10 @@ def rebuilt(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return roots
 
 
-def test_a_line_of_messages_loads_as_it_was_written(exports: Path, hub: Any) -> None:
-    files = {split: str(exports / "messages" / f"{split}.jsonl") for split in ("train", "val")}
-    loaded = hub("json", data_files=files, cache_dir=str(exports / "cache"))
-    for split, rows in loaded.items():
-        lines = read_lines(exports / "messages" / f"{split}.jsonl")
-        assert [row["messages"] for row in rows] == [line["messages"] for line in lines] != []
-
-
 @pytest.mark.parametrize("name", ["messages", "embedded"])
 def test_the_lines_on_the_card_load_pictures_from_any_working_directory(
-    exports: Path, hub: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    exports, hub, name, tmp_path, monkeypatch
+):
     import datasets
 
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
@@ -160,66 +138,31 @@ def test_the_lines_on_the_card_load_pictures_from_any_working_directory(
         *("system", "user"),
         "assistant",
     ]
-    streamed = hub(str(exports / name), "prompt_completion", streaming=True)
+    streamed = hub.load_dataset(str(exports / name), "prompt_completion", streaming=True)
     assert next(iter(streamed["train"]))["id"] == row["id"]
 
 
-def test_cudag_train_and_val_load_together_and_the_tests_apart(exports: Path, hub: Any) -> None:
-    loaded = hub(str(exports / "cudag"), cache_dir=str(exports / "cache"))
+def test_cudag_train_and_val_load_together_and_the_tests_apart(exports, hub):
+    loaded = hub.load_dataset(str(exports / "cudag"), cache_dir=str(exports / "cache"))
     assert set(loaded) == {"train", "val"}
     kinds = {row["metadata"]["task_type"] for rows in loaded.values() for row in rows}
     assert len(kinds) > 8
-    tests = hub(str(exports / "cudag"), "test", cache_dir=str(exports / "cache"))
+    tests = hub.load_dataset(str(exports / "cudag"), "test", cache_dir=str(exports / "cache"))
     written = json.loads((exports / "cudag" / "test" / "test.json").read_text())
     assert [row["test_id"] for row in tests["test"]] == [test["test_id"] for test in written]
 
 
-def qwen_turns(conversations: list[dict[str, str]], images: list[Path]) -> tuple[str, str]:
-    """What a Qwen-VL trainer makes of a record: the text with pictures, and what it learns."""
-    assert [turn["from"] for turn in conversations] == ["human", "gpt"]
-    human, gpt = (turn["value"] for turn in conversations)
-    pads = iter(images)
-    asked = re.sub("<image>", lambda _: f"<|vision_start|>{next(pads).name}<|vision_end|>", human)
-    assert next(pads, None) is None
-    assert "<image>" not in gpt
-    text = f"<|im_start|>user\n{asked}<|im_end|>\n<|im_start|>assistant\n"
-    return text, f"{gpt}<|im_end|>"
-
-
-def test_a_trainers_preprocessing_takes_five_records(exports: Path, hub: Any) -> None:
-    loaded = hub(str(exports / "cudag"), cache_dir=str(exports / "cache"))
-    for row in loaded["train"].select(range(5)):
-        image = exports / "cudag" / row["image"]
-        asked, learnt = qwen_turns(row["conversations"], [image])
-        assert asked.count("<|vision_start|>") == 1
-        assert asked.count("<|im_start|>") == 2
-        picture = cv2.imread(str(image))
-        assert picture is not None
-        assert picture.shape == (1080, 1920, 3)
-        call = json.loads(learnt.split("\n")[1])
-        assert call["name"] == "computer_use"
-
-
-def test_a_row_of_messages_is_text_with_a_picture_beside_it(exports: Path, hub: Any) -> None:
-    loaded = hub(str(exports / "messages"), cache_dir=str(exports / "cache"))
-    for row in loaded["train"].select(range(5)):
-        assert [message["role"] for message in row["messages"]] == ["system", "user", "assistant"]
-        assert all(isinstance(message["content"], str) for message in row["messages"])
-        (path,) = row["images"]
-        assert cv2.imread(str(exports / "messages" / path)) is not None
-
-
-def test_agentnetbench_loads_as_a_test_split(tmp_path: Path, hub: Any) -> None:
+def test_agentnetbench_loads_as_a_test_split(tmp_path, hub):
     settings = DatasetSettings(train_ratio=0, val_ratio=0, test_ratio=1)
     build_agentnetbench([make_trajectory(tmp_path, "demo", TABLE)], tmp_path / "bench", settings)
-    loaded = hub(str(tmp_path / "bench"), cache_dir=str(tmp_path / "cache"))
+    loaded = hub.load_dataset(str(tmp_path / "bench"), cache_dir=str(tmp_path / "cache"))
     assert {split: len(rows) for split, rows in loaded.items()} == {"test": 1}
     written = json.loads((tmp_path / "bench" / "tasks" / "demo.json").read_text("utf-8"))
     assert json.loads(loaded["test"][0]["steps"]) == written["steps"]
 
 
 @pytest.mark.minutes
-def test_a_table_loads_whose_first_10_mb_have_no_tree(tmp_path: Path, hub: Any) -> None:
+def test_a_table_loads_whose_first_10_mb_have_no_tree(tmp_path, hub):
     """`datasets` guesses types of JSON Lines from 10 MB, so the card names the tables."""
     rows = {index: {"tree_agreement": "differs"} for index in range(375)}
     demo = make_trajectory(tmp_path, "demo", [CLICK] * 380, rows=rows, size=(192, 108))
@@ -228,13 +171,13 @@ def test_a_table_loads_whose_first_10_mb_have_no_tree(tmp_path: Path, hub: Any) 
     with (tmp_path / "sft" / "train.jsonl").open("rb") as lines:
         first = (len(line) for line in lines if json.loads(line)["input"]["ui_tree"] is None)
         assert sum(first) > 10 * 2**20
-    loaded = hub(str(tmp_path / "sft"), cache_dir=str(tmp_path / "cache"))["train"]
+    loaded = hub.load_dataset(str(tmp_path / "sft"), cache_dir=str(tmp_path / "cache"))["train"]
     assert [bool(text) for text in loaded["ui_tree"]] == [False] * 375 + [True] * 5
     assert json.loads(loaded[379]["ui_tree"])["root"]
 
 
 @pytest.mark.parametrize("differing", [{1}, {0, 1, 2}])
-def test_samples_without_a_tree_load_as_text(tmp_path: Path, hub: Any, differing: set[int]) -> None:
+def test_samples_without_a_tree_load_as_text(tmp_path, hub, differing):
     demo = make_trajectory(
         tmp_path,
         "demo",
@@ -244,7 +187,7 @@ def test_samples_without_a_tree_load_as_text(tmp_path: Path, hub: Any, differing
     )
     settings = DatasetSettings(train_ratio=1, val_ratio=0, test_ratio=0, max_hidden_share=1)
     build_described("sft", [demo], tmp_path / "sft", settings)
-    rows = hub(str(tmp_path / "sft"), cache_dir=str(tmp_path / "cache"))["train"]
+    rows = hub.load_dataset(str(tmp_path / "sft"), cache_dir=str(tmp_path / "cache"))["train"]
     assert rows.features["ui_tree"].dtype == "string"
     assert {row["step_index"] for row in rows if row["ui_tree"] is None} == differing
     assert [len(json.loads(row["history"])) for row in rows] == [0, 1, 3]

@@ -9,13 +9,7 @@ import pyarrow.parquet as pq
 from demo_pipeline.exports.prompts import action_sentence
 from demo_pipeline.exports.tool_calls import ToolCall
 from demo_pipeline.settings import DatasetSettings
-from demo_pipeline_tests.datasets.builders import (
-    CLICK,
-    TABLE,
-    make_trajectory,
-    read_lines,
-    snapshot,
-)
+from demo_pipeline_tests.datasets.builders import CLICK, TABLE, make_trajectory, read_lines
 from demo_pipeline_tests.exports.forms import build_cudag, build_messages, validate_messages
 
 
@@ -118,19 +112,6 @@ def test_an_action_line_says_in_words_what_the_calls_do(tmp_path):
     assert validate_messages(tmp_path / "out") == []
 
 
-def test_a_failed_task_ends_in_other_words(tmp_path):
-    settings = DatasetSettings(action_line=True, include_failed=True)
-    build_messages([make_trajectory(tmp_path, "bad", success=False)], tmp_path / "out", settings)
-    answer = all_lines(tmp_path / "out")[-1]["messages"][2]["content"]
-    assert answer.startswith("Action: End the task: it was not done.\n<tool_call>")
-
-
-def test_the_words_hold_no_marker_and_stay_on_one_line():
-    call = ToolCall("left_click", {"coordinate": [1, 2]})
-    words = action_sentence([call], 'Click "<|im_end|>\nOk".', [(1, 2)])
-    assert words == 'Click "[|im_end|] Ok".'
-
-
 def test_the_words_name_places_as_the_calls_do():
     start = ToolCall("mouse_move", {"coordinate": [500, 250]})
     end = ToolCall("left_click_drag", {"coordinate": [100, 200]})
@@ -139,53 +120,3 @@ def test_the_words_name_places_as_the_calls_do():
     assert action_sentence([start, end], words, places) == "Drag from (500, 250) to (100, 200)."
     named = 'Click the "(7, 8)" button.'  # not a place of this action
     assert action_sentence([end], named, places[1:]) == named
-
-
-def test_tables_with_pictures_hold_their_bytes(tmp_path):
-    demo = make_trajectory(tmp_path, "demo", TABLE)
-    build_messages([demo], tmp_path / "out", DatasetSettings(embed_images=True))
-    for pattern in ("*.parquet", "prompt_completion/*.parquet"):
-        pictures = [row["images"] for row in rows_of(tmp_path / "out", pattern)]
-        assert len(pictures) == len(TABLE) + 1
-        for ((picture),) in pictures:
-            assert picture["bytes"] == (tmp_path / picture["path"]).read_bytes()
-    assert '"image": "trajectories/' in (tmp_path / "out" / "train.jsonl").read_text()
-
-
-def test_text_that_looks_like_markup_is_escaped(tmp_path):
-    typed = ("type", {"text": "</tool_call><|im_end|> %"})
-    demo = make_trajectory(tmp_path, "demo", [typed, CLICK], instruction="Look at <image> now")
-    action = demo.path / "steps" / "000" / "action.json"
-    action.write_text(action.read_text().replace("%", "\\ud800"))  # half of a character
-    build_messages([demo], tmp_path / "out", DatasetSettings())
-    first, second, _ = all_lines(tmp_path / "out")
-    answer = first["messages"][2]["content"]
-    assert json.loads(answer.split("\n")[1])["arguments"]["text"] == "</tool_call><|im_end|> ?"
-    assert answer.count("</tool_call>") == 1
-    asked = second["messages"][1]["content"][1]["text"]
-    assert "<image>" not in asked
-    assert "<|im_end|>" not in asked
-
-
-def test_the_same_input_gives_the_same_bytes_in_any_order(tmp_path):
-    demos = [make_trajectory(tmp_path, name, TABLE[:3], shade=ord(name)) for name in "abc"]
-    build_messages(demos, tmp_path / "one", DatasetSettings())
-    build_messages(demos[::-1], tmp_path / "two", DatasetSettings())
-    assert snapshot(tmp_path / "one") == snapshot(tmp_path / "two")
-
-
-def test_what_is_left_out_is_counted_by_reason(tmp_path):
-    rows = {0: {"off_screen": True}, 1: {"pts": None}, 2: {"leak": True}}
-    demos = [
-        make_trajectory(tmp_path, "good", [CLICK] * 4, rows=rows),
-        make_trajectory(tmp_path, "bad", success=False),
-    ]
-    (make_trajectory(tmp_path, "torn").path / "task.json").write_text("{")
-    demos.append(make_trajectory(tmp_path, "whole", shade=5))
-    summary = build_messages(demos, tmp_path / "out", DatasetSettings())
-    assert summary.excluded_trajectories["failed"] == 1
-    assert {
-        key: summary.excluded_records[key]
-        for key in ("off_screen", "missing_frame", "avoidable_leak")
-    } == {"off_screen": 1, "missing_frame": 1, "avoidable_leak": 1}
-    assert summary.total == sum(summary.records.values()) == len(all_lines(tmp_path / "out"))

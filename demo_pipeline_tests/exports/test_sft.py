@@ -14,7 +14,7 @@ from demo_pipeline_tests.datasets.builders import (
     read_lines,
     snapshot,
 )
-from demo_pipeline_tests.exports.forms import build_cudag, build_sft
+from demo_pipeline_tests.exports.forms import build_sft
 
 
 def test_every_step_gives_a_sample_with_the_previous_actions(tmp_path):
@@ -120,64 +120,6 @@ class TestTreesAsObjects:
         assert validate_sft(tmp_path / "sft" / "samples.jsonl") == []
         assert set(snapshot(tmp_path / "sft/trajectories")) == {"demo/steps/000/screenshot.png"}
 
-    @pytest.mark.no_cover  # other tests run the same lines
-    def test_a_tree_of_any_depth_is_written(self, tmp_path):
-        demo = make_trajectory(tmp_path, "demo", [CLICK])
-        path = demo.path / "steps/000/ui_tree.json"
-        tree = json.loads(path.read_text())
-        node = tree["root"]
-        deep = json.dumps({**node, "children": []})
-        for _ in range(3000):
-            deep = json.dumps(node)[:-1] + f', "children": [{deep}]}}'
-        path.write_text(json.dumps({**tree, "root": None}).replace("null", deep))
-        build_sft([demo], tmp_path / "sft", self.SETTINGS)
-        [row] = pq.read_table(tmp_path / "sft" / "samples.parquet").to_pylist()
-        assert row["ui_tree"].count('"children"') == 3001
-        assert (tmp_path / "sft" / "samples.jsonl").read_text().count('"children"') == 3001
-
-    def test_a_step_with_a_damaged_tree_gives_no_sample(self, tmp_path):
-        demo = make_trajectory(tmp_path, "demo", [CLICK, CLICK])
-        (demo.path / "steps/000/ui_tree.json").write_text("{")
-        summary = build_sft([demo], tmp_path / "sft", self.SETTINGS)
-        assert (summary.total, summary.excluded_records["missing_frame"]) == (1, 1)
-
-
-def test_failed_demonstrations_take_part_only_when_asked(tmp_path):
-    bad = make_trajectory(tmp_path, "bad", success=False, shade=9)
-    demos = [make_trajectory(tmp_path, "good"), bad]
-    summary = build_sft(demos, tmp_path / "one", DatasetSettings())
-    assert (summary.total, summary.excluded_trajectories["failed"]) == (1, 1)
-    summary = build_sft(demos, tmp_path / "two", DatasetSettings(include_failed=True))
-    assert (summary.total, summary.trajectories) == (2, 2)
-
-
-def test_a_step_without_a_frame_is_history_only(tmp_path):
-    rows = {0: {"pts": None}, 1: {"off_screen": True}}
-    demo = make_trajectory(tmp_path, "demo", [CLICK, CLICK, CLICK], rows=rows)
-    summary = build_sft([demo], tmp_path / "sft", DatasetSettings())
-    (line,) = read_lines(tmp_path / "sft" / "samples.jsonl")
-    assert [action["step_index"] for action in line["input"]["history"]] == [0, 1]
-    assert summary.excluded_records == {
-        "off_screen": 1,
-        "missing_frame": 1,
-        "incomplete": 0,
-        "avoidable_leak": 0,
-        "unavoidable_leak": 0,
-        "doubtful_text": 0,
-        "split_leak": 0,
-    }
-
-
-def test_an_unreadable_demonstration_is_counted_and_the_others_are_written(tmp_path):
-    demos = [make_trajectory(tmp_path, name) for name in "abc"]
-    build_sft([demos[2], demos[0]], tmp_path / "without", DatasetSettings())
-    (demos[1].path / "steps" / "000" / "action.json").unlink()
-    summary = build_sft(demos, tmp_path / "with", DatasetSettings())
-    first, second = (tmp_path / name / "samples.jsonl" for name in ("with", "without"))
-    assert first.read_bytes() == second.read_bytes()
-    assert summary.excluded_trajectories["unreadable"] == 1
-    assert summary.problems[0].demonstration == "b"
-
 
 def demos_of_tasks(root, count=12):
     return [
@@ -210,28 +152,6 @@ def test_splits_and_tables_hold_the_same_samples(tmp_path):
         assert [row["ui_tree"] for row in rows] == [line["input"]["ui_tree"] for line in lines]
 
 
-def test_sft_and_cudag_use_the_same_splits(tmp_path):
-    demos = demos_of_tasks(tmp_path)
-    settings = DatasetSettings(held_out_applications=("gimp",))
-    demos.append(make_trajectory(tmp_path, "apart", application="gimp", shade=40))
-    build_sft(demos, tmp_path / "sft", settings)
-    build_cudag(demos, tmp_path / "cudag", settings)
-    rows = pq.read_table(tmp_path / "sft" / "samples.parquet").to_pylist()
-    where = {row["trajectory_id"]: row["split"] for row in rows}
-    records = {"test": json.loads((tmp_path / "cudag" / "test" / "test.json").read_text())}
-    records |= {
-        name: read_lines(tmp_path / "cudag" / f"{name}.jsonl")
-        for name in ("train", "val", "held_out")
-    }
-    assert where == {
-        record["metadata"]["trajectory_id"]: name
-        for name, members in records.items()
-        for record in members
-    }
-    assert set(where.values()) == set(records)
-    assert (tmp_path / "sft" / "held_out.jsonl").is_file()
-
-
 @pytest.mark.parametrize("avoidable", [False, True])
 @pytest.mark.parametrize("unavoidable", [False, True])
 def test_leaking_steps_give_samples_as_the_settings_say(tmp_path, avoidable, unavoidable):
@@ -247,18 +167,3 @@ def test_leaking_steps_give_samples_as_the_settings_say(tmp_path, avoidable, una
         not avoidable,
         not unavoidable,
     )
-
-
-def test_unavoidable_leaks_are_samples_by_default(tmp_path):
-    rows = {0: {"leak": True}, 1: {"leak": True, "unavoidable": True}}
-    demo = make_trajectory(tmp_path, "demo", [CLICK, CLICK], rows=rows)
-    build_sft([demo], tmp_path / "sft", DatasetSettings())
-    (line,) = read_lines(tmp_path / "sft" / "samples.jsonl")
-    assert line["output"]["action"]["step_index"] == 1
-
-
-def test_the_same_input_gives_the_same_bytes_in_any_order(tmp_path):
-    demos = demos_of_tasks(tmp_path, 6)
-    build_sft(demos, tmp_path / "one", DatasetSettings())
-    build_sft(demos[::-1], tmp_path / "two", DatasetSettings())
-    assert snapshot(tmp_path / "one") == snapshot(tmp_path / "two")

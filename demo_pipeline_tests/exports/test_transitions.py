@@ -1,33 +1,21 @@
 """Transitions: what a step did to the screen, and when no picture shows it."""
 
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import pytest
 
-from demo_pipeline.exports.assemble import ExportSummary, build_form
-from demo_pipeline.files.parquet import read_rows
-from demo_pipeline.settings import DatasetSettings
-from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 from demo_pipeline_tests.datasets.builders import CLICK, TABLE, make_trajectory, snapshot
 from demo_pipeline_tests.datasets.seen_screens import timed
-from demo_pipeline_tests.exports.forms import TRANSITIONS_FORM, validate_transitions
+from demo_pipeline_tests.exports.forms import build_train
 
 WAIT: tuple[str, dict[str, Any]] = ("wait", {"seconds": 2.5})
 
 
-def build(
-    tmp_path: Path, *made: DatasetTrajectory, **settings: Any
-) -> tuple[ExportSummary, list[dict[str, Any]]]:
-    """The summary and the rows of train."""
-    out = tmp_path / "out"
-    chosen = DatasetSettings(train_ratio=1, val_ratio=0, test_ratio=0, **settings)
-    summary = build_form(TRANSITIONS_FORM, made, out, chosen)
-    assert validate_transitions(out) == []
-    return summary, read_rows(out / "train.parquet")
+build = partial(build_train, "transitions")
 
 
-def test_a_transition_ends_with_the_picture_before_the_next_step(tmp_path: Path) -> None:
+def test_a_transition_ends_with_the_picture_before_the_next_step(tmp_path):
     made = make_trajectory(tmp_path, "demo", [CLICK] * 3, rows=timed(3))
     _, rows = build(tmp_path, made)
     folder = "trajectories/demo"
@@ -42,14 +30,14 @@ def test_a_transition_ends_with_the_picture_before_the_next_step(tmp_path: Path)
     )
 
 
-def test_every_type_of_action_but_a_wait_is_a_transition(tmp_path: Path) -> None:
+def test_every_type_of_action_but_a_wait_is_a_transition(tmp_path):
     made = make_trajectory(tmp_path, "demo", TABLE, rows=timed(len(TABLE)))
     summary, rows = build(tmp_path, made)
     assert [row["action_type"] for row in rows] == [kind for kind, _ in TABLE if kind != "wait"]
     assert summary.excluded_records["wait"] == 1
 
 
-def test_waits_belong_to_the_action_before_them(tmp_path: Path) -> None:
+def test_waits_belong_to_the_action_before_them(tmp_path):
     made = make_trajectory(tmp_path, "demo", [CLICK, WAIT, WAIT, CLICK, WAIT], rows=timed(5))
     _, (first, last) = build(tmp_path, made)
     assert first["after"].endswith("steps/003/screenshot.png")
@@ -61,16 +49,14 @@ def test_waits_belong_to_the_action_before_them(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("before_step", "left"), [(1, {1, 2}), (2, {0, 2}), (3, {0, 1}), (0, {0, 1, 2})]
 )
-def test_no_transition_spans_a_hidden_action(
-    tmp_path: Path, before_step: int, left: set[int]
-) -> None:
+def test_no_transition_spans_a_hidden_action(tmp_path, before_step, left):
     hidden = [(before_step, "type", "off_screen")]
     made = make_trajectory(tmp_path, "demo", [CLICK] * 3, rows=timed(3), hidden=hidden)
     _, rows = build(tmp_path, made, max_hidden_share=1)
     assert {row["step_index"] for row in rows} == left
 
 
-def test_no_transition_spans_a_hidden_action_between_its_waits(tmp_path: Path) -> None:
+def test_no_transition_spans_a_hidden_action_between_its_waits(tmp_path):
     hidden = [(2, "type", "off_screen")]
     actions = [CLICK, WAIT, WAIT, CLICK]
     made = make_trajectory(tmp_path, "demo", actions, rows=timed(4), hidden=hidden)
@@ -89,9 +75,7 @@ def test_no_transition_spans_a_hidden_action_between_its_waits(tmp_path: Path) -
         ({"off_screen_0": True}, "off_screen"),
     ],
 )
-def test_a_step_without_a_picture_of_what_it_did_is_left_out(
-    tmp_path: Path, changes: dict[str, Any], reason: str
-) -> None:
+def test_a_step_without_a_picture_of_what_it_did_is_left_out(tmp_path, changes, reason):
     made = make_trajectory(tmp_path, "demo", [CLICK] * 2, rows=timed(2, **changes))
     summary, rows = build(tmp_path, made)
     assert 0 not in {row["step_index"] for row in rows}
@@ -99,9 +83,7 @@ def test_a_step_without_a_picture_of_what_it_did_is_left_out(
 
 
 @pytest.mark.parametrize("waits", [0, 1])
-def test_no_transition_ends_with_a_last_frame_from_before_the_end_of_the_action(
-    tmp_path: Path, waits: int
-) -> None:
+def test_no_transition_ends_with_a_last_frame_from_before_the_end_of_the_action(tmp_path, waits):
     actions = [CLICK, CLICK, *([WAIT] * waits)]
     made = make_trajectory(tmp_path, "demo", actions, rows=timed(2 + waits, end_filmed_1=False))
     summary, rows = build(tmp_path, made)
@@ -109,14 +91,12 @@ def test_no_transition_ends_with_a_last_frame_from_before_the_end_of_the_action(
     assert summary.excluded_records["early_after"] == 1
 
 
-def test_a_gap_of_less_than_a_millisecond_is_rounding(tmp_path: Path) -> None:
+def test_a_gap_of_less_than_a_millisecond_is_rounding(tmp_path):
     made = make_trajectory(tmp_path, "demo", [CLICK] * 2, rows=timed(2, lead_ms_1=920.4))
     assert len(build(tmp_path, made)[1]) == 2
 
 
-def test_failed_and_contaminated_ones_are_left_out_and_no_picture_is_left_over(
-    tmp_path: Path,
-) -> None:
+def test_failed_and_contaminated_ones_are_left_out_and_no_picture_is_left_over(tmp_path):
     made = [
         make_trajectory(tmp_path, "good", [CLICK], rows=timed(1)),
         make_trajectory(tmp_path, "bad", [CLICK], rows=timed(1), success=False, shade=9),
@@ -131,23 +111,3 @@ def test_failed_and_contaminated_ones_are_left_out_and_no_picture_is_left_over(
         "trajectories/good/final_screenshot.png",
         "trajectories/good/steps/000/screenshot.png",
     ]
-
-
-def test_the_same_question_is_not_in_two_splits(tmp_path: Path) -> None:
-    made = [
-        make_trajectory(tmp_path, f"demo_{n}", [CLICK], rows=timed(1), instruction=f"Task {n}")
-        for n in range(12)
-    ]
-    summary = build_form(TRANSITIONS_FORM, made, tmp_path / "out", DatasetSettings())
-    assert sum(count > 0 for count in summary.records.values()) == 1
-    assert summary.excluded_records["split_leak"] > 0
-
-
-def test_the_same_input_gives_the_same_bytes(tmp_path: Path) -> None:
-    made = [
-        make_trajectory(tmp_path, f"demo_{n}", [CLICK] * 2, rows=timed(2), shade=5 * n)
-        for n in range(3)
-    ]
-    for name, order in (("a", made), ("b", made[::-1])):
-        build_form(TRANSITIONS_FORM, order, tmp_path / name, DatasetSettings())
-    assert snapshot(tmp_path / "a") == snapshot(tmp_path / "b")

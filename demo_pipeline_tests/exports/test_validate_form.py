@@ -116,17 +116,13 @@ CHANGES: list[tuple[str, Change, str]] = [
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_what_was_built_is_valid_and_a_missing_folder_is_not(
-    exports: Path, tmp_path: Path, name: str
-) -> None:
+def test_what_was_built_is_valid_and_a_missing_folder_is_not(exports, tmp_path, name):
     assert validate_as(name, exports / name) == []
     assert validate_as(name, tmp_path) != []
 
 
 @pytest.mark.parametrize(("name", "change", "code"), CHANGES)
-def test_a_change_is_found(
-    exports: Path, tmp_path: Path, name: str, change: Change, code: str
-) -> None:
+def test_a_change_is_found(exports, tmp_path, name, change, code):
     folder = Path(shutil.copytree(exports / name, tmp_path / name))
     change(folder)
     found = {problem.code for problem in validate_as(name, folder)}
@@ -135,21 +131,21 @@ def test_a_change_is_found(
 
 
 @pytest.mark.parametrize("name", ["transitions", "step_labels", "grounding"])
-def test_a_trajectory_in_two_splits_is_found(exports: Path, tmp_path: Path, name: str) -> None:
+def test_a_trajectory_in_two_splits_is_found(exports, tmp_path, name):
     folder = Path(shutil.copytree(exports / name, tmp_path / name))
     shutil.copyfile(folder / "train.parquet", folder / "val.parquet")
     found = {problem.code for problem in validate_as(name, folder)}
     assert {"split_leak", "duplicate_id"} <= found
 
 
-def test_one_file_of_lines_is_validated_alone(exports: Path, tmp_path: Path) -> None:
+def test_one_file_of_lines_is_validated_alone(exports, tmp_path):
     folder = Path(shutil.copytree(exports / "messages", tmp_path / "messages"))
     assert validate_as("messages", folder / "train.jsonl") == []
     (folder / FIRST).unlink()
     assert "image" in {p.code for p in validate_as("messages", folder / "train.jsonl")}
 
 
-def test_loading_one_form_loads_no_other() -> None:
+def test_loading_one_form_loads_no_other():
     ask = (
         "import sys; from demo_pipeline.exports.form import form_of; form_of('transitions');"
         "print(*(m for m in sys.modules if m.startswith('demo_pipeline.exports.')))"

@@ -1,6 +1,5 @@
 """A drag that selects word by word, in forms that can only say a plain drag."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,9 +14,7 @@ SIZE = (1920, 1080)
 
 
 @pytest.mark.parametrize("encode", [agentnet_code, lite_actions])
-def test_it_is_left_out_and_counted_not_written_as_a_plain_drag(
-    encode: Callable[..., Any],
-) -> None:
+def test_it_is_left_out_and_counted_not_written_as_a_plain_drag(encode):
     assert encode(answered(DragParameters(**ENDS)), SIZE)
     with pytest.raises(InexpressibleError) as error:
         encode(answered(DragParameters(**ENDS, clicks=2)), SIZE)

@@ -17,7 +17,6 @@ from demo_pipeline.exports.cudag.models import (
 )
 from demo_pipeline.exports.cudag.records import RecordDraft
 from demo_pipeline.exports.tool_calls import (
-    ARGUMENTS,
     ToolCall,
     ToolCallError,
     parse_tool_calls,
@@ -159,25 +158,6 @@ def test_an_error_never_quotes_what_was_typed():
     with pytest.raises(ToolCallError) as caught:
         parse_tool_calls(secret)
     assert "hunter2" not in str(caught.value)
-
-
-def test_every_action_of_the_tool_has_a_rule():
-    assert set(ARGUMENTS) == {
-        "key",
-        "type",
-        "mouse_move",
-        "left_click",
-        "left_click_drag",
-        "right_click",
-        "middle_click",
-        "double_click",
-        "triple_click",
-        "scroll",
-        "hscroll",
-        "wait",
-        "terminate",
-        "answer",
-    }
 
 
 def test_a_record_is_written_with_every_key():

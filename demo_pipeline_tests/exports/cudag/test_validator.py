@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -210,7 +209,7 @@ PATHS = [
 @settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-def test_no_value_anywhere_is_a_traceback(foreign: Path, keys, value):
+def test_no_value_anywhere_is_a_traceback(foreign, keys, value):
     original = json.loads((foreign / "data.jsonl").read_text())
     original["metadata"].update(image_size=[480, 540], end_coords=[0, 0])
     put(*keys, value=value)(original)
